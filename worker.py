@@ -23,27 +23,33 @@ import tenure.kube.adapters.build
 from activities.interruption.activities import InterruptionActivities
 from activities.interruption.metrics import InterruptionMetrics
 from activities.nodeclaim.annotations import PauseActivities
-from activities.nodeclaim.hooks import HttpCalls
+from activities.nodeclaim.hooks import HttpHookClient
 from activities.nodepool.rollout import GateActivities
-from activities.planner_host import ShowingActivities, WatchActivities
+from activities.planner_host import DisruptionPreviewActivities, WatchActivities
 from activities.ports.core import Offerings
 from activities.ports.disruption import HookPorts
-from activities.ports.garbage_collection import UpkeepPorts
-from activities.registry import Ports, activities_of, deciding_of, drains_of, launches_of
-from activities.workflow_client import KeptMachines, Lives, OpenGroups
+from activities.ports.garbage_collection import GarbageCollectionPorts
+from activities.registry import (
+    Ports,
+    list_activities,
+    list_drain_activities,
+    list_launch_activities,
+    list_planner_activities,
+)
+from activities.workflow_client import CachedDiscoveredCapacity, NodeClaimWorkflows, OpenLaunchGroups
 from tenure.aws.settings import AwsSettings
 from tenure.controller import process
 from tenure.controller import settings as gates
-from tenure.controller.host import ClusterHost
+from tenure.controller.host import ClusterController
 from tenure.controller.metrics.nodepools import meter_of
-from tenure.controller.metrics.planner import CallMeasures
-from tenure.controller.process import Health, Others, Readiness
-from tenure.controller.settings import HostSettings
+from tenure.controller.metrics.planner import CallMetrics
+from tenure.controller.process import Health, KarpenterLease, Readiness
+from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal import client as temporal_service
 from tenure.controller.temporal import worker_versioning
-from tenure.controller.temporal.certificates import Renewal
+from tenure.controller.temporal.certificates import CertificateWatcher
 from tenure.controller.temporal.connection import Security
-from tenure.controller.temporal.errors import refusal
+from tenure.controller.temporal.errors import format_rpc_error
 from tenure.controller.temporal.namespace import register_attributes, start_schedules
 from tenure.kube.adapters.cluster import dns_address
 from tenure.kube.client.rate_limiter import Pace
@@ -53,7 +59,7 @@ from tenure.scheduling.settings import PlanSettings
 from tenure.settings import Settings, SettingsError, help_text, load
 from workflows import ids
 from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
-from workflows.visibility import Names
+from workflows.visibility import WorkflowNames
 
 log = structlog.get_logger("worker")
 
@@ -80,15 +86,15 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     try:
         settings = load(arguments)
-        process.configure(settings.log_level, settings.log_format)
-        process.share_arenas()
+        process.configure_logging(settings.log_level, settings.log_format)
+        process.limit_arenas()
         asyncio.run(run(settings))
     except (SettingsError, BadInput) as error:
         print(f"tenure: {error}", file=sys.stderr)
         return 2
     except RPCError as error:
-        said = refusal(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
-        print(f"tenure: {said}", file=sys.stderr)
+        message = format_rpc_error(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
+        print(f"tenure: {message}", file=sys.stderr)
         return 2
     return 0
 
@@ -106,26 +112,26 @@ async def run(settings: Settings) -> None:
         raise SettingsError(
             f"HEALTH_PROBE_PORT={settings.health_probe_port}: {error.strerror}; name a free one"
         ) from error
-    way = security(settings)
-    renewal = Renewal(way, stop)
+    way = temporal_security(settings)
+    renewal = CertificateWatcher(way, stop)
     temporal = await temporal_service.connect(
         settings.temporal_address,
         namespace=settings.temporal_namespace,
         security=way,
         metrics_port=settings.metrics_port,
     )
-    measures = CallMeasures(meter_of(temporal))
-    cluster = await connect_kubernetes(settings, waited=measures.kubernetes)
+    measures = CallMetrics(meter_of(temporal))
+    cluster = await connect_kubernetes(settings, waited=measures.record_kubernetes_wait)
     dns = await dns_address(cluster.client)
     cloud = tenure.aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.heeded)
-    cloud.clients.waited, cloud.clients.throttled = measures.aws, measures.throttled
-    renewing = asyncio.create_task(renewal.keep(temporal), name="renewal")
+    cloud.clients.waited, cloud.clients.throttled = measures.record_aws_wait, measures.record_throttled
+    renewing = asyncio.create_task(renewal.watch(temporal), name="renewal")
     try:
         await gates.check(cluster.client, settings.feature_gates)
         await cloud.zones.check()
-        others = Others(cluster.leases, settings.leader_election_name, stop)
+        others = KarpenterLease(cluster.leases, settings.leader_election_name, stop)
         while not stop.is_set():
-            await others.gone(readiness.wait_for)
+            await others.wait_until_released(readiness.wait_for)
             if not stop.is_set():
                 await serve(settings, temporal, cluster, cloud, others, readiness)
     finally:
@@ -135,7 +141,7 @@ async def run(settings: Settings) -> None:
         await health.close()
 
 
-def security(settings: Settings) -> Security:
+def temporal_security(settings: Settings) -> Security:
     """How Temporal is spoken to."""
     return Security(
         tls=settings.temporal_tls,
@@ -154,12 +160,12 @@ async def serve(
     temporal: Client,
     cluster: tenure.kube.adapters.build.KubeAdapters,
     cloud: tenure.aws.adapters.AwsAdapters,
-    others: Others,
+    others: KarpenterLease,
     readiness: Readiness,
 ) -> None:
     """Takes work until this process is stopped, or until another controller is at work in the cluster."""
     await register_attributes(temporal)
-    host = ClusterHost(
+    host = ClusterController(
         settings=host_settings(settings),
         kube=cluster,
         temporal=temporal,
@@ -170,30 +176,30 @@ async def serve(
             settings,
             [
                 watch.plan_capacity,
-                *deciding_of(host),
-                ShowingActivities(host).show_disruption,
-                events.read_queue,
+                *list_planner_activities(host),
+                DisruptionPreviewActivities(host).preview_disruption,
+                events.consume_queue,
                 events.read_instance_status,
             ],
         ),
     )
     watch = WatchActivities(host)
-    made = ports(settings, temporal, cluster, cloud)
+    made = build_ports(settings, temporal, cluster, cloud)
     events = InterruptionActivities(
         queue=cloud.queue,
         statuses=cloud.statuses,
         nodes=host,
-        drains=made.drained,
+        drains=made.drain_ports,
         metrics=InterruptionMetrics(meter_of(temporal), queue=settings.interruption_queue),
     )
     name, build = settings.cluster_name, settings.temporal_worker_build_id
-    await worker_versioning.refuse_without(temporal, name, build)
+    await worker_versioning.require_build(temporal, name, build)
     worker = Worker(
         temporal,
         task_queue=ids.task_queue(name),
-        deployment_config=worker_versioning.versioned(name, build),
+        deployment_config=worker_versioning.deployment_config(name, build),
         workflows=WORKFLOWS,
-        activities=[*activities_of(made), watch.watch_cluster],
+        activities=[*list_activities(made), watch.watch_cluster],
         workflow_runner=OrderedWorkflowRunner(),
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
@@ -206,17 +212,17 @@ async def serve(
     )
     launches, drains = launch_worker(temporal, settings, made), drain_worker(temporal, settings, made)
     reading = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
-    giving_back = asyncio.create_task(process.give_back(), name="memory")
-    counted = worker_versioning.counted(temporal, launches.task_queue, cloud.clients.share)
+    giving_back = asyncio.create_task(process.trim_memory(), name="memory")
+    counted = worker_versioning.watch_replicas(temporal, launches.task_queue, cloud.clients.set_replicas)
     async with launches, drains, worker:
-        async with counted, worker_versioning.in_charge(temporal, name, build, readiness.wait_for):
+        async with counted, worker_versioning.as_current_build(temporal, name, build, readiness.wait_for):
             await temporal_service.start_singletons(
-                temporal, name, window(settings), events=settings.interruption_queue
+                temporal, name, batch_window(settings), events=settings.interruption_queue
             )
             await start_schedules(temporal, name)
             readiness.wait_for("")
             log.info("worker runs", cluster=name, temporal=settings.temporal_address)
-            await others.come()
+            await others.wait_until_acquired()
             readiness.wait_for("stopping")
             reading.cancel()
             giving_back.cancel()
@@ -234,7 +240,7 @@ async def read_ahead(offerings: Offerings) -> None:
         log.warning("instance types not read", fault=str(fault))
 
 
-def ports(
+def build_ports(
     settings: Settings,
     temporal: Client,
     cluster: tenure.kube.adapters.build.KubeAdapters,
@@ -258,8 +264,8 @@ def ports(
         instances=cloud.instances,
         resolver=cloud.resolver,
         reservations=cloud.reservations,
-        lives=Lives(temporal, name, Names(name), settings.deadlines()),
-        machines=KeptMachines(temporal, ids.provisioning(name)),
+        nodeclaim_workflows=NodeClaimWorkflows(temporal, name, WorkflowNames(name), settings.build_deadlines()),
+        discovered_capacity=CachedDiscoveredCapacity(temporal, ids.provisioning(name)),
         pauses=PauseActivities(
             claims=cluster.claims,
             nodes=cluster.nodes,
@@ -269,13 +275,13 @@ def ports(
             namespace=settings.system_namespace,
         ),
         qps=settings.kube_client_qps,
-        upkeep=UpkeepPorts(
+        garbage_collection=GarbageCollectionPorts(
             inventory=cluster.inventory,
-            leftovers=cloud.leftovers,
-            groups=OpenGroups(temporal, Names(name)),
+            orphaned_resources=cloud.orphaned_resources,
+            groups=OpenLaunchGroups(temporal, WorkflowNames(name)),
             temporal=temporal,
         ),
-        hooks=HookPorts(jobs=cluster.jobs, calls=HttpCalls()),
+        hooks=HookPorts(jobs=cluster.jobs, calls=HttpHookClient()),
     )
 
 
@@ -284,8 +290,8 @@ def launch_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
     return Worker(
         temporal,
         task_queue=ids.launch_queue(settings.cluster_name),
-        deployment_config=worker_versioning.versioned(settings.cluster_name, settings.temporal_worker_build_id),
-        activities=launches_of(made),
+        deployment_config=worker_versioning.deployment_config(settings.cluster_name, settings.temporal_worker_build_id),
+        activities=list_launch_activities(made),
         max_concurrent_activities=max(4, settings.activity_slots // 4),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
         max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
@@ -298,8 +304,8 @@ def drain_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
     return Worker(
         temporal,
         task_queue=ids.drain_queue(settings.cluster_name),
-        deployment_config=worker_versioning.versioned(settings.cluster_name, settings.temporal_worker_build_id),
-        activities=drains_of(made),
+        deployment_config=worker_versioning.deployment_config(settings.cluster_name, settings.temporal_worker_build_id),
+        activities=list_drain_activities(made),
         max_concurrent_activities=DRAINS * settings.activity_slots,
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
         max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
@@ -327,9 +333,9 @@ async def connect_kubernetes(
     settings: Settings, *, waited: Callable[[float], None] = lambda seconds: None
 ) -> tenure.kube.adapters.build.KubeAdapters:
     where = f"KUBECONFIG={settings.kubeconfig!r}" if settings.kubeconfig else "the service account"
-    pace = Pace(settings.kube_client_qps, settings.kube_client_burst, waited=waited)
+    rate_limiter = Pace(settings.kube_client_qps, settings.kube_client_burst, waited=waited)
     try:
-        cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig, pace=pace)
+        cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig, pace=rate_limiter)
     except Fault as fault:
         raise SettingsError(f"{where}: {fault.message}") from fault
     try:
@@ -361,12 +367,12 @@ def aws_settings(settings: Settings, *, cluster_dns: str = "") -> AwsSettings:
     )
 
 
-def host_settings(settings: Settings) -> HostSettings:
-    return HostSettings(
+def host_settings(settings: Settings) -> ControllerSettings:
+    return ControllerSettings(
         cluster=settings.cluster_name,
         task_queue=ids.task_queue(settings.cluster_name),
-        deadlines=settings.deadlines(),
-        window=window(settings),
+        deadlines=settings.build_deadlines(),
+        window=batch_window(settings),
         planning=PlanSettings(
             preference_policy=settings.preference_policy,
             min_values_policy=settings.min_values_policy,
@@ -375,12 +381,12 @@ def host_settings(settings: Settings) -> HostSettings:
         nominate_pods=settings.nominate_pods,
         not_ready_grace=settings.not_ready_grace,
         namespace=settings.system_namespace,
-        others_lease=settings.leader_election_name,
+        karpenter_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),
     )
 
 
-def window(settings: Settings) -> BatchWindow:
+def batch_window(settings: Settings) -> BatchWindow:
     return BatchWindow(idle=settings.batch_idle_duration, longest=settings.batch_max_duration)
 
 

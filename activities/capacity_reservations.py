@@ -10,20 +10,20 @@ from datetime import datetime
 
 from temporalio import activity
 
-from activities.garbage_collection.base import Tally
+from activities.garbage_collection.base import CollectionStats
 from activities.ports.core import Claims, Events, InstanceFacts, Instances, Nodes, Reservations
-from activities.runtime import faults_mapped, heartbeating
+from activities.runtime import background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import Fault
-from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
+from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 
 DEMOTED: dict[str, str | None] = {
     labels.CAPACITY_TYPE: labels.ON_DEMAND,
     **dict.fromkeys(labels.RESERVATION_LABELS),
 }
 """Labels of a node that runs on without its reservation; None takes one off."""
-_THERE = ("pending", "running", "stopping", "stopped")
+_EXISTING_STATES = ("pending", "running", "stopping", "stopped")
 
 
 class ReservationActivities:
@@ -34,89 +34,93 @@ class ReservationActivities:
         self._reservations, self._events = reservations, events
 
     @activity.defn
-    @faults_mapped
-    async def sync_capacity_types(self, asked: UpkeepAsked) -> UpkeepDone:
+    @map_faults
+    async def sync_capacity_types(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Relabel to on-demand what EC2 no longer has in a reservation, and name partitions that EC2 chose.
 
         One look at EC2 for all NodeClaims that are labelled reserved or wait for their partition, and none without.
         """
-        async with heartbeating():
-            tally = Tally(asked)
-            found = [one for one in await self._in_question() if one.status.provider_id]
-            tally.looked_at = len(found)
-            facts = await self._look(found, tally)
+        async with background_heartbeat():
+            stats = CollectionStats(request)
+            found = [one for one in await self._list_candidates() if one.status.provider_id]
+            stats.examined = len(found)
+            facts = await self._describe_instances(found, stats)
 
             async def sync(claim: NodeClaim) -> None:
-                changes = _changes(claim, facts.get(claim.uid), reserved=self._reservations.enabled)
-                if changes and await self._relabel(claim, changes):
-                    tally.collected("capacity type" if labels.CAPACITY_TYPE in changes else "partition", claim.name)
-                    await self._say(claim, changes)
+                changes = _label_changes(claim, facts.get(claim.uid), reserved=self._reservations.enabled)
+                if changes and await self._relabel_nodeclaim(claim, changes):
+                    stats.record_collected(
+                        "capacity type" if labels.CAPACITY_TYPE in changes else "partition", claim.name
+                    )
+                    await self._publish_reservation_lost(claim, changes)
 
-            await tally.each("nodeclaim", ((one.name, one) for one in found), sync)
-            return tally.done()
+            await stats.process_each("nodeclaim", ((one.name, one) for one in found), sync)
+            return stats.build_result()
 
     @activity.defn
-    @faults_mapped
-    async def end_expiring_reservations(self, asked: UpkeepAsked) -> UpkeepDone:
+    @map_faults
+    async def release_expiring_reservations(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Delete NodeClaims on capacity blocks that end soon, so that their pods leave in order before EC2 ends them.
 
         EC2 is asked for the blocks' ends each time: a block may have been extended.
         """
-        async with heartbeating():
-            tally = Tally(asked)
-            held = await self._labelled(labels.CAPACITY_RESERVATION_TYPE, "capacity-block")
-            found = [one for one in held if not one.metadata.deleting]
-            tally.looked_at = len(found)
+        async with background_heartbeat():
+            stats = CollectionStats(request)
+            in_capacity_blocks = await self._list_labelled(labels.CAPACITY_RESERVATION_TYPE, "capacity-block")
+            found = [one for one in in_capacity_blocks if not one.metadata.deleting]
+            stats.examined = len(found)
             ids = {one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "") for one in found} - {""}
-            ends = await self._reservations.ending(ids) if ids else {}
+            ends = await self._reservations.find_ending(ids) if ids else {}
 
-            async def end(claim: NodeClaim) -> None:
+            async def delete_nodeclaim(claim: NodeClaim) -> None:
                 until = ends[claim.metadata.labels[labels.CAPACITY_RESERVATION_ID]]
                 if await self._claims.delete(claim.name, claim.uid):
-                    tally.collected("nodeclaim", claim.name, block_ends=until.isoformat())
-                    await self._say_ending(claim, until)
+                    stats.record_collected("nodeclaim", claim.name, block_ends=until.isoformat())
+                    await self._publish_block_ending(claim, until)
 
             ending = [one for one in found if one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID) in ends]
-            await tally.each("nodeclaim", ((one.name, one) for one in ending), end)
-            return tally.done()
+            await stats.process_each("nodeclaim", ((one.name, one) for one in ending), delete_nodeclaim)
+            return stats.build_result()
 
-    async def _in_question(self) -> Sequence[NodeClaim]:
+    async def _list_candidates(self) -> Sequence[NodeClaim]:
         """Each once."""
-        reserved = await self._labelled(labels.CAPACITY_TYPE, labels.RESERVED)
-        unplaced = await self._claims.list(labels={labels.PLACEMENT_GROUP_PARTITION: ""})
-        return list({one.uid: one for one in (*reserved, *unplaced)}.values())
+        reserved = await self._list_labelled(labels.CAPACITY_TYPE, labels.RESERVED)
+        without_partition = await self._claims.list(labels={labels.PLACEMENT_GROUP_PARTITION: ""})
+        return list({one.uid: one for one in (*reserved, *without_partition)}.values())
 
-    async def _labelled(self, key: str, value: str) -> Sequence[NodeClaim]:
+    async def _list_labelled(self, key: str, value: str) -> Sequence[NodeClaim]:
         return await self._claims.list(labels={key: value}) if self._reservations.enabled else ()
 
-    async def _look(self, claims: Sequence[NodeClaim], tally: Tally) -> dict[str, InstanceFacts]:
+    async def _describe_instances(
+        self, claims: Sequence[NodeClaim], stats: CollectionStats
+    ) -> dict[str, InstanceFacts]:
         """By UID; asked for together, so that they make one call. Who cannot be told is left as it is."""
 
-        async def look(claim: NodeClaim) -> InstanceFacts | None:
+        async def describe_instance(claim: NodeClaim) -> InstanceFacts | None:
             try:
                 return await self._instances.get(claim.status.provider_id.rpartition("/")[2])
             except Fault as fault:
-                tally.failed("nodeclaim", claim.name, fault.message)
+                stats.record_failed("nodeclaim", claim.name, fault.message)
                 return None
 
-        answers = await asyncio.gather(*(look(claim) for claim in claims))
-        return {claim.uid: one for claim, one in zip(claims, answers, strict=True) if one}
+        results = await asyncio.gather(*(describe_instance(claim) for claim in claims))
+        return {claim.uid: one for claim, one in zip(claims, results, strict=True) if one}
 
-    async def _relabel(self, claim: NodeClaim, changes: dict[str, str | None]) -> bool:
+    async def _relabel_nodeclaim(self, claim: NodeClaim, changes: dict[str, str | None]) -> bool:
         """The Node first: a NodeClaim that still has the old labels is found again when this is cut off."""
         node = await self._nodes.get(claim.status.node_name) if claim.status.node_name else None
         if node is not None and node.provider_id == claim.status.provider_id:
             await self._nodes.relabel(node.name, node.uid, changes)
         return await self._claims.relabel(claim.name, claim.uid, changes)
 
-    async def _say(self, claim: NodeClaim, changes: dict[str, str | None]) -> None:
+    async def _publish_reservation_lost(self, claim: NodeClaim, changes: dict[str, str | None]) -> None:
         if labels.CAPACITY_TYPE not in changes:
             return
         was = claim.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "its reservation")
         message = f"EC2 no longer has the instance in {was}: the node is on-demand from now on"
         await self._publish(claim, "CapacityReservationLost", message)
 
-    async def _say_ending(self, claim: NodeClaim, until: datetime) -> None:
+    async def _publish_block_ending(self, claim: NodeClaim, until: datetime) -> None:
         block = claim.metadata.labels[labels.CAPACITY_RESERVATION_ID]
         await self._publish(claim, "CapacityBlockEnding", f"Capacity block {block} ends {until:%Y-%m-%d %H:%M} UTC")
 
@@ -126,13 +130,13 @@ class ReservationActivities:
         )
 
 
-def _changes(claim: NodeClaim, facts: InstanceFacts | None, *, reserved: bool) -> dict[str, str | None]:
+def _label_changes(claim: NodeClaim, facts: InstanceFacts | None, *, reserved: bool) -> dict[str, str | None]:
     """What is to be written onto the labels of a NodeClaim whose instance is there."""
-    if facts is None or facts.state not in _THERE:
+    if facts is None or facts.state not in _EXISTING_STATES:
         return {}
-    held, changes = claim.metadata.labels, dict[str, str | None]()
-    if reserved and held.get(labels.CAPACITY_TYPE) == labels.RESERVED and facts.capacity_type == labels.ON_DEMAND:
+    current, changes = claim.metadata.labels, dict[str, str | None]()
+    if reserved and current.get(labels.CAPACITY_TYPE) == labels.RESERVED and facts.capacity_type == labels.ON_DEMAND:
         changes |= DEMOTED
-    if facts.partition and held.get(labels.PLACEMENT_GROUP_PARTITION) == "":
+    if facts.partition and current.get(labels.PLACEMENT_GROUP_PARTITION) == "":
         changes[labels.PLACEMENT_GROUP_PARTITION] = facts.partition
     return changes

@@ -1,7 +1,7 @@
 """The activity that keeps the watch alive somewhere, and the one that plans where it lives.
 
 `controller/` implements `WatchHost`; the Watch and Provisioning workflows call these. While a process hosts the
-watch it also polls the plan queue, which `WatchHost.run` starts and stops.
+watch it also polls the plan queue, which `WatchHost.add_pod` starts and stops.
 
 What the process that hosts the watch does for voluntary disruption: deciding, and making replacements.
 
@@ -18,10 +18,15 @@ from typing import Protocol
 from temporalio import activity
 
 from activities.ports.disruption import DisruptionHost
-from activities.runtime import faults_mapped, heartbeating, not_yet
+from activities.runtime import background_heartbeat, map_faults, not_yet_error
 from tenure.model.base import Message
-from tenure.model.disruption.commands import DecideAsked, Decided, ReplaceAsked, Replaced
-from tenure.model.operator_requests import ShowAsked, Shown
+from tenure.model.disruption.commands import (
+    DisruptionDecision,
+    DisruptionDecisionRequest,
+    ReplacementRequest,
+    ReplacementResult,
+)
+from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.provisioning import PlanOutcome, PlanRequest
 
 
@@ -33,7 +38,7 @@ class WatchProgress(Message):
 
 
 class WatchHost(Protocol):
-    async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
+    async def add_pod(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
         """Watch until cancelled or until another controller takes over; call `heartbeat` every second or so."""
         ...
 
@@ -42,7 +47,7 @@ class WatchHost(Protocol):
         ...
 
 
-def _beat(progress: WatchProgress) -> None:
+def _send_heartbeat(progress: WatchProgress) -> None:
     activity.heartbeat(progress.model_dump(mode="json"))
 
 
@@ -51,63 +56,63 @@ class WatchActivities:
         self._host = host
 
     @activity.defn
-    @faults_mapped
+    @map_faults
     async def watch_cluster(self) -> None:
         """Runs for as long as this process may host the watch; a process that stops hands it on at once."""
         details = activity.info().heartbeat_details
         carried = WatchProgress.model_validate(details[0]) if details else None
-        hosting = asyncio.create_task(self._host.run(carried, _beat))
-        leaving = asyncio.create_task(activity.wait_for_worker_shutdown())
+        hosting = asyncio.create_task(self._host.add_pod(carried, _send_heartbeat))
+        shutdown = asyncio.create_task(activity.wait_for_worker_shutdown())
         try:
-            await asyncio.wait({hosting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({hosting, shutdown}, return_when=asyncio.FIRST_COMPLETED)
             if hosting.done():
                 return hosting.result()
         finally:
-            leaving.cancel()
+            shutdown.cancel()
             hosting.cancel()
             await asyncio.gather(hosting, return_exceptions=True)
-        raise not_yet("this worker stops; another one hosts the watch", again_in=timedelta(milliseconds=100))
+        raise not_yet_error("this worker stops; another one hosts the watch", retry_after=timedelta(milliseconds=100))
 
     @activity.defn
-    @faults_mapped
+    @map_faults
     async def plan_capacity(self, request: PlanRequest) -> PlanOutcome:
         """Polled on the plan queue only."""
-        async with heartbeating():
+        async with background_heartbeat():
             return await self._host.plan(request)
 
 
-class DisruptingActivities:
+class DisruptionPlanningActivities:
     def __init__(self, host: DisruptionHost) -> None:
         self._host = host
 
     @activity.defn
-    @faults_mapped
-    async def decide_disruption(self, asked: DecideAsked) -> Decided:
+    @map_faults
+    async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
         """One pass: what could go now, and what would be done about it. Changes nothing."""
-        async with heartbeating():
-            return await self._host.decide(asked)
+        async with background_heartbeat():
+            return await self._host.compute_disruption(request)
 
     @activity.defn
-    @faults_mapped
-    async def make_replacements(self, asked: ReplaceAsked) -> Replaced:
+    @map_faults
+    async def create_replacements(self, request: ReplacementRequest) -> ReplacementResult:
         """Check a proposal once more and make its replacements. A repeat makes the same, under the same names."""
-        async with heartbeating():
-            return await self._host.replace(asked)
+        async with background_heartbeat():
+            return await self._host.create_replacements(request)
 
 
-class ShowHost(Protocol):
-    async def show(self, asked: ShowAsked) -> Shown:
+class DisruptionPreviewHost(Protocol):
+    async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
         """What would be done now, or the verdict on one node; changes nothing."""
         ...
 
 
-class ShowingActivities:
-    def __init__(self, host: ShowHost) -> None:
+class DisruptionPreviewActivities:
+    def __init__(self, host: DisruptionPreviewHost) -> None:
         self._host = host
 
     @activity.defn
-    @faults_mapped
-    async def show_disruption(self, asked: ShowAsked) -> Shown:
+    @map_faults
+    async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
         """From a pass that is made for it."""
-        async with heartbeating():
-            return await self._host.show(asked)
+        async with background_heartbeat():
+            return await self._host.preview_disruption(request)

@@ -9,31 +9,31 @@ from typing import Any
 
 from activities.capacity_reservations import ReservationActivities
 from activities.disruption import CommandActivities, DisruptionActivities
-from activities.garbage_collection.aws import InstanceUpkeep, LaunchUpkeep, TagUpkeep
-from activities.garbage_collection.base import Lists, RunUpkeep
-from activities.garbage_collection.kubernetes import ClaimUpkeep, LeaseUpkeep
+from activities.garbage_collection.aws import InstanceCollector, InstanceTagger, LaunchResourceCollector
+from activities.garbage_collection.base import RunCollector, SharedLists
+from activities.garbage_collection.kubernetes import LeaseCollector, NodeClaimCollector
 from activities.interruption.activities import NodeInterruptionActivities
-from activities.nodeclaim.annotations import AbsenceActivities, Annotated, PauseActivities
+from activities.nodeclaim.annotations import Annotated, NotReadyActivities, PauseActivities
 from activities.nodeclaim.drain import DrainActivities
-from activities.nodeclaim.eviction import FirstLooks
+from activities.nodeclaim.eviction import BatchedFirstEviction
 from activities.nodeclaim.hooks import HookActivities
-from activities.nodeclaim.instance import CyclingActivities, TerminationActivities
+from activities.nodeclaim.instance import StopStartActivities, TerminationActivities
 from activities.nodeclaim.launch import LaunchActivities
-from activities.nodeclaim.recovery import RecallActivities
-from activities.nodeclaim.registration import JoiningActivities
+from activities.nodeclaim.recovery import RecoveryActivities
+from activities.nodeclaim.registration import RegistrationActivities
 from activities.nodeclaim.repair import RepairActivities
 from activities.nodeclass import NodeClassActivities
-from activities.nodepool.budgets import AllowanceActivities
+from activities.nodepool.budgets import AllowedDisruptionsActivities
 from activities.nodepool.rollout import GateActivities, RolloutActivities
 from activities.nodepool.static_capacity import ReplicaActivities
-from activities.nodepool.status import PoolActivities
-from activities.planner_host import DisruptingActivities
+from activities.nodepool.status import NodePoolActivities
+from activities.planner_host import DisruptionPlanningActivities
 from activities.ports.core import (
     Claims,
+    DiscoveredCapacitySource,
     Events,
     Fleet,
     Instances,
-    Machines,
     NodeClasses,
     NodeClassResolver,
     Nodes,
@@ -42,8 +42,8 @@ from activities.ports.core import (
     Reservations,
 )
 from activities.ports.disruption import Budgets, DisruptionHost, DrainPorts, HookPorts, Loads, Rollouts
-from activities.ports.garbage_collection import UpkeepPorts
-from activities.workflow_client import Lives
+from activities.ports.garbage_collection import GarbageCollectionPorts
+from activities.workflow_client import NodeClaimWorkflows
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Ports:
     instances: Instances
     resolver: NodeClassResolver
     reservations: Reservations
-    lives: Lives
-    machines: Machines
+    nodeclaim_workflows: NodeClaimWorkflows
+    discovered_capacity: DiscoveredCapacitySource
     gates: GateActivities
     """Of roll-outs through NodePools; `rollouts` are those of Deployments, which drains restart."""
-    upkeep: UpkeepPorts
+    garbage_collection: GarbageCollectionPorts
     loads: Loads
     hooks: HookPorts
     budgets: Budgets
@@ -76,7 +76,7 @@ class Ports:
     """Requests a second that the API server may be sent."""
 
     @property
-    def drained(self) -> DrainPorts:
+    def drain_ports(self) -> DrainPorts:
         return DrainPorts(
             claims=self.claims,
             nodes=self.nodes,
@@ -88,108 +88,117 @@ class Ports:
         )
 
 
-def activities_of(ports: Ports) -> list[Callable[..., Any]]:
+def list_activities(ports: Ports) -> list[Callable[..., Any]]:
     """In the order of a node's life; then those of NodePools and EC2NodeClasses; then upkeep."""
-    return [*_of_nodes(ports), *_of_pools(ports), *_of_upkeep(ports)]
+    return [*_node_activities(ports), *_nodepool_activities(ports), *_garbage_collection_activities(ports)]
 
 
-def launches_of(ports: Ports) -> list[Callable[..., Any]]:
+def list_launch_activities(ports: Ports) -> list[Callable[..., Any]]:
     """Those that call CreateFleet: they have a queue and slots of their own, so that waiting calls hold up nothing."""
-    launching = _launching(ports)
-    return [launching.launch_alone, launching.launch_group]
+    launches = _launch_activities(ports)
+    return [launches.launch_one, launches.launch_group]
 
 
-def drains_of(ports: Ports) -> list[Callable[..., Any]]:
+def list_drain_activities(ports: Ports) -> list[Callable[..., Any]]:
     """Those that wait for pods and instances to go, and for hooks: likewise, since a storm has hundreds of them; and
     the word of AWS, once the pods were told to go. Drains and terminations are on the main queue too: lives from before
     this queue have theirs scheduled there."""
-    looks = FirstLooks()
-    draining, telling = _draining(ports, looks), _telling(ports, looks)
-    return [draining.drain_node, telling.tell_notices, _hooks(ports).run_hook, _ending(ports).terminate_node]
+    first_evictions = BatchedFirstEviction()
+    drains, interruptions = _drain_activities(ports, first_evictions), _interruption_activities(ports, first_evictions)
+    return [
+        drains.drain_node,
+        interruptions.publish_interruption_events,
+        _hook_activities(ports).run_hook,
+        _termination_activities(ports).terminate_instance,
+    ]
 
 
-def deciding_of(host: DisruptionHost) -> list[Callable[..., Any]]:
+def list_planner_activities(host: DisruptionHost) -> list[Callable[..., Any]]:
     """Those of voluntary disruption that only the process that hosts the watch can answer: for the plan queue."""
-    deciding = DisruptingActivities(host)
-    return [deciding.decide_disruption, deciding.make_replacements]
+    planning = DisruptionPlanningActivities(host)
+    return [planning.compute_disruption, planning.create_replacements]
 
 
-def _launching(ports: Ports) -> LaunchActivities:
+def _launch_activities(ports: Ports) -> LaunchActivities:
     return LaunchActivities(
         claims=ports.claims,
         node_classes=ports.node_classes,
         fleet=ports.fleet,
         instances=ports.instances,
         events=ports.events,
-        lives=ports.lives,
-        machines=ports.machines,
+        nodeclaim_workflows=ports.nodeclaim_workflows,
+        discovered_capacity=ports.discovered_capacity,
     )
 
 
-def _draining(ports: Ports, looks: FirstLooks) -> DrainActivities:
-    return DrainActivities(ports.drained, qps=ports.qps, first_looks=looks)
+def _drain_activities(ports: Ports, first_evictions: BatchedFirstEviction) -> DrainActivities:
+    return DrainActivities(ports.drain_ports, qps=ports.qps, first_evictions=first_evictions)
 
 
-def _telling(ports: Ports, looks: FirstLooks) -> NodeInterruptionActivities:
-    return NodeInterruptionActivities(claims=ports.annotated, nodes=ports.nodes, events=ports.events, first_looks=looks)
+def _interruption_activities(ports: Ports, first_evictions: BatchedFirstEviction) -> NodeInterruptionActivities:
+    return NodeInterruptionActivities(
+        claims=ports.annotated, nodes=ports.nodes, events=ports.events, first_evictions=first_evictions
+    )
 
 
-def _hooks(ports: Ports) -> HookActivities:
+def _hook_activities(ports: Ports) -> HookActivities:
     return HookActivities(ports.hooks, claims=ports.claims, nodes=ports.nodes, instances=ports.instances)
 
 
-def _ending(ports: Ports) -> TerminationActivities:
+def _termination_activities(ports: Ports) -> TerminationActivities:
     return TerminationActivities(claims=ports.claims, nodes=ports.nodes, instances=ports.instances)
 
 
-def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
+def _node_activities(ports: Ports) -> list[Callable[..., Any]]:
     claims, nodes, pods, events = ports.claims, ports.nodes, ports.pods, ports.events
-    launching = _launching(ports)
-    recalling = RecallActivities(
+    launches = _launch_activities(ports)
+    recovery = RecoveryActivities(
         claims=claims,
         nodes=nodes,
         node_classes=ports.node_classes,
         fleet=ports.fleet,
         instances=ports.instances,
-        machines=ports.machines,
+        discovered_capacity=ports.discovered_capacity,
     )
-    joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
+    registration = RegistrationActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
     commands = CommandActivities(claims=claims, nodes=nodes, pods=pods, events=events)
-    looks = FirstLooks()
-    draining = _draining(ports, looks)
-    repairing = RepairActivities(claims=claims, nodes=nodes, instances=ports.instances, events=events)
-    cycling = CyclingActivities(instances=ports.instances)
-    ending = _ending(ports)
+    first_evictions = BatchedFirstEviction()
+    drains = _drain_activities(ports, first_evictions)
+    repairs = RepairActivities(claims=claims, nodes=nodes, instances=ports.instances, events=events)
+    stop_start = StopStartActivities(instances=ports.instances)
+    terminations = _termination_activities(ports)
     return [
-        launching.prepare_launch,
-        launching.prepare_group,
-        launching.refuse_group,
-        recalling.recall_life,
-        recalling.claim_stands,
-        joining.register_node,
-        joining.initialize_node,
-        AbsenceActivities(claims=claims).record_absences,
-        disruption.disrupt_claim,
-        disruption.put_back,
-        disruption.report,
-        _telling(ports, looks).tell_notices,
+        launches.prepare_launch,
+        launches.prepare_launch_group,
+        launches.fail_launch_group,
+        recovery.recover_state,
+        recovery.nodeclaim_exists,
+        registration.register_node,
+        registration.initialize_node,
+        NotReadyActivities(claims=claims).record_not_ready_intervals,
+        disruption.delete_nodeclaim,
+        disruption.restore_schedulable,
+        disruption.publish_event,
+        _interruption_activities(ports, first_evictions).publish_interruption_events,
         commands.begin_command,
         commands.finish_command,
-        commands.undo_command,
-        repairing.repair_node,
-        draining.drain_node,
-        draining.keep_node,
-        cycling.stop_instance,
-        cycling.start_instance,
-        ending.terminate_node,
-        ending.instance_runs,
+        commands.roll_back_command,
+        repairs.repair_node,
+        drains.drain_node,
+        drains.uncordon_node,
+        stop_start.stop_instance,
+        stop_start.start_instance,
+        terminations.terminate_instance,
+        terminations.instance_is_running,
     ]
 
 
-def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
-    pools = PoolActivities(pools=ports.pools, claims=ports.claims, node_classes=ports.node_classes)
-    allowances = AllowanceActivities(pools=ports.pools, claims=ports.claims, nodes=ports.nodes, events=ports.events)
+def _nodepool_activities(ports: Ports) -> list[Callable[..., Any]]:
+    pools = NodePoolActivities(pools=ports.pools, claims=ports.claims, node_classes=ports.node_classes)
+    allowed_disruptions = AllowedDisruptionsActivities(
+        pools=ports.pools, claims=ports.claims, nodes=ports.nodes, events=ports.events
+    )
     replicas = ReplicaActivities(
         pools=ports.pools,
         claims=ports.claims,
@@ -205,7 +214,7 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         resolver=ports.resolver,
         events=ports.events,
     )
-    rolling = RolloutActivities(
+    rollouts = RolloutActivities(
         pools=ports.pools,
         claims=ports.claims,
         nodes=ports.nodes,
@@ -214,41 +223,43 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         events=ports.events,
     )
     return [
-        pools.update_pool,
-        allowances.read_allowance,
-        ports.pauses.mirror_pause,
-        replicas.keep_replicas,
+        pools.update_nodepool_status,
+        allowed_disruptions.read_allowed_disruptions,
+        ports.pauses.sync_pause_annotation,
+        replicas.reconcile_replicas,
         classes.resolve_node_class,
-        classes.remove_node_class,
-        classes.pin_images,
-        rolling.look_at_rollout,
-        rolling.tell_rollout,
-        ports.gates.ask_gate,
+        classes.finalize_node_class,
+        classes.pin_amis,
+        rollouts.observe_rollout,
+        rollouts.publish_rollout_status,
+        ports.gates.query_health_gate,
     ]
 
 
-def _of_upkeep(ports: Ports) -> list[Callable[..., Any]]:
-    claims, found, events, inventory = ports.claims, ports.instances, ports.events, ports.upkeep.inventory
-    leftovers = ports.upkeep.leftovers
-    lists = Lists(instances=found, inventory=inventory)
-    groups = ports.upkeep.groups
-    instances = InstanceUpkeep(instances=found, inventory=inventory, lists=lists, groups=groups, events=events)
-    objects = ClaimUpkeep(claims=claims, instances=found, inventory=inventory, lists=lists, events=events)
-    launches = LaunchUpkeep(instances=found, inventory=inventory, leftovers=leftovers)
-    tags = TagUpkeep(claims=claims, instances=found, lists=lists, leftovers=leftovers, events=events)
-    leases = LeaseUpkeep(inventory=inventory)
+def _garbage_collection_activities(ports: Ports) -> list[Callable[..., Any]]:
+    claims, found, events, inventory = ports.claims, ports.instances, ports.events, ports.garbage_collection.inventory
+    orphaned_resources = ports.garbage_collection.orphaned_resources
+    lists = SharedLists(instances=found, inventory=inventory)
+    groups = ports.garbage_collection.groups
+    instances = InstanceCollector(instances=found, inventory=inventory, lists=lists, groups=groups, events=events)
+    objects = NodeClaimCollector(claims=claims, instances=found, inventory=inventory, lists=lists, events=events)
+    launches = LaunchResourceCollector(instances=found, inventory=inventory, orphaned_resources=orphaned_resources)
+    tags = InstanceTagger(
+        claims=claims, instances=found, lists=lists, orphaned_resources=orphaned_resources, events=events
+    )
+    leases = LeaseCollector(inventory=inventory)
     reserved = ReservationActivities(
         claims=claims, nodes=ports.nodes, instances=found, reservations=ports.reservations, events=events
     )
     return [
         reserved.sync_capacity_types,
-        reserved.end_expiring_reservations,
-        instances.end_unowned_instances,
-        objects.collect_claims,
+        reserved.release_expiring_reservations,
+        instances.terminate_orphaned_instances,
+        objects.collect_nodeclaims,
         objects.collect_nodes,
         launches.collect_launch_templates,
-        launches.collect_profiles,
+        launches.collect_instance_profiles,
         tags.tag_instances,
         leases.collect_leases,
-        RunUpkeep(ports.upkeep.temporal).forget_run,
+        RunCollector(ports.garbage_collection.temporal).delete_uneventful_run,
     ]

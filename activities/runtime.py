@@ -30,17 +30,17 @@ _FORBIDDEN_PAUSE = timedelta(seconds=20)
 """A person has to mend a permission; asking more often only fills logs."""
 
 
-def faults_mapped(call: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+def map_faults(call: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
     """Raise ApplicationError for a Fault; anything else is a bug and stays as it is."""
 
     @wraps(call)
-    async def mapped(*args: P.args, **kwargs: P.kwargs) -> R:
+    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return await call(*args, **kwargs)
         except Fault as fault:
             raise as_application_error(fault) from fault
 
-    return mapped
+    return wrapper
 
 
 def as_application_error(fault: Fault) -> ApplicationError:
@@ -49,76 +49,79 @@ def as_application_error(fault: Fault) -> ApplicationError:
         text[:_MESSAGE_LIMIT],
         type=type(fault).__name__,
         non_retryable=not fault.retryable,
-        next_retry_delay=_delay(fault),
+        next_retry_delay=_retry_delay(fault),
     )
 
 
-def not_yet(message: str, *, again_in: timedelta) -> ApplicationError:
+def not_yet_error(message: str, *, retry_after: timedelta) -> ApplicationError:
     """Waiting by retry: no history grows, no failure is counted."""
     return ApplicationError(
         message[:_MESSAGE_LIMIT],
         type="NotYet",
-        next_retry_delay=again_in,
+        next_retry_delay=retry_after,
         category=ApplicationErrorCategory.BENIGN,
     )
 
 
-def _delay(fault: Fault) -> timedelta | None:
+def _retry_delay(fault: Fault) -> timedelta | None:
     if fault.retry_after is not None:
         return timedelta(seconds=fault.retry_after)
     return _FORBIDDEN_PAUSE if isinstance(fault, Forbidden) else None
 
 
-EVERY = 1.5
+HEARTBEAT_EVERY_SECONDS = 1.5
 """Seconds; less than a third of the shortest heartbeat time-out. With one, an activity hears that it is cancelled."""
-SELDOM = 8.0
-"""Of hundreds at once that nobody stops; they go with `workflows.options.SELDOM`. Each is a write of Temporal's."""
+RARE_HEARTBEAT_SECONDS = 8.0
+"""Of hundreds at once that nobody stops; they go with `workflows.options.RARE_HEARTBEAT_SECONDS`. Each is a write of
+Temporal's."""
 
 
 @asynccontextmanager
-async def heartbeating(told: Callable[[], tuple[Any, ...]] = tuple, *, every: float = EVERY) -> AsyncIterator[None]:
-    """Send a heartbeat now and `every` so many seconds until the end; `told` is what the next try gets to know."""
-    activity.heartbeat(*told())
-    beating = asyncio.create_task(_beat(told, every))
+async def background_heartbeat(
+    details: Callable[[], tuple[Any, ...]] = tuple, *, every: float = HEARTBEAT_EVERY_SECONDS
+) -> AsyncIterator[None]:
+    """Send a heartbeat now and `every` so many seconds until the end; `details` is what the next try gets to know."""
+    activity.heartbeat(*details())
+    beating = asyncio.create_task(_send_heartbeats(details, every))
     try:
         yield
     finally:
         beating.cancel()
 
 
-async def _beat(told: Callable[[], tuple[Any, ...]], every: float) -> None:
+async def _send_heartbeats(details: Callable[[], tuple[Any, ...]], every: float) -> None:
     while True:
         await asyncio.sleep(every)
-        activity.heartbeat(*told())
+        activity.heartbeat(*details())
 
 
 AT_ONCE: Final = 16
 T = TypeVar("T")
 
 
-async def each(ones: Iterable[T], call: Callable[[T], Awaitable[R]], *, at_once: int = AT_ONCE) -> list[R]:
+async def call_for_each(items: Iterable[T], call: Callable[[T], Awaitable[R]], *, at_once: int = AT_ONCE) -> list[R]:
     """In their order. A fault of one keeps none of the others from being done; the first is raised after all."""
-    room = asyncio.Semaphore(at_once)
+    semaphore = asyncio.Semaphore(at_once)
 
-    async def one(item: T) -> R:
-        async with room:
+    async def call_with_limit(item: T) -> R:
+        async with semaphore:
             return await call(item)
 
     results: list[R] = []
-    for result in await asyncio.gather(*(one(item) for item in ones), return_exceptions=True):
+    for result in await asyncio.gather(*(call_with_limit(item) for item in items), return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
         results.append(result)
     return results
 
 
-LONGEST: Final = 30.0
+MAX_RETRY_SECONDS: Final = 30.0
 """Seconds after which a fault is not taken to be passing any more."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 
 
-async def patiently(
+async def retry_transient(
     call: Callable[[], Awaitable[T]],
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -130,7 +133,7 @@ async def patiently(
         try:
             return await call()
         except (TryLater, Throttled):
-            if clock() - begun >= LONGEST:
+            if clock() - begun >= MAX_RETRY_SECONDS:
                 raise
         await sleep(pause * random.uniform(0.5, 1))
         pause = min(_LONGEST_PAUSE, 2 * pause)

@@ -22,31 +22,31 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis.labels import LAUNCH_GROUP, NODECLASS, NODEPOOL, REPLACES, WHY
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.discovered_capacity import Learnt
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.errors import TryLater
 from tenure.model.launch import Member
 from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Deadlines
-from tenure.model.signals import GroupAnswered
+from tenure.model.signals import GroupResult
 from tenure.model.workflow_states import ProvisioningState
 
 
-class Names(Protocol):
+class WorkflowNames(Protocol):
     """Ids, queues and attributes of workflows, which belong to `workflows/` and are handed in."""
 
-    def life_of(self, claim_name: str, uid: str) -> str: ...
+    def nodeclaim_workflow_id(self, claim_name: str, uid: str) -> str: ...
 
     def task_queue(self) -> str: ...
 
-    def attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes: ...
+    def search_attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes: ...
 
 
-class Lives:
+class NodeClaimWorkflows:
     """Signals NodeClaim workflows, starting them where they are not yet."""
 
-    def __init__(self, client: Client, cluster: str, names: Names, deadlines: Deadlines) -> None:
+    def __init__(self, client: Client, cluster: str, names: WorkflowNames, deadlines: Deadlines) -> None:
         self._client, self._cluster, self._names, self._deadlines = client, cluster, names, deadlines
 
-    def identity(self, claim: NodeClaim) -> ClaimIdentity:
+    def build_identity(self, claim: NodeClaim) -> ClaimIdentity:
         meta = claim.metadata
         if meta.creation_timestamp is None:
             raise ValueError(
@@ -64,31 +64,31 @@ class Lives:
             replaces=meta.annotations.get(REPLACES, ""),
         )
 
-    async def answered(self, claim: NodeClaim, answer: GroupAnswered) -> None:
-        identity = self.identity(claim)
+    async def signal_launch_result(self, claim: NodeClaim, result: GroupResult) -> None:
+        identity = self.build_identity(claim)
         await self._client.start_workflow(
             "NodeClaimWorkflow",
-            ClaimState(identity=identity, deadlines=self._deadlines, keeps_records=True),
-            id=self._names.life_of(identity.name, identity.uid),
+            ClaimState(identity=identity, deadlines=self._deadlines, records_events=True),
+            id=self._names.nodeclaim_workflow_id(identity.name, identity.uid),
             task_queue=self._names.task_queue(),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            search_attributes=self._names.attributes(identity),
+            search_attributes=self._names.search_attributes(identity),
             start_signal="answered",
-            start_signal_args=[answer],
+            start_signal_args=[result],
         )
 
-    async def bereft(self, member: Member, answer: GroupAnswered) -> None:
+    async def notify_deleted(self, member: Member, result: GroupResult) -> None:
         """To one whose NodeClaim is gone: where no workflow is open nobody waits."""
-        life = self._client.get_workflow_handle(self._names.life_of(member.name, member.uid))
+        handle = self._client.get_workflow_handle(self._names.nodeclaim_workflow_id(member.name, member.uid))
         try:
-            await life.signal("answered", answer)
+            await handle.signal("answered", result)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
 
 
-_PATIENCE: Final = timedelta(seconds=10)
-_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
+_RPC_TIMEOUT: Final = timedelta(seconds=10)
+_VALID_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 """A tag is anybody's text; only what can be a name is looked up."""
 
 
@@ -97,41 +97,43 @@ class WorkflowIds(Protocol):
 
     def provisioning_id(self) -> str: ...
 
-    def lives_of(self, claim_name: str) -> str:
+    def nodeclaim_workflow_id_prefix(self, claim_name: str) -> str:
         """What the ids of all lives of this name begin with."""
         ...
 
 
-class OpenGroups:
+class OpenLaunchGroups:
     """Raises TryLater."""
 
     def __init__(self, client: Client, names: WorkflowIds) -> None:
         self._client, self._names = client, names
 
-    async def open(self, group_ids: Set[str]) -> Set[str]:
+    async def find_open(self, group_ids: Set[str]) -> Set[str]:
         try:
-            found = set(group_ids) & await self._of_provisioning()
-            return found | {one for one in set(group_ids) - found if await self._launches_alone(one)}
+            found = set(group_ids) & await self._provisioning_groups()
+            return found | {one for one in set(group_ids) - found if await self._is_launching_individually(one)}
         except (RPCError, WorkflowQueryFailedError) as error:
             raise TryLater(f"launch groups cannot be asked for: {error}") from error
 
-    async def _of_provisioning(self) -> set[str]:
+    async def _provisioning_groups(self) -> set[str]:
         handle = self._client.get_workflow_handle(self._names.provisioning_id())
         try:
-            state = await handle.query("state", result_type=ProvisioningState, rpc_timeout=_PATIENCE)
+            state = await handle.query("state", result_type=ProvisioningState, rpc_timeout=_RPC_TIMEOUT)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return set()
             raise
         return {group.group_id for group in state.groups}
 
-    async def _launches_alone(self, name: str) -> bool:
-        if not _PLAIN.fullmatch(name):
+    async def _is_launching_individually(self, name: str) -> bool:
+        if not _VALID_NAME.fullmatch(name):
             return False
-        query = f"WorkflowId STARTS_WITH '{self._names.lives_of(name)}' AND ExecutionStatus = 'Running'"
-        for life in [one.id async for one in self._client.list_workflows(query, rpc_timeout=_PATIENCE)]:
-            handle = self._client.get_workflow_handle(life)
-            state = await handle.query("state", result_type=ClaimState, rpc_timeout=_PATIENCE)
+        query = (
+            f"WorkflowId STARTS_WITH '{self._names.nodeclaim_workflow_id_prefix(name)}' AND ExecutionStatus = 'Running'"
+        )
+        for workflow_id in [one.id async for one in self._client.list_workflows(query, rpc_timeout=_RPC_TIMEOUT)]:
+            handle = self._client.get_workflow_handle(workflow_id)
+            state = await handle.query("state", result_type=ClaimState, rpc_timeout=_RPC_TIMEOUT)
             if state.group is not None and state.launched is None:
                 return True
         return False
@@ -139,32 +141,32 @@ class OpenGroups:
 
 log = structlog.get_logger(__name__)
 
-_ANSWER_IN: Final = timedelta(seconds=2)
+_QUERY_TIMEOUT: Final = timedelta(seconds=2)
 _FRESH_SECONDS: Final = 2.0
 """Launches that come together ask once."""
 
 
-class KeptMachines:
-    """Satisfies `activities.ports.Machines`."""
+class CachedDiscoveredCapacity:
+    """Satisfies `activities.ports.DiscoveredCapacitySource`."""
 
     def __init__(self, client: Client, workflow_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._workflow_id, self._clock = client, workflow_id, clock
-        self._asking = asyncio.Lock()
-        self._known, self._asked_at = Learnt(), -_FRESH_SECONDS
+        self._lock = asyncio.Lock()
+        self._known, self._queried_at = DiscoveredCapacity(), -_FRESH_SECONDS
 
-    async def learnt(self) -> Learnt:
+    async def fetch(self) -> DiscoveredCapacity:
         """The last known when there is no answer at once: a node that is too small is worse than none, but not much."""
-        async with self._asking:
-            if self._clock() - self._asked_at >= _FRESH_SECONDS:
-                self._known, self._asked_at = await self._ask(), self._clock()
+        async with self._lock:
+            if self._clock() - self._queried_at >= _FRESH_SECONDS:
+                self._known, self._queried_at = await self._query(), self._clock()
             return self._known
 
-    async def _ask(self) -> Learnt:
+    async def _query(self) -> DiscoveredCapacity:
         handle = self._client.get_workflow_handle(self._workflow_id)
         try:
-            asking = handle.query("machines", result_type=Learnt, rpc_timeout=_ANSWER_IN)
+            query = handle.query("machines", result_type=DiscoveredCapacity, rpc_timeout=_QUERY_TIMEOUT)
             # The client repeats calls that time out, so that the time-out of a call is not the end of it.
-            known: Learnt = await asyncio.wait_for(asking, _ANSWER_IN.total_seconds())
+            known: DiscoveredCapacity = await asyncio.wait_for(query, _QUERY_TIMEOUT.total_seconds())
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 log.warning("what nodes have shown is not told", error=str(error))

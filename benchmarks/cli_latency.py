@@ -30,15 +30,15 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from benchmarks.harness import benchmark, in_sandbox, run
 from benchmarks.report import machine
-from tenure.cli.exit_codes import leave
+from tenure.cli.exit_codes import exit_process
 from tenure.model.launch import Launched
-from tenure.model.nodeclaim_history import Told
+from tenure.model.nodeclaim_history import NodeClaimExplanation
 from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Phase, Step
-from tenure.model.operator_requests import ShowAsked, Shown
+from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.sandbox.spec import Plan
 from workflows import ids, search_attributes, visibility
-from workflows.cluster_watch import ShowWorkflow
-from workflows.current_details import told
+from workflows.cluster_watch import DisruptionPreviewWorkflow
+from workflows.current_details import explain_nodeclaim
 
 CLUSTER: Final = "asked"
 AT_ONCE: Final = 50
@@ -62,13 +62,13 @@ class Standing:
         await workflow.wait_condition(lambda: False)
 
     @workflow.query
-    def told(self) -> Told:
-        return told(self._state)
+    def told(self) -> NodeClaimExplanation:
+        return explain_nodeclaim(self._state)
 
 
 @activity.defn(name="show_disruption")
-async def show_nothing(asked: ShowAsked) -> Shown:
-    return Shown(said=(f"{asked.name} could go, and nothing would be saved",))
+async def show_nothing(asked: DisruptionPreviewRequest) -> DisruptionStatus:
+    return DisruptionStatus(messages=(f"{asked.name} could go, and nothing would be saved",))
 
 
 def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any) -> ClaimState:
@@ -102,13 +102,17 @@ def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any)
 
 
 async def start(client: Client, states: Iterable[ClaimState], *, queue: str = "nobody") -> None:
-    """A workflow for each that shows what a life in that state shows. No worker takes tasks from `nobody`."""
+    """A workflow for each that shows what a life in that state shows. No worker takes tasks from `null_plan_worker`."""
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def one(state: ClaimState) -> None:
         identity = state.identity
         pairs = [SearchAttributePair(search_attributes.NODE_POOL, identity.pool)]
-        pairs += [SearchAttributePair(one.key, one.value) for one in visibility.of_claim(state).values() if one.value]
+        pairs += [
+            SearchAttributePair(one.key, one.value)
+            for one in visibility.nodeclaim_attributes(state).values()
+            if one.value
+        ]
         async with turn:
             await client.start_workflow(
                 "NodeClaimWorkflow",
@@ -166,7 +170,7 @@ async def measure(address: str, nodes: int, runs: int) -> dict[str, list[Took]]:
     took = {name: await asyncio.to_thread(_repeat, runs, address, *words) for name, words in found.items()}
     queues = (ids.task_queue(CLUSTER), ids.plan_queue(CLUSTER))
     runner = UnsandboxedWorkflowRunner()
-    main = Worker(client, task_queue=queues[0], workflows=[Standing, ShowWorkflow], workflow_runner=runner)
+    main = Worker(client, task_queue=queues[0], workflows=[Standing, DisruptionPreviewWorkflow], workflow_runner=runner)
     async with main, Worker(client, task_queue=queues[1], activities=[show_nothing]):
         took["tenure why"] = await asyncio.to_thread(_repeat, runs, address, "why", f"web-{ASKED:05}")
     return took
@@ -199,4 +203,4 @@ def asking(
 
 
 if __name__ == "__main__":
-    leave(run(app, "asking"))
+    exit_process(run(app, "asking"))

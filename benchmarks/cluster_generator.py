@@ -15,10 +15,10 @@ from tenure.model.facts import ClaimFact, Expression, NodeFact, PodFact, PoolFac
 from tenure.model.instance_types import Catalogue, InstanceType, Offering
 from tenure.model.provisioning import PlannedClaim
 from tenure.scheduling.cluster_state import ClusterState
-from tenure.scheduling.disruption.cost import price_of
+from tenure.scheduling.disruption.cost import offering_price
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
-from tenure.scheduling.validation.plan import matches
+from tenure.scheduling.validation.plan import matches_expression
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 _MIB: Final = 1 << 20
@@ -48,7 +48,7 @@ class Cluster:
 
     def price_of(self, name: str) -> float:
         labels = self.nodes[name].labels
-        return price_of(labels, self.kinds[labels[INSTANCE_TYPE]])
+        return offering_price(labels, self.kinds[labels[INSTANCE_TYPE]])
 
     @cached_property
     def kinds(self) -> dict[str, InstanceType]:
@@ -56,8 +56,8 @@ class Cluster:
 
     def carry_out(self, command: Command) -> None:
         """Each new node becomes the cheapest that its NodeClaim allows."""
-        pods = {pod.uid: pod for name in command.nodes for pod in self.pods[name]}
-        for name in command.nodes:
+        pods = {pod.uid: pod for name in command.node_names for pod in self.pods[name]}
+        for name in command.node_names:
             del self.nodes[name], self.claims[name], self.pods[name]
         for one in command.moves:
             if one.target:
@@ -77,7 +77,8 @@ class Cluster:
             for name in named
             for offering in self.kinds[name].offerings
             if all(
-                matches({CAPACITY_TYPE: offering.capacity_type, ZONE: offering.zone}, one) for one in wanted.values()
+                matches_expression({CAPACITY_TYPE: offering.capacity_type, ZONE: offering.zone}, one)
+                for one in wanted.values()
             )
         ]
         _, name, offering = min(found, key=lambda one: (one[0], one[1], one[2].zone))

@@ -64,7 +64,7 @@ def measure(kind: str, nodes: int, *, karpenter: bool, seed: int = 1) -> Row:
 def _pass(made: Cluster) -> tuple[Decision, float, float]:
     """The decision, carried out; its CPU seconds, and those of its search for several nodes at once."""
     state, searching = made.state(), [0.0]
-    search = Consolidation.multi
+    search = Consolidation.find_multi_node
 
     def timed(self: Consolidation, candidates: Iterable[Candidate]) -> Command | None:
         began = time.process_time()
@@ -72,7 +72,7 @@ def _pass(made: Cluster) -> tuple[Decision, float, float]:
         searching[0] += time.process_time() - began
         return found
 
-    with patch.object(Consolidation, "multi", timed):
+    with patch.object(Consolidation, "find_multi_node", timed):
         began = time.process_time()
         decision = state.disrupt(DisruptionRequest(now=NOW))
         taken = time.process_time() - began

@@ -26,8 +26,8 @@ from benchmarks.report import machine
 from benchmarks.scale import node_pool, world
 from tenure.apis import labels
 from tenure.cli.demo.script import MANIFESTS_FOLDER, NAME
-from tenure.cli.exit_codes import Failed, Refused, leave
-from tenure.cli.sandbox.environment import Stage
+from tenure.cli.exit_codes import CommandFailed, UsageError, exit_process
+from tenure.cli.sandbox.environment import SandboxSession
 from tenure.kube.client.client import connect
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS
 from tenure.sandbox.aws.admin.client import AwsControl
@@ -92,7 +92,7 @@ def drift(
 
 
 async def _run(sandbox: Sandbox, nodes: int, pods: int, budget: str, broken: int) -> Drift:
-    async with Stage(sandbox, deployment=STANDS) as stage:
+    async with SandboxSession(sandbox, deployment=STANDS) as stage:
         client = await connect(str(sandbox.kubeconfig))
         try:
             async with Eyes(client) as eyes:
@@ -102,13 +102,13 @@ async def _run(sandbox: Sandbox, nodes: int, pods: int, budget: str, broken: int
 
 
 class Bench:
-    def __init__(self, stage: Stage, eyes: Eyes, nodes: int, pods: int, budget: str, broken: int) -> None:
+    def __init__(self, stage: SandboxSession, eyes: Eyes, nodes: int, pods: int, budget: str, broken: int) -> None:
         self._stage, self._eyes = stage, eyes
         self._nodes, self._each, self._budget, self._broken = nodes, pods, budget, broken
         self._pods = nodes * pods
 
     async def play(self) -> Drift:
-        """Raises `Failed` when it does not come to its end."""
+        """Raises `CommandFailed` when it does not come to its end."""
         stage, seen = self._stage, self._eyes.seen
         await self._fill()
         old = {pool: {*seen.of(pool)} for pool in TYPES}
@@ -117,14 +117,16 @@ class Bench:
         await self._change()
         patience = 120 + 30 * _waves(self._nodes, self._budget)
         try:
-            await stage.settled(partial(self._left, old[STANDS]), what="every node replaced", seconds=patience)
-        except Failed as failed:
-            left = [one for one in await stage.lives.running() if one.name in old[STANDS]]
+            await stage.wait_until_resolved(
+                partial(self._left, old[STANDS]), what="every node replaced", seconds=patience
+            )
+        except CommandFailed as failed:
+            left = [one for one in await stage.nodeclaims.list_running() if one.name in old[STANDS]]
             said = "; ".join(f"{one.name} in {one.phase}: {one.blocked_by}" for one in left[:5])
-            raise Failed(f"{failed}; {said}") from failed
+            raise CommandFailed(f"{failed}; {said}") from failed
         seconds = time.monotonic() - began
         print(f"replaced after {seconds:.0f} s ...", file=sys.stderr, flush=True)
-        await stage.settled(self._lacking, what="all pods Running", seconds=120)
+        await stage.wait_until_resolved(self._lacking, what="all pods Running", seconds=120)
         if self._broken:
             await asyncio.sleep(max(AFTER, 2 * AFTER - seconds))
         return self._told(old, began, seconds)
@@ -132,16 +134,20 @@ class Bench:
     async def _fill(self) -> None:
         stage = self._stage
         await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml")
-        await stage.settled(partial(stage.ready, EC2_NODE_CLASSES.path(NAME)), what="EC2NodeClass", seconds=60)
+        await stage.wait_until_resolved(
+            partial(stage.why_not_ready, EC2_NODE_CLASSES.path(NAME)), what="EC2NodeClass", seconds=60
+        )
         for pool in (STANDS, BROKEN) if self._broken else (STANDS,):
             await stage.kube.apply(_pool(pool, self._budget))
-            await stage.settled(partial(stage.ready, NODE_POOLS.path(pool)), what=f"NodePool {pool}", seconds=60)
+            await stage.wait_until_resolved(
+                partial(stage.why_not_ready, NODE_POOLS.path(pool)), what=f"NodePool {pool}", seconds=60
+            )
         print(f"{self._nodes} nodes with {self._pods} pods ...", file=sys.stderr, flush=True)
         for manifest in _workloads(self._pods, self._each):
             await stage.kube.apply(manifest)
         if self._broken:
             await stage.kube.apply(_deployment(BROKEN, BROKEN, self._broken, cpu="1500m"))
-        await stage.settled(self._lacking, what="all pods Running", seconds=120 + self._nodes)
+        await stage.wait_until_resolved(self._lacking, what="all pods Running", seconds=120 + self._nodes)
         await asyncio.sleep(CALM)
 
     async def _change(self) -> None:
@@ -218,7 +224,7 @@ def _pool(name: str, budget: str) -> Object:
 def _workloads(pods: int, each: int) -> list[Object]:
     """Deployments that share the pods evenly, each with its PodDisruptionBudget."""
     if pods % PARTS:
-        raise Refused(
+        raise UsageError(
             f"{pods} pods cannot be shared by {PARTS} Deployments: choose --nodes and --pods so that they can"
         )
     cpu = f"{1800 // each}m"
@@ -272,4 +278,4 @@ def _print(one: Drift) -> None:
 
 
 if __name__ == "__main__":
-    leave(run(app, "benchmarks.drift"))
+    exit_process(run(app, "benchmarks.drift"))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import typer
 
-from tenure.cli.exit_codes import Failed, Refused, code_of, line_of
+from tenure.cli.exit_codes import CommandFailed, UsageError, exit_code_of, format_error
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.errors import SandboxError
 from tenure.sandbox.spec import Plan
@@ -34,7 +34,7 @@ def in_sandbox(plan: Plan, play: Callable[[Sandbox], Coroutine[Any, Any, T]]) ->
     try:
         with Sandbox(directory, plan=plan) as sandbox:
             found = asyncio.run(play(sandbox))
-    except (Failed, SandboxError):
+    except (CommandFailed, SandboxError):
         print(f"The logs are in {directory / 'logs'}", file=sys.stderr)
         raise
     shutil.rmtree(directory, ignore_errors=True)
@@ -45,10 +45,10 @@ def run(app: typer.Typer, name: str) -> int:
     """Exit codes as everywhere in `tenure/cli/exit_codes.py`; the command's own where it answers."""
     try:
         answer = app(standalone_mode=False)
-    except (Failed, SandboxError, Refused, typer.TyperException, KeyboardInterrupt) as error:
+    except (CommandFailed, SandboxError, UsageError, typer.TyperException, KeyboardInterrupt) as error:
         if not isinstance(error, KeyboardInterrupt):
-            print(line_of(error, name), file=sys.stderr)
-        return code_of(error)
+            print(format_error(error, name), file=sys.stderr)
+        return exit_code_of(error)
     return int(answer or 0)
 
 

@@ -22,9 +22,9 @@ from benchmarks.report import machine
 from benchmarks.scale import DEPLOYMENT, costs, node_pool, pods_wait, world
 from tenure.apis import labels
 from tenure.cli.demo.script import MANIFESTS_FOLDER, NAME
-from tenure.cli.exit_codes import leave
-from tenure.cli.sandbox.environment import Stage
-from tenure.cli.sandbox.probes import since
+from tenure.cli.exit_codes import exit_process
+from tenure.cli.sandbox.environment import SandboxSession
+from tenure.cli.sandbox.probes import calls_since
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS
 from tenure.model.nodeclaim_history import Phase
 from tenure.sandbox.environment import Sandbox
@@ -90,45 +90,47 @@ def idle(
 
 
 async def _run(nodes: int, pods: int, minutes: float, calm: float, untagged: bool, sandbox: Sandbox) -> Idle:
-    async with Stage(sandbox, deployment=DEPLOYMENT) as stage:
+    async with SandboxSession(sandbox, deployment=DEPLOYMENT) as stage:
         if untagged:
-            await stage.temporal.get_schedule_handle(ids.upkeep(sandbox.plan.cluster_name, "tags")).pause()
+            await stage.temporal.get_schedule_handle(ids.garbage_collection(sandbox.plan.cluster_name, "tags")).pause()
         await _fill(stage, nodes, pods)
         print(f"calm for {calm:.0f} s ...", file=sys.stderr, flush=True)
         await asyncio.sleep(calm)
         return await _watch(stage, nodes * pods, minutes * 60)
 
 
-async def _fill(stage: Stage, nodes: int, pods: int) -> None:
-    """Raises `Failed`."""
+async def _fill(stage: SandboxSession, nodes: int, pods: int) -> None:
+    """Raises `CommandFailed`."""
     pool = node_pool()
     one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [TYPE]}
     pool["spec"]["template"]["spec"]["requirements"].append(one_type)
     await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
     await stage.kube.apply(pool)
     for kind in (EC2_NODE_CLASSES, NODE_POOLS):
-        await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)
+        await stage.wait_until_resolved(
+            partial(stage.why_not_ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60
+        )
     asks = [{"name": "pause", "resources": {"requests": {"cpu": f"{CPU // pods}m", "memory": "64Mi"}}}]
     body = {"spec": {"template": {"spec": {"containers": asks}}}}
     path = f"/apis/apps/v1/namespaces/default/deployments/{DEPLOYMENT}"
     await stage.kube.request("PATCH", path, body, "application/strategic-merge-patch+json")
     print(f"{nodes * pods} pods for {nodes} nodes ...", file=sys.stderr, flush=True)
     began = time.monotonic()
-    await stage.scale(nodes * pods)
-    await stage.settled(
+    await stage.scale_deployment(nodes * pods)
+    await stage.wait_until_resolved(
         partial(pods_wait, stage, nodes * pods), what=f"{nodes * pods} pods Running", seconds=300 + 2 * nodes
     )
-    await stage.settled(partial(_unready, stage), what="all nodes Ready", seconds=300)
+    await stage.wait_until_resolved(partial(_unready, stage), what="all nodes Ready", seconds=300)
     print(f"they run after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
 
-async def _unready(stage: Stage) -> str:
-    others = [one for one in await stage.lives.running() if one.phase != Phase.READY.value]
+async def _unready(stage: SandboxSession) -> str:
+    others = [one for one in await stage.nodeclaims.list_running() if one.phase != Phase.READY.value]
     return f"{len(others)} are not, {others[0].name} is in {others[0].phase}" if others else ""
 
 
-async def _watch(stage: Stage, pods: int, seconds: float) -> Idle:
-    lengths, leases, calls = await _lengths(stage), await _leases(stage), await stage.aws.calls()
+async def _watch(stage: SandboxSession, pods: int, seconds: float) -> Idle:
+    lengths, leases, calls = await _lengths(stage), await _leases(stage), await stage.aws.count_calls()
     before, began = costs(stage), time.monotonic()
     most = {name: before[name].rss for name in SHOWN}
     while (left := began + seconds - time.monotonic()) > 0:
@@ -149,7 +151,7 @@ async def _watch(stage: Stage, pods: int, seconds: float) -> Idle:
         beating=sum(renewed.get(name, moment) != moment for name, moment in leases.items()),
         percent={name: round(100 * (after[name].cpu - before[name].cpu) / took, 2) for name in SHOWN},
         megabytes={name: round(many / 1e6, 1) for name, many in most.items()},
-        calls=dict(since(calls, await stage.aws.calls())),
+        calls=dict(calls_since(calls, await stage.aws.count_calls())),
     )
 
 
@@ -158,7 +160,7 @@ def _say(before: Mapping[str, Usage], now: Mapping[str, Usage], took: float) -> 
     print(f"  {took / 60:.1f} min: {cpu}", file=sys.stderr, flush=True)
 
 
-async def _lengths(stage: Stage) -> dict[str, int]:
+async def _lengths(stage: SandboxSession) -> dict[str, int]:
     """Events of the history of each NodeClaim's open run."""
     turn = asyncio.Semaphore(AT_ONCE)
 
@@ -166,7 +168,7 @@ async def _lengths(stage: Stage) -> dict[str, int]:
         async with turn:
             return (await stage.temporal.get_workflow_handle(workflow_id).describe()).history_length
 
-    lives = await stage.lives.running()
+    lives = await stage.nodeclaims.list_running()
     found = await asyncio.gather(*(length(one.workflow_id) for one in lives))
     return {one.name: many for one, many in zip(lives, found, strict=True)}
 
@@ -176,11 +178,11 @@ def _more(many: int, known: int) -> int:
     return many - known if many >= known else many
 
 
-async def _leases(stage: Stage) -> dict[str, Any]:
+async def _leases(stage: SandboxSession) -> dict[str, Any]:
     """When each node's Lease was renewed last."""
     answer = await stage.kube.request("GET", LEASES)
     return {one["metadata"]["name"]: one["spec"].get("renewTime") for one in answer["items"]}
 
 
 if __name__ == "__main__":
-    leave(run(app, "benchmarks.idle"))
+    exit_process(run(app, "benchmarks.idle"))

@@ -27,9 +27,9 @@ from benchmarks.harness import benchmark, in_sandbox, run
 from benchmarks.report import machine
 from benchmarks.scale import DEPLOYMENT, fill, world
 from tenure.cli.demo.script import NAME
-from tenure.cli.exit_codes import leave
-from tenure.cli.nodes.events import Hearing
-from tenure.cli.sandbox.environment import Stage
+from tenure.cli.exit_codes import exit_process
+from tenure.cli.nodes.events import NodeEventReader
+from tenure.cli.sandbox.environment import SandboxSession
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
 from workflows import ids
@@ -90,13 +90,13 @@ def flood(
 
 async def _run(sandbox: Sandbox, nodes: int, messages: int, distinct: int, kill: bool) -> Flood:
     queue = {"INTERRUPTION_QUEUE": sandbox.plan.cluster_name}
-    async with Stage(sandbox, deployment=DEPLOYMENT, settings=queue) as stage:
-        await stage.temporal.get_schedule_handle(ids.upkeep(sandbox.plan.cluster_name, "tags")).pause()
+    async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=queue) as stage:
+        await stage.temporal.get_schedule_handle(ids.garbage_collection(sandbox.plan.cluster_name, "tags")).pause()
         await fill(stage, nodes)
         await stage.kube.apply(POLICY)
         await asyncio.sleep(CALM)
-        said = list(_said([one.instance_id for one in await stage.lives.running()], messages, distinct))
-        await stage.worker.finish()
+        said = list(_said([one.instance_id for one in await stage.nodeclaims.list_running()], messages, distinct))
+        await stage.worker.stop_gracefully()
         control = AwsControl(sandbox.aws_endpoint)
         await asyncio.to_thread(_send, control, said)
         return await _read(stage, control, nodes, said, distinct, kill=kill)
@@ -144,22 +144,22 @@ def _send(control: AwsControl, said: Sequence[Json]) -> None:
 
 
 async def _read(
-    stage: Stage, control: AwsControl, nodes: int, said: Sequence[Json], distinct: int, *, kill: bool
+    stage: SandboxSession, control: AwsControl, nodes: int, said: Sequence[Json], distinct: int, *, kill: bool
 ) -> Flood:
     before = await _signals(stage)
-    worker = await stage.hire()
+    worker = await stage.replace_worker()
     await worker.start()
     began = time.monotonic()
     if kill:
         half = partial(_at_most, control, len(said) // 2)
-        await stage.settled(half, what="half of the messages read", seconds=PATIENCE)
+        await stage.wait_until_resolved(half, what="half of the messages read", seconds=PATIENCE)
         worker.kill()
-        await (await stage.hire()).start()
-    await stage.settled(partial(_at_most, control, 0), what="the queue empty", seconds=PATIENCE)
+        await (await stage.replace_worker()).start()
+    await stage.wait_until_resolved(partial(_at_most, control, 0), what="the queue empty", seconds=PATIENCE)
     emptied = time.monotonic() - began
     load = os.getloadavg()[0]
     wanted = Counter(one["detail"]["affectedEntities"][0]["entityValue"] for one in {s["id"]: s for s in said}.values())
-    await stage.settled(partial(_lack, stage, wanted), what="all that was said known", seconds=PATIENCE)
+    await stage.wait_until_resolved(partial(_lack, stage, wanted), what="all that was said known", seconds=PATIENCE)
     known = time.monotonic() - began
     return Flood(
         nodes=nodes,
@@ -174,20 +174,20 @@ async def _read(
 
 
 async def _at_most(control: AwsControl, count: int) -> str:
-    left = await asyncio.to_thread(control.queued)
+    left = await asyncio.to_thread(control.count_queued_messages)
     return "" if left <= count else f"{left} messages are queued"
 
 
-async def _lack(stage: Stage, wanted: Counter[str]) -> str:
+async def _lack(stage: SandboxSession, wanted: Counter[str]) -> str:
     """Empty once each node's workflow has as many records as things were said of it."""
-    heard = await Hearing(stage.temporal, stage.sandbox.plan.cluster_name).lives(datetime.now(UTC))
-    found = {one.life.instance_id: len(one.records) for one in heard}
-    mine = {one.instance_id for one in await stage.lives.running()}
+    heard = await NodeEventReader(stage.temporal, stage.sandbox.plan.cluster_name).list_node_events(datetime.now(UTC))
+    found = {one.nodeclaim.instance_id: len(one.records) for one in heard}
+    mine = {one.instance_id for one in await stage.nodeclaims.list_running()}
     short = [one for one in mine if found.get(one, 0) != wanted[one]]
     return f"{len(short)} of {len(mine)} nodes do not know all of it" if short else ""
 
 
-async def _signals(stage: Stage) -> int:
+async def _signals(stage: SandboxSession) -> int:
     """That the workflows of all nodes were told of AWS's events by."""
     room = asyncio.Semaphore(SENDERS)
 
@@ -196,8 +196,8 @@ async def _signals(stage: Stage) -> int:
             events = (await stage.temporal.get_workflow_handle(workflow_id).fetch_history()).events
             return sum(one.workflow_execution_signaled_event_attributes.signal_name == "noticed" for one in events)
 
-    return sum(await asyncio.gather(*(of(one.workflow_id) for one in await stage.lives.running())))
+    return sum(await asyncio.gather(*(of(one.workflow_id) for one in await stage.nodeclaims.list_running())))
 
 
 if __name__ == "__main__":
-    leave(run(app, "benchmarks.interruption_queue"))
+    exit_process(run(app, "benchmarks.interruption_queue"))

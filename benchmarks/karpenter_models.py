@@ -23,8 +23,8 @@ from benchmarks.cluster_generator import Cluster, add_node
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, SPOT, ZONE
 from tenure.model.facts import DaemonSetFact, PodFact, PoolFact
 from tenure.model.instance_types import InstanceType
-from tenure.scheduling.disruption.cost import node_cost
-from tenure.scheduling.validation.plan import endures, matches, selects
+from tenure.scheduling.disruption.cost import disruption_cost_of
+from tenure.scheduling.validation.plan import matches_expression, selects_node, tolerates_taints
 
 Mask = npt.NDArray[np.bool_]
 Group = tuple[str, str, str]
@@ -54,8 +54,10 @@ class Goods:
             for one in kind.offerings:
                 own = {NODEPOOL: pool.name, INSTANCE_TYPE: kind.name, ZONE: one.zone, CAPACITY_TYPE: one.capacity_type}
                 labels = {**pool.template_labels, **single, **own}
-                if one.available and all(matches(labels, wanted) for wanted in pool.requirements):
-                    running = [d.pod for d in daemons if selects(d.pod, labels) and endures(d.pod, pool.taints)]
+                if one.available and all(matches_expression(labels, wanted) for wanted in pool.requirements):
+                    running = [
+                        d.pod for d in daemons if selects_node(d.pod, labels) and tolerates_taints(d.pod, pool.taints)
+                    ]
                     taken = Counter[str]()
                     for daemon in running:
                         taken.update(daemon.requests)
@@ -69,7 +71,7 @@ class Goods:
     def suiting(self, pod: PodFact) -> Mask:
         key = (tuple(sorted(pod.node_selector.items())), pod.required_terms)
         if key not in self._suiting:
-            self._suiting[key] = np.array([selects(pod, labels) for labels in self.labels], dtype=bool)
+            self._suiting[key] = np.array([selects_node(pod, labels) for labels in self.labels], dtype=bool)
         return self._suiting[key]
 
 
@@ -98,11 +100,11 @@ class _Model:
         vector = np.array([pod.requests.get(key, 0) for key in self._resources], dtype=np.int64)
         zones = self._allowed_zones(pod)
         for node in sorted(self.nodes, key=lambda one: one.pods):
-            if endures(pod, node.pool.pool.taints) and self._put(pod, vector, node, zones):
+            if tolerates_taints(pod, node.pool.pool.taints) and self._put(pod, vector, node, zones):
                 return
         for goods in self._goods:
             fresh = Planned(goods, np.ones(len(goods.prices), dtype=bool), np.zeros_like(vector))
-            if endures(pod, goods.pool.taints) and self._put(pod, vector, fresh, zones):
+            if tolerates_taints(pod, goods.pool.taints) and self._put(pod, vector, fresh, zones):
                 self.nodes.append(fresh)
                 return
         raise ValueError(f"{pod.name} finds no place")
@@ -189,7 +191,9 @@ class Karpenter:
         if empty:
             return Change(empty, {})
         self._index()
-        ordered = sorted(self._order, key=lambda name: (-self._prices[name] / node_cost(self.cluster.pods[name]), name))
+        ordered = sorted(
+            self._order, key=lambda name: (-self._prices[name] / disruption_cost_of(self.cluster.pods[name]), name)
+        )
         return self._multi(ordered[:MOST_CANDIDATES]) or self._single(ordered)
 
     def _index(self) -> None:

@@ -20,7 +20,7 @@ from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL,
 from tenure.apis.resources import CPU
 from tenure.model.facts import DaemonSetFact, PodFact, PoolFact
 from tenure.model.instance_types import InstanceType, Offering
-from tenure.scheduling.validation.plan import endures, matches, selects
+from tenure.scheduling.validation.plan import matches_expression, selects_node, tolerates_taints
 
 Room = tuple[int, ...]
 _STEP: Final = 0.02
@@ -72,7 +72,7 @@ def needed_nodes(pods: Iterable[PodFact]) -> int:
 
 
 def _selects_itself(pod: PodFact, selector: Sequence[object] | None) -> bool:
-    return selector is not None and all(matches(pod.labels, one) for one in selector)  # type: ignore[arg-type]
+    return selector is not None and all(matches_expression(pod.labels, one) for one in selector)  # type: ignore[arg-type]
 
 
 def _kinds(pods: Iterable[PodFact]) -> list[Kind]:
@@ -104,9 +104,15 @@ def _cheapest(
     found: dict[tuple[Room, tuple[bool, ...]], float] = {}
     for pool in pools:
         for kind, offering, labels in _outcomes(pool, types):
-            usable = tuple(selects(one.example, labels) and endures(one.example, pool.taints) for one in kinds)
+            usable = tuple(
+                selects_node(one.example, labels) and tolerates_taints(one.example, pool.taints) for one in kinds
+            )
             if any(usable):
-                running = [one.pod for one in daemons if selects(one.pod, labels) and endures(one.pod, pool.taints)]
+                running = [
+                    one.pod
+                    for one in daemons
+                    if selects_node(one.pod, labels) and tolerates_taints(one.pod, pool.taints)
+                ]
                 key = _room(kind, running, resources), usable
                 found[key] = min(found.get(key, offering.price), offering.price)
     return _undominated([Node(room, usable, price) for (room, usable), price in found.items()])
@@ -140,7 +146,7 @@ def _outcomes(pool: PoolFact, types: Iterable[InstanceType]) -> Iterator[tuple[I
                 ZONE_ID: offering.zone_id,
                 CAPACITY_TYPE: offering.capacity_type,
             }
-            if offering.available and all(matches(labels, one) for one in pool.requirements):
+            if offering.available and all(matches_expression(labels, one) for one in pool.requirements):
                 yield kind, offering, labels
 
 

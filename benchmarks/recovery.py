@@ -22,9 +22,9 @@ import typer
 from benchmarks.harness import benchmark, in_sandbox, run
 from benchmarks.report import machine
 from benchmarks.scale import DEPLOYMENT, fill, pods_wait, world
-from tenure.cli.exit_codes import leave
-from tenure.cli.nodes.workflows import NodeLife
-from tenure.cli.sandbox.environment import Stage
+from tenure.cli.exit_codes import exit_process
+from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.sandbox.environment import SandboxSession
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
 from tenure.sandbox.environment import Sandbox
 from workflows import ids
@@ -72,8 +72,8 @@ def recovery(
 
 
 async def _run(sandbox: Sandbox, nodes: int, restarts: int) -> list[Recovery]:
-    async with Stage(sandbox, deployment=DEPLOYMENT, through_proxy=True) as stage:
-        await stage.temporal.get_schedule_handle(ids.upkeep(sandbox.plan.cluster_name, "tags")).pause()
+    async with SandboxSession(sandbox, deployment=DEPLOYMENT, through_proxy=True) as stage:
+        await stage.temporal.get_schedule_handle(ids.garbage_collection(sandbox.plan.cluster_name, "tags")).pause()
         await fill(stage, nodes)
         await asyncio.sleep(CALM)
         found = []
@@ -83,18 +83,21 @@ async def _run(sandbox: Sandbox, nodes: int, restarts: int) -> list[Recovery]:
         return found
 
 
-async def _recover(stage: Stage, nodes: int) -> Recovery:
-    claims, machines = await stage.names(NODE_CLAIMS.path(), limit=0), await stage.names(NODES.path(), limit=0)
-    lives = await stage.lives.running()
+async def _recover(stage: SandboxSession, nodes: int) -> Recovery:
+    claims, machines = (
+        await stage.list_names(NODE_CLAIMS.path(), limit=0),
+        await stage.list_names(NODES.path(), limit=0),
+    )
+    lives = await stage.nodeclaims.list_running()
     events, written = await _events(stage, lives), len(stage.sandbox.written)
     stage.worker.kill()
     began = time.monotonic()
-    worker = await stage.hire()
+    worker = await stage.replace_worker()
     starting = asyncio.create_task(worker.start())
-    await stage.scale(nodes + 1)
-    await stage.settled(partial(_claims_lack, stage, nodes + 1), what="a NodeClaim", seconds=120)
+    await stage.scale_deployment(nodes + 1)
+    await stage.wait_until_resolved(partial(_claims_lack, stage, nodes + 1), what="a NodeClaim", seconds=120)
     decided = time.monotonic() - began
-    await stage.settled(partial(pods_wait, stage, nodes + 1), what="the pod Running", seconds=120)
+    await stage.wait_until_resolved(partial(pods_wait, stage, nodes + 1), what="the pod Running", seconds=120)
     running = time.monotonic() - began
     await starting
     await asyncio.sleep(QUIET)
@@ -120,18 +123,18 @@ def _kind_of(line: str) -> str:
     return f"{method} {'/'.join([parts[0], *parts[2:]])}"
 
 
-async def _events(stage: Stage, lives: list[NodeLife]) -> int:
+async def _events(stage: SandboxSession, lives: list[NodeClaimSummary]) -> int:
     """Of the histories of these lives."""
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def of(life: NodeLife) -> int:
+    async def of(life: NodeClaimSummary) -> int:
         async with room:
             return (await stage.temporal.get_workflow_handle(life.workflow_id).describe()).history_length
 
     return sum(await asyncio.gather(*map(of, lives)))
 
 
-async def _claims_lack(stage: Stage, count: int) -> str:
+async def _claims_lack(stage: SandboxSession, count: int) -> str:
     """Empty once there are so many NodeClaims; the API server counts those that it does not list."""
     answer = await stage.kube.request("GET", NODE_CLAIMS.path() + "?limit=1")
     found = len(answer.get("items") or ()) + int(answer["metadata"].get("remainingItemCount") or 0)
@@ -150,4 +153,4 @@ def _print(one: Recovery) -> None:
 
 
 if __name__ == "__main__":
-    leave(run(app, "benchmarks.recovery"))
+    exit_process(run(app, "benchmarks.recovery"))

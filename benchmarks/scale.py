@@ -25,11 +25,11 @@ from benchmarks.report import Step, as_json, report
 from tenure.apis import labels
 from tenure.apis.labels import NODEPOOL
 from tenure.cli.demo.script import MANIFESTS_FOLDER, NAME
-from tenure.cli.exit_codes import Failed, Refused, leave
-from tenure.cli.nodes.workflows import NodeLife
-from tenure.cli.sandbox.environment import Stage
-from tenure.cli.sandbox.probes import line_of as line_of_failures
-from tenure.cli.sandbox.probes import read_failed_tasks, since
+from tenure.cli.exit_codes import CommandFailed, UsageError, exit_process
+from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.sandbox.environment import SandboxSession
+from tenure.cli.sandbox.probes import calls_since, read_failed_tasks
+from tenure.cli.sandbox.probes import format_failed_tasks as line_of_failures
 from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from tenure.sandbox.environment import Sandbox
@@ -62,12 +62,14 @@ def sizes_of(steps: str, *, fresh: bool) -> list[int]:
     try:
         sizes = [int(part) for part in steps.split(",")]
     except ValueError:
-        raise Refused(f"--steps {steps!r}: write numbers of pods with commas between them, as in 100,500,0") from None
+        raise UsageError(
+            f"--steps {steps!r}: write numbers of pods with commas between them, as in 100,500,0"
+        ) from None
     if any(not 0 <= size <= 10_000 for size in sizes) or not any(sizes):
-        raise Refused(f"--steps {steps!r}: write numbers from 0 to 10000, at least one of them above 0")
+        raise UsageError(f"--steps {steps!r}: write numbers from 0 to 10000, at least one of them above 0")
     wanted = [step for size in sizes if size for step in (size, 0)] if fresh else sizes
     if any(0 < after <= before for before, after in pairwise(wanted)):
-        raise Refused(f"--steps {steps!r}: each number has to be above the one before it, or 0")
+        raise UsageError(f"--steps {steps!r}: each number has to be above the one before it, or 0")
     return wanted if wanted[-1] == 0 else [*wanted, 0]
 
 
@@ -96,7 +98,7 @@ def node_pool() -> dict[str, Any]:
 
 async def _run(sandbox: Sandbox, sizes: list[int]) -> tuple[list[Step], str]:
     """The steps, and what else is to be said."""
-    async with Stage(sandbox, deployment=DEPLOYMENT) as stage:
+    async with SandboxSession(sandbox, deployment=DEPLOYMENT) as stage:
         bench = Bench(stage)
         await bench.prepare()
         before = store_size(sandbox)
@@ -122,7 +124,7 @@ def line_of_store(grown: int, taken: Sequence[Step]) -> str:
 class Bench:
     """Takes the steps. CPU seconds and calls are those of the step, memory is what stands at its end."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: SandboxSession) -> None:
         self._stage = stage
         self._pods = 0
         self._told: set[str] = set()
@@ -132,22 +134,24 @@ class Bench:
         await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
         await stage.kube.apply(node_pool())
         for kind in (EC2_NODE_CLASSES, NODE_POOLS):
-            await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)
+            await stage.wait_until_resolved(
+                partial(stage.why_not_ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60
+            )
 
     async def step(self, pods: int) -> Step:
-        """Raises `Failed` when it does not come to its end."""
-        before, calls = costs(self._stage), await self._stage.aws.calls()
+        """Raises `CommandFailed` when it does not come to its end."""
+        before, calls = costs(self._stage), await self._stage.aws.count_calls()
         print(f"{self._pods} -> {pods} pods ...", file=sys.stderr, flush=True)
         seconds = await (self._up(pods) if pods > self._pods else self._down())
         after = costs(self._stage)
-        nodes = len(await self._stage.names(NODES.path(), NODEPOOL))
+        nodes = len(await self._stage.list_names(NODES.path(), NODEPOOL))
         ended = await self._ended()
         taken = Step(
             begin=self._pods,
             end=pods,
             seconds=seconds,
             nodes=nodes or len(ended),
-            calls=since(calls, await self._stage.aws.calls()),
+            calls=calls_since(calls, await self._stage.aws.count_calls()),
             cost={name: Usage(usage.cpu - before[name].cpu, usage.rss) for name, usage in after.items()},
             events=[life.events for life in ended],
         )
@@ -156,57 +160,59 @@ class Bench:
         return taken
 
     async def leave(self) -> None:
-        """What the product leaves behind when it is asked to go is nothing; else this raises `Failed`."""
+        """What the product leaves behind when it is asked to go is nothing; else this raises `CommandFailed`."""
         stage = self._stage
         for kind in (NODE_POOLS, EC2_NODE_CLASSES):
             await stage.delete(kind.path(NAME))
-            await stage.settled(partial(stage.names, kind.path()), what=f"{kind.kind} gone", seconds=60)
-        if still := await stage.dismiss():
-            raise Failed(f"workflows are still open: {', '.join(still)}")
-        if code := await stage.worker.finish():
-            raise Failed(f"the worker ended with {code}")
+            await stage.wait_until_resolved(
+                partial(stage.list_names, kind.path()), what=f"{kind.kind} gone", seconds=60
+            )
+        if still := await stage.cancel_open_workflows():
+            raise CommandFailed(f"workflows are still open: {', '.join(still)}")
+        if code := await stage.worker.stop_gracefully():
+            raise CommandFailed(f"the worker ended with {code}")
 
     async def _up(self, pods: int) -> float:
         stage = self._stage
-        stage.pods.forget()
+        stage.pods.reset_peak()
         began = time.monotonic()
-        await stage.scale(pods)
+        await stage.scale_deployment(pods)
         while stage.pods.most < pods:
             if time.monotonic() > began + PATIENCE:
-                raise Failed(f"{pods} pods Running: {stage.pods.count()} after {PATIENCE:g} s")
+                raise CommandFailed(f"{pods} pods Running: {stage.pods.count_pods()} after {PATIENCE:g} s")
             stage.check()
-            await stage.pods.change(1.0)
+            await stage.pods.wait_for_change(1.0)
         return stage.pods.most_at - began
 
     async def _down(self) -> float:
         """To 0 pods: until nothing is left of the nodes either."""
         began = time.monotonic()
-        await self._stage.scale(0)
-        await self._stage.settled(self._left, what="nothing left", seconds=PATIENCE)
+        await self._stage.scale_deployment(0)
+        await self._stage.wait_until_resolved(self._left, what="nothing left", seconds=PATIENCE)
         return time.monotonic() - began
 
     async def _left(self) -> str:
         """Something that is still there; the cheapest question first."""
         stage = self._stage
         for kind in (NODE_CLAIMS, NODES):
-            found = await stage.names(kind.path(), NODEPOOL, limit=1)
+            found = await stage.list_names(kind.path(), NODEPOOL, limit=1)
             if found:
                 return f"{kind.kind} {found[0]}"
-        if running := await stage.lives.running():
+        if running := await stage.nodeclaims.list_running():
             return f"{len(running)} open NodeClaim workflows"
-        instances = await stage.aws.instances()
+        instances = await stage.aws.count_instances()
         left = instances.launched - instances.terminated
         return f"{left} instances" if left else ""
 
-    async def _ended(self) -> list[NodeLife]:
+    async def _ended(self) -> list[NodeClaimSummary]:
         """Lives that ended since this was asked last."""
-        lives = await self._stage.lives.all("ExecutionStatus != 'Running'")
+        lives = await self._stage.nodeclaims.list_all("ExecutionStatus != 'Running'")
         fresh = [life for life in lives if not life.open and life.workflow_id not in self._told]
         self._told |= {life.workflow_id for life in fresh}
         return fresh
 
 
-def costs(stage: Stage) -> dict[str, Usage]:
+def costs(stage: SandboxSession) -> dict[str, Usage]:
     """Of each process: CPU seconds since its start, memory now."""
     groups = {part.name: [part.pid] for part in stage.sandbox.processes}
     taken = measure(groups | {"worker": [stage.worker.pid], "planner": children_of(stage.worker.pid)})
@@ -216,27 +222,29 @@ def costs(stage: Stage) -> dict[str, Usage]:
 
 
 if __name__ == "__main__":
-    leave(run(app, "benchmarks.scale"))
+    exit_process(run(app, "benchmarks.scale"))
 
 
 ONE_POD_EACH = "m6i.large"
 """Of its two CPUs a pod of the example takes more than half."""
 
 
-async def fill(stage: Stage, nodes: int) -> None:
-    """So many nodes, of a pod each. Raises `Failed`."""
+async def fill(stage: SandboxSession, nodes: int) -> None:
+    """So many nodes, of a pod each. Raises `CommandFailed`."""
     pool = node_pool()
     one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [ONE_POD_EACH]}
     pool["spec"]["template"]["spec"]["requirements"].append(one_type)
     await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
     await stage.kube.apply(pool)
     for kind in (EC2_NODE_CLASSES, NODE_POOLS):
-        await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)
+        await stage.wait_until_resolved(
+            partial(stage.why_not_ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60
+        )
     print(f"{nodes} nodes ...", file=sys.stderr, flush=True)
-    await stage.scale(nodes)
-    await stage.settled(partial(pods_wait, stage, nodes), what=f"{nodes} pods Running", seconds=120 + nodes)
+    await stage.scale_deployment(nodes)
+    await stage.wait_until_resolved(partial(pods_wait, stage, nodes), what=f"{nodes} pods Running", seconds=120 + nodes)
 
 
-async def pods_wait(stage: Stage, count: int) -> str:
-    pods = stage.pods.count()
+async def pods_wait(stage: SandboxSession, count: int) -> str:
+    pods = stage.pods.count_pods()
     return "" if pods.running == pods.total == count else str(pods)

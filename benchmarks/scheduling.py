@@ -25,12 +25,12 @@ from benchmarks.karpenter_models import greedy_price
 from benchmarks.lower_bound import lower_bound
 from benchmarks.report import machine
 from benchmarks.workloads import Scenario, scenario
-from tenure.cli.simulate.results import simulation
+from tenure.cli.simulate.results import build_simulation
 from tenure.model.instance_types import Catalogue
 from tenure.model.provisioning import Plan
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
-from tenure.scheduling.validation.plan import Given, violations
+from tenure.scheduling.validation.plan import PlanInputs, find_violations
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 PROVED: Final = 1_000
@@ -62,13 +62,13 @@ def measure(row: str, runs: int) -> Row:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     pods = {one.uid: one for one in given.pod_facts()}
     types = {one.name: one for one in given.types}
-    price = simulation(plan, pods, {one.pool: types for one in plan.claims}, cpu).price
+    price = build_simulation(plan, pods, {one.pool: types for one in plan.claims}, cpu).price
     everything = (list(pods.values()), given.pool_facts(), given.types, given.daemon_facts())
     return {
         "row": row,
         "pods": len(pods),
         "nodes": len(plan.claims),
-        "unplaced": len(plan.unplaced),
+        "unplaced": len(plan.unschedulable),
         "cpu_seconds": round(cpu, 3),
         "wall_seconds": round(wall, 3),
         "price": round(price, 3),
@@ -93,9 +93,9 @@ def _pass(given: Scenario, settings: PlanSettings) -> tuple[Plan, float, float]:
 
 def wrong(plan: Plan, given: Scenario) -> list[str]:
     """What `tenure/scheduling/validation/plan.py` has against it."""
-    return violations(
+    return find_violations(
         plan,
-        Given(
+        PlanInputs(
             pods={one.uid: one for one in given.pod_facts()},
             pools={one.name: one for one in given.pool_facts()},
             types={one.name: one for one in given.types},

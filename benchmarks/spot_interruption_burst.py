@@ -23,13 +23,13 @@ from benchmarks.harness import benchmark, in_sandbox, run
 from benchmarks.report import machine
 from benchmarks.scale import DEPLOYMENT, fill, world
 from tenure.apis.labels import PLAN
-from tenure.cli.exit_codes import leave
-from tenure.cli.sandbox.environment import Stage
-from tenure.cli.sandbox.probes import line_of, read_failed_tasks, since
+from tenure.cli.exit_codes import exit_process
+from tenure.cli.sandbox.environment import SandboxSession
+from tenure.cli.sandbox.probes import calls_since, format_failed_tasks, read_failed_tasks
 from tenure.kube.client.client import KubeClient, connect
 from tenure.kube.client.list_watch import Delta, ListWatch
 from tenure.kube.client.resources import NODE_CLAIMS, PODS
-from tenure.model.observations import ClaimSeen
+from tenure.model.observations import ObservedNodeClaim
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -93,7 +93,7 @@ def storm(
 
 async def _run(sandbox: Sandbox, nodes: int, log: Path | None) -> Storm:
     queue = {"INTERRUPTION_QUEUE": sandbox.plan.cluster_name}
-    async with Stage(sandbox, deployment=DEPLOYMENT, settings=queue) as stage:
+    async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=queue) as stage:
         await fill(stage, nodes)
         await asyncio.sleep(CALM)
         signals = await _signal(stage)
@@ -107,32 +107,34 @@ async def _run(sandbox: Sandbox, nodes: int, log: Path | None) -> Storm:
                 shutil.copyfile(sandbox.logs / "worker.log", log)
 
 
-async def _signal(stage: Stage) -> float:
+async def _signal(stage: SandboxSession) -> float:
     """An observation that is older than what is known is dropped by whoever is told of it."""
-    room, lives = asyncio.Semaphore(AT_ONCE), await stage.lives.running()
+    room, lives = asyncio.Semaphore(AT_ONCE), await stage.nodeclaims.list_running()
 
     async def tell(workflow_id: str) -> None:
         async with room:
-            await stage.temporal.get_workflow_handle(workflow_id).signal(NodeClaimWorkflow.seen, ClaimSeen())
+            await stage.temporal.get_workflow_handle(workflow_id).signal(NodeClaimWorkflow.observe, ObservedNodeClaim())
 
     began = time.monotonic()
     await asyncio.gather(*(tell(one.workflow_id) for one in lives))
     return round(time.monotonic() - began, 2)
 
 
-async def _interrupt(stage: Stage, client: KubeClient, nodes: int, signals: float) -> Storm:
+async def _interrupt(stage: SandboxSession, client: KubeClient, nodes: int, signals: float) -> Storm:
     leaving, coming = _Leaving(client), _Coming(client)
-    instances, calls = [one.instance_id for one in await stage.lives.running()], await stage.aws.calls()
+    instances, calls = [one.instance_id for one in await stage.nodeclaims.list_running()], await stage.aws.count_calls()
     async with leaving, coming:
         control = AwsControl(stage.sandbox.aws_endpoint)
         began = time.monotonic()
         await asyncio.to_thread(_interrupt_all, control, instances)
         sent = time.monotonic() - began
-        await stage.settled(lambda: leaving.lacks(nodes), what="all pods told to go", seconds=PATIENCE)
+        await stage.wait_until_resolved(lambda: leaving.lacks(nodes), what="all pods told to go", seconds=PATIENCE)
         load = os.getloadavg()[0]
-        await stage.settled(lambda: leaving.waits(nodes), what="all pods Running elsewhere", seconds=PATIENCE)
+        await stage.wait_until_resolved(
+            lambda: leaving.waits(nodes), what="all pods Running elsewhere", seconds=PATIENCE
+        )
         running = time.monotonic() - began
-        fleets = since(calls, await stage.aws.calls()).get("ec2:CreateFleet", 0)
+        fleets = calls_since(calls, await stage.aws.count_calls()).get("ec2:CreateFleet", 0)
     moments = sorted(moment - began for moment in leaving.told.values())
     made = sorted(round(moment - began, 2) for moment, _ in coming.made.values())
     return Storm(
@@ -146,7 +148,7 @@ async def _interrupt(stage: Stage, client: KubeClient, nodes: int, signals: floa
         plans=len({plan for _, plan in coming.made.values()}),
         fleets=fleets,
         running=round(running, 1),
-        failed_tasks=line_of(await read_failed_tasks(stage.worker.metrics_port)),
+        failed_tasks=format_failed_tasks(await read_failed_tasks(stage.worker.metrics_port)),
         load=load,
     )
 
@@ -154,7 +156,7 @@ async def _interrupt(stage: Stage, client: KubeClient, nodes: int, signals: floa
 def _interrupt_all(control: AwsControl, instances: Sequence[str]) -> None:
     """They stay, so that what is measured is the drain."""
     for one in instances:
-        control.interrupt_spot(one, keep=True)
+        control.interrupt_spot(one, warn_only=True)
 
 
 class _Leaving:
@@ -222,4 +224,4 @@ class _Coming:
 
 
 if __name__ == "__main__":
-    leave(run(app, "benchmarks.spot_interruption_burst"))
+    exit_process(run(app, "benchmarks.spot_interruption_burst"))

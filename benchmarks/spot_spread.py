@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.instance_type_generator import ZONES
 from benchmarks.workloads import Scenario, scenario
 from tenure.apis.labels import INSTANCE_TYPE, SPOT, ZONE
-from tenure.model.instance_types import LEAST_TYPES, Catalogue, PoolSlice, slices
+from tenure.model.instance_types import LEAST_TYPES, Catalogue, OfferingShard, list_offering_shards
 from tenure.model.provisioning import PlannedClaim
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.snapshot import Change
@@ -83,9 +83,9 @@ def _sliced(parts: int, prices: Prices, claim: PlannedClaim, count: int) -> list
     """In so many parts of each zone; 0: as many as `tenure/model/instance_types.py` says."""
     types, zones = _types(claim), _zones(claim)
     most = max(1, min(parts, len(types) // LEAST_TYPES))
-    by_hand = [PoolSlice(zone=zone, part=part, parts=most) for part in range(most) for zone in zones]
-    dealt = (by_hand if parts else slices(types, zones))[:count]
-    cheapest = [min(_pools(prices, one.types(types), [one.zone]), key=prices.__getitem__) for one in dealt]
+    by_hand = [OfferingShard(zone=zone, part=part, parts=most) for part in range(most) for zone in zones]
+    dealt = (by_hand if parts else list_offering_shards(types, zones))[:count]
+    cheapest = [min(_pools(prices, one.select_types(types), [one.zone]), key=prices.__getitem__) for one in dealt]
     return [cheapest[number % len(cheapest)] for number in range(count)]
 
 

@@ -32,7 +32,7 @@ class SettingsError(Exception):
     """One line for the person who starts the worker."""
 
 
-def _duration(value: Any) -> Any:
+def _parse_bounded_duration(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
@@ -44,7 +44,7 @@ def _duration(value: Any) -> Any:
     return parsed
 
 
-def _some(value: timedelta) -> timedelta:
+def _require_positive(value: timedelta) -> timedelta:
     if value <= timedelta(0):
         raise ValueError("must be longer than nothing; write a duration such as 10s")
     return value
@@ -56,8 +56,8 @@ def _not_negative(value: timedelta) -> timedelta:
     return value
 
 
-Duration = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_some)]
-DurationOrNone = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_not_negative)]
+Duration = Annotated[timedelta, BeforeValidator(_parse_bounded_duration), AfterValidator(_require_positive)]
+DurationOrNone = Annotated[timedelta, BeforeValidator(_parse_bounded_duration), AfterValidator(_not_negative)]
 """`0s` switches off what it is for."""
 
 
@@ -67,7 +67,7 @@ def _some_minutes(value: timedelta) -> timedelta:
     return value
 
 
-Interval = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_some_minutes)]
+Interval = Annotated[timedelta, BeforeValidator(_parse_bounded_duration), AfterValidator(_some_minutes)]
 """Between two looks at AWS."""
 
 
@@ -100,16 +100,16 @@ def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
     return read
 
 
-def _names(field: str) -> AliasChoices:
+def _validation_aliases(field: str) -> AliasChoices:
     """A setting's environment variable, and a flag of the same name in lower case with hyphens."""
     return AliasChoices(field.upper(), field.replace("_", "-"))
 
 
 class Settings(BaseSettings):
-    """The descriptions are those of docs/settings.md, with its links; `plain` takes these out."""
+    """The descriptions are those of docs/settings.md, with its links; `plain_description` takes these out."""
 
     model_config = SettingsConfigDict(
-        alias_generator=AliasGenerator(validation_alias=_names),
+        alias_generator=AliasGenerator(validation_alias=_validation_aliases),
         case_sensitive=True,
         extra="ignore",
         frozen=True,
@@ -264,7 +264,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings
 
-    def deadlines(self) -> Deadlines:
+    def build_deadlines(self) -> Deadlines:
         return Deadlines(
             launch=self.launch_timeout,
             registration=self.registration_timeout,
@@ -278,23 +278,23 @@ class Settings(BaseSettings):
 def load(args: list[str] | None = None) -> Settings:
     """Flags over environment over defaults. Raises SettingsError with one line."""
     try:
-        flags: dict[str, Any] = dict(_flags(args or []))
+        flags: dict[str, Any] = dict(_parse_flags(args or []))
         return Settings(**flags)
     except ValidationError as error:
         raise SettingsError(_one_line(error)) from error
 
 
-def _flags(args: list[str]) -> dict[str, str]:
+def _parse_flags(args: list[str]) -> dict[str, str]:
     """`--cluster-name demo` or `--cluster-name=demo`, by the settings' own names; a switch needs no value."""
     known = {name.replace("_", "-"): name for name in Settings.model_fields}
     flags: dict[str, str] = {}
     rest = list(args)
     while rest:
-        flag, given, value = rest.pop(0).partition("=")
+        flag, separator, value = rest.pop(0).partition("=")
         name = known.get(flag.removeprefix("--"))
         if not flag.startswith("--") or name is None:
             raise SettingsError(f"flag {flag!r} is not known; --help lists them")
-        if not given:
+        if not separator:
             if rest and not rest[0].startswith("--"):
                 value = rest.pop(0)
             elif Settings.model_fields[name].annotation is bool:
@@ -318,17 +318,17 @@ def help_text() -> str:
     lines = []
     for name, field in Settings.model_fields.items():
         flag = f"--{name.replace('_', '-')}"
-        default = "required" if field.is_required() else written(field.default)
-        lines.append(f"  {flag:<30} {name.upper():<28} {default:<26} {plain(field)}".rstrip())
+        default = "required" if field.is_required() else format_default(field.default)
+        lines.append(f"  {flag:<30} {name.upper():<28} {default:<26} {plain_description(field)}".rstrip())
     return "\n".join(lines)
 
 
-def plain(field: FieldInfo) -> str:
+def plain_description(field: FieldInfo) -> str:
     """What a setting means, without links and marks."""
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", field.description or "").replace("`", "")
 
 
-def written(default: Any) -> str:
+def format_default(default: Any) -> str:
     """As one would write it."""
     if isinstance(default, timedelta):
         return format_duration(default)

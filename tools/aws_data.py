@@ -83,10 +83,10 @@ def module_of(counts: dict[str, int]) -> str:
         ordered = sorted(found.items(), key=lambda one: (one[1], one[0]))
         alike[" ".join(f"{size}={count}" for size, count in ordered)].append(family)
     lines = sorted(f"{' '.join(sorted(families))}: {text}" for text, families in alike.items())
-    return _HEADER + "\n".join(_wrapped(line) for line in lines) + "\n" + _FOOTER
+    return _HEADER + "\n".join(_wrap_line(line) for line in lines) + "\n" + _FOOTER
 
 
-def _wrapped(line: str) -> str:
+def _wrap_line(line: str) -> str:
     """Long lines go on after a backslash."""
     return " \\\n  ".join(textwrap.wrap(line, width=110, break_long_words=False, break_on_hyphens=False))
 
@@ -98,7 +98,7 @@ if __name__ == "__main__":
 _TOLERANCE: Final = 0.02
 
 
-def larges(prices: Mapping[str, float]) -> dict[str, float]:
+def prices_per_large(prices: Mapping[str, float]) -> dict[str, float]:
     """Family to the price of its large, rounded to a hundredth of a cent."""
     found = defaultdict[str, list[float]](list)
     for name, price in prices.items():
@@ -114,11 +114,11 @@ def larges(prices: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def table(prices: Mapping[str, float]) -> str:
+def format_table(prices: Mapping[str, float]) -> str:
     """Lines of `family=price`."""
-    words = (f"{family}={price:g}" for family, price in larges(prices).items())
-    return "\n".join(textwrap.wrap(" ".join(words), width=116, break_long_words=False, break_on_hyphens=False))
+    entries = (f"{family}={price:g}" for family, price in prices_per_large(prices).items())
+    return "\n".join(textwrap.wrap(" ".join(entries), width=116, break_long_words=False, break_on_hyphens=False))
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table(json.loads(Path(sys.argv[1]).read_text())) + "\n")
+    sys.stdout.write(format_table(json.loads(Path(sys.argv[1]).read_text())) + "\n")

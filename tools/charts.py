@@ -27,52 +27,52 @@ _ACCOUNT = """- kind: ServiceAccount
 _LABELS = '  labels:\n    {{- include "tenure.labels" . | nindent 4 }}\n'
 
 
-def files(crds: Mapping[str, str]) -> dict[Path, str]:
+def render_files(crds: Mapping[str, str]) -> dict[Path, str]:
     """What each written file of the charts holds. `crds`: texts of `deploy/crds`, by the file's name."""
     copied = {one: one.read_text() for one in sorted((HERE / "alerts").glob("*.yaml"))}
     copied[dashboard.FILE] = dashboard.text()
     return (
-        {CHART / "templates" / "rights" / f"{name}.yaml": _rights(name) for name in RIGHTS}
+        {CHART / "templates" / "rights" / f"{name}.yaml": _render_rbac(name) for name in RIGHTS}
         | {CHART / "files" / one.parent.name / one.name: text for one, text in copied.items()}
-        | {CRD_CHART / "templates" / name: _crd(name, text) for name, text in crds.items()}
-        | {SCHEMA: _schema()}
+        | {CRD_CHART / "templates" / name: _render_crd(name, text) for name, text in crds.items()}
+        | {SCHEMA: _render_values_schema()}
     )
 
 
-def strays(crds: Mapping[str, str]) -> list[Path]:
+def find_stale_files(crds: Mapping[str, str]) -> list[Path]:
     """Files in folders of written ones that nothing stands behind any more."""
-    written = files(crds)
+    written = render_files(crds)
     folders = {path.parent for path in written} - {CHART}
     return sorted(path for folder in folders for path in folder.iterdir() if path not in written)
 
 
-def _rights(name: str) -> str:
+def _render_rbac(name: str) -> str:
     source = HERE / "rbac" / f"{name}.yaml"
     text = source.read_text().replace("- kind: ServiceAccount\n  name: tenure\n  namespace: tenure\n", _ACCOUNT)
     text = re.sub(r"^  name: tenure(-[a-z-]+)?$", r'  name: {{ include "tenure.fullname" . }}\1', text, flags=re.M)
     text = re.sub(r"^  namespace: tenure$", "  namespace: {{ .Release.Namespace }}", text, flags=re.M)
     text = text.replace("resourceNames: [tenure]", "resourceNames: [{{ .Release.Namespace }}]")
-    documents = [_labelled(one) for one in text.split("---\n")]
+    documents = [_add_labels(one) for one in text.split("---\n")]
     header = _HEADER.format(source=f"deploy/rbac/{source.name}")
     return "{{- if .Values.rbac.create }}\n" + header + "---\n".join(documents) + "{{- end }}\n"
 
 
-def _labelled(document: str) -> str:
+def _add_labels(document: str) -> str:
     if "\n  labels:\n" in document:
         return document.replace("\n  labels:\n", f"\n{_LABELS}", 1)
     return document.replace("\nmetadata:\n", f"\nmetadata:\n{_LABELS}", 1)
 
 
-def _crd(name: str, text: str) -> str:
+def _render_crd(name: str, text: str) -> str:
     """The kind as it is, kept when the chart goes."""
-    kept = "\nmetadata:\n{{- if .Values.keep }}\n  annotations:\n    helm.sh/resource-policy: keep\n{{- end }}\n"
+    metadata = "\nmetadata:\n{{- if .Values.keep }}\n  annotations:\n    helm.sh/resource-policy: keep\n{{- end }}\n"
     if "{{" in text:
         raise ValueError(f"deploy/crds/{name} holds '{{{{', which Helm would read as a template: write it otherwise")
     body = text.partition("\n")[2]
-    return _HEADER.format(source=f"deploy/crds/{name}") + body.replace("\nmetadata:\n", kept, 1)
+    return _HEADER.format(source=f"deploy/crds/{name}") + body.replace("\nmetadata:\n", metadata, 1)
 
 
-def _schema() -> str:
+def _render_values_schema() -> str:
     """The schema with its settings put in place; the rest stays as it was written."""
     schema = json.loads(SCHEMA.read_text())
     schema["properties"]["settings"] = settings_schema()

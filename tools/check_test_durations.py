@@ -30,7 +30,7 @@ def read_durations(report: Path) -> dict[str, float]:
     }
 
 
-def run_alone(tests: list[str]) -> dict[str, float]:
+def rerun_in_isolation(tests: list[str]) -> dict[str, float]:
     """Seconds of each test when no other test runs."""
     with tempfile.TemporaryDirectory() as directory:
         report, arguments = Path(directory) / "report.xml", Path(directory) / "tests"
@@ -65,7 +65,7 @@ def main(reports: list[str]) -> int:
         test for test, seconds in measured.items() if seconds > LIMIT_SECONDS and test.split("[")[0] not in reasons
     ]
     if existing := [test for test in unlisted if (ROOT / test.partition("::")[0]).exists()]:
-        for test, seconds in sorted(run_alone(existing).items(), key=lambda item: -item[1]):
+        for test, seconds in sorted(rerun_in_isolation(existing).items(), key=lambda item: -item[1]):
             if seconds > LIMIT_SECONDS:
                 problems.append(f"{test} takes {seconds:.1f} s: make it faster, or list it in {LIST} with the reason")
     print(*problems, sep="\n", end="\n" if problems else "")

@@ -33,7 +33,7 @@ OPTIONAL: Final = {
     "stop-start": ("StopStart", "false", "Stop and start instances, where a LifecyclePolicy says action stopStart."),
 }
 """Policies that one may leave away: the parameter, its default, and what it lets the worker do."""
-_USUAL_NAMES: Final[Mapping[str, Any]] = {
+_DEFAULT_NAMES: Final[Mapping[str, Any]] = {
     "NodeRoleName": {"Fn::Sub": "KarpenterNodeRole-${ClusterName}"},
     "InterruptionQueueName": {"Ref": "ClusterName"},
 }
@@ -122,19 +122,19 @@ _Dumper.add_representer(
 
 
 def text() -> str:
-    return _HEADER + yaml.dump(template(), Dumper=_Dumper, width=120, sort_keys=False)
+    return _HEADER + yaml.dump(build_template(), Dumper=_Dumper, width=120, sort_keys=False)
 
 
-def template() -> dict[str, Any]:
+def build_template() -> dict[str, Any]:
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "Tenure - the role of its worker",
-        "Parameters": {**_PARAMETERS, **{name: _switch(*rest) for name, *rest in OPTIONAL.values()}},
+        "Parameters": {**_PARAMETERS, **{name: _boolean_parameter(*rest) for name, *rest in OPTIONAL.values()}},
         "Conditions": {
-            **{f"Names{name}": _is_not(name, "") for name in (*_USUAL_NAMES, "OidcProvider")},
+            **{f"Names{name}": _is_not(name, "") for name in (*_DEFAULT_NAMES, "OidcProvider")},
             **{f"Wants{name}": _is_not(name, "false") for name, _, _ in OPTIONAL.values()},
         },
-        "Resources": {_ROLE: _role(), **{_logical(file): _policy(file) for file in IAM_FILES}},
+        "Resources": {_ROLE: _role_resource(), **{_logical_id(file): _policy_resource(file) for file in IAM_FILES}},
         "Outputs": {
             "RoleArn": {
                 "Description": "For the Pod Identity association, or serviceAccount.roleArn of the chart.",
@@ -145,7 +145,7 @@ def template() -> dict[str, Any]:
     }
 
 
-def _switch(default: str, description: str) -> dict[str, Any]:
+def _boolean_parameter(default: str, description: str) -> dict[str, Any]:
     return {"Type": "String", "Default": default, "AllowedValues": ["true", "false"], "Description": description}
 
 
@@ -153,8 +153,8 @@ def _is_not(parameter: str, value: str) -> dict[str, Any]:
     return {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, value]}]}
 
 
-def _role() -> dict[str, Any]:
-    pods, both = _trust(_POD_IDENTITY % _CLUSTER), _trust(_POD_IDENTITY % _CLUSTER, _IRSA)
+def _role_resource() -> dict[str, Any]:
+    pods, both = _trust_policy(_POD_IDENTITY % _CLUSTER), _trust_policy(_POD_IDENTITY % _CLUSTER, _IRSA)
     return {
         "Type": "AWS::IAM::Role",
         "Properties": {
@@ -164,12 +164,12 @@ def _role() -> dict[str, Any]:
     }
 
 
-def _trust(*statements: str) -> _Text:
+def _trust_policy(*statements: str) -> _Text:
     inside = ",\n".join(statements)
     return _Text(f'{{\n  "Version": "2012-10-17",\n  "Statement": [\n{inside}\n  ]\n}}\n')
 
 
-def _policy(file: Path) -> dict[str, Any]:
+def _policy_resource(file: Path) -> dict[str, Any]:
     condition = {"Condition": f"Wants{OPTIONAL[file.stem][0]}"} if file.stem in OPTIONAL else {}
     return {
         "Type": "AWS::IAM::ManagedPolicy",
@@ -177,21 +177,21 @@ def _policy(file: Path) -> dict[str, Any]:
         "Properties": {
             "Description": {"Fn::Sub": f"${{ClusterName}}: deploy/iam/{file.name} of Tenure"},
             "Roles": [{"Ref": _ROLE}],
-            "PolicyDocument": {"Fn::Sub": _substituted(file.read_text())},
+            "PolicyDocument": {"Fn::Sub": _substitute_names(file.read_text())},
         },
     }
 
 
-def _substituted(policy: str) -> Any:
+def _substitute_names(policy: str) -> Any:
     """The text alone, or with what stands for names that may be left empty."""
     values = {
-        name: {"Fn::If": [f"Names{name}", {"Ref": name}, usual]}
-        for name, usual in _USUAL_NAMES.items()
+        name: {"Fn::If": [f"Names{name}", {"Ref": name}, default]}
+        for name, default in _DEFAULT_NAMES.items()
         if f"${{{name}}}" in policy
     }
     return [_Text(policy), values] if values else _Text(policy)
 
 
-def _logical(file: Path) -> str:
+def _logical_id(file: Path) -> str:
     """node-lifecycle.json: NodeLifecyclePolicy."""
     return "".join(re.findall("[A-Za-z]+", file.stem.title())) + "Policy"

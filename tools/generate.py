@@ -17,13 +17,13 @@ from tools.crds import reference
 from tools.crds.kinds import KINDS, Kind
 from tools.crds.schema import root_schema
 from tools.docs import lifecycle_diagram, settings
-from tools.docs.reference import pages
+from tools.docs.reference import render_pages
 from tools.metrics import dashboard
 
 _HEADER = "# Written by `python -m tools.generate` from tenure/apis: change the models, not this file.\n"
 
 
-def crd(kind: Kind) -> dict[str, Any]:
+def build_crd(kind: Kind) -> dict[str, Any]:
     """The CustomResourceDefinition of a kind."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -31,58 +31,58 @@ def crd(kind: Kind) -> dict[str, Any]:
         "metadata": {"name": f"{kind.plural}.{kind.group}"},
         "spec": {
             "group": kind.group,
-            "names": _names(kind),
+            "names": _crd_names(kind),
             "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "versions": [_version(kind, name) for name in (kind.version, *kind.also_served)],
+            "versions": [_crd_version(kind, name) for name in (kind.version, *kind.also_served)],
         },
     }
 
 
-def _version(kind: Kind, name: str) -> dict[str, Any]:
+def _crd_version(kind: Kind, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "served": True,
         "storage": name == kind.version,
         "schema": {"openAPIV3Schema": root_schema(kind.model)},
-        "subresources": _subresources(kind),
+        "subresources": _crd_subresources(kind),
         "additionalPrinterColumns": [column.as_object() for column in kind.columns],
     }
 
 
-def text_of(kind: Kind) -> str:
+def crd_text(kind: Kind) -> str:
     """The CRD's file."""
-    return _HEADER + yaml.dump(crd(kind), Dumper=_NoAliases, width=110, allow_unicode=True)
+    return _HEADER + yaml.dump(build_crd(kind), Dumper=_NoAliases, width=110, allow_unicode=True)
 
 
-def files() -> dict[Path, str]:
+def render_files() -> dict[Path, str]:
     """What each written file holds."""
-    crds = {kind.file: text_of(kind) for kind in KINDS}
-    charts = helm.files({path.name: text for path, text in crds.items()})
+    crds = {kind.file: crd_text(kind) for kind in KINDS}
+    charts = helm.render_files({path.name: text for path, text in crds.items()})
     return {
         **crds,
         **charts,
-        **pages(),
-        **reference.pages(),
+        **render_pages(),
+        **reference.render_pages(),
         **{one.FILE: one.text() for one in (dashboard, lifecycle_diagram, settings, cloudformation_role)},
     }
 
 
-def outdated() -> list[Path]:
+def find_outdated_files() -> list[Path]:
     """Files that are missing, differ from what their source says, or have none any more."""
-    wrong = [path for path, text in files().items() if not path.exists() or path.read_text() != text]
-    return wrong + helm.strays({kind.file.name: "" for kind in KINDS})
+    outdated = [path for path, text in render_files().items() if not path.exists() or path.read_text() != text]
+    return outdated + helm.find_stale_files({kind.file.name: "" for kind in KINDS})
 
 
 def write() -> None:
     """Write all files, and remove those that have no source any more."""
-    for path, text in files().items():
+    for path, text in render_files().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for path in helm.strays({kind.file.name: "" for kind in KINDS}):
+    for path in helm.find_stale_files({kind.file.name: "" for kind in KINDS}):
         path.unlink()
 
 
-def _names(kind: Kind) -> dict[str, Any]:
+def _crd_names(kind: Kind) -> dict[str, Any]:
     names = {
         "kind": kind.name,
         "listKind": f"{kind.name}List",
@@ -93,7 +93,7 @@ def _names(kind: Kind) -> dict[str, Any]:
     return names | ({"shortNames": list(kind.short_names)} if kind.short_names else {})
 
 
-def _subresources(kind: Kind) -> dict[str, Any]:
+def _crd_subresources(kind: Kind) -> dict[str, Any]:
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"}
     return {"status": {}} | ({"scale": scale} if kind.scale else {})
 
@@ -109,9 +109,9 @@ def main(arguments: list[str]) -> int:
     if "--check" not in arguments:
         write()
         return 0
-    for path in outdated():
+    for path in find_outdated_files():
         print(f"{path.name} is not what its source says: run python -m tools.generate", file=sys.stderr)
-    return 1 if outdated() else 0
+    return 1 if find_outdated_files() else 0
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ def write(environment: Path, goal: Path) -> bool:
     """Of the modules of an environment and of this interpreter's library, into `goal`; False when one cannot be."""
     sys.pycache_prefix = str(goal)
     library = sysconfig.get_path("stdlib")
-    return _compiled(environment, TESTS) and _compiled(Path(library), f"{TESTS}|/site-packages/")
+    return _compile_folder(environment, TESTS) and _compile_folder(Path(library), f"{TESTS}|/site-packages/")
 
 
-def _compiled(folder: Path, left_out: str) -> bool:
+def _compile_folder(folder: Path, excluded: str) -> bool:
     mode = PycInvalidationMode.UNCHECKED_HASH
-    return bool(compile_dir(folder, quiet=1, force=True, rx=pattern(left_out), invalidation_mode=mode))
+    return bool(compile_dir(folder, quiet=1, force=True, rx=pattern(excluded), invalidation_mode=mode))
 
 
 if __name__ == "__main__":

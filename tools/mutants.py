@@ -21,7 +21,7 @@ ARITHMETIC = {"Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "FloorDiv_Div", "Mod_D
 PAIRS = COMPARISONS | ARITHMETIC | {"Delete_Not", "Delete_USub"}
 IGNORED_DECORATORS = {"cache", "lru_cache", "functools.cache", "abstractmethod", "runtime_checkable", "overload"}
 
-Place = tuple[str, tuple[int, int]]
+Position = tuple[str, tuple[int, int]]
 """A file, and the line and column in it."""
 
 
@@ -35,11 +35,11 @@ class Mutant:
 
 def draw(root: Path, folders: tuple[str, ...], count: int, seed: int) -> list[Mutant]:
     """Places are drawn evenly, so a folder has a share by its size; then one of the mutants at each place."""
-    places = {place: found for folder in folders for place, found in mutants_of(folder, root).items()}
+    positions = {position: found for folder in folders for position, found in mutants_of(folder, root).items()}
     dice = random.Random(seed)
-    order = sorted(places)
+    order = sorted(positions)
     dice.shuffle(order)
-    drawn = (dice.choice(places[place]) for place in order)
+    drawn = (dice.choice(positions[position]) for position in order)
     return list(islice((one for one in drawn if mutate((root / one.path).read_text(), one)), count))
 
 
@@ -53,14 +53,16 @@ def mutate(source: str, mutant: Mutant) -> str:
     return changed
 
 
-def mutants_of(folder: str, root: Path) -> dict[Place, list[Mutant]]:
-    wanted = [name for name in operator_names() if "Variable" not in name]
-    wanted = [name for name in wanted if "_" not in name or name.partition("_")[2] in PAIRS]
-    operators = {name: get_operator(name)() for name in wanted}
-    places: dict[Place, list[Mutant]] = defaultdict(list)
+def mutants_of(folder: str, root: Path) -> dict[Position, list[Mutant]]:
+    names = [name for name in operator_names() if "Variable" not in name]
+    names = [name for name in names if "_" not in name or name.partition("_")[2] in PAIRS]
+    operators = {name: get_operator(name)() for name in names}
+    positions: dict[Position, list[Mutant]] = defaultdict(list)
     for file in sorted((root / folder).rglob("*.py")):
         source, path = file.read_text(), str(file.relative_to(root))
-        spans = [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in excluded(ast.parse(source))]
+        spans = [
+            ((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in excluded_nodes(ast.parse(source))
+        ]
         counts: Counter[str] = Counter()
         for node in ast_nodes(get_ast(source)):
             for name, operator in operators.items():
@@ -68,8 +70,8 @@ def mutants_of(folder: str, root: Path) -> dict[Place, list[Mutant]]:
                     mutant = Mutant(path, start[0], name, counts[name])
                     counts[name] += 1
                     if not is_ignored(node, name) and not any(first <= start < last for first, last in spans):
-                        places[path, start].append(mutant)
-    return places
+                        positions[path, start].append(mutant)
+    return positions
 
 
 def is_ignored(node: object, operator: str) -> bool:
@@ -80,7 +82,7 @@ def is_ignored(node: object, operator: str) -> bool:
     return "Decorator" in operator and code.strip("@\n ").partition("(")[0] in IGNORED_DECORATORS
 
 
-def excluded(tree: ast.Module) -> Iterator[ast.expr | ast.stmt | ast.keyword]:
+def excluded_nodes(tree: ast.Module) -> Iterator[ast.expr | ast.stmt | ast.keyword]:
     """Parts of a file whose mutants no test should catch."""
     for node in ast.walk(tree):
         match node:

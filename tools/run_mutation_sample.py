@@ -43,7 +43,7 @@ class Scratch:
     def copy(self) -> Path:
         return self.directory / "copy"
 
-    def prepare(self) -> None:
+    def prepare_copy(self) -> None:
         """Copy the repository once, and make sure that tests import the copy."""
         if not self.copy.exists():
             ignored = shutil.ignore_patterns(".[!cg]*", ".git", "build", "__pycache__")
@@ -56,11 +56,11 @@ class Scratch:
     def run(self, command: list[str], timeout: float | None = None, **environment: str) -> tuple[int | None, str]:
         """The exit code, or None after the timeout, and the output."""
         path = f"{self.copy}:{self.directory / 'lib'}"
-        given = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | environment
+        variables = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | environment
         process = subprocess.Popen(
             ["nice", "-n", "19", str(self.python), *command],
             cwd=self.copy,
-            env=given,
+            env=variables,
             text=True,
             start_new_session=True,
             stdout=subprocess.PIPE,
@@ -76,7 +76,7 @@ class Scratch:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def pytest(
+    def run_pytest(
         self, tests: list[str], *options: str, timeout: float | None = None, **env: str
     ) -> tuple[int | None, str]:
         arguments = self.directory / "arguments"
@@ -89,7 +89,7 @@ class Scratch:
         directory = self.directory / name
         if not (directory / "durations.json").exists():
             directory.mkdir(exist_ok=True)
-            code, output = self.pytest(
+            code, output = self.run_pytest(
                 paths,
                 *("-p", "tools.coverage_by_test"),
                 COVERAGE_BY_TEST=str(directory),
@@ -110,7 +110,7 @@ class Tests:
     data: coverage.CoverageData
     durations: dict[str, float]
 
-    def affected(self, mutant: Mutant) -> list[str]:
+    def find_affected(self, mutant: Mutant) -> list[str]:
         """Tests that execute the line, the fastest first; for a line that runs at import, all tests of the file."""
         contexts = self.data.contexts_by_lineno(str(self.copy / mutant.path))
         lines = [mutant.line]
@@ -121,7 +121,7 @@ class Tests:
             found = {test for tests in contexts.values() for test in tests}
         return sorted(found & self.durations.keys(), key=lambda test: (self.durations[test], test))
 
-    def seconds(self, tests: list[str]) -> float:
+    def total_seconds(self, tests: list[str]) -> float:
         return sum(self.durations[test] for test in tests)
 
 
@@ -134,13 +134,15 @@ def statement_lines(tree: ast.AST, line: int) -> list[int]:
     return list(range(inner.lineno, last + 1))
 
 
-def judge(scratch: Scratch, tests: Tests, mutant: Mutant, budget: float) -> tuple[str, str]:
+def run_affected_tests(scratch: Scratch, tests: Tests, mutant: Mutant, budget: float) -> tuple[str, str]:
     """The outcome of the affected tests, and which test failed or how many passed."""
-    affected = tests.affected(mutant)
-    chosen = [test for at, test in enumerate(affected) if at == 0 or tests.seconds(affected[: at + 1]) <= budget]
+    affected = tests.find_affected(mutant)
+    chosen = [test for at, test in enumerate(affected) if at == 0 or tests.total_seconds(affected[: at + 1]) <= budget]
     for batch in (chosen[:FIRST_TESTS], chosen[FIRST_TESTS:]):
         if batch:
-            code, output = scratch.pytest(batch, "-x", "--timeout=60", timeout=START_SECONDS + 4 * tests.seconds(batch))
+            code, output = scratch.run_pytest(
+                batch, "-x", "--timeout=60", timeout=START_SECONDS + 4 * tests.total_seconds(batch)
+            )
             failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
             if code is None:
                 return "timeout", ""
@@ -158,7 +160,7 @@ def try_mutant(scratch: Scratch, maps: dict[str, Tests], mutant: Mutant, budget:
     try:
         file.write_text(changed)
         for name, tests in maps.items():
-            result[name], result[f"{name} tests"] = judge(scratch, tests, mutant, budget)
+            result[name], result[f"{name} tests"] = run_affected_tests(scratch, tests, mutant, budget)
             if result[name] in CAUGHT:
                 break
     finally:
@@ -190,7 +192,7 @@ def main() -> None:
     options = parser.parse_args()
     options.scratch.mkdir(parents=True, exist_ok=True)
     scratch = Scratch(options.scratch.resolve(), options.python.absolute())
-    scratch.prepare()
+    scratch.prepare_copy()
     tiers = {"unit": UNIT} | ({"adapters": ADAPTERS} if options.adapters else {})
     maps = {name: scratch.record(name, paths) for name, paths in tiers.items()}
     log = scratch.directory / f"results-{options.seed}.jsonl"

@@ -19,11 +19,11 @@ from workflows import ids
 HEARTBEAT = timedelta(seconds=5)
 """An activity whose worker was killed is tried elsewhere after this long."""
 
-ROLL_AT_EVENTS = 500
+CONTINUE_AS_NEW_AT_EVENTS = 500
 """A run longer than this continues as new in its next calm phase."""
 
 
-class Options(TypedDict, total=False):
+class ActivityOptions(TypedDict, total=False):
     start_to_close_timeout: timedelta
     schedule_to_start_timeout: timedelta
     schedule_to_close_timeout: timedelta
@@ -32,108 +32,111 @@ class Options(TypedDict, total=False):
     cancellation_type: ActivityCancellationType
 
 
-def _retry(first: float, factor: float, longest: float, attempts: int = 0) -> RetryPolicy:
+def _retry_policy(initial_seconds: float, backoff: float, max_seconds: float, attempts: int = 0) -> RetryPolicy:
     return RetryPolicy(
-        initial_interval=timedelta(seconds=first),
-        backoff_coefficient=factor,
-        maximum_interval=timedelta(seconds=longest),
+        initial_interval=timedelta(seconds=initial_seconds),
+        backoff_coefficient=backoff,
+        maximum_interval=timedelta(seconds=max_seconds),
         maximum_attempts=attempts,
     )
 
 
-PREPARE: Options = {"start_to_close_timeout": timedelta(seconds=30), "retry_policy": _retry(1, 2, 15, attempts=6)}
-CREATE_FLEET: Options = {
+PREPARE: ActivityOptions = {
+    "start_to_close_timeout": timedelta(seconds=30),
+    "retry_policy": _retry_policy(1, 2, 15, attempts=6),
+}
+CREATE_FLEET: ActivityOptions = {
     "start_to_close_timeout": timedelta(seconds=120),
     "heartbeat_timeout": 2 * HEARTBEAT,
-    "retry_policy": _retry(1, 2, 15),
+    "retry_policy": _retry_policy(1, 2, 15),
 }
-PATCH: Options = {
+PATCH: ActivityOptions = {
     "start_to_close_timeout": timedelta(seconds=45),
-    "retry_policy": _retry(0.5, 2, 10),
+    "retry_policy": _retry_policy(0.5, 2, 10),
 }
-REPLICAS: Options = {
+REPLICAS: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=2),
     "heartbeat_timeout": HEARTBEAT,
-    "retry_policy": _retry(0.5, 2, 15, attempts=6),
+    "retry_policy": _retry_policy(0.5, 2, 15, attempts=6),
 }
 """Then the workflow says what is wrong, and asks again under the same plan."""
-SELDOM: Options = {"heartbeat_timeout": 4 * HEARTBEAT}
+RARE_HEARTBEAT: ActivityOptions = {"heartbeat_timeout": 4 * HEARTBEAT}
 """Of what hundreds do at once and nobody stops: each heartbeat is a write of Temporal's."""
-DRAIN: Options = {
+DRAIN: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=10),
     "heartbeat_timeout": 2 * HEARTBEAT,
-    "retry_policy": _retry(0.5, 2, 10),
+    "retry_policy": _retry_policy(0.5, 2, 10),
 }
-HOOK: Options = {"heartbeat_timeout": 2 * HEARTBEAT, "retry_policy": _retry(0.5, 2, 10)}
+HOOK: ActivityOptions = {"heartbeat_timeout": 2 * HEARTBEAT, "retry_policy": _retry_policy(0.5, 2, 10)}
 """Each try is bounded by what the hook's own time-out leaves."""
-TERMINATE: Options = {
+TERMINATE: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=5),
     "heartbeat_timeout": 2 * HEARTBEAT,
-    "retry_policy": _retry(1, 2, 20),
+    "retry_policy": _retry_policy(1, 2, 20),
 }
-PLAN: Options = {
+PLAN: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=2),
     "schedule_to_start_timeout": timedelta(seconds=5),
     "heartbeat_timeout": HEARTBEAT,
-    "retry_policy": _retry(0.5, 2, 5, attempts=3),
+    "retry_policy": _retry_policy(0.5, 2, 5, attempts=3),
 }
-DECIDE: Options = {
+DECIDE: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=5),
     "schedule_to_start_timeout": timedelta(seconds=5),
     "heartbeat_timeout": HEARTBEAT,
-    "retry_policy": _retry(0.5, 2, 5, attempts=2),
+    "retry_policy": _retry_policy(0.5, 2, 5, attempts=2),
 }
 """Then the workflow says what is wrong, and asks again by its own timer."""
-COMMAND: Options = {
+COMMAND: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=2),
     "heartbeat_timeout": HEARTBEAT,
-    "retry_policy": _retry(0.5, 2, 10),
+    "retry_policy": _retry_policy(0.5, 2, 10),
 }
-WATCH: Options = {
+WATCH: ActivityOptions = {
     "start_to_close_timeout": timedelta(days=1),
     "heartbeat_timeout": HEARTBEAT,
-    "retry_policy": _retry(0.5, 2, 5),
+    "retry_policy": _retry_policy(0.5, 2, 5),
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
 }
-READ: Options = {
+READ: ActivityOptions = {
     "start_to_close_timeout": timedelta(days=1),
     "schedule_to_start_timeout": timedelta(seconds=30),
     "heartbeat_timeout": 2 * HEARTBEAT,
-    "retry_policy": _retry(0.5, 2, 5),
+    "retry_policy": _retry_policy(0.5, 2, 5),
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
 }
 """A host that comes within the half minute reads on at once; then the workflow says that nobody does."""
-READ_WELL_AFTER = timedelta(minutes=1)
+READ_RECOVERED_AFTER = timedelta(minutes=1)
 """What could not be read, and is for so long, is well again."""
-LOOK: Options = {
+OBSERVE: ActivityOptions = {
     "start_to_close_timeout": timedelta(seconds=60),
-    "retry_policy": _retry(0.5, 2, 10, attempts=5),
+    "retry_policy": _retry_policy(0.5, 2, 10, attempts=5),
 }
 """Then the workflow says what is wrong, and looks again soon."""
-GATE: Options = {
+GATE: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=2),
-    "retry_policy": _retry(1, 2, 5, attempts=2),
+    "retry_policy": _retry_policy(1, 2, 5, attempts=2),
 }
-RESOLVE: Options = {
+RESOLVE: ActivityOptions = {
     "start_to_close_timeout": timedelta(seconds=60),
     "heartbeat_timeout": 3 * HEARTBEAT,
-    "retry_policy": _retry(1, 2, 30, attempts=5),
+    "retry_policy": _retry_policy(1, 2, 30, attempts=5),
 }
 """Then the workflow says that it stumbles, and looks again by its own timer."""
 
 
-UPKEEP: Options = {
+GARBAGE_COLLECTION: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=5),
     "heartbeat_timeout": HEARTBEAT,
-    "retry_policy": _retry(2, 2, 30, attempts=5),
+    "retry_policy": _retry_policy(2, 2, 30, attempts=5),
 }
 """Bounded as a whole by each task: what one run cannot do, the next one does."""
 
 
-def roll_due() -> bool:
+def is_continue_as_new_due() -> bool:
     """Whether this run is to continue as new in its next calm phase."""
     info = workflow.info()
-    return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
+    return info.is_continue_as_new_suggested() or info.get_current_history_length() >= CONTINUE_AS_NEW_AT_EVENTS
 
 
 def launch_options(cluster: str, pool: str, members: int) -> Any:
@@ -142,46 +145,49 @@ def launch_options(cluster: str, pool: str, members: int) -> Any:
     return {"task_queue": ids.launch_queue(cluster), "priority": priority}
 
 
-def leaving(options: Options, cluster: str, summary: str) -> Any:
+def drain_queue_options(options: ActivityOptions, cluster: str, summary: str) -> Any:
     """Of a drain, a hook or a termination: hundreds of them wait at once, on a queue of their own."""
-    return {**named(options, summary), "task_queue": ids.drain_queue(cluster)}
+    return {**with_summary(options, summary), "task_queue": ids.drain_queue(cluster)}
 
 
-FORGET: Options = {
+DELETE_RUN: ActivityOptions = {
     "start_to_close_timeout": timedelta(seconds=15),
     "schedule_to_close_timeout": timedelta(minutes=1),
-    "retry_policy": _retry(2, 2, 30, attempts=2),
+    "retry_policy": _retry_policy(2, 2, 30, attempts=2),
 }
 
 
-def named(options: Options, summary: str) -> Any:
+def with_summary(options: ActivityOptions, summary: str) -> Any:
     """Options with the line that the Temporal UI shows."""
     return {**options, "summary": summary}
 
 
-async def answered(activity: Callable[..., Any], asked: Any, options: Any, other: Callable[[], bool]) -> Any:
-    """Its answer; None where it ended because `other` came to hold. What is being tried goes to its end first, so that
+async def execute_unless(
+    activity: Callable[..., Any], request: Any, options: Any, condition: Callable[[], bool]
+) -> Any:
+    """Its answer; None where it ended because `condition` came to hold. What is being tried goes to its end first, so
+    that
     two never run side by side. Raises ActivityError."""
     options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
-    under_way = workflow.start_activity_method(activity, asked, **options)
-    await workflow.wait_condition(lambda: under_way.done() or other())
-    stopped = not under_way.done()
-    if stopped:
-        under_way.cancel()
+    handle = workflow.start_activity_method(activity, request, **options)
+    await workflow.wait_condition(lambda: handle.done() or condition())
+    is_cancelled = not handle.done()
+    if is_cancelled:
+        handle.cancel()
     try:
-        return await under_way
+        return await handle
     except ActivityError as error:
-        # `other` may hold no longer.
-        if is_cancelled_exception(error) and stopped:
+        # `condition` may hold no longer.
+        if is_cancelled_exception(error) and is_cancelled:
             return None
         raise
 
 
-PATIENCE = timedelta(minutes=5)
-AT_LEAST = timedelta(seconds=1)
+MAX_POLL_TIMEOUT = timedelta(minutes=5)
+MIN_POLL_TIMEOUT = timedelta(seconds=1)
 
 
-def patience_of(now: datetime, *moments: datetime | None) -> timedelta:
+def poll_timeout(now: datetime, *deadlines: datetime | None) -> timedelta:
     """Until the first of these moments, within reason."""
-    until = min((one for one in moments if one), default=None)
-    return min(PATIENCE, max(AT_LEAST, until - now)) if until else PATIENCE
+    earliest = min((one for one in deadlines if one), default=None)
+    return min(MAX_POLL_TIMEOUT, max(MIN_POLL_TIMEOUT, earliest - now)) if earliest else MAX_POLL_TIMEOUT

@@ -1,11 +1,11 @@
 """What people may say of a roll-out, in every form: answered updates, and signals that also wait for a worker.
 
-A NodePool's workflow takes `Approving` as a base and makes `_rollouts` in `__init__`;
+A NodePool's workflow takes `RolloutApprovals` as a base and makes `_rollouts` in `__init__`;
 `tenure/cli/disruption/approve.py` calls it.
 
 What people may say of a node's events: answered updates, and signals that also wait for a worker.
 
-A NodeClaim's workflow takes `Answering` as a base and makes `_life` in `__init__`;
+A NodeClaim's workflow takes `EventApprovals` as a base and makes `_nodeclaim_context` in `__init__`;
 `tenure/cli/disruption/approve.py` calls it.
 """
 
@@ -14,93 +14,93 @@ from temporalio import workflow
 from tenure.model.interruption.records import ApproveEvent, RejectEvent
 from tenure.model.rollout import ApproveRollout, RejectRollout
 from tenure.model.signals import Verdict
-from tenure.policy.interruption.decision import approvable
-from tenure.policy.interruption.events import answered
-from tenure.policy.interruption.messages import answer_of, problem_of, verdict_of
-from workflows.nodeclaim_context import Life
-from workflows.rollout import Rollouts
+from tenure.policy.interruption.decision import approvable_events
+from tenure.policy.interruption.events import record_approval
+from tenure.policy.interruption.messages import describe_decision, new_decision, problem_of
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.rollout import RolloutController
 
 
-class Approving:
-    _rollouts: Rollouts
+class RolloutApprovals:
+    _rollouts: RolloutController
 
     @workflow.update(
         description="Let the wave of this plan begin, or a roll-out that has halted go on: "
         '{"plan": "web-3f2a9c", "by": "ann"}'
     )
-    def approve(self, said: ApproveRollout) -> Verdict:
+    def approve(self, request: ApproveRollout) -> Verdict:
         """Let the wave of this plan begin, or a roll-out that has halted go on."""
-        return self._rollouts.approve(said)
+        return self._rollouts.approve(request)
 
     @approve.validator
-    def _check_approve(self, said: ApproveRollout) -> None:
-        self._rollouts.check(said)
+    def _validate_approve(self, request: ApproveRollout) -> None:
+        self._rollouts.validate(request)
 
     @workflow.update(
         description="Let no further node go; roll_back takes the last good image again: "
         '{"plan": "web-3f2a9c", "by": "ann", "roll_back": true}'
     )
-    def reject(self, said: RejectRollout) -> Verdict:
+    def reject(self, request: RejectRollout) -> Verdict:
         """No further node goes."""
-        return self._rollouts.reject(said)
+        return self._rollouts.reject(request)
 
     @reject.validator
-    def _check_reject(self, said: RejectRollout) -> None:
-        self._rollouts.check(said)
+    def _validate_reject(self, request: RejectRollout) -> None:
+        self._rollouts.validate(request)
 
     @workflow.signal(description="approve without an answer: works in bulk, and waits for a worker")
-    def approve_rollout(self, said: ApproveRollout) -> None:
-        self._rollouts.approve(said)
+    def approve_rollout(self, request: ApproveRollout) -> None:
+        self._rollouts.approve(request)
 
     @workflow.signal(description="reject without an answer: works in bulk, and waits for a worker")
-    def reject_rollout(self, said: RejectRollout) -> None:
-        self._rollouts.reject(said)
+    def reject_rollout(self, request: RejectRollout) -> None:
+        self._rollouts.reject(request)
 
 
-class Answering:
-    _life: Life
+class EventApprovals:
+    _nodeclaim_context: NodeClaimContext
 
     @workflow.update(
         description="Let the node go for what AWS announced, or those of its pods that wait for a yes: "
         '{"by": "ann", "reason": "moved the database"}'
     )
-    def approve_event(self, said: ApproveEvent) -> Verdict:
+    def approve_event(self, request: ApproveEvent) -> Verdict:
         """Let the node go, or those of its pods that wait for it."""
-        return self._take(said, approved=True)
+        return self._apply_decision(request, approved=True)
 
     @approve_event.validator
-    def _check_approve_event(self, said: ApproveEvent) -> None:
-        self._check(said)
+    def _validate_approve_event(self, request: ApproveEvent) -> None:
+        self._validate(request)
 
     @workflow.update(
         description="Keep the node in spite of what AWS announced, for as long as its policy lets that be: "
         '{"by": "ann", "reason": "not today"}'
     )
-    def reject_event(self, said: RejectEvent) -> Verdict:
+    def reject_event(self, request: RejectEvent) -> Verdict:
         """Keep it, for as long as its policy lets that be."""
-        return self._take(said, approved=False)
+        return self._apply_decision(request, approved=False)
 
     @reject_event.validator
-    def _check_reject_event(self, said: RejectEvent) -> None:
-        self._check(said)
+    def _validate_reject_event(self, request: RejectEvent) -> None:
+        self._validate(request)
 
     @workflow.signal(description="approve_event without an answer: works in bulk, and waits for a worker")
-    def event_approved(self, said: ApproveEvent) -> None:
-        self._take(said, approved=True)
+    def approve_event_by_signal(self, request: ApproveEvent) -> None:
+        self._apply_decision(request, approved=True)
 
     @workflow.signal(description="reject_event without an answer: works in bulk, and waits for a worker")
-    def event_rejected(self, said: RejectEvent) -> None:
-        self._take(said, approved=False)
+    def reject_event_by_signal(self, request: RejectEvent) -> None:
+        self._apply_decision(request, approved=False)
 
-    def _check(self, said: ApproveEvent | RejectEvent) -> None:
-        if wrong := problem_of(self._life.state, said.by, said.reason):
-            raise ValueError(wrong)
+    def _validate(self, request: ApproveEvent | RejectEvent) -> None:
+        if problem := problem_of(self._nodeclaim_context.state, request.by, request.reason):
+            raise ValueError(problem)
 
-    def _take(self, said: ApproveEvent | RejectEvent, *, approved: bool) -> Verdict:
-        life = self._life
-        if wrong := problem_of(life.state, said.by, said.reason):
-            return Verdict(accepted=False, message=wrong)
-        answer = answer_of(said.by, said.reason, workflow.now(), approved=approved)
-        keys = [event.key for event in approvable(life.state)]
-        life.change(notices=answered(life.state.notices, keys, answer))
-        return verdict_of(life.state, answer, workflow.now())
+    def _apply_decision(self, request: ApproveEvent | RejectEvent, *, approved: bool) -> Verdict:
+        nodeclaim_context = self._nodeclaim_context
+        if problem := problem_of(nodeclaim_context.state, request.by, request.reason):
+            return Verdict(accepted=False, message=problem)
+        decision = new_decision(request.by, request.reason, workflow.now(), approved=approved)
+        keys = [event.key for event in approvable_events(nodeclaim_context.state)]
+        nodeclaim_context.update_state(notices=record_approval(nodeclaim_context.state.notices, keys, decision))
+        return describe_decision(nodeclaim_context.state, decision, workflow.now())

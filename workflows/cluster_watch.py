@@ -11,40 +11,44 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from activities.planner_host import ShowingActivities, WatchActivities
-from tenure.model.operator_requests import ShowAsked, Shown
+from activities.planner_host import DisruptionPreviewActivities, WatchActivities
+from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from workflows import ids
-from workflows.activity_options import PLAN, WATCH, named
+from workflows.activity_options import PLAN, WATCH, with_summary
 
-AGAIN_IN = timedelta(seconds=5)
+RETRY_AFTER = timedelta(seconds=5)
 
 
 @workflow.defn
-class WatchWorkflow:
+class ClusterWatchWorkflow:
     @workflow.run
     async def run(self, cluster: str) -> None:
         workflow.set_current_details(f"Watches cluster **{cluster}**: one replica at a time, handed on by heartbeat.")
         try:
-            await workflow.execute_activity_method(WatchActivities.watch_cluster, **named(WATCH, f"watch {cluster}"))
+            await workflow.execute_activity_method(
+                WatchActivities.watch_cluster, **with_summary(WATCH, f"watch {cluster}")
+            )
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
             # A fault that no retry helps ends a run and never the watch.
-            await workflow.sleep(AGAIN_IN, summary=str(error.cause or error)[:100])
+            await workflow.sleep(RETRY_AFTER, summary=str(error.cause or error)[:100])
         workflow.continue_as_new(cluster)
 
 
-PATIENCE = timedelta(seconds=60)
+PREVIEW_TIMEOUT = timedelta(seconds=60)
 
 
 @workflow.defn
-class ShowWorkflow:
+class DisruptionPreviewWorkflow:
     @workflow.run
-    async def run(self, asked: ShowAsked) -> Shown:
-        about = asked.name or "what would be done"
-        workflow.set_current_details(f"Asks the host of cluster **{asked.cluster}** for {about}.")
-        options = named(PLAN, f"show {about}") | {
-            "task_queue": ids.plan_queue(asked.cluster),
-            "schedule_to_close_timeout": PATIENCE,
+    async def run(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
+        subject = request.name or "what would be done"
+        workflow.set_current_details(f"Asks the host of cluster **{request.cluster}** for {subject}.")
+        options = with_summary(PLAN, f"show {subject}") | {
+            "task_queue": ids.plan_queue(request.cluster),
+            "schedule_to_close_timeout": PREVIEW_TIMEOUT,
         }
-        return await workflow.execute_activity_method(ShowingActivities.show_disruption, asked, **options)
+        return await workflow.execute_activity_method(
+            DisruptionPreviewActivities.preview_disruption, request, **options
+        )

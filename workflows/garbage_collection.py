@@ -13,21 +13,21 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.capacity_reservations import ReservationActivities
-from activities.garbage_collection.aws import InstanceUpkeep, LaunchUpkeep, TagUpkeep
-from activities.garbage_collection.base import RunUpkeep
-from activities.garbage_collection.kubernetes import ClaimUpkeep, LeaseUpkeep
-from tenure.model.garbage_collection import RunRef, UpkeepAsked, UpkeepDone
+from activities.garbage_collection.aws import InstanceCollector, InstanceTagger, LaunchResourceCollector
+from activities.garbage_collection.base import RunCollector
+from activities.garbage_collection.kubernetes import LeaseCollector, NodeClaimCollector
+from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult, RunRef
 from workflows import current_details
-from workflows.activity_options import FORGET, UPKEEP, named
+from workflows.activity_options import DELETE_RUN, GARBAGE_COLLECTION, with_summary
 
 FAULTS: Final = "tenure_upkeep_faults_total"
 
 
 class Task(NamedTuple):
     every: timedelta
-    activity: Callable[[Any, UpkeepAsked], Awaitable[UpkeepDone]]
-    does: str
-    patience: timedelta = timedelta(minutes=5)
+    activity: Callable[[Any, GarbageCollectionRequest], Awaitable[GarbageCollectionResult]]
+    description: str
+    timeout: timedelta = timedelta(minutes=5)
     """For one try; a run, with its tries, has thrice that."""
 
 
@@ -40,71 +40,83 @@ TASKS: Final[dict[str, Task]] = {
         minutes(1), ReservationActivities.sync_capacity_types, "relabels nodes whose capacity reservation is gone"
     ),
     "capacity-blocks": Task(
-        minutes(1), ReservationActivities.end_expiring_reservations, "drains nodes on capacity blocks that end soon"
+        minutes(1), ReservationActivities.release_expiring_reservations, "drains nodes on capacity blocks that end soon"
     ),
     "instances": Task(
-        minutes(2), InstanceUpkeep.end_unowned_instances, "ends instances of this cluster that no NodeClaim has"
+        minutes(2),
+        InstanceCollector.terminate_orphaned_instances,
+        "ends instances of this cluster that no NodeClaim has",
     ),
-    "nodeclaims": Task(minutes(2), ClaimUpkeep.collect_claims, "deletes NodeClaims whose instance is gone"),
-    "tags": Task(minutes(2), TagUpkeep.tag_instances, "tags instances whose Node has joined: Name, NodeClaim, cluster"),
-    "leases": Task(minutes(5), LeaseUpkeep.collect_leases, "deletes Leases in kube-node-lease whose Node is gone"),
-    "nodes": Task(minutes(10), ClaimUpkeep.collect_nodes, "deletes Nodes whose NodeClaim and instance are gone"),
+    "nodeclaims": Task(minutes(2), NodeClaimCollector.collect_nodeclaims, "deletes NodeClaims whose instance is gone"),
+    "tags": Task(
+        minutes(2), InstanceTagger.tag_instances, "tags instances whose Node has joined: Name, NodeClaim, cluster"
+    ),
+    "leases": Task(minutes(5), LeaseCollector.collect_leases, "deletes Leases in kube-node-lease whose Node is gone"),
+    "nodes": Task(minutes(10), NodeClaimCollector.collect_nodes, "deletes Nodes whose NodeClaim and instance are gone"),
     "launch-templates": Task(
-        minutes(15), LaunchUpkeep.collect_launch_templates, "deletes launch templates that nobody launches with"
+        minutes(15),
+        LaunchResourceCollector.collect_launch_templates,
+        "deletes launch templates that nobody launches with",
     ),
     "instance-profiles": Task(
-        minutes(30), LaunchUpkeep.collect_profiles, "deletes instance profiles that no class, NodeClaim or instance has"
+        minutes(30),
+        LaunchResourceCollector.collect_instance_profiles,
+        "deletes instance profiles that no class, NodeClaim or instance has",
     ),
 }
 """By name, which is also the last part of the Schedule's id."""
 
 
 @workflow.defn
-class UpkeepWorkflow:
+class GarbageCollectionWorkflow:
     @workflow.run
-    async def run(self, asked: UpkeepAsked) -> UpkeepDone:
-        task, before = TASKS.get(asked.task), _before()
+    async def run(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
+        task, last_result = TASKS.get(request.task), _last_result()
         if task is None:
-            done = UpkeepDone(task=asked.task, fault="this version of the worker has no such task")
+            result = GarbageCollectionResult(task=request.task, fault="this version of the worker has no such task")
         else:
-            workflow.set_current_details(f"**{asked.task}**: {task.does}")
-            asked = asked.model_copy(update={"suspects": before.suspects})
-            done, _ = await asyncio.gather(_perform(asked, task), _forget(before))
-        if done.fault:
+            workflow.set_current_details(f"**{request.task}**: {task.description}")
+            request = request.model_copy(update={"suspects": last_result.suspects})
+            result, _ = await asyncio.gather(_run_task(request, task), _delete_uneventful_run(last_result))
+        if result.fault:
             counter = workflow.metric_meter().create_counter(FAULTS, "Runs of upkeep that came to nothing")
-            counter.add(1, {"task": asked.task})
-        workflow.set_current_details(current_details.of_upkeep(done))
+            counter.add(1, {"task": request.task})
+        workflow.set_current_details(current_details.render_garbage_collection(result))
         info = workflow.info()
-        return done.model_copy(update={"run": RunRef(workflow_id=info.workflow_id, run_id=info.run_id)})
+        return result.model_copy(update={"run": RunRef(workflow_id=info.workflow_id, run_id=info.run_id)})
 
 
-def _before() -> UpkeepDone:
+def _last_result() -> GarbageCollectionResult:
     """What the last run of this Schedule answered."""
-    found = workflow.get_last_completion_result(UpkeepDone) if workflow.has_last_completion_result() else None
-    return found if isinstance(found, UpkeepDone) else UpkeepDone()
+    found = (
+        workflow.get_last_completion_result(GarbageCollectionResult) if workflow.has_last_completion_result() else None
+    )
+    return found if isinstance(found, GarbageCollectionResult) else GarbageCollectionResult()
 
 
-async def _perform(asked: UpkeepAsked, task: Task) -> UpkeepDone:
+async def _run_task(request: GarbageCollectionRequest, task: Task) -> GarbageCollectionResult:
     options = {
-        **named(UPKEEP, task.does),
-        "start_to_close_timeout": task.patience,
-        "schedule_to_close_timeout": 3 * task.patience,
+        **with_summary(GARBAGE_COLLECTION, task.description),
+        "start_to_close_timeout": task.timeout,
+        "schedule_to_close_timeout": 3 * task.timeout,
     }
     try:
-        return await workflow.execute_activity_method(task.activity, asked, **options)
+        return await workflow.execute_activity_method(task.activity, request, **options)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
-        return UpkeepDone(task=asked.task, fault=str(error.cause or error)[:300])
+        return GarbageCollectionResult(task=request.task, fault=str(error.cause or error)[:300])
 
 
-async def _forget(before: UpkeepDone) -> None:
+async def _delete_uneventful_run(last_result: GarbageCollectionResult) -> None:
     """Best effort: what is not forgotten goes with the namespace's retention."""
-    if before.run is None or not before.uneventful:
+    if last_result.run is None or not last_result.is_uneventful:
         return
     try:
         await workflow.execute_activity_method(
-            RunUpkeep.forget_run, before.run, **named(FORGET, "delete the last run, which had nothing to do")
+            RunCollector.delete_uneventful_run,
+            last_result.run,
+            **with_summary(DELETE_RUN, "delete the last run, which had nothing to do"),
         )
     except ActivityError as error:
         if is_cancelled_exception(error):

@@ -36,12 +36,12 @@ def disruption(cluster: str, proposal_id: str) -> str:
     return f"{cluster}/disruption/{proposal_id}"
 
 
-def show(cluster: str, number: str) -> str:
+def disruption_preview(cluster: str, number: str) -> str:
     """One question of a person."""
     return f"{cluster}/show/{number}"
 
 
-def upkeep(cluster: str, task: str) -> str:
+def garbage_collection(cluster: str, task: str) -> str:
     """A Schedule; its runs carry the moment of their start behind it."""
     return f"{cluster}/upkeep/{task}"
 
@@ -61,7 +61,7 @@ def drain_queue(cluster: str) -> str:
     return f"{cluster}-drain"
 
 
-def deployment(cluster: str) -> str:
+def worker_deployment_name(cluster: str) -> str:
     """Worker Versioning knows the cluster's workers by this name."""
     return f"tenure-{cluster}"
 

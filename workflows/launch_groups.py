@@ -20,88 +20,92 @@ from tenure.model.launch import (
     GroupOutcome,
     LaunchGroup,
     LaunchPrepared,
-    LaunchRefused,
+    LaunchRejection,
     LaunchRequest,
     Member,
-    latest,
+    latest_unavailable_offerings,
 )
-from tenure.model.nodeclaim_requests import ClaimRef, GroupAsked, GroupRefused, Prepared
+from tenure.model.nodeclaim_requests import ClaimRef, GroupLaunchRequest, GroupRejection, Prepared
 from tenure.model.observations import Joining
 from tenure.model.provisioning import LaunchDraft
 from tenure.model.workflow_states import ProvisioningState
-from workflows.activity_options import CREATE_FLEET, PATCH, PREPARE, launch_options, named
+from workflows.activity_options import CREATE_FLEET, PATCH, PREPARE, launch_options, with_summary
 
-MOST_ATTEMPTS = 10
+MAX_ATTEMPTS = 10
 """Each leaves out what the ones before were refused."""
-GATHER = timedelta(seconds=1)
+JOIN_WINDOW = timedelta(seconds=1)
 """No further NodeClaim that no plan made came for so long, or for as long as a batch of pods is waited for: those that
 did launch."""
-MOST_IN_GROUP = 500
-MOST_FAILURES = 20
+MAX_GROUP_SIZE = 500
+MAX_FAILURES = 20
 """About a quarter of an hour; NodeClaims are given up at their launch deadline long before."""
 PAUSE = timedelta(seconds=10)
-LONGEST_PAUSE = timedelta(seconds=60)
-_GONE = "NodeClaimGone"
-_AT_ONCE = "LaunchTemplateNotFound"
+MAX_PAUSE = timedelta(seconds=60)
+_NODECLAIM_DELETED = "NodeClaimGone"
+_RETRIED_AT_ONCE = "LaunchTemplateNotFound"
 
 
 class LaunchGroups:
-    """`state` and `change` are Provisioning's: a group stands in its state until it is over."""
+    """`state` and `update_state` are Provisioning's: a group stands in its state until it is over."""
 
-    def __init__(self, state: Callable[[], ProvisioningState], change: Callable[..., None]) -> None:
-        self._state, self._change = state, change
+    def __init__(self, state: Callable[[], ProvisioningState], update_state: Callable[..., None]) -> None:
+        self._state, self._update_state = state, update_state
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def busy(self) -> bool:
+    def has_running_groups(self) -> bool:
         return bool(self._tasks)
 
     def resume(self) -> None:
         """At the beginning of a run: what was asked is asked again with the same token."""
         if self._state().joining:
-            self._start(self._gather())
+            self._start_task(self._batch_joining())
         for group in self._state().groups:
-            self._start(self._from(group))
+            self._start_task(self._resume_group(group))
         for draft in self._state().drafts:
-            self._start(self._run(draft))
+            self._start_task(self._run_attempts(draft))
 
-    def begin(self, draft: LaunchDraft) -> None:
-        self._change(drafts=(*self._state().drafts, draft))
-        self._start(self._run(draft))
+    def start_group(self, draft: LaunchDraft) -> None:
+        self._update_state(drafts=(*self._state().drafts, draft))
+        self._start_task(self._run_attempts(draft))
 
-    def join(self, one: Joining) -> None:
+    def add_joining(self, one: Joining) -> None:
         """A NodeClaim that no plan made; a repeated word of it is dropped."""
         state = self._state()
-        if one.uid in self._known():
+        if one.uid in self._known_uids():
             return
-        self._change(joining=(*state.joining, one))
+        self._update_state(joining=(*state.joining, one))
         if not state.joining:
-            self._start(self._gather())
+            self._start_task(self._batch_joining())
 
-    def _known(self) -> set[str]:
+    def _known_uids(self) -> set[str]:
         """UIDs of those that are in a group, or on their way into one."""
         state = self._state()
         groups: tuple[LaunchDraft | LaunchGroup, ...] = (*state.drafts, *state.groups)
         return {one.uid for one in state.joining} | {member.uid for group in groups for member in group.members}
 
-    async def _gather(self) -> None:
+    async def _batch_joining(self) -> None:
         """Until none came for a moment, or the longest time that a batch may take is over, counted in moments."""
         known, window = -1, self._state().window
-        pause = max(window.idle, GATHER)
+        pause = max(window.idle, JOIN_WINDOW)
         for _ in range(max(1, ceil(window.longest / pause))):
             if len(self._state().joining) <= known:
                 break
             known = len(self._state().joining)
             await workflow.sleep(pause, summary="NodeClaims that no plan made")
         joining = self._state().joining
-        self._change(joining=())
-        alike: dict[str, list[Joining]] = {}
+        self._update_state(joining=())
+        by_equality: dict[str, list[Joining]] = {}
         for one in sorted(joining, key=lambda one: one.uid):
-            alike.setdefault(f"{one.pool}/{one.alike}", []).append(one)
+            by_equality.setdefault(f"{one.pool}/{one.alike}", []).append(one)
         batch = workflow.uuid4().hex[:8]
-        chunks = [ones[at : at + MOST_IN_GROUP] for ones in alike.values() for at in range(0, len(ones), MOST_IN_GROUP)]
+        chunks = [
+            ones[at : at + MAX_GROUP_SIZE]
+            for ones in by_equality.values()
+            for at in range(0, len(ones), MAX_GROUP_SIZE)
+        ]
         for number, ones in enumerate(chunks):
-            self.begin(
+            self.start_group(
                 LaunchDraft(
                     group_id=f"joined-{batch}-{number}",
                     pool=ones[0].pool,
@@ -111,40 +115,42 @@ class LaunchGroups:
                 )
             )
 
-    async def _run(self, draft: LaunchDraft | None) -> None:
+    async def _run_attempts(self, draft: LaunchDraft | None) -> None:
         while draft is not None:
-            group = await self._freeze(draft)
-            draft = await self._launch(group) if group else None
+            group = await self._prepare_group(draft)
+            draft = await self._launch_group(group) if group else None
 
-    async def _from(self, group: LaunchGroup) -> None:
-        await self._run(await self._launch(group))
+    async def _resume_group(self, group: LaunchGroup) -> None:
+        await self._run_attempts(await self._launch_group(group))
 
-    async def _freeze(self, draft: LaunchDraft) -> LaunchGroup | None:
+    async def _prepare_group(self, draft: LaunchDraft) -> LaunchGroup | None:
         """From a draft to a group with a frozen request and so a token; None when it was refused for good."""
         while True:
-            asked = GroupAsked(draft=draft, unavailable=self._marks(), again=_tried(draft))
+            request = GroupLaunchRequest(draft=draft, unavailable=self._unavailable_offerings(), retry=_is_retry(draft))
             try:
                 prepared = await workflow.execute_activity_method(
-                    LaunchActivities.prepare_group, asked, **named(PREPARE, f"prepare {_called(draft)}")
+                    LaunchActivities.prepare_launch_group,
+                    request,
+                    **with_summary(PREPARE, f"prepare {_format_group(draft)}"),
                 )
             except ActivityError as error:
-                prepared = Prepared(preparation=_failed(error))
+                prepared = Prepared(preparation=_launch_failure(error))
             if prepared.members is not None:
-                await self._leave(draft, [one for one in draft.members if one not in prepared.members])
+                await self._dismiss_members(draft, [one for one in draft.members if one not in prepared.members])
                 draft = draft.model_copy(update={"members": prepared.members})
             match prepared.preparation:
-                case LaunchPrepared(request=request):
-                    return self._frozen(draft, request)
-                case LaunchRefused() as refused:
-                    following = _after(draft, refused)
-                    if following is None:
-                        await self._refuse(draft, refused)
+                case LaunchPrepared(request=launch_request):
+                    return self._store_group(draft, launch_request)
+                case LaunchRejection() as rejection:
+                    next_draft = _draft_after_failure(draft, rejection)
+                    if next_draft is None:
+                        await self._fail_group(draft, rejection)
                         return None
-                    draft = await self._pause(following)
+                    draft = await self._wait_before_retry(next_draft)
                 case None:
                     return None
 
-    def _frozen(self, draft: LaunchDraft, request: LaunchRequest) -> LaunchGroup:
+    def _store_group(self, draft: LaunchDraft, request: LaunchRequest) -> LaunchGroup:
         group = LaunchGroup(
             group_id=draft.group_id,
             attempt=draft.attempt,
@@ -153,116 +159,122 @@ class LaunchGroups:
             request=request,
             failures=draft.failures,
         )
-        self._change(drafts=self._without(draft), groups=(*self._state().groups, group))
+        self._update_state(drafts=self._drafts_without(draft), groups=(*self._state().groups, group))
         return group
 
-    async def _launch(self, group: LaunchGroup) -> LaunchDraft | None:
+    async def _launch_group(self, group: LaunchGroup) -> LaunchDraft | None:
         """The draft of the next attempt, for those that got nothing; None when the group is over."""
-        summary = f"CreateFleet {_called(group)}: {len(group.members)} x {group.pool}"
+        summary = f"CreateFleet {_format_group(group)}: {len(group.members)} x {group.pool}"
         queue = launch_options(self._state().cluster, group.pool, len(group.members))
         try:
             outcome = await workflow.execute_activity_method(
-                LaunchActivities.launch_group, group, **named(CREATE_FLEET, summary), **queue
+                LaunchActivities.launch_group, group, **with_summary(CREATE_FLEET, summary), **queue
             )
         except ActivityError as error:
-            outcome = GroupOutcome(group_id=group.group_id, refused=group.members, refusal=_failed(error))
-        learnt = latest((*self._state().unavailable, *outcome.unavailable), workflow.now())
-        refused, draft = outcome.refusal, _draft_of(group, outcome)
+            outcome = GroupOutcome(group_id=group.group_id, rejected=group.members, rejection=_launch_failure(error))
+        unavailable_offerings = latest_unavailable_offerings(
+            (*self._state().unavailable, *outcome.unavailable), workflow.now()
+        )
+        rejection, draft = outcome.refusal, _next_attempt_draft(group, outcome)
         groups = tuple(one for one in self._state().groups if one.group_id != group.group_id)
-        if refused is None or not outcome.refused:
-            self._change(groups=groups, unavailable=learnt)
+        if rejection is None or not outcome.refused:
+            self._update_state(groups=groups, unavailable=unavailable_offerings)
             return None
-        self._change(groups=groups, unavailable=learnt, drafts=(*self._state().drafts, draft))
-        elsewhere = refused.final and bool(outcome.unavailable) and group.attempt < MOST_ATTEMPTS
-        if elsewhere:
+        self._update_state(groups=groups, unavailable=unavailable_offerings, drafts=(*self._state().drafts, draft))
+        has_other_offerings = rejection.final and bool(outcome.unavailable) and group.attempt < MAX_ATTEMPTS
+        if has_other_offerings:
             return draft
-        following = _after(draft, refused)
-        if following is None:
-            await self._refuse(draft, refused)
+        next_draft = _draft_after_failure(draft, rejection)
+        if next_draft is None:
+            await self._fail_group(draft, rejection)
             return None
-        return await self._pause(following)
+        return await self._wait_before_retry(next_draft)
 
-    async def _pause(self, draft: LaunchDraft) -> LaunchDraft:
+    async def _wait_before_retry(self, draft: LaunchDraft) -> LaunchDraft:
         """The draft stands in the state meanwhile; a run that continues as new does not wait out the rest."""
-        self._change(drafts=(*self._without(draft), draft))
-        if pause := _pause_of(draft):
-            await workflow.sleep(pause, summary=f"{_called(draft)}: {draft.why}"[:100])
+        self._update_state(drafts=(*self._drafts_without(draft), draft))
+        if pause := _retry_pause(draft):
+            await workflow.sleep(pause, summary=f"{_format_group(draft)}: {draft.why}"[:100])
         return draft
 
-    async def _leave(self, draft: LaunchDraft, members: Sequence[Member]) -> None:
+    async def _dismiss_members(self, draft: LaunchDraft, members: Sequence[Member]) -> None:
         """Those that go, or have an instance, are told: they wait for the group's word, whatever else they hear."""
         if members:
-            left = draft.model_copy(update={"members": tuple(members)})
-            await self._tell(left, LaunchRefused(reason=DELETED, message="it was deleted before its launch"))
+            dismissed = draft.model_copy(update={"members": tuple(members)})
+            await self._notify_members(
+                dismissed, LaunchRejection(reason=DELETED, message="it was deleted before its launch")
+            )
 
-    async def _refuse(self, draft: LaunchDraft, refused: LaunchRefused) -> None:
+    async def _fail_group(self, draft: LaunchDraft, rejection: LaunchRejection) -> None:
         """The last word to the members; nothing is said where none is left."""
-        if refused.reason != _GONE:
-            await self._tell(draft, refused)
-        self._change(drafts=self._without(draft))
+        if rejection.reason != _NODECLAIM_DELETED:
+            await self._notify_members(draft, rejection)
+        self._update_state(drafts=self._drafts_without(draft))
 
-    async def _tell(self, draft: LaunchDraft, refused: LaunchRefused) -> None:
-        told = GroupRefused(
+    async def _notify_members(self, draft: LaunchDraft, rejection: LaunchRejection) -> None:
+        request = GroupRejection(
             group_id=draft.group_id,
             members=tuple(ClaimRef(name=one.name, uid=one.uid) for one in draft.members),
-            reason=refused.reason,
-            message=refused.message,
-            final=refused.final,
+            reason=rejection.reason,
+            message=rejection.message,
+            final=rejection.final,
         )
         await workflow.execute_activity_method(
-            LaunchActivities.refuse_group, told, **named(PATCH, f"refuse {_called(draft)}: {refused.reason}")
+            LaunchActivities.fail_launch_group,
+            request,
+            **with_summary(PATCH, f"refuse {_format_group(draft)}: {rejection.reason}"),
         )
 
-    def _marks(self) -> tuple[UnavailableOffering, ...]:
-        return latest(self._state().unavailable, workflow.now())
+    def _unavailable_offerings(self) -> tuple[UnavailableOffering, ...]:
+        return latest_unavailable_offerings(self._state().unavailable, workflow.now())
 
-    def _without(self, draft: LaunchDraft) -> tuple[LaunchDraft, ...]:
+    def _drafts_without(self, draft: LaunchDraft) -> tuple[LaunchDraft, ...]:
         return tuple(one for one in self._state().drafts if one.group_id != draft.group_id)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-def _draft_of(group: LaunchGroup, outcome: GroupOutcome) -> LaunchDraft:
+def _next_attempt_draft(group: LaunchGroup, outcome: GroupOutcome) -> LaunchDraft:
     return LaunchDraft(
         group_id=group.group_id,
         pool=group.pool,
         node_class=group.request.node_class,
-        members=outcome.refused,
+        members=outcome.rejected,
         attempt=group.attempt + 1,
         failures=group.failures,
-        why=_said(outcome.refusal) if outcome.refusal else "",
+        why=_format_rejection(outcome.rejection) if outcome.rejection else "",
     )
 
 
-def _after(draft: LaunchDraft, refused: LaunchRefused) -> LaunchDraft | None:
+def _draft_after_failure(draft: LaunchDraft, rejection: LaunchRejection) -> LaunchDraft | None:
     """The draft after one more failure; None where no further attempt helps."""
-    if refused.final or draft.failures >= MOST_FAILURES:
+    if rejection.final or draft.failures >= MAX_FAILURES:
         return None
-    return draft.model_copy(update={"failures": draft.failures + 1, "why": _said(refused)})
+    return draft.model_copy(update={"failures": draft.failures + 1, "why": _format_rejection(rejection)})
 
 
-def _said(refused: LaunchRefused) -> str:
-    return f"{refused.reason}: {refused.message}"[:200]
+def _format_rejection(rejection: LaunchRejection) -> str:
+    return f"{rejection.reason}: {rejection.message}"[:200]
 
 
-def _pause_of(draft: LaunchDraft) -> timedelta:
+def _retry_pause(draft: LaunchDraft) -> timedelta:
     """Before the next attempt. What a new attempt makes again itself is not waited for."""
-    if draft.why.startswith(_AT_ONCE) and draft.failures == 1:
+    if draft.why.startswith(_RETRIED_AT_ONCE) and draft.failures == 1:
         return timedelta(0)
-    return min(LONGEST_PAUSE, PAUSE * (1 << max(0, min(draft.failures, 5) - 2)))
+    return min(MAX_PAUSE, PAUSE * (1 << max(0, min(draft.failures, 5) - 2)))
 
 
-def _tried(draft: LaunchDraft) -> bool:
+def _is_retry(draft: LaunchDraft) -> bool:
     return draft.attempt > 1 or draft.failures > 0
 
 
-def _called(one: LaunchDraft | LaunchGroup) -> str:
+def _format_group(one: LaunchDraft | LaunchGroup) -> str:
     return one.group_id if one.attempt == 1 else f"{one.group_id} (attempt {one.attempt})"
 
 
-def _failed(error: ActivityError) -> LaunchRefused:
+def _launch_failure(error: ActivityError) -> LaunchRejection:
     """Not the members' fault and perhaps mended soon: to give them up would only have them planned again at once."""
-    return LaunchRefused(reason="LaunchFailed", message=str(error.cause or error), final=False)
+    return LaunchRejection(reason="LaunchFailed", message=str(error.cause or error), final=False)

@@ -9,11 +9,11 @@ from temporalio import workflow
 from tenure.apis import labels
 from tenure.model.hooks import HookRun
 from tenure.model.nodeclaim_state import ClaimState, Phase
-from tenure.model.rollout import NewsReason
+from tenure.model.rollout import RolloutEventReason
 
 OVERDUE: Final = "tenure_overdue_total"
 ROLLOUTS: Final = "tenure_rollouts_total"
-STOPPED: Final[tuple[NewsReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
+STOPPED: Final[tuple[RolloutEventReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
 TERMINATED: Final = "karpenter_nodeclaims_terminated_total"
 NODES_CREATED: Final = "karpenter_nodes_created_total"
 NODES_TERMINATED: Final = "karpenter_nodes_terminated_total"
@@ -44,12 +44,12 @@ def count_overdue(state: ClaimState) -> None:
     counter.add(1, {"phase": state.phase.value, "nodepool": state.identity.pool})
 
 
-def count_disrupted(state: ClaimState, following: Phase) -> bool:
+def count_disrupted(state: ClaimState, next_phase: Phase) -> bool:
     """Called with the state before a phase is entered: whether its NodeClaim is deleted by that, for what Karpenter
     counts. A drain that can still be given up deletes nothing before its end."""
-    kept = following is Phase.DRAIN and state.drain is not None and state.drain.keep
-    reason = reason_of(state)
-    if state.counted or kept or not reason or following not in (Phase.DRAIN, Phase.TERMINATION):
+    is_retained = next_phase is Phase.DRAIN and state.drain is not None and state.drain.retains_nodeclaim
+    reason = disruption_reason(state)
+    if state.counted or is_retained or not reason or next_phase not in (Phase.DRAIN, Phase.TERMINATION):
         return False
     counter = workflow.metric_meter().create_counter(DISRUPTED, "NodeClaims deleted for a disruption, by why")
     capacity_type = state.launched.capacity_type if state.launched else ""
@@ -57,19 +57,19 @@ def count_disrupted(state: ClaimState, following: Phase) -> bool:
     return True
 
 
-def reason_of(state: ClaimState) -> str:
+def disruption_reason(state: ClaimState) -> str:
     """In Karpenter's words; empty for what is no disruption there. Who deletes the NodeClaim for a command says why on
     it."""
-    reason = state.seen.disruption if state.disruption in ("", "Deleted") else state.disruption
+    reason = state.observed.disruption if state.disruption in ("", "Deleted") else state.disruption
     return "" if reason in _UNCOUNTED else _CAPITAL.sub("_", reason.replace("NodeClass", "Nodeclass")).lower()
 
 
 def count_terminated(state: ClaimState) -> None:
     """A life is over: the instance is gone."""
     launched = state.launched
-    place = (launched.capacity_type, launched.zone) if launched else ("", "")
+    offering = (launched.capacity_type, launched.zone) if launched else ("", "")
     counter = workflow.metric_meter().create_counter(TERMINATED, "NodeClaims whose life is over")
-    counter.add(1, {"nodepool": state.identity.pool, "capacity_type": place[0], "zone": place[1]})
+    counter.add(1, {"nodepool": state.identity.pool, "capacity_type": offering[0], "zone": offering[1]})
     if state.registered:
         _count_node(NODES_TERMINATED, "Nodes of NodeClaims whose life is over", state)
 
@@ -77,7 +77,7 @@ def count_terminated(state: ClaimState) -> None:
 def time_end(state: ClaimState) -> None:
     """A life is over: how long it took from when the node was to go. What became of a drain that was given up before
     is not of it."""
-    ending = itertools.takewhile(lambda step: step.phase in (Phase.DRAIN, Phase.TERMINATION), reversed(state.story))
+    ending = itertools.takewhile(lambda step: step.phase in (Phase.DRAIN, Phase.TERMINATION), reversed(state.history))
     began = min((step.at for step in ending), default=None)
     if began is None:
         return
@@ -100,18 +100,18 @@ def count_hook(state: ClaimState, run: HookRun) -> None:
     counter.add(1, {"point": run.point, "outcome": outcome, "nodepool": state.identity.pool})
 
 
-def count_rollout(pool: str, happened: NewsReason) -> None:
+def count_rollout(pool: str, happened: RolloutEventReason) -> None:
     """What became of a roll-out. Those that alerts go by are shown as 0 before, since Prometheus sees no rise else."""
     counter = workflow.metric_meter().create_counter(ROLLOUTS, "What became of roll-outs, by their events")
     for reason in dict.fromkeys((*STOPPED, happened)):
         counter.add(int(reason == happened), {"nodepool": pool, "event": reason})
 
 
-def time_startup(state: ClaimState, following: Phase) -> None:
+def time_startup(state: ClaimState, next_phase: Phase) -> None:
     """Called with the state before the next phase is entered. Launch counts from the NodeClaim's birth."""
-    if _BEFORE.get(following) is not state.phase or state.flaps or state.since is None:
+    if _BEFORE.get(next_phase) is not state.phase or state.flaps or state.since is None:
         return
-    if following is Phase.INITIALIZATION:
+    if next_phase is Phase.INITIALIZATION:
         _count_node(NODES_CREATED, "Nodes that registered", state)
     began = state.identity.created if state.phase is Phase.LAUNCH else state.since
     histogram = workflow.metric_meter().create_histogram_float(STARTUP, "How long nodes took for a phase", "s")
@@ -125,11 +125,11 @@ def time_startup(state: ClaimState, following: Phase) -> None:
     )
 
 
-def _record_end(name: str, about: str, state: ClaimState, took: float) -> None:
-    histogram = workflow.metric_meter().create_histogram_float(name, about, "s")
+def _record_end(name: str, description: str, state: ClaimState, took: float) -> None:
+    histogram = workflow.metric_meter().create_histogram_float(name, description, "s")
     histogram.record(took, {"nodepool": state.identity.pool})
 
 
-def _count_node(name: str, about: str, state: ClaimState) -> None:
+def _count_node(name: str, description: str, state: ClaimState) -> None:
     zone = state.launched.zone if state.launched else ""
-    workflow.metric_meter().create_counter(name, about).add(1, {"nodepool": state.identity.pool, "zone": zone})
+    workflow.metric_meter().create_counter(name, description).add(1, {"nodepool": state.identity.pool, "zone": zone})

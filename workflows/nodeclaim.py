@@ -11,156 +11,180 @@ from datetime import datetime
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from tenure.model.disruption.commands import PermitRecalled
-from tenure.model.interruption.notices import Notices
+from tenure.model.disruption.commands import PermitRevoked
+from tenure.model.interruption.notices import InterruptionMessages
 from tenure.model.launch import Launched
-from tenure.model.nodeclaim_history import Told
+from tenure.model.nodeclaim_history import NodeClaimExplanation
 from tenure.model.nodeclaim_state import ClaimOutcome, ClaimState, Phase
-from tenure.model.observations import ClaimSeen
-from tenure.model.signals import GroupAnswered, PermitAnswered
-from tenure.policy.interruption.decision import drained_for, words
-from tenure.policy.lifecycle.repair import noted
+from tenure.model.observations import ObservedNodeClaim
+from tenure.model.signals import GroupResult, PermitResult
+from tenure.policy.interruption.decision import describe_event, draining_event
+from tenure.policy.lifecycle.repair import record_conditions
 from workflows import current_details
-from workflows.approvals import Answering
-from workflows.nodeclaim_context import Life, RollOver
-from workflows.pausable import Braked
+from workflows.approvals import EventApprovals
+from workflows.nodeclaim_context import ContinueAsNewRequested, NodeClaimContext
+from workflows.pausable import Pausable
 from workflows.phases.background_status import (
-    keep_time,
-    last_words,
-    note_absence,
-    tell_absences,
-    tell_drift,
-    tell_overdue,
+    enforce_changed_deadline,
+    flush_pending_writes,
+    record_not_ready_interval,
+    report_drift,
+    report_not_ready_intervals,
+    report_overdue,
 )
-from workflows.phases.drain import drain
-from workflows.phases.failure import tell_replaced
-from workflows.phases.initialization import initialization
-from workflows.phases.interruption import note_notices, record_events, settle, tell_notices
-from workflows.phases.launch import launch
-from workflows.phases.pause import brake_of, give_back
-from workflows.phases.ready import ready
-from workflows.phases.recovery import stands
-from workflows.phases.registration import registration
-from workflows.phases.termination import termination
+from workflows.phases.drain import run_drain
+from workflows.phases.failure import signal_replacement_status
+from workflows.phases.initialization import run_initialization
+from workflows.phases.interruption import (
+    record_events,
+    record_interruption_messages,
+    report_interruption_events,
+    settle_interruptions,
+)
+from workflows.phases.launch import run_launch
+from workflows.phases.pause import create_pause_controller, handle_permit_revoked
+from workflows.phases.ready import run_ready
+from workflows.phases.recovery import nodeclaim_exists
+from workflows.phases.registration import run_registration
+from workflows.phases.termination import run_termination
 
-PHASES: dict[Phase, Callable[[Life], Awaitable[Phase]]] = {
-    Phase.LAUNCH: launch,
-    Phase.REGISTRATION: registration,
-    Phase.INITIALIZATION: initialization,
-    Phase.READY: ready,
-    Phase.DRAIN: drain,
-    Phase.TERMINATION: termination,
+PHASES: dict[Phase, Callable[[NodeClaimContext], Awaitable[Phase]]] = {
+    Phase.LAUNCH: run_launch,
+    Phase.REGISTRATION: run_registration,
+    Phase.INITIALIZATION: run_initialization,
+    Phase.READY: run_ready,
+    Phase.DRAIN: run_drain,
+    Phase.TERMINATION: run_termination,
 }
 
 
 @workflow.defn
-class NodeClaimWorkflow(Braked, Answering):
+class NodeClaimWorkflow(Pausable, EventApprovals):
     @workflow.init
     def __init__(self, state: ClaimState) -> None:
-        self._life = Life(state)
-        self._brake = brake_of(self._life)
+        self._nodeclaim_context = NodeClaimContext(state)
+        self._pause_controller = create_pause_controller(self._nodeclaim_context)
 
     @workflow.run
     async def run(self, state: ClaimState) -> ClaimOutcome:
-        life = self._life
-        life.begin()
-        tellers = (tell_drift, tell_absences, tell_overdue, tell_notices, record_events, keep_time)
-        beside = [asyncio.create_task(tell(life)) for tell in tellers]
-        beside.append(asyncio.create_task(self._brake.keep()))
+        context = self._nodeclaim_context
+        context.start_run()
+        background_loops = (
+            report_drift,
+            report_not_ready_intervals,
+            report_overdue,
+            report_interruption_events,
+            record_events,
+            enforce_changed_deadline,
+        )
+        background_tasks = [asyncio.create_task(background_loop(context)) for background_loop in background_loops]
+        background_tasks.append(asyncio.create_task(self._pause_controller.run()))
         try:
-            while life.state.phase is not Phase.GONE:
+            while context.state.phase is not Phase.DELETED:
                 try:
-                    following = await PHASES[life.state.phase](life)
+                    next_phase = await PHASES[context.state.phase](context)
                 except ActivityError as error:
-                    await life.stumble(error)
+                    await context.handle_activity_error(error)
                 else:
-                    life.enter(following, _cause(life.state, following))
-                    await tell_replaced(life)
-            await last_words(life)
-        except RollOver:
+                    context.transition_to(next_phase, _transition_cause(context.state, next_phase))
+                    await signal_replacement_status(context)
+            await flush_pending_writes(context)
+        except ContinueAsNewRequested:
             await workflow.wait_condition(
-                lambda: workflow.all_handlers_finished() and not life.telling and not self._brake.busy
+                lambda: (
+                    workflow.all_handlers_finished()
+                    and not context.pending_writes
+                    and not self._pause_controller.is_writing
+                )
             )
             # Temporal hands on the memo of the first run alone.
-            carried = life.state.model_copy(update={"keeps_records": True})
+            carried = context.state.model_copy(update={"records_events": True})
             workflow.continue_as_new(carried, memo=workflow.memo())
         finally:
-            for task in beside:
+            for task in background_tasks:
                 task.cancel()
-        return _outcome(life.state)
+        return _build_outcome(context.state)
 
     @workflow.signal(description="From the watch: the NodeClaim and its Node as they are now")
-    async def seen(self, seen: ClaimSeen) -> None:
+    async def observe(self, observed: ObservedNodeClaim) -> None:
         """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
-        if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
-            known = self._life.state
-            note_absence(self._life, seen)
-            self._life.change(
-                seen=self._remembered(seen),
-                unready_since=self._unready_since(seen),
-                looks=0 if seen.node_ready else known.looks,
-                health=noted(known, seen.unhealthy, seen.rules, workflow.now()),
-                expected=known.expected or seen.expected,
+        if (
+            self._is_newer(observed)
+            and (observed.exists or not await nodeclaim_exists(self._nodeclaim_context))
+            and self._is_newer(observed)
+        ):
+            previous = self._nodeclaim_context.state
+            record_not_ready_interval(self._nodeclaim_context, observed)
+            self._nodeclaim_context.update_state(
+                observed=self._merge_with_known(observed),
+                unready_since=self._unready_since(observed),
+                instance_checks=0 if observed.node_ready else previous.instance_checks,
+                health=record_conditions(previous, observed.unhealthy, observed.rules, workflow.now()),
+                expected=previous.expected or observed.expected,
             )
-            settle(self._life)
-            if self._life.state.seen.rules != known.seen.rules:
-                self._life.retime()
-            if seen.exists:
-                self._brake.see(seen.pause)
+            settle_interruptions(self._nodeclaim_context)
+            if self._nodeclaim_context.state.observed.rules != previous.observed.rules:
+                self._nodeclaim_context.recompute_deadline()
+            if observed.exists:
+                self._pause_controller.observe_annotation(observed.pause)
 
-    def _remembered(self, seen: ClaimSeen) -> ClaimSeen:
+    def _merge_with_known(self, observed: ObservedNodeClaim) -> ObservedNodeClaim:
         """A watch that just began does not know since when a node is empty; its time runs on. Rules outlive the
         NodeClaim."""
-        before, seen = self._life.state.seen, seen.model_copy(update={"expected": None})
-        if not seen.exists:
-            known = ("rules", "event_policies", "events_unread")
-            return seen.model_copy(update={name: getattr(before, name) for name in known})
-        if seen.empty_since_unseen and before.empty and before.empty_since:
-            return seen.model_copy(update={"empty_since": before.empty_since})
-        return seen
+        before, observed = self._nodeclaim_context.state.observed, observed.model_copy(update={"expected": None})
+        if not observed.exists:
+            retained_fields = ("rules", "event_policies", "events_unread")
+            return observed.model_copy(update={name: getattr(before, name) for name in retained_fields})
+        if observed.empty_since_unseen and before.empty and before.empty_since:
+            return observed.model_copy(update={"empty_since": before.empty_since})
+        return observed
 
-    def _unready_since(self, seen: ClaimSeen) -> datetime | None:
-        return None if seen.node_ready or not seen.node_name else self._life.state.unready_since or workflow.now()
+    def _unready_since(self, observed: ObservedNodeClaim) -> datetime | None:
+        return (
+            None
+            if observed.node_ready or not observed.node_name
+            else self._nodeclaim_context.state.unready_since or workflow.now()
+        )
 
-    def _is_news(self, seen: ClaimSeen) -> bool:
-        return seen.number > self._life.state.seen.number
+    def _is_newer(self, observed: ObservedNodeClaim) -> bool:
+        return observed.number > self._nodeclaim_context.state.observed.number
 
     @workflow.signal(description="From the launch: the instance, or why there is none")
-    def answered(self, answer: GroupAnswered) -> None:
+    def launch_result(self, group_result: GroupResult) -> None:
         """What the launch group was answered; only the first answer counts."""
-        state = self._life.state
-        if state.launched or (state.refused and state.refused.final):
+        state = self._nodeclaim_context.state
+        if state.launched or (state.rejection and state.rejection.final):
             return
-        if isinstance(answer.result, Launched):
-            self._life.change(launched=answer.result)
+        if isinstance(group_result.result, Launched):
+            self._nodeclaim_context.update_state(launched=group_result.result)
         else:
-            self._life.change(refused=answer.result)
+            self._nodeclaim_context.update_state(rejection=group_result.result)
 
     @workflow.signal(description="From its NodePool: a permit to go, or why not now")
-    def permitted(self, answer: PermitAnswered) -> None:
-        if self._life.state.permit_asked:
-            self._life.change(permit=answer)
+    def permit_decided(self, response: PermitResult) -> None:
+        if self._nodeclaim_context.state.permit_requested_at:
+            self._nodeclaim_context.update_state(permit=response)
 
     @workflow.signal(description="From its NodePool: the permit is called back")
-    def recalled(self, recalled: PermitRecalled) -> None:
+    def permit_revoked(self, revocation: PermitRevoked) -> None:
         """Its NodePool called the permit back: what has not begun does not begin."""
-        give_back(self._life, recalled.why)
+        handle_permit_revoked(self._nodeclaim_context, revocation.why)
 
     @workflow.signal(description="From AWS: what it announced of the instance")
-    def noticed(self, notices: Notices) -> None:
+    def interruption_events(self, messages: InterruptionMessages) -> None:
         """What AWS says of its instance; repeats and any order are harmless."""
-        note_notices(self._life, notices)
+        record_interruption_messages(self._nodeclaim_context, messages)
 
     @workflow.query(description="All that the workflow knows")
     def state(self) -> ClaimState:
-        return self._life.state
+        return self._nodeclaim_context.state
 
     @workflow.query(description="Why the node is where it is, in words, and how it came there")
-    def told(self) -> Told:
-        return current_details.told(self._life.state)
+    def explain(self) -> NodeClaimExplanation:
+        return current_details.explain_nodeclaim(self._nodeclaim_context.state)
 
 
-def _cause(state: ClaimState, phase: Phase) -> str:
+def _transition_cause(state: ClaimState, phase: Phase) -> str:
     """The line of the story for entering a phase."""
     launched = state.launched
     if state.phase is Phase.LAUNCH and phase in (Phase.INITIALIZATION, Phase.READY):
@@ -175,13 +199,13 @@ def _cause(state: ClaimState, phase: Phase) -> str:
         case Phase.READY:
             return "initialized"
         case Phase.DRAIN | Phase.TERMINATION:
-            event = drained_for(state)
-            return f"{state.disruption}: {words(event)}" if event else state.disruption
+            event = draining_event(state)
+            return f"{state.disruption}: {describe_event(event)}" if event else state.disruption
         case _:
             return "instance gone"
 
 
-def _outcome(state: ClaimState) -> ClaimOutcome:
+def _build_outcome(state: ClaimState) -> ClaimOutcome:
     launched = state.launched
     return ClaimOutcome(
         name=state.identity.name,
@@ -189,9 +213,9 @@ def _outcome(state: ClaimState) -> ClaimOutcome:
         reason=state.disruption,
         provider_id=launched.provider_id if launched else "",
         instance_type=launched.instance_type if launched else "",
-        story=state.story,
+        history=state.history,
         why=state.identity.why,
-        events=current_details.announced(state),
-        drift=current_details.drift(state),
-        left=state.left,
+        events=current_details.describe_interruption_events(state),
+        drift=current_details.format_drift(state),
+        evicted_pods=state.evicted_pods,
     )

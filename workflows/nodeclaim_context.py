@@ -11,32 +11,32 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
-from tenure.model.nodeclaim_requests import TOLD_OF
+from tenure.model.nodeclaim_requests import MAX_EVICTED_PODS
 from tenure.model.nodeclaim_state import ClaimState, Phase, Step
 from tenure.policy.lifecycle.deadlines import action_of, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from workflows import current_details, ids, metrics, visibility
-from workflows.activity_options import roll_due
+from workflows.activity_options import is_continue_as_new_due
 
 T = TypeVar("T")
-AGAIN_IN = timedelta(seconds=20)
+RETRY_AFTER = timedelta(seconds=20)
 """Before a phase begins again after a fault that retries could not help."""
 
 
-class RollOver(Exception):
+class ContinueAsNewRequested(Exception):
     """Raised out of a calm wait: the run continues as new with the state as it stands."""
 
 
-class Life:
+class NodeClaimContext:
     def __init__(self, state: ClaimState) -> None:
         self.state = state
-        self.telling = 0
+        self.pending_writes = 0
         """Things that are being written beside the phases, so that this is no moment to roll over."""
-        self.moved = False
+        self.deadline_changed = False
         """A LifecyclePolicy moved the deadline, ..."""
-        self.insisting = False
+        self.is_executing_activity = False
         """... and an activity runs that knows the one before."""
-        self._shown: dict[str, SearchAttributeUpdate[Any]] = {}
+        self._published_attributes: dict[str, SearchAttributeUpdate[Any]] = {}
 
     @property
     def now(self) -> datetime:
@@ -51,27 +51,27 @@ class Life:
         return self.state.identity.uid
 
     @property
-    def leaving(self) -> bool:
+    def is_deleting(self) -> bool:
         """The NodeClaim is being deleted, or gone."""
-        return self.state.seen.deleting or not self.state.seen.exists
+        return self.state.observed.deleting or not self.state.observed.exists
 
-    def change(self, **fields: Any) -> None:
+    def update_state(self, **fields: Any) -> None:
         """Replace fields of the state."""
         self.state = self.state.model_copy(update=fields)
 
-    def note_left(self, pods: Iterable[str]) -> None:
+    def record_evicted_pods(self, pods: Iterable[str]) -> None:
         """These were told to go, as `namespace/name`."""
-        self.change(left=tuple(dict.fromkeys((*self.state.left, *pods)))[:TOLD_OF])
+        self.update_state(evicted_pods=tuple(dict.fromkeys((*self.state.evicted_pods, *pods)))[:MAX_EVICTED_PODS])
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         """At the top of every run: what a run does not inherit is set again."""
         if self.state.since is None:
-            self.enter(Phase.LAUNCH, "created")
+            self.transition_to(Phase.LAUNCH, "created")
             return
-        self._shown = visibility.of_claim(self.state)
-        self._describe()
+        self._published_attributes = visibility.nodeclaim_attributes(self.state)
+        self._set_current_details()
 
-    def enter(self, phase: Phase, cause: str) -> None:
+    def transition_to(self, phase: Phase, cause: str) -> None:
         """Step into a phase: its time starts, its deadline is known, and everyone can see it.
 
         The first phase is in the start's own attributes, and a life that is over shows as a closed workflow.
@@ -81,12 +81,12 @@ class Life:
             raise AssertionError(f"{before} may not be followed by {phase}")
         metrics.time_startup(self.state, phase)
         if metrics.count_disrupted(self.state, phase):
-            self.change(counted=True)
-        if phase is Phase.GONE:
+            self.update_state(counted=True)
+        if phase is Phase.DELETED:
             metrics.count_terminated(self.state)
             metrics.time_end(self.state)
         now = self.now
-        self.change(
+        self.update_state(
             phase=phase,
             since=now,
             deadline=deadline_of(self.state, phase, now),
@@ -94,53 +94,59 @@ class Life:
             slow=False,
             blocked_by="",
             waits_until=None,
-            story=(*self.state.story, Step(phase=phase, at=now, cause=cause)),
+            history=(*self.state.history, Step(phase=phase, at=now, cause=cause)),
         )
-        if phase in (Phase.LAUNCH, Phase.GONE):
+        if phase in (Phase.LAUNCH, Phase.DELETED):
             # An answer may have come before the first phase began: it is not in the start's attributes.
-            self._shown = visibility.of_claim(self.state.model_copy(update={"launched": None}))
-            self._describe()
+            self._published_attributes = visibility.nodeclaim_attributes(
+                self.state.model_copy(update={"launched": None})
+            )
+            self._set_current_details()
         else:
-            self.show()
+            self.publish_status()
 
-    def show(self) -> None:
+    def publish_status(self) -> None:
         """One batched upsert of the search attributes that changed, and the details for the Temporal UI."""
-        shown = visibility.of_claim(self.state)
-        changed = [update for name, update in shown.items() if not _same(self._shown.get(name), update)]
-        self._shown = shown
+        attributes = visibility.nodeclaim_attributes(self.state)
+        changed = [
+            update
+            for name, update in attributes.items()
+            if not _has_same_value(self._published_attributes.get(name), update)
+        ]
+        self._published_attributes = attributes
         if changed:
             workflow.upsert_search_attributes(changed)
-        self._describe()
+        self._set_current_details()
 
-    def block(self, why: str) -> None:
+    def set_blocked_by(self, why: str) -> None:
         """Say what is waited for; seen as TenureBlockedBy and in the details."""
         if why != self.state.blocked_by:
-            self.change(blocked_by=why)
-            self.show()
+            self.update_state(blocked_by=why)
+            self.publish_status()
 
-    def overdue(self) -> bool:
+    def is_past_deadline(self) -> bool:
         deadline = self.state.deadline
         return deadline is not None and self.now >= deadline
 
     def mark_overdue(self) -> None:
         """Seen as TenureOverdue, and counted in the worker's metrics."""
         if not self.state.overdue:
-            self.change(overdue=True)
-            self.show()
+            self.update_state(overdue=True)
+            self.publish_status()
             metrics.count_overdue(self.state)
 
     def raise_alarm(self) -> bool:
         """The deadline has passed: True where nothing follows but that a person is waited for."""
-        if action_of(self.state.seen.rules, self.state.phase) != "alarm":
+        if action_of(self.state.observed.rules, self.state.phase) != "alarm":
             return False
         self.mark_overdue()
         return True
 
-    def alarmed(self) -> bool:
+    def is_alarmed(self) -> bool:
         """It is overdue, and waits for a person."""
         return is_alarmed(self.state)
 
-    def retime(self) -> None:
+    def recompute_deadline(self) -> None:
         """Other rules hold: the deadline counts from when it always did, and may be past now, or no more."""
         state = self.state
         if state.since is None:
@@ -148,66 +154,66 @@ class Life:
         deadline = deadline_of(state, state.phase, state.since)
         if deadline != state.deadline:
             overdue = state.overdue and deadline is not None and self.now >= deadline
-            self.change(deadline=deadline, overdue=overdue)
-            self.moved = True
-        self.show()
+            self.update_state(deadline=deadline, overdue=overdue)
+            self.deadline_changed = True
+        self.publish_status()
 
-    def moved_since(self) -> Callable[[], bool]:
+    def watch_deadline(self) -> Callable[[], bool]:
         """Whether a LifecyclePolicy has since changed what a wait within the phase goes by."""
-        known = (self.state.deadline, self.alarmed())
-        return lambda: (self.state.deadline, self.alarmed()) != known
+        known = (self.state.deadline, self.is_alarmed())
+        return lambda: (self.state.deadline, self.is_alarmed()) != known
 
-    def next_mark(self) -> datetime | None:
+    def next_slow_or_overdue_at(self) -> datetime | None:
         """When time alone makes the phase slow, or overdue; None for one that waits for a person."""
-        moments = (slow_at(self.state), None if self.alarmed() else self.state.deadline)
-        return min((moment for moment in moments if moment), default=None)
+        candidates = (slow_at(self.state), None if self.is_alarmed() else self.state.deadline)
+        return min((at for at in candidates if at), default=None)
 
-    def notice_slow(self) -> bool:
+    def mark_slow_if_due(self) -> bool:
         """Show it, once, if it is so; it costs no event before."""
-        moment = slow_at(self.state)
-        if moment is None or self.now < moment:
+        at = slow_at(self.state)
+        if at is None or self.now < at:
             return False
-        self.change(slow=True)
-        self.show()
+        self.update_state(slow=True)
+        self.publish_status()
         return True
 
-    async def insist(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
+    async def execute_until_done(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
         """Run an activity for as long as it takes; when its retries pass the deadline, the phase shows as overdue.
 
         Costs no timer. Raises ActivityError for a fault that no retry can help.
         """
-        self.insisting, self.moved = True, False
+        self.is_executing_activity, self.deadline_changed = True, False
         try:
-            return await self._insist(call, options)
+            return await self._execute_until_done(call, options)
         finally:
-            self.insisting = False
+            self.is_executing_activity = False
 
-    async def _insist(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
-        bound = None
-        while self.state.deadline not in (None, bound) and not self.overdue():
-            bound = self.state.deadline
+    async def _execute_until_done(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
+        applied_deadline = None
+        while self.state.deadline not in (None, applied_deadline) and not self.is_past_deadline():
+            applied_deadline = self.state.deadline
             try:
-                return await call(self.bounded(options))
+                return await call(self.bound_by_deadline(options))
             except ActivityError as error:
                 if error.retry_state is not RetryState.TIMEOUT:
                     raise
                 if not self.state.blocked_by:
-                    self.change(blocked_by=str(error.cause or error)[:200])
+                    self.update_state(blocked_by=str(error.cause or error)[:200])
         if self.state.deadline is not None:
             self.mark_overdue()
-            self.show()
+            self.publish_status()
         return await call(options)
 
-    async def stumble(self, error: ActivityError) -> None:
+    async def handle_activity_error(self, error: ActivityError) -> None:
         """A fault that retries cannot help: a life is not ended by it. Say so, and let the phase begin again."""
         if is_cancelled_exception(error):
             raise error
-        self.block(str(error.cause or error)[:200])
-        if self.overdue():
+        self.set_blocked_by(str(error.cause or error)[:200])
+        if self.is_past_deadline():
             self.mark_overdue()
-        await self.wait(lambda: False, until=self.now + AGAIN_IN, summary="before trying again")
+        await self.wait(lambda: False, until=self.now + RETRY_AFTER, summary="before trying again")
 
-    def bounded(self, options: Any) -> Any:
+    def bound_by_deadline(self, options: Any) -> Any:
         """The same options, with no retry beyond the phase's deadline."""
         deadline = self.state.deadline
         return {**options, "schedule_to_close_timeout": deadline - self.now} if deadline else options
@@ -222,50 +228,54 @@ class Life:
         if until is not None and until <= self.now:
             return False
         timeout = until - self.now if until is not None else None
-        self.roll_if_due()
+        self.continue_as_new_if_suggested()
         try:
             await workflow.wait_condition(
-                lambda: happened() or roll_due(), timeout=timeout, timeout_summary=summary if timeout else None
+                lambda: happened() or is_continue_as_new_due(),
+                timeout=timeout,
+                timeout_summary=summary if timeout else None,
             )
         except TimeoutError:
             return False
         if not happened():
-            raise RollOver
+            raise ContinueAsNewRequested
         return True
 
-    async def wait_in_time(self, happened: Callable[[], bool], *, sooner: datetime | None = None, summary: str) -> bool:
+    async def wait_until_deadline(
+        self, happened: Callable[[], bool], *, sooner: datetime | None = None, summary: str
+    ) -> bool:
         """`wait` until the phase's deadline, wherever it is moved to, or until `sooner`; a phase that takes long is
         marked slow on the way. One that waits for a person has no deadline."""
         while True:
-            until = min((moment for moment in (sooner, self.next_mark()) if moment), default=None)
-            if await self.wait(_either(happened, self.moved_since()), until=until, summary=summary):
+            until = min((at for at in (sooner, self.next_slow_or_overdue_at()) if at), default=None)
+            if await self.wait(_any_of(happened, self.watch_deadline()), until=until, summary=summary):
                 if happened():
                     return True
-            elif (sooner and self.now >= sooner) or not self.notice_slow():
+            elif (sooner and self.now >= sooner) or not self.mark_slow_if_due():
                 return False
 
     async def wait_or_alarm(self, happened: Callable[[], bool], *, summary: str) -> bool:
-        """`wait_in_time`, and on past the deadline where then a person is waited for."""
-        while not await self.wait_in_time(happened, summary=summary):
+        """`wait_until_deadline`, and on past the deadline where then a person is waited for."""
+        while not await self.wait_until_deadline(happened, summary=summary):
             if not self.raise_alarm():
                 return False
         return True
 
-    def roll_if_due(self) -> None:
+    def continue_as_new_if_suggested(self) -> None:
         """In a calm moment of a phase that goes round without ever waiting here."""
-        if roll_due():
-            raise RollOver
+        if is_continue_as_new_due():
+            raise ContinueAsNewRequested
 
-    def pool_workflow(self) -> str:
+    def nodepool_workflow_id(self) -> str:
         return ids.nodepool(self.state.identity.cluster, self.state.identity.pool)
 
-    def _describe(self) -> None:
-        workflow.set_current_details(current_details.of_claim(self.state))
+    def _set_current_details(self) -> None:
+        workflow.set_current_details(current_details.render_nodeclaim(self.state))
 
 
-def _either(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
+def _any_of(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
     return lambda: one() or other()
 
 
-def _same(before: SearchAttributeUpdate[Any] | None, after: SearchAttributeUpdate[Any]) -> bool:
+def _has_same_value(before: SearchAttributeUpdate[Any] | None, after: SearchAttributeUpdate[Any]) -> bool:
     return before is not None and before.value == after.value

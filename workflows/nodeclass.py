@@ -6,21 +6,21 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.nodeclass import NodeClassActivities
-from tenure.model.nodeclaim_requests import NodeClassAsked, NodeClassResolved
-from tenure.model.observations import NodeClassSeen
+from tenure.model.nodeclaim_requests import NodeClassRequest, NodeClassResult
+from tenure.model.observations import ObservedNodeClass
 from tenure.model.workflow_states import NodeClassState
 from workflows import current_details
-from workflows.activity_options import RESOLVE, named, roll_due
+from workflows.activity_options import RESOLVE, is_continue_as_new_due, with_summary
 
-FRESH_FOR = timedelta(minutes=5)
+REFRESH_INTERVAL = timedelta(minutes=5)
 """Between looks at AWS while all is well (reference 7.1)."""
-TRY_AGAIN_IN = timedelta(minutes=1)
+RETRY_AFTER = timedelta(minutes=1)
 """While something is not ready or AWS does not answer."""
-STUMBLE = timedelta(seconds=5)
+FIRST_RETRY_AFTER = timedelta(seconds=5)
 """After the first look that got no answer; twice as long after each further one, up to a minute."""
-PATIENCE = 6
+MAX_EARLY_RETRIES = 6
 """Looks for which what will be known very soon is looked at as soon as was asked for."""
-HELD_FOR = timedelta(minutes=10)
+BLOCKED_RECHECK_INTERVAL = timedelta(minutes=10)
 """Between looks at a class that NodeClaims hold: their going wakes it."""
 
 
@@ -29,26 +29,26 @@ class NodeClassWorkflow:
     @workflow.init
     def __init__(self, state: NodeClassState) -> None:
         self._state = state
-        self._held = False
+        self._is_blocked = False
 
     @workflow.run
     async def run(self, state: NodeClassState) -> None:
-        while self._state.seen.exists:
-            known = self._state.seen
-            if self._state.seen.deleting:
-                if await self._remove():
+        while self._state.observed.exists:
+            previous = self._state.observed
+            if self._state.observed.deleting:
+                if await self._finalize():
                     return
             else:
                 await self._resolve()
-            self._describe()
-            await self._sleep(known)
-            if roll_due():
+            self._set_current_details()
+            await self._wait_for_change(previous)
+            if is_continue_as_new_due():
                 workflow.continue_as_new(self._state)
 
     @workflow.signal(description="From the watch: the EC2NodeClass as it is now")
-    def seen(self, seen: NodeClassSeen) -> None:
-        if seen.number > self._state.seen.number:
-            self._change(seen=seen)
+    def observe(self, observed: ObservedNodeClass) -> None:
+        if observed.number > self._state.observed.number:
+            self._update_state(observed=observed)
 
     @workflow.query(description="All that the workflow knows")
     def state(self) -> NodeClassState:
@@ -56,80 +56,86 @@ class NodeClassWorkflow:
 
     async def _resolve(self) -> None:
         name = self._state.name
-        asked = NodeClassAsked(name=name, restamp=bool(self._state.seen.stamps))
+        request = NodeClassRequest(name=name, restamp=bool(self._state.observed.stamps))
         try:
-            answer = await workflow.execute_activity_method(
-                NodeClassActivities.resolve_node_class, asked, **named(RESOLVE, f"resolve {name}")
+            result = await workflow.execute_activity_method(
+                NodeClassActivities.resolve_node_class, request, **with_summary(RESOLVE, f"resolve {name}")
             )
         except ActivityError as error:
-            told = str(error.cause or error)[:300]
-            answer = NodeClassResolved(ready="Unknown", message=told, unanswered=told)
-        if not answer.exists:
-            self._change(seen=self._state.seen.model_copy(update={"exists": False}))
-        self._change(
-            resolved_generation=answer.generation,
-            ready=answer.ready,
-            message=answer.message,
-            again_in=answer.again_in,
+            message = str(error.cause or error)[:300]
+            result = NodeClassResult(ready="Unknown", message=message, failed_lookups=message)
+        if not result.exists:
+            self._update_state(observed=self._state.observed.model_copy(update={"exists": False}))
+        self._update_state(
+            resolved_generation=result.generation,
+            ready=result.ready,
+            message=result.message,
+            retry_after=result.retry_after,
         )
-        self._note(answer.unanswered)
+        self._record_error(result.unanswered)
 
-    async def _remove(self) -> bool:
+    async def _finalize(self) -> bool:
         try:
             done: bool = await workflow.execute_activity_method(
-                NodeClassActivities.remove_node_class,
-                NodeClassAsked(name=self._state.name),
-                **named(RESOLVE, "clean up and let go"),
+                NodeClassActivities.finalize_node_class,
+                NodeClassRequest(name=self._state.name),
+                **with_summary(RESOLVE, "clean up and let go"),
             )
         except ActivityError as error:
-            told = str(error.cause or error)[:300]
-            self._change(message=told)
-            self._note(told)
-            self._held = False
+            message = str(error.cause or error)[:300]
+            self._update_state(message=message)
+            self._record_error(message)
+            self._is_blocked = False
             return False
-        self._held = not done
-        self._note("")
-        self._change(message="" if done else f"waits for {self._state.seen.claims} NodeClaims")
+        self._is_blocked = not done
+        self._record_error("")
+        self._update_state(message="" if done else f"waits for {self._state.observed.claims} NodeClaims")
         return done
 
-    def _note(self, unanswered: str) -> None:
+    def _record_error(self, message: str) -> None:
         """How long the outside has not answered: in the details for all who wonder."""
-        if not unanswered:
-            self._change(stumbles=0, stumbling_since=None, stumbles_over="")
+        if not message:
+            self._update_state(consecutive_failures=0, failing_since=None, failure_message="")
             return
-        since = self._state.stumbling_since or workflow.now()
-        self._change(stumbles=self._state.stumbles + 1, stumbling_since=since, stumbles_over=unanswered)
+        since = self._state.failing_since or workflow.now()
+        self._update_state(
+            consecutive_failures=self._state.consecutive_failures + 1, failing_since=since, failure_message=message
+        )
 
-    async def _sleep(self, known: NodeClassSeen) -> None:
+    async def _wait_for_change(self, previous: ObservedNodeClass) -> None:
         """Until the class or the number of its NodeClaims changes in a way that matters, or it is due."""
         try:
             await workflow.wait_condition(
-                lambda: self._matters(known),
-                timeout=self._due(known),
+                lambda: self._has_relevant_change(previous),
+                timeout=self._next_delay(previous),
                 timeout_summary=f"look at {self._state.name} again",
             )
         except TimeoutError:
             return
 
-    def _due(self, known: NodeClassSeen) -> timedelta:
+    def _next_delay(self, previous: ObservedNodeClass) -> timedelta:
         state = self._state
-        if state.stumbles:
-            longest = min(TRY_AGAIN_IN, STUMBLE * (1 << min(state.stumbles - 1, 6)))
-            soon = state.again_in if state.stumbles <= PATIENCE else None
+        if state.consecutive_failures:
+            longest = min(RETRY_AFTER, FIRST_RETRY_AFTER * (1 << min(state.consecutive_failures - 1, 6)))
+            soon = state.retry_after if state.consecutive_failures <= MAX_EARLY_RETRIES else None
             return min(longest, soon or longest)
-        if known.deleting:
-            return HELD_FOR if self._held else TRY_AGAIN_IN
-        usual = FRESH_FOR if state.ready == "True" else TRY_AGAIN_IN
-        return min(usual, state.again_in or usual)
+        if previous.deleting:
+            return BLOCKED_RECHECK_INTERVAL if self._is_blocked else RETRY_AFTER
+        default = REFRESH_INTERVAL if state.ready == "True" else RETRY_AFTER
+        return min(default, state.retry_after or default)
 
-    def _matters(self, known: NodeClassSeen) -> bool:
-        seen = self._state.seen
-        changed = (seen.generation, seen.deleting, seen.exists) != (known.generation, known.deleting, known.exists)
-        mislabelled = bool(seen.stamps) and seen.stamps != known.stamps
-        return changed or mislabelled or (seen.deleting and seen.claims != known.claims)
+    def _has_relevant_change(self, previous: ObservedNodeClass) -> bool:
+        observed = self._state.observed
+        changed = (observed.generation, observed.deleting, observed.exists) != (
+            previous.generation,
+            previous.deleting,
+            previous.exists,
+        )
+        has_outdated_stamps = bool(observed.stamps) and observed.stamps != previous.stamps
+        return changed or has_outdated_stamps or (observed.deleting and observed.claims != previous.claims)
 
-    def _change(self, **fields: object) -> None:
+    def _update_state(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
 
-    def _describe(self) -> None:
-        workflow.set_current_details(current_details.of_node_class(self._state))
+    def _set_current_details(self) -> None:
+        workflow.set_current_details(current_details.render_nodeclass(self._state))

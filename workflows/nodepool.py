@@ -10,105 +10,118 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.nodepool.status import PoolActivities
-from tenure.model.disruption.commands import PermitRecalled
-from tenure.model.disruption.permits import BookAnswered, Went
-from tenure.model.nodeclaim_requests import PoolAsked
-from tenure.model.observations import PoolSeen, StartEnded
-from tenure.model.operator_requests import MirrorAsked
-from tenure.model.signals import PermitAsked, PermitWithdrawn
+from activities.nodepool.status import NodePoolActivities
+from tenure.model.disruption.commands import PermitRevoked
+from tenure.model.disruption.permits import RecentDisruptions, ReservationResult
+from tenure.model.nodeclaim_requests import NodePoolRequest
+from tenure.model.observations import ObservedNodePool, StartEnded
+from tenure.model.operator_requests import PauseAnnotationRequest
+from tenure.model.signals import PermitRequest, PermitWithdrawn
 from tenure.model.workflow_states import PoolState
 from tenure.policy.disruption.limits import longest_rate
-from tenure.policy.disruption.permits import merged
-from tenure.policy.lifecycle.pauses import again_at, found_in, holds, words
-from tenure.policy.nodepool import added
+from tenure.policy.disruption.permits import merge_records
+from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, pause_from_annotation, recheck_at
+from tenure.policy.nodepool import add_outcomes
 from workflows import current_details
-from workflows.activity_options import PATCH, named, roll_due
-from workflows.approvals import Approving
-from workflows.disruption.permits import Permits
-from workflows.pausable import Brake, Braked
-from workflows.rollout import Rollouts
-from workflows.static_capacity import Replicas
+from workflows.activity_options import PATCH, is_continue_as_new_due, with_summary
+from workflows.approvals import RolloutApprovals
+from workflows.disruption.permits import DisruptionPermits
+from workflows.pausable import Pausable, PauseController
+from workflows.rollout import RolloutController
+from workflows.static_capacity import ReplicaController
 
 
 @workflow.defn
-class NodePoolWorkflow(Braked, Approving):
+class NodePoolWorkflow(Pausable, RolloutApprovals):
     @workflow.init
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._told = PoolSeen()
-        self._failed_anew = False
+        self._written_observation = ObservedNodePool()
+        self._has_new_startup_failure = False
         """A NodeClaim failed to start since the status was last written."""
-        target = MirrorAsked(kind="NodePool", name=state.name)
-        self._brake = Brake(lambda: target, lambda: self._state, self._change, changed=self._braked, note=self._note)
-        self._rollouts = Rollouts(lambda: self._state, self._change, opened=lambda: self._permits.look_again())
-        self._permits = Permits(lambda: self._state, self._change, self._held, self._rollouts)
-        self._replicas = Replicas(lambda: self._state, self._change, self._held)
+        target = PauseAnnotationRequest(kind="NodePool", name=state.name)
+        self._pause_controller = PauseController(
+            lambda: target,
+            lambda: self._state,
+            self._update_state,
+            on_changed=self._on_pause_changed,
+            describe_effect=self._pause_effect,
+        )
+        self._rollouts = RolloutController(
+            lambda: self._state, self._update_state, on_opened=lambda: self._permits.reevaluate()
+        )
+        self._permits = DisruptionPermits(lambda: self._state, self._update_state, self._blocked_by, self._rollouts)
+        self._replicas = ReplicaController(lambda: self._state, self._update_state, self._blocked_by)
 
     @workflow.run
     async def run(self, state: PoolState) -> None:
-        beside = [asyncio.create_task(task) for task in (self._brake.keep(), self._permits.call_back())]
+        background_tasks = [
+            asyncio.create_task(task) for task in (self._pause_controller.run(), self._permits.send_revocations())
+        ]
         try:
-            while self._state.seen.exists:
-                await self._turn()
+            while self._state.observed.exists:
+                await self._run_cycle()
         finally:
-            for task in beside:
+            for task in background_tasks:
                 task.cancel()
 
-    async def _turn(self) -> None:
-        self._describe()
-        await self._news()
-        if self._state.seen != self._told or self._failed_anew:
-            if not self._failed_anew and self._state.seen.is_room_alone(self._told):
-                self._told = self._state.seen
+    async def _run_cycle(self) -> None:
+        self._set_current_details()
+        await self._wait_for_change()
+        if self._state.observed != self._written_observation or self._has_new_startup_failure:
+            if not self._has_new_startup_failure and self._state.observed.is_headroom_only(self._written_observation):
+                self._written_observation = self._state.observed
             else:
-                await self._status()
-            self._permits.look_again()
-        if self._replicas.due():
-            await self._replicas.step(self._held()[0])
-        if self._rollouts.due():
-            await self._rollouts.step()
-        await self._permits.step()
-        if roll_due():
+                await self._write_status()
+            self._permits.reevaluate()
+        if self._replicas.is_due():
+            await self._replicas.run_step(self._blocked_by()[0])
+        if self._rollouts.is_due():
+            await self._rollouts.run_step()
+        await self._permits.process_requests()
+        if is_continue_as_new_due():
             await workflow.wait_condition(
-                lambda: workflow.all_handlers_finished() and not (self._brake.busy or self._permits.calling)
+                lambda: (
+                    workflow.all_handlers_finished()
+                    and not (self._pause_controller.is_writing or self._permits.is_revoking)
+                )
             )
             workflow.continue_as_new(self._state)
 
     @workflow.signal(description="From the watch: the NodePool as it is now")
-    def seen(self, seen: PoolSeen) -> None:
-        if seen.number <= self._state.seen.number:
+    def observe(self, observed: ObservedNodePool) -> None:
+        if observed.number <= self._state.observed.number:
             return
-        before = self._state.seen
-        self._change(seen=seen)
-        if not seen.exists:
+        previous = self._state.observed
+        self._update_state(observed=observed)
+        if not observed.exists:
             return
-        self._brake.see(seen.pause)
-        if seen.cluster_pause != before.cluster_pause:
-            self._braked()
+        self._pause_controller.observe_annotation(observed.pause)
+        if observed.cluster_pause != previous.cluster_pause:
+            self._on_pause_changed()
 
     @workflow.signal(description="From a node: may it go?")
-    def asked(self, asked: PermitAsked) -> None:
-        self._permits.ask(asked)
+    def request_permit(self, request: PermitRequest) -> None:
+        self._permits.request_permit(request)
 
     @workflow.signal(description="From a node: it needs its permit no more, or has used it")
-    def withdrawn(self, withdrawn: PermitWithdrawn) -> None:
-        self._permits.withdraw(withdrawn)
+    def release_permit(self, release: PermitWithdrawn) -> None:
+        self._permits.release_permit(release)
 
     @workflow.signal(description="From a node that was paused: its permits are void")
-    def recall(self, recalled: PermitRecalled) -> None:
+    def revoke_permits(self, revocation: PermitRevoked) -> None:
         """One of its NodeClaims is paused: whoever has a permit for it gives it back."""
-        self._permits.recall(recalled.why, recalled.claim_uid)
+        self._permits.revoke(revocation.why, revocation.claim_uid)
 
     @workflow.signal(description="From the Cluster workflow: how many permits may be given")
-    def booked(self, answer: BookAnswered) -> None:
-        self._permits.booked(answer)
+    def cluster_permit_decided(self, response: ReservationResult) -> None:
+        self._permits.on_reservation_response(response)
 
     @workflow.signal(description="From a node: it never joined the cluster")
-    def start_failed(self, failed: StartEnded) -> None:
+    def startup_failed(self, failure: StartEnded) -> None:
         """One of its NodeClaims never came to be a Node."""
-        self._change(registrations=added(self._state.registrations, (failed,)))
-        self._failed_anew = True
+        self._update_state(registrations=add_outcomes(self._state.registrations, (failure,)))
+        self._has_new_startup_failure = True
 
     @workflow.query(description="All that the workflow knows")
     def state(self) -> PoolState:
@@ -116,75 +129,81 @@ class NodePoolWorkflow(Braked, Approving):
 
     @workflow.query(description="Who holds disruption of its nodes: the pauses of the NodePool and of the cluster")
     def pauses(self) -> tuple[str, ...]:
-        return current_details.pauses(self._state, workflow.now())
+        return current_details.describe_pauses(self._state, workflow.now())
 
-    async def _news(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Sleep until something changed; while wishes wait, also until the budget is due for another look."""
-        budget = self._permits.next
-        moments = [one for one in (budget, self._replicas.next(), self._rollouts.next()) if one is not None]
+        budget = self._permits.next_poll_at
+        wakeup_times = [one for one in (budget, self._replicas.next_at(), self._rollouts.next_at()) if one is not None]
         try:
             await workflow.wait_condition(
                 lambda: (
-                    self._state.seen != self._told
-                    or self._failed_anew
-                    or self._permits.news
-                    or self._replicas.due()
-                    or self._rollouts.due()
-                    or roll_due()
+                    self._state.observed != self._written_observation
+                    or self._has_new_startup_failure
+                    or self._permits.has_work
+                    or self._replicas.is_due()
+                    or self._rollouts.is_due()
+                    or is_continue_as_new_due()
                 ),
-                timeout=max(min(moments) - workflow.now(), timedelta(0)) if moments else None,
+                timeout=max(min(wakeup_times) - workflow.now(), timedelta(0)) if wakeup_times else None,
                 timeout_summary="look at the budget again" if budget else "before the next step to spec.replicas",
             )
         except TimeoutError:
             return
 
-    async def _status(self) -> None:
-        self._told, self._failed_anew = self._state.seen, False
-        if not self._told.exists:
+    async def _write_status(self) -> None:
+        self._written_observation, self._has_new_startup_failure = self._state.observed, False
+        if not self._written_observation.exists:
             return
-        span = longest_rate(self._told.rules, self._told.unread)
-        asked = PoolAsked(
+        span = longest_rate(self._written_observation.rules, self._written_observation.unread)
+        request = NodePoolRequest(
             name=self._state.name,
-            gate_off=self._told.static == "off",
+            gate_off=self._written_observation.static == "off",
             registrations=self._state.registrations,
-            went=Went(over=span, past=self._state.past, permits=self._state.permits) if span else Went(),
+            recent_disruptions=RecentDisruptions(lookback=span, past=self._state.past, permits=self._state.permits)
+            if span
+            else RecentDisruptions(),
         )
         try:
             written = await workflow.execute_activity_method(
-                PoolActivities.update_pool, asked, **named(PATCH, "write the status")
+                NodePoolActivities.update_nodepool_status, request, **with_summary(PATCH, "write the status")
             )
             if written.registrations:
                 # What failed meanwhile counts too.
-                self._change(registrations=added(written.registrations, self._state.registrations.outcomes))
+                self._update_state(
+                    registrations=add_outcomes(written.registrations, self._state.registrations.outcomes)
+                )
             if written.went.past:
-                past = merged(written.went.past, self._state.past, since=workflow.now() - span)
-                self._change(past=past)
+                past = merge_records(written.went.past, self._state.past, since=workflow.now() - span)
+                self._update_state(past=past)
         except ActivityError as error:
-            self._change(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
+            self._update_state(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
 
-    def _held(self) -> tuple[str, datetime | None]:
+    def _blocked_by(self) -> tuple[str, datetime | None]:
         """Why no node of the pool goes voluntarily for now, and until when; empty when nothing keeps them."""
         now, state = workflow.now(), self._state
-        whole = found_in(state.seen.cluster_pause)
-        if whole and holds(whole, now):
-            return f"the cluster {words(whole)}", again_at(whole)
-        return self._brake.words(now), again_at(state.pause)
+        cluster_pause = pause_from_annotation(state.observed.cluster_pause)
+        if cluster_pause and is_pause_active(cluster_pause, now):
+            return f"the cluster {describe_pause(cluster_pause)}", recheck_at(cluster_pause)
+        return self._pause_controller.describe_active_pause(now), recheck_at(state.pause)
 
-    def _braked(self) -> None:
+    def _on_pause_changed(self) -> None:
         """It is paused, or goes on: what has not begun stops, and who waits is told why."""
-        held, _ = self._held()
-        if held:
-            self._permits.recall(held)
-        self._permits.look_again(told_anew=True)
-        self._describe()
+        blocked_by, _ = self._blocked_by()
+        if blocked_by:
+            self._permits.revoke(blocked_by)
+        self._permits.reevaluate(renotify=True)
+        self._set_current_details()
 
-    def _change(self, **fields: object) -> None:
+    def _update_state(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
 
-    def _note(self) -> str:
+    def _pause_effect(self) -> str:
         return "Permits that were out are called back; nodes whose NodeClaim is being deleted go on"
 
-    def _describe(self) -> None:
-        held, _ = self._held()
-        waits_for = self._replicas.waits_for(held)
-        workflow.set_current_details(current_details.of_pool(self._state, held, waits_for, self._rollouts.words))
+    def _set_current_details(self) -> None:
+        blocked_by, _ = self._blocked_by()
+        waits_for = self._replicas.waits_for(blocked_by)
+        workflow.set_current_details(
+            current_details.render_nodepool(self._state, blocked_by, waits_for, self._rollouts.status_text)
+        )

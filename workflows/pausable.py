@@ -1,9 +1,11 @@
 """The brake: pause and resume of a cluster, a NodePool or a node, in every form that a person can ask for them.
 
-A workflow that can be paused takes `Braked` as its base, which has the updates and the signals, and makes a `Brake` in
-`__init__`; its state has `pause` and `mirror`. While it runs, `Brake.keep` is a task beside it: it writes the pause
+A workflow that can be paused takes `Pausable` as its base, which has the updates and the signals, and makes a
+`PauseController` in
+`__init__`; its state has `pause` and `pause_annotation`. While it runs, `PauseController.run` is a task beside it: it
+writes the pause
 onto the object as an annotation, says so in an event, and ends the pause when its time is over. What a person changes
-in the annotation comes back by the watch, to `Brake.see`.
+in the annotation comes back by the watch, to `PauseController.observe_annotation`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,157 +16,178 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.nodeclaim.annotations import PauseActivities
-from tenure.model.operator_requests import Mirror, MirrorAsked, PauseSeen
+from tenure.model.operator_requests import ObservedPause, PauseAnnotation, PauseAnnotationRequest
 from tenure.model.signals import Pause, Resume, Verdict
-from tenure.policy.lifecycle.pauses import NEVER, ends, found_in, holds, problem_of, tidied, words, write_pause
+from tenure.policy.lifecycle.pauses import (
+    NEVER,
+    describe_pause,
+    is_pause_active,
+    normalize_pause,
+    pause_end,
+    pause_from_annotation,
+    problem_of,
+    write_pause,
+)
 from workflows import search_attributes
-from workflows.activity_options import PATCH, named
+from workflows.activity_options import PATCH, with_summary
 
-ECHOING = timedelta(minutes=1)
+ECHO_WINDOW = timedelta(minutes=1)
 """For so long what the watch shows may be what the workflow itself wrote before its last word."""
-AGAIN_IN = timedelta(minutes=1)
+RETRY_AFTER = timedelta(minutes=1)
 """After a fault that no retry helps."""
 
 
-class Pausable(Protocol):
+class PausableState(Protocol):
     """The state of a workflow that can be paused."""
 
     @property
     def pause(self) -> Pause | None: ...
 
     @property
-    def mirror(self) -> Mirror: ...
+    def pause_annotation(self) -> PauseAnnotation: ...
 
 
-class Brake:
+class PauseController:
     def __init__(
         self,
-        target: Callable[[], MirrorAsked],
-        state: Callable[[], Pausable],
-        change: Callable[..., None],
+        target: Callable[[], PauseAnnotationRequest],
+        state: Callable[[], PausableState],
+        update_state: Callable[..., None],
         *,
-        changed: Callable[[], None] = lambda: None,
-        began: Callable[[str], Awaitable[None]] | None = None,
-        note: Callable[[], str] = lambda: "",
-        shown: bool = True,
+        on_changed: Callable[[], None] = lambda: None,
+        on_pause: Callable[[str], Awaitable[None]] | None = None,
+        describe_effect: Callable[[], str] = lambda: "",
+        sets_attribute: bool = True,
     ) -> None:
-        """`target`: the object that carries the annotation. `changed` is called at once whenever the pause is another
-        one; `began`, with the reason in words, before a pause is written down. `note` is added to the answer of a
-        pause. `shown`: TenurePaused is set here."""
-        self._target, self._state, self._change = target, state, change
-        self._changed, self._began, self._note, self._shown = changed, began, note, shown
-        self._writing = False
-        self._is_marked: bool | None = None
+        """`target`: the object that carries the annotation. `on_changed` is called at once whenever the pause is
+        another
+        one; `on_pause`, with the reason in words, before a pause is written down. `describe_effect` is added to the
+        answer of a
+        pause. `sets_attribute`: TenurePaused is set here."""
+        self._target, self._state, self._update_state = target, state, update_state
+        self._on_changed, self._on_pause, self._describe_effect, self._sets_attribute = (
+            on_changed,
+            on_pause,
+            describe_effect,
+            sets_attribute,
+        )
+        self._is_writing = False
+        self._is_attribute_set: bool | None = None
 
     @property
-    def busy(self) -> bool:
+    def is_writing(self) -> bool:
         """Something is being written: no moment to roll over."""
-        return self._writing
+        return self._is_writing
 
     @property
-    def name(self) -> str:
+    def target_name(self) -> str:
         target = self._target()
         return f"{target.kind} {target.name}".strip() if target.kind != "Cluster" else "the cluster"
 
     # --- what a person says ---
 
-    def check(self, pause: Pause) -> None:
+    def validate(self, pause: Pause) -> None:
         """Raises ValueError for what makes no sense: field, value, what to write."""
-        if wrong := problem_of(pause, workflow.now()):
-            raise ValueError(wrong)
+        if problem := problem_of(pause, workflow.now()):
+            raise ValueError(problem)
 
-    def set(self, pause: Pause) -> Verdict:
+    def set_pause(self, pause: Pause) -> Verdict:
         """What makes no sense is refused before, where there is somebody to tell; else it is mended where it can be,
         since whoever sent it wanted that nothing goes."""
-        meant = tidied(pause)
-        if wrong := problem_of(meant, workflow.now()):
-            return Verdict(accepted=False, message=wrong)
-        self._take(meant)
-        return Verdict(message=f"{self.name} is paused until {meant.until.isoformat()}. {self._note()}".strip())
+        normalized = normalize_pause(pause)
+        if problem := problem_of(normalized, workflow.now()):
+            return Verdict(accepted=False, message=problem)
+        self._apply_pause(normalized)
+        return Verdict(
+            message=f"{self.target_name} is paused until {normalized.until.isoformat()}. "
+            f"{self._describe_effect()}".strip()
+        )
 
-    def release(self, resume: Resume) -> Verdict:
+    def clear_pause(self, resume: Resume) -> Verdict:
         before = self._state().pause
-        self._take(None)
-        return Verdict(message=f"{self.name} goes on" if before else f"{self.name} was not paused")
+        self._apply_pause(None)
+        return Verdict(message=f"{self.target_name} goes on" if before else f"{self.target_name} was not paused")
 
-    def see(self, text: str) -> None:
+    def observe_annotation(self, text: str) -> None:
         """The annotation as the watch sees it. What the workflow wrote itself is no news, however late it is seen."""
-        mirror = self._state().mirror
-        if text == mirror.seen:
+        mirror = self._state().pause_annotation
+        if text == mirror.observed:
             return
-        own = mirror.echoes if mirror.written and workflow.now() - mirror.written < ECHOING else ()
-        if text == mirror.stands or text in own:
-            left = own[own.index(text) + 1 :] if text in own else ()
-            self._change(mirror=mirror.model_copy(update={"seen": text, "echoes": left}))
+        own_echoes = mirror.echoes if mirror.written and workflow.now() - mirror.written < ECHO_WINDOW else ()
+        if text == mirror.current or text in own_echoes:
+            remaining = own_echoes[own_echoes.index(text) + 1 :] if text in own_echoes else ()
+            self._update_state(mirror=mirror.model_copy(update={"observed": text, "echoes": remaining}))
             return
-        self._change(mirror=mirror.model_copy(update={"stands": text, "seen": text, "echoes": ()}))
-        self._take(found_in(text))
+        self._update_state(mirror=mirror.model_copy(update={"current": text, "observed": text, "echoes": ()}))
+        self._apply_pause(pause_from_annotation(text))
 
-    def _take(self, pause: Pause | None) -> None:
+    def _apply_pause(self, pause: Pause | None) -> None:
         if pause != self._state().pause:
-            self._change(pause=pause)
-            self._changed()
+            self._update_state(pause=pause)
+            self._on_changed()
 
     # --- what is asked ---
 
-    def words(self, now: datetime) -> str:
+    def describe_active_pause(self, now: datetime) -> str:
         """Who holds it, until when and why; empty while nobody does."""
         pause = self._state().pause
-        return f"{self.name} {words(pause)}" if pause and holds(pause, now) else ""
+        return f"{self.target_name} {describe_pause(pause)}" if pause and is_pause_active(pause, now) else ""
 
     # --- what is written ---
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """For as long as the run lasts. A life that nobody pauses has no event of this."""
-        await workflow.wait_condition(self._has_news)
-        self._tidy()
+        await workflow.wait_condition(self._has_work)
+        self._normalize_pause()
         while True:
-            self._end()
-            if self._untold():
-                if not await self._is_written():
-                    await workflow.sleep(AGAIN_IN, summary="before writing of the pause again")
+            self._end_if_expired()
+            if self._is_out_of_sync():
+                if not await self._try_write():
+                    await workflow.sleep(RETRY_AFTER, summary="before writing of the pause again")
                 continue
-            await self._news()
+            await self._wait_for_change()
 
-    def _tidy(self) -> None:
+    def _normalize_pause(self) -> None:
         """A pause of an earlier version, or of a state from elsewhere, may not read as it is written."""
         pause = self._state().pause
         if pause is not None and pause.until != NEVER:
-            self._change(pause=tidied(pause))
+            self._update_state(pause=normalize_pause(pause))
 
-    def _has_news(self) -> bool:
-        return self._state().pause is not None or self._untold()
+    def _has_work(self) -> bool:
+        return self._state().pause is not None or self._is_out_of_sync()
 
-    def _untold(self) -> bool:
+    def _is_out_of_sync(self) -> bool:
         state = self._state()
-        return state.pause != state.mirror.told or self._to_write() is not None
+        return state.pause != state.pause_annotation.notified or self._annotation_to_write() is not None
 
-    def _to_write(self) -> str | None:
+    def _annotation_to_write(self) -> str | None:
         """None where the annotation says what it should."""
         state = self._state()
-        return None if found_in(state.mirror.stands) == state.pause else write_pause(state.pause)
+        return (
+            None if pause_from_annotation(state.pause_annotation.current) == state.pause else write_pause(state.pause)
+        )
 
-    def _end(self) -> None:
+    def _end_if_expired(self) -> None:
         """Its time is over: what it held goes on by itself."""
         pause = self._state().pause
-        if pause is not None and not holds(pause, workflow.now()):
-            self._take(None)
+        if pause is not None and not is_pause_active(pause, workflow.now()):
+            self._apply_pause(None)
 
-    async def _news(self) -> None:
-        until = ends(self._state().pause)
+    async def _wait_for_change(self) -> None:
+        until = pause_end(self._state().pause)
         timeout = max(until - workflow.now(), timedelta(milliseconds=1)) if until else None
-        known = self._state().pause
+        previous = self._state().pause
         try:
             await workflow.wait_condition(
-                lambda: self._state().pause != known or self._untold(),
+                lambda: self._state().pause != previous or self._is_out_of_sync(),
                 timeout=timeout,
                 timeout_summary="the end of the pause" if timeout else None,
             )
         except TimeoutError:
             return
 
-    async def _is_written(self) -> bool:
-        self._writing = True
+    async def _try_write(self) -> bool:
+        self._is_writing = True
         try:
             await self._write()
         except ActivityError as error:
@@ -172,63 +195,71 @@ class Brake:
                 raise
             return False
         finally:
-            self._writing = False
+            self._is_writing = False
         return True
 
     async def _write(self) -> None:
-        pause, before = self._state().pause, self._state().mirror
-        self._mark(pause is not None)
-        if pause is not None and pause != before.told and self._began is not None:
-            await self._began(f"{self.name} {words(pause)}")
-        text = self._to_write()
-        asked = self._asked(pause, before, text)
+        pause, before = self._state().pause, self._state().pause_annotation
+        self._publish_attribute(pause is not None)
+        if pause is not None and pause != before.notified and self._on_pause is not None:
+            await self._on_pause(f"{self.target_name} {describe_pause(pause)}")
+        text = self._annotation_to_write()
+        request = self._build_request(pause, before, text)
         if text is not None:
-            own = (*self._state().mirror.echoes, text)
-            self._note_mirror(stands=text, echoes=own, written=workflow.now())
+            echoes = (*self._state().pause_annotation.echoes, text)
+            self._update_mirror(current=text, echoes=echoes, written=workflow.now())
         try:
             await workflow.execute_activity_method(
-                PauseActivities.mirror_pause, asked, **named(PATCH, "write the pause down" if pause else "resume")
+                PauseActivities.sync_pause_annotation,
+                request,
+                **with_summary(PATCH, "write the pause down" if pause else "resume"),
             )
         except ActivityError:
             # What was not written is as it was, also where the watch has not shown that yet; or as a person made it.
-            known = self._state().mirror
-            self._note_mirror(stands=before.stands if known.stands == text else known.stands, echoes=())
+            current = self._state().pause_annotation
+            self._update_mirror(current=before.current if current.current == text else current.current, echoes=())
             raise
-        self._note_mirror(told=pause)
+        self._update_mirror(notified=pause)
 
-    def _asked(self, pause: Pause | None, before: Mirror, text: str | None) -> MirrorAsked:
+    def _build_request(self, pause: Pause | None, before: PauseAnnotation, text: str | None) -> PauseAnnotationRequest:
         """The annotation of a pause whose time is over is taken off only as it is known: somebody may prolong it."""
-        said = {"write": text is not None, "text": text or ""}
+        annotation_fields = {"write": text is not None, "text": text or ""}
         if pause is not None:
-            event = "DisruptionPaused" if pause != before.told else ""
-            told = {"event": event, "message": f"{self.name} {words(pause)}", "warning": pause.until == NEVER}
-            return self._target().model_copy(update={**said, **told})
-        ended = before.told or found_in(before.stands)
-        over = ended is not None and not holds(ended, workflow.now())
-        why = f": the pause by {ended.by} is over since {ended.until.isoformat()}" if ended and over else ""
-        told = {"event": "DisruptionResumed", "message": f"{self.name} goes on{why}"}
-        return self._target().model_copy(update={**said, **told, "only": before.stands if over else ""})
+            event = "DisruptionPaused" if pause != before.notified else ""
+            event_fields = {
+                "event": event,
+                "message": f"{self.target_name} {describe_pause(pause)}",
+                "warning": pause.until == NEVER,
+            }
+            return self._target().model_copy(update={**annotation_fields, **event_fields})
+        ended = before.notified or pause_from_annotation(before.current)
+        is_expired = ended is not None and not is_pause_active(ended, workflow.now())
+        why = f": the pause by {ended.by} is over since {ended.until.isoformat()}" if ended and is_expired else ""
+        event_fields = {"event": "DisruptionResumed", "message": f"{self.target_name} goes on{why}"}
+        return self._target().model_copy(
+            update={**annotation_fields, **event_fields, "only": before.current if is_expired else ""}
+        )
 
-    def _note_mirror(self, **fields: object) -> None:
-        self._change(mirror=self._state().mirror.model_copy(update=fields))
+    def _update_mirror(self, **fields: object) -> None:
+        self._update_state(mirror=self._state().pause_annotation.model_copy(update=fields))
 
-    def _mark(self, paused: bool) -> None:
-        if self._shown and self._is_marked is not paused:
-            self._is_marked = paused
+    def _publish_attribute(self, paused: bool) -> None:
+        if self._sets_attribute and self._is_attribute_set is not paused:
+            self._is_attribute_set = paused
             update = search_attributes.PAUSED.value_set(True) if paused else search_attributes.PAUSED.value_unset()
             workflow.upsert_search_attributes([update])
 
-    def see_numbered(self, seen: PauseSeen) -> None:
+    def observe_if_newer(self, observed: ObservedPause) -> None:
         """The same for one that comes by itself; older observations are dropped."""
-        if seen.number > self._state().mirror.number:
-            self._note_mirror(number=seen.number)
-            self.see(seen.text)
+        if observed.number > self._state().pause_annotation.number:
+            self._update_mirror(number=observed.number)
+            self.observe_annotation(observed.text)
 
 
-class Braked:
+class Pausable:
     """Updates are answered, and refuse what makes no sense; signals work in bulk, and while no worker is up."""
 
-    _brake: Brake
+    _pause_controller: PauseController
 
     @workflow.update(
         description="Hold voluntary disruption: "
@@ -236,36 +267,36 @@ class Braked:
     )
     def pause(self, pause: Pause) -> Verdict:
         """Hold voluntary disruption until a moment."""
-        return self._brake.set(pause)
+        return self._pause_controller.set_pause(pause)
 
     @pause.validator
-    def _check_pause(self, pause: Pause) -> None:
-        self._brake.check(pause)
+    def _validate_pause(self, pause: Pause) -> None:
+        self._pause_controller.validate(pause)
 
     @workflow.signal(description="pause without an answer: works in bulk, and waits for a worker")
     def pause_disruption(self, pause: Pause) -> None:
         """The same as `pause`."""
-        self._brake.set(pause)
+        self._pause_controller.set_pause(pause)
 
     @workflow.update(description='Let voluntary disruption go on: {"by": "ann"}')
     def resume(self, resume: Resume) -> Verdict:
         """Let voluntary disruption go on."""
-        return self._brake.release(resume)
+        return self._pause_controller.clear_pause(resume)
 
     @workflow.signal(description="resume without an answer: works in bulk, and waits for a worker")
     def resume_disruption(self, resume: Resume) -> None:
         """The same as `resume`."""
-        self._brake.release(resume)
+        self._pause_controller.clear_pause(resume)
 
 
-class ClusterBraked(Braked):
+class PausableCluster(Pausable):
     """The same for the Cluster workflow. Its pause reaches NodePools by the watch, as the annotation of the worker's
     namespace: each of them holds its nodes and calls its permits back, whatever becomes of the Cluster workflow.
 
     `Brake(lambda: MirrorAsked(kind="Cluster"), lambda: self._state, self._change, changed=...)`, with a task for
-    `Brake.keep`; `Brake.words` says whether nothing is to be begun, and why."""
+    `PauseController.run`; `PauseController.describe_active_pause` says whether nothing is to be begun, and why."""
 
     @workflow.signal(description="From the watch: the annotation on the worker's namespace")
-    def pause_seen(self, seen: PauseSeen) -> None:
+    def observe_pause(self, observed: ObservedPause) -> None:
         """The annotation, as the watch sees it."""
-        self._brake.see_numbered(seen)
+        self._pause_controller.observe_if_newer(observed)

@@ -10,19 +10,19 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.planner_host import WatchActivities
-from tenure.model.discovered_capacity import Learnt, LearntSeen
-from tenure.model.launch import latest
-from tenure.model.observations import DemandSeen, Joining, MarksSeen
+from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacity
+from tenure.model.launch import latest_unavailable_offerings
+from tenure.model.observations import Joining, ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.provisioning import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import current_details, ids
-from workflows.activity_options import PLAN, ROLL_AT_EVENTS, named
+from workflows.activity_options import CONTINUE_AS_NEW_AT_EVENTS, PLAN, with_summary
 from workflows.launch_groups import LaunchGroups
 
-PLAN_AGAIN_IN = timedelta(seconds=2)
-PLAN_SLOWEST = timedelta(seconds=10)
+PLAN_RETRY_AFTER = timedelta(seconds=2)
+MAX_PLAN_RETRY_AFTER = timedelta(seconds=10)
 """After a pass that could not be made: no host, or caches too old. Longer when it lasts."""
-AT_LEAST = timedelta(milliseconds=10)
+MIN_BATCH_WINDOW = timedelta(milliseconds=10)
 """The shortest batch window."""
 
 
@@ -31,57 +31,63 @@ class ProvisioningWorkflow:
     @workflow.init
     def __init__(self, state: ProvisioningState) -> None:
         self._state = state
-        self._groups = LaunchGroups(lambda: self._state, self._change)
-        self._blocked = 0
+        self._groups = LaunchGroups(lambda: self._state, self._update_state)
+        self._blocked_passes = 0
 
     @workflow.run
     async def run(self, state: ProvisioningState) -> None:
         self._groups.resume()
         while True:
-            self._describe()
-            await workflow.wait_condition(lambda: self._state.demand is not None or self._may_roll())
-            if self._may_roll():
+            self._set_current_details()
+            await workflow.wait_condition(lambda: self._state.demand is not None or self._may_continue_as_new())
+            if self._may_continue_as_new():
                 workflow.continue_as_new(self._state)
-            await self._batch()
-            await self._pass()
+            await self._wait_for_batch()
+            await self._run_pass()
 
     @workflow.signal(description="From the watch: pods that wait for a node")
-    def demand(self, demand: DemandSeen) -> None:
-        known = self._state.demand
-        if known is None or demand.number > known.number:
-            at_once = demand.at_once or (known is not None and known.at_once)
-            self._change(demand=demand.model_copy(update={"at_once": at_once}))
+    def pending_pods(self, demand: ObservedDemand) -> None:
+        previous = self._state.demand
+        if previous is None or demand.number > previous.number:
+            at_once = demand.at_once or (previous is not None and previous.at_once)
+            self._update_state(demand=demand.model_copy(update={"at_once": at_once}))
 
     @workflow.signal(description="From a NodeClaim that no plan made: it launches with others that are alike")
-    def join(self, one: Joining) -> None:
+    def join_launch_group(self, nodeclaim: Joining) -> None:
         """A NodeClaim that no plan made wants to launch with others that are alike."""
-        self._groups.join(one)
+        self._groups.add_joining(nodeclaim)
 
     @workflow.signal(description="From a launch, or the watch: what EC2 could not give, or took back")
-    def refused(self, seen: MarksSeen) -> None:
+    def offerings_unavailable(self, observed: ObservedUnavailableOfferings) -> None:
         """What EC2 could not give to a NodeClaim that launches itself, or took back from nodes."""
-        marks = latest((*self._state.unavailable, *seen.unavailable), workflow.now())
-        self._change(unavailable=marks, storm=seen.storm or self._state.storm)
+        unavailable_offerings = latest_unavailable_offerings(
+            (*self._state.unavailable, *observed.unavailable), workflow.now()
+        )
+        self._update_state(
+            unavailable=unavailable_offerings, burst_ends_at=observed.burst_ends_at or self._state.burst_ends_at
+        )
 
     @workflow.signal(description="From the watch: what nodes have shown of their machines")
-    def learnt(self, seen: LearntSeen) -> None:
-        self._change(kept=self._state.kept.after(seen, workflow.now()))
+    def capacity_discovered(self, observed: ObservedCapacity) -> None:
+        self._update_state(
+            discovered_capacity=self._state.discovered_capacity.apply_observation(observed, workflow.now())
+        )
 
     @workflow.signal(description="From a worker at its start: how long a batch of pods stays open")
-    def window_set(self, window: BatchWindow) -> None:
+    def set_batch_window(self, window: BatchWindow) -> None:
         """A worker started; its settings are newer than those of workers before it."""
-        self._change(window=window)
+        self._update_state(window=window)
 
     @workflow.query(description="What nodes have shown of their machines, for launches")
-    def machines(self) -> Learnt:
+    def discovered_capacity(self) -> DiscoveredCapacity:
         """What nodes have shown of their machines, for launches."""
-        return self._state.kept.learnt
+        return self._state.discovered_capacity.discovered
 
     @workflow.query(description="All that the workflow knows")
     def state(self) -> ProvisioningState:
         return self._state
 
-    async def _batch(self) -> None:
+    async def _wait_for_batch(self) -> None:
         """The window closes when no newer pod has come for `idle`, or `longest` after it opened (reference 2.1).
 
         Pods that lost the place that they were given have been through it: they are planned at once. Any other window
@@ -89,64 +95,75 @@ class ProvisioningWorkflow:
         window = self._state.window
         opened = workflow.now()
         while self._state.demand is not None:
-            known = self._state.demand
-            idle_ends = min(known.newest + window.idle, opened + window.longest)
-            left = idle_ends - workflow.now()
-            if known.at_once or not await self._more(known, max(left, AT_LEAST)):
+            previous = self._state.demand
+            idle_ends = min(previous.newest + window.idle, opened + window.longest)
+            remaining = idle_ends - workflow.now()
+            if previous.at_once or not await self._wait_for_newer_pod(previous, max(remaining, MIN_BATCH_WINDOW)):
                 return
 
-    async def _more(self, known: DemandSeen, left: timedelta) -> bool:
+    async def _wait_for_newer_pod(self, previous: ObservedDemand, timeout: timedelta) -> bool:
         """A newer pod came before the window closed."""
         try:
-            await workflow.wait_condition(lambda: self._newer(known), timeout=left, timeout_summary="batch window")
+            await workflow.wait_condition(
+                lambda: self._has_newer_pod(previous), timeout=timeout, timeout_summary="batch window"
+            )
         except TimeoutError:
             return False
         return True
 
-    def _newer(self, known: DemandSeen) -> bool:
+    def _has_newer_pod(self, previous: ObservedDemand) -> bool:
         demand = self._state.demand
-        return demand is not None and (demand.newest > known.newest or demand.at_once)
+        return demand is not None and (demand.newest > previous.newest or demand.at_once)
 
-    async def _pass(self) -> None:
+    async def _run_pass(self) -> None:
         """Plan once. Demand that came meanwhile is kept for the next pass; demand of a failed pass comes back."""
         demand = self._state.demand
-        marks = tuple(mark for mark in self._state.unavailable if mark.until > workflow.now())
+        unavailable_offerings = tuple(mark for mark in self._state.unavailable if mark.until > workflow.now())
         plan_id = self._state.plan_id or workflow.uuid4().hex[:12]
-        self._change(demand=None, passes=self._state.passes + 1, plan_id=plan_id, unavailable=marks)
-        storm, learnt = self._state.storm, self._state.kept.learnt
-        outcome = await self._plan(PlanRequest(plan_id=plan_id, unavailable=marks, storm=storm, learnt=learnt))
-        self._change(blocked_by=outcome.blocked, plan_id=plan_id if outcome.blocked else "")
-        self._blocked = self._blocked + 1 if outcome.blocked else 0
+        self._update_state(
+            demand=None, passes=self._state.passes + 1, plan_id=plan_id, unavailable=unavailable_offerings
+        )
+        interruption_burst, discovered_capacity = self._state.burst_ends_at, self._state.discovered_capacity.discovered
+        outcome = await self._plan(
+            PlanRequest(
+                plan_id=plan_id,
+                unavailable=unavailable_offerings,
+                burst_ends_at=interruption_burst,
+                discovered=discovered_capacity,
+            )
+        )
+        self._update_state(blocked_by=outcome.blocked, plan_id=plan_id if outcome.blocked else "")
+        self._blocked_passes = self._blocked_passes + 1 if outcome.blocked else 0
         for draft in outcome.drafts:
-            self._groups.begin(draft)
+            self._groups.start_group(draft)
         if outcome.blocked:
-            self._describe()
-            pause = min(PLAN_SLOWEST, PLAN_AGAIN_IN * 2 ** max(0, min(self._blocked, 10) - 3))
+            self._set_current_details()
+            pause = min(MAX_PLAN_RETRY_AFTER, PLAN_RETRY_AFTER * 2 ** max(0, min(self._blocked_passes, 10) - 3))
             await workflow.sleep(pause, summary=outcome.blocked[:100])
             if self._state.demand is None:
-                self._change(demand=demand)
+                self._update_state(demand=demand)
 
     async def _plan(self, request: PlanRequest) -> PlanOutcome:
         cluster = self._state.cluster
-        options = {**named(PLAN, f"plan pass {self._state.passes}"), "task_queue": ids.plan_queue(cluster)}
+        options = {**with_summary(PLAN, f"plan pass {self._state.passes}"), "task_queue": ids.plan_queue(cluster)}
         try:
             return await workflow.execute_activity_method(WatchActivities.plan_capacity, request, **options)
         except ActivityError as error:
             return PlanOutcome(plan_id=request.plan_id, blocked=f"no plan: {error.cause or error}"[:200])
 
-    def _change(self, **fields: object) -> None:
+    def _update_state(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
 
-    def _may_roll(self) -> bool:
+    def _may_continue_as_new(self) -> bool:
         """Between groups when there is such a moment; else all the same, and the next run asks again with their tokens.
 
         Demand never waits for it.
         """
         events = workflow.info().get_current_history_length()
-        if events >= 4 * ROLL_AT_EVENTS:
+        if events >= 4 * CONTINUE_AS_NEW_AT_EVENTS:
             return True
-        due = workflow.info().is_continue_as_new_suggested() or events >= 2 * ROLL_AT_EVENTS
-        return due and not self._groups.busy
+        due = workflow.info().is_continue_as_new_suggested() or events >= 2 * CONTINUE_AS_NEW_AT_EVENTS
+        return due and not self._groups.has_running_groups
 
-    def _describe(self) -> None:
-        workflow.set_current_details(current_details.of_provisioning(self._state))
+    def _set_current_details(self) -> None:
+        workflow.set_current_details(current_details.render_provisioning(self._state))

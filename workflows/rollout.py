@@ -2,7 +2,8 @@
 
 `tenure/policy/rollout/decision.py` decides on what `activities/nodepool/rollout.py` sees. While no node drifts, or
 no LifecyclePolicy speaks of
-roll-outs, nothing happens here at all. `permits.py` asks `narrow` before it gives permits for Drifted.
+roll-outs, nothing happens here at all. `permits.py` asks `limit_allowed_disruptions` before it gives permits for
+Drifted.
 """
 
 import asyncio
@@ -18,278 +19,313 @@ from activities.nodepool.rollout import GateActivities, RolloutActivities
 from tenure.model.rollout import (
     ApproveRollout,
     Gate,
-    GateAnswer,
-    News,
-    PinAsked,
+    GateResult,
+    ObservedRollout,
+    PinRequest,
     RejectRollout,
     RollBack,
-    RolloutAsked,
-    RolloutLook,
-    RolloutSeen,
+    RolloutDecision,
+    RolloutEvent,
+    RolloutNotification,
+    RolloutRequest,
     RolloutState,
-    RolloutTold,
 )
 from tenure.model.signals import Verdict
 from tenure.model.workflow_states import PoolState
-from tenure.policy.disruption.budgets import Allowance
-from tenure.policy.rollout.decision import look
-from tenure.policy.rollout.plan import approve, granted, heard, refusal_of, reject
+from tenure.policy.disruption.budgets import AllowedDisruptions
+from tenure.policy.rollout.decision import evaluate_rollout
+from tenure.policy.rollout.plan import approve, record_gate_results, record_grants, reject, rejection_reason
 from workflows import metrics, search_attributes, visibility
-from workflows.activity_options import GATE, LOOK, PATCH, RESOLVE, named
+from workflows.activity_options import GATE, OBSERVE, PATCH, RESOLVE, with_summary
 
 PINNED_FOR: Final = timedelta(days=30)
 """Then an image that failed is tried once more, beginning with the first wave."""
-FRESH: Final = timedelta(minutes=1)
+REUSE_DECISION_FOR: Final = timedelta(minutes=1)
 """For so long a look that let no node go need not be repeated for every wish."""
-AFTER_A_FAULT: Final = timedelta(minutes=1)
+RETRY_AFTER_FAULT: Final = timedelta(minutes=1)
 HEALTH: Final = "the health of the roll-out"
 
 
-class Rollouts:
-    """`state` and `change` are the NodePool's; `opened` is called when wishes for Drifted may be granted now."""
+class RolloutController:
+    """`state` and `update_state` are the NodePool's; `on_opened` is called when wishes for Drifted may be granted
+    now."""
 
     def __init__(
-        self, state: Callable[[], PoolState], change: Callable[..., None], *, opened: Callable[[], None]
+        self, state: Callable[[], PoolState], update_state: Callable[..., None], *, on_opened: Callable[[], None]
     ) -> None:
-        self._state, self._change, self._opened = state, change, opened
-        self._last: RolloutLook | None = None
-        self._at: datetime | None = None
+        self._state, self._update_state, self._on_opened = state, update_state, on_opened
+        self._last_decision: RolloutDecision | None = None
+        self._decided_at: datetime | None = None
         """Of the last look."""
-        self._again: datetime | None = None
-        self._base: tuple[object, ...] = ()
+        self._next_at: datetime | None = None
+        self._decided_inputs: tuple[object, ...] = ()
         """Of the NodePool, as it was then."""
-        self._anew = True
-        self._wished = False
-        self._news: tuple[News, ...] = ()
+        self._must_evaluate = True
+        self._was_requested = False
+        self._pending_events: tuple[RolloutEvent, ...] = ()
         """Told with the next look."""
 
     # --- what is heard ---
 
-    def check(self, said: ApproveRollout | RejectRollout) -> None:
+    def validate(self, request: ApproveRollout | RejectRollout) -> None:
         """Raises ValueError with the reason where this cannot be done."""
-        if refused := refusal_of(self._state().rollout, said, workflow.now()):
-            raise ValueError(refused)
+        if rejection := rejection_reason(self._state().rollout, request, workflow.now()):
+            raise ValueError(rejection)
 
-    def approve(self, said: ApproveRollout) -> Verdict:
-        if refused := refusal_of(self._state().rollout, said, workflow.now()):
-            return self._refuse(said, refused)
-        self._remember(approve(self._state().rollout, said, workflow.now()))
+    def approve(self, request: ApproveRollout) -> Verdict:
+        if rejection := rejection_reason(self._state().rollout, request, workflow.now()):
+            return self._reject_request(request, rejection)
+        self._update_rollout(approve(self._state().rollout, request, workflow.now()))
         plan = self._state().rollout.plan
-        waits = plan is not None and plan.id == said.plan and not plan.approved
-        message = f"plan {said.plan} is approved by {said.by}" + (", and waits for others" if waits else "")
-        return self._heard(News(reason="RolloutApproved", message=_with(message, said.reason)))
+        needs_more_approvals = plan is not None and plan.id == request.plan and not plan.is_approved
+        message = f"plan {request.plan} is approved by {request.by}" + (
+            ", and waits for others" if needs_more_approvals else ""
+        )
+        return self._record_event(RolloutEvent(reason="RolloutApproved", message=_with_reason(message, request.reason)))
 
-    def reject(self, said: RejectRollout) -> Verdict:
-        if refused := refusal_of(self._state().rollout, said, workflow.now()):
-            return self._refuse(said, refused)
-        self._remember(reject(self._state().rollout, said, workflow.now()))
-        back = ", and the last good image is taken again" if said.roll_back else ""
-        message = _with(f"plan {said.plan} is rejected by {said.by}{back}", said.reason)
-        return self._heard(News(reason="RolloutRejected", message=message, warning=True))
+    def reject(self, request: RejectRollout) -> Verdict:
+        if rejection := rejection_reason(self._state().rollout, request, workflow.now()):
+            return self._reject_request(request, rejection)
+        self._update_rollout(reject(self._state().rollout, request, workflow.now()))
+        roll_back_text = ", and the last good image is taken again" if request.roll_back else ""
+        message = _with_reason(f"plan {request.plan} is rejected by {request.by}{roll_back_text}", request.reason)
+        return self._record_event(RolloutEvent(reason="RolloutRejected", message=message, warning=True))
 
-    def granted(self, uids: Iterable[str]) -> None:
+    def record_granted(self, uids: Iterable[str]) -> None:
         """These NodeClaims got permits for Drifted."""
-        self._remember(granted(self._state().rollout, tuple(uids), workflow.now()))
+        self._update_rollout(record_grants(self._state().rollout, tuple(uids), workflow.now()))
 
-    def _heard(self, news: News) -> Verdict:
-        self._news = (*self._news, news)
-        self._anew = True
-        return Verdict(message=news.message)
+    def _record_event(self, event: RolloutEvent) -> Verdict:
+        self._pending_events = (*self._pending_events, event)
+        self._must_evaluate = True
+        return Verdict(message=event.message)
 
-    def _refuse(self, said: ApproveRollout | RejectRollout, why: str) -> Verdict:
+    def _reject_request(self, request: ApproveRollout | RejectRollout, why: str) -> Verdict:
         """A signal has no answer: it is told as an event."""
-        self._heard(News(reason="RolloutRefused", message=f"{said.by or 'nobody'}: {why}", warning=True))
+        self._record_event(
+            RolloutEvent(reason="RolloutRefused", message=f"{request.by or 'nobody'}: {why}", warning=True)
+        )
         return Verdict(accepted=False, message=why)
 
     # --- when something is due ---
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """A look is to be taken now."""
-        moment = self.next()
-        return moment is not None and moment <= workflow.now()
+        at = self.next_at()
+        return at is not None and at <= workflow.now()
 
-    def next(self) -> datetime | None:
+    def next_at(self) -> datetime | None:
         """When; None while nothing is to be done before there is news."""
         state = self._state()
-        if not state.seen.exists:
+        if not state.observed.exists:
             return None
-        if state.seen.rollout is None:
+        if state.observed.rollout is None:
             # Rules that cannot be read are not gone: what the roll-out has come to is kept for when they can.
-            over = state.rollout != RolloutState() and not state.seen.unread.rollout
-            return workflow.now() if over else None
-        return workflow.now() if self._anew or self._base != self._basis() else self._again
+            has_ended = state.rollout != RolloutState() and not state.observed.unread.rollout
+            return workflow.now() if has_ended else None
+        return (
+            workflow.now() if self._must_evaluate or self._decided_inputs != self._decision_inputs() else self._next_at
+        )
 
-    def _basis(self) -> tuple[object, ...]:
+    def _decision_inputs(self) -> tuple[object, ...]:
         """What a look may find something new by. Its nodes are none of it while no roll-out goes on."""
         state = self._state()
-        seen, rollout = state.seen, state.rollout
-        fixed = (seen.rollout, seen.generation, seen.node_class, seen.node_class_ready, seen.class_generation)
-        return fixed if rollout.finished else (*fixed, seen.usage, state.registrations.outcomes)
+        observed, rollout = state.observed, state.rollout
+        fixed = (
+            observed.rollout,
+            observed.generation,
+            observed.node_class,
+            observed.node_class_ready,
+            observed.class_generation,
+        )
+        return fixed if rollout.finished else (*fixed, observed.usage, state.registrations.outcomes)
 
     # --- what is done ---
 
-    async def step(self) -> None:
+    async def run_step(self) -> None:
         """Look, and say so where more may go now."""
-        before = self._last.room if self._last else 0
-        if self._state().seen.rollout is None:
-            await self._end()
+        previous_headroom = self._last_decision.headroom if self._last_decision else 0
+        if self._state().observed.rollout is None:
+            await self._end_rollout()
             return
-        wishes = any(one.reason == "Drifted" for one in self._state().asked)
-        found = await self._look(wished=self._wished and wishes)
-        if wishes and before is not None and (found.room is None or found.room > before):
-            self._opened()
+        has_pending_requests = any(one.reason == "Drifted" for one in self._state().pending_requests)
+        decision = await self._evaluate(is_requested=self._was_requested and has_pending_requests)
+        if (
+            has_pending_requests
+            and previous_headroom is not None
+            and (decision.headroom is None or decision.headroom > previous_headroom)
+        ):
+            self._on_opened()
 
-    async def narrow(self, allowance: Allowance, *, held: str = "") -> Allowance:
-        """What budgets leave to drift, and the roll-out's waves of that; `held`: why nothing goes at all.
+    async def limit_allowed_disruptions(
+        self, allowed_disruptions: AllowedDisruptions, *, blocked_by: str = ""
+    ) -> AllowedDisruptions:
+        """What budgets leave to drift, and the roll-out's waves of that; `blocked_by`: why nothing goes at all.
 
         Permits that are out and not used yet are taken off again by who decides, as for budgets."""
         state = self._state()
-        if state.seen.rollout is None:
-            return allowance
-        found = await self._room(wished=allowance.allowed > 0 and not held)
-        if found.room is None:
-            return allowance
-        unused = {*allowance.count.standing} - {*allowance.count.consuming}
+        if state.observed.rollout is None:
+            return allowed_disruptions
+        decision = await self._decide_headroom(is_requested=allowed_disruptions.allowed > 0 and not blocked_by)
+        if decision.headroom is None:
+            return allowed_disruptions
+        unused = {*allowed_disruptions.count.existing} - {*allowed_disruptions.count.consuming}
         now = workflow.now()
-        left = found.room + sum(one.counts_until > now and one.claim_uid in unused for one in self._state().permits)
-        if left >= allowance.allowed:
-            return allowance
-        return allowance.model_copy(update={"allowed": left, "why": found.why})
+        remaining = decision.headroom + sum(
+            one.counts_until > now and one.claim_uid in unused for one in self._state().permits
+        )
+        if remaining >= allowed_disruptions.allowed:
+            return allowed_disruptions
+        return allowed_disruptions.model_copy(update={"allowed": remaining, "why": decision.why})
 
     @property
-    def words(self) -> str:
+    def status_text(self) -> str:
         """For people: what goes on, or what it waits for; empty when nothing does."""
-        return self._last.why if self._last and self._state().seen.rollout else ""
+        return self._last_decision.why if self._last_decision and self._state().observed.rollout else ""
 
     @property
-    def overdue(self) -> bool:
-        return bool(self._last and self._last.overdue)
+    def is_overdue(self) -> bool:
+        return bool(self._last_decision and self._last_decision.overdue)
 
-    async def _room(self, *, wished: bool) -> RolloutLook:
+    async def _decide_headroom(self, *, is_requested: bool) -> RolloutDecision:
         """Of the last look, where it was just now and let nobody go."""
-        last, now = self._last, workflow.now()
-        fresh = last is not None and self._at is not None and now - self._at < FRESH
-        if fresh and last is not None and last.room == 0 and not self.due() and wished <= self._wished:
-            return last
-        self._wished = wished
-        return await self._look(wished=wished)
+        last_decision, now = self._last_decision, workflow.now()
+        is_recent = (
+            last_decision is not None and self._decided_at is not None and now - self._decided_at < REUSE_DECISION_FOR
+        )
+        if (
+            is_recent
+            and last_decision is not None
+            and last_decision.headroom == 0
+            and not self.is_due()
+            and is_requested <= self._was_requested
+        ):
+            return last_decision
+        self._was_requested = is_requested
+        return await self._evaluate(is_requested=is_requested)
 
-    async def _look(self, *, wished: bool) -> RolloutLook:
-        self._anew, self._base = False, self._basis()
+    async def _evaluate(self, *, is_requested: bool) -> RolloutDecision:
+        self._must_evaluate, self._decided_inputs = False, self._decision_inputs()
         try:
-            seen = await self._seen(wished)
+            observed = await self._observe(is_requested)
         except ActivityError as error:
             why = f"its roll-out could not be looked at: {error.cause or error}"[:300]
-            found = RolloutLook(state=self._state().rollout, room=0, why=why, again=workflow.now() + AFTER_A_FAULT)
-            return self._keep(found)
+            decision = RolloutDecision(
+                state=self._state().rollout, headroom=0, why=why, next_check_at=workflow.now() + RETRY_AFTER_FAULT
+            )
+            return self._store_decision(decision)
         # A NodePool that changes during a look and changes back needs another look.
-        self._anew = self._anew or self._base != self._basis()
-        found = self._decide(seen)
-        if found.ask:
-            answers = await asyncio.gather(*(self._ask(gate) for gate in found.ask))
-            self._remember(heard(self._state().rollout, tuple(answers)))
-            found = self._decide(seen)
-        await self._tell(seen.kept)
-        if found.roll_back is not None:
-            await self._roll_back(found.roll_back)
-        return self._keep(found)
+        self._must_evaluate = self._must_evaluate or self._decided_inputs != self._decision_inputs()
+        decision = self._decide_step(observed)
+        if decision.gates_to_query:
+            gate_results = await asyncio.gather(*(self._query_gate(gate) for gate in decision.gates_to_query))
+            self._update_rollout(record_gate_results(self._state().rollout, tuple(gate_results)))
+            decision = self._decide_step(observed)
+        await self._publish_status(observed.stored_state)
+        if decision.roll_back is not None:
+            await self._roll_back(decision.roll_back)
+        return self._store_decision(decision)
 
-    async def _seen(self, wished: bool) -> RolloutSeen:
+    async def _observe(self, is_requested: bool) -> ObservedRollout:
         """With what the workflow itself knows."""
-        rules = self._state().seen.rollout
+        rules = self._state().observed.rollout
         pods = bool(rules and rules.health and rules.health.pods_ready)
-        seen: RolloutSeen = await workflow.execute_activity_method(
-            RolloutActivities.look_at_rollout,
-            RolloutAsked(name=self._state().name, pods=pods),
-            **named(LOOK, "how the roll-out goes"),
+        observed: ObservedRollout = await workflow.execute_activity_method(
+            RolloutActivities.observe_rollout,
+            RolloutRequest(name=self._state().name, pods=pods),
+            **with_summary(OBSERVE, "how the roll-out goes"),
         )
         state, now = self._state(), workflow.now()
         permits = {one.claim_uid for one in state.permits if one.counts_until > now and one.reason == "Drifted"}
         since = state.rollout.counted_from
         failed = [one for one in state.registrations.outcomes if not one.registered and since and one.at >= since]
-        known = {"rules": state.seen.rollout, "wished": wished, "failed_starts": len(failed)}
-        return seen.model_copy(update={**known, "out": tuple(sorted({*seen.out, *permits}))})
+        workflow_fields = {"rules": state.observed.rollout, "wished": is_requested, "failed_starts": len(failed)}
+        return observed.model_copy(update={**workflow_fields, "out": tuple(sorted({*observed.out, *permits}))})
 
-    def _decide(self, seen: RolloutSeen) -> RolloutLook:
-        found = look(self._state().name, self._state().rollout, seen, workflow.now())
-        self._remember(found.state)
-        self._news = (*self._news, *found.news)
-        for one in found.news:
+    def _decide_step(self, observed: ObservedRollout) -> RolloutDecision:
+        decision = evaluate_rollout(self._state().name, self._state().rollout, observed, workflow.now())
+        self._update_rollout(decision.state)
+        self._pending_events = (*self._pending_events, *decision.events)
+        for one in decision.events:
             metrics.count_rollout(self._state().name, one.reason)
-        return found
+        return decision
 
-    async def _ask(self, gate: Gate) -> GateAnswer:
+    async def _query_gate(self, gate: Gate) -> GateResult:
         """Whatever fails is an answer that holds."""
         try:
-            answer: GateAnswer = await workflow.execute_activity_method(
-                GateActivities.ask_gate, gate, **named(GATE, f"ask {gate.name}"[:100])
+            result: GateResult = await workflow.execute_activity_method(
+                GateActivities.query_health_gate, gate, **with_summary(GATE, f"ask {gate.name}"[:100])
             )
         except ActivityError as error:
-            answer = GateAnswer(outcome="unknown", why=f"it could not be asked: {error.cause or error}"[:200])
-        return answer.model_copy(update={"gate": gate.id, "at": workflow.now()})
+            result = GateResult(outcome="unknown", why=f"it could not be asked: {error.cause or error}"[:200])
+        return result.model_copy(update={"gate": gate.id, "at": workflow.now()})
 
-    async def _tell(self, written: str) -> None:
+    async def _publish_status(self, annotation: str) -> None:
         """Events, and the state onto the NodePool; what cannot be written now is with the next look."""
-        kept, news = _kept(self._state().rollout), self._news
-        if kept == written and not news:
+        serialized_state, events = _serialize_state(self._state().rollout), self._pending_events
+        if serialized_state == annotation and not events:
             return
         try:
-            told = RolloutTold(name=self._state().name, news=news, kept=kept)
+            request = RolloutNotification(name=self._state().name, events=events, stored_state=serialized_state)
             await workflow.execute_activity_method(
-                RolloutActivities.tell_rollout, told, **named(LOOK, "tell of the roll-out")
+                RolloutActivities.publish_rollout_status, request, **with_summary(OBSERVE, "tell of the roll-out")
             )
-            self._news = self._news[len(news) :]
+            self._pending_events = self._pending_events[len(events) :]
         except ActivityError:
             return
 
-    async def _roll_back(self, back: RollBack) -> None:
+    async def _roll_back(self, target: RollBack) -> None:
         """Tried again with the next look while the class has not got it."""
         halted = self._state().rollout.halted
         by = (halted and halted.by) or HEALTH
-        asked = PinAsked(node_class=back.node_class, images=back.images, by=by, why=back.why, lasts=PINNED_FOR)
+        request = PinRequest(
+            node_class=target.node_class, images=target.images, by=by, why=target.why, lasts=PINNED_FOR
+        )
         try:
             await workflow.execute_activity_method(
-                NodeClassActivities.pin_images, asked, **named(RESOLVE, f"take {' '.join(back.images.values())} again")
+                NodeClassActivities.pin_amis,
+                request,
+                **with_summary(RESOLVE, f"take {' '.join(target.images.values())} again"),
             )
         except ActivityError:
             return
 
-    async def _end(self) -> None:
+    async def _end_rollout(self) -> None:
         """The rules are gone, and the state with them."""
-        self._remember(RolloutState())
-        self._keep(RolloutLook(state=RolloutState()))
-        self._news, self._anew = (), True
-        told = RolloutTold(name=self._state().name)
+        self._update_rollout(RolloutState())
+        self._store_decision(RolloutDecision(state=RolloutState()))
+        self._pending_events, self._must_evaluate = (), True
+        request = RolloutNotification(name=self._state().name)
         await workflow.execute_activity_method(
-            RolloutActivities.tell_rollout, told, **named(PATCH, "the roll-out is over")
+            RolloutActivities.publish_rollout_status, request, **with_summary(PATCH, "the roll-out is over")
         )
-        self._opened()
+        self._on_opened()
 
-    def _keep(self, found: RolloutLook) -> RolloutLook:
-        self._last, self._at, self._again = found, workflow.now(), found.again
-        self._show()
-        if found.state.finished:
-            self._base = self._basis()
-        return found
+    def _store_decision(self, decision: RolloutDecision) -> RolloutDecision:
+        self._last_decision, self._decided_at, self._next_at = decision, workflow.now(), decision.next_check_at
+        self._publish_attributes()
+        if decision.state.finished:
+            self._decided_inputs = self._decision_inputs()
+        return decision
 
-    def _show(self) -> None:
+    def _publish_attributes(self) -> None:
         """One that waits for a person is found as nodes are."""
-        shown = workflow.info().typed_search_attributes
-        known = (bool(shown.get(search_attributes.OVERDUE)), shown.get(search_attributes.BLOCKED_BY))
-        wanted = visibility.of_rollout(self.overdue, self.words)
-        if known != tuple(one.value for one in wanted) and (self.overdue or known[0]):
-            workflow.upsert_search_attributes(wanted)
+        attributes = workflow.info().typed_search_attributes
+        current = (bool(attributes.get(search_attributes.OVERDUE)), attributes.get(search_attributes.BLOCKED_BY))
+        desired = visibility.rollout_attributes(self.is_overdue, self.status_text)
+        if current != tuple(one.value for one in desired) and (self.is_overdue or current[0]):
+            workflow.upsert_search_attributes(desired)
 
-    def _remember(self, rollout: RolloutState) -> None:
+    def _update_rollout(self, rollout: RolloutState) -> None:
         if rollout != self._state().rollout:
-            self._change(rollout=rollout)
+            self._update_state(rollout=rollout)
 
 
-def _kept(state: RolloutState) -> str:
+def _serialize_state(state: RolloutState) -> str:
     """What a workflow that has lost its state takes up: not what the next look finds by itself."""
-    found = state.model_copy(update={"moving": (), "answers": (), "failing_since": None})
-    return found.model_dump_json(exclude_defaults=True) if found != RolloutState() else ""
+    recoverable = state.model_copy(update={"moving": (), "gate_results": (), "failing_since": None})
+    return recoverable.model_dump_json(exclude_defaults=True) if recoverable != RolloutState() else ""
 
 
-def _with(message: str, reason: str) -> str:
+def _with_reason(message: str, reason: str) -> str:
     return f"{message}: {reason}" if reason else message

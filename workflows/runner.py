@@ -10,10 +10,10 @@ from typing import Any, Final
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from workflows.cluster_watch import ShowWorkflow, WatchWorkflow
+from workflows.cluster_watch import ClusterWatchWorkflow, DisruptionPreviewWorkflow
 from workflows.disruption.cluster import ClusterWorkflow
 from workflows.disruption.command import DisruptionWorkflow
-from workflows.garbage_collection import UpkeepWorkflow
+from workflows.garbage_collection import GarbageCollectionWorkflow
 from workflows.interruption import InterruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
@@ -28,9 +28,9 @@ WORKFLOWS: Sequence[type] = (
     NodeClassWorkflow,
     NodePoolWorkflow,
     ProvisioningWorkflow,
-    ShowWorkflow,
-    UpkeepWorkflow,
-    WatchWorkflow,
+    DisruptionPreviewWorkflow,
+    GarbageCollectionWorkflow,
+    ClusterWatchWorkflow,
 )
 _EXTERNAL_JOBS: Final = frozenset({"signal_workflow", "fire_timer", "cancel_workflow"})
 

@@ -28,5 +28,5 @@ ALL: dict[str, str] = {
     PRICE.name: "Double",
 }
 """Name to type, as `temporal operator search-attribute create` takes them."""
-ROOM = {"Keyword": 10, "Bool": 3, "Datetime": 3, "Double": 3}
+SQL_LIMITS = {"Keyword": 10, "Bool": 3, "Datetime": 3, "Double": 3}
 """Of each type in one namespace where visibility is kept in SQL."""

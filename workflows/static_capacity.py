@@ -11,120 +11,120 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.nodepool.static_capacity import ReplicaActivities
-from tenure.model.extra_capacity import ReplicasAsked, ReplicasKept
-from tenure.model.observations import PoolSeen
+from tenure.model.extra_capacity import ReplicasRequest, ReplicasResult
+from tenure.model.observations import ObservedNodePool
 from tenure.model.workflow_states import PoolState
 from tenure.policy.static_capacity import RECENT, pause_after
-from workflows.activity_options import REPLICAS, named
+from workflows.activity_options import REPLICAS, with_summary
 
-AFTER_A_FAULT = timedelta(minutes=1)
-AT_ONCE = timedelta(seconds=1)
+RETRY_AFTER_FAULT = timedelta(minutes=1)
+NEXT_STEP_AFTER = timedelta(seconds=1)
 """Before the rest of what one step is too short for."""
-CONFIRMED = timedelta(seconds=30)
+CONFIRM_AFTER = timedelta(seconds=30)
 """By then the watch has told of what a step did; else it is gone again, and nobody told of that."""
 
 
-class Replicas:
-    """`state` and `change` are the NodePool's; `held`: why nothing may be deleted now, and until when."""
+class ReplicaController:
+    """`state` and `update_state` are the NodePool's; `held`: why nothing may be deleted now, and until when."""
 
     def __init__(
         self,
         state: Callable[[], PoolState],
-        change: Callable[..., None],
-        held: Callable[[], tuple[str, datetime | None]],
+        update_state: Callable[..., None],
+        blocked_by: Callable[[], tuple[str, datetime | None]],
     ) -> None:
-        self._state, self._change, self._held = state, change, held
-        self._looked: PoolSeen | None = None
-        self._again: datetime | None = None
+        self._state, self._update_state, self._blocked_by = state, update_state, blocked_by
+        self._last_observed: ObservedNodePool | None = None
+        self._next_at: datetime | None = None
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """A step is to be taken now."""
-        moment = self.next()
-        return moment is not None and moment <= workflow.now()
+        at = self.next_at()
+        return at is not None and at <= workflow.now()
 
-    def next(self) -> datetime | None:
+    def next_at(self) -> datetime | None:
         """When the next step is due; None while nothing is to be done before there is news."""
         state, now = self._state(), workflow.now()
-        seen = state.seen
-        if seen.static != "on" or seen.deleting or not seen.exists:
+        observed = state.observed
+        if observed.static != "on" or observed.deleting or not observed.exists:
             return None
-        unfinished = bool(state.replicas.plan_id)
-        if not unfinished and seen.standing == seen.replicas:
+        has_open_plan = bool(state.replicas.plan_id)
+        if not has_open_plan and observed.existing == observed.replicas:
             return None
-        if self._looked is None or _differs(seen, self._looked):
-            moment = now
-        elif self._again is not None:
-            moment = self._again
+        if self._last_observed is None or _has_changed(observed, self._last_observed):
+            at = now
+        elif self._next_at is not None:
+            at = self._next_at
         else:
             return None
-        return max(moment, self._held_until() or now)
+        return max(at, self._blocked_until() or now)
 
-    def _held_until(self) -> datetime | None:
+    def _blocked_until(self) -> datetime | None:
         """The end of a pause that a person made, or of one because NodeClaims did not last."""
         state = self._state()
-        if state.seen.standing > state.seen.replicas:
-            return self._held()[1]
-        kept = state.replicas
-        if kept.plan_id or kept.made_at is None or kept.made_for != _made_for(state.seen):
+        if state.observed.existing > state.observed.replicas:
+            return self._blocked_by()[1]
+        replicas = state.replicas
+        if replicas.plan_id or replicas.made_at is None or replicas.made_for != _template_key(state.observed):
             return None
-        return kept.made_at + pause_after(kept.in_a_row)
+        return replicas.made_at + pause_after(replicas.in_a_row)
 
-    async def step(self, hold: str) -> None:
-        """`hold` says why nothing may be deleted now; empty when it may."""
+    async def run_step(self, blocked_by: str) -> None:
+        """`blocked_by` says why nothing may be deleted now; empty when it may."""
         before = self._state().replicas
         plan_id = before.plan_id or workflow.uuid4().hex[:12]
-        seen = self._looked = self._state().seen
-        self._again = None
-        self._change(replicas=before.model_copy(update={"plan_id": plan_id}))
+        observed = self._last_observed = self._state().observed
+        self._next_at = None
+        self._update_state(replicas=before.model_copy(update={"plan_id": plan_id}))
         try:
-            kept = await workflow.execute_activity_method(
-                ReplicaActivities.keep_replicas,
-                ReplicasAsked(pool=self._state().name, plan_id=plan_id, hold=hold),
-                **named(REPLICAS, f"{seen.standing} nodes, {seen.replicas} wanted"),
+            result = await workflow.execute_activity_method(
+                ReplicaActivities.reconcile_replicas,
+                ReplicasRequest(pool=self._state().name, plan_id=plan_id, hold=blocked_by),
+                **with_summary(REPLICAS, f"{observed.existing} nodes, {observed.replicas} wanted"),
             )
         except ActivityError as error:
-            self._again = workflow.now() + AFTER_A_FAULT
-            self._remember(waits_for=f"tried again soon: {error.cause or error}"[:300])
+            self._next_at = workflow.now() + RETRY_AFTER_FAULT
+            self._update_replicas(waits_for=f"tried again soon: {error.cause or error}"[:300])
             return
-        if kept.more or not kept.waits_for:
-            self._again = workflow.now() + (AT_ONCE if kept.more else CONFIRMED)
-        self._learn(kept, _made_for(seen), plan_id if kept.more else "", begun=not before.plan_id)
+        if result.more or not result.waits_for:
+            self._next_at = workflow.now() + (NEXT_STEP_AFTER if result.more else CONFIRM_AFTER)
+        self._record_result(result, _template_key(observed), plan_id if result.more else "", begun=not before.plan_id)
 
-    def _learn(self, kept: ReplicasKept, made_for: str, plan_id: str, *, begun: bool) -> None:
-        self._remember(plan_id=plan_id, waits_for=kept.waits_for)
-        if not kept.created:
+    def _record_result(self, result: ReplicasResult, made_for: str, plan_id: str, *, begun: bool) -> None:
+        self._update_replicas(plan_id=plan_id, waits_for=result.waits_for)
+        if not result.created:
             return
-        known, now = self._state().replicas, workflow.now()
-        soon = known.made_at is not None and now - known.made_at < RECENT and known.made_for == made_for
-        in_a_row = (known.in_a_row if soon else 0) + int(begun or not soon)
-        self._remember(made_at=now, made_for=made_for, in_a_row=in_a_row)
+        previous, now = self._state().replicas, workflow.now()
+        is_repeated = previous.made_at is not None and now - previous.made_at < RECENT and previous.made_for == made_for
+        in_a_row = (previous.in_a_row if is_repeated else 0) + int(begun or not is_repeated)
+        self._update_replicas(made_at=now, made_for=made_for, in_a_row=in_a_row)
 
-    def _remember(self, **fields: object) -> None:
-        self._change(replicas=self._state().replicas.model_copy(update=fields))
+    def _update_replicas(self, **fields: object) -> None:
+        self._update_state(replicas=self._state().replicas.model_copy(update=fields))
 
     def waits_for(self, paused: str) -> str:
         """In words, for people; empty when nothing is missing or too much."""
         state, now = self._state(), workflow.now()
-        seen = state.seen
-        if seen.static == "off":
+        observed = state.observed
+        if observed.static == "off":
             return "the feature gate StaticCapacity, which is off"
-        if seen.static != "on" or (seen.standing == seen.replicas and not state.replicas.plan_id):
+        if observed.static != "on" or (observed.existing == observed.replicas and not state.replicas.plan_id):
             return ""
-        if seen.standing > seen.replicas and paused:
+        if observed.existing > observed.replicas and paused:
             return paused
-        held = self._held_until()
-        if held is not None and held > now and seen.standing < seen.replicas:
-            until = held.isoformat(timespec="seconds")
+        blocked_until = self._blocked_until()
+        if blocked_until is not None and blocked_until > now and observed.existing < observed.replicas:
+            until = blocked_until.isoformat(timespec="seconds")
             return f"{until}: the last NodeClaims did not last, {state.replicas.in_a_row} times in a row"
         return state.replicas.waits_for
 
 
-def _made_for(seen: PoolSeen) -> str:
+def _template_key(observed: ObservedNodePool) -> str:
     """A change of the pool or of its class makes a new beginning."""
-    return f"{seen.generation} {seen.node_class_ready}"
+    return f"{observed.generation} {observed.node_class_ready}"
 
 
-def _differs(seen: PoolSeen, looked: PoolSeen) -> bool:
+def _has_changed(observed: ObservedNodePool, previous: ObservedNodePool) -> bool:
     """In what a step decides by."""
-    said = {"number", "usage", "stamps", "freed"}
-    return seen.model_dump(exclude=said) != looked.model_dump(exclude=said)
+    ignored = {"number", "usage", "stamps", "freed"}
+    return observed.model_dump(exclude=ignored) != previous.model_dump(exclude=ignored)

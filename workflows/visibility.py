@@ -1,6 +1,7 @@
 """Which search attributes a workflow shows at its start, and in each of its states.
 
-How the workflows of one cluster are named, for activities that speak to them. Satisfies `activities.lives.Names`.
+How the workflows of one cluster are named, for activities that speak to them. Satisfies
+`activities.lives.WorkflowNames`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from temporalio.common import SearchAttributePair, SearchAttributeUpdate, TypedS
 
 from tenure.model.disruption.commands import CommandState
 from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Phase
-from tenure.policy.lifecycle.deadlines import LONGEST, WAITS_FOR_A_PERSON, blocked_by
+from tenure.policy.lifecycle.deadlines import LONGEST, WAITS_FOR_A_PERSON, describe_blocker
 from workflows import ids
 from workflows.search_attributes import (
     BLOCKED_BY,
@@ -44,9 +45,9 @@ def claim_start(identity: ClaimIdentity, deadline: datetime | None = None) -> Ty
     )
 
 
-def of_claim(state: ClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
+def nodeclaim_attributes(state: ClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
     """Every attribute that this state shows, by name; the caller upserts those that changed, in one batch."""
-    launched, blocked = state.launched, blocked_by(state)
+    launched, blocked = state.launched, describe_blocker(state)
     deadline = state.deadline or state.waits_until
     values: list[SearchAttributeUpdate[Any]] = [
         PHASE.value_set(state.phase.value),
@@ -76,13 +77,13 @@ def command_start(pool: str, now: datetime) -> TypedSearchAttributes:
     return TypedSearchAttributes([SearchAttributePair(NODE_POOL, pool), *pairs])
 
 
-def of_rollout(overdue: bool, why: str) -> list[SearchAttributeUpdate[Any]]:
+def rollout_attributes(overdue: bool, why: str) -> list[SearchAttributeUpdate[Any]]:
     """Of a NodePool: a roll-out that waits for a person."""
     blocked = BLOCKED_BY.value_set(f"{WAITS_FOR_A_PERSON}: {why}"[:LONGEST]) if overdue else BLOCKED_BY.value_unset()
     return [OVERDUE.value_set(overdue), blocked]
 
 
-def of_command(state: CommandState) -> list[SearchAttributeUpdate[Any]]:
+def command_attributes(state: CommandState) -> list[SearchAttributeUpdate[Any]]:
     """What a step shows, as one batch."""
     since = [PHASE_SINCE.value_set(state.since)] if state.since else []
     return [
@@ -94,20 +95,20 @@ def of_command(state: CommandState) -> list[SearchAttributeUpdate[Any]]:
 
 
 @dataclass(frozen=True)
-class Names:
+class WorkflowNames:
     cluster: str
 
-    def life_of(self, claim_name: str, uid: str) -> str:
+    def nodeclaim_workflow_id(self, claim_name: str, uid: str) -> str:
         return ids.nodeclaim(self.cluster, claim_name, uid)
 
     def provisioning_id(self) -> str:
         return ids.provisioning(self.cluster)
 
-    def lives_of(self, claim_name: str) -> str:
+    def nodeclaim_workflow_id_prefix(self, claim_name: str) -> str:
         return ids.nodeclaim(self.cluster, claim_name, "")
 
     def task_queue(self) -> str:
         return ids.task_queue(self.cluster)
 
-    def attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes:
+    def search_attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes:
         return claim_start(identity)

@@ -19,73 +19,85 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.garbage_collection.base import GARBAGE, UNREADABLE, Lists, Tally, why
+from activities.garbage_collection.base import GARBAGE, UNREADABLE, CollectionStats, SharedLists, describe_error
 from activities.ports.core import Claims, Events, Instances
-from activities.ports.garbage_collection import Inventory, LaunchGroups, Leftovers
-from activities.runtime import faults_mapped, heartbeating
+from activities.ports.garbage_collection import Inventory, LaunchGroups, OrphanedResources
+from activities.runtime import background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.model.errors import Fault, Forbidden
-from tenure.model.garbage_collection import ClaimMark, NodeMark, ProfileMark, TemplateMark, UpkeepAsked, UpkeepDone
+from tenure.model.garbage_collection import (
+    ClaimMark,
+    GarbageCollectionRequest,
+    GarbageCollectionResult,
+    NodeMark,
+    ProfileMark,
+    TemplateMark,
+)
 from tenure.model.provider_results import InstanceFacts
 from tenure.policy.garbage_collection import (
-    decide_unowned,
+    decide_orphaned_instances,
     decide_untagged,
     decide_unused_profiles,
     decide_unused_templates,
 )
 
 
-class InstanceUpkeep:
+class InstanceCollector:
     def __init__(
-        self, *, instances: Instances, inventory: Inventory, lists: Lists, groups: LaunchGroups, events: Events
+        self, *, instances: Instances, inventory: Inventory, lists: SharedLists, groups: LaunchGroups, events: Events
     ) -> None:
         self._instances, self._inventory, self._lists = instances, inventory, lists
         self._groups, self._events = groups, events
 
     @activity.defn
-    @faults_mapped
-    async def end_unowned_instances(self, asked: UpkeepAsked) -> UpkeepDone:
+    @map_faults
+    async def terminate_orphaned_instances(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Asks the workflows that launch before it ends one that a launch group bought; each is looked at again."""
-        async with heartbeating():
-            tally = Tally(asked)
-            listed = await self._lists.instances.lately()
-            claims = await self._lists.claims.anew()
-            tally.looked_at = len(listed)
-            unowned = await self._free(_unowned(asked, listed, claims), tally)
-            nodes = await self._inventory.nodes() if unowned else ()
+        async with background_heartbeat():
+            stats = CollectionStats(request)
+            listed = await self._lists.instances.read_cached()
+            claims = await self._lists.claims.read_fresh()
+            stats.examined = len(listed)
+            orphaned = await self._without_open_groups(_find_orphaned(request, listed, claims), stats)
+            nodes = await self._inventory.nodes() if orphaned else ()
 
-            async def end(instance: InstanceFacts) -> None:
+            async def terminate(instance: InstanceFacts) -> None:
                 fresh = await self._instances.get(instance.instance_id)
-                if fresh is None or not _unowned(asked, [fresh], claims):
+                if fresh is None or not _find_orphaned(request, [fresh], claims):
                     return
                 if await self._instances.terminate(fresh.instance_id):
-                    tally.collected(
-                        "instance", fresh.instance_id, group=_group(fresh), pool=fresh.tags.get(labels.TAG_NODEPOOL)
+                    stats.record_collected(
+                        "instance",
+                        fresh.instance_id,
+                        group=_launch_group(fresh),
+                        pool=fresh.tags.get(labels.TAG_NODEPOOL),
                     )
-                    await self._say(fresh)
+                    await self._publish_event(fresh)
                 for node in (one for one in nodes if one.instance_id == fresh.instance_id):
-                    await self._remove(node, tally)
+                    await self._delete_node(node, stats)
 
-            await tally.each("instance", ((one.instance_id, one) for one in unowned), end)
-            return tally.done()
+            await stats.process_each("instance", ((one.instance_id, one) for one in orphaned), terminate)
+            return stats.build_result()
 
-    async def _free(self, unowned: Sequence[InstanceFacts], tally: Tally) -> Sequence[InstanceFacts]:
+    async def _without_open_groups(
+        self, orphaned: Sequence[InstanceFacts], stats: CollectionStats
+    ) -> Sequence[InstanceFacts]:
         """Those of no launch group that is open; where nobody can tell, those of no group at all."""
-        bought = {_group(one) for one in unowned} - {""}
+        bought = {_launch_group(one) for one in orphaned} - {""}
         if not bought:
-            return unowned
+            return orphaned
         still_open: Set[str] = bought
         try:
-            still_open = await self._groups.open(bought)
+            still_open = await self._groups.find_open(bought)
         except Fault as fault:
-            tally.failed("launch group", ", ".join(sorted(bought)), fault.message)
-        return [one for one in unowned if _group(one) not in still_open]
+            stats.record_failed("launch group", ", ".join(sorted(bought)), fault.message)
+        return [one for one in orphaned if _launch_group(one) not in still_open]
 
-    async def _remove(self, node: NodeMark, tally: Tally) -> None:
+    async def _delete_node(self, node: NodeMark, stats: CollectionStats) -> None:
         if await self._inventory.delete_node(node):
-            tally.collected("node", node.name, instance=node.instance_id)
+            stats.record_collected("node", node.name, instance=node.instance_id)
 
-    async def _say(self, instance: InstanceFacts) -> None:
+    async def _publish_event(self, instance: InstanceFacts) -> None:
         """About the NodePool that bought it: there is no other object to tell it of."""
         pool = instance.tags.get(labels.TAG_NODEPOOL, "")
         message = f"instance {instance.instance_id} ({instance.instance_type} in {instance.zone}) had no NodeClaim"
@@ -93,13 +105,13 @@ class InstanceUpkeep:
             await self._events.publish(kind="NodePool", name=pool, uid="", reason=GARBAGE, message=message)
 
 
-def _unowned(
-    asked: UpkeepAsked, instances: Sequence[InstanceFacts], claims: Sequence[ClaimMark]
+def _find_orphaned(
+    request: GarbageCollectionRequest, instances: Sequence[InstanceFacts], claims: Sequence[ClaimMark]
 ) -> list[InstanceFacts]:
-    return decide_unowned(instances, claims, cluster=asked.cluster, now=datetime.now(UTC))
+    return decide_orphaned_instances(instances, claims, cluster=request.cluster, now=datetime.now(UTC))
 
 
-def _group(instance: InstanceFacts) -> str:
+def _launch_group(instance: InstanceFacts) -> str:
     return instance.tags.get(labels.LAUNCH_GROUP, "")
 
 
@@ -107,49 +119,49 @@ TEMPLATE_TAG = "aws:ec2launchtemplate:id"
 """EC2 puts it on every instance that was launched from a template."""
 
 
-class LaunchUpkeep:
-    def __init__(self, *, instances: Instances, inventory: Inventory, leftovers: Leftovers) -> None:
-        self._instances, self._inventory, self._leftovers = instances, inventory, leftovers
+class LaunchResourceCollector:
+    def __init__(self, *, instances: Instances, inventory: Inventory, orphaned_resources: OrphanedResources) -> None:
+        self._instances, self._inventory, self._orphaned_resources = instances, inventory, orphaned_resources
 
     @activity.defn
-    @faults_mapped
-    async def collect_launch_templates(self, asked: UpkeepAsked) -> UpkeepDone:
-        async with heartbeating():
-            tally = Tally(asked)
-            templates = await self._leftovers.templates()
+    @map_faults
+    async def collect_launch_templates(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
+        async with background_heartbeat():
+            stats = CollectionStats(request)
+            templates = await self._orphaned_resources.list_launch_templates()
             if not templates:
-                return tally.done()
+                return stats.build_result()
             running = {one.tags.get(TEMPLATE_TAG, "") for one in await self._instances.list_managed()}
             claims = await self._inventory.claims()
-            tally.looked_at = len(templates)
+            stats.examined = len(templates)
             unused = decide_unused_templates(templates, claims, running=running, now=datetime.now(UTC))
 
             async def collect(template: TemplateMark) -> None:
-                await self._leftovers.delete_template(template)
-                tally.collected("launch template", template.name, pool=template.pool)
+                await self._orphaned_resources.delete_template(template)
+                stats.record_collected("launch template", template.name, pool=template.pool)
 
-            await tally.each("launch template", ((one.name, one) for one in unused), collect)
-            return tally.done()
+            await stats.process_each("launch template", ((one.name, one) for one in unused), collect)
+            return stats.build_result()
 
     @activity.defn
-    @faults_mapped
-    async def collect_profiles(self, asked: UpkeepAsked) -> UpkeepDone:
-        async with heartbeating():
-            tally = Tally(asked)
-            profiles = await self._leftovers.profiles()
+    @map_faults
+    async def collect_instance_profiles(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
+        async with background_heartbeat():
+            stats = CollectionStats(request)
+            profiles = await self._orphaned_resources.list_instance_profiles()
             if not profiles:
-                return tally.done()
-            tally.looked_at = len(profiles)
+                return stats.build_result()
+            stats.examined = len(profiles)
 
             async def collect(profile: ProfileMark) -> None:
-                await self._leftovers.delete_profile(profile)
-                tally.collected("instance profile", profile.name)
+                await self._orphaned_resources.delete_profile(profile)
+                stats.record_collected("instance profile", profile.name)
 
-            unused = await self._unused(profiles)
-            await tally.each("instance profile", ((one.name, one) for one in unused), collect)
-            return tally.done()
+            unused = await self._find_unused_profiles(profiles)
+            await stats.process_each("instance profile", ((one.name, one) for one in unused), collect)
+            return stats.build_result()
 
-    async def _unused(self, profiles: Sequence[ProfileMark]) -> Sequence[ProfileMark]:
+    async def _find_unused_profiles(self, profiles: Sequence[ProfileMark]) -> Sequence[ProfileMark]:
         """Classes are read last: one that has just begun to name a profile keeps it."""
         instances: Sequence[InstanceFacts] = await self._instances.list_managed()
         claims = await self._inventory.claims()
@@ -158,58 +170,64 @@ class LaunchUpkeep:
         return decide_unused_profiles(profiles, claims, classes, running=running, now=datetime.now(UTC))
 
 
-PATIENCE = 240.0
+MAX_RUN_SECONDS = 240.0
 """Seconds after which a run leaves the rest to the next."""
-GIVE_UP = 5
+MAX_CONSECUTIVE_DENIALS = 5
 """Refusals one after the other: it is not these instances that may not be tagged, it is this worker."""
 
 
-class TagUpkeep:
+class InstanceTagger:
     def __init__(
-        self, *, claims: Claims, instances: Instances, lists: Lists, leftovers: Leftovers, events: Events
+        self,
+        *,
+        claims: Claims,
+        instances: Instances,
+        lists: SharedLists,
+        orphaned_resources: OrphanedResources,
+        events: Events,
     ) -> None:
         self._claims, self._instances, self._lists = claims, instances, lists
-        self._leftovers, self._events = leftovers, events
+        self._orphaned_resources, self._events = orphaned_resources, events
 
     @activity.defn
-    @faults_mapped
-    async def tag_instances(self, asked: UpkeepAsked) -> UpkeepDone:
-        async with heartbeating():
-            tally = Tally(asked)
-            untagged = decide_untagged(await self._lists.claims.lately())
+    @map_faults
+    async def tag_instances(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
+        async with background_heartbeat():
+            stats = CollectionStats(request)
+            untagged = decide_untagged(await self._lists.claims.read_cached())
             random.shuffle(untagged)
-            tally.looked_at = len(untagged)
-            until, refused = time.monotonic() + PATIENCE, 0
+            stats.examined = len(untagged)
+            until, consecutive_denials = time.monotonic() + MAX_RUN_SECONDS, 0
             for claim in untagged:
-                if time.monotonic() > until or refused >= GIVE_UP:
+                if time.monotonic() > until or consecutive_denials >= MAX_CONSECUTIVE_DENIALS:
                     break
                 try:
-                    await self._tag(claim, asked.cluster, tally)
-                    refused = 0
+                    await self._tag_instance(claim, request.cluster, stats)
+                    consecutive_denials = 0
                 except UNREADABLE as error:
-                    refused = refused + 1 if isinstance(error, Forbidden) else 0
-                    tally.failed("tags", claim.instance_id, why(error))
-                    await self._say(claim, why(error))
-            return tally.done()
+                    consecutive_denials = consecutive_denials + 1 if isinstance(error, Forbidden) else 0
+                    stats.record_failed("tags", claim.instance_id, describe_error(error))
+                    await self._publish_event(claim, describe_error(error))
+            return stats.build_result()
 
-    async def _tag(self, claim: ClaimMark, cluster: str, tally: Tally) -> None:
+    async def _tag_instance(self, claim: ClaimMark, cluster: str, stats: CollectionStats) -> None:
         """Only keys that are not there: what a person wrote stays. The NodeClaim remembers that it was done."""
         instance = await self._instances.get(claim.instance_id)
         if instance is None:
             return
-        wanted = {
+        desired = {
             labels.TAG_NAME: claim.node_name,
             labels.TAG_NODECLAIM: claim.name,
             labels.TAG_EKS_CLUSTER_NAME: cluster,
         }
-        absent = {key: value for key, value in wanted.items() if key not in instance.tags}
-        if absent:
-            await self._leftovers.tag(claim.instance_id, absent)
-            tally.collected("tags", claim.instance_id, keys=sorted(absent))
-        done = {labels.TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
-        await self._claims.patch(claim.name, claim.uid, annotations=done, now=datetime.now(UTC))
+        missing = {key: value for key, value in desired.items() if key not in instance.tags}
+        if missing:
+            await self._orphaned_resources.tag_instance(claim.instance_id, missing)
+            stats.record_collected("tags", claim.instance_id, keys=sorted(missing))
+        annotations = {labels.TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
+        await self._claims.patch(claim.name, claim.uid, annotations=annotations, now=datetime.now(UTC))
 
-    async def _say(self, claim: ClaimMark, reason: str) -> None:
+    async def _publish_event(self, claim: ClaimMark, reason: str) -> None:
         message = f"instance {claim.instance_id} could not be tagged: {reason}"
         await self._events.publish(
             kind="NodeClaim", name=claim.name, uid=claim.uid, reason="TaggingFailed", message=message, warning=True

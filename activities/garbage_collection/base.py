@@ -25,9 +25,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.ports.core import Instances
 from activities.ports.garbage_collection import Inventory
-from activities.runtime import each, faults_mapped
+from activities.runtime import call_for_each, map_faults
 from tenure.model.errors import Fault, TryLater
-from tenure.model.garbage_collection import ClaimMark, RunRef, UpkeepAsked, UpkeepDone
+from tenure.model.garbage_collection import ClaimMark, GarbageCollectionRequest, GarbageCollectionResult, RunRef
 from tenure.model.provider_results import InstanceFacts
 
 T = TypeVar("T")
@@ -39,23 +39,23 @@ AT_ONCE = 50
 """Things put away together: what EC2 is asked of many at a time becomes one call."""
 UNREADABLE = (Fault, ValueError)
 """What one thing may raise without hurting another: a call that failed, or words that no model can read."""
-_NOTES = 5
-_NOTE_LIMIT = 200
-_SUSPECTS = 1000
+_MAX_FAILURES = 5
+_FAILURE_MAX_CHARS = 200
+_MAX_SUSPECTS = 1000
 """The rest is suspected by a later run."""
 log = structlog.get_logger(__name__)
 
 
-def why(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     return f"{error.code} {error.message}".strip() if isinstance(error, Fault) else str(error)
 
 
-class Tally:
+class CollectionStats:
     """One run of a task."""
 
-    def __init__(self, asked: UpkeepAsked) -> None:
-        self._task = asked.task
-        self.looked_at = 0
+    def __init__(self, request: GarbageCollectionRequest) -> None:
+        self._task = request.task
+        self.examined = 0
         self._collected = 0
         self._failures: list[str] = []
         self.suspects: list[str] = []
@@ -64,91 +64,93 @@ class Tally:
         self._collections = meter.create_counter(COLLECTED, "Things that upkeep put away or put right")
         self._failed = meter.create_counter(FAILED, "Things that upkeep could not look at or put away")
 
-    def collected(self, kind: str, name: str, **facts: object) -> None:
+    def record_collected(self, kind: str, name: str, **facts: object) -> None:
         """Count it, and leave a line in the log."""
         self._collected += 1
         self._collections.add(1, {"kind": kind})
         log.info("collected", kind=kind, name=name, **facts)
 
-    def failed(self, kind: str, name: str, why: str) -> None:
-        self._failures.append(f"{kind} {name}: {why}"[:_NOTE_LIMIT])
+    def record_failed(self, kind: str, name: str, why: str) -> None:
+        self._failures.append(f"{kind} {name}: {why}"[:_FAILURE_MAX_CHARS])
         self._failed.add(1, {"kind": kind})
         log.warning("not collected", kind=kind, name=name, why=why)
 
-    async def each(self, kind: str, things: Iterable[tuple[str, T]], act: Callable[[T], Awaitable[None]]) -> None:
+    async def process_each(
+        self, kind: str, things: Iterable[tuple[str, T]], act: Callable[[T], Awaitable[None]]
+    ) -> None:
         """Do it with each, named so; the fault of one is noted and the others go on."""
 
-        async def one(named: tuple[str, T]) -> None:
+        async def process(named: tuple[str, T]) -> None:
             name, thing = named
             try:
                 await act(thing)
             except UNREADABLE as error:
-                self.failed(kind, name, why(error))
+                self.record_failed(kind, name, describe_error(error))
 
-        await each(things, one, at_once=AT_ONCE)
+        await call_for_each(things, process, at_once=AT_ONCE)
 
-    def done(self) -> UpkeepDone:
-        return UpkeepDone(
+    def build_result(self) -> GarbageCollectionResult:
+        return GarbageCollectionResult(
             task=self._task,
-            looked_at=self.looked_at,
+            checked=self.examined,
             collected=self._collected,
             failed=len(self._failures),
-            notes=tuple(self._failures[:_NOTES]),
-            suspects=tuple(self.suspects[:_SUSPECTS]),
+            notes=tuple(self._failures[:_MAX_FAILURES]),
+            suspects=tuple(self.suspects[:_MAX_SUSPECTS]),
         )
 
 
-LATELY: Final = 20.0
+CACHE_SECONDS: Final = 20.0
 """Seconds for which a list may be used again, and is kept: nearly all of what the jitter puts between two tasks."""
 
 
-class Shared(Generic[T]):
+class SharedList(Generic[T]):
     """One kind of list. Raises whatever the reading of it raises."""
 
     def __init__(self, read: Callable[[], Awaitable[Sequence[T]]]) -> None:
-        self._read, self._turn = read, asyncio.Lock()
-        self._kept: Sequence[T] | None = None
-        self._forgetting: asyncio.TimerHandle | None = None
+        self._read, self._lock = read, asyncio.Lock()
+        self._cached: Sequence[T] | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
 
-    async def anew(self) -> Sequence[T]:
+    async def read_fresh(self) -> Sequence[T]:
         """As it is now."""
-        async with self._turn:
+        async with self._lock:
             return await self._fetch()
 
-    async def lately(self) -> Sequence[T]:
-        """As it was not longer than `LATELY` ago."""
-        async with self._turn:
-            return await self._fetch() if self._kept is None else self._kept
+    async def read_cached(self) -> Sequence[T]:
+        """As it was not longer than `CACHE_SECONDS` ago."""
+        async with self._lock:
+            return await self._fetch() if self._cached is None else self._cached
 
     async def _fetch(self) -> Sequence[T]:
         """Its age is counted from before it was read."""
         began = asyncio.get_running_loop().time()
         found = await self._read()
-        if self._forgetting is not None:
-            self._forgetting.cancel()
-        self._kept = found
-        self._forgetting = asyncio.get_running_loop().call_at(began + LATELY, self._forget)
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        self._cached = found
+        self._expiry_timer = asyncio.get_running_loop().call_at(began + CACHE_SECONDS, self._expire)
         return found
 
-    def _forget(self) -> None:
-        self._kept, self._forgetting = None, None
+    def _expire(self) -> None:
+        self._cached, self._expiry_timer = None, None
 
 
-class Lists:
+class SharedLists:
     """Those that more than one task asks for."""
 
     def __init__(self, *, instances: Instances, inventory: Inventory) -> None:
-        self.instances: Shared[InstanceFacts] = Shared(instances.list_managed)
-        self.claims: Shared[ClaimMark] = Shared(inventory.claims)
+        self.instances: SharedList[InstanceFacts] = SharedList(instances.list_managed)
+        self.claims: SharedList[ClaimMark] = SharedList(inventory.claims)
 
 
-class RunUpkeep:
+class RunCollector:
     def __init__(self, client: Client) -> None:
         self._client = client
 
     @activity.defn
-    @faults_mapped
-    async def forget_run(self, run: RunRef) -> None:
+    @map_faults
+    async def delete_uneventful_run(self, run: RunRef) -> None:
         """One that is gone already counts as forgotten."""
         execution = WorkflowExecution(workflow_id=run.workflow_id, run_id=run.run_id)
         request = DeleteWorkflowExecutionRequest(namespace=self._client.namespace, workflow_execution=execution)

@@ -14,19 +14,24 @@ from typing import Any
 import structlog
 from temporalio import activity
 
-from activities.interruption.instance_status import StatusReading
-from activities.interruption.metrics import Counting, InterruptionMetrics
-from activities.interruption.queue_consumer import QueueReading
+from activities.interruption.instance_status import InstanceStatusReader
+from activities.interruption.metrics import InterruptionMetrics, QueueCounter
+from activities.interruption.queue_consumer import QueueConsumer
 from activities.nodeclaim.annotations import Annotated
-from activities.nodeclaim.eviction import Evacuation, FirstLooks
+from activities.nodeclaim.eviction import BatchedFirstEviction, EarlyEvictions
 from activities.ports.core import Events, Nodes
 from activities.ports.disruption import DrainPorts
-from activities.ports.interruption import EventQueue, InstanceStatuses, NodeTeller
-from activities.runtime import faults_mapped, heartbeating, not_yet
+from activities.ports.interruption import EventQueue, InstanceStatuses, NodeInterruptionNotifier
+from activities.runtime import background_heartbeat, map_faults, not_yet_error
 from tenure.apis.labels import EXPECTED_BACK, INTERRUPTIONS
-from tenure.model.base import LANE
+from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.errors import Fault
-from tenure.model.interruption.records import NoticesTold, QueueAsked, ReadingEnded, StatusAsked
+from tenure.model.interruption.records import (
+    InstanceStatusRequest,
+    InterruptionNotification,
+    QueueRequest,
+    ReadingEnded,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -43,54 +48,54 @@ class InterruptionActivities:
         *,
         queue: EventQueue,
         statuses: InstanceStatuses,
-        nodes: NodeTeller,
+        nodes: NodeInterruptionNotifier,
         drains: DrainPorts,
         metrics: InterruptionMetrics,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._queue, self._nodes, self._metrics, self._now = queue, nodes, metrics, now
-        self._evacuation = Evacuation(drains)
-        self._statuses = StatusReading(statuses=statuses, nodes=nodes, metrics=metrics, now=now)
+        self._early_evictions = EarlyEvictions(drains)
+        self._statuses = InstanceStatusReader(statuses=statuses, nodes=nodes, metrics=metrics, now=now)
 
     @activity.defn
-    @faults_mapped
-    async def read_queue(self, asked: QueueAsked) -> ReadingEnded:
+    @map_faults
+    async def consume_queue(self, request: QueueRequest) -> ReadingEnded:
         """Until the queue cannot be read."""
-        reading = QueueReading(
-            asked.queue,
+        consumer = QueueConsumer(
+            request.queue,
             queue=self._queue,
             nodes=self._nodes,
-            evacuation=self._evacuation,
+            early_evictions=self._early_evictions,
             metrics=self._metrics,
             now=self._now,
         )
-        counting = Counting(self._metrics.counted, activity.info().heartbeat_details, self._now())
-        return await _while_here(
-            lambda: _endless(reading.run), f"queue {asked.queue}", told=lambda: (counting.tally(),)
+        counter = QueueCounter(self._metrics.message_counts, activity.info().heartbeat_details, self._now())
+        return await _read_until_shutdown(
+            lambda: _run_forever(consumer.run), f"queue {request.queue}", details=lambda: (counter.current_stats(),)
         )
 
     @activity.defn
-    @faults_mapped
-    async def read_instance_status(self, asked: StatusAsked) -> ReadingEnded:
+    @map_faults
+    async def read_instance_status(self, request: InstanceStatusRequest) -> ReadingEnded:
         """Until what is open has changed, or the status cannot be read."""
-        ended = await _while_here(lambda: self._statuses.run(asked), "instances' status")
-        return ended.model_copy(update={"told": asked.told, "last": asked.last}) if ended.fault else ended
+        ended = await _read_until_shutdown(lambda: self._statuses.run(request), "instances' status")
+        return ended.model_copy(update={"notified": request.notified, "last": request.last}) if ended.fault else ended
 
 
-async def _endless(run: Callable[[], Awaitable[None]]) -> ReadingEnded:
+async def _run_forever(run: Callable[[], Awaitable[None]]) -> ReadingEnded:
     await run()
     return ReadingEnded()
 
 
-async def _while_here(
-    read: Callable[[], Awaitable[ReadingEnded]], source: str, *, told: Callable[[], tuple[Any, ...]] = tuple
+async def _read_until_shutdown(
+    read: Callable[[], Awaitable[ReadingEnded]], source: str, *, details: Callable[[], tuple[Any, ...]] = tuple
 ) -> ReadingEnded:
     """A fault is a value; a worker that stops gives up at once, and another one goes on."""
     reading = asyncio.ensure_future(read())
-    leaving = asyncio.ensure_future(activity.wait_for_worker_shutdown())
+    shutdown = asyncio.ensure_future(activity.wait_for_worker_shutdown())
     try:
-        async with heartbeating(told):
-            await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        async with background_heartbeat(details):
+            await asyncio.wait({reading, shutdown}, return_when=asyncio.FIRST_COMPLETED)
         if reading.done():
             return reading.result()
     except Fault as fault:
@@ -98,38 +103,42 @@ async def _while_here(
         text = f"{fault.code}: {fault.message}" if fault.code else fault.message
         return ReadingEnded(fault=text[:_FAULT_LIMIT])
     finally:
-        leaving.cancel()
+        shutdown.cancel()
         reading.cancel()
-        await asyncio.gather(reading, leaving, return_exceptions=True)
-    raise not_yet("this worker stops; the next host of the watch reads on", again_in=timedelta(milliseconds=100))
+        await asyncio.gather(reading, shutdown, return_exceptions=True)
+    raise not_yet_error(
+        "this worker stops; the next host of the watch reads on", retry_after=timedelta(milliseconds=100)
+    )
 
 
 class NodeInterruptionActivities:
     def __init__(
-        self, *, claims: Annotated, nodes: Nodes, events: Events, first_looks: FirstLooks | None = None
+        self, *, claims: Annotated, nodes: Nodes, events: Events, first_evictions: BatchedFirstEviction | None = None
     ) -> None:
-        """`first_looks` of drains, after which the word is given."""
+        """`first_evictions` of drains, after which the word is given."""
         self._claims, self._nodes, self._events = claims, nodes, events
-        self._first_looks = first_looks or FirstLooks()
+        self._first_evictions = first_evictions or BatchedFirstEviction()
 
     @activity.defn
-    @faults_mapped
-    async def tell_notices(self, told: NoticesTold) -> None:
+    @map_faults
+    async def publish_interruption_events(self, request: InterruptionNotification) -> None:
         """Write first: what is said may be said twice, what is not written is lost."""
-        LANE.set("crowd")
-        await self._first_looks.others()
-        ref = told.claim
-        if told.write:
-            back = told.expected_back.isoformat(timespec="seconds") if told.expected_back else None
-            await self._claims.annotate(ref.name, {INTERRUPTIONS: told.text or None, EXPECTED_BACK: back}, uid=ref.uid)
-        if not told.said:
+        REQUEST_PRIORITY.set("crowd")
+        await self._first_evictions.wait_for_others()
+        ref = request.claim
+        if request.write:
+            maintenance_until = request.expected_back.isoformat(timespec="seconds") if request.expected_back else None
+            await self._claims.annotate(
+                ref.name, {INTERRUPTIONS: request.text or None, EXPECTED_BACK: maintenance_until}, uid=ref.uid
+            )
+        if not request.events:
             return
         node = await self._nodes.get(ref.node_name) if ref.node_name else None
         objects = [("NodeClaim", ref.name, ref.uid)]
         if node is not None and node.provider_id == ref.provider_id:
             objects.append(("Node", node.name, node.uid))
-        for said in told.said:
+        for event in request.events:
             for kind, name, uid in objects:
                 await self._events.publish(
-                    kind=kind, name=name, uid=uid, reason=said.reason, message=said.message, warning=said.warning
+                    kind=kind, name=name, uid=uid, reason=event.reason, message=event.message, warning=event.warning
                 )

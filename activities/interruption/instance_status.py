@@ -12,76 +12,78 @@ from typing import Final
 import structlog
 
 from activities.interruption.metrics import InterruptionMetrics
-from activities.ports.interruption import InstanceStatuses, NodeTeller, Standing
-from activities.runtime import patiently
-from tenure.model.interruption.notices import KARPENTERS_KINDS, Notice, OpenNotice, StatusReport
-from tenure.model.interruption.records import ReadingEnded, StatusAsked
-from tenure.policy.interruption.timing import decide_status, still_open
+from activities.ports.interruption import InstanceStatuses, NodeInterruptionNotifier, NotifyOutcome
+from activities.runtime import retry_transient
+from tenure.model.interruption.notices import KARPENTERS_KINDS, InterruptionMessage, OpenInterruption, StatusReport
+from tenure.model.interruption.records import InstanceStatusRequest, ReadingEnded
+from tenure.policy.interruption.timing import decide_status, update_open_messages
 
 log = structlog.get_logger(__name__)
 
-EVERY: Final = timedelta(minutes=1)
+POLL_INTERVAL: Final = timedelta(minutes=1)
 """Karpenter's (reference 5.1)."""
-MOST_OPEN: Final = 1000
+MAX_OPEN: Final = 1000
 """Notices that are remembered, so that the workflow's state stays small. What is beyond is told, and its end is not."""
 
 
-class StatusReading:
+class InstanceStatusReader:
     """One per process: it knows since when it sees checks fail of which EC2 does not say since when."""
 
     def __init__(
         self,
         *,
         statuses: InstanceStatuses,
-        nodes: NodeTeller,
+        nodes: NodeInterruptionNotifier,
         metrics: InterruptionMetrics,
         now: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._statuses, self._nodes, self._metrics = statuses, nodes, metrics
         self._now, self._sleep = now, sleep
-        self._seen: Mapping[tuple[str, str], datetime] = {}
+        self._observed_since: Mapping[tuple[str, str], datetime] = {}
 
-    async def run(self, asked: StatusAsked) -> ReadingEnded:
+    async def run(self, request: InstanceStatusRequest) -> ReadingEnded:
         """Until cancelled, or until what is open has changed. Raises the Fault that keeps it from reading."""
-        last = asked.last
+        last = request.last
         while True:
             if last is not None:
-                await self._sleep(max(0.0, min((last + EVERY - self._now()), EVERY).total_seconds()))
-            reports = await patiently(self._statuses.read, sleep=self._sleep)
+                await self._sleep(max(0.0, min((last + POLL_INTERVAL - self._now()), POLL_INTERVAL).total_seconds()))
+            reports = await retry_transient(self._statuses.read, sleep=self._sleep)
             last = self._now()
-            self._metrics.read("status")
-            told = await self._look(reports, asked.told, last)
-            if told != asked.told:
-                return ReadingEnded(told=told, last=last)
+            self._metrics.record_read("status")
+            open_messages = await self._process_reports(reports, request.notified, last)
+            if open_messages != request.notified:
+                return ReadingEnded(notified=open_messages, last=last)
 
-    async def _look(
-        self, reports: Sequence[StatusReport], told: tuple[OpenNotice, ...], now: datetime
-    ) -> tuple[OpenNotice, ...]:
+    async def _process_reports(
+        self, reports: Sequence[StatusReport], open_messages: tuple[OpenInterruption, ...], now: datetime
+    ) -> tuple[OpenInterruption, ...]:
         """What is open after nodes were told; what could not be told is new again the next time."""
-        ours = self._nodes.owns({one.instance_id for one in reports})
-        mine = [one for one in reports if one.instance_id in ours]
-        verdict = decide_status(mine, told=told, seen=self._seen, now=now)
-        self._seen = verdict.seen
-        for instance_id, notices in verdict.tell.items():
-            standing = await self._tell(instance_id, notices)
-            if standing == "told":
-                self._count(notices, told)
-            if standing in ("told", "repeated"):
-                told = still_open(told, instance_id, notices)
-            elif standing in ("over", "foreign"):
-                told = tuple(one for one in told if one.instance_id != instance_id)
-        return told[:MOST_OPEN]
+        ours = self._nodes.find_owned({one.instance_id for one in reports})
+        relevant = [one for one in reports if one.instance_id in ours]
+        verdict = decide_status(relevant, open_messages=open_messages, failing_since=self._observed_since, now=now)
+        self._observed_since = verdict.failing_since
+        for instance_id, messages in verdict.by_instance.items():
+            outcome = await self._notify_node(instance_id, messages)
+            if outcome == "told":
+                self._count_unhealthy(messages, open_messages)
+            if outcome in ("told", "repeated"):
+                open_messages = update_open_messages(open_messages, instance_id, messages)
+            elif outcome in ("over", "foreign"):
+                open_messages = tuple(one for one in open_messages if one.instance_id != instance_id)
+        return open_messages[:MAX_OPEN]
 
-    async def _tell(self, instance_id: str, notices: Sequence[Notice]) -> Standing:
+    async def _notify_node(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> NotifyOutcome:
         try:
-            return await self._nodes.notice(instance_id, notices)
+            return await self._nodes.notify(instance_id, messages)
         except Exception as error:
             log.error("node not told of its instance's status", instance=instance_id, error=str(error)[:300])
             return "later"
 
-    def _count(self, notices: Sequence[Notice], told: Sequence[OpenNotice]) -> None:
-        known = {(one.notice.kind, one.notice.id) for one in told}
-        for one in notices:
+    def _count_unhealthy(
+        self, messages: Sequence[InterruptionMessage], open_messages: Sequence[OpenInterruption]
+    ) -> None:
+        known = {(one.notice.kind, one.notice.id) for one in open_messages}
+        for one in messages:
             if one.status == "announced" and (one.kind, one.id) not in known:
-                self._metrics.unhealthy(KARPENTERS_KINDS[one.kind, "status"])
+                self._metrics.record_unhealthy(KARPENTERS_KINDS[one.kind, "status"])

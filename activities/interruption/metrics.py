@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 from temporalio.common import MetricMeter
 
-from tenure.model.interruption.records import QueueMessage, Tally
+from tenure.model.interruption.records import MessageCounts, QueueMessage
 
 RECEIVED: Final = "karpenter_interruption_received_messages_total"
 DELETED: Final = "karpenter_interruption_deleted_messages_total"
@@ -39,7 +39,7 @@ class InterruptionMetrics:
 
     def __init__(self, meter: MetricMeter, *, queue: str, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self.counted: Counter[str] = Counter()
+        self.message_counts: Counter[str] = Counter()
         """Messages received and deleted, and by its word why one was dropped, since this process began."""
         self._received = meter.create_counter(RECEIVED, "Messages received from the queue")
         self._deleted = meter.create_counter(DELETED, "Messages deleted from the queue")
@@ -47,45 +47,45 @@ class InterruptionMetrics:
         self._unhealthy = meter.create_counter(UNHEALTHY, "What DescribeInstanceStatus said of our instances")
         self._dropped = meter.create_counter(DROPPED, "Messages that no node was told of")
         self._last_read = meter.create_gauge_float(LAST_READ, "When a source was last read, Unix time", "s")
-        self.read("status")
+        self.record_read("status")
         if queue:
-            self.read("queue")
+            self.record_read("queue")
 
-    def received(self, message: QueueMessage) -> None:
-        self.counted["received"] += 1
+    def record_received(self, message: QueueMessage) -> None:
+        self.message_counts["received"] += 1
         self._received.add(1, {"message_type": message.parsed.message_type})
         self._duration.record(max(0.0, self._clock() - message.parsed.at.timestamp()))
 
-    def deleted(self, count: int) -> None:
-        self.counted["deleted"] += count
+    def record_deleted(self, count: int) -> None:
+        self.message_counts["deleted"] += count
         self._deleted.add(count)
 
-    def dropped(self, why: str) -> None:
-        self.counted[why] += 1
+    def record_dropped(self, why: str) -> None:
+        self.message_counts[why] += 1
         self._dropped.add(1, {"why": why})
 
-    def unhealthy(self, category: str) -> None:
+    def record_unhealthy(self, category: str) -> None:
         self._unhealthy.add(1, {"category": category})
 
-    def read(self, source: SourceName) -> None:
+    def record_read(self, source: SourceName) -> None:
         self._last_read.set(self._clock(), {"source": source})
 
 
-class Counting:
-    """Of one activity. `counted`: the process's own counts, which go on while it lives."""
+class QueueCounter:
+    """Of one activity. `message_counts`: the process's own counts, which go on while it lives."""
 
-    def __init__(self, counted: Mapping[str, int], told_before: Sequence[Any], now: datetime) -> None:
-        self._counted, self._first = counted, Counter(counted)
-        self._before = _read(told_before) or Tally(since=now)
+    def __init__(self, message_counts: Mapping[str, int], previous_details: Sequence[Any], now: datetime) -> None:
+        self._message_counts, self._counts_at_start = message_counts, Counter(message_counts)
+        self._previous = _parse_details(previous_details) or MessageCounts(since=now)
 
-    def tally(self) -> Tally:
-        here = Counter(self._counted) - self._first
-        return self._before.model_copy(update={"counts": dict(Counter(self._before.counts) + here)})
+    def current_stats(self) -> MessageCounts:
+        added = Counter(self._message_counts) - self._counts_at_start
+        return self._previous.model_copy(update={"counts": dict(Counter(self._previous.counts) + added)})
 
 
-def _read(details: Sequence[Any]) -> Tally | None:
+def _parse_details(details: Sequence[Any]) -> MessageCounts | None:
     """None for a first attempt, and for the heartbeat of a worker that did not count."""
     try:
-        return Tally.model_validate(details[0]) if details else None
+        return MessageCounts.model_validate(details[0]) if details else None
     except ValidationError:
         return None

@@ -15,56 +15,62 @@ from typing import Protocol
 
 from temporalio import activity
 
-from activities.ports.core import Claims, Events, claim_of
-from activities.runtime import faults_mapped
+from activities.ports.core import Claims, Events, find_nodeclaim
+from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
 from tenure.apis.labels import AWAY, PAUSE
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.node_health import merged, read, written
-from tenure.model.nodeclaim_requests import AbsencesTold
-from tenure.model.operator_requests import MirrorAsked
+from tenure.model.node_health import format_intervals, merge_intervals, parse_intervals
+from tenure.model.nodeclaim_requests import NotReadyNotification
+from tenure.model.operator_requests import PauseAnnotationRequest
 from tenure.policy.lifecycle.adoption import decide_stamp
 
 
-class AbsenceActivities:
+class NotReadyActivities:
     def __init__(self, *, claims: Claims) -> None:
         self._claims = claims
 
     @activity.defn
-    @faults_mapped
-    async def record_absences(self, told: AbsencesTold) -> None:
+    @map_faults
+    async def record_not_ready_intervals(self, request: NotReadyNotification) -> None:
         """What is on record from before is kept: a workflow that was rebuilt does not know it."""
-        ref = told.claim
-        claim = await claim_of(self._claims, ref.name, ref.uid)
+        ref = request.claim
+        claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
             return
-        record = merged(read(claim.metadata.annotations.get(AWAY, "")), told.absences)
-        await self._claims.patch(ref.name, ref.uid, annotations={AWAY: written(record)}, now=datetime.now(UTC))
+        intervals = merge_intervals(
+            parse_intervals(claim.metadata.annotations.get(AWAY, "")), request.not_ready_intervals
+        )
+        await self._claims.patch(
+            ref.name, ref.uid, annotations={AWAY: format_intervals(intervals)}, now=datetime.now(UTC)
+        )
 
 
-async def restamp_pool(claims: Claims, found: Iterable[NodeClaim], value: str) -> None:
+async def restamp_nodepool(claims: Claims, found: Iterable[NodeClaim], value: str) -> None:
     """With the hash of their NodePool's template. Raises the faults of `Claims.patch`."""
-    await _restamp(claims, found, value, key=labels.NODEPOOL_HASH, version=labels.NODEPOOL_HASH_VERSION)
+    await _restamp_nodeclaims(claims, found, value, key=labels.NODEPOOL_HASH, version=labels.NODEPOOL_HASH_VERSION)
 
 
-async def restamp_class(claims: Claims, node_class: EC2NodeClass, value: str, *, told: bool) -> None:
+async def restamp_nodeclass(claims: Claims, node_class: EC2NodeClass, value: str, *, is_requested: bool) -> None:
     """Those that are launched; others get their stamp with their instance. They are looked for only when the class
     has another version itself, or the watch told of one that has."""
     stamped = node_class.metadata.annotations.get(labels.NODECLASS_HASH_VERSION, HASH_VERSION)
-    if stamped == HASH_VERSION and not told:
+    if stamped == HASH_VERSION and not is_requested:
         return
     found = await claims.list()
     ours = [one for one in found if one.spec.node_class_ref.name == node_class.name and one.status.provider_id]
-    await _restamp(claims, ours, value, key=labels.NODECLASS_HASH, version=labels.NODECLASS_HASH_VERSION)
+    await _restamp_nodeclaims(claims, ours, value, key=labels.NODECLASS_HASH, version=labels.NODECLASS_HASH_VERSION)
 
 
-async def _restamp(claims: Claims, found: Iterable[NodeClaim], value: str, *, key: str, version: str) -> None:
+async def _restamp_nodeclaims(
+    claims: Claims, found: Iterable[NodeClaim], value: str, *, key: str, version: str
+) -> None:
     for claim in found:
         drifted, deleting = claim.is_true(labels.DRIFTED), claim.metadata.deleting
-        notes = claim.metadata.annotations
-        stamp = decide_stamp(notes, value, key=key, version=version, drifted=drifted, deleting=deleting)
+        annotations = claim.metadata.annotations
+        stamp = decide_stamp(annotations, value, key=key, version=version, drifted=drifted, deleting=deleting)
         if stamp:
             await claims.patch(claim.name, claim.uid, annotations=stamp, now=datetime.now(UTC))
 
@@ -101,26 +107,26 @@ class PauseActivities:
         self._events, self._namespace = events, namespace
 
     @activity.defn
-    @faults_mapped
-    async def mirror_pause(self, asked: MirrorAsked) -> None:
+    @map_faults
+    async def sync_pause_annotation(self, request: PauseAnnotationRequest) -> None:
         """Write the pause down, or take it off, and say so."""
-        objects, kind, name = self._of(asked)
-        wanted = {PAUSE: asked.text or None} if asked.write else {}
-        only = {PAUSE: asked.only} if asked.only else None
-        uid = await objects.annotate(name, wanted, uid=asked.uid, only=only)
-        if asked.write and asked.node_name:
+        objects, kind, name = self._target_object(request)
+        annotations = {PAUSE: request.text or None} if request.write else {}
+        only = {PAUSE: request.only} if request.only else None
+        uid = await objects.annotate(name, annotations, uid=request.uid, only=only)
+        if request.write and request.node_name:
             # The NodeClaim's counts; one on its Node would stay, and hold, when that is gone.
-            await self._nodes.annotate(asked.node_name, {PAUSE: None}, only=only)
-        if uid and asked.event:
+            await self._nodes.annotate(request.node_name, {PAUSE: None}, only=only)
+        if uid and request.event:
             await self._events.publish(
-                kind=kind, name=name, uid=uid, reason=asked.event, message=asked.message, warning=asked.warning
+                kind=kind, name=name, uid=uid, reason=request.event, message=request.message, warning=request.warning
             )
 
-    def _of(self, asked: MirrorAsked) -> tuple[Annotated, str, str]:
-        match asked.kind:
+    def _target_object(self, request: PauseAnnotationRequest) -> tuple[Annotated, str, str]:
+        match request.kind:
             case "Cluster":
                 return self._namespaces, "Namespace", self._namespace
             case "NodePool":
-                return self._pools, "NodePool", asked.name
+                return self._pools, "NodePool", request.name
             case "NodeClaim":
-                return self._claims, "NodeClaim", asked.name
+                return self._claims, "NodeClaim", request.name

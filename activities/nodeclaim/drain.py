@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.nodeclaim.drain_pass import Stay
-from activities.nodeclaim.eviction import FirstLooks
-from activities.ports.core import ConditionPatch, claim_of
+from activities.nodeclaim.drain_pass import DrainPass
+from activities.nodeclaim.eviction import BatchedFirstEviction
+from activities.ports.core import ConditionPatch, find_nodeclaim
 from activities.ports.disruption import DrainPorts
-from activities.runtime import EVERY, SELDOM, faults_mapped, heartbeating
+from activities.runtime import HEARTBEAT_EVERY_SECONDS, RARE_HEARTBEAT_SECONDS, background_heartbeat, map_faults
 from tenure.apis import labels
-from tenure.model.base import LANE
-from tenure.model.disruption.drain import DrainVerdict
-from tenure.model.nodeclaim_requests import ClaimRef, DrainAsked, Drained, GiveUpAsked
+from tenure.model.base import REQUEST_PRIORITY
+from tenure.model.disruption.drain import DrainStatus
+from tenure.model.nodeclaim_requests import CancelDrainRequest, ClaimRef, DrainRequest, DrainResult
 
-LOOK_FIRST = 0.5
-LOOK_SLOWEST = 3.0
+FIRST_POLL_SECONDS = 0.5
+MAX_POLL_SECONDS = 3.0
 """Seconds between looks at a node whose pods are leaving."""
 SETTLED = 3.0
 RESAID = 30.0
@@ -31,89 +31,94 @@ ENDING_SETTLED = 60.0
 """The same for pods that are merely ending."""
 SHARE = 0.4
 """Of the requests that the API server may be sent: so many are for looking again, by all drains of a process."""
-LOOK_COSTS = 3
+REQUESTS_PER_POLL = 3
 """Requests: NodeClaim, Node, pods."""
 
 
 class DrainActivities:
-    def __init__(self, ports: DrainPorts, *, qps: float = 200.0, first_looks: FirstLooks | None = None) -> None:
-        """`qps`: requests a second that the API server may be sent; `first_looks`: of all drains of the process."""
+    def __init__(
+        self, ports: DrainPorts, *, qps: float = 200.0, first_evictions: BatchedFirstEviction | None = None
+    ) -> None:
+        """`qps`: requests a second that the API server may be sent; `first_evictions`: of all drains of the process."""
         self._ports = ports
-        self._looks_a_second = qps * SHARE / LOOK_COSTS
-        self._under_way = 0
-        self._first_looks = first_looks or FirstLooks()
+        self._polls_per_second = qps * SHARE / REQUESTS_PER_POLL
+        self._running_drains = 0
+        self._first_evictions = first_evictions or BatchedFirstEviction()
 
     @activity.defn
-    @faults_mapped
-    async def drain_node(self, asked: DrainAsked) -> Drained:
-        LANE.set("crowd")
-        self._under_way += 1
+    @map_faults
+    async def drain_node(self, request: DrainRequest) -> DrainResult:
+        REQUEST_PRIORITY.set("crowd")
+        self._running_drains += 1
         try:
-            async with heartbeating(every=EVERY if asked.stoppable else SELDOM), self._first_looks.one() as first:
-                stay = Stay(self._ports, asked, first)
-                answer = await self._until_news(stay, asked)
-                return answer.model_copy(update={"left": stay.left})
+            async with (
+                background_heartbeat(every=HEARTBEAT_EVERY_SECONDS if request.cancellable else RARE_HEARTBEAT_SECONDS),
+                self._first_evictions.track() as first_eviction,
+            ):
+                drain_pass = DrainPass(self._ports, request, first_eviction)
+                result = await self._poll_until_changed(drain_pass, request)
+                return result.model_copy(update={"evicted_pods": drain_pass.drained_pods})
         finally:
-            self._under_way -= 1
+            self._running_drains -= 1
 
-    async def _until_news(self, stay: Stay, asked: DrainAsked) -> Drained:
-        began, pause = datetime.now(UTC), LOOK_FIRST
-        patience = _patience(asked, began)
+    async def _poll_until_changed(self, drain_pass: DrainPass, request: DrainRequest) -> DrainResult:
+        began, pause = datetime.now(UTC), FIRST_POLL_SECONDS
+        timeout = _remaining_timeout(request, began)
         while True:
-            over = await stay.look(datetime.now(UTC))
-            if over is not None:
-                return over
+            result = await drain_pass.run_once(datetime.now(UTC))
+            if result is not None:
+                return result
             since = (datetime.now(UTC) - began).total_seconds()
-            if _is_due(asked, stay.verdict, since, patience):
-                return await stay.tell()
-            turn = min(self._in_turn(), max(pause, patience - since))
-            await asyncio.sleep(max(stay.rest(pause, datetime.now(UTC)), turn))
-            pause = min(LOOK_SLOWEST, pause * 1.5)
+            if _is_status_due(request, drain_pass.status, since, timeout):
+                return await drain_pass.publish_status()
+            shared_pause = min(self._shared_pause(), max(pause, timeout - since))
+            await asyncio.sleep(max(drain_pass.next_pause(pause, datetime.now(UTC)), shared_pause))
+            pause = min(MAX_POLL_SECONDS, pause * 1.5)
 
-    def _in_turn(self) -> float:
+    def _shared_pause(self) -> float:
         """Seconds between looks of one drain beside so many others: first looks, which evict, wait for nobody."""
-        return self._under_way / self._looks_a_second
+        return self._running_drains / self._polls_per_second
 
     @activity.defn
-    @faults_mapped
-    async def keep_node(self, asked: GiveUpAsked) -> bool:
+    @map_faults
+    async def uncordon_node(self, request: CancelDrainRequest) -> bool:
         """Put a node back into service whose drain is given up; False where NodeClaim or Node are being deleted."""
-        ref = asked.claim
+        ref = request.claim
         claims, nodes = self._ports.claims, self._ports.nodes
-        claim, node = await claim_of(claims, ref.name, ref.uid), await nodes.get(ref.node_name)
+        claim, node = await find_nodeclaim(claims, ref.name, ref.uid), await nodes.get(ref.node_name)
         if claim is None or claim.metadata.deleting or node is None or node.deleting:
             return False
         await nodes.unmark_disrupted(node.name)
-        told = (
+        conditions = (
             ConditionPatch(type=labels.DISRUPTION_REASON, status=""),
-            ConditionPatch(type=labels.DRAINED, status="False", reason=labels.GAVE_UP, message=asked.why),
+            ConditionPatch(type=labels.DRAINED, status="False", reason=labels.GAVE_UP, message=request.why),
         )
-        await claims.patch(ref.name, ref.uid, conditions=told, now=datetime.now(UTC))
-        await self._say(ref, asked.event, f"the node is kept: {asked.why}", warning=asked.warning)
+        await claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
+        await self._publish_event(ref, request.event, f"the node is kept: {request.why}", warning=request.warning)
         return True
 
-    async def _say(self, ref: ClaimRef, reason: str, message: str, *, warning: bool) -> None:
+    async def _publish_event(self, ref: ClaimRef, reason: str, message: str, *, warning: bool) -> None:
         await self._ports.events.publish(
             kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message, warning=warning
         )
 
 
-def _patience(asked: DrainAsked, began: datetime) -> float:
+def _remaining_timeout(request: DrainRequest, began: datetime) -> float:
     """Seconds for this try; what an earlier try that was killed has used up is gone."""
     info = activity.info()
     used = (began - info.scheduled_time).total_seconds() if info.attempt > 1 else 0.0
-    return asked.patience - min(max(used, 0.0), asked.patience)
+    return request.poll_timeout - min(max(used, 0.0), request.poll_timeout)
 
 
-def _is_due(asked: DrainAsked, verdict: DrainVerdict, since: float, patience: float) -> bool:
+def _is_status_due(request: DrainRequest, status: DrainStatus, since: float, timeout: float) -> bool:
     """Whether the verdict is to be shown now, `since` seconds after the look at this node began. A fault that came in
     between may have taken its place."""
-    known = asked.known.blockers if asked.known else asked.known_blockers
-    if since >= patience:
+    known = request.known.blockers if request.known else request.known_blockers
+    if since >= timeout:
         return True
-    if verdict.blockers != known:
-        turned = asked.known is not None and bool(asked.known.not_ready_since) != bool(verdict.not_ready_since)
+    if status.blockers != known:
+        turned = request.known is not None and bool(request.known.not_ready_since) != bool(status.not_ready_since)
         return since >= (RESAID if known and not turned else SETTLED)
-    if asked.known is not None:
-        return since >= SETTLED and asked.known.line != asked.known_blockers
-    return bool(verdict.holds) and since >= ENDING_SETTLED
+    if request.known is not None:
+        return since >= SETTLED and request.known.status_line != request.known_blockers
+    return bool(status.holds) and since >= ENDING_SETTLED

@@ -14,12 +14,12 @@ from typing import Any, Final
 import aiohttp
 from temporalio import activity
 
-from activities.ports.core import Claims, Instances, Nodes, claim_of
-from activities.ports.disruption import Calls, HookPorts, Jobs
-from activities.runtime import faults_mapped, heartbeating
+from activities.ports.core import Claims, Instances, Nodes, find_nodeclaim
+from activities.ports.disruption import HookClient, HookPorts, Jobs
+from activities.runtime import background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.base import instance_id_of, read_moment
+from tenure.model.base import instance_id_of, parse_timestamp
 from tenure.model.errors import Fault, TryLater
 from tenure.model.hooks import (
     HOOK,
@@ -27,20 +27,20 @@ from tenure.model.hooks import (
     HOOK_NODECLAIM,
     HOOK_POINT,
     NAMESPACE,
-    CallAnswer,
-    HookAnswer,
-    HookAsked,
+    CallResult,
+    DesiredJob,
+    HookRequest,
+    HookResult,
     JobFact,
-    JobWanted,
 )
-from tenure.policy.hooks.decision import within
-from tenure.policy.hooks.messages import body, env, judged, label
+from tenure.policy.hooks.decision import limit_deadline
+from tenure.policy.hooks.messages import evaluate_response, job_environment, request_body, to_label_value
 
-LOOK_FIRST = 1.0
-LOOK_SLOWEST = 5.0
+FIRST_POLL_SECONDS = 1.0
+MAX_POLL_SECONDS = 5.0
 """Seconds between looks at a Job."""
-AGAIN_FIRST = 1.0
-AGAIN_SLOWEST = 30.0
+FIRST_RETRY_SECONDS = 1.0
+MAX_RETRY_SECONDS = 30.0
 """Seconds between calls that found nobody."""
 ONE_TRY = 5.0
 """Seconds for a call that has none left: it is made once, however late it is."""
@@ -55,41 +55,41 @@ class HookActivities:
         self._ports, self._claims, self._nodes, self._instances = ports, claims, nodes, instances
 
     @activity.defn
-    @faults_mapped
-    async def run_hook(self, asked: HookAsked) -> HookAnswer:
+    @map_faults
+    async def run_hook(self, request: HookRequest) -> HookResult:
         """Its outcome. Before a drain the node takes no pods any more, and its NodeClaim is being deleted. One that is
         stopped answers how far it came: whoever is told anew goes on from there."""
-        count = _Count(asked.begun)
+        count = _AttemptCounter(request.begun)
         try:
-            async with heartbeating(count.told):
-                return await self._run(asked, count)
+            async with background_heartbeat(count.heartbeat_details):
+                return await self._run_hook(request, count)
         except asyncio.CancelledError:
             why = activity.cancellation_details()
             if why is None or not why.cancel_requested:
                 raise
-            return HookAnswer(begun=count.begun)
+            return HookResult(begun=count.begun)
 
-    async def _run(self, asked: HookAsked, count: "_Count") -> HookAnswer:
-        if asked.subject.point == "beforeTerminate" and await self._is_gone(asked):
-            return HookAnswer(outcome="skipped", why="its instance is gone already")
-        if asked.subject.point == "beforeDrain":
-            await self._take_out(asked)
-        claim = await claim_of(self._claims, asked.claim.name, asked.claim.uid)
-        grace = grace_end(claim) if claim and not asked.keep else None
-        clock = _Clock(asked, grace)
-        if asked.hook.job is not None:
-            answer = await _Job(self._ports.jobs, asked, clock, count).run()
+    async def _run_hook(self, request: HookRequest, count: "_AttemptCounter") -> HookResult:
+        if request.subject.point == "beforeTerminate" and await self._is_instance_terminated(request):
+            return HookResult(outcome="skipped", why="its instance is gone already")
+        if request.subject.point == "beforeDrain":
+            await self._take_out_of_service(request)
+        claim = await find_nodeclaim(self._claims, request.claim.name, request.claim.uid)
+        grace = grace_end(claim) if claim and not request.retains_nodeclaim else None
+        clock = _Timeout(request, grace)
+        if request.hook.job is not None:
+            result = await _JobHook(self._ports.jobs, request, clock, count).run()
         else:
-            answer = await _Call(self._ports.calls, asked, clock, count).run()
-        return answer.model_copy(update={"grace_ends": grace})
+            result = await _HttpHook(self._ports.calls, request, clock, count).run()
+        return result.model_copy(update={"grace_ends": grace})
 
-    async def _is_gone(self, asked: HookAsked) -> bool:
-        return await self._instances.get(instance_id_of(asked.claim.provider_id)) is None
+    async def _is_instance_terminated(self, request: HookRequest) -> bool:
+        return await self._instances.get(instance_id_of(request.claim.provider_id)) is None
 
-    async def _take_out(self, asked: HookAsked) -> None:
+    async def _take_out_of_service(self, request: HookRequest) -> None:
         """As the drain does it first; a NodeClaim that is deleted has its pods planned anew meanwhile."""
-        ref = asked.claim
-        if not asked.keep:
+        ref = request.claim
+        if not request.retains_nodeclaim:
             await self._claims.delete(ref.name, ref.uid)
         node = await self._nodes.get(ref.node_name)
         if node is not None and node.provider_id == ref.provider_id:
@@ -99,160 +99,162 @@ class HookActivities:
 def grace_end(claim: NodeClaim) -> datetime | None:
     """The end of the termination grace period, as it is written or will be; None where nothing ends it."""
     meta, grace = claim.metadata, claim.spec.termination_grace_delta
-    written = read_moment(meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
+    written = parse_timestamp(meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
     if written is not None or grace is None or meta.deletion_timestamp is None:
         return written
     return meta.deletion_timestamp + grace
 
 
-class _Count:
+class _AttemptCounter:
     """What was begun, and is known after a kill, or where it is told anew: calls, or the one Job."""
 
     def __init__(self, known: int) -> None:
         before = activity.info().heartbeat_details
         self.begun = int(before[0]) if before else known
 
-    def told(self) -> tuple[int, ...]:
+    def heartbeat_details(self) -> tuple[int, ...]:
         return (self.begun,)
 
-    def begin(self) -> None:
+    def begin_attempt(self) -> None:
         self.begun += 1
         activity.heartbeat(self.begun)
 
 
-class _Clock:
+class _Timeout:
     """Time that is left, by the seconds that the workflow gave; a try after a kill has what that left."""
 
-    def __init__(self, asked: HookAsked, grace: datetime | None) -> None:
+    def __init__(self, request: HookRequest, grace: datetime | None) -> None:
         now, info = datetime.now(UTC), activity.info()
         used = max(0.0, (now - info.scheduled_time).total_seconds()) if info.attempt > 1 else 0.0
-        seconds = asked.seconds - used
+        seconds = request.seconds - used
         if grace is not None:
-            since = min(asked.since or now, now)
-            seconds = min(seconds, (within(asked.subject.point, since, grace) - now).total_seconds())
+            since = min(request.since or now, now)
+            seconds = min(seconds, (limit_deadline(request.subject.point, since, grace) - now).total_seconds())
         self._ends = asyncio.get_running_loop().time() + seconds
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         return self._ends - asyncio.get_running_loop().time()
 
-    async def rest(self, pause: float) -> bool:
+    async def sleep(self, pause: float) -> bool:
         """False where the time is over, at once or meanwhile."""
-        left = self.left
-        await asyncio.sleep(max(0.0, min(pause, left)))
-        return left > 0
+        remaining = self.remaining
+        await asyncio.sleep(max(0.0, min(pause, remaining)))
+        return remaining > 0
 
 
-class _Call:
-    def __init__(self, calls: Calls, asked: HookAsked, clock: _Clock, count: _Count) -> None:
-        self._calls, self._asked, self._clock, self._count = calls, asked, clock, count
+class _HttpHook:
+    def __init__(self, calls: HookClient, request: HookRequest, clock: _Timeout, count: _AttemptCounter) -> None:
+        self._calls, self._request, self._clock, self._count = calls, request, clock, count
 
-    async def run(self) -> HookAnswer:
+    async def run(self) -> HookResult:
         """Until it is answered for good, the attempts are used up, or the time is over."""
-        pause = AGAIN_FIRST
+        pause = FIRST_RETRY_SECONDS
         while True:
-            self._count.begin()
-            outcome, why, wanted = await self._try()
+            self._count.begin_attempt()
+            outcome, why, retry_after = await self._attempt()
             if outcome is not None:
                 return outcome.model_copy(update={"why": why})
             if self._is_last():
-                return HookAnswer(outcome="failed", why=f"{why}, after {self._count.begun} attempts")
-            rest = pause if wanted is None else wanted
-            if not await self._clock.rest(rest) or self._clock.left <= 0:
-                return HookAnswer(outcome="timed out", why=why)
-            pause = min(AGAIN_SLOWEST, pause * 2)
+                return HookResult(outcome="failed", why=f"{why}, after {self._count.begun} attempts")
+            rest = pause if retry_after is None else retry_after
+            if not await self._clock.sleep(rest) or self._clock.remaining <= 0:
+                return HookResult(outcome="timed out", why=why)
+            pause = min(MAX_RETRY_SECONDS, pause * 2)
 
-    async def _try(self) -> tuple[HookAnswer | None, str, float | None]:
+    async def _attempt(self) -> tuple[HookResult | None, str, float | None]:
         """An outcome, why, and how soon the service wants to be asked again."""
-        asked = self._asked
-        url = asked.hook.http.url if asked.hook.http else ""
+        request = self._request
+        url = request.hook.http.url if request.hook.http else ""
         try:
-            answer = await self._calls.post(
-                url, key=asked.key, body=body(asked.subject), seconds=max(ONE_TRY, self._clock.left)
+            response = await self._calls.post(
+                url, key=request.key, body=request_body(request.subject), seconds=max(ONE_TRY, self._clock.remaining)
             )
         except Fault as fault:
             return None, fault.message, None
-        outcome, why = judged(answer)
-        if answer.status == STILL_AT_IT and outcome is None:
+        outcome, why = evaluate_response(response)
+        if response.status == STILL_AT_IT and outcome is None:
             self._count.begun -= 1
-        return HookAnswer(outcome=outcome) if outcome else None, why, answer.retry_after
+        return HookResult(outcome=outcome) if outcome else None, why, response.retry_after
 
     def _is_last(self) -> bool:
-        attempts = self._asked.hook.attempts
+        attempts = self._request.hook.attempts
         return attempts is not None and self._count.begun >= attempts
 
 
-class _Job:
-    def __init__(self, jobs: Jobs, asked: HookAsked, clock: _Clock, count: _Count) -> None:
-        self._jobs, self._asked, self._clock, self._count = jobs, asked, clock, count
-        said = asked.hook.job
-        self._namespace = (said.namespace if said else None) or NAMESPACE
+class _JobHook:
+    def __init__(self, jobs: Jobs, request: HookRequest, clock: _Timeout, count: _AttemptCounter) -> None:
+        self._jobs, self._request, self._clock, self._count = jobs, request, clock, count
+        job = request.hook.job
+        self._namespace = (job.namespace if job else None) or NAMESPACE
 
-    async def run(self) -> HookAnswer:
-        pause, why = LOOK_FIRST, "it is not over"
+    async def run(self) -> HookResult:
+        pause, why = FIRST_POLL_SECONDS, "it is not over"
         while True:
             try:
-                found = await self._find()
+                found = await self._find_or_create_job()
             except Fault as fault:
                 if not fault.retryable:
-                    return HookAnswer(outcome="failed", why=fault.message)
+                    return HookResult(outcome="failed", why=fault.message)
                 found, why = None, fault.message
             else:
                 if found is None:
-                    return self._failed("is gone, and nobody saw how it ended")
-                if found.key != self._asked.key:
-                    return self._failed("is there already and belongs to somebody else; delete it, or rename the hook")
+                    return self._failed_result("is gone, and nobody saw how it ended")
+                if found.key != self._request.key:
+                    return self._failed_result(
+                        "is there already and belongs to somebody else; delete it, or rename the hook"
+                    )
                 if found.outcome is not None:
-                    return HookAnswer(outcome=found.outcome, why=found.why)
-            if not await self._clock.rest(pause):
-                return HookAnswer(outcome="timed out", why=why)
-            pause = min(LOOK_SLOWEST, pause * 1.5)
+                    return HookResult(outcome=found.outcome, why=found.why)
+            if not await self._clock.sleep(pause):
+                return HookResult(outcome="timed out", why=why)
+            pause = min(MAX_POLL_SECONDS, pause * 1.5)
 
-    async def _find(self) -> JobFact | None:
+    async def _find_or_create_job(self) -> JobFact | None:
         """None for one that was made, and is there no more: it is not made again."""
-        found = await self._jobs.get(self._namespace, self._asked.job)
+        found = await self._jobs.get(self._namespace, self._request.job)
         if found is None and not self._count.begun:
-            found = await self._jobs.create(self._wanted())
+            found = await self._jobs.create(self._build_job())
         if found is not None and not self._count.begun:
-            self._count.begin()
+            self._count.begin_attempt()
         return found
 
-    def _wanted(self) -> JobWanted:
-        asked, about = self._asked, self._asked.subject
-        attempts = asked.hook.attempts
-        return JobWanted(
+    def _build_job(self) -> DesiredJob:
+        request, subject = self._request, self._request.subject
+        attempts = request.hook.attempts
+        return DesiredJob(
             namespace=self._namespace,
-            name=asked.job,
-            key=asked.key,
+            name=request.job,
+            key=request.key,
             labels={
-                HOOK: label(about.hook),
-                HOOK_POINT: about.point,
-                HOOK_NODE: label(about.node),
-                HOOK_NODECLAIM: label(about.claim),
+                HOOK: to_label_value(subject.hook),
+                HOOK_POINT: subject.point,
+                HOOK_NODE: to_label_value(subject.node),
+                HOOK_NODECLAIM: to_label_value(subject.claim),
             },
-            env=env(about),
-            template=asked.hook.job.template if asked.hook.job else {},
+            env=job_environment(subject),
+            template=request.hook.job.template if request.hook.job else {},
             retries=RETRIES if attempts is None else attempts - 1,
-            seconds=max(1, round(max(ONE_TRY, self._clock.left))),
+            seconds=max(1, round(max(ONE_TRY, self._clock.remaining))),
         )
 
-    def _failed(self, why: str) -> HookAnswer:
-        return HookAnswer(outcome="failed", why=f"Job {self._namespace}/{self._asked.job} {why}")
+    def _failed_result(self, why: str) -> HookResult:
+        return HookResult(outcome="failed", why=f"Job {self._namespace}/{self._request.job} {why}")
 
 
 KEY: Final = "Idempotency-Key"
 CONNECT: Final = 10.0
 """Seconds for a connection; the answer may take as long as the hook."""
-_SAID: Final = 150
+_RESPONSE_MAX_CHARS: Final = 150
 """Characters of an answer that are shown, ..."""
-_READ: Final = 1024
+_RESPONSE_MAX_BYTES: Final = 1024
 """... and bytes of it that are read."""
 
 
-class HttpCalls:
+class HttpHookClient:
     """A session for each call: they are few, and far between."""
 
-    async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallAnswer:
+    async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallResult:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT, seconds))
         headers = {KEY: key, "User-Agent": "tenure"}
         try:
@@ -260,19 +262,19 @@ class HttpCalls:
                 aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
                 session.post(url, json=body, allow_redirects=False) as response,
             ):
-                said = await response.content.read(_READ)
-                return CallAnswer(
+                content = await response.content.read(_RESPONSE_MAX_BYTES)
+                return CallResult(
                     status=response.status,
-                    text=" ".join(said.decode(errors="replace").split())[:_SAID],
-                    retry_after=_seconds(response.headers.get("Retry-After")),
+                    text=" ".join(content.decode(errors="replace").split())[:_RESPONSE_MAX_CHARS],
+                    retry_after=_parse_retry_after(response.headers.get("Retry-After")),
                 )
         except TimeoutError as error:
             raise TryLater(f"no answer within {seconds:.0f} s") from error
         except (aiohttp.ClientError, ValueError, OSError, asyncio.IncompleteReadError) as error:
-            raise TryLater(f"no answer: {str(error) or type(error).__name__}"[:_SAID]) from error
+            raise TryLater(f"no answer: {str(error) or type(error).__name__}"[:_RESPONSE_MAX_CHARS]) from error
 
 
-def _seconds(header: str | None) -> float | None:
+def _parse_retry_after(header: str | None) -> float | None:
     try:
         return max(0.0, float(header)) if header else None
     except ValueError:

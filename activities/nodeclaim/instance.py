@@ -11,16 +11,16 @@ from typing import Final, Literal
 
 from temporalio import activity
 
-from activities.ports.core import Claims, ConditionPatch, Instances, Nodes, claim_of
-from activities.runtime import SELDOM, faults_mapped, heartbeating
+from activities.ports.core import Claims, ConditionPatch, Instances, Nodes, find_nodeclaim
+from activities.runtime import RARE_HEARTBEAT_SECONDS, background_heartbeat, map_faults
 from tenure.apis import labels
-from tenure.model.base import LANE, InstanceId, instance_id_of
+from tenure.model.base import REQUEST_PRIORITY, InstanceId, instance_id_of
 from tenure.model.errors import Fault, NotFound, TryLater
-from tenure.model.nodeclaim_requests import ClaimRef, Cycled, TerminationAsked
+from tenure.model.nodeclaim_requests import ClaimRef, StopStartResult, TerminationRequest
 
-LOOK_EVERY = 1.0
+FIRST_POLL_SECONDS = 1.0
 """Seconds between looks at an instance that is going; looks of all nodes are batched into one DescribeInstances."""
-LOOK_SLOWEST = 5.0
+MAX_POLL_SECONDS = 5.0
 
 
 class TerminationActivities:
@@ -28,34 +28,34 @@ class TerminationActivities:
         self._claims, self._nodes, self._instances = claims, nodes, instances
 
     @activity.defn
-    @faults_mapped
-    async def terminate_node(self, asked: TerminationAsked) -> None:
+    @map_faults
+    async def terminate_instance(self, request: TerminationRequest) -> None:
         """Returns once instance, Node and NodeClaim are gone. The NodeClaim's own status may know of an instance
         that its workflow does not."""
-        LANE.set("crowd")
-        async with heartbeating(every=SELDOM):
-            provider_id = asked.claim.provider_id or await self._provider_id(asked.claim)
+        REQUEST_PRIORITY.set("crowd")
+        async with background_heartbeat(every=RARE_HEARTBEAT_SECONDS):
+            provider_id = request.claim.provider_id or await self._provider_id(request.claim)
             if provider_id:
-                await self._end(asked.claim, instance_id_of(provider_id))
-            await self._release(asked.claim, provider_id)
+                await self._terminate_and_wait(request.claim, instance_id_of(provider_id))
+            await self._release_objects(request.claim, provider_id)
 
     @activity.defn
-    @faults_mapped
-    async def instance_runs(self, ref: ClaimRef) -> bool:
+    @map_faults
+    async def instance_is_running(self, ref: ClaimRef) -> bool:
         """For a claim whose Node left the cluster without us: False once EC2 does not list the instance either."""
         return await self._instances.get(instance_id_of(ref.provider_id)) is not None
 
-    async def _end(self, ref: ClaimRef, instance: InstanceId) -> None:
+    async def _terminate_and_wait(self, ref: ClaimRef, instance: InstanceId) -> None:
         if not await self._instances.terminate(instance):
             return
-        going = ConditionPatch(type=labels.INSTANCE_TERMINATING, status="True")
-        await self._claims.patch(ref.name, ref.uid, conditions=(going,), now=datetime.now(UTC))
-        pause = LOOK_EVERY
+        condition = ConditionPatch(type=labels.INSTANCE_TERMINATING, status="True")
+        await self._claims.patch(ref.name, ref.uid, conditions=(condition,), now=datetime.now(UTC))
+        pause = FIRST_POLL_SECONDS
         while await self._instances.get(instance) is not None:
             await asyncio.sleep(pause)
-            pause = min(LOOK_SLOWEST, pause * 1.5)
+            pause = min(MAX_POLL_SECONDS, pause * 1.5)
 
-    async def _release(self, ref: ClaimRef, provider_id: str) -> None:
+    async def _release_objects(self, ref: ClaimRef, provider_id: str) -> None:
         """Node first, NodeClaim last: while the NodeClaim is there, this can be repeated."""
         names = {ref.node_name} if ref.node_name else set()
         if provider_id and not names:
@@ -76,51 +76,55 @@ class TerminationActivities:
             return
 
     async def _provider_id(self, ref: ClaimRef) -> str:
-        claim = await claim_of(self._claims, ref.name, ref.uid)
+        claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         return claim.status.provider_id if claim else ""
 
 
 STOP_START_POLL_SECONDS = 2.0
 """Seconds between looks; looks of all nodes are batched into one DescribeInstances."""
 _EBS: Final = "ebs"
-_NO_ROOM: Final = frozenset({"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity"})
+_CAPACITY_ERRORS: Final = frozenset(
+    {"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity"}
+)
 
 
-class CyclingActivities:
+class StopStartActivities:
     def __init__(self, *, instances: Instances) -> None:
         self._instances = instances
 
     @activity.defn
-    @faults_mapped
-    async def stop_instance(self, ref: ClaimRef) -> Cycled:
+    @map_faults
+    async def stop_instance(self, ref: ClaimRef) -> StopStartResult:
         """Returns once it is stopped. One whose root device is lost with a stop is left alone."""
-        async with heartbeating():
-            return await self._bring(ref, "stopped")
+        async with background_heartbeat():
+            return await self._reach_state(ref, "stopped")
 
     @activity.defn
-    @faults_mapped
-    async def start_instance(self, ref: ClaimRef) -> Cycled:
+    @map_faults
+    async def start_instance(self, ref: ClaimRef) -> StopStartResult:
         """Returns once it runs. Where EC2 has no room for it that is tried again, until nobody waits any more."""
-        async with heartbeating():
+        async with background_heartbeat():
             try:
-                return await self._bring(ref, "running")
+                return await self._reach_state(ref, "running")
             except Fault as fault:
-                if fault.code not in _NO_ROOM:
+                if fault.code not in _CAPACITY_ERRORS:
                     raise
                 raise TryLater(fault.message, code=fault.code) from fault
 
-    async def _bring(self, ref: ClaimRef, wanted: Literal["stopped", "running"]) -> Cycled:
-        instance, asked = instance_id_of(ref.provider_id), False
-        ask, before = (self._instances.stop, "running") if wanted == "stopped" else (self._instances.start, "stopped")
+    async def _reach_state(self, ref: ClaimRef, desired: Literal["stopped", "running"]) -> StopStartResult:
+        instance, is_requested = instance_id_of(ref.provider_id), False
+        request_state, before = (
+            (self._instances.stop, "running") if desired == "stopped" else (self._instances.start, "stopped")
+        )
         while True:
             found = await self._instances.get(instance)
             if found is None or found.state == "shutting-down":
-                return Cycled(outcome="gone", why=f"instance {instance} is gone")
+                return StopStartResult(outcome="gone", why=f"instance {instance} is gone")
             if found.root not in ("", _EBS):
-                return Cycled(outcome="unfit", why=f"the root device of {instance} is {found.root}")
-            if found.state == wanted:
-                return Cycled(outcome="done")
-            if found.state == before and not asked:
-                asked = await ask(instance)
+                return StopStartResult(outcome="unfit", why=f"the root device of {instance} is {found.root}")
+            if found.state == desired:
+                return StopStartResult(outcome="done")
+            if found.state == before and not is_requested:
+                is_requested = await request_state(instance)
                 continue
             await asyncio.sleep(STOP_START_POLL_SECONDS)

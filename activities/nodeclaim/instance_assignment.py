@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.ports.core import Claims, ConditionPatch, Events, Instances, LaunchFacts, claim_of
-from activities.runtime import each
-from activities.workflow_client import Lives
+from activities.ports.core import Claims, ConditionPatch, Events, Instances, LaunchFacts, find_nodeclaim
+from activities.runtime import call_for_each
+from activities.workflow_client import NodeClaimWorkflows
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_resources
-from tenure.model.launch import FleetAnswer, FleetInstance, Launched, LaunchGroup, LaunchRefused, LaunchResult, Member
-from tenure.model.signals import GroupAnswered
+from tenure.model.launch import FleetInstance, FleetResult, Launched, LaunchGroup, LaunchRejection, LaunchResult, Member
+from tenure.model.signals import GroupResult
 
 LAUNCHED = (
     ConditionPatch(type=labels.LAUNCHED, status="True"),
@@ -28,7 +28,7 @@ LAUNCHED = (
 )
 
 
-async def show_launched(claims: Claims, name: str, uid: str, facts: LaunchFacts, *, now: datetime) -> NodeClaim | None:
+async def write_launched(claims: Claims, name: str, uid: str, facts: LaunchFacts, *, now: datetime) -> NodeClaim | None:
     """Labels, status and conditions (reference 3.2 to 3.4); the NodeClaim's own labels win. None when it is gone."""
     return await claims.patch(
         name,
@@ -46,7 +46,7 @@ async def show_launched(claims: Claims, name: str, uid: str, facts: LaunchFacts,
     )
 
 
-def launch_shown(claim: NodeClaim) -> Launched:
+def launched_from_status(claim: NodeClaim) -> Launched:
     """Of one that shows an instance."""
     return Launched(
         claim_uid=claim.uid,
@@ -58,86 +58,101 @@ def launch_shown(claim: NodeClaim) -> Launched:
     )
 
 
-_Gift = tuple[FleetInstance, LaunchFacts]
+_Assignment = tuple[FleetInstance, LaunchFacts]
 
 
-class HandingOut:
-    def __init__(self, *, claims: Claims, instances: Instances, events: Events, lives: Lives) -> None:
-        self._claims, self._instances, self._events, self._lives = claims, instances, events, lives
+class InstanceAssigner:
+    def __init__(
+        self, *, claims: Claims, instances: Instances, events: Events, nodeclaim_workflows: NodeClaimWorkflows
+    ) -> None:
+        self._claims, self._instances, self._events, self._nodeclaim_workflows = (
+            claims,
+            instances,
+            events,
+            nodeclaim_workflows,
+        )
 
-    async def all(
+    async def assign_all(
         self,
         group: LaunchGroup,
-        answer: FleetAnswer,
+        fleet_result: FleetResult,
         facts: Sequence[LaunchFacts],
-        refused: LaunchRefused,
+        rejection: LaunchRejection,
         *,
-        tell: bool,
+        notify: bool,
     ) -> dict[str, LaunchResult]:
         """By UID, those that are still there. Without facts there is nobody left to have the instances.
 
-        `refused`: for those that get none; their workflows are not told, since another attempt may follow."""
+        `rejection`: for those that get none; their workflows are not told, since another attempt may follow."""
         members = sorted(group.members, key=lambda member: member.uid)
-        held = await self._held(members)
-        given = _assigned(members, list(zip(answer.instances, facts, strict=True)) if facts else [], held)
+        assigned = await self._find_assigned(members)
+        assignments = _assign_instances(
+            members, list(zip(fleet_result.instances, facts, strict=True)) if facts else [], assigned
+        )
 
-        async def hand(member: Member) -> LaunchResult | None:
-            gift = given.get(member.uid)
-            return await self._hand(group, member, gift, refused, held=held.get(member.uid), tell=tell)
+        async def assign_instance(member: Member) -> LaunchResult | None:
+            assignment = assignments.get(member.uid)
+            return await self._assign(
+                group, member, assignment, rejection, assigned=assigned.get(member.uid), notify=notify
+            )
 
-        results = await each(members, hand)
-        await self._end({one.instance_id for one in answer.instances} - {one.instance_id for one, _ in given.values()})
+        results = await call_for_each(members, assign_instance)
+        await self._terminate_instances(
+            {one.instance_id for one in fleet_result.instances} - {one.instance_id for one, _ in assignments.values()}
+        )
         return {member.uid: one for member, one in zip(members, results, strict=True) if one is not None}
 
-    async def found(self, members: Sequence[Member]) -> Sequence[NodeClaim]:
+    async def find_nodeclaims(self, members: Sequence[Member]) -> Sequence[NodeClaim]:
         """Those of the members that are there, be it on their way out; in their order."""
-        found = await each(members, lambda member: claim_of(self._claims, member.name, member.uid))
+        found = await call_for_each(members, lambda member: find_nodeclaim(self._claims, member.name, member.uid))
         return [claim for claim in found if claim is not None]
 
-    async def _held(self, members: Sequence[Member]) -> Mapping[str, NodeClaim]:
+    async def _find_assigned(self, members: Sequence[Member]) -> Mapping[str, NodeClaim]:
         """By UID, those that show an instance already: an earlier try of this hand-out wrote it down."""
         if activity.info().attempt == 1:
             return {}
-        return {one.metadata.uid: one for one in await self.found(members) if one.status.provider_id}
+        return {one.metadata.uid: one for one in await self.find_nodeclaims(members) if one.status.provider_id}
 
-    async def _hand(
+    async def _assign(
         self,
         group: LaunchGroup,
         member: Member,
-        gift: _Gift | None,
-        refused: LaunchRefused,
+        assignment: _Assignment | None,
+        rejection: LaunchRejection,
         *,
-        held: NodeClaim | None,
-        tell: bool,
+        assigned: NodeClaim | None,
+        notify: bool,
     ) -> LaunchResult | None:
         """None where the NodeClaim is gone; its instance is ended at once."""
-        result: LaunchResult = _launched(group, member, *gift) if gift else refused
-        claim = held or await self._show(member, result, gift[1] if gift else None)
+        result: LaunchResult = _build_launched(group, member, *assignment) if assignment else rejection
+        claim = assigned or await self._write_result(member, result, assignment[1] if assignment else None)
         if claim is None:
-            await self._end({gift[0].instance_id} if gift else ())
+            await self._terminate_instances({assignment[0].instance_id} if assignment else ())
             return None
-        result = result if gift or not claim.status.provider_id else launch_shown(claim)
-        if isinstance(result, LaunchRefused):
-            await self._say_refused(claim, result)
-        elif tell:
-            said = GroupAnswered(group_id=group.group_id, token=group.token(), result=result)
-            await self._lives.answered(claim, said)
+        result = result if assignment or not claim.status.provider_id else launched_from_status(claim)
+        if isinstance(result, LaunchRejection):
+            await self._publish_rejection(claim, result)
+        elif notify:
+            message = GroupResult(group_id=group.group_id, token=group.client_token(), result=result)
+            await self._nodeclaim_workflows.signal_launch_result(claim, message)
         return result
 
-    async def _show(self, member: Member, result: LaunchResult, facts: LaunchFacts | None) -> NodeClaim | None:
+    async def _write_result(self, member: Member, result: LaunchResult, facts: LaunchFacts | None) -> NodeClaim | None:
         """Write the answer onto the NodeClaim; None when it is gone.
 
         Once: its Node may have joined since an earlier try wrote it."""
         now = datetime.now(UTC)
         if activity.info().attempt > 1:
-            claim = await claim_of(self._claims, member.name, member.uid)
+            claim = await find_nodeclaim(self._claims, member.name, member.uid)
             if claim is not None and claim.status.provider_id:
                 return claim
-        if facts is None or isinstance(result, LaunchRefused):
-            return await self._claims.patch(member.name, member.uid, conditions=(_not_launched(result),), now=now)
-        return await show_launched(self._claims, member.name, member.uid, facts, now=now)
+        if facts is None or isinstance(result, LaunchRejection):
+            return await self._claims.patch(
+                member.name, member.uid, conditions=(_launch_failed_condition(result),), now=now
+            )
+        return await write_launched(self._claims, member.name, member.uid, facts, now=now)
 
-    async def _say_refused(self, claim: NodeClaim, result: LaunchRefused) -> None:
+    async def _publish_rejection(self, claim: NodeClaim, result: LaunchRejection) -> None:
         await self._events.publish(
             kind="NodeClaim",
             name=claim.metadata.name,
@@ -147,26 +162,28 @@ class HandingOut:
             warning=True,
         )
 
-    async def _end(self, instance_ids: set[str] | tuple[()]) -> None:
+    async def _terminate_instances(self, instance_ids: set[str] | tuple[()]) -> None:
         """Asked for together, they are one call."""
         await asyncio.gather(*(self._instances.terminate(one) for one in sorted(instance_ids)))
 
 
-def _assigned(members: Sequence[Member], gifts: Sequence[_Gift], held: Mapping[str, NodeClaim]) -> dict[str, _Gift]:
+def _assign_instances(
+    members: Sequence[Member], available: Sequence[_Assignment], assigned: Mapping[str, NodeClaim]
+) -> dict[str, _Assignment]:
     """By UID. What was written down first, the rest in order."""
-    by_id = {instance.instance_id: (instance, facts) for instance, facts in gifts}
-    shown = {uid: _instance_id(held[uid].status.provider_id) for uid in sorted(held)}
-    given = {uid: by_id.pop(one) for uid, one in shown.items() if one in by_id}
-    waiting = [member.uid for member in members if member.uid not in given and member.uid not in held]
-    return {**given, **dict(zip(waiting, by_id.values(), strict=False))}
+    by_id = {instance.instance_id: (instance, facts) for instance, facts in available}
+    instance_ids = {uid: _instance_id(assigned[uid].status.provider_id) for uid in sorted(assigned)}
+    assignments = {uid: by_id.pop(one) for uid, one in instance_ids.items() if one in by_id}
+    waiting = [member.uid for member in members if member.uid not in assignments and member.uid not in assigned]
+    return {**assignments, **dict(zip(waiting, by_id.values(), strict=False))}
 
 
-def _not_launched(result: LaunchResult) -> ConditionPatch:
-    said = result if isinstance(result, LaunchRefused) else LaunchRefused(reason=labels.LAUNCH_FAILED)
-    return ConditionPatch(type=labels.LAUNCHED, status="Unknown", reason=said.reason, message=said.message)
+def _launch_failed_condition(result: LaunchResult) -> ConditionPatch:
+    rejection = result if isinstance(result, LaunchRejection) else LaunchRejection(reason=labels.LAUNCH_FAILED)
+    return ConditionPatch(type=labels.LAUNCHED, status="Unknown", reason=rejection.reason, message=rejection.message)
 
 
-def _launched(group: LaunchGroup, member: Member, instance: FleetInstance, facts: LaunchFacts) -> Launched:
+def _build_launched(group: LaunchGroup, member: Member, instance: FleetInstance, facts: LaunchFacts) -> Launched:
     return Launched(
         claim_uid=member.uid,
         provider_id=facts.provider_id,
@@ -174,11 +191,11 @@ def _launched(group: LaunchGroup, member: Member, instance: FleetInstance, facts
         zone=instance.zone,
         capacity_type=instance.capacity_type,
         image_id=facts.image_id,
-        price=_price(group, instance),
+        price=_override_price(group, instance),
     )
 
 
-def _price(group: LaunchGroup, instance: FleetInstance) -> float:
+def _override_price(group: LaunchGroup, instance: FleetInstance) -> float:
     """Of the override that EC2 chose; 0 where none is it."""
     key = (instance.instance_type, instance.zone, instance.reservation_id)
     found = (one for one in group.request.overrides if (one.instance_type, one.zone, one.reservation_id) == key)

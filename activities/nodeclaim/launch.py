@@ -14,10 +14,19 @@ from typing import Final
 
 from temporalio import activity
 
-from activities.nodeclaim.instance_assignment import HandingOut, launch_shown
-from activities.ports.core import Claims, Events, Fleet, Instances, LaunchFacts, Machines, NodeClasses, claim_of
-from activities.runtime import each, faults_mapped, heartbeating
-from activities.workflow_client import Lives
+from activities.nodeclaim.instance_assignment import InstanceAssigner, launched_from_status
+from activities.ports.core import (
+    Claims,
+    DiscoveredCapacitySource,
+    Events,
+    Fleet,
+    Instances,
+    LaunchFacts,
+    NodeClasses,
+    find_nodeclaim,
+)
+from activities.runtime import background_heartbeat, call_for_each, map_faults
+from activities.workflow_client import NodeClaimWorkflows
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
@@ -25,32 +34,34 @@ from tenure.model.errors import Fault, TryLater
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import (
     DELETED,
-    FleetAnswer,
     FleetError,
+    FleetResult,
     GroupOutcome,
     LaunchGroup,
     LaunchPrepared,
-    LaunchRefused,
+    LaunchRejection,
     Member,
-    marks_of,
+    list_unavailable_offerings,
 )
-from tenure.model.nodeclaim_requests import GroupAsked, GroupRefused, LaunchAsked, Prepared
-from tenure.model.signals import GroupAnswered
+from tenure.model.nodeclaim_requests import GroupLaunchRequest, GroupRejection, NodeClaimLaunchRequest, Prepared
+from tenure.model.signals import GroupResult
 
 FAILURES: Final = "karpenter_cloudprovider_instance_launch_failures_total"
-_LIMIT: Final = 300
+_MESSAGE_MAX_CHARS: Final = 300
 """Characters of a message."""
-_PLACES: Final = 5
+_MAX_LISTED: Final = 5
 
 
-def refusal_of(answer: FleetAnswer) -> LaunchRefused:
+def rejection_for(fleet_result: FleetResult) -> LaunchRejection:
     """Only capacity is missing: to be had elsewhere, or planned anew. Anything else may pass, and is tried again."""
-    worst = next((error for error in answer.errors if not error.insufficient), None)
+    worst = next((error for error in fleet_result.errors if not error.insufficient), None)
     if worst is None:
-        return LaunchRefused(reason=labels.INSUFFICIENT_CAPACITY, message=_missing(answer.errors))
-    said = f"{worst.code}: {worst.message}"[:_LIMIT]
-    message = f"{said}; {worst.mend}" if worst.mend else said
-    return LaunchRefused(reason=worst.reason or labels.LAUNCH_FAILED, message=message, final=False)
+        return LaunchRejection(
+            reason=labels.INSUFFICIENT_CAPACITY, message=_describe_missing_capacity(fleet_result.errors)
+        )
+    text = f"{worst.code}: {worst.message}"[:_MESSAGE_MAX_CHARS]
+    message = f"{text}; {worst.remedy}" if worst.remedy else text
+    return LaunchRejection(reason=worst.reason or labels.LAUNCH_FAILED, message=message, final=False)
 
 
 def count_failures(errors: Sequence[FleetError], node_class: EC2NodeClass | None) -> None:
@@ -60,24 +71,24 @@ def count_failures(errors: Sequence[FleetError], node_class: EC2NodeClass | None
     counter = activity.metric_meter().create_counter(FAILURES, "Launches that EC2 answered with an error")
     zone_ids = _zone_ids(node_class)
     for error in errors:
-        place = {"zone": error.zone, "zone_id": zone_ids.get(error.zone, ""), "capacity_type": error.capacity_type}
-        counter.add(1, {**place, "reason": error.code})
+        attributes = {"zone": error.zone, "zone_id": zone_ids.get(error.zone, ""), "capacity_type": error.capacity_type}
+        counter.add(1, {**attributes, "reason": error.code})
 
 
-def _missing(errors: Sequence[FleetError]) -> str:
-    places = sorted({f"{error.code} {error.instance_type} {error.zone}".strip() for error in errors})
-    if not places:
+def _describe_missing_capacity(errors: Sequence[FleetError]) -> str:
+    offerings = sorted({f"{error.code} {error.instance_type} {error.zone}".strip() for error in errors})
+    if not offerings:
         return "EC2 gave fewer instances than asked"
-    more = f"; and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
-    mend = next((f"; {error.mend}" for error in errors if error.mend), "")
-    return f"{'; '.join(places[:_PLACES])}{more}{mend}"[:_LIMIT]
+    more = f"; and {len(offerings) - _MAX_LISTED} more" if len(offerings) > _MAX_LISTED else ""
+    fix = next((f"; {error.remedy}" for error in errors if error.remedy), "")
+    return f"{'; '.join(offerings[:_MAX_LISTED])}{more}{fix}"[:_MESSAGE_MAX_CHARS]
 
 
 def _zone_ids(node_class: EC2NodeClass | None) -> Mapping[str, str]:
     return {subnet.zone: subnet.zone_id for subnet in node_class.status.subnets} if node_class else {}
 
 
-LOOK_EVERY = 5
+ATTEMPTS_PER_CHECK = 5
 """Tries of a call that goes wrong between looks whether anybody still waits for it."""
 
 
@@ -90,194 +101,217 @@ class LaunchActivities:
         fleet: Fleet,
         instances: Instances,
         events: Events,
-        lives: Lives,
-        machines: Machines,
+        nodeclaim_workflows: NodeClaimWorkflows,
+        discovered_capacity: DiscoveredCapacitySource,
     ) -> None:
         self._claims, self._node_classes, self._fleet = claims, node_classes, fleet
-        self._lives, self._machines = lives, machines
-        self._handing_out = HandingOut(claims=claims, instances=instances, events=events, lives=lives)
+        self._nodeclaim_workflows, self._discovered_capacity = nodeclaim_workflows, discovered_capacity
+        self._assigner = InstanceAssigner(
+            claims=claims, instances=instances, events=events, nodeclaim_workflows=nodeclaim_workflows
+        )
 
     @activity.defn
-    @faults_mapped
-    async def prepare_launch(self, asked: LaunchAsked) -> Prepared:
+    @map_faults
+    async def prepare_launch(self, request: NodeClaimLaunchRequest) -> Prepared:
         """For a NodeClaim that launches itself. The finalizer comes first: from here on there may be an instance.
 
         Nothing is prepared for one whose status has an instance already."""
-        ref = asked.claim
+        ref = request.claim
         if not await self._claims.ensure_finalizer(ref.name, ref.uid):
-            return Prepared(preparation=_gone(ref.name))
+            return Prepared(preparation=_deleted_rejection(ref.name))
         claim = await self._claims.get(ref.name)
         if claim is None:
-            return Prepared(preparation=_gone(ref.name))
-        return Prepared() if claim.status.provider_id else await self._prepare(claim, asked)
+            return Prepared(preparation=_deleted_rejection(ref.name))
+        return Prepared() if claim.status.provider_id else await self._prepare_request(claim, request)
 
     @activity.defn
-    @faults_mapped
-    async def prepare_group(self, asked: GroupAsked) -> Prepared:
+    @map_faults
+    async def prepare_launch_group(self, request: GroupLaunchRequest) -> Prepared:
         """For a launch group: its members ask for the same thing, so the first that still wants it speaks for all."""
-        everyone = asked.again or asked.draft.joined
-        found = await self._handing_out.found(asked.draft.members) if everyone else await self._first(asked)
-        alive = [claim for claim in found if not claim.metadata.deleting and not claim.status.provider_id]
-        if asked.draft.joined:
-            alive = await self._with_finalizers(alive)
-        if not alive:
-            return Prepared(preparation=_gone(asked.draft.group_id), members=())
-        prepared = await self._prepare(alive[0], asked)
-        members = tuple(Member(name=one.name, uid=one.metadata.uid) for one in alive) if everyone else None
+        reads_all = request.retry or request.draft.joined
+        found = (
+            await self._assigner.find_nodeclaims(request.draft.members)
+            if reads_all
+            else await self._find_first_launchable(request)
+        )
+        launchable = [claim for claim in found if not claim.metadata.deleting and not claim.status.provider_id]
+        if request.draft.joined:
+            launchable = await self._with_finalizers(launchable)
+        if not launchable:
+            return Prepared(preparation=_deleted_rejection(request.draft.group_id), members=())
+        prepared = await self._prepare_request(launchable[0], request)
+        members = tuple(Member(name=one.name, uid=one.metadata.uid) for one in launchable) if reads_all else None
         return prepared.model_copy(update={"members": members})
 
     async def _with_finalizers(self, claims: Sequence[NodeClaim]) -> list[NodeClaim]:
         """Those that are there still: from here on there may be an instance for each."""
-        there = await each(claims, lambda one: self._claims.ensure_finalizer(one.metadata.name, one.metadata.uid))
-        return [one for one, stays in zip(claims, there, strict=True) if stays]
+        existing = await call_for_each(
+            claims, lambda one: self._claims.ensure_finalizer(one.metadata.name, one.metadata.uid)
+        )
+        return [one for one, exists in zip(claims, existing, strict=True) if exists]
 
-    async def _first(self, asked: GroupAsked) -> Sequence[NodeClaim]:
+    async def _find_first_launchable(self, request: GroupLaunchRequest) -> Sequence[NodeClaim]:
         """At the first attempt all are taken to be there: they were made a moment ago."""
-        for member in asked.draft.members:
-            found = await self._handing_out.found([member])
+        for member in request.draft.members:
+            found = await self._assigner.find_nodeclaims([member])
             if found and not found[0].metadata.deleting:
                 return found
         return []
 
-    async def _prepare(self, claim: NodeClaim, asked: LaunchAsked | GroupAsked) -> Prepared:
+    async def _prepare_request(
+        self, claim: NodeClaim, request: NodeClaimLaunchRequest | GroupLaunchRequest
+    ) -> Prepared:
         name = claim.spec.node_class_ref.name
         node_class = await self._node_classes.get(name)
-        refused = _refuse(name, node_class)
-        if refused or node_class is None:
-            return Prepared(preparation=refused or _gone(name))
+        rejection = _nodeclass_rejection(name, node_class)
+        if rejection or node_class is None:
+            return Prepared(preparation=rejection or _deleted_rejection(name))
         now = datetime.now(UTC)
-        left_out = _not_in_slice(claim, node_class, asked, now)
+        other_shards = _offerings_of_other_shards(claim, node_class, request, now)
         prepare = partial(
-            self._fleet.prepare, claim, node_class, learnt=await self._machines.learnt(), now=now, again=asked.again
+            self._fleet.prepare,
+            claim,
+            node_class,
+            discovered=await self._discovered_capacity.fetch(),
+            now=now,
+            is_retry=request.retry,
         )
-        if left_out:
-            preparation = await prepare(unavailable=(*asked.unavailable, *left_out))
+        if other_shards:
+            preparation = await prepare(unavailable=(*request.unavailable, *other_shards))
             if isinstance(preparation, LaunchPrepared) and preparation.request.capacity_type == labels.SPOT:
                 return Prepared(preparation=preparation)
-        return Prepared(preparation=await prepare(unavailable=asked.unavailable))
+        return Prepared(preparation=await prepare(unavailable=request.unavailable))
 
     @activity.defn
-    @faults_mapped
-    async def launch_alone(self, group: LaunchGroup) -> GroupOutcome:
+    @map_faults
+    async def launch_one(self, group: LaunchGroup) -> GroupOutcome:
         """CreateFleet for one; its workflow gets the answer as the activity's result."""
-        async with heartbeating():
-            return await self._launch(group, tell=False)
+        async with background_heartbeat():
+            return await self._create_fleet(group, notify=False)
 
     @activity.defn
-    @faults_mapped
+    @map_faults
     async def launch_group(self, group: LaunchGroup) -> GroupOutcome:
         """CreateFleet for all members; each that gets an instance is told by signal."""
-        async with heartbeating():
-            return await self._launch(group, tell=True)
+        async with background_heartbeat():
+            return await self._create_fleet(group, notify=True)
 
     @activity.defn
-    @faults_mapped
-    async def refuse_group(self, refused: GroupRefused) -> None:
+    @map_faults
+    async def fail_launch_group(self, request: GroupRejection) -> None:
         """The group's last word to members that get nothing: each is told why. One that shows an instance is told
         of that."""
-        nothing = LaunchRefused(reason=refused.reason, message=refused.message, final=refused.final)
-        async with heartbeating():
-            members = [Member(name=one.name, uid=one.uid) for one in refused.members]
-            found = {claim.uid: claim for claim in await self._handing_out.found(members)}
+        rejection = LaunchRejection(reason=request.reason, message=request.message, final=request.final)
+        async with background_heartbeat():
+            members = [Member(name=one.name, uid=one.uid) for one in request.members]
+            found = {claim.uid: claim for claim in await self._assigner.find_nodeclaims(members)}
             for claim in found.values():
-                result = launch_shown(claim) if claim.status.provider_id else nothing
-                await self._lives.answered(claim, GroupAnswered(group_id=refused.group_id, result=result))
+                result = launched_from_status(claim) if claim.status.provider_id else rejection
+                await self._nodeclaim_workflows.signal_launch_result(
+                    claim, GroupResult(group_id=request.group_id, result=result)
+                )
             for member in members:
-                if refused.reason == DELETED and member.uid not in found:
-                    await self._lives.bereft(member, GroupAnswered(group_id=refused.group_id, result=nothing))
+                if request.reason == DELETED and member.uid not in found:
+                    await self._nodeclaim_workflows.notify_deleted(
+                        member, GroupResult(group_id=request.group_id, result=rejection)
+                    )
 
-    async def _launch(self, group: LaunchGroup, *, tell: bool) -> GroupOutcome:
+    async def _create_fleet(self, group: LaunchGroup, *, notify: bool) -> GroupOutcome:
         try:
-            answer = await self._fleet.create(group)
+            fleet_result = await self._fleet.create(group)
         except Fault as fault:
-            answer = await self._unless_nobody_waits(group, fault)
+            fleet_result = await self._raise_while_awaited(group, fault)
         try:
-            return await self._hand_out(group, answer, tell=tell)
+            return await self._assign_instances(group, fleet_result, notify=notify)
         except Fault as fault:
-            if fault.retryable or not answer.instances:
+            if fault.retryable or not fleet_result.instances:
                 raise
             # Giving up here would leave instances that nobody knows of, and a new attempt would buy them again.
             raise TryLater(f"instances run and cannot be handed out: {fault.message}", code=fault.code) from fault
 
-    async def _unless_nobody_waits(self, group: LaunchGroup, fault: Fault) -> FleetAnswer:
+    async def _raise_while_awaited(self, group: LaunchGroup, fault: Fault) -> FleetResult:
         """Raise the fault, so that the call is repeated; with all members gone, what it may have made is looked up."""
-        if activity.info().attempt % LOOK_EVERY or await self._first_of(group.members):
+        if activity.info().attempt % ATTEMPTS_PER_CHECK or await self._find_first(group.members):
             raise fault
         return await self._fleet.find(group)
 
-    async def _hand_out(self, group: LaunchGroup, answer: FleetAnswer, *, tell: bool) -> GroupOutcome:
+    async def _assign_instances(self, group: LaunchGroup, fleet_result: FleetResult, *, notify: bool) -> GroupOutcome:
         node_class = await self._node_classes.get(group.request.node_class)
-        refused = refusal_of(answer)
-        facts = await self._facts(answer, group, node_class)
-        results = await self._handing_out.all(group, answer, facts, refused, tell=tell)
-        count_failures(answer.errors, node_class)
-        without = {uid for uid, result in results.items() if isinstance(result, LaunchRefused)}
+        rejection = rejection_for(fleet_result)
+        facts = await self._describe_instances(fleet_result, group, node_class)
+        results = await self._assigner.assign_all(group, fleet_result, facts, rejection, notify=notify)
+        count_failures(fleet_result.errors, node_class)
+        rejected_uids = {uid for uid, result in results.items() if isinstance(result, LaunchRejection)}
         members = sorted(group.members, key=lambda member: member.uid)
         return GroupOutcome(
             group_id=group.group_id,
-            results={} if tell else results,
-            refused=tuple(member for member in members if member.uid in without),
-            refusal=refused if without else None,
-            unavailable=_with_zones(marks_of(answer.errors, group.request.node_class, datetime.now(UTC)), node_class),
+            results={} if notify else results,
+            rejected=tuple(member for member in members if member.uid in rejected_uids),
+            rejection=rejection if rejected_uids else None,
+            unavailable=_with_zones(
+                list_unavailable_offerings(fleet_result.errors, group.request.node_class, datetime.now(UTC)), node_class
+            ),
         )
 
-    async def _facts(
-        self, answer: FleetAnswer, group: LaunchGroup, node_class: EC2NodeClass | None
+    async def _describe_instances(
+        self, fleet_result: FleetResult, group: LaunchGroup, node_class: EC2NodeClass | None
     ) -> Sequence[LaunchFacts]:
         """One claim speaks for all: they asked for the same thing. With none left, there is nothing to show."""
-        claim = await self._first_of(group.members) if answer.instances else None
+        claim = await self._find_first(group.members) if fleet_result.instances else None
         if claim is None:
             return ()
         if node_class is None:
-            if activity.info().attempt >= LOOK_EVERY:
+            if activity.info().attempt >= ATTEMPTS_PER_CHECK:
                 return ()
             raise TryLater(f"EC2NodeClass {group.request.node_class} is gone while instances of it were launched")
-        learnt = await self._machines.learnt()
-        return await self._fleet.describe(answer, node_class, claim, learnt=learnt)
+        discovered_capacity = await self._discovered_capacity.fetch()
+        return await self._fleet.describe(fleet_result, node_class, claim, discovered=discovered_capacity)
 
-    async def _first_of(self, members: Sequence[Member]) -> NodeClaim | None:
+    async def _find_first(self, members: Sequence[Member]) -> NodeClaim | None:
         for member in members:
-            claim = await claim_of(self._claims, member.name, member.uid)
+            claim = await find_nodeclaim(self._claims, member.name, member.uid)
             if claim is not None:
                 return claim
         return None
 
 
-def _refuse(name: str, node_class: EC2NodeClass | None) -> LaunchRefused | None:
+def _nodeclass_rejection(name: str, node_class: EC2NodeClass | None) -> LaunchRejection | None:
     """A NodeClass that is not there or says it is not ready ends the launch (reference 3.2)."""
     if node_class is None or node_class.metadata.deleting:
-        return LaunchRefused(reason="NodeClassNotReady", message=f"EC2NodeClass {name} is not there or is going")
+        return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {name} is not there or is going")
     ready = next((one for one in node_class.status.conditions if one.type == labels.READY), None)
     if ready is not None and ready.is_true:
         if ready.observed_generation in (0, node_class.metadata.generation):
             return None
-        now = node_class.metadata.generation
-        said = f"its status is that of generation {ready.observed_generation}, not yet of {now}"
-        return LaunchRefused(reason="NodeClassNotReady", message=f"EC2NodeClass {name}: {said}", final=False)
-    said = f"{ready.reason} {ready.message}".strip() if ready else "its status is not known yet"
+        current = node_class.metadata.generation
+        reason = f"its status is that of generation {ready.observed_generation}, not yet of {current}"
+        return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {name}: {reason}", final=False)
+    reason = f"{ready.reason} {ready.message}".strip() if ready else "its status is not known yet"
     final = ready is not None and ready.is_false
-    return LaunchRefused(reason="NodeClassNotReady", message=f"EC2NodeClass {name}: {said}", final=final)
+    return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {name}: {reason}", final=final)
 
 
-def _not_in_slice(
-    claim: NodeClaim, node_class: EC2NodeClass, asked: LaunchAsked | GroupAsked, now: datetime
+def _offerings_of_other_shards(
+    claim: NodeClaim, node_class: EC2NodeClass, request: NodeClaimLaunchRequest | GroupLaunchRequest, now: datetime
 ) -> tuple[UnavailableOffering, ...]:
     """What a storm's launch group leaves to others at its first attempt."""
-    pool_slice = asked.draft.pool_slice if isinstance(asked, GroupAsked) and not asked.again else None
-    if pool_slice is None:
+    offering_shard = (
+        request.draft.offering_shard if isinstance(request, GroupLaunchRequest) and not request.retry else None
+    )
+    if offering_shard is None:
         return ()
     named = (one.values for one in claim.spec.requirements if one.key == labels.INSTANCE_TYPE and one.operator == "In")
-    return pool_slice.leaves_out(next(named, ()), {one.zone for one in node_class.status.subnets}, now)
+    return offering_shard.list_excluded_offerings(next(named, ()), {one.zone for one in node_class.status.subnets}, now)
 
 
 def _with_zones(
-    marks: Sequence[UnavailableOffering], node_class: EC2NodeClass | None
+    unavailable_offerings: Sequence[UnavailableOffering], node_class: EC2NodeClass | None
 ) -> tuple[UnavailableOffering, ...]:
     """Where a full subnet is its class's only one in a zone, plans leave out the zone: they know of no subnets."""
     zones = Counter(subnet.zone for subnet in node_class.status.subnets) if node_class else Counter[str]()
-    alone = [mark for mark in marks if mark.subnet_id and zones[mark.zone] == 1]
-    return (*marks, *(mark.model_copy(update={"subnet_id": ""}) for mark in alone))
+    only_in_zone = [offering for offering in unavailable_offerings if offering.subnet_id and zones[offering.zone] == 1]
+    return (*unavailable_offerings, *(offering.model_copy(update={"subnet_id": ""}) for offering in only_in_zone))
 
 
-def _gone(name: str) -> LaunchRefused:
-    return LaunchRefused(reason="NodeClaimGone", message=f"{name} is not there any more")
+def _deleted_rejection(name: str) -> LaunchRejection:
+    return LaunchRejection(reason="NodeClaimGone", message=f"{name} is not there any more")

@@ -4,32 +4,32 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.ports.core import Claims, ConditionPatch, Events, Nodes, NodeState, claim_of
-from activities.runtime import faults_mapped
+from activities.ports.core import Claims, ConditionPatch, Events, Nodes, NodeState, find_nodeclaim
+from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.meta import Taint
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
 from tenure.model.nodeclaim_requests import ClaimRef, Initialized, Registered
 from tenure.policy.lifecycle.initialization import (
-    decide_lacking,
     decide_undeclared,
     decide_waiting_for,
+    describe_missing_resources,
     undeclared_message,
 )
 
 
-class JoiningActivities:
+class RegistrationActivities:
     def __init__(self, *, claims: Claims, nodes: Nodes, events: Events) -> None:
         self._claims, self._nodes, self._events = claims, nodes, events
 
     @activity.defn
-    @faults_mapped
+    @map_faults
     async def register_node(self, ref: ClaimRef) -> Registered:
         """Give the Node its finalizer, labels and taints, take `unregistered` off, and say so on the NodeClaim.
 
         Without a name in `ref`, or with one that another Node has now, the Node is looked for."""
-        claim = await claim_of(self._claims, ref.name, ref.uid)
+        claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
             return Registered(outcome="gone")
         node = await self._nodes.get(ref.node_name) if ref.node_name else None
@@ -49,7 +49,10 @@ class JoiningActivities:
             ref.name,
             ref.uid,
             status={"nodeName": node.name},
-            conditions=(ConditionPatch(type=labels.REGISTERED_CONDITION, status="True"), _not_initialized(waiting)),
+            conditions=(
+                ConditionPatch(type=labels.REGISTERED_CONDITION, status="True"),
+                _not_initialized_condition(waiting),
+            ),
             now=datetime.now(UTC),
         )
         return Registered(
@@ -62,42 +65,44 @@ class JoiningActivities:
         )
 
     @activity.defn
-    @faults_mapped
+    @map_faults
     async def initialize_node(self, ref: ClaimRef) -> Initialized:
         """The last look before a node counts as ready: everything is read live.
 
         A try that was cut off after it had written is not undone by what became of the node since. The condition never
         reverts (reference 3.4), also where the machine rebooted: only its workflow knows that it starts again.
         """
-        claim = await claim_of(self._claims, ref.name, ref.uid)
+        claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
             return Initialized(outcome="gone")
         node = await self._nodes.get(ref.node_name)
         if node is not None and not ref.initialized and claim.is_true(labels.INITIALIZED_CONDITION):
-            return _initialized(claim, node)
+            return _initialized_result(claim, node)
         waiting = _waiting_for(claim, node) if node else (f"{labels.NODE_NOT_FOUND}: {ref.node_name} left the cluster",)
         if node is None or waiting:
             if not claim.is_true(labels.INITIALIZED_CONDITION):
-                told = (_not_initialized(waiting),)
-                await self._claims.patch(ref.name, ref.uid, conditions=told, now=datetime.now(UTC))
+                conditions = (_not_initialized_condition(waiting),)
+                await self._claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
             return Initialized(outcome="waiting", waiting_for=waiting[0])
         if not await self._nodes.mark_initialized(node.name):
             return Initialized(outcome="waiting", waiting_for=f"{labels.NODE_NOT_FOUND}: {node.name} left the cluster")
         await self._explain_taints(claim, node)
-        await self._claims.patch(ref.name, ref.uid, conditions=_done(claim, node), now=datetime.now(UTC))
-        return _initialized(claim, node)
+        await self._claims.patch(
+            ref.name, ref.uid, conditions=_initialized_conditions(claim, node), now=datetime.now(UTC)
+        )
+        return _initialized_result(claim, node)
 
     async def _explain_taints(self, claim: NodeClaim, node: NodeState) -> None:
         """What nobody declared counts as a real taint: the pods that the node was made for may not go there."""
-        strange = decide_undeclared(_taints(node), (*claim.spec.taints, *claim.spec.startup_taints))
-        if not strange:
+        undeclared = decide_undeclared(_parse_taints(node), (*claim.spec.taints, *claim.spec.startup_taints))
+        if not undeclared:
             return
         await self._events.publish(
             kind="NodeClaim",
             name=claim.metadata.name,
             uid=claim.metadata.uid,
             reason="UndeclaredTaint",
-            message=undeclared_message(node.name, strange),
+            message=undeclared_message(node.name, undeclared),
             warning=True,
         )
 
@@ -119,31 +124,31 @@ class JoiningActivities:
 def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
     return decide_waiting_for(
         ready=node.ready,
-        taints=_taints(node),
+        taints=_parse_taints(node),
         startup_taints=claim.spec.startup_taints,
         allocatable=node.allocatable,
         requests=parse_resources(claim.spec.resources.requests),
     )
 
 
-def _initialized(claim: NodeClaim, node: NodeState) -> Initialized:
+def _initialized_result(claim: NodeClaim, node: NodeState) -> Initialized:
     lifetime = claim.spec.expire_after_delta
     return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at, lifetime=lifetime)
 
 
-def _done(claim: NodeClaim, node: NodeState) -> tuple[ConditionPatch, ...]:
+def _initialized_conditions(claim: NodeClaim, node: NodeState) -> tuple[ConditionPatch, ...]:
     """Written together, so that the watch's host has nothing to add; of a node that lacks something it tells."""
     initialized = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
     requests, expected = parse_resources(claim.spec.resources.requests), parse_resources(claim.status.capacity)
-    if decide_lacking(requests, expected, node.capacity):
+    if describe_missing_resources(requests, expected, node.capacity):
         return (initialized,)
     return (initialized, ConditionPatch(type=labels.CONSISTENT_STATE_FOUND, status="True"))
 
 
-def _taints(node: NodeState) -> list[Taint]:
+def _parse_taints(node: NodeState) -> list[Taint]:
     return [Taint(key=key, value=value, effect=effect) for key, value, effect in node.taints]
 
 
-def _not_initialized(waiting: tuple[str, ...]) -> ConditionPatch:
+def _not_initialized_condition(waiting: tuple[str, ...]) -> ConditionPatch:
     reason, _, message = waiting[0].partition(": ") if waiting else (labels.AWAITING_RECONCILIATION, "", "")
     return ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=reason, message=message)

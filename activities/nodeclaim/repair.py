@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
-from activities.ports.core import Claims, Events, Instances, Nodes, NodeState, claim_of
-from activities.runtime import faults_mapped
+from activities.ports.core import Claims, Events, Instances, Nodes, NodeState, find_nodeclaim
+from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.base import instance_id_of, read_moment
+from tenure.model.base import instance_id_of, parse_timestamp
 from tenure.model.errors import Fault, TryLater
-from tenure.model.node_health import RepairAsked, Repaired
+from tenure.model.node_health import RepairRequest, RepairResult
 from tenure.policy.lifecycle.repair import decide_breaker, is_unhealthy
 
 SAME_EPISODE = timedelta(hours=1)
@@ -26,76 +26,82 @@ class RepairActivities:
         self._claims, self._nodes, self._instances, self._events = claims, nodes, instances, events
 
     @activity.defn
-    @faults_mapped
-    async def repair_node(self, asked: RepairAsked) -> Repaired:
+    @map_faults
+    async def repair_node(self, request: RepairRequest) -> RepairResult:
         """Reboot or replace, unless the node is well after all or too many are not."""
-        claim = await claim_of(self._claims, asked.name, asked.uid)
+        claim = await find_nodeclaim(self._claims, request.name, request.uid)
         if claim is None:
-            return Repaired(outcome="gone")
-        if asked.step == "reboot" and _was_rebooted(claim, asked, datetime.now(UTC)):
-            return Repaired(outcome="done", why="it was rebooted already")
-        node = await self._nodes.get(asked.node_name)
-        if node is None or node.provider_id != asked.provider_id or _is_well(node, asked):
-            return Repaired(outcome="not now", why=f"Node {asked.node_name} is well, or gone")
-        if why := await self._breaker(asked):
-            await self._say("Node", node.name, node.uid, "NodeRepairBlocked", why)
-            return Repaired(outcome="held", why=why)
-        return await (self._reboot(asked) if asked.step == "reboot" else self._replace(asked, claim, node))
+            return RepairResult(outcome="gone")
+        if request.step == "reboot" and _was_rebooted(claim, request, datetime.now(UTC)):
+            return RepairResult(outcome="done", why="it was rebooted already")
+        node = await self._nodes.get(request.node_name)
+        if node is None or node.provider_id != request.provider_id or _is_healthy(node, request):
+            return RepairResult(outcome="not now", why=f"Node {request.node_name} is well, or gone")
+        if why := await self._check_circuit_breaker(request):
+            await self._publish_event("Node", node.name, node.uid, "NodeRepairBlocked", why)
+            return RepairResult(outcome="held", why=why)
+        return await (
+            self._reboot_instance(request) if request.step == "reboot" else self._replace_node(request, claim, node)
+        )
 
-    async def _breaker(self, asked: RepairAsked) -> str:
+    async def _check_circuit_breaker(self, request: RepairRequest) -> str:
         """A standalone NodeClaim is counted among all nodes of the cluster (reference 3.11)."""
-        nodes = await self._nodes.list(labels={labels.NODEPOOL: asked.pool} if asked.pool else None)
-        unhealthy = sum(is_unhealthy(node.conditions, asked.conditions) for node in nodes)
-        where = f"of NodePool {asked.pool}" if asked.pool else "of the cluster"
-        return decide_breaker(unhealthy, len(nodes), asked.max_unhealthy, where=where)
+        nodes = await self._nodes.list(labels={labels.NODEPOOL: request.pool} if request.pool else None)
+        unhealthy = sum(is_unhealthy(node.conditions, request.conditions) for node in nodes)
+        where = f"of NodePool {request.pool}" if request.pool else "of the cluster"
+        return decide_breaker(unhealthy, len(nodes), request.max_unhealthy, where=where)
 
-    async def _reboot(self, asked: RepairAsked) -> Repaired:
+    async def _reboot_instance(self, request: RepairRequest) -> RepairResult:
         """Written down before it is asked for, since what may have happened is not done twice; what EC2 refused has
         not."""
-        instance = instance_id_of(asked.provider_id)
-        await self._mark(asked, f"{asked.rung}@{datetime.now(UTC).isoformat()}")
+        instance = instance_id_of(request.provider_id)
+        await self._annotate_reboot(request, f"{request.rung}@{datetime.now(UTC).isoformat()}")
         try:
-            there = await self._instances.reboot(instance)
+            exists = await self._instances.reboot(instance)
         except TryLater:
             raise
         except Fault:
-            await self._mark(asked, "")
+            await self._annotate_reboot(request, "")
             raise
-        if there:
-            await self._tell(asked, "Rebooting", f"{asked.condition}: instance {instance} reboots")
-        return Repaired(outcome="done" if there else "gone")
+        if exists:
+            await self._publish_nodeclaim_event(
+                request, "Rebooting", f"{request.condition}: instance {instance} reboots"
+            )
+        return RepairResult(outcome="done" if exists else "gone")
 
-    async def _mark(self, asked: RepairAsked, mark: str) -> None:
-        await self._claims.patch(asked.name, asked.uid, annotations={labels.REBOOTED: mark}, now=datetime.now(UTC))
+    async def _annotate_reboot(self, request: RepairRequest, text: str) -> None:
+        await self._claims.patch(request.name, request.uid, annotations={labels.REBOOTED: text}, now=datetime.now(UTC))
 
-    async def _replace(self, asked: RepairAsked, claim: NodeClaim, node: NodeState) -> Repaired:
+    async def _replace_node(self, request: RepairRequest, claim: NodeClaim, node: NodeState) -> RepairResult:
         """As Karpenter: its time is up at once, which no budget, annotation or grace period of the pool holds up.
         A graceful drain has its own time, where there is a kubelet that can end pods."""
         now = datetime.now(UTC)
-        own = claim.spec.termination_grace_delta
-        wanted = asked.graceful_for if asked.graceful_for and node.ready else timedelta(0)
-        grace = wanted if own is None else min(wanted, own)
-        before = read_moment(claim.metadata.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
+        nodeclaim_grace = claim.spec.termination_grace_delta
+        requested_grace = request.graceful_for if request.graceful_for and node.ready else timedelta(0)
+        grace = requested_grace if nodeclaim_grace is None else min(requested_grace, nodeclaim_grace)
+        before = parse_timestamp(claim.metadata.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
         ends = min(now + grace, before or now + grace)
         stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: ends.isoformat(timespec="seconds").replace("+00:00", "Z")}
-        await self._claims.patch(asked.name, asked.uid, annotations=stamp, now=now)
+        await self._claims.patch(request.name, request.uid, annotations=stamp, now=now)
         how = f"pods have until {stamp[labels.NODECLAIM_TERMINATION_TIMESTAMP]}" if grace else "pods are deleted"
-        await self._tell(asked, labels.UNHEALTHY, f"{asked.condition}: the node is replaced, {how}")
-        await self._claims.delete(asked.name, asked.uid)
-        return Repaired(outcome="done")
+        await self._publish_nodeclaim_event(
+            request, labels.UNHEALTHY, f"{request.condition}: the node is replaced, {how}"
+        )
+        await self._claims.delete(request.name, request.uid)
+        return RepairResult(outcome="done")
 
-    async def _tell(self, asked: RepairAsked, reason: str, message: str) -> None:
-        await self._say("NodeClaim", asked.name, asked.uid, reason, message)
+    async def _publish_nodeclaim_event(self, request: RepairRequest, reason: str, message: str) -> None:
+        await self._publish_event("NodeClaim", request.name, request.uid, reason, message)
 
-    async def _say(self, kind: str, name: str, uid: str, reason: str, message: str) -> None:
+    async def _publish_event(self, kind: str, name: str, uid: str, reason: str, message: str) -> None:
         await self._events.publish(kind=kind, name=name, uid=uid, reason=reason, message=message, warning=True)
 
 
-def _is_well(node: NodeState, asked: RepairAsked) -> bool:
-    return not is_unhealthy(node.conditions, asked.conditions) and (node.ready or not asked.after_reboot)
+def _is_healthy(node: NodeState, request: RepairRequest) -> bool:
+    return not is_unhealthy(node.conditions, request.conditions) and (node.ready or not request.after_reboot)
 
 
-def _was_rebooted(claim: NodeClaim, asked: RepairAsked, now: datetime) -> bool:
-    rung, _, at = claim.metadata.annotations.get(labels.REBOOTED, "").partition("@")
-    moment = read_moment(at)
-    return bool(moment and rung.isdigit() and int(rung) >= asked.rung and moment + SAME_EPISODE > now)
+def _was_rebooted(claim: NodeClaim, request: RepairRequest, now: datetime) -> bool:
+    rung, _, timestamp = claim.metadata.annotations.get(labels.REBOOTED, "").partition("@")
+    rebooted_at = parse_timestamp(timestamp)
+    return bool(rebooted_at and rung.isdigit() and int(rung) >= request.rung and rebooted_at + SAME_EPISODE > now)

@@ -18,14 +18,14 @@ import aiohttp
 from temporalio import activity
 
 from activities.ports.core import Claims, Events, NodeClasses, Nodes, NodeState, Pods, Pools
-from activities.runtime import each, faults_mapped
+from activities.runtime import call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.provider_results import DrainPod
-from tenure.model.rollout import Gate, GateAnswer, RolloutAsked, RolloutSeen, RolloutTold, Target
+from tenure.model.rollout import Gate, GateResult, ObservedRollout, RolloutNotification, RolloutRequest, Target
 from tenure.policy.rollout.plan import is_made_of, target_of
 
-MOST_NODES: Final = 100
+MAX_NODES: Final = 100
 """New nodes whose pods are looked at: the youngest. Each is a call."""
 
 
@@ -37,56 +37,56 @@ class RolloutActivities:
         self._pods, self._node_classes, self._events = pods, node_classes, events
 
     @activity.defn
-    @faults_mapped
-    async def look_at_rollout(self, asked: RolloutAsked) -> RolloutSeen:
+    @map_faults
+    async def observe_rollout(self, request: RolloutRequest) -> ObservedRollout:
         """Nothing of a NodePool that is gone. What the workflow knows itself it adds: rules, wishes, permits."""
-        pool = await self._pools.get(asked.name)
+        pool = await self._pools.get(request.name)
         if pool is None:
-            return RolloutSeen()
+            return ObservedRollout()
         node_class = await self._node_classes.get(pool.spec.template.spec.node_class_ref.name)
-        claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
-        nodes = {one.provider_id: one for one in await self._nodes.list(labels={labels.NODEPOOL: asked.name})}
+        claims = await self._claims.list(labels={labels.NODEPOOL: request.name})
+        nodes = {one.provider_id: one for one in await self._nodes.list(labels={labels.NODEPOOL: request.name})}
         drifted = [claim for claim in claims if claim.is_true(labels.DRIFTED)]
         target = target_of(pool, node_class)
         new = [one for one in claims if _is_new(one, nodes.get(one.status.provider_id), target)]
-        pods = await self._pods_on(new, nodes) if asked.pods else ()
-        return RolloutSeen(
+        pods = await self._pods_on(new, nodes) if request.pods else ()
+        return ObservedRollout(
             target=target,
             drifted=tuple(sorted(claim.uid for claim in drifted)),
-            out=tuple(sorted(one.uid for one in drifted if _is_going(one, nodes.get(one.status.provider_id)))),
+            out=tuple(sorted(one.uid for one in drifted if _is_terminating(one, nodes.get(one.status.provider_id)))),
             new=len(new),
             ready=sum(node.ready for claim in new if (node := nodes.get(claim.status.provider_id))),
             pods=len(pods),
             pods_ready=sum(pod.ready for pod in pods),
-            kept=pool.metadata.annotations.get(labels.ROLLOUT, ""),
+            stored_state=pool.metadata.annotations.get(labels.ROLLOUT, ""),
         )
 
     @activity.defn
-    @faults_mapped
-    async def tell_rollout(self, told: RolloutTold) -> None:
+    @map_faults
+    async def publish_rollout_status(self, request: RolloutNotification) -> None:
         """Events, and the state as an annotation."""
-        pool = await self._pools.get(told.name)
+        pool = await self._pools.get(request.name)
         if pool is None:
             return
-        for one in told.news:
+        for event in request.events:
             await self._events.publish(
                 kind="NodePool",
-                name=told.name,
+                name=request.name,
                 uid=pool.metadata.uid,
-                reason=one.reason,
-                message=one.message,
-                warning=one.warning,
+                reason=event.reason,
+                message=event.message,
+                warning=event.warning,
             )
-        if told.kept != pool.metadata.annotations.get(labels.ROLLOUT, ""):
+        if request.stored_state != pool.metadata.annotations.get(labels.ROLLOUT, ""):
             now = datetime.now(UTC)
-            await self._pools.patch_status(told.name, annotations={labels.ROLLOUT: told.kept}, now=now)
+            await self._pools.patch_status(request.name, annotations={labels.ROLLOUT: request.stored_state}, now=now)
 
     async def _pods_on(self, new: Iterable[NodeClaim], nodes: dict[str, NodeState]) -> Sequence[DrainPod]:
         """Those that stay, and would need a place elsewhere."""
-        youngest = sorted(new, key=_born, reverse=True)[:MOST_NODES]
+        youngest = sorted(new, key=_created_at, reverse=True)[:MAX_NODES]
         names = [node.name for claim in youngest if (node := nodes.get(claim.status.provider_id))]
         now = datetime.now(UTC)
-        found = await each(names, lambda name: self._pods.on_node(name, now=now))
+        found = await call_for_each(names, lambda name: self._pods.on_node(name, now=now))
         return [pod for pods in found for pod in pods if pod.reschedulable and pod.deletion is None]
 
 
@@ -96,18 +96,18 @@ def _is_new(claim: NodeClaim, node: NodeState | None, target: Target | None) -> 
     That an older node has drifted may be found a moment after the target changed: its stamps tell at once."""
     if target is None or not claim.is_true(labels.INITIALIZED_CONDITION) or claim.is_true(labels.DRIFTED):
         return False
-    return is_made_of(claim, target) and not _is_going(claim, node)
+    return is_made_of(claim, target) and not _is_terminating(claim, node)
 
 
-def _is_going(claim: NodeClaim, node: NodeState | None) -> bool:
+def _is_terminating(claim: NodeClaim, node: NodeState | None) -> bool:
     return claim.metadata.deleting or (node is not None and node.being_disrupted)
 
 
-def _born(claim: NodeClaim) -> datetime:
+def _created_at(claim: NodeClaim) -> datetime:
     return claim.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
 
 
-_SAID: Final = 200
+_ERROR_MAX_CHARS: Final = 200
 """Characters of what Prometheus says to a query that it does not like."""
 
 
@@ -116,53 +116,53 @@ class GateActivities:
 
     def __init__(self, url: str = "") -> None:
         self._url = url.rstrip("/")
-        self._shown = re.sub(r"//[^/@]*@", "//", self._url)
+        self._redacted_url = re.sub(r"//[^/@]*@", "//", self._url)
         """Without a name and password."""
 
     @activity.defn
-    @faults_mapped
-    async def ask_gate(self, gate: Gate) -> GateAnswer:
+    @map_faults
+    async def query_health_gate(self, gate: Gate) -> GateResult:
         """Of several series the worst decides."""
-        values = await self._ask(gate)
+        values = await self._query_prometheus(gate)
         if isinstance(values, str):
-            return GateAnswer(gate=gate.id, outcome="unknown", why=values)
+            return GateResult(gate=gate.id, outcome="unknown", why=values)
         worst = max(values) if gate.below is not None else min(values)
         limit = gate.below if gate.below is not None else gate.above
         if limit is None:
-            return GateAnswer(gate=gate.id, outcome="unknown", why="it has no limit: write below or above")
+            return GateResult(gate=gate.id, outcome="unknown", why="it has no limit: write below or above")
         passed = worst < limit if gate.below is not None else worst > limit
-        wanted = f"{'below' if gate.below is not None else 'above'} {limit:g}"
-        why = "" if passed else f"{gate.name}: {worst:g} is not {wanted}"
-        return GateAnswer(gate=gate.id, outcome="passed" if passed else "failed", value=worst, why=why)
+        expected = f"{'below' if gate.below is not None else 'above'} {limit:g}"
+        why = "" if passed else f"{gate.name}: {worst:g} is not {expected}"
+        return GateResult(gate=gate.id, outcome="passed" if passed else "failed", value=worst, why=why)
 
-    async def _ask(self, gate: Gate) -> list[float] | str:
+    async def _query_prometheus(self, gate: Gate) -> list[float] | str:
         """A number for each series, or why there is none."""
         if not self._url:
             return "no Prometheus is known to the worker: set PROMETHEUS_URL"
         seconds = gate.timeout.total_seconds()
         timeout = aiohttp.ClientTimeout(total=seconds)
-        asking = {"query": gate.query, "timeout": f"{seconds:g}s"}
+        parameters = {"query": gate.query, "timeout": f"{seconds:g}s"}
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
-                session.get(f"{self._url}/api/v1/query", params=asking) as response,
+                session.get(f"{self._url}/api/v1/query", params=parameters) as response,
             ):
-                told = await response.json(content_type=None)
+                payload = await response.json(content_type=None)
         except TimeoutError:
-            return f"no answer of {self._shown} within {seconds:g}s"
+            return f"no answer of {self._redacted_url} within {seconds:g}s"
         except (aiohttp.ClientError, ValueError, asyncio.IncompleteReadError) as error:
-            return f"no answer of {self._shown}: {str(error) or type(error).__name__}"[:_SAID]
-        return _read(told, response.status)
+            return f"no answer of {self._redacted_url}: {str(error) or type(error).__name__}"[:_ERROR_MAX_CHARS]
+        return _parse_payload(payload, response.status)
 
 
-def _read(told: Any, code: int) -> list[float] | str:
-    if not isinstance(told, Mapping) or told.get("status") != "success":
-        said = told.get("error", "") if isinstance(told, Mapping) else ""
-        return f"Prometheus answers {code} {said}".strip()[:_SAID]
+def _parse_payload(payload: Any, code: int) -> list[float] | str:
+    if not isinstance(payload, Mapping) or payload.get("status") != "success":
+        message = payload.get("error", "") if isinstance(payload, Mapping) else ""
+        return f"Prometheus answers {code} {message}".strip()[:_ERROR_MAX_CHARS]
     try:
-        values = list(_values(told["data"]))
+        values = list(_values(payload["data"]))
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        return f"the answer of Prometheus cannot be read: {error!r}"[:_SAID]
+        return f"the answer of Prometheus cannot be read: {error!r}"[:_ERROR_MAX_CHARS]
     if not values:
         return "the query finds no series"
     return "the query answers with NaN" if any(math.isnan(one) for one in values) else values

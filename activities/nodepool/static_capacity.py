@@ -10,19 +10,26 @@ from itertools import count, islice
 
 from temporalio import activity
 
-from activities.ports.core import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools, claim_of
+from activities.ports.core import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools, find_nodeclaim
 from activities.ports.disruption import Loads
-from activities.runtime import each, faults_mapped, heartbeating
+from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.apis.quantity import parse_resources
 from tenure.apis.resources import NODES
-from tenure.model.extra_capacity import NodeLoad, ReplicasAsked, ReplicasKept
+from tenure.model.extra_capacity import NodeLoad, ReplicasRequest, ReplicasResult
 from tenure.model.nodeclaim_naming import claim_name
-from tenure.policy.nodepool import decide_node_class_ready, validate_node_pool
-from tenure.policy.static_capacity import MOST_DELETED, MOST_MADE, Candidate, decide_missing, in_order, life_left
-from tenure.scheduling.static_nodeclaim import static_claim
+from tenure.policy.nodepool import decide_nodeclass_ready, validate_nodepool
+from tenure.policy.static_capacity import (
+    MOST_DELETED,
+    MOST_MADE,
+    Candidate,
+    decide_missing,
+    remaining_lifetime_share,
+    sort_for_deletion,
+)
+from tenure.scheduling.static_nodeclaim import build_static_nodeclaim
 
 
 class ReplicaActivities:
@@ -40,48 +47,50 @@ class ReplicaActivities:
         self._node_classes, self._loads, self._events = node_classes, loads, events
 
     @activity.defn
-    @faults_mapped
-    async def keep_replicas(self, asked: ReplicasAsked) -> ReplicasKept:
+    @map_faults
+    async def reconcile_replicas(self, request: ReplicasRequest) -> ReplicasResult:
         """One step towards spec.replicas. A pool that is gone, going or not static has nothing to keep."""
-        async with heartbeating():
-            pool = await self._pools.get(asked.pool)
+        async with background_heartbeat():
+            pool = await self._pools.get(request.pool)
             if pool is None or pool.metadata.deleting or pool.spec.replicas is None:
-                return ReplicasKept()
-            claims = await self._claims.list(labels={labels.NODEPOOL: asked.pool})
-            standing = [claim for claim in claims if not claim.metadata.deleting]
-            surplus = len(standing) - pool.spec.replicas
+                return ReplicasResult()
+            claims = await self._claims.list(labels={labels.NODEPOOL: request.pool})
+            existing = [claim for claim in claims if not claim.metadata.deleting]
+            surplus = len(existing) - pool.spec.replicas
             if surplus > 0:
-                kept = await self._shrink(pool, pool.spec.replicas, standing, asked.hold)
+                result = await self._delete_surplus(pool, pool.spec.replicas, existing, request.hold)
             elif surplus < 0:
-                kept = await self._grow(pool, pool.spec.replicas, claims, asked.plan_id)
+                result = await self._create_missing(pool, pool.spec.replicas, claims, request.plan_id)
             else:
-                kept = ReplicasKept(desired=pool.spec.replicas, standing=len(standing))
-            if kept.waits_for:
-                await self._say_waiting(pool, kept)
-            return kept
+                result = ReplicasResult(desired=pool.spec.replicas, existing=len(existing))
+            if result.waits_for:
+                await self._publish_waiting(pool, result)
+            return result
 
-    async def _grow(self, pool: NodePool, desired: int, claims: Sequence[NodeClaim], plan_id: str) -> ReplicasKept:
-        going = sum(claim.metadata.deleting for claim in claims)
-        standing = len(claims) - going
+    async def _create_missing(
+        self, pool: NodePool, desired: int, claims: Sequence[NodeClaim], plan_id: str
+    ) -> ReplicasResult:
+        deleting = sum(claim.metadata.deleting for claim in claims)
+        existing = len(claims) - deleting
         if why := await self._not_ready(pool):
-            return ReplicasKept(desired=desired, standing=standing, waits_for=why)
+            return ReplicasResult(desired=desired, existing=existing, waits_for=why)
         missing = decide_missing(
             pool.metadata.name,
             desired=desired,
-            standing=standing,
-            going=going,
+            existing=existing,
+            terminating=deleting,
             limit=parse_resources(pool.spec.limits).get(NODES),
         )
         number = min(missing.create, MOST_MADE)
         taken = {claim.metadata.name for claim in claims}
-        made = [
-            static_claim(pool, name=name, plan_id=plan_id)
-            for name in islice(_names(pool.metadata.name, plan_id, taken), number)
+        created = [
+            build_static_nodeclaim(pool, name=name, plan_id=plan_id)
+            for name in islice(_generate_names(pool.metadata.name, plan_id, taken), number)
         ]
-        await each(made, self._claims.create)
-        return ReplicasKept(
+        await call_for_each(created, self._claims.create)
+        return ReplicasResult(
             desired=desired,
-            standing=standing + number,
+            existing=existing + number,
             created=number,
             waits_for=missing.waits_for,
             more=number < missing.create,
@@ -89,49 +98,51 @@ class ReplicaActivities:
 
     async def _not_ready(self, pool: NodePool) -> str:
         """Why nothing can be launched for the pool; empty when it can. Its status may be older than the objects."""
-        if errors := validate_node_pool(pool):
+        if errors := validate_nodepool(pool):
             return errors[0]
         name = pool.spec.template.spec.node_class_ref.name
-        status, _, message = decide_node_class_ready(name, await self._node_classes.get(name))
+        status, _, message = decide_nodeclass_ready(name, await self._node_classes.get(name))
         return "" if status == "True" else message or f"EC2NodeClass {name} is not ready"
 
-    async def _shrink(self, pool: NodePool, desired: int, standing: Sequence[NodeClaim], hold: str) -> ReplicasKept:
-        if hold:
-            return ReplicasKept(desired=desired, standing=len(standing), waits_for=hold)
-        surplus = len(standing) - desired
-        victims = (await self._candidates(standing, surplus))[: min(surplus, MOST_DELETED)]
-        gone = sum(await each(victims, lambda one: self._delete(one, pool.metadata.name, desired)))
-        left = len(standing) - gone
-        return ReplicasKept(desired=desired, standing=left, deleted=gone, more=left > desired)
+    async def _delete_surplus(
+        self, pool: NodePool, desired: int, existing: Sequence[NodeClaim], blocker: str
+    ) -> ReplicasResult:
+        if blocker:
+            return ReplicasResult(desired=desired, existing=len(existing), waits_for=blocker)
+        surplus = len(existing) - desired
+        victims = (await self._rank_candidates(existing, surplus))[: min(surplus, MOST_DELETED)]
+        deleted = sum(await call_for_each(victims, lambda one: self._delete(one, pool.metadata.name, desired)))
+        remaining = len(existing) - deleted
+        return ReplicasResult(desired=desired, existing=remaining, deleted=deleted, more=remaining > desired)
 
-    async def _candidates(self, standing: Sequence[NodeClaim], surplus: int) -> list[Candidate]:
+    async def _rank_candidates(self, existing: Sequence[NodeClaim], surplus: int) -> list[Candidate]:
         """First to go first. What nodes carry is asked only where it matters."""
-        unlaunched = [claim for claim in standing if not claim.status.provider_id]
+        unlaunched = [claim for claim in existing if not claim.status.provider_id]
         if len(unlaunched) >= surplus:
-            return in_order(_candidate(claim, held=False) for claim in unlaunched)
+            return sort_for_deletion(_build_candidate(claim, is_protected=False) for claim in unlaunched)
         now = datetime.now(UTC)
-        nodes = await self._nodes.list(labels={labels.NODEPOOL: standing[0].nodepool})
-        held = {node.provider_id for node in nodes if node.annotations.get(labels.DO_NOT_DISRUPT) == "true"}
-        loads = await self._loads.on_nodes([one.status.node_name for one in standing if one.status.node_name], now=now)
-        return in_order(
-            _candidate(
+        nodes = await self._nodes.list(labels={labels.NODEPOOL: existing[0].nodepool})
+        protected_ids = {node.provider_id for node in nodes if node.annotations.get(labels.DO_NOT_DISRUPT) == "true"}
+        loads = await self._loads.on_nodes([one.status.node_name for one in existing if one.status.node_name], now=now)
+        return sort_for_deletion(
+            _build_candidate(
                 claim,
-                held=claim.status.provider_id in held,
+                is_protected=claim.status.provider_id in protected_ids,
                 load=loads.get(claim.status.node_name, NodeLoad()),
-                left=life_left(claim.metadata.creation_timestamp, claim.expires_at, now),
+                remaining_lifetime=remaining_lifetime_share(claim.metadata.creation_timestamp, claim.expires_at, now),
             )
-            for claim in standing
+            for claim in existing
         )
 
     async def _delete(self, one: Candidate, pool_name: str, desired: int) -> bool:
         """After a last look. False: it is not what was decided on any more, so that all is to be looked at again."""
         pool = await self._pools.get(pool_name)
-        claim = await claim_of(self._claims, one.name, one.uid)
+        claim = await find_nodeclaim(self._claims, one.name, one.uid)
         if pool is None or pool.spec.replicas != desired or claim is None:
             return False
         if claim.metadata.deleting or bool(claim.status.provider_id) != one.launched:
             return False
-        if one.launched and one.empty and one.node_name:
+        if one.launched and one.is_empty and one.node_name:
             now = datetime.now(UTC)
             load = (await self._loads.on_nodes([one.node_name], now=now))[one.node_name]
             if load != one.load:
@@ -148,29 +159,31 @@ class ReplicaActivities:
         )
         return deleted
 
-    async def _say_waiting(self, pool: NodePool, kept: ReplicasKept) -> None:
+    async def _publish_waiting(self, pool: NodePool, result: ReplicasResult) -> None:
         await self._events.publish(
             kind="NodePool",
             name=pool.metadata.name,
             uid=pool.metadata.uid,
             reason=labels.REPLICAS_WAIT,
-            message=f"{kept.standing} of {kept.desired} nodes: {kept.waits_for}",
+            message=f"{result.existing} of {result.desired} nodes: {result.waits_for}",
             warning=True,
         )
 
 
-def _names(pool: str, plan_id: str, taken: set[str]) -> Iterator[str]:
+def _generate_names(pool: str, plan_id: str, taken: set[str]) -> Iterator[str]:
     """Of the plan, in order; what an earlier try made is not made again under another name."""
-    return (name for place in count() if (name := claim_name(pool, plan_id, place)) not in taken)
+    return (name for index in count() if (name := claim_name(pool, plan_id, index)) not in taken)
 
 
-def _candidate(claim: NodeClaim, *, held: bool, load: NodeLoad | None = None, left: float = 1.0) -> Candidate:
+def _build_candidate(
+    claim: NodeClaim, *, is_protected: bool, load: NodeLoad | None = None, remaining_lifetime: float = 1.0
+) -> Candidate:
     return Candidate(
         name=claim.metadata.name,
         uid=claim.metadata.uid,
         node_name=claim.status.node_name,
         launched=bool(claim.status.provider_id),
-        held=held or claim.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true",
+        do_not_disrupt=is_protected or claim.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true",
         load=load or NodeLoad(),
-        life_left=left,
+        remaining_lifetime_share=remaining_lifetime,
     )

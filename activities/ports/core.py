@@ -14,9 +14,9 @@ from typing import Protocol
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
-from tenure.model.discovered_capacity import Learnt
-from tenure.model.instance_types import Catalogue, InstanceType, ReservationRoom, UnavailableOffering
-from tenure.model.launch import FleetAnswer, LaunchGroup, LaunchPreparation
+from tenure.model.discovered_capacity import DiscoveredCapacity
+from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom, UnavailableOffering
+from tenure.model.launch import FleetResult, LaunchGroup, LaunchPreparation
 from tenure.model.provider_results import (
     ConditionPatch,
     DrainPod,
@@ -24,12 +24,13 @@ from tenure.model.provider_results import (
     InstanceFacts,
     LaunchFacts,
     NodeState,
-    Resolved,
+    ResolvedNodeClass,
 )
 
 __all__ = [
     "Claims",
     "ConditionPatch",
+    "DiscoveredCapacitySource",
     "DrainPod",
     "Events",
     "Eviction",
@@ -38,7 +39,6 @@ __all__ = [
     "Instances",
     "LaunchFacts",
     "Leases",
-    "Machines",
     "NodeClassResolver",
     "NodeClasses",
     "NodeState",
@@ -47,7 +47,7 @@ __all__ = [
     "Pods",
     "Pools",
     "Reservations",
-    "Resolved",
+    "ResolvedNodeClass",
 ]
 
 
@@ -227,31 +227,31 @@ class Fleet(Protocol):
         claim: NodeClaim,
         node_class: EC2NodeClass,
         *,
-        learnt: Learnt,
+        discovered: DiscoveredCapacity,
         now: datetime,
         unavailable: Sequence[UnavailableOffering] = (),
-        again: bool = False,
+        is_retry: bool = False,
     ) -> LaunchPreparation:
         """Choose offerings, ensure launch templates, freeze the request. Changes nothing that costs money.
 
-        `learnt` takes the place of the estimates that it has something for; `unavailable` is left out. `again`: an
+        `fetch` takes the place of the estimates that it has something for; `unavailable` is left out. `is_retry`: an
         attempt failed before, so that nothing is taken to be there unseen."""
         ...
 
-    async def create(self, group: LaunchGroup) -> FleetAnswer:
+    async def create(self, group: LaunchGroup) -> FleetResult:
         """CreateFleet with the group's token: a pure function of its input, so repeating it repeats the answer.
 
         A call that is refused is an answer too. A fault says that it is not known what the call did."""
         ...
 
-    async def find(self, group: LaunchGroup) -> FleetAnswer:
+    async def find(self, group: LaunchGroup) -> FleetResult:
         """What carries the group's token and runs, without calling for anything."""
         ...
 
     async def describe(
-        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt
+        self, result: FleetResult, node_class: EC2NodeClass, claim: NodeClaim, *, discovered: DiscoveredCapacity
     ) -> Sequence[LaunchFacts]:
-        """What each instance's NodeClaim will show, in the order of `answer.instances`."""
+        """What each instance's NodeClaim will show, in the order of `result.instances`."""
         ...
 
 
@@ -266,7 +266,7 @@ class Instances(Protocol):
         """All instances that carry this cluster's three discovery tags."""
         ...
 
-    async def named(self, claim: str) -> Sequence[InstanceFacts]:
+    async def find_by_nodeclaim(self, claim: str) -> Sequence[InstanceFacts]:
         """Those of this cluster that are tagged with a NodeClaim's name and run or are about to."""
         ...
 
@@ -287,10 +287,10 @@ class Instances(Protocol):
         ...
 
 
-class Machines(Protocol):
+class DiscoveredCapacitySource(Protocol):
     """What nodes have shown of their machines."""
 
-    async def learnt(self) -> Learnt:
+    async def fetch(self) -> DiscoveredCapacity:
         """What is known, be it nothing: a launch waits for no better knowledge."""
         ...
 
@@ -301,7 +301,7 @@ class Reservations(Protocol):
     enabled: bool
     """The gate ReservedCapacity."""
 
-    async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
+    async def find_ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
         """Capacity blocks among them whose instances EC2 will end soon, with their ends; asked of EC2 now."""
         ...
 
@@ -309,7 +309,7 @@ class Reservations(Protocol):
 class NodeClassResolver(Protocol):
     """Subnets, security groups, images and instance profile of an EC2NodeClass."""
 
-    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> ResolvedNodeClass:
         """`pools` are those that use the class: a trial is made with what they ask for."""
         ...
 
@@ -325,11 +325,11 @@ class Offerings(Protocol):
         """Read types, offerings and prices again where they are due."""
         ...
 
-    async def away(self) -> frozenset[str]:
+    async def fetch_shifted_zones(self) -> frozenset[str]:
         """Ids of zones in which nothing is to be bought for now, whatever they offer."""
         ...
 
-    async def rooms(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
+    async def reservation_capacities(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationHeadroom]:
         """By id, how much room there is in the capacity reservations of these classes. Never raises."""
         ...
 
@@ -338,7 +338,7 @@ class Offerings(Protocol):
     async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue: ...
 
 
-async def claim_of(claims: Claims, name: str, uid: str) -> NodeClaim | None:
+async def find_nodeclaim(claims: Claims, name: str, uid: str) -> NodeClaim | None:
     """Read now, be it on its way out; None when it is gone."""
     found = await claims.get(name)
     return found if found is not None and found.uid == uid else None

@@ -13,17 +13,22 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from activities.ports.core import Claims, Events, Instances, Nodes, Pods
-from tenure.model.disruption.commands import DecideAsked, Decided, ReplaceAsked, Replaced
+from tenure.model.disruption.commands import (
+    DisruptionDecision,
+    DisruptionDecisionRequest,
+    ReplacementRequest,
+    ReplacementResult,
+)
 from tenure.model.disruption.drain import BudgetFact, Rollout
 from tenure.model.extra_capacity import NodeLoad
-from tenure.model.hooks import CallAnswer, JobFact, JobWanted
+from tenure.model.hooks import CallResult, DesiredJob, JobFact
 from tenure.model.provider_results import DrainPod
 
 
 class DisruptionHost(Protocol):
-    async def decide(self, asked: DecideAsked) -> Decided: ...
+    async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision: ...
 
-    async def replace(self, asked: ReplaceAsked) -> Replaced: ...
+    async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult: ...
 
 
 class Budgets(Protocol):
@@ -72,15 +77,15 @@ class Jobs(Protocol):
 
     async def get(self, namespace: str, name: str) -> JobFact | None: ...
 
-    async def create(self, wanted: JobWanted) -> JobFact:
+    async def create(self, wanted: DesiredJob) -> JobFact:
         """The Job that has this name now: this one, or the one that was there already."""
         ...
 
 
-class Calls(Protocol):
+class HookClient(Protocol):
     """Services that hooks call."""
 
-    async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallAnswer:
+    async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallResult:
         """Whatever the answer is; no redirect is followed. Raises TryLater when there is none within `seconds`."""
         ...
 
@@ -88,4 +93,4 @@ class Calls(Protocol):
 @dataclass(frozen=True)
 class HookPorts:
     jobs: Jobs
-    calls: Calls
+    calls: HookClient

@@ -36,22 +36,22 @@ class Inventory(Protocol):
         ...
 
 
-class Leftovers(Protocol):
+class OrphanedResources(Protocol):
     """What is made in AWS for launches, and the tags of instances."""
 
-    async def templates(self) -> Sequence[TemplateMark]:
+    async def list_launch_templates(self) -> Sequence[TemplateMark]:
         """Launch templates that carry this cluster's tags."""
         ...
 
     async def delete_template(self, template: TemplateMark) -> None: ...
 
-    async def profiles(self) -> Sequence[ProfileMark]:
+    async def list_instance_profiles(self) -> Sequence[ProfileMark]:
         """Instance profiles under this cluster's path; none where IAM cannot be reached."""
         ...
 
     async def delete_profile(self, profile: ProfileMark) -> None: ...
 
-    async def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
+    async def tag_instance(self, instance_id: str, tags: Mapping[str, str]) -> None:
         """Slowly: about one call a second."""
         ...
 
@@ -59,14 +59,14 @@ class Leftovers(Protocol):
 class LaunchGroups(Protocol):
     """Launches under way, as the workflows know them."""
 
-    async def open(self, group_ids: Set[str]) -> Set[str]:
+    async def find_open(self, group_ids: Set[str]) -> Set[str]:
         """Those of them that still hand out what they bought. Raises TryLater when nobody can tell."""
         ...
 
 
 @dataclass(frozen=True)
-class UpkeepPorts:
+class GarbageCollectionPorts:
     inventory: Inventory
-    leftovers: Leftovers
+    orphaned_resources: OrphanedResources
     groups: LaunchGroups
     temporal: Client

@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tenure.model.interruption.notices import Notice, StatusReport
+from tenure.model.interruption.notices import InterruptionMessage, StatusReport
 from tenure.model.interruption.records import QueueMessage
 from tenure.model.provider_results import DrainPod
 
-Standing = Literal["told", "repeated", "over", "foreign", "not yet", "no workflow", "later"]
+NotifyOutcome = Literal["told", "repeated", "over", "foreign", "not yet", "no workflow", "later"]
 """What became of telling a node. `repeated`: it knows; `over`: its life is, or closes; `foreign`: no instance of this
 cluster; `not yet`: it may be one that is being launched; `no workflow`: it is ours, and its workflow is not there yet,
 or not again; `later`: nobody can be told at present."""
@@ -38,7 +38,7 @@ class InstanceStatuses(Protocol):
 
 
 @dataclass(frozen=True)
-class Leaving:
+class InterruptedNode:
     """A node that AWS takes back, and those of its pods that are told to go first."""
 
     node: str
@@ -48,18 +48,20 @@ class Leaving:
     pods: Sequence[DrainPod]
 
 
-class NodeTeller(Protocol):
+class NodeInterruptionNotifier(Protocol):
     """Who knows which NodeClaim's life an instance belongs to: the process that hosts the watch."""
 
-    def owns(self, instance_ids: Collection[str]) -> frozenset[str]:
+    def find_owned(self, instance_ids: Collection[str]) -> frozenset[str]:
         """Those of them that are this cluster's, as far as it is known now."""
         ...
 
-    def leaving(self, instance_id: str, notices: Sequence[Notice]) -> Leaving | None:
+    def find_interrupted_node(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
         """The instance's node, where its pods have to go before its life is asked; None where that decides."""
         ...
 
-    async def notice(self, instance_id: str, notices: Sequence[Notice], left: Sequence[str] = ()) -> Standing:
+    async def notify(
+        self, instance_id: str, notices: Sequence[InterruptionMessage], left: Sequence[str] = ()
+    ) -> NotifyOutcome:
         """Tell the life of the instance's node; `told` once Temporal has accepted it. `left`: pods that were told to go
         already, as `namespace/name`."""
         ...

@@ -2,7 +2,8 @@
 
 Covers exactly the fields that Karpenter's hash covers, but is a hash of our own under a version of our own, so
 that Karpenter's and Tenure's stamps are never compared (docs/decisions/static-hash.md). Lists count as sets,
-durations by their length, and what is unset or zero as absent; an optional `false` or `0` that is written counts.
+durations by their length, and what is unset or zero as absent; an optional `false_condition` or `0` that is written
+counts.
 """
 
 import hashlib

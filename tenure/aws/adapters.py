@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from tenure.aws.amifamily.images import Images
 from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import Clusters
-from tenure.aws.instance.fleet import AwsFleet, HeededOverlays
+from tenure.aws.instance.fleet import AwsFleet, ReadAcceptedOverlays
 from tenure.aws.instance.instances import AwsInstances
 from tenure.aws.instance.launch_templates import LaunchTemplates
-from tenure.aws.instance.orphans import AwsLeftovers
+from tenure.aws.instance.orphans import AwsOrphanedResources
 from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.instancetype.provider import AwsOfferings
 from tenure.aws.instancetype.resolver import Region
@@ -32,7 +32,7 @@ class AwsAdapters:
     instances: AwsInstances
     resolver: AwsNodeClasses
     offerings: AwsOfferings
-    leftovers: AwsLeftovers
+    orphaned_resources: AwsOrphanedResources
     zones: ZonalShifts
     reservations: Reservations
     queue: SqsQueue
@@ -47,7 +47,7 @@ def build(
     *,
     region: Region | None = None,
     clients: AwsClients | None = None,
-    overlays: HeededOverlays | None = None,
+    overlays: ReadAcceptedOverlays | None = None,
 ) -> AwsAdapters:
     """Opens no connection; takes some tenths of a second where it makes the clients itself.
 
@@ -91,7 +91,7 @@ def build(
             templates=templates,
         ),
         offerings=offerings,
-        leftovers=AwsLeftovers(clients, settings, templates=templates, profiles=profiles),
+        orphaned_resources=AwsOrphanedResources(clients, settings, templates=templates, profiles=profiles),
         zones=zones,
         reservations=reservations,
         queue=SqsQueue(clients),

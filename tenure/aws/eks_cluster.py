@@ -6,7 +6,7 @@ Given by the settings, or asked of eks:DescribeCluster, once and again after som
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
 from tenure.model.base import Value
@@ -35,14 +35,14 @@ class Clusters:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._held: Expiring[ClusterFacts] = Expiring(_FRESH_SECONDS)
+        self._cache: ExpiringCache[ClusterFacts] = ExpiringCache(_FRESH_SECONDS)
 
     async def facts(self) -> ClusterFacts:
-        return await self._held.get_or("", self._find)
+        return await self._cache.get_or_load("", self._load)
 
-    async def _find(self) -> ClusterFacts:
+    async def _load(self) -> ClusterFacts:
         settings = self._settings
-        given = ClusterFacts(
+        configured = ClusterFacts(
             name=settings.cluster_name,
             version=settings.kubernetes_version,
             endpoint=settings.cluster_endpoint,
@@ -50,20 +50,20 @@ class Clusters:
             cidr=settings.cluster_cidr,
             dns=settings.cluster_dns,
         )
-        if given.version and given.endpoint and given.ca_bundle and given.cidr:
-            return given
-        answer = await self._clients.call(self._clients.eks.describe_cluster, name=settings.cluster_name)
-        return _completed(given, answer.get("cluster", {}), ipv6=settings.ipv6)
+        if configured.version and configured.endpoint and configured.ca_bundle and configured.cidr:
+            return configured
+        response = await self._clients.call(self._clients.eks.describe_cluster, name=settings.cluster_name)
+        return _complete_facts(configured, response.get("cluster", {}), ipv6=settings.is_ipv6)
 
 
-def _completed(given: ClusterFacts, found: Mapping[str, Any], *, ipv6: bool) -> ClusterFacts:
+def _complete_facts(configured: ClusterFacts, found: Mapping[str, Any], *, ipv6: bool) -> ClusterFacts:
     network = found.get("kubernetesNetworkConfig") or {}
     cidr = network.get("serviceIpv6Cidr" if ipv6 else "serviceIpv4Cidr", "")
     return ClusterFacts(
-        name=given.name,
-        version=given.version or found.get("version", ""),
-        endpoint=given.endpoint or found.get("endpoint", ""),
-        ca_bundle=given.ca_bundle or (found.get("certificateAuthority") or {}).get("data", ""),
-        cidr=given.cidr or cidr,
-        dns=given.dns,
+        name=configured.name,
+        version=configured.version or found.get("version", ""),
+        endpoint=configured.endpoint or found.get("endpoint", ""),
+        ca_bundle=configured.ca_bundle or (found.get("certificateAuthority") or {}).get("data", ""),
+        cidr=configured.cidr or cidr,
+        dns=configured.dns,
     )

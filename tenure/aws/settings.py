@@ -37,9 +37,9 @@ class AwsSettings(Value):
     pool_size: int = 16
     """Threads and connections to AWS; every other size derives from it."""
 
-    def gate(self, name: str) -> bool:
+    def is_gate_enabled(self, name: str) -> bool:
         return self.feature_gates.get(name, False)
 
     @property
-    def ipv6(self) -> bool:
+    def is_ipv6(self) -> bool:
         return ":" in self.cluster_dns

@@ -14,40 +14,40 @@ import sys
 
 from typer import TyperException
 
-DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 
 
-class Refused(Exception):
+class UsageError(Exception):
     """Wrong input or a part that is not there. The message is one line and names the option, variable or address."""
 
 
-class Failed(Exception):
+class CommandFailed(Exception):
     """Something was tried and did not become true. The message may have several lines."""
 
 
-def code_of(error: BaseException) -> int:
-    if isinstance(error, Refused):
-        return REFUSED
+def exit_code_of(error: BaseException) -> int:
+    if isinstance(error, UsageError):
+        return USAGE_ERROR
     if isinstance(error, TyperException):
         return error.exit_code
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
 
 
-def line_of(error: BaseException, command: str) -> str:
+def format_error(error: BaseException, command: str) -> str:
     """What stderr is told, led by the command so that it can be told apart in a pipeline."""
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context else command
-        said = error.format_message()
-        if said.startswith("Usage: "):
+        message = error.format_message()
+        if message.startswith("Usage: "):
             # The answer to a group without a command is its help, which has lines of its own.
-            return said
-        said = " ".join(said.split()).replace("Value error, ", "")
-        return f"{path}: {said} (see `{path} --help`)"
+            return message
+        message = " ".join(message.split()).replace("Value error, ", "")
+        return f"{path}: {message} (see `{path} --help`)"
     return f"{command}: {error}"
 
 
-def leave(code: int) -> None:
+def exit_process(code: int) -> None:
     """End the process now. The Temporal client's threads can abort an interpreter that ends at leisure."""
     for stream in (sys.stdout, sys.stderr):
         try:

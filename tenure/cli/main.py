@@ -17,8 +17,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from tenure.cli.exit_codes import DONE, Failed, Refused, code_of, leave, line_of
-from tenure.cli.output import Output, answer
+from tenure.cli.exit_codes import DONE, CommandFailed, UsageError, exit_code_of, exit_process, format_error
+from tenure.cli.output import Output, print_result
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Verbs(TyperGroup):
         try:
             found = verb.load()
         except ModuleNotFoundError as missing:
-            raise Refused(
+            raise UsageError(
                 f"{cmd_name}: the module {missing.name} is not installed; try: pip install 'tenure[sandbox]'"
             ) from missing
         command = get_command(found)
@@ -105,28 +105,28 @@ def main(arguments: list[str]) -> int:
     """The exit code. Whatever a user can mend is one line on stderr."""
     command = get_command(app)
     try:
-        answer = command.main(args=arguments, prog_name="tenure", standalone_mode=False)
-    except (Refused, Failed, typer.TyperException, KeyboardInterrupt) as ended:
+        result = command.main(args=arguments, prog_name="tenure", standalone_mode=False)
+    except (UsageError, CommandFailed, typer.TyperException, KeyboardInterrupt) as ended:
         if not isinstance(ended, KeyboardInterrupt):
-            print(line_of(ended, "tenure"), file=sys.stderr)
-        return code_of(ended)
-    return answer if isinstance(answer, int) else DONE
+            print(format_error(ended, "tenure"), file=sys.stderr)
+        return exit_code_of(ended)
+    return result if isinstance(result, int) else DONE
 
 
 def run() -> None:
-    leave(main(sys.argv[1:]))
+    exit_process(main(sys.argv[1:]))
 
 
 version_app = typer.Typer(add_completion=False)
 
 
 @version_app.command()
-def show(output: Output = "table") -> None:
+def print_version(output: Output = "table") -> None:
     """Print the version."""
-    answer(output, {"version": installed()}, f"tenure {installed()}")
+    print_result(output, {"version": installed_version()}, f"tenure {installed_version()}")
 
 
-def installed() -> str:
+def installed_version() -> str:
     try:
         return version("tenure")
     except PackageNotFoundError:

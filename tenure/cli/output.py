@@ -12,16 +12,16 @@ import typer
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="For people, or for scripts.")]
 
 
-def answer(output: str, data: Any, *shown: str) -> None:
+def print_result(output: str, data: Any, *texts: str) -> None:
     """`data` as JSON, or what people read."""
     if output == "json":
         typer.echo(json.dumps(data, indent=2))
         return
-    for one in shown:
+    for one in texts:
         typer.echo(one)
 
 
-def said(output: str, message: str, **more: Any) -> None:
+def print_message(output: str, message: str, **more: Any) -> None:
     """One line, or `{"message": ...}`."""
     typer.echo(json.dumps({"message": message, **more}, indent=2) if output == "json" else message)
 
@@ -29,7 +29,7 @@ def said(output: str, message: str, **more: Any) -> None:
 GAP: Final = "   "
 
 
-def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def format_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The last column is as long as it is; each other is as wide as its widest cell."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]

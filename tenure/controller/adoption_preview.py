@@ -23,19 +23,19 @@ from tenure.apis.hash import HASH_VERSION, nodeclass_hash, nodepool_hash
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.controller import settings
-from tenure.controller.cache.availability import Away, Holding
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.availability import ActivePauses, NotReadyTracker
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.cluster_pause import ClusterBrake
-from tenure.controller.disruption.budgets import Allowing
-from tenure.controller.disruption.controller import Disrupting
-from tenure.controller.disruption.controller import settings as disruption_settings
-from tenure.controller.disruption.facade import Showing
-from tenure.controller.drift import Drifting
-from tenure.controller.lifecycle_policies import Policies
-from tenure.controller.planning.planner_process import Filling
+from tenure.controller.cluster_pause import ClusterPause
+from tenure.controller.disruption.budgets import NodePoolBudgets
+from tenure.controller.disruption.controller import DisruptionController
+from tenure.controller.disruption.controller import make_disruption_settings as disruption_settings
+from tenure.controller.disruption.facade import DisruptionPreviewer
+from tenure.controller.drift import DriftDetector
+from tenure.controller.lifecycle_policies import LifecyclePolicies
+from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.session import WATCHED
-from tenure.controller.settings import HostSettings
+from tenure.controller.settings import ControllerSettings
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.garbage_collection import claim_mark
 from tenure.kube.client import resources
@@ -47,11 +47,11 @@ from tenure.model.errors import Fault, NotFound
 from tenure.model.facts import ClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import InstanceType
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.operator_requests import ShowAsked, Shown
-from tenure.model.provider_results import InstanceFacts, Resolved
+from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
+from tenure.model.provider_results import InstanceFacts, ResolvedNodeClass
 from tenure.model.provisioning import Plan
 from tenure.policy.disruption.drift import Drift
-from tenure.policy.garbage_collection import decide_unowned
+from tenure.policy.garbage_collection import decide_orphaned_instances
 from tenure.policy.lifecycle.adoption import decide_first_phase, decide_stamp
 
 _READERS: Final[Mapping[str, type[NodePool] | type[NodeClaim] | type[EC2NodeClass]]] = {
@@ -61,26 +61,29 @@ _READERS: Final[Mapping[str, type[NodePool] | type[NodeClaim] | type[EC2NodeClas
 }
 
 
-def taken_over(objects: Mapping[str, Sequence[Json]], resolved: Mapping[str, Resolved]) -> dict[str, Sequence[Json]]:
+def adopt_objects(
+    objects: Mapping[str, Sequence[Json]], resolved: Mapping[str, ResolvedNodeClass]
+) -> dict[str, Sequence[Json]]:
     """The objects as Tenure's first pass leaves them: classes resolved, and stamps of its own version of the hash."""
     classes = [
-        _class_taken(one, resolved.get(one["metadata"]["name"])) for one in objects[resources.EC2_NODE_CLASSES.plural]
+        _adopt_nodeclass(one, resolved.get(one["metadata"]["name"]))
+        for one in objects[resources.EC2_NODE_CLASSES.plural]
     ]
-    by_class = {one["metadata"]["name"]: _note(one, labels.NODECLASS_HASH) for one in classes if _is_stamped(one)}
+    by_class = {one["metadata"]["name"]: _annotation(one, labels.NODECLASS_HASH) for one in classes if _is_stamped(one)}
     by_pool = {
         one["metadata"]["name"]: nodepool_hash(NodePool.from_object(one))
         for one in objects[resources.NODE_POOLS.plural]
     }
-    claims = [_claim_taken(one, by_pool, by_class) for one in objects[resources.NODE_CLAIMS.plural]]
+    claims = [_adopt_nodeclaim(one, by_pool, by_class) for one in objects[resources.NODE_CLAIMS.plural]]
     kinds = {**objects, resources.EC2_NODE_CLASSES.plural: classes, resources.NODE_CLAIMS.plural: claims}
     kinds.pop(resources.LIFECYCLE_POLICIES.plural, None)
     # Pods of CapacityBuffers have a reader of their own, and are nobody's yet.
-    for kind in settings.kinds((settings.CAPACITY_BUFFER,)):
+    for kind in settings.gated_kinds((settings.CAPACITY_BUFFER,)):
         kinds.pop(kind.plural, None)
     return kinds
 
 
-def _class_taken(raw: Json, resolved: Resolved | None) -> Json:
+def _adopt_nodeclass(raw: Json, resolved: ResolvedNodeClass | None) -> Json:
     if resolved is None:
         return raw
     metadata, status = raw["metadata"], dict(raw.get("status") or {})
@@ -89,20 +92,20 @@ def _class_taken(raw: Json, resolved: Resolved | None) -> Json:
         {**one, "observedGeneration": generation} if one["type"] == labels.READY else one
         for one in status.get("conditions") or ()
     ]
-    notes = dict(metadata.get("annotations") or {})
+    annotations = dict(metadata.get("annotations") or {})
     if resolved.ca_bundle is not None:
         stamp = nodeclass_hash(EC2NodeClass.from_object(raw), ca_bundle=resolved.ca_bundle)
-        notes |= {labels.NODECLASS_HASH: stamp, labels.NODECLASS_HASH_VERSION: HASH_VERSION}
+        annotations |= {labels.NODECLASS_HASH: stamp, labels.NODECLASS_HASH_VERSION: HASH_VERSION}
     return {
         **raw,
-        "metadata": {**metadata, "annotations": notes},
+        "metadata": {**metadata, "annotations": annotations},
         "status": {**status, **resolved.status, "conditions": conditions},
     }
 
 
-def _claim_taken(raw: Json, by_pool: Mapping[str, str], by_class: Mapping[str, str]) -> Json:
+def _adopt_nodeclaim(raw: Json, by_pool: Mapping[str, str], by_class: Mapping[str, str]) -> Json:
     metadata, claim = raw["metadata"], NodeClaim.from_object(raw)
-    notes = dict(metadata.get("annotations") or {})
+    annotations = dict(metadata.get("annotations") or {})
     drifted, deleting = claim.is_true(labels.DRIFTED), claim.metadata.deleting
     stamps = (
         (by_pool.get(claim.nodepool), labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION),
@@ -114,32 +117,34 @@ def _claim_taken(raw: Json, by_pool: Mapping[str, str], by_class: Mapping[str, s
     )
     for value, key, version in stamps:
         if value is not None:
-            notes |= decide_stamp(notes, value, key=key, version=version, drifted=drifted, deleting=deleting)
-    return {**raw, "metadata": {**metadata, "annotations": notes}}
+            annotations |= decide_stamp(
+                annotations, value, key=key, version=version, drifted=drifted, deleting=deleting
+            )
+    return {**raw, "metadata": {**metadata, "annotations": annotations}}
 
 
-def readable(
+def partition_readable(
     objects: Mapping[str, Sequence[Json]],
 ) -> tuple[dict[str, Sequence[Json]], tuple[tuple[str, str, str], ...]]:
     """Without those that a worker would leave out, and what is wrong with each of these."""
     good: dict[str, Sequence[Json]] = dict(objects)
     bad: list[tuple[str, str, str]] = []
     for plural, reader in _READERS.items():
-        kept = []
+        valid = []
         for one in objects.get(plural, ()):
             try:
                 reader.from_object(one)
                 if reader is NodePool:
                     nodepool_hash(NodePool.from_object(one))
             except (ValueError, KeyError, ValidationError) as error:
-                bad.append((reader.__name__, one["metadata"]["name"], _said(error)))
+                bad.append((reader.__name__, one["metadata"]["name"], _format_error(error)))
             else:
-                kept.append(one)
-        good[plural] = kept
+                valid.append(one)
+        good[plural] = valid
     return good, tuple(bad)
 
 
-def _said(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}; it is {first['input']!r:.60}"
@@ -147,21 +152,21 @@ def _said(error: Exception) -> str:
 
 
 def _is_stamped(node_class: Json) -> bool:
-    return _note(node_class, labels.NODECLASS_HASH_VERSION) == HASH_VERSION
+    return _annotation(node_class, labels.NODECLASS_HASH_VERSION) == HASH_VERSION
 
 
-def _note(raw: Json, key: str) -> str:
+def _annotation(raw: Json, key: str) -> str:
     return str((raw["metadata"].get("annotations") or {}).get(key, ""))
 
 
-class Previews(Protocol):
+class NodeClassPreviewer(Protocol):
     """`aws.node_class` satisfies it."""
 
-    async def preview(self, node_class: EC2NodeClass) -> Resolved: ...
+    async def preview(self, node_class: EC2NodeClass) -> ResolvedNodeClass: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AdoptedNodeClaim:
     """A NodeClaim as it would be taken over."""
 
     claim: ClaimFact
@@ -173,60 +178,60 @@ class Taken:
     """EC2 lists its instance by the tags that Tenure looks for."""
     drift: Drift | None
     """What Tenure would say; `claim.drifted` is what its condition says now."""
-    judged: bool
+    is_evaluated: bool
     """Instance types and NodeClass are known, so that no drift is no drift."""
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class AdoptionPreview:
     at: datetime
     objects: Mapping[str, Sequence[Json]]
     """As they are, by plural."""
     unreadable: tuple[tuple[str, str, str], ...]
     """Kind, name, and what is wrong: a worker would leave these out."""
-    claims: tuple[Taken, ...] = ()
-    classes: Mapping[str, Resolved] = field(default_factory=dict)
+    claims: tuple[AdoptedNodeClaim, ...] = ()
+    classes: Mapping[str, ResolvedNodeClass] = field(default_factory=dict)
     """What their selectors mean now, by name."""
     unowned: tuple[InstanceFacts, ...] = ()
     """That upkeep would end."""
     pods: Mapping[str, PodFact] = field(default_factory=dict)
     plan: Plan | None = None
-    """For the pods that wait; None where none could be made, for the reason that `shown` has."""
+    """For the pods that wait; None where none could be made, for the reason that `disruption_status` has."""
     types: Mapping[str, Mapping[str, InstanceType]] = field(default_factory=dict)
     """By NodePool and name."""
-    shown: Shown = field(default_factory=Shown)
+    disruption_status: DisruptionStatus = field(default_factory=DisruptionStatus)
 
 
-class Shadow:
+class AdoptionPreviewer:
     def __init__(
         self,
         *,
-        settings: HostSettings,
+        settings: ControllerSettings,
         kube: KubeAdapters,
         offerings: Offerings,
         instances: Instances,
-        resolver: Previews,
+        resolver: NodeClassPreviewer,
         now: Callable[[], datetime],
     ) -> None:
         self._settings, self._kube, self._now = settings, kube, now
         self._offerings, self._instances, self._resolver = offerings, instances, resolver
 
-    async def look(self) -> Foreseen:
+    async def preview(self) -> AdoptionPreview:
         """Raises model.faults where the API server or EC2 does not answer."""
-        objects, unreadable = readable(await self._read())
+        objects, unreadable = partition_readable(await self._read())
         ours = [
-            EC2NodeClass.from_object(one) for one in objects[resources.EC2_NODE_CLASSES.plural] if not _deleting(one)
+            EC2NodeClass.from_object(one) for one in objects[resources.EC2_NODE_CLASSES.plural] if not _is_deleting(one)
         ]
-        answers = await asyncio.gather(*(self._resolver.preview(one) for one in ours))
-        resolved = {one.name: answer for one, answer in zip(ours, answers, strict=True)}
-        caches = Caches(self._now)
-        for kind, raw in taken_over(objects, resolved).items():
-            caches.hear(kind, [Delta(one) for one in raw])
-        return await self._judge(objects, unreadable, resolved, caches)
+        results = await asyncio.gather(*(self._resolver.preview(one) for one in ours))
+        resolved = {one.name: result for one, result in zip(ours, results, strict=True)}
+        cache = ClusterCache(self._now)
+        for kind, raw in adopt_objects(objects, resolved).items():
+            cache.on_deltas(kind, [Delta(one) for one in raw])
+        return await self._evaluate(objects, unreadable, resolved, cache)
 
     async def _read(self) -> dict[str, list[Json]]:
         """A kind that is not installed has no objects."""
-        kinds: Sequence[Resource] = (*WATCHED, *settings.kinds(self._settings.gates))
+        kinds: Sequence[Resource] = (*WATCHED, *settings.gated_kinds(self._settings.gates))
         found = await asyncio.gather(*(self._list(kind) for kind in kinds))
         return {kind.plural: objects for kind, objects in zip(kinds, found, strict=True)}
 
@@ -236,127 +241,143 @@ class Shadow:
         except NotFound:
             return []
 
-    async def _judge(
+    async def _evaluate(
         self,
         objects: Mapping[str, Sequence[Json]],
         unreadable: tuple[tuple[str, str, str], ...],
-        resolved: Mapping[str, Resolved],
-        caches: Caches,
-    ) -> Foreseen:
-        policies = self._policies(objects, caches)
-        filling = Filling(
-            caches=caches,
+        resolved: Mapping[str, ResolvedNodeClass],
+        cache: ClusterCache,
+    ) -> AdoptionPreview:
+        policies = self._load_policies(objects, cache)
+        planner_client = PlannerClient(
+            cache=cache,
             offerings=self._offerings,
-            events=_Silent(),
+            events=_NullEvents(),
             settings=self._settings.planning,
             now=self._now,
         )
         try:
-            plan = await self._plan(caches, filling, policies)
-            shown = await self._show(objects, caches, filling, policies)
+            plan = await self._plan(cache, planner_client, policies)
+            disruption_status = await self._preview_disruption(objects, cache, planner_client, policies)
         finally:
-            await filling.close()
-        drifting = Drifting(
-            caches=caches,
-            types=filling.catalogue.types_of,
+            await planner_client.close()
+        drifting = DriftDetector(
+            cache=cache,
+            types=planner_client.catalogue.types_of,
             instances=self._instances,
-            events=_Silent(),
+            events=_NullEvents(),
             now=self._now,
         )
-        drifting.look_at_all()
-        await drifting.look()
+        drifting.schedule_full_pass()
+        await drifting.run_pass()
         listed = {one.instance_id: one for one in await self._instances.list_managed()}
-        catalogue = filling.catalogue.catalogue.by_node_class
-        marks = [claim_mark(one) for one in objects[resources.NODE_CLAIMS.plural]]
-        return Foreseen(
+        catalogue = planner_client.catalogue.catalogue.by_node_class
+        claim_refs = [claim_mark(one) for one in objects[resources.NODE_CLAIMS.plural]]
+        return AdoptionPreview(
             at=self._now(),
             objects=objects,
             unreadable=unreadable,
-            claims=tuple(await self._take(caches, drifting, filling, listed)),
+            claims=tuple(await self._adopt_nodeclaims(cache, drifting, planner_client, listed)),
             classes=resolved,
-            unowned=tuple(decide_unowned(listed.values(), marks, cluster=self._settings.cluster, now=self._now())),
-            pods=dict(caches.pods),
+            unowned=tuple(
+                decide_orphaned_instances(listed.values(), claim_refs, cluster=self._settings.cluster, now=self._now())
+            ),
+            pods=dict(cache.pods),
             plan=plan,
             types={
                 name: {one.name: one for one in catalogue.get(view.fact.node_class, ())}
-                for name, view in caches.pools.items()
+                for name, view in cache.nodepools.items()
             },
-            shown=shown,
+            disruption_status=disruption_status,
         )
 
-    def _policies(self, objects: Mapping[str, Sequence[Json]], caches: Caches) -> Policies:
-        found = Policies(caches, self._kube.lifecycle_policies, usual=self._settings.deadlines, now=self._now)
-        found.hear(Delta(one) for one in objects.get(resources.LIFECYCLE_POLICIES.plural, ()))
-        found.look(caches.take_dirty())
+    def _load_policies(self, objects: Mapping[str, Sequence[Json]], cache: ClusterCache) -> LifecyclePolicies:
+        found = LifecyclePolicies(
+            cache, self._kube.lifecycle_policies, default_deadlines=self._settings.deadlines, now=self._now
+        )
+        found.on_deltas(Delta(one) for one in objects.get(resources.LIFECYCLE_POLICIES.plural, ()))
+        found.update(cache.drain_changes())
         return found
 
-    async def _plan(self, caches: Caches, filling: Filling, policies: Policies) -> Plan | None:
-        async with filling.lock:
-            process = await filling.fill()
-            if filling.doubt():
+    async def _plan(
+        self, cache: ClusterCache, planner_client: PlannerClient, policies: LifecyclePolicies
+    ) -> Plan | None:
+        async with planner_client.lock:
+            process = await planner_client.sync()
+            if planner_client.blocked_reason():
                 return None
             now = self._now()
-            goods = await filling.goods(now)
+            planning_inputs = await planner_client.read_planning_inputs(now)
             return await process.provision(
                 now=now,
-                unavailable=goods.unavailable,
+                unavailable=planning_inputs.unavailable,
                 not_ready_grace=self._settings.not_ready_grace,
-                pool_graces=dict(policies.graces()),
-                reservations=goods.reservations,
+                pool_graces=dict(policies.not_ready_grace_periods()),
+                reservations=planning_inputs.reservations,
             )
 
-    async def _show(
-        self, objects: Mapping[str, Sequence[Json]], caches: Caches, filling: Filling, policies: Policies
-    ) -> Shown:
-        nominations, brake = Nominations(caches.owner_of), ClusterBrake(self._settings.namespace, caches)
-        brake.hear(Delta(one) for one in objects[resources.NAMESPACES.plural])
-        disrupting = Disrupting(
-            caches=caches,
-            filling=filling,
+    async def _preview_disruption(
+        self,
+        objects: Mapping[str, Sequence[Json]],
+        cache: ClusterCache,
+        planner_client: PlannerClient,
+        policies: LifecyclePolicies,
+    ) -> DisruptionStatus:
+        nominations, cluster_pause = Nominations(cache.owner_of), ClusterPause(self._settings.namespace, cache)
+        cluster_pause.on_deltas(Delta(one) for one in objects[resources.NAMESPACES.plural])
+        disrupting = DisruptionController(
+            cache=cache,
+            planner_client=planner_client,
             nominations=nominations,
-            away=Away(caches, policies.grace_of),
-            allowing=Allowing(caches, policies.rules_of, policies.unread_of),
+            not_ready=NotReadyTracker(cache, policies.not_ready_grace_of),
+            budgets=NodePoolBudgets(cache, policies.rules_of, policies.unread_of),
             claims=self._kube.claims,
-            events=_Silent(),
+            events=_NullEvents(),
             settings=disruption_settings(spot_to_spot=settings.SPOT_TO_SPOT in self._settings.gates),
             not_ready_grace=self._settings.not_ready_grace,
-            graces=policies.graces,
+            not_ready_grace_periods=policies.not_ready_grace_periods,
             now=self._now,
-            paused=Holding(caches, brake),
+            paused=ActivePauses(cache, cluster_pause),
         )
-        return await Showing(caches, disrupting).show(ShowAsked(cluster=self._settings.cluster))
+        return await DisruptionPreviewer(cache, disrupting).preview_disruption(
+            DisruptionPreviewRequest(cluster=self._settings.cluster)
+        )
 
-    async def _take(
-        self, caches: Caches, drifting: Drifting, filling: Filling, listed: Mapping[str, InstanceFacts]
-    ) -> list[Taken]:
-        async def take(claim: ClaimFact) -> Taken:
-            wanted = claim.provider_id.rpartition("/")[2]
-            node_class = caches.node_classes.get(claim.node_class)
-            return Taken(
+    async def _adopt_nodeclaims(
+        self,
+        cache: ClusterCache,
+        drifting: DriftDetector,
+        planner_client: PlannerClient,
+        listed: Mapping[str, InstanceFacts],
+    ) -> list[AdoptedNodeClaim]:
+        async def adopt(claim: ClaimFact) -> AdoptedNodeClaim:
+            instance_id = claim.provider_id.rpartition("/")[2]
+            node_class = cache.nodeclasses.get(claim.node_class)
+            return AdoptedNodeClaim(
                 claim=claim,
                 phase=decide_first_phase(claim),
-                node=next(iter(caches.nodes_of(claim)), None),
-                instance=listed.get(wanted) or (await self._instance(wanted) if wanted else None),
-                tagged=wanted in listed,
-                drift=drifting.of(claim),
-                judged=node_class is not None and filling.catalogue.types_of(node_class) is not None,
+                node=next(iter(cache.nodes_of(claim)), None),
+                instance=listed.get(instance_id) or (await self._get_instance(instance_id) if instance_id else None),
+                tagged=instance_id in listed,
+                drift=drifting.verdict_of(claim),
+                is_evaluated=node_class is not None and planner_client.catalogue.types_of(node_class) is not None,
             )
 
-        return list(await asyncio.gather(*(take(caches.claims[name]) for name in sorted(caches.claims))))
+        return list(await asyncio.gather(*(adopt(cache.nodeclaims[name]) for name in sorted(cache.nodeclaims))))
 
-    async def _instance(self, instance_id: str) -> InstanceFacts | None:
+    async def _get_instance(self, instance_id: str) -> InstanceFacts | None:
         try:
             return await self._instances.get(instance_id)
         except Fault:
             return None
 
 
-class _Silent:
+class _NullEvents:
     """Satisfies `activities.ports.Events`: whoever only looks tells nobody."""
 
-    async def publish(self, **said: Any) -> None:
+    async def publish(self, **event: Any) -> None:
         return
 
 
-def _deleting(raw: Json) -> bool:
+def _is_deleting(raw: Json) -> bool:
     return "deletionTimestamp" in raw["metadata"]

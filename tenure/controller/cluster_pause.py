@@ -8,25 +8,25 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tenure.apis.labels import PAUSE
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.dirty import Dirty
-from tenure.controller.signals.signaller import Signal, Signaller
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.kube.client.list_watch import Delta
-from tenure.model.operator_requests import PauseSeen
+from tenure.model.operator_requests import ObservedPause
 from workflows import ids
 
 _TOPIC: Final = "pause"
 _NONE: Final = "-"
 
 
-class ClusterBrake:
-    def __init__(self, namespace: str, caches: Caches, woken: Callable[[], None] = lambda: None) -> None:
-        self._namespace, self._caches, self._woken = namespace, caches, woken
+class ClusterPause:
+    def __init__(self, namespace: str, cache: ClusterCache, on_change: Callable[[], None] = lambda: None) -> None:
+        self._namespace, self._cache, self._on_change = namespace, cache, on_change
         self.text = ""
         """The annotation; empty where there is none."""
         self._changed = False
 
-    def hear(self, deltas: Iterable[Delta]) -> None:
+    def on_deltas(self, deltas: Iterable[Delta]) -> None:
         """What the list-watch of Namespaces delivers."""
         for delta in deltas:
             metadata = delta.object["metadata"]
@@ -35,19 +35,19 @@ class ClusterBrake:
                 self._changed = self._changed or text != self.text
                 self.text = text
         if self._changed:
-            self._woken()
+            self._on_change()
 
-    def look(self, dirty: Dirty) -> None:
+    def requeue_nodepools(self, changes: ChangeSet) -> None:
         """Every NodePool is due when it changed."""
         if self._changed:
             self._changed = False
-            dirty.pools |= self._caches.pools.keys()
+            changes.nodepools |= self._cache.nodepools.keys()
 
-    def tell(self, cluster: str, signaller: Signaller, number: int) -> None:
+    def notify(self, cluster: str, signal_queue: SignalQueue, number: int) -> None:
         """Tell the Cluster workflow, if it runs; what it has been told is not told again."""
         workflow_id = ids.cluster(cluster)
         digest = self.text or _NONE
-        told = signaller.told(f"{workflow_id}#{_TOPIC}")
-        if self.text or told:
-            seen = PauseSeen(number=number, text=self.text)
-            signaller.offer(Signal(workflow_id, "pause_seen", seen, digest, topic=_TOPIC))
+        notified = signal_queue.last_digest(f"{workflow_id}#{_TOPIC}")
+        if self.text or notified:
+            observed_pause = ObservedPause(number=number, text=self.text)
+            signal_queue.enqueue(Signal(workflow_id, "pause_seen", observed_pause, digest, topic=_TOPIC))

@@ -13,46 +13,46 @@ import structlog
 
 from activities.ports.core import Claims, ConditionPatch, Events
 from tenure.apis import labels
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.errors import Fault
 from tenure.model.facts import ClaimFact
-from tenure.policy.lifecycle.initialization import decide_lacking
+from tenure.policy.lifecycle.initialization import describe_missing_resources
 
 log = structlog.get_logger(__name__)
 
-EVERY: Final = timedelta(minutes=10)
+CHECK_INTERVAL: Final = timedelta(minutes=10)
 EVENT: Final = "FailedConsistencyCheck"
 
 
-class Consistency:
-    def __init__(self, *, caches: Caches, claims: Claims, events: Events, now: Callable[[], datetime]) -> None:
-        self._caches, self._claims, self._events, self._now = caches, claims, events, now
+class ConsistencyChecker:
+    def __init__(self, *, cache: ClusterCache, claims: Claims, events: Events, now: Callable[[], datetime]) -> None:
+        self._cache, self._claims, self._events, self._now = cache, claims, events, now
 
     async def run(self) -> None:
         """Until cancelled; once NodeClaims and Nodes are known."""
         while True:
             try:
-                await self.look()
+                await self.check_all()
             except Exception:
                 log.exception("consistency not looked at")
-            await asyncio.sleep(EVERY.total_seconds())
+            await asyncio.sleep(CHECK_INTERVAL.total_seconds())
 
-    async def look(self) -> None:
+    async def check_all(self) -> None:
         """At every initialized node, one after the other; one that cannot be written to holds up no other."""
-        for name in tuple(self._caches.claims):
-            claim = self._caches.claims.get(name)
+        for name in tuple(self._cache.nodeclaims):
+            claim = self._cache.nodeclaims.get(name)
             if claim is None or not claim.initialized or claim.deleting:
                 continue
             try:
-                await self._look_at(claim)
+                await self._check(claim)
             except Fault as fault:
                 log.warning("consistency not written", claim=name, fault=str(fault))
 
-    async def _look_at(self, claim: ClaimFact) -> None:
-        nodes = self._caches.nodes_of(claim)
+    async def _check(self, claim: ClaimFact) -> None:
+        nodes = self._cache.nodes_of(claim)
         if len(nodes) != 1:
             return
-        lacking = decide_lacking(claim.requests, claim.capacity, nodes[0].capacity)
+        lacking = describe_missing_resources(claim.requests, claim.capacity, nodes[0].capacity)
         if not lacking and claim.consistent == "True":
             return
         condition = ConditionPatch(

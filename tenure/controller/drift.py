@@ -16,8 +16,8 @@ import structlog
 from activities.ports.core import Events, Instances
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.dirty import Dirty
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeSet
 from tenure.model.errors import Fault
 from tenure.model.facts import ClaimFact
 from tenure.model.instance_types import InstanceType
@@ -26,62 +26,64 @@ from tenure.policy.disruption.drift import Drift, DriftFacts, decide_drift
 
 log = structlog.get_logger(__name__)
 
-EVERY: Final = timedelta(minutes=5)
+FULL_PASS_INTERVAL: Final = timedelta(minutes=5)
 """Between two looks at everything (reference 6.1)."""
-LIST_AGAIN: Final = timedelta(seconds=30)
+RELIST_AFTER: Final = timedelta(seconds=30)
 """Before instances are listed again out of turn: the last list failed, or did not have one that is asked about."""
-GATHER: Final = 1.0
+GATHER_SECONDS: Final = 1.0
 """Seconds for which changes are gathered."""
-AT_ONCE: Final = 100
+BATCH_SIZE: Final = 100
 """NodeClaims judged before other work of this process has its turn."""
 
 Types = Callable[[EC2NodeClass], Mapping[str, InstanceType] | None]
 """Instance types by name under a NodeClass as it is now; None while they are not known."""
 
 
-class Drifting:
+class DriftDetector:
     """Verdicts by NodeClaim. `run` in a task, once every kind of object is known; the rest from the same loop."""
 
     def __init__(
-        self, *, caches: Caches, types: Types, instances: Instances, events: Events, now: Callable[[], datetime]
+        self, *, cache: ClusterCache, types: Types, instances: Instances, events: Events, now: Callable[[], datetime]
     ) -> None:
-        self._caches, self._types = caches, types
+        self._cache, self._types = cache, types
         self._instances, self._events, self._now = instances, events, now
         self._verdicts: dict[str, Drift | None] = {}
         """By UID, of every NodeClaim that was judged by this process."""
-        self._judged: dict[str, ClaimFact] = {}
+        self._evaluated: dict[str, ClaimFact] = {}
         """By name, as each was when it was judged."""
         self._bases: dict[str, object] = {}
         """What NodeClaims are compared with, as it was last noted."""
-        self._noted: set[str] = set()
+        self._changed: set[str] = set()
         self._next: datetime = now()
         """When everything is judged again."""
         self._listed: Mapping[str, InstanceFacts] = {}
         self._listed_at: datetime | None = None
         self._awake = asyncio.Event()
 
-    def of(self, claim: ClaimFact) -> Drift | None:
+    def verdict_of(self, claim: ClaimFact) -> Drift | None:
         """The last verdict; for one that this process has not judged, what the NodeClaim itself says."""
         if claim.uid in self._verdicts:
             return self._verdicts[claim.uid]
         return Drift(reason=claim.drifted, message=claim.drifted_message) if claim.drifted else None
 
-    def note(self, dirty: Dirty) -> None:
+    def observe(self, changes: ChangeSet) -> None:
         """What changed in the caches. Most changes of a NodeClaim's surroundings are none that it could drift by."""
-        for claim in dirty.gone_claims.values():
+        for claim in changes.deleted_nodeclaims.values():
             self._verdicts.pop(claim.uid, None)
-            self._judged.pop(claim.name, None)
-        changed = {name for name in dirty.claims if self._judged.get(name) is not self._caches.claims.get(name)}
-        self._noted |= changed
-        bases = [f"pool/{name}" for name in (*dirty.pools, *dirty.gone_pools)]
-        bases += [f"class/{name}" for name in (*dirty.node_classes, *dirty.gone_node_classes)]
+            self._evaluated.pop(claim.name, None)
+        changed = {
+            name for name in changes.nodeclaims if self._evaluated.get(name) is not self._cache.nodeclaims.get(name)
+        }
+        self._changed |= changed
+        bases = [f"pool/{name}" for name in (*changes.nodepools, *changes.deleted_nodepools)]
+        bases += [f"class/{name}" for name in (*changes.nodeclasses, *changes.deleted_nodeclasses)]
         everything = [self._is_new(base) for base in bases]
         if any(everything):
-            self.look_at_all()
+            self.schedule_full_pass()
         elif changed:
             self._awake.set()
 
-    def look_at_all(self) -> None:
+    def schedule_full_pass(self) -> None:
         """Something changed that many depend on."""
         self._next = self._now()
         self._awake.set()
@@ -91,27 +93,27 @@ class Drifting:
         while True:
             await self._until_due()
             try:
-                await self.look()
+                await self.run_pass()
             except Exception:
                 log.exception("drift not looked at")
 
-    async def look(self) -> None:
+    async def run_pass(self) -> None:
         """One pass: over everything when that is due, else over what was noted."""
         now = self._now()
-        noted, self._noted = self._noted, set()
+        changed, self._changed = self._changed, set()
         if now < self._next:
-            await self._judge(noted, now)
+            await self._evaluate(changed, now)
             return
-        self._next = now + EVERY
+        self._next = now + FULL_PASS_INTERVAL
         await self._list(now)
-        await self._judge(tuple(self._caches.claims), now)
-        await self._say_unresolved()
+        await self._evaluate(tuple(self._cache.nodeclaims), now)
+        await self._publish_unresolved()
 
     async def _until_due(self) -> None:
-        left = (self._next - self._now()).total_seconds()
+        remaining = (self._next - self._now()).total_seconds()
         try:
-            await asyncio.wait_for(self._awake.wait(), max(left, 0.0))
-            await asyncio.sleep(GATHER)
+            await asyncio.wait_for(self._awake.wait(), max(remaining, 0.0))
+            await asyncio.sleep(GATHER_SECONDS)
         except TimeoutError:
             pass
         self._awake.clear()
@@ -125,16 +127,16 @@ class Drifting:
         return new
 
     def _pool_base(self, name: str) -> object:
-        view = self._caches.pools.get(name)
+        view = self._cache.nodepools.get(name)
         return view and (view.fact.hash, view.fact.requirements)
 
     def _class_base(self, name: str) -> object:
         """Subnets are sorted by their free addresses: another order is nothing new, of images it is."""
-        found = self._caches.node_classes.get(name)
+        found = self._cache.nodeclasses.get(name)
         if found is None:
             return None
         status, stamps = found.status, found.metadata.annotations
-        asked, ready = found.condition(labels.CAPACITY_RESERVATIONS_READY), found.condition(labels.READY)
+        reservations_ready, ready = found.condition(labels.CAPACITY_RESERVATIONS_READY), found.condition(labels.READY)
         return (
             found.metadata.generation,
             ready and ready.observed_generation,
@@ -146,47 +148,47 @@ class Drifting:
             frozenset(one.id for one in status.subnets),
             frozenset(one.id for one in status.security_groups),
             frozenset(one.id for one in status.capacity_reservations),
-            asked and asked.status,
+            reservations_ready and reservations_ready.status,
         )
 
-    async def _judge(self, names: Iterable[str], now: datetime) -> None:
-        types, left = _once(self._types), list(names)
-        while left:
-            some, left = left[:AT_ONCE], left[AT_ONCE:]
-            claims = (claim for name in some if (claim := self._caches.claims.get(name)))
-            await asyncio.gather(*(self._judge_one(claim, types, now) for claim in claims))
+    async def _evaluate(self, names: Iterable[str], now: datetime) -> None:
+        types, remaining = _memoized(self._types), list(names)
+        while remaining:
+            batch, remaining = remaining[:BATCH_SIZE], remaining[BATCH_SIZE:]
+            claims = (claim for name in batch if (claim := self._cache.nodeclaims.get(name)))
+            await asyncio.gather(*(self._evaluate_one(claim, types, now) for claim in claims))
             await asyncio.sleep(0)
 
-    async def _judge_one(self, claim: ClaimFact, types: Types, now: datetime) -> None:
+    async def _evaluate_one(self, claim: ClaimFact, types: Types, now: datetime) -> None:
         """One that cannot be judged keeps its verdict and holds up no other."""
-        before = self.of(claim)
+        before = self.verdict_of(claim)
         try:
-            facts = self._facts(claim, types, before)
+            facts = self._drift_facts(claim, types, before)
             verdict = decide_drift(facts, now)
             if verdict is not None and verdict.recheck:
-                verdict = decide_drift(await self._look_closely(facts), now)
+                verdict = decide_drift(await self._read_instance(facts), now)
         except Exception:
             log.exception("drift of a NodeClaim not judged", claim=claim.name)
             return
-        self._judged[claim.name] = claim
+        self._evaluated[claim.name] = claim
         self._verdicts[claim.uid] = verdict
         if verdict != before:
-            told, was = (one.reason if one else "none" for one in (verdict, before))
-            log.info("drift", claim=claim.name, reason=told, before=was)
-            self._caches.touch_claim(claim.name)
+            reason, previous_reason = (one.reason if one else "none" for one in (verdict, before))
+            log.info("drift", claim=claim.name, reason=reason, before=previous_reason)
+            self._cache.requeue_nodeclaim(claim.name)
 
-    def _facts(self, claim: ClaimFact, types: Types, held: Drift | None) -> DriftFacts:
-        pool, node_class = self._caches.pools.get(claim.pool), self._caches.node_classes.get(claim.node_class)
+    def _drift_facts(self, claim: ClaimFact, types: Types, previous: Drift | None) -> DriftFacts:
+        pool, node_class = self._cache.nodepools.get(claim.pool), self._cache.nodeclasses.get(claim.node_class)
         return DriftFacts(
             claim=claim,
             pool=pool.fact if pool else None,
             node_class=node_class,
             types=types(node_class) if node_class else None,
             instance=self._listed.get(_instance_id(claim)),
-            held=held,
+            previous=previous,
         )
 
-    async def _look_closely(self, facts: DriftFacts) -> DriftFacts:
+    async def _read_instance(self, facts: DriftFacts) -> DriftFacts:
         """The instance by itself, now; one that cannot be read is not known."""
         try:
             found = await self._instances.get(_instance_id(facts.claim))
@@ -197,10 +199,14 @@ class Drifting:
 
     async def _list(self, now: datetime) -> None:
         """One list of all instances, when it is due. After a failure nothing is known of any: verdicts stand."""
-        launched = {_instance_id(one) for one in self._caches.claims.values() if one.launched and not one.deleting}
+        launched = {_instance_id(one) for one in self._cache.nodeclaims.values() if one.launched and not one.deleting}
         if not launched:
             return
-        due = self._listed_at + (EVERY if launched <= self._listed.keys() else LIST_AGAIN) if self._listed_at else now
+        due = (
+            self._listed_at + (FULL_PASS_INTERVAL if launched <= self._listed.keys() else RELIST_AFTER)
+            if self._listed_at
+            else now
+        )
         if now < due:
             self._next = min(self._next, due)
             return
@@ -210,13 +216,15 @@ class Drifting:
         except Fault as fault:
             log.warning("instances not listed: what depends on them stands as it was", fault=str(fault))
             self._listed = {}
-            self._next = now + LIST_AGAIN
+            self._next = now + RELIST_AFTER
 
-    async def _say_unresolved(self) -> None:
+    async def _publish_unresolved(self) -> None:
         """NodePools with nodes whose NodeClass is not there to compare them with: those nodes do not drift."""
-        for name, view in tuple(self._caches.pools.items()):
-            node_class = self._caches.node_classes.get(view.fact.node_class)
-            if (node_class is not None and not node_class.metadata.deleting) or not self._caches.claims_of_pool(name):
+        for name, view in tuple(self._cache.nodepools.items()):
+            node_class = self._cache.nodeclasses.get(view.fact.node_class)
+            if (node_class is not None and not node_class.metadata.deleting) or not self._cache.nodeclaims_of_nodepool(
+                name
+            ):
                 continue
             await self._events.publish(
                 kind="NodePool",
@@ -232,13 +240,13 @@ def _instance_id(claim: ClaimFact) -> str:
     return claim.provider_id.rpartition("/")[2]
 
 
-def _once(types: Types) -> Types:
+def _memoized(types: Types) -> Types:
     """Asked once for each class in a pass."""
     known: dict[str, Mapping[str, InstanceType] | None] = {}
 
-    def ask(node_class: EC2NodeClass) -> Mapping[str, InstanceType] | None:
+    def lookup(node_class: EC2NodeClass) -> Mapping[str, InstanceType] | None:
         if node_class.name not in known:
             known[node_class.name] = types(node_class)
         return known[node_class.name]
 
-    return ask
+    return lookup

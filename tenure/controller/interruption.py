@@ -28,38 +28,38 @@ import structlog
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.ports.interruption import Leaving, Standing
+from activities.ports.interruption import InterruptedNode, NotifyOutcome
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.kube.facts.pod_drain import first_out
 from tenure.model.facts import ClaimFact
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.interruption.notices import EventKind, Notice, Notices
-from tenure.model.launch import mark_of_taken
-from tenure.model.nodeclaim_requests import TOLD_OF
-from tenure.model.observations import MarksSeen
-from tenure.policy.interruption.decision import leaves_at_once
-from tenure.policy.interruption.rules import TAKES, rules_of
+from tenure.model.interruption.notices import EventKind, InterruptionMessage, InterruptionMessages
+from tenure.model.launch import interrupted_offering
+from tenure.model.nodeclaim_requests import MAX_EVICTED_PODS
+from tenure.model.observations import ObservedUnavailableOfferings
+from tenure.policy.interruption.decision import drains_immediately
+from tenure.policy.interruption.rules import RECLAIM_KINDS, resolve_event_policy
 from workflows import ids
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE: Final = 32
+MAX_CONCURRENT_SIGNALS: Final = 32
 """Signals under way."""
-REMEMBERED: Final = 20_000
+MAX_TRACKED: Final = 20_000
 """Notices that were told; the oldest are forgotten first."""
-LAUNCHING: Final = timedelta(minutes=2)
+LAUNCH_WINDOW: Final = timedelta(minutes=2)
 """So long an instance that nobody knows may be that of a NodeClaim without one."""
-_AGAIN: Final = timedelta(seconds=1)
+_RECHECK_AFTER: Final = timedelta(seconds=1)
 _RPC_TIMEOUT: Final = timedelta(seconds=10)
-_FOR_GOOD: Final = frozenset(
+_PERMANENT_ERRORS: Final = frozenset(
     {RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE}
 )
 """What no repeat of this very signal helps. All else passes, or a person mends it, such as a key that ran out."""
 
 _Key = tuple[str, str, str]
 """Instance, kind, id."""
-_Told = tuple[str, datetime | None, datetime | None]
+_MessageState = tuple[str, datetime | None, datetime | None]
 """Status, starts, ends: a change of these is news."""
 
 
@@ -67,231 +67,250 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Noticing:
+class InterruptionNotifier:
     """One per process, whoever hosts the watch meanwhile."""
 
     def __init__(self, temporal: Client, cluster: str, *, now: Callable[[], datetime] = _utc_now) -> None:
         self._temporal, self._cluster, self._now = temporal, cluster, now
-        self._told: OrderedDict[_Key, tuple[datetime, _Told]] = OrderedDict()
+        self._notified: OrderedDict[_Key, tuple[datetime, _MessageState]] = OrderedDict()
         """With the moment at which AWS said it: what is older than the last is no news."""
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._sending = asyncio.Semaphore(AT_ONCE)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._sending = asyncio.Semaphore(MAX_CONCURRENT_SIGNALS)
         self._launching_at: tuple[datetime, bool] | None = None
 
-    async def notice(
-        self, caches: Caches, instance_id: str, notices: Sequence[Notice], *, known: bool, left: Sequence[str] = ()
-    ) -> Standing:
-        """One at a time for each instance. `known`: the caches hold every NodeClaim there is at present; `left`: pods
+    async def notify(
+        self,
+        cache: ClusterCache,
+        instance_id: str,
+        notices: Sequence[InterruptionMessage],
+        *,
+        known: bool,
+        evicted_pods: Sequence[str] = (),
+    ) -> NotifyOutcome:
+        """One at a time for each instance. `known`: the caches hold every NodeClaim there is at present;
+        `evicted_pods`: pods
         that were told to go already.
 
         Raises what Temporal refuses for good, which no repeat would help."""
-        claim = caches.claim_on(instance_id)
+        claim = cache.nodeclaim_of_instance(instance_id)
         if claim is None:
-            return self._stranger(caches, known)
-        worth = [one for one in notices if not (claim.deleting and one.kind == "instanceTerminating")]
-        if not worth:
+            return self._classify_unknown(cache, known)
+        relevant = [one for one in notices if not (claim.deleting and one.kind == "instanceTerminating")]
+        if not relevant:
             return "over"
-        turn = self._turns.setdefault(instance_id, asyncio.Lock())
-        async with turn:
-            news = self._news(instance_id, worth)
-            if not news:
+        lock = self._locks.setdefault(instance_id, asyncio.Lock())
+        async with lock:
+            new_messages = self._select_new(instance_id, relevant)
+            if not new_messages:
                 return "repeated"
-            said = Notices(instance_id=instance_id, notices=tuple(news), left=tuple(left)[:TOLD_OF])
-            standing = await self._tell(claim, said)
-            if standing == "told":
-                self._remember(instance_id, news)
-            return standing
+            messages = InterruptionMessages(
+                instance_id=instance_id,
+                notices=tuple(new_messages),
+                evicted_pods=tuple(evicted_pods)[:MAX_EVICTED_PODS],
+            )
+            outcome = await self._signal(claim, messages)
+            if outcome == "told":
+                self._track(instance_id, new_messages)
+            return outcome
 
-    async def _tell(self, claim: ClaimFact, said: Notices) -> Standing:
+    async def _signal(self, claim: ClaimFact, messages: InterruptionMessages) -> NotifyOutcome:
         workflow_id = ids.nodeclaim(self._cluster, claim.name, claim.uid)
         handle = self._temporal.get_workflow_handle(workflow_id)
         try:
             async with self._sending:
-                await handle.signal("noticed", said, rpc_timeout=_RPC_TIMEOUT)
+                await handle.signal("noticed", messages, rpc_timeout=_RPC_TIMEOUT)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return "over" if claim.deleting else "no workflow"
-            if error.status in _FOR_GOOD:
+            if error.status in _PERMANENT_ERRORS:
                 raise
             log.warning("node not told what AWS says", workflow=workflow_id, error=str(error))
             return "later"
-        kinds = sorted({one.kind for one in said.notices})
-        log.info("node told what AWS says", claim=claim.name, instance=said.instance_id, kinds=kinds)
+        kinds = sorted({one.kind for one in messages.notices})
+        log.info("node told what AWS says", claim=claim.name, instance=messages.instance_id, kinds=kinds)
         return "told"
 
-    def _stranger(self, caches: Caches, known: bool) -> Standing:
+    def _classify_unknown(self, cache: ClusterCache, known: bool) -> NotifyOutcome:
         """An instance of nobody's; unless its NodeClaim is about to have it."""
         if not known:
             return "later"
         now = self._now()
-        if self._launching_at is None or abs(now - self._launching_at[0]) >= _AGAIN:
-            young = (one for one in caches.claims.values() if not one.provider_id and not one.deleting)
-            self._launching_at = (now, any(now - one.created < LAUNCHING for one in young))
+        if self._launching_at is None or abs(now - self._launching_at[0]) >= _RECHECK_AFTER:
+            young = (one for one in cache.nodeclaims.values() if not one.provider_id and not one.deleting)
+            self._launching_at = (now, any(now - one.created < LAUNCH_WINDOW for one in young))
         return "not yet" if self._launching_at[1] else "foreign"
 
-    def _news(self, instance_id: str, notices: Sequence[Notice]) -> list[Notice]:
+    def _select_new(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> list[InterruptionMessage]:
         """Each but once, and the latest word alone where one was said and then another."""
-        latest: dict[_Key, Notice] = {}
+        latest: dict[_Key, InterruptionMessage] = {}
         for one in sorted(notices, key=lambda notice: notice.at):
-            latest[_key(instance_id, one)] = one
-        return [one for key, one in latest.items() if self._is_news(key, one)]
+            latest[_tracking_key(instance_id, one)] = one
+        return [one for key, one in latest.items() if self._is_new(key, one)]
 
-    def _is_news(self, key: _Key, notice: Notice) -> bool:
-        before = self._told.get(key)
-        return before is None or (before[1] != _told(notice) and before[0] <= notice.at)
+    def _is_new(self, key: _Key, notice: InterruptionMessage) -> bool:
+        before = self._notified.get(key)
+        return before is None or (before[1] != _message_state(notice) and before[0] <= notice.at)
 
-    def _remember(self, instance_id: str, notices: Sequence[Notice]) -> None:
+    def _track(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> None:
         for one in notices:
-            key = _key(instance_id, one)
-            self._told[key] = (one.at, _told(one))
-            self._told.move_to_end(key)
-        while len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+            key = _tracking_key(instance_id, one)
+            self._notified[key] = (one.at, _message_state(one))
+            self._notified.move_to_end(key)
+        while len(self._notified) > MAX_TRACKED:
+            self._notified.popitem(last=False)
 
 
-def _key(instance_id: str, notice: Notice) -> _Key:
+def _tracking_key(instance_id: str, notice: InterruptionMessage) -> _Key:
     return (instance_id, notice.kind, notice.id)
 
 
-def _told(notice: Notice) -> _Told:
+def _message_state(notice: InterruptionMessage) -> _MessageState:
     return (notice.status, notice.starts, notice.ends)
 
 
-STORM: Final = 10
+BURST_SIZE: Final = 10
 """Nodes that AWS takes back within five minutes. Fewer are replaced as cheaply as any others."""
-ANEW_AFTER: Final = timedelta(seconds=30)
+RENOTIFY_AFTER: Final = timedelta(seconds=30)
 """What is said once for many interruptions is said anew when more of them come for longer than that."""
 
 
-class Storm:
+class InterruptionBurst:
     def __init__(self) -> None:
         self._counts: dict[str, datetime] = {}
         """By a NodeClaim's UID, until when it counts, though it may be gone by then."""
-        self._told: datetime | None = None
+        self._notified_until: datetime | None = None
 
-    def count(self, uid: str, until: datetime) -> None:
+    def add(self, uid: str, until: datetime) -> None:
         """Once for each, however often it is said."""
         self._counts.setdefault(uid, until)
 
-    def until(self, now: datetime) -> datetime | None:
-        """When fewer than `STORM` of them count; None where that is so now."""
+    def ends_at(self, now: datetime) -> datetime | None:
+        """When fewer than `BURST_SIZE` of them count; None where that is so now."""
         self._counts = {uid: until for uid, until in self._counts.items() if now < until}
-        latest = nlargest(STORM, self._counts.values())
-        return latest[-1] if len(latest) == STORM else None
+        latest = nlargest(BURST_SIZE, self._counts.values())
+        return latest[-1] if len(latest) == BURST_SIZE else None
 
-    def is_news(self, now: datetime) -> bool:
+    def needs_notification(self, now: datetime) -> bool:
         """A storm began, or goes on. What is news is taken to be told."""
-        until = self.until(now)
-        if until is None or (self._told is not None and until < self._told + ANEW_AFTER):
+        until = self.ends_at(now)
+        if until is None or (self._notified_until is not None and until < self._notified_until + RENOTIFY_AFTER):
             return False
-        self._told = until
+        self._notified_until = until
         return True
 
 
-LEAVES_WITHIN: Final = timedelta(minutes=5)
+INTERRUPTION_WINDOW: Final = timedelta(minutes=5)
 """AWS gives two minutes. What stands for longer is there to stay, whatever was said."""
 
-_Pool = tuple[str, str, str, str]
+_CapacityPool = tuple[str, str, str, str]
 
 
-class TakenBack:
-    """`rules` are those of LifecyclePolicies by NodePool; `tell` hands marks to the Provisioning workflow."""
+class InterruptedCapacity:
+    """`rules` are those of LifecyclePolicies by NodePool; `notify` hands marks to the Provisioning workflow."""
 
     def __init__(
         self,
-        caches: Caches,
+        cache: ClusterCache,
         rules: Callable[[str], LifecycleRules | None],
-        tell: Callable[[MarksSeen], None],
+        notify: Callable[[ObservedUnavailableOfferings], None],
         now: Callable[[], datetime],
     ) -> None:
-        self._caches, self._rules, self._tell, self._now = caches, rules, tell, now
-        self.storm = Storm()
-        self._marks: dict[_Pool, UnavailableOffering] = {}
+        self._cache, self._rules, self._notify, self._now = cache, rules, notify, now
+        self.burst = InterruptionBurst()
+        self._unavailable_offerings: dict[_CapacityPool, UnavailableOffering] = {}
         self._until: dict[str, datetime] = {}
         """By NodeClaim, until when it is taken to be leaving."""
-        self._evacuated: dict[str, datetime] = {}
+        self._early_evicted: dict[str, datetime] = {}
         """Likewise, those whose pods were told to go before their workflows."""
 
-    def hear(self, claim: ClaimFact, notices: Sequence[Notice]) -> None:
+    def observe(self, claim: ClaimFact, notices: Sequence[InterruptionMessage]) -> None:
         """Repeats are harmless, and what comes too late is nothing."""
         now = self._now()
-        for one in self._heed(claim, notices, now):
-            self._take(claim, one.kind, min(one.at, now) + LEAVES_WITHIN)
+        for one in self._accept(claim, notices, now):
+            self._set_interrupted(claim, one.kind, min(one.at, now) + INTERRUPTION_WINDOW)
 
-    def leaving(self, claim: ClaimFact, notices: Sequence[Notice]) -> Leaving | None:
+    def start_early_eviction(self, claim: ClaimFact, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
         """Whose pods have to go now, without asking anybody; from here on nobody is told that it is empty."""
         now, rules = self._now(), self._rules(claim.pool)
-        heard = self._heed(claim, notices, now)
-        if claim.deleting or not claim.initialized or not any(leaves_at_once(rules, one.kind) for one in heard):
+        accepted = self._accept(claim, notices, now)
+        if claim.deleting or not claim.initialized or not any(drains_immediately(rules, one.kind) for one in accepted):
             return None
-        nodes = self._caches.nodes_of(claim)
+        nodes = self._cache.nodes_of(claim)
         if len(nodes) != 1 or nodes[0].deleting:
             return None
         (node,) = nodes
-        pods = first_out(self._caches.occupancy.pods(node.name).values(), now)
+        pods = first_out(self._cache.occupancy.pods_on(node.name).values(), now)
         if not pods:
             return None
-        self._evacuated[claim.name] = now + LEAVES_WITHIN
-        self._caches.evacuate(claim.name, evacuated=True)
-        return Leaving(node=node.name, uid=node.uid, tainted=bool(node.taints), pods=pods)
+        self._early_evicted[claim.name] = now + INTERRUPTION_WINDOW
+        self._cache.set_early_evicted(claim.name, early_evicted=True)
+        return InterruptedNode(node=node.name, uid=node.uid, tainted=bool(node.taints), pods=pods)
 
-    def marks(self, now: datetime) -> Sequence[UnavailableOffering]:
+    def unavailable_offerings(self, now: datetime) -> Sequence[UnavailableOffering]:
         """Of the last minutes."""
-        return [one for one in self._marks.values() if now < one.until]
+        return [one for one in self._unavailable_offerings.values() if now < one.until]
 
     @property
-    def next(self) -> datetime | None:
+    def next_expiry(self) -> datetime | None:
         """When to look again though nothing changed."""
-        return min((*self._until.values(), *self._evacuated.values()), default=None)
+        return min((*self._until.values(), *self._early_evicted.values()), default=None)
 
-    def look(self, now: datetime) -> None:
+    def expire(self, now: datetime) -> None:
         """What AWS left standing is as it was before."""
-        for name in [name for name, until in self._until.items() if until <= now or name not in self._caches.going]:
+        for name in [
+            name for name, until in self._until.items() if until <= now or name not in self._cache.interrupted
+        ]:
             del self._until[name]
-            self._caches.take_back(name, taken=False)
-        for name in [name for name, until in self._evacuated.items() if until <= now]:
-            del self._evacuated[name]
-            self._caches.evacuate(name, evacuated=False)
+            self._cache.set_interrupted(name, interrupted=False)
+        for name in [name for name, until in self._early_evicted.items() if until <= now]:
+            del self._early_evicted[name]
+            self._cache.set_early_evicted(name, early_evicted=False)
 
-    def _take(self, claim: ClaimFact, kind: EventKind, until: datetime) -> None:
+    def _set_interrupted(self, claim: ClaimFact, kind: EventKind, until: datetime) -> None:
         """Unless its NodePool takes no orders from AWS for this."""
-        if claim.deleting or claim.name in self._until or self._ignores(claim, kind):
+        if claim.deleting or claim.name in self._until or self._is_ignored(claim, kind):
             return
         self._until[claim.name] = until
-        self._caches.take_back(claim.name, taken=True)
+        self._cache.set_interrupted(claim.name, interrupted=True)
 
-    def _ignores(self, claim: ClaimFact, kind: EventKind) -> bool:
-        return rules_of(self._rules(claim.pool), kind).action == "ignore"
+    def _is_ignored(self, claim: ClaimFact, kind: EventKind) -> bool:
+        return resolve_event_policy(self._rules(claim.pool), kind).action == "ignore"
 
-    def _heed(self, claim: ClaimFact, notices: Sequence[Notice], now: datetime) -> list[Notice]:
+    def _accept(
+        self, claim: ClaimFact, notices: Sequence[InterruptionMessage], now: datetime
+    ) -> list[InterruptionMessage]:
         """What takes its capacity back; pools that are short by that, and storms, are told of."""
-        found = _takes(notices, now)
+        found = _capacity_interruptions(notices, now)
         for one in found:
-            said = min(one.at, now)
-            if not self._ignores(claim, one.kind):
-                self.storm.count(claim.uid, said + LEAVES_WITHIN)
-            is_marked = self._mark(claim, said, now)
-            if self.storm.is_news(now) or is_marked:
-                self._tell(MarksSeen(unavailable=tuple(self.marks(now)), storm=self.storm.until(now)))
+            announced_at = min(one.at, now)
+            if not self._is_ignored(claim, one.kind):
+                self.burst.add(claim.uid, announced_at + INTERRUPTION_WINDOW)
+            is_new_offering = self._add_unavailable(claim, announced_at, now)
+            if self.burst.needs_notification(now) or is_new_offering:
+                self._notify(
+                    ObservedUnavailableOfferings(
+                        unavailable=tuple(self.unavailable_offerings(now)), burst_ends_at=self.burst.ends_at(now)
+                    )
+                )
         return found
 
-    def _mark(self, claim: ClaimFact, said: datetime, now: datetime) -> bool:
+    def _add_unavailable(self, claim: ClaimFact, announced_at: datetime, now: datetime) -> bool:
         """The pool is short whatever becomes of the node. False where that is no news."""
-        mark = mark_of_taken(claim.labels, said)
-        if mark is None or mark.until <= now:
+        offering = interrupted_offering(claim.labels, announced_at)
+        if offering is None or offering.until <= now:
             return False
-        pool = (mark.instance_type, mark.zone, mark.capacity_type, mark.reservation_id)
-        known = self._marks.get(pool)
-        if known is not None and mark.until < known.until + ANEW_AFTER:
+        pool = (offering.instance_type, offering.zone, offering.capacity_type, offering.reservation_id)
+        known = self._unavailable_offerings.get(pool)
+        if known is not None and offering.until < known.until + RENOTIFY_AFTER:
             return False
-        self._marks[pool] = mark
-        live = tuple(self.marks(now))
-        self._marks = {key: one for key, one in self._marks.items() if one in live}
-        log.info("capacity pool marked: AWS takes back from it", type=mark.instance_type, zone=mark.zone)
+        self._unavailable_offerings[pool] = offering
+        current = tuple(self.unavailable_offerings(now))
+        self._unavailable_offerings = {key: one for key, one in self._unavailable_offerings.items() if one in current}
+        log.info("capacity pool marked: AWS takes back from it", type=offering.instance_type, zone=offering.zone)
         return True
 
 
-def _takes(notices: Sequence[Notice], now: datetime) -> list[Notice]:
+def _capacity_interruptions(notices: Sequence[InterruptionMessage], now: datetime) -> list[InterruptionMessage]:
     """What takes capacity back, and may still come true."""
-    announced = (one for one in notices if one.kind in TAKES and one.status == "announced")
-    return [one for one in announced if now < min(one.at, now) + LEAVES_WITHIN]
+    announced = (one for one in notices if one.kind in RECLAIM_KINDS and one.status == "announced")
+    return [one for one in announced if now < min(one.at, now) + INTERRUPTION_WINDOW]

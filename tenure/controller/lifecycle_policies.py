@@ -12,19 +12,19 @@ from typing import Final, Protocol
 import structlog
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.dirty import Dirty, put
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeSet, set_or_remove
 from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import Fault
 from tenure.model.nodeclaim_state import Deadlines
-from tenure.model.operator_requests import ALL_READ, PolicyFact, PolicyVerdict, Unread
+from tenure.model.operator_requests import ALL_READ, InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.lifecycle.deadlines import deadlines_of, not_ready_grace_of
-from tenure.policy.lifecycle_policy import event_policies, resolve
+from tenure.policy.lifecycle_policy import policy_names_by_event, resolve_policies
 
 log = structlog.get_logger(__name__)
 
-AGAIN_IN: Final = 10.0
+RETRY_SECONDS: Final = 10.0
 """Seconds before a verdict that could not be written is tried again."""
 
 
@@ -36,73 +36,79 @@ class PolicyPort(Protocol):
         ...
 
 
-class Policies:
+class LifecyclePolicies:
     def __init__(
         self,
-        caches: Caches,
+        cache: ClusterCache,
         port: PolicyPort,
         *,
-        usual: Deadlines,
+        default_deadlines: Deadlines,
         now: Callable[[], datetime],
-        woken: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`usual`: the settings, which hold where no policy says anything; `woken` is called after every change."""
-        self._caches, self._port, self._usual, self._now, self._woken = caches, port, usual, now, woken
+        """`usual`: the settings, which hold where no policy says anything; `on_change` is called after every change."""
+        self._cache, self._port, self._default_deadlines, self._now, self._on_change = (
+            cache,
+            port,
+            default_deadlines,
+            now,
+            on_change,
+        )
         self._facts: dict[str, PolicyFact] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         """Of NodePools, also of those that are gone while NodeClaims of theirs are not."""
         self._rules: Mapping[str, LifecycleRules] = {}
-        self._unread: Mapping[str, Unread] = {}
+        self._unread: Mapping[str, InvalidRules] = {}
         self._event_policies: Mapping[str, Mapping[str, str]] = {}
         self._verdicts: Mapping[str, PolicyVerdict] = {}
-        self._said: dict[str, tuple[str, int, PolicyVerdict]] = {}
+        self._written: dict[str, tuple[str, int, PolicyVerdict]] = {}
         self._changed = False
-        self._unsaid = asyncio.Event()
+        self._verdicts_changed = asyncio.Event()
 
-    def hear(self, deltas: Iterable[Delta]) -> None:
+    def on_deltas(self, deltas: Iterable[Delta]) -> None:
         """What the list-watch delivers."""
         for delta in deltas:
             name = delta.object["metadata"]["name"]
             fact = None if delta.gone else policy_fact(delta.object)
             if fact != self._facts.get(name):
-                put(self._facts, name, fact)
+                set_or_remove(self._facts, name, fact)
                 self._changed = True
         if self._changed:
-            self._woken()
+            self._on_change()
 
-    def look(self, dirty: Dirty, known: bool = True) -> bool:
+    def update(self, changes: ChangeSet, known: bool = True) -> bool:
         """Decide anew where a policy or a NodePool changed; NodeClaims for which other rules hold now are due. False
         when nothing had to be decided, or not all policies and NodePools are `known` yet."""
-        self._changed = self._note_pools(dirty) or self._changed
+        self._changed = self._update_nodepool_labels(changes) or self._changed
         if not self._changed or not known:
             return False
         self._changed = False
-        before, held_before, named_before = self._rules, self._unread, self._event_policies
-        resolved = resolve(self._facts.values(), self._labels, self._usual)
+        before, unread_before, event_policies_before = self._rules, self._unread, self._event_policies
+        resolved = resolve_policies(self._facts.values(), self._labels, self._default_deadlines)
         self._rules, self._verdicts, self._unread = resolved.rules, resolved.verdicts, resolved.unread
-        self._event_policies = event_policies(self._facts.values(), self._labels)
-        self._unsaid.set()
+        self._event_policies = policy_names_by_event(self._facts.values(), self._labels)
+        self._verdicts_changed.set()
         for pool in self._labels:
             other = before.get(pool) != self._rules.get(pool)
-            unread = held_before.get(pool, ALL_READ).interruption != self.unread_of(pool).interruption
-            if other or unread or named_before.get(pool) != self._event_policies.get(pool):
-                dirty.claims |= {claim.name for claim in self._caches.claims_of_pool(pool)}
+            unread = unread_before.get(pool, ALL_READ).interruption != self.unread_of(pool).interruption
+            if other or unread or event_policies_before.get(pool) != self._event_policies.get(pool):
+                changes.nodeclaims |= {claim.name for claim in self._cache.nodeclaims_of_nodepool(pool)}
             if other:
-                dirty.pods = True
-            if other or held_before.get(pool) != self._unread.get(pool):
-                dirty.pools |= {pool} & self._caches.pools.keys()
-                self._caches.changes.stirs += 1
+                changes.pods = True
+            if other or unread_before.get(pool) != self._unread.get(pool):
+                changes.nodepools |= {pool} & self._cache.nodepools.keys()
+                self._cache.planner_changes.disruption_changes += 1
         return True
 
-    def _note_pools(self, dirty: Dirty) -> bool:
+    def _update_nodepool_labels(self, changes: ChangeSet) -> bool:
         """Whether there are other NodePools now, or others of them carry a label that may be asked for."""
         changed = False
-        for name in (*dirty.pools, *dirty.gone_pools):
-            view = self._caches.pools.get(name)
+        for name in (*changes.nodepools, *changes.deleted_nodepools):
+            view = self._cache.nodepools.get(name)
             if view is not None and self._labels.get(name) != view.labels:
                 self._labels[name] = view.labels
                 changed = True
-            elif view is None and name in self._labels and not self._caches.claims_of_pool(name):
+            elif view is None and name in self._labels and not self._cache.nodeclaims_of_nodepool(name):
                 del self._labels[name]
                 changed = True
         return changed
@@ -117,48 +123,50 @@ class Policies:
         """By kind of AWS's events, the names of the policies that say something of it."""
         return dict(self._event_policies.get(pool, {}))
 
-    def unread_of(self, pool: str) -> Unread:
+    def unread_of(self, pool: str) -> InvalidRules:
         """What they say of its nodes and nobody can read: it holds them."""
         return self._unread.get(pool, ALL_READ)
 
     def deadlines_of(self, pool: str) -> Deadlines:
-        return deadlines_of(self.rules_of(pool), self._usual)
+        return deadlines_of(self.rules_of(pool), self._default_deadlines)
 
-    def graces(self) -> dict[str, timedelta]:
+    def not_ready_grace_periods(self) -> dict[str, timedelta]:
         """By NodePool where a policy says how long a NotReady node is waited for."""
-        usual = self._usual.not_ready_grace
-        return {pool: not_ready_grace_of(rules, usual) for pool, rules in self._rules.items() if rules.not_ready_grace}
+        default = self._default_deadlines.not_ready_grace
+        return {
+            pool: not_ready_grace_of(rules, default) for pool, rules in self._rules.items() if rules.not_ready_grace
+        }
 
-    def grace_of(self, pool: str) -> timedelta:
+    def not_ready_grace_of(self, pool: str) -> timedelta:
         """How long a node of this NodePool that is away is waited for."""
-        return not_ready_grace_of(self._rules.get(pool), self._usual.not_ready_grace)
+        return not_ready_grace_of(self._rules.get(pool), self._default_deadlines.not_ready_grace)
 
     # --- what is said ---
 
     async def run(self) -> None:
         """Until cancelled: write down what was found of each policy."""
         while True:
-            await self._unsaid.wait()
-            self._unsaid.clear()
-            if not await self.say():
-                await asyncio.sleep(AGAIN_IN)
-                self._unsaid.set()
+            await self._verdicts_changed.wait()
+            self._verdicts_changed.clear()
+            if not await self.write_verdicts():
+                await asyncio.sleep(RETRY_SECONDS)
+                self._verdicts_changed.set()
 
-    async def say(self) -> bool:
+    async def write_verdicts(self) -> bool:
         """Each verdict once; False when some could not be written."""
-        whole = True
-        self._said = {name: said for name, said in self._said.items() if name in self._facts}
+        complete = True
+        self._written = {name: written for name, written in self._written.items() if name in self._facts}
         for name, verdict in dict(self._verdicts).items():
             known = self._facts.get(name)
-            if known is None or self._said.get(name) == (known.uid, known.generation, verdict):
+            if known is None or self._written.get(name) == (known.uid, known.generation, verdict):
                 continue
             try:
                 await self._port.say(name, known.uid, verdict, now=self._now())
             except Fault as fault:
                 log.warning("status of a LifecyclePolicy not written", name=name, fault=str(fault))
-                whole = False
+                complete = False
                 continue
-            self._said[name] = (known.uid, known.generation, verdict)
-            if verdict.refused:
+            self._written[name] = (known.uid, known.generation, verdict)
+            if verdict.rejected:
                 log.warning("LifecyclePolicy is refused", name=name, reason=verdict.reason, message=verdict.message)
-        return whole
+        return complete

@@ -12,68 +12,68 @@ from typing import Final
 import structlog
 
 from activities.ports.core import Claims
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.errors import Fault
 
 log = structlog.get_logger(__name__)
 
-EVERY: Final = timedelta(seconds=10)
+MIN_WRITE_INTERVAL: Final = timedelta(seconds=10)
 """Between two writes to one NodeClaim, and before one that failed is tried again."""
-LOOK: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """Seconds, while some wait for their turn."""
-AT_ONCE: Final = 4
+MAX_CONCURRENT_WRITES: Final = 4
 
 
-class PodEvents:
-    """`look` after every burst of changes; run `run` in a task once every kind is known."""
+class LastPodEventWriter:
+    """`collect` after every burst of changes; run `run` in a task once every kind is known."""
 
-    def __init__(self, caches: Caches, claims: Claims, now: Callable[[], datetime]) -> None:
-        self._caches, self._claims, self._now = caches, claims, now
+    def __init__(self, cache: ClusterCache, claims: Claims, now: Callable[[], datetime]) -> None:
+        self._cache, self._claims, self._now = cache, claims, now
         self._waiting: set[str] = set()
         """NodeClaims whose pods have moved."""
         self._tried: dict[str, datetime] = {}
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def look(self) -> None:
-        moved = self._caches.changes.take_moved()
-        if moved:
-            self._waiting |= moved
-            self._news.set()
+    def collect(self) -> None:
+        changed = self._cache.planner_changes.drain_pod_events()
+        if changed:
+            self._waiting |= changed
+            self._changed.set()
 
     async def run(self) -> None:
         """Until cancelled. While no pod moves nothing happens."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._changed.wait()
+            self._changed.clear()
             await self.write()
             if self._waiting:
-                await asyncio.sleep(LOOK)
-                self._news.set()
+                await asyncio.sleep(POLL_SECONDS)
+                self._changed.set()
 
     async def write(self) -> None:
         """Those whose turn it is."""
         now = self._now()
-        self._tried = {name: at for name, at in self._tried.items() if now - at < EVERY}
-        ready = sorted(self._waiting - self._tried.keys() - self._caches.evacuated - self._caches.going)
+        self._tried = {name: at for name, at in self._tried.items() if now - at < MIN_WRITE_INTERVAL}
+        ready = sorted(self._waiting - self._tried.keys() - self._cache.early_evicted - self._cache.interrupted)
         self._waiting -= {*ready}
-        turns = asyncio.Semaphore(AT_ONCE)
+        limit = asyncio.Semaphore(MAX_CONCURRENT_WRITES)
 
-        async def each(name: str) -> None:
-            async with turns:
+        async def write_one(name: str) -> None:
+            async with limit:
                 await self._write(name, now)
 
-        await asyncio.gather(*(each(name) for name in ready))
+        await asyncio.gather(*(write_one(name) for name in ready))
 
     async def _write(self, name: str, now: datetime) -> None:
-        claim = self._caches.claims.get(name)
-        moved = self._caches.timed(name).last_pod_event if claim else None
-        if claim is None or claim.deleting or moved is None:
+        claim = self._cache.nodeclaims.get(name)
+        last_event = self._cache.planner_fact(name).last_pod_event if claim else None
+        if claim is None or claim.deleting or last_event is None:
             return
-        whole = moved.astimezone(UTC).replace(microsecond=0)
-        if claim.last_pod_event is not None and whole <= claim.last_pod_event:
+        truncated = last_event.astimezone(UTC).replace(microsecond=0)
+        if claim.last_pod_event is not None and truncated <= claim.last_pod_event:
             return
         self._tried[name] = now
-        written = whole.isoformat().replace("+00:00", "Z")
+        written = truncated.isoformat().replace("+00:00", "Z")
         try:
             await self._claims.patch(name, claim.uid, status={"lastPodEventTime": written}, now=now)
         except Fault as fault:

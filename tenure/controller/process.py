@@ -6,7 +6,8 @@ Memory without use is given back to the machine: glibc keeps what was freed, ten
 
 Another controller of the same kinds: two of one NodeClaim would fight, so nothing is done while one is at work.
 
-`worker.py` takes work only between `gone` and `come`; `host.py` gives up the watch by itself as well.
+`worker.py` takes work only between `wait_until_released` and `wait_until_acquired`; `host.py` gives up the watch by
+itself as well.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ class Health:
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
         app = web.Application()
-        app.add_routes([web.get("/healthz", self._alive), web.get("/readyz", self._ready)])
+        app.add_routes([web.get("/healthz", self._healthz), web.get("/readyz", self._readyz)])
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, port=self._port).start()
@@ -54,10 +55,10 @@ class Health:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _alive(self, _: web.Request) -> web.Response:
+    async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok")
 
-    async def _ready(self, _: web.Request) -> web.Response:
+    async def _readyz(self, _: web.Request) -> web.Response:
         why_not = self._not_ready()
         return web.Response(status=503, text=why_not) if why_not else web.Response(text="ok")
 
@@ -65,7 +66,7 @@ class Health:
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR}
 
 
-def configure(level: Literal["debug", "info", "error"], form: Literal["json", "console"]) -> None:
+def configure_logging(level: Literal["debug", "info", "error"], form: Literal["json", "console"]) -> None:
     """Libraries are heard from warnings upwards only."""
     least = _LEVELS[level]
     logging.basicConfig(
@@ -83,71 +84,73 @@ def configure(level: Literal["debug", "info", "error"], form: Literal["json", "c
     )
 
 
-EVERY: Final = 60.0
+TRIM_INTERVAL_SECONDS: Final = 60.0
 """Seconds. It takes milliseconds, in a thread, and of the interpreter's time nothing."""
-ARENAS: Final = 2
+MAX_ARENAS: Final = 2
 _M_ARENA_MAX: Final = -8
 """Of glibc's malloc.h."""
 
 
-def share_arenas() -> None:
+def limit_arenas() -> None:
     """Once, before there are threads: each would get an arena, and what is free in one is of no use to the others."""
-    if tune := _glibc("mallopt"):
-        tune(_M_ARENA_MAX, ARENAS)
+    if tune := _glibc_function("mallopt"):
+        tune(_M_ARENA_MAX, MAX_ARENAS)
 
 
-async def give_back() -> None:
+async def trim_memory() -> None:
     """Until it is cancelled; at once where the system's allocator is another."""
-    trim = _glibc("malloc_trim")
+    trim = _glibc_function("malloc_trim")
     while trim:
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(TRIM_INTERVAL_SECONDS)
         await asyncio.to_thread(trim, 0)
 
 
-def _glibc(name: str) -> Any:
+def _glibc_function(name: str) -> Any:
     return getattr(ctypes.CDLL(None), name, None)
 
 
 log = structlog.get_logger(__name__)
 
-LOOK_EVERY = 10.0
+LEASE_POLL_SECONDS = 10.0
 """Seconds; Karpenter's lease lasts 15."""
 
 
-class Others:
+class KarpenterLease:
     """Whoever renews the lease `name` in any namespace; an empty name looks for nobody. Both calls end on `stop`."""
 
-    def __init__(self, leases: Leases, name: str, stop: asyncio.Event, *, look_every: float = LOOK_EVERY) -> None:
-        self._leases, self._name, self._stop, self._look_every = leases, name, stop, look_every
+    def __init__(
+        self, leases: Leases, name: str, stop: asyncio.Event, *, poll_seconds: float = LEASE_POLL_SECONDS
+    ) -> None:
+        self._leases, self._lease_name, self._stop, self._poll_seconds = leases, name, stop, poll_seconds
 
-    async def gone(self, say: Callable[[str], None]) -> None:
-        """Until nobody does; `say` gets the reason to wait. Leases that cannot be read are one."""
-        while self._name and not self._stop.is_set():
+    async def wait_until_released(self, report: Callable[[str], None]) -> None:
+        """Until nobody does; `report` gets the reason to wait. Leases that cannot be read are one."""
+        while self._lease_name and not self._stop.is_set():
             try:
-                holder = await self._holder()
+                holder = await self._read_holder()
             except Fault as fault:
                 holder = f"(not known: {fault.message})"
             if not holder:
                 return
-            say(f"another controller is at work: {holder} renews the lease {self._name}")
-            log.warning("waiting for another controller to stop", holder=holder, lease=self._name)
-            await self._pause()
+            report(f"another controller is at work: {holder} renews the lease {self._lease_name}")
+            log.warning("waiting for another controller to stop", holder=holder, lease=self._lease_name)
+            await self._sleep()
 
-    async def come(self) -> None:
+    async def wait_until_acquired(self) -> None:
         """Until somebody does. An API server that does not answer is no sign of anybody."""
         while not self._stop.is_set():
-            await self._pause()
+            await self._sleep()
             try:
-                if self._name and await self._holder():
+                if self._lease_name and await self._read_holder():
                     return
             except Fault as fault:
-                log.warning("lease not read", lease=self._name, fault=str(fault))
+                log.warning("lease not read", lease=self._lease_name, fault=str(fault))
 
-    async def _holder(self) -> str:
-        return await self._leases.holder("", self._name, now=datetime.now(UTC))
+    async def _read_holder(self) -> str:
+        return await self._leases.holder("", self._lease_name, now=datetime.now(UTC))
 
-    async def _pause(self) -> None:
+    async def _sleep(self) -> None:
         try:
-            await asyncio.wait_for(self._stop.wait(), self._look_every)
+            await asyncio.wait_for(self._stop.wait(), self._poll_seconds)
         except TimeoutError:
             return

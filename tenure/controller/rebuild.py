@@ -19,23 +19,28 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller import settings as gates
-from tenure.controller.cache.availability import Away
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.dirty import Dirty
+from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.cluster_pause import ClusterBrake
-from tenure.controller.lifecycle_policies import Policies, PolicyPort
-from tenure.controller.planning.replanning import UNPLANNED
-from tenure.controller.resync import needs_life, open_coordinators, open_lives, retire
-from tenure.controller.settings import HostSettings
-from tenure.controller.signals.disruption_trigger import Rooms
-from tenure.controller.signals.lifecycle_observers import NodeLives
-from tenure.controller.signals.notifier import Known, Telling
-from tenure.controller.signals.pending_pods import wants_a_plan
-from tenure.controller.signals.signaller import AT_ONCE, Signaller
-from tenure.controller.startup_durations import Startup
+from tenure.controller.cluster_pause import ClusterPause
+from tenure.controller.lifecycle_policies import LifecyclePolicies, PolicyPort
+from tenure.controller.planning.replanning import WARM_UP
+from tenure.controller.resync import (
+    list_coordinators,
+    list_nodeclaim_workflows,
+    needs_workflow,
+    notify_orphaned_coordinators,
+)
+from tenure.controller.settings import ControllerSettings
+from tenure.controller.signals.disruption_trigger import BudgetHeadroomNotifier
+from tenure.controller.signals.lifecycle_observers import LifecycleObservers
+from tenure.controller.signals.notifier import SyncedKinds, WorkflowNotifier
+from tenure.controller.signals.pending_pods import needs_plan
+from tenure.controller.signals.signaller import MAX_CONCURRENT_SIGNALS, SignalQueue
+from tenure.controller.startup_durations import StartupDurations
 from tenure.controller.temporal.client import start_singletons
-from tenure.controller.temporal.namespace import listed, register_attributes, start_schedules
+from tenure.controller.temporal.namespace import list_attributes, register_attributes, start_schedules
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
@@ -63,7 +68,7 @@ READ: Final = (
 class Snapshot:
     def __init__(
         self,
-        settings: HostSettings,
+        settings: ControllerSettings,
         objects: Mapping[str, Sequence[Json]],
         policies: PolicyPort,
         *,
@@ -72,60 +77,70 @@ class Snapshot:
     ) -> None:
         """`objects` by the plural of their kind. `number`: of all that is told; what a watch saw later is newer."""
         self.settings, self.now = settings, now
-        self.caches = Caches(lambda: now)
-        self._policies = Policies(self.caches, policies, usual=settings.deadlines, now=lambda: now)
-        self._brake = ClusterBrake(settings.namespace, self.caches)
+        self.cache = ClusterCache(lambda: now)
+        self._policies = LifecyclePolicies(self.cache, policies, default_deadlines=settings.deadlines, now=lambda: now)
+        self._cluster_pause = ClusterPause(settings.namespace, self.cache)
         for plural, found in objects.items():
-            self._hear(plural, [Delta(one) for one in found])
+            self._on_deltas(plural, [Delta(one) for one in found])
         self._number = number
-        self._lives = self._look()
+        self._observers = self._make_observers()
 
-    def telling(self, signaller: Signaller) -> Telling:
+    def make_notifier(self, signal_queue: SignalQueue) -> WorkflowNotifier:
         """Tells through this signaller; of nothing before it is asked to."""
         settings = self.settings
-        return Telling(
+        return WorkflowNotifier(
             cluster=settings.cluster,
             deadlines=settings.deadlines,
-            caches=self.caches,
+            cache=self.cache,
             nominations=Nominations(),
-            away=Away(self.caches, self._policies.grace_of),
-            signaller=signaller,
+            not_ready=NotReadyTracker(self.cache, self._policies.not_ready_grace_of),
+            signal_queue=signal_queue,
             began=self.now,
             number=lambda: self._number,
-            lives=self._lives,
+            observers=self._observers,
             static_capacity=gates.STATIC_CAPACITY in settings.gates,
             node_repair=gates.NODE_REPAIR in settings.gates,
         )
 
     @property
-    def known(self) -> Known:
+    def synced_kinds(self) -> SyncedKinds:
         """All of it; but no plan has said yet where pods that wait will go."""
-        until = self.now + UNPLANNED if wants_a_plan(self.caches, self.now) else None
-        return Known(claims=True, nodes=True, pods=True, pools=True, node_classes=True, unplanned=until)
+        until = self.now + WARM_UP if needs_plan(self.cache, self.now) else None
+        return SyncedKinds(
+            nodeclaims=True, nodes=True, pods=True, nodepools=True, nodeclasses=True, warm_up_until=until
+        )
 
-    def start(self, telling: Telling, claims: Sequence[ClaimFact], pools: set[str], node_classes: set[str]) -> None:
+    def start(
+        self, notifier: WorkflowNotifier, claims: Sequence[ClaimFact], pools: set[str], node_classes: set[str]
+    ) -> None:
         """Workflows of these, each with what there is to tell it; those that run meanwhile know it already."""
-        telling.tell(Dirty(pools=pools, node_classes=node_classes), self.known, self.now)
+        notifier.notify(ChangeSet(nodepools=pools, nodeclasses=node_classes), self.synced_kinds, self.now)
         for claim in claims:
-            telling.revive(claim, self.known, self.now)
+            notifier.restart_workflow(claim, self.synced_kinds, self.now)
 
-    def _hear(self, plural: str, deltas: list[Delta]) -> None:
+    def _on_deltas(self, plural: str, deltas: list[Delta]) -> None:
         if plural == resources.LIFECYCLE_POLICIES.plural:
-            self._policies.hear(deltas)
+            self._policies.on_deltas(deltas)
             return
         if plural == resources.NAMESPACES.plural:
-            self._brake.hear(deltas)
-        self.caches.hear(plural, deltas)
+            self._cluster_pause.on_deltas(deltas)
+        self.cache.on_deltas(plural, deltas)
 
-    def _look(self) -> NodeLives:
-        caches, rules_of = self.caches, self._policies.rules_of
-        rooms = Rooms(caches, rules_of=rules_of, drifted=lambda one: False)
-        lives = NodeLives(self._policies, Startup(caches, self._policies.deadlines_of), (), self._brake, rooms)
-        lives.look(caches.take_dirty(), True, counted=True)
-        return lives
+    def _make_observers(self) -> LifecycleObservers:
+        cache, rules_of = self.cache, self._policies.rules_of
+        headroom_notifier = BudgetHeadroomNotifier(cache, rules_of=rules_of, is_drifted=lambda one: False)
+        observers = LifecycleObservers(
+            self._policies,
+            StartupDurations(cache, self._policies.deadlines_of),
+            (),
+            self._cluster_pause,
+            headroom_notifier,
+        )
+        observers.update(cache.drain_changes(), True, counted=True)
+        return observers
 
 
-async def read(kube: KubeAdapters, settings: HostSettings, now: datetime) -> Snapshot:
+async def read(kube: KubeAdapters, settings: ControllerSettings, now: datetime) -> Snapshot:
     """Raises Fault where the API server does not answer or refuses."""
     number = time.time_ns()
     *first, last = READ
@@ -136,52 +151,55 @@ async def read(kube: KubeAdapters, settings: HostSettings, now: datetime) -> Sna
 
 
 Kind = Literal["SearchAttribute", "Cluster", "Schedule", "EC2NodeClass", "NodePool", "NodeClaim"]
-SILENCE: Final = 30.0
+ACCEPT_TIMEOUT_SECONDS: Final = 30.0
 """Seconds in which Temporal accepts nothing, after which nobody waits any longer."""
-_LOOK_EVERY: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 
 
-class Astray(Value):
+class Discrepancy(Value):
     """Something that is in the cluster and not in Temporal, or the other way round."""
 
     kind: Kind
     name: str
     workflow: str = ""
     """Its id, or that of the Schedule."""
-    gone: bool = False
+    is_orphaned: bool = False
     """A workflow runs whose object is gone; else it is the workflow that is missing."""
 
 
-async def running(temporal: Client, cluster: str) -> frozenset[str]:
+async def list_running_workflows(temporal: Client, cluster: str) -> frozenset[str]:
     """The lives and coordinators that visibility shows.
 
     To be asked before the cluster is read: then no workflow is taken for one whose object is gone."""
-    lives, coordinators = await open_lives(temporal, cluster), await open_coordinators(temporal, cluster)
-    return frozenset(lives) | frozenset(coordinators)
+    nodeclaim_workflows, coordinators = (
+        await list_nodeclaim_workflows(temporal, cluster),
+        await list_coordinators(temporal, cluster),
+    )
+    return frozenset(nodeclaim_workflows) | frozenset(coordinators)
 
 
 class Rebuild:
-    """`look`, then `mend` what was found, once."""
+    """`find_discrepancies`, then `repair` what was found, once."""
 
-    def __init__(self, temporal: Client, snapshot: Snapshot, seen: frozenset[str]) -> None:
-        self._temporal, self._snapshot, self._seen = temporal, snapshot, seen
+    def __init__(self, temporal: Client, snapshot: Snapshot, running: frozenset[str]) -> None:
+        self._temporal, self._snapshot, self._running = temporal, snapshot, running
         self._cluster = snapshot.settings.cluster
-        self._signaller = Signaller(temporal, snapshot.settings.task_queue, {})
-        self._telling = snapshot.telling(self._signaller)
-        self._limit = asyncio.Semaphore(AT_ONCE)
+        self._signal_queue = SignalQueue(temporal, snapshot.settings.task_queue, {})
+        self._notifier = snapshot.make_notifier(self._signal_queue)
+        self._limit = asyncio.Semaphore(MAX_CONCURRENT_SIGNALS)
 
-    async def look(self) -> list[Astray]:
+    async def find_discrepancies(self) -> list[Discrepancy]:
         """In the order in which it is mended. Raises RPCError."""
         return [
-            *await self._attributes(),
-            *await self._singletons(),
-            *await self._schedules(),
-            *await self._coordinators(),
-            *await self._lives(),
-            *await self._orphans(),
+            *await self._missing_attributes(),
+            *await self._missing_singletons(),
+            *await self._missing_schedules(),
+            *await self._missing_coordinators(),
+            *await self._missing_nodeclaim_workflows(),
+            *await self._orphaned_workflows(),
         ]
 
-    async def mend(self, found: Sequence[Astray], window: BatchWindow, *, events: str = "") -> None:
+    async def repair(self, found: Sequence[Discrepancy], window: BatchWindow, *, events: str = "") -> None:
         """`events`: the queue of EC2's. Raises RPCError, BadInput, and TryLater where Temporal stops accepting."""
         kinds = {one.kind for one in found}
         if "SearchAttribute" in kinds:
@@ -191,122 +209,126 @@ class Rebuild:
             await start_singletons(self._temporal, self._cluster, window, events=events, only=singletons)
         if "Schedule" in kinds:
             await start_schedules(self._temporal, self._cluster)
-        missing = {kind: {one.name for one in found if one.kind == kind and not one.gone} for kind in kinds}
-        claims = [self._snapshot.caches.claims[name] for name in sorted(missing.get("NodeClaim", ()))]
+        missing = {kind: {one.name for one in found if one.kind == kind and not one.is_orphaned} for kind in kinds}
+        claims = [self._snapshot.cache.nodeclaims[name] for name in sorted(missing.get("NodeClaim", ()))]
         pools, classes = missing.get("NodePool", set()), missing.get("EC2NodeClass", set())
-        self._snapshot.start(self._telling, claims, pools, classes)
-        gone = [one for one in found if one.gone]
-        for life in gone:
-            if life.kind == "NodeClaim":
-                self._telling.say_gone(life.workflow)
-        coordinators = [one.workflow for one in gone if one.kind != "NodeClaim"]
-        retire(coordinators, self._cluster, self._snapshot.caches, self._telling)
+        self._snapshot.start(self._notifier, claims, pools, classes)
+        orphaned = [one for one in found if one.is_orphaned]
+        for discrepancy in orphaned:
+            if discrepancy.kind == "NodeClaim":
+                self._notifier.notify_deleted(discrepancy.workflow)
+        coordinators = [one.workflow for one in orphaned if one.kind != "NodeClaim"]
+        notify_orphaned_coordinators(coordinators, self._cluster, self._snapshot.cache, self._notifier)
         await self._until_sent()
 
     # --- what is missing ---
 
-    async def _attributes(self) -> list[Astray]:
+    async def _missing_attributes(self) -> list[Discrepancy]:
         """None where these credentials may not see them, as a worker's need not."""
-        there = await listed(self._temporal)
-        if there is None:
+        existing = await list_attributes(self._temporal)
+        if existing is None:
             return []
-        return [Astray(kind="SearchAttribute", name=name) for name in search_attributes.ALL if name not in there]
+        return [
+            Discrepancy(kind="SearchAttribute", name=name) for name in search_attributes.ALL if name not in existing
+        ]
 
-    async def _singletons(self) -> list[Astray]:
-        wanted = [make(self._cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)]
-        found = await self._without(wanted, self._is_open)
-        return [Astray(kind="Cluster", name=key.rpartition("/")[2], workflow=key) for key in found]
+    async def _missing_singletons(self) -> list[Discrepancy]:
+        expected = [make(self._cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)]
+        found = await self._unknown_to_temporal(expected, self._is_open)
+        return [Discrepancy(kind="Cluster", name=key.rpartition("/")[2], workflow=key) for key in found]
 
-    async def _schedules(self) -> list[Astray]:
-        wanted = {ids.upkeep(self._cluster, name): name for name in TASKS}
-        found = await self._without(wanted, self._is_scheduled)
-        return [Astray(kind="Schedule", name=wanted[key], workflow=key) for key in found]
+    async def _missing_schedules(self) -> list[Discrepancy]:
+        expected = {ids.garbage_collection(self._cluster, name): name for name in TASKS}
+        found = await self._unknown_to_temporal(expected, self._is_scheduled)
+        return [Discrepancy(kind="Schedule", name=expected[key], workflow=key) for key in found]
 
-    async def _coordinators(self) -> list[Astray]:
-        caches = self._snapshot.caches
+    async def _missing_coordinators(self) -> list[Discrepancy]:
+        cache = self._snapshot.cache
         kinds: dict[str, tuple[Kind, str]] = {
-            **{ids.nodeclass(self._cluster, name): ("EC2NodeClass", name) for name in sorted(caches.node_classes)},
-            **{ids.nodepool(self._cluster, name): ("NodePool", name) for name in sorted(caches.pools)},
+            **{ids.nodeclass(self._cluster, name): ("EC2NodeClass", name) for name in sorted(cache.nodeclasses)},
+            **{ids.nodepool(self._cluster, name): ("NodePool", name) for name in sorted(cache.nodepools)},
         }
-        found = set(await self._without(kinds, self._is_open))
-        return [Astray(kind=kinds[key][0], name=kinds[key][1], workflow=key) for key in kinds if key in found]
+        found = set(await self._unknown_to_temporal(kinds, self._is_open))
+        return [Discrepancy(kind=kinds[key][0], name=kinds[key][1], workflow=key) for key in kinds if key in found]
 
-    async def _lives(self) -> list[Astray]:
-        claims = self._claims()
-        wanted = [key for key, claim in claims.items() if needs_life(claim)]
-        found = set(await self._without(wanted, self._is_open))
-        return [Astray(kind="NodeClaim", name=one.name, workflow=key) for key, one in claims.items() if key in found]
+    async def _missing_nodeclaim_workflows(self) -> list[Discrepancy]:
+        claims = self._nodeclaims_by_workflow()
+        expected = [key for key, claim in claims.items() if needs_workflow(claim)]
+        found = set(await self._unknown_to_temporal(expected, self._is_open))
+        return [
+            Discrepancy(kind="NodeClaim", name=one.name, workflow=key) for key, one in claims.items() if key in found
+        ]
 
-    async def _orphans(self) -> list[Astray]:
+    async def _orphaned_workflows(self) -> list[Discrepancy]:
         """Workflows without their object; each looks for itself before it believes that."""
-        caches, cluster = self._snapshot.caches, self._cluster
-        pools, classes, lives = ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""), f"{cluster}/nodeclaim/"
+        cache, cluster = self._snapshot.cache, self._cluster
+        pools, classes, nodeclaims = ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""), f"{cluster}/nodeclaim/"
         objects: dict[str, tuple[Kind, set[str]]] = {
-            classes: ("EC2NodeClass", {f"{classes}{name}" for name in caches.node_classes}),
-            pools: ("NodePool", {f"{pools}{name}" for name in caches.pools}),
-            lives: ("NodeClaim", set(self._claims())),
+            classes: ("EC2NodeClass", {f"{classes}{name}" for name in cache.nodeclasses}),
+            pools: ("NodePool", {f"{pools}{name}" for name in cache.nodepools}),
+            nodeclaims: ("NodeClaim", set(self._nodeclaims_by_workflow())),
         }
         found = [
-            Astray(kind=kind, name=key.removeprefix(prefix).partition("/")[0], workflow=key, gone=True)
+            Discrepancy(kind=kind, name=key.removeprefix(prefix).partition("/")[0], workflow=key, is_orphaned=True)
             for prefix, (kind, there) in objects.items()
-            for key in sorted(self._seen)
+            for key in sorted(self._running)
             if key.startswith(prefix) and key not in there
         ]
-        ended = set(await self._without([one.workflow for one in found], self._is_open))
+        ended = set(await self._unknown_to_temporal([one.workflow for one in found], self._is_open))
         return [one for one in found if one.workflow not in ended]
 
-    def _claims(self) -> dict[str, ClaimFact]:
-        claims = self._snapshot.caches.claims
-        return {self._telling.workflow_id(claims[name]): claims[name] for name in sorted(claims)}
+    def _nodeclaims_by_workflow(self) -> dict[str, ClaimFact]:
+        claims = self._snapshot.cache.nodeclaims
+        return {self._notifier.workflow_id(claims[name]): claims[name] for name in sorted(claims)}
 
     # --- asking, and waiting ---
 
-    async def _without(self, keys: Iterable[str], there: Callable[[str], Awaitable[bool]]) -> list[str]:
+    async def _unknown_to_temporal(self, keys: Iterable[str], exists: Callable[[str], Awaitable[bool]]) -> list[str]:
         """Those that Temporal itself does not know, whatever visibility shows: that comes later, and after a restore it
         may be of another time."""
 
-        async def asked(key: str) -> bool:
+        async def is_known(key: str) -> bool:
             async with self._limit:
-                return await there(key)
+                return await exists(key)
 
-        wanted = sorted(keys)
-        answers = await asyncio.gather(*(asked(key) for key in wanted))
-        return [key for key, known in zip(wanted, answers, strict=True) if not known]
+        ordered = sorted(keys)
+        results = await asyncio.gather(*(is_known(key) for key in ordered))
+        return [key for key, known in zip(ordered, results, strict=True) if not known]
 
     async def _is_open(self, key: str) -> bool:
         try:
             described = await self._temporal.get_workflow_handle(key).describe()
         except RPCError as error:
-            return _absent(error)
+            return _is_not_found(error)
         return described.status is WorkflowExecutionStatus.RUNNING
 
     async def _is_scheduled(self, key: str) -> bool:
         try:
             await self._temporal.get_schedule_handle(key).describe()
         except RPCError as error:
-            return _absent(error)
+            return _is_not_found(error)
         return True
 
     async def _until_sent(self) -> None:
-        sending = asyncio.create_task(self._signaller.run())
+        sending = asyncio.create_task(self._signal_queue.run())
         try:
-            await self._accepted()
+            await self._wait_until_accepted()
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
-    async def _accepted(self) -> None:
-        loop, count = asyncio.get_running_loop(), self._signaller.count
+    async def _wait_until_accepted(self) -> None:
+        loop, count = asyncio.get_running_loop(), self._signal_queue.count
         since = loop.time()
-        while not self._signaller.idle:
-            if self._signaller.count != count:
-                count, since = self._signaller.count, loop.time()
-            if loop.time() - since > SILENCE:
-                raise TryLater(f"Temporal accepted nothing for {SILENCE:.0f} s, after {count} workflows")
-            await asyncio.sleep(_LOOK_EVERY)
+        while not self._signal_queue.is_idle:
+            if self._signal_queue.count != count:
+                count, since = self._signal_queue.count, loop.time()
+            if loop.time() - since > ACCEPT_TIMEOUT_SECONDS:
+                raise TryLater(f"Temporal accepted nothing for {ACCEPT_TIMEOUT_SECONDS:.0f} s, after {count} workflows")
+            await asyncio.sleep(_POLL_SECONDS)
 
 
-def _absent(error: RPCError) -> bool:
+def _is_not_found(error: RPCError) -> bool:
     """False: it is not there. Raises what says something else."""
     if error.status is not RPCStatusCode.NOT_FOUND:
         raise error

@@ -13,9 +13,9 @@ from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client
 
 from tenure.apis import labels
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.signals.notifier import Known, Telling
-from tenure.controller.signals.signaller import Signaller
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.signals.notifier import SyncedKinds, WorkflowNotifier
+from tenure.controller.signals.signaller import SignalQueue
 from tenure.model.facts import ClaimFact
 from workflows import ids
 
@@ -25,71 +25,78 @@ YOUNG: Final = timedelta(seconds=60)
 _PAGE: Final = 500
 
 
-async def open_lives(client: Client, cluster: str) -> dict[str, datetime]:
+async def list_nodeclaim_workflows(client: Client, cluster: str) -> dict[str, datetime]:
     """The NodeClaim workflows that run, and when each was started."""
     prefix = f"{cluster}/nodeclaim/"
     query = f"WorkflowType = 'NodeClaimWorkflow' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{prefix}'"
-    return {one.execution.workflow_id: one.start_time.ToDatetime(UTC) async for one in _listed(client, query)}
+    return {one.execution.workflow_id: one.start_time.ToDatetime(UTC) async for one in _list_executions(client, query)}
 
 
-async def open_coordinators(client: Client, cluster: str) -> list[str]:
+async def list_coordinators(client: Client, cluster: str) -> list[str]:
     """The ids of the NodePool and NodeClass workflows that run."""
     types = "WorkflowType IN ('NodePoolWorkflow', 'NodeClassWorkflow')"
     query = f"{types} AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{cluster}/'"
-    return [one.execution.workflow_id async for one in _listed(client, query)]
+    return [one.execution.workflow_id async for one in _list_executions(client, query)]
 
 
-async def _listed(client: Client, query: str) -> AsyncIterator[WorkflowExecutionInfo]:
+async def _list_executions(client: Client, query: str) -> AsyncIterator[WorkflowExecutionInfo]:
     """As the service tells it: the client reads all search attributes, for which a thousand lives take a second."""
-    asked = ListWorkflowExecutionsRequest(namespace=client.namespace, query=query, page_size=_PAGE)
+    request = ListWorkflowExecutionsRequest(namespace=client.namespace, query=query, page_size=_PAGE)
     while True:
-        answer = await client.workflow_service.list_workflow_executions(asked, retry=True)
-        for one in answer.executions:
+        response = await client.workflow_service.list_workflow_executions(request, retry=True)
+        for one in response.executions:
             yield one
-        asked.next_page_token = answer.next_page_token
-        if not asked.next_page_token:
+        request.next_page_token = response.next_page_token
+        if not request.next_page_token:
             break
 
 
-def retire(running: Iterable[str], cluster: str, caches: Caches, telling: Telling) -> int:
+def notify_orphaned_coordinators(
+    running: Iterable[str], cluster: str, cache: ClusterCache, notifier: WorkflowNotifier
+) -> int:
     """How many coordinators were told that their object is gone: it went while nobody watched."""
-    pools = {ids.nodepool(cluster, name) for name in caches.pools}
-    classes = {ids.nodeclass(cluster, name) for name in caches.node_classes}
+    pools = {ids.nodepool(cluster, name) for name in cache.nodepools}
+    classes = {ids.nodeclass(cluster, name) for name in cache.nodeclasses}
     orphans = [key for key in running if key not in pools | classes]
     for key in orphans:
         log.warning("coordinator without its object: told", workflow=key)
         if key.startswith(ids.nodepool(cluster, "")):
-            telling.say_pool_gone(key)
+            notifier.notify_nodepool_deleted(key)
         else:
-            telling.say_node_class_gone(key)
+            notifier.notify_nodeclass_deleted(key)
     return len(orphans)
 
 
-def mend(
-    running: dict[str, datetime], caches: Caches, telling: Telling, signaller: Signaller, known: Known, now: datetime
+def repair_nodeclaim_workflows(
+    running: dict[str, datetime],
+    cache: ClusterCache,
+    notifier: WorkflowNotifier,
+    signal_queue: SignalQueue,
+    known: SyncedKinds,
+    now: datetime,
 ) -> tuple[int, int]:
     """How many lives were started and how many were told that their NodeClaim is gone."""
-    claims = {telling.workflow_id(claim): claim for claim in caches.claims.values()}
-    missing = [claim for key, claim in claims.items() if key not in running and needs_life(claim)]
+    claims = {notifier.workflow_id(claim): claim for claim in cache.nodeclaims.values()}
+    missing = [claim for key, claim in claims.items() if key not in running and needs_workflow(claim)]
     started = [claim for claim in missing if now - claim.created > YOUNG]
     for claim in started:
         log.warning("NodeClaim without a running workflow: started", name=claim.name)
-        telling.revive(claim, known, now)
+        notifier.restart_workflow(claim, known, now)
     orphans = [key for key, since in running.items() if key not in claims and now - since > YOUNG]
     for key in orphans:
         log.warning("workflow without a NodeClaim: told", workflow=key)
-        telling.say_gone(key)
-    _prune(claims, running, signaller)
+        notifier.notify_deleted(key)
+    _discard_stale(claims, running, signal_queue)
     return len(started), len(orphans)
 
 
-def needs_life(claim: ClaimFact) -> bool:
+def needs_workflow(claim: ClaimFact) -> bool:
     """One that is going and no longer carries our finalizer has had its life."""
     return not claim.deleting or labels.TERMINATION_FINALIZER in claim.finalizers
 
 
-def _prune(claims: dict[str, ClaimFact], running: dict[str, datetime], signaller: Signaller) -> None:
+def _discard_stale(claims: dict[str, ClaimFact], running: dict[str, datetime], signal_queue: SignalQueue) -> None:
     """Forget what was told to workflows that have neither object nor run."""
     marker = "/nodeclaim/"
-    for key in [key for key in signaller.sent if marker in key and key not in claims and key not in running]:
-        signaller.withdraw(key)
+    for key in [key for key in signal_queue.sent if marker in key and key not in claims and key not in running]:
+        signal_queue.discard(key)

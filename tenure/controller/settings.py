@@ -17,11 +17,11 @@ from tenure.model.nodeclaim_state import Deadlines
 from tenure.model.workflow_states import BatchWindow
 from tenure.scheduling.settings import PlanSettings
 
-OTHERS_LEASE: Final = "karpenter-leader-election"
+KARPENTER_LEASE: Final = "karpenter-leader-election"
 
 
 @dataclass(frozen=True)
-class HostSettings:
+class ControllerSettings:
     cluster: str
     task_queue: str
     """Where the workflows run that are started here."""
@@ -33,7 +33,7 @@ class HostSettings:
     not_ready_grace: timedelta = timedelta(minutes=5)
     namespace: str = "tenure"
     """The worker's own, which carries a pause of the whole cluster."""
-    others_lease: str = OTHERS_LEASE
+    karpenter_lease: str = KARPENTER_LEASE
     """Karpenter's leader lease; empty switches the check off."""
     gates: frozenset[str] = frozenset()
     """The feature gates that are on."""
@@ -50,20 +50,20 @@ _KINDS: Final[Mapping[str, Sequence[Resource]]] = {
 }
 
 
-def kinds(gates: Collection[str]) -> list[Resource]:
+def gated_kinds(gates: Collection[str]) -> list[Resource]:
     """What is watched beside the rest while these gates are on."""
     return [kind for gate, found in _KINDS.items() if gate in gates for kind in found]
 
 
 async def check(client: KubeClient, gates: Mapping[str, bool]) -> None:
     """Raises BadInput for a kind that cannot be read although it is watched: it would hold up every plan."""
-    await _readable(client, LIFECYCLE_POLICIES)
+    await _check_readable(client, LIFECYCLE_POLICIES)
     for gate, found in _KINDS.items():
         for kind in found if gates[gate] else ():
-            await _readable(client, kind, f"FEATURE_GATES={gate}=true: ", ", or switch the gate off")
+            await _check_readable(client, kind, f"FEATURE_GATES={gate}=true: ", ", or switch the gate off")
 
 
-async def _readable(client: KubeClient, kind: Resource, why: str = "", else_do: str = "") -> None:
+async def _check_readable(client: KubeClient, kind: Resource, why: str = "", else_do: str = "") -> None:
     try:
         await client.request("GET", kind.path(), params={"limit": "1"})
     except Fault as fault:

@@ -18,28 +18,28 @@ from typing import Any, Final, Literal, NewType, Self
 
 from pydantic import BaseModel, ConfigDict
 
-_NOT_REMEMBERED: Final[set[str]] = set()
+_UNTRACKED_FIELDS: Final[set[str]] = set()
 
 
-class _Held(BaseModel):
+class _CompactModel(BaseModel):
     """Nobody asks which fields were given, and a set of their names for each value would be half of what it takes."""
 
     def model_post_init(self, context: Any, /) -> None:
-        object.__setattr__(self, "__pydantic_fields_set__", _NOT_REMEMBERED)
+        object.__setattr__(self, "__pydantic_fields_set__", _UNTRACKED_FIELDS)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         copied = super().model_copy(update=update, deep=deep)
-        object.__setattr__(copied, "__pydantic_fields_set__", _NOT_REMEMBERED)
+        object.__setattr__(copied, "__pydantic_fields_set__", _UNTRACKED_FIELDS)
         return copied
 
 
-class Value(_Held):
+class Value(_CompactModel):
     """A frozen value; an unknown field name is an error at construction."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class Message(_Held):
+class Message(_CompactModel):
     """A value that crosses time: stored in histories, so fields an older or newer version knows are let pass."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
@@ -63,21 +63,21 @@ def instance_id_of(provider_id: str) -> InstanceId:
     return InstanceId(tail)
 
 
-def read_moment(text: str) -> datetime | None:
+def parse_timestamp(text: str) -> datetime | None:
     """None for what is no moment with a time zone."""
     try:
-        moment = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return moment if moment.tzinfo is not None else None
+    return timestamp if timestamp.tzinfo is not None else None
 
 
-def few(names: Sequence[str], most: int = 3) -> str:
+def format_short_list(names: Sequence[str], most: int = 3) -> str:
     """The first of them, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-Lane = Literal["", "crowd"]
+RequestPriority = Literal["", "crowd"]
 
-LANE: Final[ContextVar[Lane]] = ContextVar("LANE", default="")
+REQUEST_PRIORITY: Final[ContextVar[RequestPriority]] = ContextVar("LANE", default="")

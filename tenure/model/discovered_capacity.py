@@ -20,42 +20,42 @@ MOST_ENTRIES: Final = 10_000
 """About 250 KB, far below what a message of Temporal's may have."""
 
 
-class Learnt(Message):
+class DiscoveredCapacity(Message):
     """Bytes, as kubelets report them in `status.capacity`, by image and instance type."""
 
     images: dict[str, dict[str, int]] = {}
-    """By the image's id, or by that and the hash of the EC2NodeClass's spec (`under`)."""
+    """By the image's id, or by that and the hash of the EC2NodeClass's spec (`image_spec_key`)."""
 
     def memory(self, image_id: str, instance_type: str, spec_hash: str = "") -> int | None:
         """What may be planned with for nodes of a class with this `spec_hash`; None before there was any."""
-        keys = (image_id, under(image_id, spec_hash)) if spec_hash else (image_id,)
-        shown = [self.images[key][instance_type] for key in keys if instance_type in self.images.get(key, ())]
-        return min(shown, default=None)
+        keys = (image_id, image_spec_key(image_id, spec_hash)) if spec_hash else (image_id,)
+        observed = [self.images[key][instance_type] for key in keys if instance_type in self.images.get(key, ())]
+        return min(observed, default=None)
 
     @property
-    def count(self) -> int:
+    def entry_count(self) -> int:
         return sum(len(types) for types in self.images.values())
 
-    def merged(self, other: "Learnt") -> "Learnt":
+    def merged(self, other: "DiscoveredCapacity") -> "DiscoveredCapacity":
         """Both; the smaller value where both say something."""
-        news = other.beyond(self)
-        if not news.images:
+        updates = other.find_updates(self)
+        if not updates.images:
             return self
-        images = {image: {**self.images.get(image, {}), **types} for image, types in news.images.items()}
-        return Learnt(images={**self.images, **images})
+        images = {image: {**self.images.get(image, {}), **types} for image, types in updates.images.items()}
+        return DiscoveredCapacity(images={**self.images, **images})
 
-    def only(self, images: Set[str]) -> "Learnt":
+    def restrict_to_images(self, images: Set[str]) -> "DiscoveredCapacity":
         """What is known of these images, under whatever spec."""
-        kept = {key: types for key, types in self.images.items() if key in images or image_of(key) in images}
-        return self if len(kept) == len(self.images) else Learnt(images=kept)
+        retained = {key: types for key, types in self.images.items() if key in images or image_of(key) in images}
+        return self if len(retained) == len(self.images) else DiscoveredCapacity(images=retained)
 
-    def beyond(self, other: "Learnt") -> "Learnt":
+    def find_updates(self, other: "DiscoveredCapacity") -> "DiscoveredCapacity":
         """What this says that `other` does not: entries that are new, or smaller."""
-        images = {image: _smaller(types, other.images.get(image, {})) for image, types in self.images.items()}
-        return Learnt(images={image: types for image, types in images.items() if types})
+        images = {image: _select_smaller(types, other.images.get(image, {})) for image, types in self.images.items()}
+        return DiscoveredCapacity(images={image: types for image, types in images.items() if types})
 
 
-def under(image_id: str, spec_hash: str) -> str:
+def image_spec_key(image_id: str, spec_hash: str) -> str:
     """The key for what is true of an image only under one spec of a class."""
     return f"{image_id}/{spec_hash}"
 
@@ -64,59 +64,62 @@ def image_of(key: str) -> str:
     return key.partition("/")[0]
 
 
-NOTHING_LEARNT: Final = Learnt()
+NO_DISCOVERED_CAPACITY: Final = DiscoveredCapacity()
 
 
-class LearntSeen(Message):
+class ObservedCapacity(Message):
     """Signal to the Provisioning workflow: what live Nodes have shown, and which images are in use."""
 
-    learnt: Learnt = Learnt()
+    discovered: DiscoveredCapacity = DiscoveredCapacity()
     """What the workflow may not know yet."""
     images: tuple[str, ...] = ()
     """Every image that any EC2NodeClass resolves to now."""
 
 
-class LearntKept(Message):
+class DiscoveredCapacityState(Message):
     """What the Provisioning workflow carries."""
 
-    learnt: Learnt = Learnt()
+    discovered: DiscoveredCapacity = DiscoveredCapacity()
     unused_since: dict[str, datetime] = {}
     """Images that no EC2NodeClass has, and since when that is known."""
 
-    def after(self, seen: LearntSeen, now: datetime) -> "LearntKept":
+    def apply_observation(self, observed: ObservedCapacity, now: datetime) -> "DiscoveredCapacityState":
         """With what was seen. Images that nobody has used for long are dropped, and beyond the bound the longest
         unused ones first, then by their ids."""
-        learnt = self.learnt.merged(seen.learnt)
-        idle = [image for image in learnt.images if image_of(image) not in seen.images]
+        discovered = self.discovered.merged(observed.discovered)
+        idle = [image for image in discovered.images if image_of(image) not in observed.images]
         unused = {image: self.unused_since.get(image, now) for image in idle}
-        kept = [image for image in learnt.images if image not in unused or now - unused[image] < UNUSED_FOR]
-        kept.sort(key=lambda image: (image not in unused, unused.get(image, now), image), reverse=True)
-        images = _within({image: learnt.images[image] for image in kept})
-        return LearntKept(
-            learnt=Learnt(images=images), unused_since={image: unused[image] for image in images if image in unused}
+        retained = [image for image in discovered.images if image not in unused or now - unused[image] < UNUSED_FOR]
+        retained.sort(key=lambda image: (image not in unused, unused.get(image, now), image), reverse=True)
+        images = _limit_entries({image: discovered.images[image] for image in retained})
+        return DiscoveredCapacityState(
+            discovered=DiscoveredCapacity(images=images),
+            unused_since={image: unused[image] for image in images if image in unused},
         )
 
 
-def as_learnt(instance_type: InstanceType, learnt: Learnt, spec_hash: str = "") -> InstanceType:
+def with_discovered_memory(
+    instance_type: InstanceType, discovered: DiscoveredCapacity, spec_hash: str = ""
+) -> InstanceType:
     """With the memory that such machines have shown in place of the estimate; overhead stays as estimated
     (reference 3.3, 3.4)."""
-    memory = learnt.memory(instance_type.image_id, instance_type.name, spec_hash)
+    memory = discovered.memory(instance_type.image_id, instance_type.name, spec_hash)
     if memory is None or memory == instance_type.capacity.get(MEMORY):
         return instance_type
     return instance_type.model_copy(update={"capacity": {**instance_type.capacity, MEMORY: memory}})
 
 
-def _smaller(types: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
+def _select_smaller(types: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
     return {name: memory for name, memory in types.items() if name not in known or memory < known[name]}
 
 
-def _within(images: Mapping[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+def _limit_entries(images: Mapping[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     """The first of them, as many as the bound lets in."""
     found: dict[str, dict[str, int]] = {}
-    room = MOST_ENTRIES
+    remaining = MOST_ENTRIES
     for image, types in images.items():
-        if len(types) > room:
+        if len(types) > remaining:
             continue
         found[image] = types
-        room -= len(types)
+        remaining -= len(types)
     return found

@@ -67,25 +67,25 @@ class Finding(Value):
     subject: str
     """The object, action or setting that was looked at."""
     level: Level
-    said: str
+    message: str
     todo: str = ""
     """What a person does about it; empty where nothing is to be done."""
 
 
-def ok(area: str, subject: str, said: str) -> Finding:
-    return Finding(area=area, subject=subject, level="ok", said=said)
+def ok(area: str, subject: str, message: str) -> Finding:
+    return Finding(area=area, subject=subject, level="ok", message=message)
 
 
-def problem(area: str, subject: str, said: str, todo: str) -> Finding:
-    return Finding(area=area, subject=subject, level="problem", said=said, todo=todo)
+def problem(area: str, subject: str, message: str, todo: str) -> Finding:
+    return Finding(area=area, subject=subject, level="problem", message=message, todo=todo)
 
 
-def advice(area: str, subject: str, said: str, todo: str) -> Finding:
-    return Finding(area=area, subject=subject, level="advice", said=said, todo=todo)
+def advice(area: str, subject: str, message: str, todo: str) -> Finding:
+    return Finding(area=area, subject=subject, level="advice", message=message, todo=todo)
 
 
-def unknown(area: str, subject: str, said: str, todo: str) -> Finding:
-    return Finding(area=area, subject=subject, level="unknown", said=said, todo=todo)
+def unknown(area: str, subject: str, message: str, todo: str) -> Finding:
+    return Finding(area=area, subject=subject, level="unknown", message=message, todo=todo)
 
 
 def has_problem(findings: Iterable[Finding]) -> bool:

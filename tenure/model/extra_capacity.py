@@ -28,7 +28,7 @@ class NodeLoad(Value):
     """A pod on it has a do-not-disrupt annotation that holds now."""
 
 
-class ReplicasAsked(Message):
+class ReplicasRequest(Message):
     """The number of NodeClaims of a static pool is to be what its spec says."""
 
     pool: str
@@ -38,11 +38,11 @@ class ReplicasAsked(Message):
     """Why none may be deleted now; empty when it may."""
 
 
-class ReplicasKept(Message):
+class ReplicasResult(Message):
     """What one step did."""
 
     desired: int = 0
-    standing: int = 0
+    existing: int = 0
     """NodeClaims that are not being deleted, after the step."""
     created: int = 0
     deleted: int = 0

@@ -141,19 +141,23 @@ class PodFact(Value):
     """Names of PersistentVolumeClaims in its namespace, those of ephemeral volumes included."""
 
     @property
-    def picky(self) -> bool:
+    def has_pod_dependent_constraints(self) -> bool:
         """Which other pods a node has decides whether it may go there."""
-        company = (*self.affinity, *self.anti_affinity)
-        return bool(self.host_ports) or any(not one.weight for one in company) or any(one.hard for one in self.spreads)
+        topology_terms = (*self.affinity, *self.anti_affinity)
+        return (
+            bool(self.host_ports)
+            or any(not one.weight for one in topology_terms)
+            or any(one.hard for one in self.spreads)
+        )
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Neither finished nor followed by another: a StatefulSet makes the next one only when this is gone."""
-        return not self.finished and (not self.deleting or self.owner_kind == "StatefulSet")
+        return not self.is_finished and (not self.deleting or self.owner_kind == "StatefulSet")
 
 
 class NamespaceFact(Value):

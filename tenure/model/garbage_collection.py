@@ -15,18 +15,18 @@ class RunRef(Message):
     run_id: str
 
 
-class UpkeepAsked(Message):
+class GarbageCollectionRequest(Message):
     cluster: str
     task: str
     suspects: tuple[str, ...] = ()
-    """What the run before could not be sure of; see `UpkeepDone.suspects`."""
+    """What the run before could not be sure of; see `GarbageCollectionResult.suspects`."""
 
 
-class UpkeepDone(Message):
+class GarbageCollectionResult(Message):
     """What one run of a task did. A failure is told here, and never ends a run in any other way."""
 
     task: str = ""
-    looked_at: int = 0
+    checked: int = 0
     collected: int = 0
     failed: int = 0
     """Things that could not be looked at or collected; they hurt nothing but themselves."""
@@ -39,7 +39,7 @@ class UpkeepDone(Message):
     run: RunRef | None = None
 
     @property
-    def uneventful(self) -> bool:
+    def is_uneventful(self) -> bool:
         """Nothing was done and nothing went wrong: nobody will ever want to read it."""
         return not (self.collected or self.failed or self.suspects or self.fault)
 

@@ -77,7 +77,7 @@ class HookSubject(Message):
     event: AwsEvent | None = None
 
 
-class HookAsked(Message):
+class HookRequest(Message):
     claim: ClaimRef
     subject: HookSubject
     hook: Hook
@@ -91,11 +91,11 @@ class HookAsked(Message):
     """When its point began."""
     begun: int = 0
     """As in `HookRun`."""
-    keep: bool = False
+    retains_nodeclaim: bool = False
     """The NodeClaim is not to be deleted yet."""
 
 
-class HookAnswer(Message):
+class HookResult(Message):
     outcome: Outcome | None = None
     """None where it was stopped, to be told anew."""
     begun: int = 0
@@ -103,7 +103,7 @@ class HookAnswer(Message):
     grace_ends: datetime | None = None
 
 
-class CallAnswer(Value):
+class CallResult(Value):
     """What a service said to a call."""
 
     status: int
@@ -113,7 +113,7 @@ class CallAnswer(Value):
     """Seconds."""
 
 
-class JobWanted(Value):
+class DesiredJob(Value):
     """A Job that is to be there once."""
 
     namespace: str

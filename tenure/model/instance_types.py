@@ -134,7 +134,7 @@ class UnavailableOffering(Value):
         )
 
 
-class ReservationRoom(Value):
+class ReservationHeadroom(Value):
     """How many instances a capacity reservation has room for."""
 
     available: int
@@ -157,7 +157,7 @@ def reservation_labels(reservation_id: str, market: Market) -> dict[str, str]:
     }
 
 
-def amounts(resources: Resources) -> dict[str, int]:
+def drop_zero_amounts(resources: Resources) -> dict[str, int]:
     """A plain copy without zero entries, as `status.capacity` shows it."""
     return {key: amount for key, amount in resources.items() if amount}
 
@@ -172,19 +172,19 @@ _FOR: Final = timedelta(hours=1)
 """Longer than a request takes to be made; they are never kept."""
 
 
-class PoolSlice(Value):
+class OfferingShard(Value):
     """Of one zone, every so-many-th instance type by price."""
 
     zone: str
     part: int = 0
     parts: int = 1
 
-    def text(self) -> str:
+    def format(self) -> str:
         """As an annotation has it."""
         return f"{self.zone}/{self.part}/{self.parts}"
 
     @classmethod
-    def read(cls, text: str) -> "PoolSlice | None":
+    def read(cls, text: str) -> "OfferingShard | None":
         """None for what is no such text."""
         zone, *numbers = text.split("/")
         if not zone or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
@@ -192,14 +192,14 @@ class PoolSlice(Value):
         part, parts = int(numbers[0]), int(numbers[1])
         return cls(zone=zone, part=part, parts=parts) if part < parts else None
 
-    def types(self, by_price: Sequence[str]) -> Sequence[str]:
+    def select_types(self, by_price: Sequence[str]) -> Sequence[str]:
         return by_price[self.part :: self.parts]
 
-    def leaves_out(
+    def list_excluded_offerings(
         self, by_price: Sequence[str], zones: Iterable[str], now: datetime
     ) -> tuple[UnavailableOffering, ...]:
         """As if it could not be had now; what is not spot is left as it is."""
-        mine = set(self.types(by_price))
+        mine = set(self.select_types(by_price))
         others = [(_ANY, zone) for zone in zones if zone != self.zone]
         others += [(name, _ANY) for name in by_price if name not in mine]
         return tuple(
@@ -208,8 +208,8 @@ class PoolSlice(Value):
         )
 
 
-def slices(by_price: Sequence[str], zones: Sequence[str]) -> tuple[PoolSlice, ...]:
+def list_offering_shards(by_price: Sequence[str], zones: Sequence[str]) -> tuple[OfferingShard, ...]:
     """A zone each; where there are fewer zones than slices are wanted, zones are divided by types. `by_price`: instance
     types, the cheapest first."""
     parts = max(1, min(ceil(ENOUGH / max(1, len(zones))), len(by_price) // LEAST_TYPES))
-    return tuple(PoolSlice(zone=zone, part=part, parts=parts) for part in range(parts) for zone in zones)
+    return tuple(OfferingShard(zone=zone, part=part, parts=parts) for part in range(parts) for zone in zones)

@@ -39,24 +39,24 @@ class LaunchOverride(Message):
     """The capacity reservation that its launch template targets."""
 
 
-def _written(overrides: Sequence[LaunchOverride]) -> dict[str, Any]:
+def _serialize_overrides(overrides: Sequence[LaunchOverride]) -> dict[str, Any]:
     """`types` has a line for each type in turn: name, number of its template, numbers of its subnets, prices there.
 
     One price stands for all of a line's subnets.
     """
-    templates = list(dict.fromkeys(map(_template, overrides)))
-    subnets = list(dict.fromkeys(map(_subnet, overrides)))
+    templates = list(dict.fromkeys(map(_template_key, overrides)))
+    subnets = list(dict.fromkeys(map(_subnet_key, overrides)))
     lines = []
-    for (name, template), group in groupby(overrides, key=lambda one: (one.instance_type, _template(one))):
+    for (name, template), group in groupby(overrides, key=lambda one: (one.instance_type, _template_key(one))):
         ones = list(group)
         prices = [one.priority for one in ones]
-        places = [subnets.index(_subnet(one)) for one in ones]
-        lines.append([name, templates.index(template), places, prices[:1] if len(set(prices)) == 1 else prices])
+        subnet_indexes = [subnets.index(_subnet_key(one)) for one in ones]
+        lines.append([name, templates.index(template), subnet_indexes, prices[:1] if len(set(prices)) == 1 else prices])
     return {"templates": templates, "subnets": subnets, "types": lines}
 
 
-def _read(written: Any) -> Any:
-    """From what `_written` made; anything else is passed on as it is."""
+def _parse_overrides(written: Any) -> Any:
+    """From what `_serialize_overrides` made; anything else is passed on as it is."""
     if not isinstance(written, dict):
         return written
     return tuple(
@@ -65,27 +65,29 @@ def _read(written: Any) -> Any:
             launch_template=written["templates"][template][0],
             image_id=written["templates"][template][1],
             reservation_id=written["templates"][template][2],
-            subnet_id=written["subnets"][place][0],
-            zone=written["subnets"][place][1],
+            subnet_id=written["subnets"][subnet_index][0],
+            zone=written["subnets"][subnet_index][1],
             priority=price,
         )
-        for name, template, places, prices in written["types"]
-        for place, price in zip(places, prices if len(prices) > 1 else prices * len(places), strict=True)
+        for name, template, subnet_indexes, prices in written["types"]
+        for subnet_index, price in zip(
+            subnet_indexes, prices if len(prices) > 1 else prices * len(subnet_indexes), strict=True
+        )
     )
 
 
-def _template(one: LaunchOverride) -> tuple[str, str, str]:
+def _template_key(one: LaunchOverride) -> tuple[str, str, str]:
     return one.launch_template, one.image_id, one.reservation_id
 
 
-def _subnet(one: LaunchOverride) -> tuple[str, str]:
+def _subnet_key(one: LaunchOverride) -> tuple[str, str]:
     return one.subnet_id, one.zone
 
 
 Overrides = Annotated[
     tuple[LaunchOverride, ...],
-    BeforeValidator(_read),
-    PlainSerializer(_written, return_type=dict[str, Any], when_used="json"),
+    BeforeValidator(_parse_overrides),
+    PlainSerializer(_serialize_overrides, return_type=dict[str, Any], when_used="json"),
 ]
 
 
@@ -128,12 +130,12 @@ class LaunchGroup(Message):
     failures: int = 0
     """Attempts before this one that failed for another reason than capacity."""
 
-    def token(self) -> str:
+    def client_token(self) -> str:
         """At most 64 ASCII characters, as EC2 demands. A field that a newer version adds does not change it."""
         uids = ",".join(sorted(member.uid for member in self.members))
         request = self.request.model_dump(mode="json", exclude_defaults=True)
-        said = f"{uids}\n{json.dumps(request, sort_keys=True)}\n{self.attempt}"
-        return "tenure-" + hashlib.sha256(said.encode()).hexdigest()[:48]
+        text = f"{uids}\n{json.dumps(request, sort_keys=True)}\n{self.attempt}"
+        return "tenure-" + hashlib.sha256(text.encode()).hexdigest()[:48]
 
 
 class Launched(Message):
@@ -154,7 +156,7 @@ DELETED: Final = "NodeClaimDeleted"
 """Why a NodeClaim that was deleted before its launch gets no instance."""
 
 
-class LaunchRefused(Message):
+class LaunchRejection(Message):
     """No instance for this NodeClaim; the claim is given up and its pods are planned anew, or retried later."""
 
     kind: Literal["refused"] = "refused"
@@ -165,7 +167,7 @@ class LaunchRefused(Message):
     """False: worth trying again under a new attempt before the launch deadline."""
 
 
-LaunchResult = Annotated[Launched | LaunchRefused, Field(discriminator="kind")]
+LaunchResult = Annotated[Launched | LaunchRejection, Field(discriminator="kind")]
 
 
 class LaunchPrepared(Message):
@@ -175,7 +177,7 @@ class LaunchPrepared(Message):
     request: LaunchRequest
 
 
-LaunchPreparation = Annotated[LaunchPrepared | LaunchRefused, Field(discriminator="kind")]
+LaunchPreparation = Annotated[LaunchPrepared | LaunchRejection, Field(discriminator="kind")]
 
 
 class FleetInstance(Message):
@@ -215,11 +217,11 @@ class FleetError(Message):
     """How much of what EC2 offers is refused by it: a type in a zone, or more."""
     reason: str = ""
     """What `Launched=Unknown` shows for it, such as `AMINotFound` or `LaunchFailed`."""
-    mend: str = ""
+    remedy: str = ""
     """What a person may do about it, where that is known."""
 
 
-class FleetAnswer(Message):
+class FleetResult(Message):
     instances: tuple[FleetInstance, ...] = ()
     errors: tuple[FleetError, ...] = ()
 
@@ -230,9 +232,9 @@ class GroupOutcome(Message):
     group_id: str
     results: dict[str, LaunchResult] = {}
     """By UID, for a group that is one NodeClaim launching itself."""
-    refused: tuple[Member, ...] = ()
+    rejected: tuple[Member, ...] = ()
     """Those that got no instance and are still there, in the recorded order."""
-    refusal: LaunchRefused | None = None
+    rejection: LaunchRejection | None = None
     """Why, the same for all of them."""
     unavailable: tuple[UnavailableOffering, ...] = ()
     fleet_calls: int = 1
@@ -244,14 +246,20 @@ INTERRUPTED = "Interrupted"
 _ANY = "*"
 
 
-def marks_of(errors: Iterable[FleetError], node_class: str, now: datetime) -> tuple[UnavailableOffering, ...]:
+def list_unavailable_offerings(
+    errors: Iterable[FleetError], node_class: str, now: datetime
+) -> tuple[UnavailableOffering, ...]:
     """One for each thing that was refused, in a fixed order. Only of errors that say that nothing but capacity is
     missing; one that names nothing teaches nothing."""
-    found = {_key(mark): mark for error in errors if error.insufficient and (mark := _mark(error, node_class, now))}
+    found = {
+        _offering_key(offering): offering
+        for error in errors
+        if error.insufficient and (offering := _to_unavailable_offering(error, node_class, now))
+    }
     return tuple(found[key] for key in sorted(found))
 
 
-def mark_of_taken(labels: Mapping[str, str], at: datetime) -> UnavailableOffering | None:
+def interrupted_offering(labels: Mapping[str, str], at: datetime) -> UnavailableOffering | None:
     """What an interruption of a node with these labels says of the capacity pool that it came from (reference 5.3):
     spot of its type in its zone, or its reservation, is short. None where they do not tell, or it is neither."""
     instance_type, zone = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, "")
@@ -268,18 +276,20 @@ def mark_of_taken(labels: Mapping[str, str], at: datetime) -> UnavailableOfferin
     )
 
 
-def latest(marks: Iterable[UnavailableOffering], now: datetime) -> tuple[UnavailableOffering, ...]:
+def latest_unavailable_offerings(
+    unavailable_offerings: Iterable[UnavailableOffering], now: datetime
+) -> tuple[UnavailableOffering, ...]:
     """One for each thing, however often it was refused; those that are over are left out."""
     found: dict[tuple[str, ...], UnavailableOffering] = {}
-    for mark in marks:
-        known = found.get(_key(mark))
-        if mark.until > now and (known is None or known.until < mark.until):
-            found[_key(mark)] = mark
+    for offering in unavailable_offerings:
+        known = found.get(_offering_key(offering))
+        if offering.until > now and (known is None or known.until < offering.until):
+            found[_offering_key(offering)] = offering
     return tuple(found.values())
 
 
-def _mark(error: FleetError, node_class: str, now: datetime) -> UnavailableOffering | None:
-    mark = UnavailableOffering(
+def _to_unavailable_offering(error: FleetError, node_class: str, now: datetime) -> UnavailableOffering | None:
+    offering = UnavailableOffering(
         instance_type=_ANY,
         zone=_ANY,
         capacity_type=error.capacity_type,
@@ -289,38 +299,38 @@ def _mark(error: FleetError, node_class: str, now: datetime) -> UnavailableOffer
     )
     match error.scope:
         case "capacity type":
-            return mark.model_copy(update={"node_class": ""})
+            return offering.model_copy(update={"node_class": ""})
         case "subnet" if error.subnet_id:
-            place = {"zone": error.zone or _ANY, "capacity_type": _ANY, "subnet_id": error.subnet_id}
-            return mark.model_copy(update=place)
+            changes = {"zone": error.zone or _ANY, "capacity_type": _ANY, "subnet_id": error.subnet_id}
+            return offering.model_copy(update=changes)
         case "placement group" if error.placement_group and error.zone:
-            place = {"zone": error.zone, "capacity_type": _ANY, "placement_group": error.placement_group}
-            return mark.model_copy(update=place)
+            changes = {"zone": error.zone, "capacity_type": _ANY, "placement_group": error.placement_group}
+            return offering.model_copy(update=changes)
         case "offering" if error.instance_type and error.zone:
-            return mark.model_copy(update=_offering(error))
+            return offering.model_copy(update=_offering_fields(error))
         case _:
             return None
 
 
-def _offering(error: FleetError) -> dict[str, str]:
+def _offering_fields(error: FleetError) -> dict[str, str]:
     """Where a placement group, its partition or a reservation was asked for, it alone is known to be full."""
-    narrow = {
+    restrictions = {
         "reservation_id": error.reservation_id,
         "placement_group": error.placement_group,
         "partition": error.partition,
     }
-    everywhere = {} if any(narrow.values()) else {"node_class": ""}
-    return {"instance_type": error.instance_type, "zone": error.zone, **narrow, **everywhere}
+    everywhere = {} if any(restrictions.values()) else {"node_class": ""}
+    return {"instance_type": error.instance_type, "zone": error.zone, **restrictions, **everywhere}
 
 
-def _key(mark: UnavailableOffering) -> tuple[str, ...]:
+def _offering_key(offering: UnavailableOffering) -> tuple[str, ...]:
     return (
-        mark.capacity_type,
-        mark.instance_type,
-        mark.zone,
-        mark.subnet_id,
-        mark.reservation_id,
-        mark.placement_group,
-        mark.partition,
-        mark.node_class,
+        offering.capacity_type,
+        offering.instance_type,
+        offering.zone,
+        offering.subnet_id,
+        offering.reservation_id,
+        offering.placement_group,
+        offering.partition,
+        offering.node_class,
     )

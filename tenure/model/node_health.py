@@ -27,7 +27,7 @@ class Unhealthy(Message):
     """When it took this status, as the Node says."""
 
 
-class Stretch(Message):
+class ConditionInterval(Message):
     """A time during which a condition had a status that counts."""
 
     type: str
@@ -38,7 +38,7 @@ class Stretch(Message):
 
 
 class Health(Message):
-    stretches: tuple[Stretch, ...] = ()
+    intervals: tuple[ConditionInterval, ...] = ()
     """Oldest first. What is over is kept only where rules count it, and only for as long."""
     taken: int = 0
     """Steps of the ladder that were taken and have not helped, or not for long."""
@@ -52,12 +52,12 @@ class Health(Message):
     """The machine's, before it was rebooted."""
     recovered_at: datetime | None = None
     """When a step was last seen to have helped."""
-    held_until: datetime | None = None
+    blocked_until: datetime | None = None
     """The next step was refused for now: it is tried again then."""
-    held_by: str = ""
+    blocked_by: str = ""
 
 
-class RepairAsked(Message):
+class RepairRequest(Message):
     """A request to take one step. `conditions` are type and status of all that counts as unhealthy."""
 
     name: str
@@ -78,7 +78,7 @@ class RepairAsked(Message):
     """How long pods are evicted while the node answers; None: they are deleted at once."""
 
 
-class Repaired(Message):
+class RepairResult(Message):
     """`held`: the breaker is open. `not now`: the Node is well. `gone`: there is no such NodeClaim or instance."""
 
     outcome: Literal["done", "held", "not now", "gone"]
@@ -87,67 +87,71 @@ class Repaired(Message):
 
 MOST: Final = 40
 """Stretches that are kept: the latest. More would fill an annotation that nobody reads."""
-KEPT_FOR: Final = timedelta(days=1)
+RETENTION: Final = timedelta(days=1)
 _FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class Absence(Value):
+class NotReadyInterval(Value):
     """One stretch; `until` is None while it lasts."""
 
     since: datetime
     until: datetime | None = None
 
 
-def begun(record: Sequence[Absence], since: datetime) -> tuple[Absence, ...]:
+def begin_interval(record: Sequence[NotReadyInterval], since: datetime) -> tuple[NotReadyInterval, ...]:
     """The record with a stretch that began then; as it is where one lasts already."""
     if record and record[-1].until is None:
         return tuple(record)
     last = record[-1].until if record else None
-    return (*record, Absence(since=max(since, last) if last else since))[-MOST:]
+    return (*record, NotReadyInterval(since=max(since, last) if last else since))[-MOST:]
 
 
-def ended(record: Sequence[Absence], until: datetime) -> tuple[Absence, ...]:
+def end_interval(record: Sequence[NotReadyInterval], until: datetime) -> tuple[NotReadyInterval, ...]:
     """The record with its last stretch at an end; what is a day old is forgotten."""
     if record and record[-1].until is None:
-        record = (*record[:-1], Absence(since=record[-1].since, until=max(until, record[-1].since)))
-    return tuple(one for one in record if one.until is None or until - one.until < KEPT_FOR)
+        record = (*record[:-1], NotReadyInterval(since=record[-1].since, until=max(until, record[-1].since)))
+    return tuple(one for one in record if one.until is None or until - one.until < RETENTION)
 
 
-def lasting(record: Sequence[Absence]) -> datetime | None:
+def ongoing_since(record: Sequence[NotReadyInterval]) -> datetime | None:
     """Since when the last stretch lasts; None when it is over."""
     return record[-1].since if record and record[-1].until is None else None
 
 
-def merged(known: Iterable[Absence], told: Sequence[Absence]) -> tuple[Absence, ...]:
+def merge_intervals(
+    known: Iterable[NotReadyInterval], reported: Sequence[NotReadyInterval]
+) -> tuple[NotReadyInterval, ...]:
     """What is told, after what is known from before it: a workflow that was rebuilt does not know the beginning."""
-    first = min((one.since for one in told), default=None)
+    first = min((one.since for one in reported), default=None)
     older = [one for one in known if first is None or one.since < first]
-    closed = [one if one.until else Absence(since=one.since, until=first) for one in older] if first else older
-    return (*closed, *told)[-MOST:]
+    closed = [one if one.until else NotReadyInterval(since=one.since, until=first) for one in older] if first else older
+    return (*closed, *reported)[-MOST:]
 
 
-def written(record: Iterable[Absence]) -> str:
+def format_intervals(record: Iterable[NotReadyInterval]) -> str:
     """As the annotation has it: `since/until`, separated by spaces, in whole seconds; no `until` while it lasts."""
-    return " ".join(f"{_stamp(one.since)}/{_stamp(one.until) if one.until else ''}" for one in record)
+    return " ".join(
+        f"{_format_timestamp(one.since)}/{_format_timestamp(one.until) if one.until else ''}" for one in record
+    )
 
 
-def read(text: str) -> tuple[Absence, ...]:
-    """What `written` wrote. Whatever else stands there is nobody's absence."""
-    found = (_read(one) for one in text.split())
+def parse_intervals(text: str) -> tuple[NotReadyInterval, ...]:
+    """What `format_intervals` wrote. Whatever else stands there is nobody's absence."""
+    found = (_parse_interval(one) for one in text.split())
     return tuple(one for one in found if one is not None)
 
 
-def _read(text: str) -> Absence | None:
+def _parse_interval(text: str) -> NotReadyInterval | None:
     since, _, until = text.partition("/")
     try:
-        return Absence(since=_moment(since), until=_moment(until) if until else None)
+        return NotReadyInterval(since=_parse_timestamp(since), until=_parse_timestamp(until) if until else None)
     except ValueError:
         return None
 
 
-def _moment(text: str) -> datetime:
+def _parse_timestamp(text: str) -> datetime:
     return datetime.strptime(text, _FORM).replace(tzinfo=UTC)
 
 
-def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+def _format_timestamp(timestamp: datetime) -> str:
+    return timestamp.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"

@@ -18,10 +18,10 @@ class Phase(StrEnum):
     READY = "Ready"
     DRAIN = "Drain"
     TERMINATION = "Termination"
-    GONE = "Gone"
+    DELETED = "Gone"
 
 
-ENDING: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
+ENDING: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
 """Phases of a node that is on its way out."""
 
 
@@ -33,7 +33,7 @@ class Step(Message):
     cause: str = ""
 
 
-class Told(Message):
+class NodeClaimExplanation(Message):
     """What the workflow of a node says of it, in words."""
 
     bought_for: str = ""
@@ -42,9 +42,9 @@ class Told(Message):
     paused: str = ""
     drain: tuple[str, ...] = ()
     drift: str = ""
-    away: str = ""
+    not_ready: str = ""
     expires: datetime | None = None
-    left: tuple[str, ...] = ()
+    evicted_pods: tuple[str, ...] = ()
     """Pods that had to go, as `namespace/name`."""
     steps: tuple[Step, ...] = ()
 
@@ -57,9 +57,9 @@ class ClaimOutcome(Message):
     reason: str
     provider_id: str = ""
     instance_type: str = ""
-    story: tuple[Step, ...] = ()
+    history: tuple[Step, ...] = ()
     why: str = ""
     events: tuple[str, ...] = ()
     """From AWS."""
     drift: str = ""
-    left: tuple[str, ...] = ()
+    evicted_pods: tuple[str, ...] = ()

@@ -7,11 +7,11 @@ from pydantic import model_validator
 
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.base import Message
-from tenure.model.disruption.drain import DrainVerdict, PodsHeld
-from tenure.model.disruption.permits import Went
+from tenure.model.disruption.drain import DrainStatus, PodDrainRule
+from tenure.model.disruption.permits import RecentDisruptions
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import Launched, LaunchPreparation, Member
-from tenure.model.node_health import Absence
+from tenure.model.node_health import NotReadyInterval
 from tenure.model.observations import Registrations
 from tenure.model.provisioning import LaunchDraft
 
@@ -27,22 +27,22 @@ class ClaimRef(Message):
     """The node was initialized before, as its workflow knows: if it starts again, it has rebooted."""
 
 
-class LaunchAsked(Message):
+class NodeClaimLaunchRequest(Message):
     """A request for one NodeClaim that launches itself."""
 
     claim: ClaimRef
     unavailable: tuple[UnavailableOffering, ...] = ()
     """What is not to be asked for now."""
-    again: bool = False
+    retry: bool = False
     """An attempt failed before."""
 
 
-class GroupAsked(Message):
+class GroupLaunchRequest(Message):
     """A request for a launch group."""
 
     draft: LaunchDraft
     unavailable: tuple[UnavailableOffering, ...] = ()
-    again: bool = False
+    retry: bool = False
 
 
 class Prepared(Message):
@@ -52,7 +52,7 @@ class Prepared(Message):
     """Of a group that tries again, those that still wait for an instance; None for all of them."""
 
 
-class Recalled(Message):
+class RecoveredState(Message):
     """How far a life had come, from what outlived its workflow; nothing of an instance, nothing at all."""
 
     launched: Launched | None = None
@@ -65,9 +65,9 @@ class Recalled(Message):
     drift: str = ""
     """What the condition Drifted says."""
     drift_message: str = ""
-    told_overdue: str = ""
+    notified_overdue: str = ""
     """The phase that the condition tenure.sh/Overdue says is past its deadline."""
-    absences: tuple[Absence, ...] = ()
+    not_ready_intervals: tuple[NotReadyInterval, ...] = ()
     """When its node was away, as the NodeClaim says."""
     interruptions: str = ""
     """What AWS said of its instance, as the NodeClaim says."""
@@ -91,12 +91,12 @@ class Initialized(Message):
     lifetime: timedelta | None = None
 
 
-class DisruptionAsked(Message):
+class NodeClaimDisruptionRequest(Message):
     claim: ClaimRef
     reason: str
     voluntary: bool = True
     """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
-    keep: bool = False
+    retains_nodeclaim: bool = False
     """Take the node out of service and leave its NodeClaim for the end of the drain."""
     at_once: bool = False
     """Nothing may hold up the end: its termination grace period is over."""
@@ -107,22 +107,22 @@ class Disrupted(Message):
     why: str = ""
 
 
-class DrainAsked(Message):
+class DrainRequest(Message):
     claim: ClaimRef
     known_blockers: str = ""
     """The verdict shown already: the activity comes back when it changes."""
-    known: DrainVerdict | None = None
+    known: DrainStatus | None = None
     """The same, with all there is to it: since when what holds."""
-    patience: float = 300.0
+    poll_timeout: float = 300.0
     """Seconds after which it comes back in any case."""
     began: datetime | None = None
     """When the drain began."""
-    keep: bool = False
+    retains_nodeclaim: bool = False
     """The NodeClaim is not deleted before the pods are gone, unless a person deletes it."""
     escalate: bool = False
     """Pods are deleted with their own grace period from now on, whatever holds them."""
     rules: DrainRules | None = None
-    held: tuple[PodsHeld, ...] = ()
+    pod_rules: tuple[PodDrainRule, ...] = ()
     """Classes of pods; the first that matches a pod says whether it waits."""
     stay: bool = False
     """The NodeClaim is not deleted at the end either."""
@@ -130,37 +130,37 @@ class DrainAsked(Message):
     """Do-not-disrupt pods are evicted as others are."""
 
     @property
-    def stoppable(self) -> bool:
+    def cancellable(self) -> bool:
         """It may be given up, or told to leave pods alone that it would evict: then it has to hear of it at once."""
-        return self.keep or self.override or bool(self.held)
+        return self.retains_nodeclaim or self.override or bool(self.pod_rules)
 
 
-TOLD_OF: Final = 50
+MAX_EVICTED_PODS: Final = 50
 """Pods by name, in the story of a node."""
 
 
-class Drained(Message):
+class DrainResult(Message):
     outcome: Literal["drained", "waiting", "deadline passed", "not ready"]
     """`not ready`: the node's kubelet has been dead for so long that its pods are not waited for any more."""
     blockers: str = ""
     pods: int = 0
     deadline: datetime | None = None
     """The end of the termination grace period, where one is set."""
-    verdict: DrainVerdict | None = None
-    keep: bool = False
+    verdict: DrainStatus | None = None
+    retains_nodeclaim: bool = False
     """The NodeClaim is still not being deleted."""
-    left: tuple[str, ...] = ()
-    """Pods that had to go, as `namespace/name`; at most `TOLD_OF`."""
+    evicted_pods: tuple[str, ...] = ()
+    """Pods that had to go, as `namespace/name`; at most `MAX_EVICTED_PODS`."""
 
 
-class GiveUpAsked(Message):
+class CancelDrainRequest(Message):
     claim: ClaimRef
     why: str
     event: str = "DrainGivenUp"
     warning: bool = True
 
 
-class Cycled(Message):
+class StopStartResult(Message):
     """What became of a stop, or a start. `unfit`: what is on its disks would be lost."""
 
     outcome: Literal["done", "gone", "unfit"]
@@ -180,58 +180,58 @@ class Report(Message):
     warning: bool = False
 
 
-class AbsencesTold(Message):
+class NotReadyNotification(Message):
     """When a NodeClaim's node was away, as its workflow knows."""
 
     claim: ClaimRef
-    absences: tuple[Absence, ...]
+    not_ready_intervals: tuple[NotReadyInterval, ...]
 
 
-class TerminationAsked(Message):
+class TerminationRequest(Message):
     claim: ClaimRef
     reason: str
 
 
-class NodeClassAsked(Message):
+class NodeClassRequest(Message):
     name: str
     restamp: bool = False
     """NodeClaims of the class are stamped by another version of the static hash."""
 
 
-class NodeClassResolved(Message):
+class NodeClassResult(Message):
     exists: bool = True
     generation: int = 0
     ready: str = ""
     message: str = ""
-    again_in: timedelta | None = None
+    retry_after: timedelta | None = None
     """How soon what it resolved to may be out of date; None: as usual."""
-    unanswered: str = ""
+    failed_lookups: str = ""
     """What AWS could not be asked; empty when all was."""
 
 
-class PoolAsked(Message):
+class NodePoolRequest(Message):
     name: str
     reason: str = "Empty"
     gate_off: bool = False
     """It is a static pool, and the gate StaticCapacity is off where the watch is."""
     registrations: Registrations = Registrations()
-    went: Went = Went()
+    recent_disruptions: RecentDisruptions = RecentDisruptions()
 
 
-class PoolWritten(Message):
+class NodePoolResult(Message):
     exists: bool = True
     registrations: Registrations | None = None
     """With those that the live NodeClaims tell of; None where an earlier version answered, with a plain yes or no."""
-    went: Went = Went()
+    recent_disruptions: RecentDisruptions = RecentDisruptions()
     """With what the NodePool's annotation tells of."""
 
     @model_validator(mode="before")
     @classmethod
-    def _plain(cls, answer: Any) -> Any:
-        return {"exists": answer} if isinstance(answer, bool) else answer
+    def _from_plain_result(cls, result: Any) -> Any:
+        return {"exists": result} if isinstance(result, bool) else result
 
 
-class GroupRefused(Message):
+class GroupRejection(Message):
     """Members of a launch group that get no instance, and why."""
 
     group_id: str

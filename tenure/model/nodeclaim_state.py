@@ -6,20 +6,20 @@ Phases are in the order of life; `tenure/policy/lifecycle/transitions.py` has th
 from datetime import datetime, timedelta
 
 from tenure.model.base import Message
-from tenure.model.disruption.drain import DrainState, GaveUp
+from tenure.model.disruption.drain import CancelledDrain, DrainState
 from tenure.model.hooks import Hooks
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.interruption.records import Remembered, StopStart
-from tenure.model.launch import Launched, LaunchGroup, LaunchRefused
-from tenure.model.node_health import Absence, Health
+from tenure.model.interruption.records import StopStart, TrackedInterruption
+from tenure.model.launch import Launched, LaunchGroup, LaunchRejection
+from tenure.model.node_health import Health, NotReadyInterval
 from tenure.model.nodeclaim_history import ENDING as ENDING
 from tenure.model.nodeclaim_history import ClaimOutcome as ClaimOutcome
 from tenure.model.nodeclaim_history import Phase as Phase
 from tenure.model.nodeclaim_history import Step as Step
-from tenure.model.observations import ClaimSeen
-from tenure.model.operator_requests import Mirror
+from tenure.model.observations import ObservedNodeClaim
+from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.provisioning import Expected
-from tenure.model.signals import DisruptionReason, Pause, PermitAnswered
+from tenure.model.signals import DisruptionReason, Pause, PermitResult
 
 
 class Deadlines(Message):
@@ -63,7 +63,7 @@ class ClaimState(Message):
     """When this phase began."""
     deadline: datetime | None = None
     overdue: bool = False
-    told_overdue: Phase | None = None
+    notified_overdue: Phase | None = None
     """The phase that the NodeClaim's condition says is overdue."""
     expected: Expected | None = None
     """Of its start-up; what it was told first."""
@@ -79,11 +79,11 @@ class ClaimState(Message):
     joined: bool = False
     """Provisioning puts it into a launch group; from there on it must not launch itself unless that is refused."""
     launched: Launched | None = None
-    refused: LaunchRefused | None = None
-    seen: ClaimSeen = ClaimSeen()
+    rejection: LaunchRejection | None = None
+    observed: ObservedNodeClaim = ObservedNodeClaim()
     unready_since: datetime | None = None
     """Since when the Node is NotReady, or when its instance was last found to run all the same."""
-    looks: int = 0
+    instance_checks: int = 0
     """How often in a row its instance was found to run while the Node is away or NotReady."""
     node_name: str = ""
     registered: bool = False
@@ -93,53 +93,53 @@ class ClaimState(Message):
     """How often the node was away after initialization: NotReady, or under a taint that passes."""
     reboots: int = 0
     """How often its machine came back with another boot id."""
-    absences: tuple[Absence, ...] = ()
+    not_ready_intervals: tuple[NotReadyInterval, ...] = ()
     """When it was away, lately."""
-    absences_told: str = ""
+    notified_intervals: str = ""
     """What its NodeClaim was last told of them."""
     expires: datetime | None = None
     """At the latest: `tenure/policy/lifecycle/ready.py` says when, by the rules of the moment."""
     lifetime: timedelta | None = None
     """expireAfter; None: never, or of a life that began before expiry had jitter."""
     drift: str = ""
-    """What the NodeClaim's condition Drifted was last told; `seen` has what it should say."""
+    """What the NodeClaim's condition Drifted was last told; `observed` has what it should say."""
     drift_message: str = ""
     health: Health = Health()
     """Of the Node, as repair counts it."""
-    permit: PermitAnswered | None = None
-    permit_asked: datetime | None = None
+    permit: PermitResult | None = None
+    permit_requested_at: datetime | None = None
     permit_for: DisruptionReason = "Empty"
     """What it was asked for."""
-    asks: int = 0
+    permit_retries: int = 0
     """How often it was asked for again, having been refused."""
     disruption: str = ""
     """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
     counted: bool = False
     """That it goes was counted."""
     pause: Pause | None = None
-    mirror: Mirror = Mirror()
+    pause_annotation: PauseAnnotation = PauseAnnotation()
     """Of the pause, as an annotation of the NodeClaim."""
-    recalled: str = ""
+    revocation: str = ""
     """Why its NodePool called its permit back; empty once that is heeded."""
     drain: DrainState | None = None
-    left: tuple[str, ...] = ()
+    evicted_pods: tuple[str, ...] = ()
     """Pods that its drain was about, as `namespace/name`."""
-    gave_up: GaveUp | None = None
+    cancelled_drain: CancelledDrain | None = None
     """The last drain that was given up."""
     hooks: Hooks = Hooks()
     """What is done at points of its end, and what came of it."""
-    notices: tuple[Remembered, ...] = ()
+    notices: tuple[TrackedInterruption, ...] = ()
     """What AWS said of its instance, as `tenure/policy/interruption/events.py` keeps it."""
-    notices_told: dict[str, str] = {}
+    notified_interruptions: dict[str, str] = {}
     """What was said of them, as `tenure/policy/interruption/messages.py` counts it."""
     notices_written: str = ""
     """What its NodeClaim's annotation says of them."""
-    keeps_records: bool = False
+    records_events: bool = False
     """It keeps what came from AWS in its memo, and tells of what acts beside its drain; a run that began before that
     was so does neither."""
     expected_back: datetime | None = None
     """Until when its stopped instance is waited for, as its NodeClaim says."""
-    marked: bool = False
+    out_of_service: bool = False
     """It began to be taken out of service, and is to be put back if it does not go."""
     interrupted: str = ""
     """The event that it is drained for, by its key."""
@@ -147,6 +147,6 @@ class ClaimState(Message):
     """The last time that its instance was stopped and started for an event."""
     waits_until: datetime | None = None
     """When a ready node goes for an event, at the latest; shown as its deadline."""
-    said_ready: bool | None = None
+    reported_ready: bool | None = None
     """Of a replacement: what it told the disruption that waits for it."""
-    story: tuple[Step, ...] = ()
+    history: tuple[Step, ...] = ()

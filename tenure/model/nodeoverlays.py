@@ -2,7 +2,7 @@
 
 `tenure/scheduling/nodeoverlays.py` judges which of them are heeded; planning and launching both lay those over the
 instance types
-by `lay`, so that they agree.
+by `apply_overlays`, so that they agree.
 """
 
 import re
@@ -40,7 +40,7 @@ class OverlayFact(Value):
     def changes_price(self) -> bool:
         return bool(self.price or self.adjustment)
 
-    def priced(self, price: float) -> float:
+    def adjust_price(self, price: float) -> float:
         """What a price becomes, in US dollars an hour; never below nothing."""
         if self.price:
             return float(self.price)
@@ -82,7 +82,7 @@ def pool_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in labels.items() if key not in WELL_KNOWN or key == NODEPOOL}
 
 
-def lay(
+def apply_overlays(
     types: Iterable[InstanceType], overlays: Iterable[OverlayFact], labels: Mapping[str, str]
 ) -> Iterator[InstanceType]:
     """The types of a pool with these labels as the overlays say they are; untouched ones as they were.
@@ -90,55 +90,55 @@ def lay(
     For one offering's price, and for one resource, the overlay with most precedence counts. Raises RequirementError.
     """
     ordered = by_precedence(overlays)
-    reaches = [(one, Reach(one, labels)) for one in ordered]
+    reaches = [(one, OverlayReach(one, labels)) for one in ordered]
     chosen = [(one, reach) for one, reach in reaches if reach.possible]
-    return (_laid(kind, chosen) for kind in types)
+    return (_apply_to_type(kind, chosen) for kind in types)
 
 
-class Reach:
+class OverlayReach:
     """What an overlay reaches in a pool with these labels. Raises RequirementError."""
 
     def __init__(self, overlay: OverlayFact, labels: Mapping[str, str]) -> None:
-        wanted = Requirements.of(overlay.requirements)
+        requirements = Requirements.of(overlay.requirements)
         own = pool_labels(labels)
-        self.possible = all(one.has(own[key]) for key, one in wanted.items() if key in own)
+        self.possible = all(one.has(own[key]) for key, one in requirements.items() if key in own)
         """Whether the pool's own labels let it reach anything."""
-        rest = {key: one for key, one in wanted.items() if key not in own}
+        rest = {key: one for key, one in requirements.items() if key not in own}
         self._of_type = {key: one for key, one in rest.items() if key not in OFFERING_KEYS}
         self._of_offering = {key: one for key, one in rest.items() if key in OFFERING_KEYS}
 
-    def offerings(self, kind: InstanceType) -> Sequence[int]:
-        """Places in `kind.offerings`; none where it does not reach the type."""
-        if not self.possible or not all(_satisfied(one, _values(kind, key)) for key, one in self._of_type.items()):
+    def offering_indexes(self, kind: InstanceType) -> Sequence[int]:
+        """Places in `kind.offering_indexes`; none where it does not reach the type."""
+        if not self.possible or not all(_is_satisfied(one, _values(kind, key)) for key, one in self._of_type.items()):
             return ()
         if not self._of_offering:
             return range(len(kind.offerings))
-        return [place for place, one in enumerate(kind.offerings) if self._has(one)]
+        return [index for index, one in enumerate(kind.offerings) if self._matches_offering(one)]
 
-    def _has(self, offering: Offering) -> bool:
+    def _matches_offering(self, offering: Offering) -> bool:
         return all(
-            _satisfied(one, (value,) if (value := offering.label(key)) else ())
+            _is_satisfied(one, (value,) if (value := offering.label(key)) else ())
             for key, one in self._of_offering.items()
         )
 
 
-def _laid(kind: InstanceType, overlays: Sequence[tuple[OverlayFact, Reach]]) -> InstanceType:
+def _apply_to_type(kind: InstanceType, overlays: Sequence[tuple[OverlayFact, OverlayReach]]) -> InstanceType:
     prices: dict[int, float] = {}
     added: dict[str, int] = {}
     for overlay, reach in overlays:
-        reached = reach.offerings(kind)
+        reached = reach.offering_indexes(kind)
         if reached and overlay.changes_price:
-            for place in reached:
-                prices.setdefault(place, overlay.priced(kind.offerings[place].price))
+            for index in reached:
+                prices.setdefault(index, overlay.adjust_price(kind.offerings[index].price))
         if reached:
             added = {**overlay.capacity, **added}
-    return _changed(kind, prices, added) if prices or added else kind
+    return _with_overlay_values(kind, prices, added) if prices or added else kind
 
 
-def _changed(kind: InstanceType, prices: Mapping[int, float], added: Mapping[str, int]) -> InstanceType:
+def _with_overlay_values(kind: InstanceType, prices: Mapping[int, float], added: Mapping[str, int]) -> InstanceType:
     offerings = tuple(
-        one.model_copy(update={"price": prices[place], "overlaid": True}) if place in prices else one
-        for place, one in enumerate(kind.offerings)
+        one.model_copy(update={"price": prices[index], "overlaid": True}) if index in prices else one
+        for index, one in enumerate(kind.offerings)
     )
     # What is set aside for huge pages is no memory for anything else.
     pages = sum(amount for key, amount in added.items() if key.startswith(_HUGEPAGES))
@@ -157,5 +157,5 @@ def _values(kind: InstanceType, key: str) -> Sequence[str]:
     return (kind.name,) if key == INSTANCE_TYPE else kind.labels.get(key, ())
 
 
-def _satisfied(wanted: Requirement, values: Sequence[str]) -> bool:
-    return any(map(wanted.has, values)) if values else not wanted.present
+def _is_satisfied(requirement: Requirement, values: Sequence[str]) -> bool:
+    return any(map(requirement.has, values)) if values else not requirement.present

@@ -14,14 +14,14 @@ from tenure.apis.lifecyclepolicy_disruption import DisruptionRules, RolloutRules
 from tenure.model.base import Message
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.node_health import Unhealthy
-from tenure.model.operator_requests import Unread
+from tenure.model.operator_requests import InvalidRules
 from tenure.model.provisioning import Expected
 
 UNCOMPARED: Final = {"number", "ready_since", "expected", "disruption"}
 """What an observation may differ in and yet be no news."""
 
 
-class ClaimSeen(Message):
+class ObservedNodeClaim(Message):
     """The digest of a NodeClaim, its Node and the pods on it. Equal digests are not sent twice."""
 
     number: int = 0
@@ -40,10 +40,10 @@ class ClaimSeen(Message):
     node_ready: bool = False
     ready_since: datetime | None = None
     """When the Node last became Ready; not part of what is compared."""
-    away_since: datetime | None = None
+    not_ready_since: datetime | None = None
     """Since when an initialized node is NotReady, under a taint that will pass, or without a device that its NodeClaim
     asks for; None for one that is well."""
-    away_for: str = ""
+    not_ready_reason: str = ""
     """Which of these: `NotReady`, the taints as `key:effect`, `nvidia.com/gpu is not allocatable`."""
     waiting_for: tuple[str, ...] = ()
     """What still holds up initialization: startup taints, ephemeral taints, resources, in the reference's order."""
@@ -63,7 +63,7 @@ class ClaimSeen(Message):
     drift: str = ""
     """The reason for which a launched node has drifted, such as `AMIDrift`."""
     drift_message: str = ""
-    kept_for: str = ""
+    needed_by_buffer: str = ""
     """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
     awaits: str = ""
     """The pods that a node that would be empty without them has waited for, for a while, and why they are not there."""
@@ -81,11 +81,11 @@ class ClaimSeen(Message):
     expected: Expected | None = None
     """How long its start-up may take before it is slow, told with what is told anyhow; not part of what is compared."""
 
-    def differs(self, other: "ClaimSeen | None") -> bool:
+    def differs_from(self, other: "ObservedNodeClaim | None") -> bool:
         return other is None or self.model_dump(exclude=UNCOMPARED) != other.model_dump(exclude=UNCOMPARED)
 
 
-class DemandSeen(Message):
+class ObservedDemand(Message):
     """There are pods that cannot be placed and that no earlier pass has answered."""
 
     number: int = 0
@@ -96,7 +96,7 @@ class DemandSeen(Message):
     """Some of them lost the place that an earlier plan gave them: they have waited in a batch before."""
 
 
-class PoolSeen(Message):
+class ObservedNodePool(Message):
     """A NodePool or what it owns changed: its status is due."""
 
     number: int = 0
@@ -117,9 +117,9 @@ class PoolSeen(Message):
     static: Literal["", "off", "on"] = ""
     """`on`: a static pool; `off`: likewise, and the gate StaticCapacity is off. What follows is told of `on` alone."""
     replicas: int = 0
-    standing: int = 0
+    existing: int = 0
     """NodeClaims that are not being deleted."""
-    going: int = 0
+    terminating: int = 0
     """NodeClaims that are."""
     pause: str = ""
     """The annotation tenure.sh/pause of the NodePool, ..."""
@@ -127,18 +127,18 @@ class PoolSeen(Message):
     """... and that of the worker's namespace, which is for the whole cluster."""
     rules: DisruptionRules | None = None
     """What LifecyclePolicies say of voluntary disruption there; None where none says anything."""
-    unread: Unread = Unread()
+    unread: InvalidRules = InvalidRules()
     """What they say of it and nobody can read."""
     freed: int = 0
     """Another one whenever its budgets may leave more than before, while some of its nodes may wish to go."""
 
-    def is_room_alone(self, before: "PoolSeen") -> bool:
+    def is_headroom_only(self, before: "ObservedNodePool") -> bool:
         """Nothing else is new: its status is as it was."""
         same = {"number": self.number, "freed": self.freed}
         return self.freed != before.freed and before.model_copy(update=same) == self
 
 
-class NodeClassSeen(Message):
+class ObservedNodeClass(Message):
     """An EC2NodeClass changed, or the number of NodeClaims that hold it."""
 
     number: int = 0
@@ -160,11 +160,11 @@ class Joining(Message):
     alike: str
 
 
-class MarksSeen(Message):
+class ObservedUnavailableOfferings(Message):
     """Signal to Provisioning: what EC2 could not give to a NodeClaim that launches itself, or took back."""
 
     unavailable: tuple[UnavailableOffering, ...]
-    storm: datetime | None = None
+    burst_ends_at: datetime | None = None
     """Until when AWS takes back so many nodes that what replaces them is spread."""
 
 

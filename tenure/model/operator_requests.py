@@ -23,12 +23,12 @@ from tenure.model.disruption.planning import Method, NodeVerdict
 from tenure.model.signals import Pause
 
 
-class Mirror(Message):
+class PauseAnnotation(Message):
     """What the annotation says, so that a change by a person is told apart from the workflow's own."""
 
-    stands: str = ""
+    current: str = ""
     """The annotation as far as it is known: as it was written last, or as a person changed it since."""
-    seen: str = ""
+    observed: str = ""
     """As the watch showed it last."""
     echoes: tuple[str, ...] = ()
     """What the workflow wrote and the watch has not shown yet; empty for an annotation that was taken off."""
@@ -36,18 +36,18 @@ class Mirror(Message):
     """When the last of these was."""
     number: int = 0
     """Of the watch's last word of the cluster's annotation; of others their own observations say it."""
-    told: Pause | None = None
+    notified: Pause | None = None
     """The pause that an event told of last."""
 
 
-class PauseSeen(Message):
+class ObservedPause(Message):
     """Signal to the Cluster workflow: the annotation of the worker's namespace."""
 
     number: int = 0
     text: str = ""
 
 
-class MirrorAsked(Message):
+class PauseAnnotationRequest(Message):
     """Write a pause onto its object, or take it off, and say so in an event."""
 
     kind: Literal["Cluster", "NodePool", "NodeClaim"]
@@ -68,13 +68,13 @@ class MirrorAsked(Message):
     warning: bool = False
 
 
-class ShowAsked(Message):
+class DisruptionPreviewRequest(Message):
     cluster: str
     name: str = ""
     """Of a NodeClaim, a Node or a pod, that as `namespace/name` or by name alone; empty: all that would be done."""
 
 
-class ShownCommand(Value):
+class CommandPreview(Value):
     """What would be done now."""
 
     reason: Method
@@ -89,25 +89,25 @@ class ShownCommand(Value):
     why: str = ""
 
 
-class Shown(Message):
+class DisruptionStatus(Message):
     at: datetime | None = None
     blocked: str = ""
     """Why nothing can be said now."""
-    commands: tuple[ShownCommand, ...] = ()
+    commands: tuple[CommandPreview, ...] = ()
     more: int = 0
     """Commands that are not named."""
     nodes: int = 0
     eligible: int = 0
-    kept: dict[str, int] = {}
+    ineligible: dict[str, int] = {}
     """By cause how many nodes stay."""
     verdicts: tuple[NodeVerdict, ...] = ()
     """Of what was named."""
     pod: str = ""
     """Where a pod was named: `namespace/name`, and then where it runs and would go."""
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
-class Unread(Value):
+class InvalidRules(Value):
     """What LifecyclePolicies say and nobody can read: it holds what it would have narrowed."""
 
     disruption: str = ""
@@ -119,12 +119,12 @@ class Unread(Value):
     interruption: str = ""
     """Likewise of AWS's events: it holds those that leave time."""
 
-    def words(self, reason: str) -> str:
+    def blocking_message(self, reason: str) -> str:
         """Why no node goes for this reason; empty when nothing keeps them."""
         return self.disruption or self.hooks or (self.rollout if reason == "Drifted" else "")
 
 
-ALL_READ: Final = Unread()
+ALL_READ: Final = InvalidRules()
 
 
 class PolicyFact(Value):
@@ -137,11 +137,11 @@ class PolicyFact(Value):
     rules: LifecycleRules = LifecycleRules()
     problem: str = ""
     """Why it cannot be read; the user is told on the object."""
-    unread: Unread = Unread()
+    unread: InvalidRules = InvalidRules()
     """Fields of these sections that are not what the CRD asks for."""
 
     @property
-    def precision(self) -> int:
+    def specificity(self) -> int:
         """Names before labels before all."""
         return 2 if self.names else 1 if self.match_labels else 0
 
@@ -155,7 +155,7 @@ class PolicyFact(Value):
 class PolicyVerdict(Value):
     """What its status says."""
 
-    refused: bool = False
+    rejected: bool = False
     """It, or a part of it, is not heeded."""
     reason: str = ""
     message: str = ""

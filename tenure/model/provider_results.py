@@ -116,7 +116,7 @@ class DrainPod(Value):
     owner_name: str = ""
     labels: dict[str, str] = {}
     ready: bool = True
-    marked_not_ready: bool = False
+    controller_set_not_ready: bool = False
     """The node lifecycle controller set Ready to False; the containers are ready. The kubelet sets Ready again."""
 
 
@@ -126,26 +126,26 @@ class Eviction(Value):
     accepted: bool
     blocked_by: str = ""
     """The PodDisruptionBudget and its arithmetic, in the API server's words."""
-    several_budgets: bool = False
+    multiple_budgets: bool = False
     """More than one PodDisruptionBudget selects the pod, which the Eviction API refuses for good."""
-    gone: bool = False
+    not_found: bool = False
     """It was not there any more."""
 
 
-class Resolved(Value):
+class ResolvedNodeClass(Value):
     """What an EC2NodeClass resolves to now: status fields (camelCase) and the conditions that follow."""
 
     status: dict[str, object]
     """What is not in it stays as it stands."""
     conditions: tuple[ConditionPatch, ...]
     """The same: a part that could not be asked keeps its last condition."""
-    unanswered: tuple[str, ...] = ()
+    failed_lookups: tuple[str, ...] = ()
     """What could not be asked at present, and why."""
     warnings: tuple[tuple[str, str], ...] = ()
     """Reason and message of what works and should be looked at."""
     ca_bundle: str | None = ""
     """The cluster's, which is part of the class's static hash; None while it is not known."""
-    again_in: timedelta | None = None
+    retry_after: timedelta | None = None
     """Where it should be looked at again sooner than usual."""
     user_data_bytes: int = 0
     """Of what a node would be given at boot; zero where that is not known."""

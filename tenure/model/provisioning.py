@@ -6,9 +6,9 @@ How long a node's start-up is expected to take, as others have taken.
 from datetime import datetime, timedelta
 
 from tenure.model.base import Message, Value
-from tenure.model.discovered_capacity import Learnt
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.facts import Expression, Taint
-from tenure.model.instance_types import PoolSlice, UnavailableOffering
+from tenure.model.instance_types import OfferingShard, UnavailableOffering
 from tenure.model.launch import Member
 
 
@@ -36,7 +36,7 @@ class PlannedClaim(Value):
     """What it is bought for, in a sentence."""
 
 
-class Unplaced(Value):
+class UnschedulablePod(Value):
     """A pod for which nothing can be bought, and why, in a sentence per pool."""
 
     pod_uid: str
@@ -51,7 +51,7 @@ class Plan(Value):
     """Pod UID to the name of the node or NodeClaim, existing already, that it is expected on."""
     reserved: dict[str, str] = {}
     """The same for virtual pods of CapacityBuffers: where there is room for them. Of the others nothing is said."""
-    unplaced: tuple[Unplaced, ...] = ()
+    unschedulable: tuple[UnschedulablePod, ...] = ()
     seconds: float = 0.0
     """How long the planner took."""
 
@@ -61,9 +61,9 @@ class PlanRequest(Message):
 
     plan_id: str
     unavailable: tuple[UnavailableOffering, ...] = ()
-    storm: datetime | None = None
+    burst_ends_at: datetime | None = None
     """Until when what is bought is spread."""
-    learnt: Learnt = Learnt()
+    discovered: DiscoveredCapacity = DiscoveredCapacity()
     """What nodes have shown, also those that are gone: the planning host adds what it sees itself."""
 
 
@@ -81,7 +81,7 @@ class LaunchDraft(Message):
     """Attempts in a row that failed for another reason than capacity."""
     why: str = ""
     """What the last attempt came to."""
-    pool_slice: PoolSlice | None = None
+    offering_shard: OfferingShard | None = None
     """From which capacity pools the first attempt asks; None: from all."""
     joined: bool = False
     """Its members were made by somebody else, so that nothing is known of them yet."""
@@ -94,7 +94,7 @@ class PlanOutcome(Message):
     drafts: tuple[LaunchDraft, ...] = ()
     created: int = 0
     nominated: int = 0
-    unplaced: int = 0
+    unschedulable: int = 0
     """Pods that nothing can be bought for; the watch asks again for them later."""
     blocked: str = ""
     """Why nothing was planned, for instance caches that are too old."""

@@ -34,7 +34,7 @@ LTE: Final = "Lte"
 BOUNDS: Final = (GT, LT, GTE, LTE)
 OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, *BOUNDS)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_SHOWN: Final = 6
+_MAX_VALUES: Final = 6
 
 
 class RequirementError(ValueError):
@@ -66,7 +66,7 @@ class Requirement:
 
     def has(self, value: str) -> bool:
         """Whether a label with this value satisfies the requirement."""
-        return (value in self.values) != self.complement and self._within(value)
+        return (value in self.values) != self.complement and self._is_within_bounds(value)
 
     def intersection(self, other: "Requirement") -> "Requirement":
         """What satisfies both. Bounds that cross leave nothing; a concrete set applies bounds and drops them."""
@@ -96,7 +96,7 @@ class Requirement:
         number = self.gte if self.gte is not None else min(0, self.lte if self.lte is not None else 0)
         while str(number) in self.values:
             number += 1
-        return str(number) if self._within(str(number)) else ""
+        return str(number) if self._is_within_bounds(str(number)) else ""
 
     def expressions(self) -> tuple[Expression, ...]:
         """As the API writes it: bounds as Gte and Lte, values sorted."""
@@ -116,13 +116,13 @@ class Requirement:
 
     def __str__(self) -> str:
         """Readable and short: `zone In [a b]`, with long lists cut."""
-        return " and ".join(_readable(expression) for expression in self.expressions())
+        return " and ".join(_format_expression(expression) for expression in self.expressions())
 
-    def _within(self, value: str) -> bool:
+    def _is_within_bounds(self, value: str) -> bool:
         if self.gte is None and self.lte is None:
             return True
-        number = _number(value)
-        return number is not None and _between(number, self.gte, self.lte)
+        number = _parse_integer(value)
+        return number is not None and _is_between(number, self.gte, self.lte)
 
     def _bounds_inside(self, other: "Requirement") -> bool:
         low = other.gte is None or (self.gte is not None and self.gte >= other.gte)
@@ -138,7 +138,7 @@ def requirement(expression: Expression) -> Requirement:
     key, operator = normalize(expression.key), expression.operator
     values = frozenset(expression.values)
     if operator in BOUNDS:
-        return _bounded(key, operator, expression)
+        return _bounded_requirement(key, operator, expression)
     if operator == IN and not values:
         raise RequirementError(f"{key} In needs at least one value")
     if operator in (IN, NOT_IN):
@@ -156,20 +156,20 @@ def one_of(key: str, *values: str) -> Requirement:
 
 @lru_cache(maxsize=1 << 16)
 def _intersection(left: Requirement, right: Requirement) -> Requirement:
-    gte, lte = _highest(left.gte, right.gte), _lowest(left.lte, right.lte)
-    min_values = _highest(left.min_values, right.min_values)
+    gte, lte = _max_defined(left.gte, right.gte), _min_defined(left.lte, right.lte)
+    min_values = _max_defined(left.min_values, right.min_values)
     present = left.present or right.present
     if gte is not None and lte is not None and gte > lte:
         return Requirement(left.key, False, frozenset(), min_values=min_values, present=present)
-    values = _combined(left, right)
+    values = _combine_values(left, right)
     if gte is not None or lte is not None:
-        values = frozenset(v for v in values if (n := _number(v)) is not None and _between(n, gte, lte))
+        values = frozenset(v for v in values if (n := _parse_integer(v)) is not None and _is_between(n, gte, lte))
     if left.complement and right.complement:
         return Requirement(left.key, True, values, gte, lte, min_values, present)
     return Requirement(left.key, False, values, min_values=min_values, present=present)
 
 
-def _combined(left: Requirement, right: Requirement) -> frozenset[str]:
+def _combine_values(left: Requirement, right: Requirement) -> frozenset[str]:
     if left.complement and right.complement:
         return left.values | right.values
     if left.complement:
@@ -177,8 +177,8 @@ def _combined(left: Requirement, right: Requirement) -> frozenset[str]:
     return left.values - right.values if right.complement else left.values & right.values
 
 
-def _bounded(key: str, operator: str, expression: Expression) -> Requirement:
-    number = _number(expression.values[0]) if len(expression.values) == 1 else None
+def _bounded_requirement(key: str, operator: str, expression: Expression) -> Requirement:
+    number = _parse_integer(expression.values[0]) if len(expression.values) == 1 else None
     if number is None:
         raise RequirementError(f"{key} {operator} needs exactly one integer, not {list(expression.values)}")
     low = {GT: number + 1, GTE: number}.get(operator)
@@ -186,28 +186,28 @@ def _bounded(key: str, operator: str, expression: Expression) -> Requirement:
     return Requirement(key, True, frozenset(), low, high, expression.min_values, present=True)
 
 
-def _number(value: str) -> int | None:
+def _parse_integer(value: str) -> int | None:
     return int(value) if _INTEGER.fullmatch(value) else None
 
 
-def _between(number: int, gte: int | None, lte: int | None) -> bool:
+def _is_between(number: int, gte: int | None, lte: int | None) -> bool:
     return (gte is None or number >= gte) and (lte is None or number <= lte)
 
 
-def _highest(left: int | None, right: int | None) -> int | None:
+def _max_defined(left: int | None, right: int | None) -> int | None:
     return max((n for n in (left, right) if n is not None), default=None)
 
 
-def _lowest(left: int | None, right: int | None) -> int | None:
+def _min_defined(left: int | None, right: int | None) -> int | None:
     return min((n for n in (left, right) if n is not None), default=None)
 
 
-def _readable(expression: Expression) -> str:
+def _format_expression(expression: Expression) -> str:
     if not expression.values:
         return f"{expression.key} {expression.operator}"
-    shown = " ".join(expression.values[:_SHOWN])
-    more = len(expression.values) - _SHOWN
-    return f"{expression.key} {expression.operator} [{shown}{f' and {more} more' if more > 0 else ''}]"
+    values = " ".join(expression.values[:_MAX_VALUES])
+    more = len(expression.values) - _MAX_VALUES
+    return f"{expression.key} {expression.operator} [{values}{f' and {more} more' if more > 0 else ''}]"
 
 
 class Requirements(Mapping[str, Requirement]):
@@ -236,9 +236,9 @@ class Requirements(Mapping[str, Requirement]):
     @classmethod
     def of_choices(cls, labels: Mapping[str, Iterable[str]], absent: Iterable[str] = ()) -> "Requirements":
         """Each label has one of its values, as for an instance type; those in `absent` and not given do not exist."""
-        given = [one_of(key, *values) for key, values in labels.items()]
-        known = {one.key for one in given}
-        return cls([*given, *(one_of(key) for key in absent if key not in known)])
+        defined = [one_of(key, *values) for key, values in labels.items()]
+        known = {one.key for one in defined}
+        return cls([*defined, *(one_of(key) for key in absent if key not in known)])
 
     def __getitem__(self, key: str) -> Requirement:
         return self._by_key[key]
@@ -280,37 +280,37 @@ class Requirements(Mapping[str, Requirement]):
         small, large = (self, other) if len(self) <= len(other) else (other, self)
         return tuple(sorted(key for key in small if key in large and small[key].conflicts(large[key])))
 
-    def undefined(self, wanted: "Requirements", allowed: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """The keys that `wanted` needs to be there and that nothing here defines, sorted."""
-        needed = (key for key, one in wanted.items() if one.present)
+    def undefined_keys(self, required: "Requirements", allowed: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """The keys that `required` needs to be there and that nothing here defines, sorted."""
+        needed = (key for key, one in required.items() if one.present)
         return tuple(sorted(key for key in needed if key not in self and key not in allowed))
 
-    def compatible(self, wanted: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> bool:
-        """Whether a node described by this can satisfy `wanted`, as for a node that is yet to be bought.
+    def is_compatible(self, required: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> bool:
+        """Whether a node described by this can satisfy `required`, as for a node that is yet to be bought.
 
-        Keys in `allow_undefined` may be unknown here; of any other that `wanted` needs something must be known.
+        Keys in `allow_undefined` may be unknown here; of any other that `required` needs something must be known.
         """
-        return not self.undefined(wanted, allow_undefined) and not self.conflicts(wanted)
+        return not self.undefined_keys(required, allow_undefined) and not self.conflicts(required)
 
-    def compatible_strictly(self, wanted: "Requirements") -> bool:
-        """As `compatible`, for what is known fully: an existing node, or an instance type that gets an image."""
-        return self.compatible(wanted, frozenset())
+    def is_strictly_compatible(self, required: "Requirements") -> bool:
+        """As `is_compatible`, for what is known fully: an existing node, or an instance type that gets an image."""
+        return self.is_compatible(required, frozenset())
 
-    def implies(self, wanted: "Requirements") -> bool:
-        """Whether anything that satisfies this satisfies `wanted` as well, without narrowing further."""
+    def implies(self, required: "Requirements") -> bool:
+        """Whether anything that satisfies this satisfies `required` as well, without narrowing further."""
         return all(
             self[key].implies(one) if key in self else not one.present and key not in WELL_KNOWN
-            for key, one in wanted.items()
+            for key, one in required.items()
         )
 
-    def incompatibility(self, wanted: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> str:
-        """Why `compatible` says no, in words; empty when it says yes."""
+    def explain_incompatibility(self, required: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> str:
+        """Why `is_compatible` says no, in words; empty when it says yes."""
         missing = [
-            f"{wanted[key]} is asked for and nothing defines that label{self._hint(key)}"
-            for key in self.undefined(wanted, allow_undefined)
+            f"{required[key]} is asked for and nothing defines that label{self._suggest_label(key)}"
+            for key in self.undefined_keys(required, allow_undefined)
         ]
-        apart = [f"{wanted[key]} is asked for, {self[key]} is offered" for key in self.conflicts(wanted)]
-        return "; ".join(missing + apart)
+        conflicting = [f"{required[key]} is asked for, {self[key]} is offered" for key in self.conflicts(required)]
+        return "; ".join(missing + conflicting)
 
     def expressions(self) -> tuple[Expression, ...]:
         """As the API writes them, sorted by key."""
@@ -321,7 +321,7 @@ class Requirements(Mapping[str, Requirement]):
         examples = {key: self[key].example() for key in sorted(self) if not is_injected_elsewhere(key)}
         return {key: value for key, value in examples.items() if value}
 
-    def _hint(self, key: str) -> str:
+    def _suggest_label(self, key: str) -> str:
         if key in WELL_KNOWN:
             return ""
         near = get_close_matches(key, sorted(WELL_KNOWN | set(self)), n=1, cutoff=0.85)

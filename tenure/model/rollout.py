@@ -25,7 +25,7 @@ from tenure.model.base import Message, Value
 
 class Image(Message):
     id: str
-    wants: str = ""
+    requirements: str = ""
     """What an instance type must be like to run it, as text: one image of a class replaces another of the same."""
 
 
@@ -52,9 +52,9 @@ class Target(Message):
 
     def changed_from(self, other: "Target") -> tuple[str, ...]:
         """What is another, in words."""
-        return tuple(self._changes(other))
+        return tuple(self._list_changes(other))
 
-    def _changes(self, other: "Target") -> Iterator[str]:
+    def _list_changes(self, other: "Target") -> Iterator[str]:
         if self.pool != other.pool:
             yield "the NodePool's template"
         if self.requirements != other.requirements:
@@ -81,7 +81,7 @@ class Gate(Message):
         return digest(self.model_dump(mode="json"))
 
 
-class GateAnswer(Message):
+class GateResult(Message):
     gate: str = ""
     """Its id."""
     outcome: Literal["passed", "failed", "unknown"]
@@ -92,7 +92,7 @@ class GateAnswer(Message):
     """When it was asked."""
 
 
-class RolloutSeen(Message):
+class ObservedRollout(Message):
     """What a look at the NodePool found."""
 
     rules: RolloutRules | None = None
@@ -112,9 +112,9 @@ class RolloutSeen(Message):
     pods_ready: int = 0
     failed_starts: int = 0
     """NodeClaims that did not come to be nodes since `RolloutState.counted_from`."""
-    wished: bool = False
+    is_requested: bool = False
     """A drifted node waits for its permit, and nothing else would keep it."""
-    kept: str = ""
+    stored_state: str = ""
     """A state that the NodePool carries, for a workflow that has none."""
 
 
@@ -139,7 +139,7 @@ class RolloutPlan(Message):
     approvals: tuple[Approval, ...] = ()
 
     @property
-    def approved(self) -> bool:
+    def is_approved(self) -> bool:
         return len({one.by for one in self.approvals}) >= self.approvers
 
 
@@ -182,7 +182,7 @@ class RolloutState(Message):
     plan: RolloutPlan | None = None
     plans: int = 0
     """Counts them: what is proposed again has another id."""
-    answers: tuple[GateAnswer, ...] = ()
+    gate_results: tuple[GateResult, ...] = ()
 
 
 class RollBack(Value):
@@ -194,7 +194,7 @@ class RollBack(Value):
     why: str
 
 
-NewsReason = Literal[
+RolloutEventReason = Literal[
     "RolloutBegan",
     "RolloutWaits",
     "RolloutWaveSoaks",
@@ -209,33 +209,33 @@ NewsReason = Literal[
 ]
 
 
-class News(Message):
+class RolloutEvent(Message):
     """Something to be told as an event of the NodePool."""
 
-    reason: NewsReason
+    reason: RolloutEventReason
     message: str
     warning: bool = False
 
 
-class RolloutLook(Value):
+class RolloutDecision(Value):
     """What follows from a look."""
 
     state: RolloutState
-    room: int | None = None
+    headroom: int | None = None
     """How many more drifted nodes may go now, beside what budgets say; None: any number."""
     why: str = ""
     """Why not more, what it waits for, and what a person can do about it."""
-    again: datetime | None = None
+    next_check_at: datetime | None = None
     """The next moment to look; None: when something changes."""
-    ask: tuple[Gate, ...] = ()
+    gates_to_query: tuple[Gate, ...] = ()
     """What Prometheus is to be asked before anything is decided."""
     roll_back: RollBack | None = None
     overdue: bool = False
     """It has taken longer than it should, and a person is to look."""
-    news: tuple[News, ...] = ()
+    events: tuple[RolloutEvent, ...] = ()
 
 
-class RolloutAsked(Message):
+class RolloutRequest(Message):
     """Look at a NodePool for its roll-out."""
 
     name: str
@@ -243,16 +243,16 @@ class RolloutAsked(Message):
     """Whether it matters how the pods on new nodes are."""
 
 
-class RolloutTold(Message):
+class RolloutNotification(Message):
     """Say on the NodePool what became of its roll-out."""
 
     name: str
-    news: tuple[News, ...] = ()
-    kept: str = ""
+    events: tuple[RolloutEvent, ...] = ()
+    stored_state: str = ""
     """The state, for a workflow that has lost it; empty when there is none."""
 
 
-class PinAsked(Message):
+class PinRequest(Message):
     """Take these images again on an EC2NodeClass."""
 
     node_class: str
@@ -315,7 +315,7 @@ def terms_of(node_class: EC2NodeClass) -> str:
     return digest([term.to_object() for term in node_class.spec.ami_selector_terms])
 
 
-def added(pin: ImagePin | None, images: dict[str, str], **said: object) -> ImagePin:
+def add_pinned_images(pin: ImagePin | None, images: dict[str, str], **fields: object) -> ImagePin:
     """With what was pinned before and still is: an image that is used instead may have failed in its turn."""
     before = {bad: images.get(good, good) for bad, good in (pin.images if pin else {}).items()}
-    return ImagePin.model_validate({"images": {**before, **images}, **said})
+    return ImagePin.model_validate({"images": {**before, **images}, **fields})

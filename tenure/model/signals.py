@@ -9,7 +9,7 @@ from tenure.model.launch import LaunchResult
 DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Expired", "Interrupted"]
 
 
-class GroupAnswered(Message):
+class GroupResult(Message):
     """Signal to a NodeClaim: what its launch group was answered."""
 
     group_id: str
@@ -18,7 +18,7 @@ class GroupAnswered(Message):
     node_name: str = ""
 
 
-class PermitAsked(Message):
+class PermitRequest(Message):
     """Signal to a NodePool: may this node be disrupted voluntarily?"""
 
     claim_name: str
@@ -40,7 +40,7 @@ class PermitWithdrawn(Message):
     """The node is on its way: it counts for rates. Else the permit was not needed."""
 
 
-class PermitAnswered(Message):
+class PermitResult(Message):
     """Signal to who asked: a lease to disrupt, or why not now. A refusal stays valid until the next answer."""
 
     claim_uid: str = ""

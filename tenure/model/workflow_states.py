@@ -3,16 +3,16 @@
 from datetime import datetime, timedelta
 
 from tenure.model.base import Message
-from tenure.model.discovered_capacity import LearntKept
+from tenure.model.discovered_capacity import DiscoveredCapacityState
 from tenure.model.disruption.planning import Disrupted
 from tenure.model.extra_capacity import ReplicasState
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import LaunchGroup
-from tenure.model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen, Registrations
-from tenure.model.operator_requests import Mirror
+from tenure.model.observations import Joining, ObservedDemand, ObservedNodeClass, ObservedNodePool, Registrations
+from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.provisioning import LaunchDraft
 from tenure.model.rollout import RolloutState
-from tenure.model.signals import Pause, PermitAsked
+from tenure.model.signals import Pause, PermitRequest
 
 
 class BatchWindow(Message):
@@ -30,11 +30,11 @@ class ProvisioningState(Message):
     plan_id: str = ""
     """Of the pass that was not answered yet, or not well: it is asked again under the same id, since it may have made
     NodeClaims before its host was lost, and they have to be launched."""
-    demand: DemandSeen | None = None
+    demand: ObservedDemand | None = None
     unavailable: tuple[UnavailableOffering, ...] = ()
-    storm: datetime | None = None
+    burst_ends_at: datetime | None = None
     """Until when what is bought is spread, as the watch said last: a worker that takes over reads no message again."""
-    kept: LearntKept = LearntKept()
+    discovered_capacity: DiscoveredCapacityState = DiscoveredCapacityState()
     """What nodes have shown of their machines; outlives them."""
     drafts: tuple[LaunchDraft, ...] = ()
     """Planned, and no request frozen for them yet."""
@@ -68,10 +68,10 @@ class Permit(Message):
 class PoolState(Message):
     cluster: str
     name: str
-    seen: PoolSeen = PoolSeen()
-    asked: tuple[PermitAsked, ...] = ()
+    observed: ObservedNodePool = ObservedNodePool()
+    pending_requests: tuple[PermitRequest, ...] = ()
     """Wishes not granted yet, oldest first."""
-    refused: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
     """Those that have been told why they wait, as UID and workflow; they are told once, not at every look."""
     causes: dict[str, str] = {}
     """Of these, what they wait for: where it is something else, they are told again."""
@@ -79,7 +79,7 @@ class PoolState(Message):
     past: tuple[Disrupted, ...] = ()
     """What went by permits lately; as far back as rates of its LifecyclePolicy look."""
     pause: Pause | None = None
-    mirror: Mirror = Mirror()
+    pause_annotation: PauseAnnotation = PauseAnnotation()
     """Of the pause, as an annotation of the NodePool."""
     blocked_by: str = ""
     replicas: ReplicasState = ReplicasState()
@@ -92,26 +92,26 @@ class PoolState(Message):
 class NodeClassState(Message):
     cluster: str
     name: str
-    seen: NodeClassSeen = NodeClassSeen()
+    observed: ObservedNodeClass = ObservedNodeClass()
     resolved_generation: int = 0
     ready: str = ""
     message: str = ""
-    stumbles: int = 0
+    consecutive_failures: int = 0
     """Looks in a row at which AWS or Kubernetes did not answer."""
-    stumbling_since: datetime | None = None
-    stumbles_over: str = ""
-    again_in: timedelta | None = None
+    failing_since: datetime | None = None
+    failure_message: str = ""
+    retry_after: timedelta | None = None
     """As the last look asked for it."""
 
 
 class PoolCount(Message):
     """Nodes of a pool as budgets count them (reference 4.4)."""
 
-    standing: tuple[str, ...] = ()
+    existing: tuple[str, ...] = ()
     """UIDs of claims that are managed, initialized, and whose instance is not terminating yet."""
     consuming: tuple[str, ...] = ()
     """Those of them that are NotReady or being deleted: they use up a budget already."""
 
     @property
     def total(self) -> int:
-        return len(self.standing)
+        return len(self.existing)

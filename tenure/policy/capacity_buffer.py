@@ -35,32 +35,32 @@ def decide_replicas(spec: CapacityBufferSpec, requests: Mapping[str, int], workl
     The larger of `replicas` and the share counts, a share being one pod at least; limits cap it, or alone decide.
     Raises QuantityError.
     """
-    wishes = [spec.replicas] if spec.replicas is not None else []
+    desired = [spec.replicas] if spec.replicas is not None else []
     if spec.percentage is not None:
-        wishes.append(max(1, -(-spec.percentage * workload // 100)))
+        desired.append(max(1, -(-spec.percentage * workload // 100)))
     limits = parse_resources(spec.limits)
     fitting = [max(0, limit) // requests[key] for key, limit in limits.items() if requests.get(key)]
-    if not wishes:
+    if not desired:
         return min(fitting, default=0)
-    return min([max(wishes), *fitting])
+    return min([max(desired), *fitting])
 
 
 def decide_conditions(unresolved: Unresolved | None, replicas: int, roomy: int) -> tuple[ConditionPatch, ...]:
     """`roomy` of the `replicas` have room on nodes that are there."""
     if unresolved is not None:
         return (
-            _condition(READY_FOR_PROVISIONING, False, unresolved.reason, unresolved.message),
-            _condition(PROVISIONING, False, NOT_READY_FOR_PROVISIONING, unresolved.message),
+            _new_condition(READY_FOR_PROVISIONING, False, unresolved.reason, unresolved.message),
+            _new_condition(PROVISIONING, False, NOT_READY_FOR_PROVISIONING, unresolved.message),
         )
-    ready = _condition(READY_FOR_PROVISIONING, True, RESOLVED, "")
+    ready = _new_condition(READY_FOR_PROVISIONING, True, RESOLVED, "")
     if not replicas:
-        return ready, _condition(PROVISIONING, False, BUFFER_EMPTY, "there is to be room for no pod")
+        return ready, _new_condition(PROVISIONING, False, BUFFER_EMPTY, "there is to be room for no pod")
     if roomy < replicas:
-        return ready, _condition(
+        return ready, _new_condition(
             PROVISIONING, False, REQUIRES_NEW_CAPACITY, f"{roomy} of {replicas} pods have room on nodes that are there"
         )
-    return ready, _condition(PROVISIONING, True, FITS_EXISTING_CAPACITY, f"all {replicas} pods have room")
+    return ready, _new_condition(PROVISIONING, True, FITS_EXISTING_CAPACITY, f"all {replicas} pods have room")
 
 
-def _condition(kind: str, holds: bool, reason: str, message: str) -> ConditionPatch:
+def _new_condition(kind: str, holds: bool, reason: str, message: str) -> ConditionPatch:
     return ConditionPatch(type=kind, status=str(holds), reason=reason, message=message)

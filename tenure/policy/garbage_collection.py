@@ -20,10 +20,10 @@ NODE_GRACE: Final = timedelta(minutes=1)
 TEMPLATE_GRACE: Final = timedelta(minutes=30)
 """Since it was made, and since the youngest NodeClaim that may have used it."""
 PROFILE_GRACE: Final = timedelta(hours=1)
-GOING: Final = ("shutting-down", "terminated")
+TERMINATING_STATES: Final = ("shutting-down", "terminated")
 
 
-def decide_unowned(
+def decide_orphaned_instances(
     instances: Iterable[InstanceFacts], claims: Sequence[ClaimMark], *, cluster: str, now: datetime
 ) -> list[InstanceFacts]:
     """Instances of this cluster that no NodeClaim has or is about to get. Read the instances first.
@@ -37,7 +37,7 @@ def decide_unowned(
         one
         for one in instances
         if _is_ours(one, cluster)
-        and one.state not in GOING
+        and one.state not in TERMINATING_STATES
         and one.launched_at is not None
         and one.launched_at + INSTANCE_GRACE < now
         and one.instance_id not in owned
@@ -51,13 +51,15 @@ def _is_ours(instance: InstanceFacts, cluster: str) -> bool:
     return known and tags.get(labels.TAG_EKS_CLUSTER_NAME) == cluster
 
 
-def decide_bereft(claims: Iterable[ClaimMark], instances: Iterable[InstanceFacts], *, now: datetime) -> list[ClaimMark]:
+def decide_orphaned_nodeclaims(
+    claims: Iterable[ClaimMark], instances: Iterable[InstanceFacts], *, now: datetime
+) -> list[ClaimMark]:
     """NodeClaims that joined and whose instance is not listed (reference 3.8). Read in any order: of each EC2 is still
     to be asked.
 
     One that never joined has its own deadline; one that is being deleted is on its way.
     """
-    there = {one.instance_id for one in instances if one.state not in GOING}
+    there = {one.instance_id for one in instances if one.state not in TERMINATING_STATES}
     return [
         one
         for one in claims
@@ -75,7 +77,7 @@ def decide_speaks_for(node: NodeMark, claim: ClaimMark, *, now: datetime) -> boo
     return node.provider_id == claim.provider_id and (node.ready or lately)
 
 
-def decide_stray_nodes(nodes: Iterable[NodeMark], claims: Iterable[ClaimMark], *, now: datetime) -> list[NodeMark]:
+def decide_orphaned_nodes(nodes: Iterable[NodeMark], claims: Iterable[ClaimMark], *, now: datetime) -> list[NodeMark]:
     """Nodes of ours that no NodeClaim has; whether their instance runs is still to be asked. Read the Nodes first."""
     owned = {one.instance_id for one in claims if one.provider_id}
     return [
@@ -135,18 +137,18 @@ def decide_unused_profiles(
 
 def decide_untagged(claims: Iterable[ClaimMark]) -> list[ClaimMark]:
     """Those that have joined and whose instance does not bear the names yet (reference 1.4)."""
-    marks = (labels.TAGGED, labels.CLUSTER_NAME_TAGGED)
+    required = (labels.TAGGED, labels.CLUSTER_NAME_TAGGED)
     return [
         one
         for one in claims
         if one.node_name
         and one.provider_id
         and not one.deleting
-        and any(one.annotations.get(mark) != "true" for mark in marks)
+        and any(one.annotations.get(annotation) != "true" for annotation in required)
     ]
 
 
-def decide_left_lease(lease: LeaseMark, *, names: Set[str], uids: Set[str], now: datetime) -> bool:
+def is_orphaned_lease(lease: LeaseMark, *, names: Set[str], uids: Set[str], now: datetime) -> bool:
     """No Node of its name, none that owns it, and nobody who renews it: a kubelet may be about to register.
 
     Read the Leases first.

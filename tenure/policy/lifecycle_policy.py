@@ -26,11 +26,11 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
 from tenure.model.interruption.notices import EventKind
 from tenure.model.nodeclaim_state import Deadlines
-from tenure.model.operator_requests import PolicyFact, PolicyVerdict, Unread
+from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.disruption import limits
 from tenure.policy.hooks import rules
-from tenure.policy.interruption.rules import DEFAULTS, LATER, said_of
-from tenure.policy.lifecycle.deadlines import deadlines_of, leaves, problem_of, same, spans
+from tenure.policy.interruption.rules import DEFAULTS, DEFERRABLE_KINDS, event_rules_of
+from tenure.policy.lifecycle.deadlines import deadlines_of, duration_fields, flatten_rules, is_same_value, problem_of
 from tenure.policy.rollout.rules import problems_of
 
 _CLASSES: Final = "workloads"
@@ -38,67 +38,71 @@ _CLASSES: Final = "workloads"
 
 def problem_in(policy: PolicyFact) -> str:
     """Why it is not heeded; empty when it is."""
-    wrong = problem_of(policy.rules)
-    return policy.problem or (f"spec.{wrong}" if wrong else "")
+    problem = problem_of(policy.rules)
+    return policy.problem or (f"spec.{problem}" if problem else "")
 
 
-def narrowed(refused: PolicyFact) -> PolicyFact:
+def restrict_to_valid(rejected: PolicyFact) -> PolicyFact:
     """What counts of one that is not heeded, and why the rest holds."""
-    said, unread = refused.rules, refused.unread
-    kept: dict[str, object] = {}
-    if said.disruption is not None:
-        if wrong := limits.problems_of(said.disruption):
-            unread = unread.model_copy(update={"disruption": wrong[0]})
+    spec, unread = rejected.rules, rejected.unread
+    retained: dict[str, object] = {}
+    if spec.disruption is not None:
+        if problems := limits.problems_of(spec.disruption):
+            unread = unread.model_copy(update={"disruption": problems[0]})
         else:
-            kept["disruption"] = said.disruption.to_object()
-    if said.rollout is not None:
-        kept["rollout"] = said.rollout.to_object()
-    if said.hooks is not None:
-        if bad := next(rules.problems_of(said.hooks), ""):
+            retained["disruption"] = spec.disruption.to_object()
+    if spec.rollout is not None:
+        retained["rollout"] = spec.rollout.to_object()
+    if spec.hooks is not None:
+        if bad := next(rules.problems_of(spec.hooks), ""):
             unread = unread.model_copy(update={"hooks": bad})
         else:
-            kept["hooks"] = said.hooks.to_object()
-    if said.interruption is not None:
-        section, unread = _events(said.interruption, unread)
-        kept["interruption"] = section.to_object()
-    return refused.model_copy(update={"rules": LifecycleRules.model_validate(kept), "unread": unread})
+            retained["hooks"] = spec.hooks.to_object()
+    if spec.interruption is not None:
+        section, unread = _restrict_interruption(spec.interruption, unread)
+        retained["interruption"] = section.to_object()
+    return rejected.model_copy(update={"rules": LifecycleRules.model_validate(retained), "unread": unread})
 
 
-def _events(said: InterruptionRules, unread: Unread) -> tuple[InterruptionRules, Unread]:
-    wrong = _wrong(said)
-    if not wrong and not unread.interruption:
-        return said, unread
-    kept = {name: one for name, one in said.to_object().items() if name == _CLASSES or _is_left_alone(name, one)}
-    why = unread.interruption or f"spec.{wrong}"
-    return InterruptionRules.model_validate(kept), unread.model_copy(update={"interruption": why})
+def _restrict_interruption(
+    interruption: InterruptionRules, unread: InvalidRules
+) -> tuple[InterruptionRules, InvalidRules]:
+    problem = _interruption_problem(interruption)
+    if not problem and not unread.interruption:
+        return interruption, unread
+    retained = {
+        name: one for name, one in interruption.to_object().items() if name == _CLASSES or _is_passive(name, one)
+    }
+    why = unread.interruption or f"spec.{problem}"
+    return InterruptionRules.model_validate(retained), unread.model_copy(update={"interruption": why})
 
 
-def _is_left_alone(kind: str, said: object) -> bool:
+def _is_passive(kind: str, entry: object) -> bool:
     """A kind of which the policy says so in so many words, without a fault."""
-    hands_off = ("ignore", "notify") if kind in LATER else ("ignore",)
-    if not isinstance(said, dict) or said.get("action") not in hands_off:
+    hands_off = ("ignore", "notify") if kind in DEFERRABLE_KINDS else ("ignore",)
+    if not isinstance(entry, dict) or entry.get("action") not in hands_off:
         return False
-    return not _wrong(InterruptionRules.model_validate({kind: said}))
+    return not _interruption_problem(InterruptionRules.model_validate({kind: entry}))
 
 
-def _wrong(said: InterruptionRules) -> str:
-    return problem_of(LifecycleRules(interruption=said))
+def _interruption_problem(interruption: InterruptionRules) -> str:
+    return problem_of(LifecycleRules(interruption=interruption))
 
 
 NODE_POOL_NOT_FOUND: Final = "NodePoolNotFound"
 DEADLINE_CUT: Final = "DeadlineCut"
-ROLLOUTS_HELD: Final = "RolloutsHeld"
+ROLLOUTS_BLOCKED: Final = "RolloutsHeld"
 """Reasons of a policy that is heeded and has something to be told all the same."""
-LONG: Final = 300
+MAX_VALUE_LENGTH: Final = 300
 """Characters of a value that is shown."""
-SAID: Final = 3
+MAX_LISTED: Final = 3
 """Conflicts that are written out."""
-NOT_HEEDED: Final = (
+NOT_APPLIED: Final = (
     "the policy is not heeded, and what it said before holds no more: its NodePools follow other policies, or the "
     "defaults"
 )
-STILL_HEEDED: Final = "; what it says of disruption, roll-outs, hooks and interruption counts all the same"
-HELD: Final[Mapping[str, str]] = {
+STILL_APPLIED: Final = "; what it says of disruption, roll-outs, hooks and interruption counts all the same"
+BLOCKED_UNTIL_READABLE: Final[Mapping[str, str]] = {
     "disruption": "; until disruption can be read no node of them goes voluntarily",
     "hooks": "; until hooks can be read no node of them goes voluntarily",
     "rollout": "; until rollout can be read no node of them goes for drift",
@@ -117,12 +121,12 @@ class Resolved:
     """By NodePool; those of which nothing is said are not in it."""
     verdicts: Mapping[str, PolicyVerdict]
     """By policy."""
-    unread: Mapping[str, Unread]
+    unread: Mapping[str, InvalidRules]
     """By NodePool, where voluntary disruption is held."""
 
 
 @dataclass
-class _Told:
+class _Findings:
     """What is found of one policy."""
 
     pools: set[str] = field(default_factory=set)
@@ -130,141 +134,153 @@ class _Told:
     cuts: list[str] = field(default_factory=list)
 
 
-def resolve(policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str]], usual: Deadlines) -> Resolved:
-    """`pools`: the labels of each NodePool; `usual`: the settings, which hold where nothing is said."""
-    everyone = sorted(policies, key=lambda one: (-one.precision, one.created, one.name))
+def resolve_policies(
+    policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str]], defaults: Deadlines
+) -> Resolved:
+    """`pools`: the labels of each NodePool; `defaults`: the settings, which hold where nothing is said."""
+    everyone = sorted(policies, key=lambda one: (-one.specificity, one.created, one.name))
     problems = {one.name: problem_in(one) for one in everyone}
-    heeded = [narrowed(one) if problems[one.name] else one for one in everyone]
-    told = {one.name: _Told() for one in heeded}
+    effective = [restrict_to_valid(one) if problems[one.name] else one for one in everyone]
+    findings = {one.name: _Findings() for one in effective}
     rules, unread = {}, {}
     for pool in sorted(pools):
-        chosen = [one for one in heeded if one.selects(pool, pools[pool])]
+        chosen = [one for one in effective if one.selects(pool, pools[pool])]
         if chosen:
-            rules[pool] = _merged(pool, chosen, told, usual)
-        if held := _unread(pool, chosen, told):
-            unread[pool] = held
+            rules[pool] = _merge_rules(pool, chosen, findings, defaults)
+        if unreadable := _unreadable_sections(pool, chosen, findings):
+            unread[pool] = unreadable
     verdicts = {
-        one.name: _refused(one, problem, told[one.name])
+        one.name: _rejected_verdict(one, problem, findings[one.name])
         if (problem := problems[one.name])
-        else _verdict(one, told[one.name], pools)
-        for one in heeded
+        else _policy_verdict(one, findings[one.name], pools)
+        for one in effective
     }
-    return Resolved({pool: found for pool, found in rules.items() if leaves(found)}, verdicts, unread)
+    return Resolved({pool: found for pool, found in rules.items() if flatten_rules(found)}, verdicts, unread)
 
 
-def _unread(pool: str, chosen: Sequence[PolicyFact], told: Mapping[str, _Told]) -> Unread | None:
+def _unreadable_sections(
+    pool: str, chosen: Sequence[PolicyFact], findings: Mapping[str, _Findings]
+) -> InvalidRules | None:
     """The most precise of them is named."""
     found: dict[str, str] = {}
     for one in chosen:
         for section, why in one.unread.model_dump(exclude_defaults=True).items():
-            told[one.name].pools.add(pool)
+            findings[one.name].pools.add(pool)
             waits = _WAITS.get(section, "nothing goes until it can")
-            held = f"LifecyclePolicy {one.name} cannot be read, and {waits}: {why}"
-            found.setdefault(section, held)
-    return Unread.model_validate(found) if found else None
+            message = f"LifecyclePolicy {one.name} cannot be read, and {waits}: {why}"
+            found.setdefault(section, message)
+    return InvalidRules.model_validate(found) if found else None
 
 
-def _refused(one: PolicyFact, problem: str, told: _Told) -> PolicyVerdict:
+def _rejected_verdict(one: PolicyFact, problem: str, findings: _Findings) -> PolicyVerdict:
     """`one` without what is not heeded of it."""
     unread = one.unread.model_dump()
-    held = "".join(words for section, words in HELD.items() if unread[section])
-    said = held or (STILL_HEEDED if leaves(one.rules) else "")
+    blocked = "".join(text for section, text in BLOCKED_UNTIL_READABLE.items() if unread[section])
+    consequence = blocked or (STILL_APPLIED if flatten_rules(one.rules) else "")
     return PolicyVerdict(
-        refused=True,
+        rejected=True,
         reason=RUNTIME_VALIDATION,
-        message=f"{problem}; {NOT_HEEDED}{said}",
-        node_pools=tuple(sorted(told.pools)),
+        message=f"{problem}; {NOT_APPLIED}{consequence}",
+        node_pools=tuple(sorted(findings.pools)),
     )
 
 
-def _merged(pool: str, chosen: Sequence[PolicyFact], told: Mapping[str, _Told], usual: Deadlines) -> LifecycleRules:
+def _merge_rules(
+    pool: str, chosen: Sequence[PolicyFact], findings: Mapping[str, _Findings], defaults: Deadlines
+) -> LifecycleRules:
     """The first count most."""
     taken: dict[str, tuple[PolicyFact, Any]] = {}
     first: dict[tuple[int, str], tuple[PolicyFact, Any]] = {}
     for one in chosen:
-        for name, value in leaves(one.rules).items():
+        for name, value in flatten_rules(one.rules).items():
             _, counts = taken.setdefault(name, (one, value))
-            if same(name, counts, value):
-                told[one.name].pools.add(pool)
-            older, other = first.setdefault((one.precision, name), (one, value))
-            if not same(name, other, value):
-                _differ(pool, name, (older, other), (one, value), told)
+            if is_same_value(name, counts, value):
+                findings[one.name].pools.add(pool)
+            older, other = first.setdefault((one.specificity, name), (one, value))
+            if not is_same_value(name, other, value):
+                _record_conflict(pool, name, (older, other), (one, value), findings)
     merged = reduce(lambda below, above: above.merged_over(below), (one.rules for one in reversed(chosen)))
-    cut = _cut(pool, merged, usual)
+    cut = _describe_deadline_cut(pool, merged, defaults)
     if cut:
-        told[taken["launch.deadline"][0].name].cuts.append(cut)
+        findings[taken["launch.deadline"][0].name].cuts.append(cut)
     return merged
 
 
-def _differ(
-    pool: str, name: str, older: tuple[PolicyFact, Any], younger: tuple[PolicyFact, Any], told: Mapping[str, _Told]
+def _record_conflict(
+    pool: str,
+    name: str,
+    older: tuple[PolicyFact, Any],
+    younger: tuple[PolicyFact, Any],
+    findings: Mapping[str, _Findings],
 ) -> None:
     (first, value), (second, other) = older, younger
-    counts, does_not = _shown(value), _shown(other)
+    counts, does_not = _truncate(value), _truncate(other)
     advice = f"write {name} in one of them alone, or select one of them more precisely"
-    told[first.name].conflicts.append(
+    findings[first.name].conflicts.append(
         f"LifecyclePolicy {second.name} says {name} {does_not} for NodePool {pool} where this one says {counts}, and "
         f"selects it as precisely; this one is older and counts; {advice}"
     )
-    told[second.name].conflicts.append(
+    findings[second.name].conflicts.append(
         f"LifecyclePolicy {first.name} says {name} {counts} for NodePool {pool} where this one says {does_not}, and "
         f"selects it as precisely; {first.name} is older and counts; {advice}"
     )
 
 
-def _shown(value: Any) -> str:
+def _truncate(value: Any) -> str:
     text = str(value)
-    return text if len(text) <= LONG else f"{text[:LONG]}..."
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}..."
 
 
-def _cut(pool: str, rules: LifecycleRules, usual: Deadlines) -> str:
+def _describe_deadline_cut(pool: str, rules: LifecycleRules, defaults: Deadlines) -> str:
     """Launch has been given longer than registration, whose deadline may be another policy's, or the setting."""
-    said, registration = leaves(rules), deadlines_of(rules, usual).registration
-    launch = dict(spans(said)).get("launch.deadline")
+    fields, registration = flatten_rules(rules), deadlines_of(rules, defaults).registration
+    launch = dict(duration_fields(fields)).get("launch.deadline")
     if not isinstance(launch, timedelta) or launch <= registration:
         return ""
     return (
-        f"NodePool {pool}: launch.deadline {said['launch.deadline']} is longer than registration.deadline "
+        f"NodePool {pool}: launch.deadline {fields['launch.deadline']} is longer than registration.deadline "
         f"{format_duration(registration)}, which counts from the NodeClaim's birth too and ends both; write both "
         "deadlines"
     )
 
 
-def _verdict(one: PolicyFact, told: _Told, pools: Mapping[str, object]) -> PolicyVerdict:
-    counted = tuple(sorted(told.pools))
-    if told.conflicts:
-        return PolicyVerdict(refused=True, reason=CONFLICT, message=_listed(told.conflicts), node_pools=counted)
-    held = problems_of(one.rules.rollout) if one.rules.rollout else ()
-    if held:
-        message = f"{_listed(held)}. Nothing is rolled out in its NodePools until that can be read"
-        return PolicyVerdict(reason=ROLLOUTS_HELD, message=message, node_pools=counted)
+def _policy_verdict(one: PolicyFact, findings: _Findings, pools: Mapping[str, object]) -> PolicyVerdict:
+    counted = tuple(sorted(findings.pools))
+    if findings.conflicts:
+        return PolicyVerdict(
+            rejected=True, reason=CONFLICT, message=_join_messages(findings.conflicts), node_pools=counted
+        )
+    problems = problems_of(one.rules.rollout) if one.rules.rollout else ()
+    if problems:
+        message = f"{_join_messages(problems)}. Nothing is rolled out in its NodePools until that can be read"
+        return PolicyVerdict(reason=ROLLOUTS_BLOCKED, message=message, node_pools=counted)
     missing = sorted(set(one.names) - pools.keys())
     notes = [f"there is no NodePool {name}: it counts as soon as there is one" for name in missing]
-    reason = NODE_POOL_NOT_FOUND if missing else DEADLINE_CUT if told.cuts else ""
-    return PolicyVerdict(reason=reason, message=_listed([*notes, *told.cuts]), node_pools=counted)
+    reason = NODE_POOL_NOT_FOUND if missing else DEADLINE_CUT if findings.cuts else ""
+    return PolicyVerdict(reason=reason, message=_join_messages([*notes, *findings.cuts]), node_pools=counted)
 
 
-def _listed(lines: Sequence[str]) -> str:
-    shown = ". ".join(lines[:SAID])
-    return f"{shown}. And {len(lines) - SAID} more" if len(lines) > SAID else shown
+def _join_messages(lines: Sequence[str]) -> str:
+    listed = ". ".join(lines[:MAX_LISTED])
+    return f"{listed}. And {len(lines) - MAX_LISTED} more" if len(lines) > MAX_LISTED else listed
 
 
-def event_policies(
+def policy_names_by_event(
     policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str]]
 ) -> Mapping[str, Mapping[str, str]]:
     """By NodePool and kind of AWS's events the names of those that say something of it, the most precise first."""
-    everyone = sorted(policies, key=lambda one: (-one.precision, one.created, one.name))
-    heeded = [narrowed(one) if problem_in(one) else one for one in everyone]
+    everyone = sorted(policies, key=lambda one: (-one.specificity, one.created, one.name))
+    effective = [restrict_to_valid(one) if problem_in(one) else one for one in everyone]
     found: dict[str, dict[str, str]] = {}
     for pool, labels in pools.items():
-        chosen = [one for one in heeded if one.selects(pool, labels)]
+        chosen = [one for one in effective if one.selects(pool, labels)]
         names: dict[str, str] = {
-            kind: ", ".join(one.name for one in chosen if _speaks_of(one, kind)) for kind in DEFAULTS
+            kind: ", ".join(one.name for one in chosen if _has_event_rules(one, kind)) for kind in DEFAULTS
         }
-        if said := {kind: text for kind, text in names.items() if text}:
-            found[pool] = said
+        if named := {kind: text for kind, text in names.items() if text}:
+            found[pool] = named
     return found
 
 
-def _speaks_of(policy: PolicyFact, kind: EventKind) -> bool:
-    return policy.rules.interruption is not None and said_of(policy.rules.interruption, kind) is not None
+def _has_event_rules(policy: PolicyFact, kind: EventKind) -> bool:
+    return policy.rules.interruption is not None and event_rules_of(policy.rules.interruption, kind) is not None

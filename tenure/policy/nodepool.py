@@ -18,7 +18,7 @@ from tenure.model.nodeclaim_state import Phase
 from tenure.model.observations import Registrations, StartEnded
 
 
-def validate_node_pool(pool: NodePool) -> tuple[str, ...]:
+def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
     """Each error names the field, the value, and what to write instead."""
     template = pool.spec.template
     errors = [
@@ -47,7 +47,7 @@ def validate_node_pool(pool: NodePool) -> tuple[str, ...]:
     return tuple(errors)
 
 
-def refuse_static(pool: NodePool) -> tuple[str, ...]:
+def reject_static(pool: NodePool) -> tuple[str, ...]:
     """The error of a static pool while the gate StaticCapacity is off: no node is made for it."""
     if pool.spec.replicas is None:
         return ()
@@ -58,7 +58,7 @@ def refuse_static(pool: NodePool) -> tuple[str, ...]:
     )
 
 
-def decide_node_class_ready(name: str, node_class: EC2NodeClass | None) -> tuple[str, str, str]:
+def decide_nodeclass_ready(name: str, node_class: EC2NodeClass | None) -> tuple[str, str, str]:
     """Status, reason and message of the NodePool's condition NodeClassReady."""
     if node_class is None:
         return "False", labels.NODECLASS_NOT_FOUND, f"EC2NodeClass {name} is not there; create it or name another"
@@ -70,39 +70,39 @@ def decide_node_class_ready(name: str, node_class: EC2NodeClass | None) -> tuple
     return ready.status, ready.reason if ready.is_false else "", ready.message if ready.is_false else ""
 
 
-KEPT: Final = 4
+MAX_OUTCOMES: Final = 4
 FAILURES: Final = 2
-_NOBODYS_FAULT: Final = frozenset({labels.INSUFFICIENT_CAPACITY, "NodeClassNotReady", "NodeClaimGone"})
+_UNCOUNTED_REASONS: Final = frozenset({labels.INSUFFICIENT_CAPACITY, "NodeClassNotReady", "NodeClaimGone"})
 """Launches that Karpenter gives up without counting them: the next try goes elsewhere, or waits."""
 
 
-def counts(phase: Phase, reason: str, refused: str) -> bool:
-    """Whether a NodeClaim that is given up says something of its pool. `refused`: what the launch was last refused
+def counts_as_failure(phase: Phase, reason: str, rejection: str) -> bool:
+    """Whether a NodeClaim that is given up says something of its pool. `rejection`: what the launch was last refused
     for, where it was."""
     if phase is Phase.LAUNCH:
-        return (refused or reason) not in _NOBODYS_FAULT
+        return (rejection or reason) not in _UNCOUNTED_REASONS
     return phase is Phase.REGISTRATION and reason == "RegistrationTimeout"
 
 
-def renewed(known: Registrations, pool: NodePool, class_generation: int, now: datetime) -> Registrations:
+def refresh_registrations(known: Registrations, pool: NodePool, class_generation: int, now: datetime) -> Registrations:
     """For the pool as it is now. One that is first heard of begins with what its condition says."""
     generations = {"generation": pool.metadata.generation, "class_generation": class_generation}
     if not known.generation:
-        seeded = _seeded(pool, class_generation)
-        return added(known.model_copy(update=generations), seeded)
+        seeded = _seed_from_condition(pool, class_generation)
+        return add_outcomes(known.model_copy(update=generations), seeded)
     if (known.generation, known.class_generation) == (pool.metadata.generation, class_generation):
         return known
     return Registrations(since=now, **generations)
 
 
-def added(known: Registrations, ended: Iterable[StartEnded]) -> Registrations:
+def add_outcomes(known: Registrations, ended: Iterable[StartEnded]) -> Registrations:
     """In the order in which they ended; said twice, an end counts once."""
     found = {one.uid: one for one in (*known.outcomes, *ended) if known.since is None or one.at >= known.since}
-    latest = sorted(found.values(), key=lambda one: (one.at, one.uid))[-KEPT:]
+    latest = sorted(found.values(), key=lambda one: (one.at, one.uid))[-MAX_OUTCOMES:]
     return known.model_copy(update={"outcomes": tuple(latest)})
 
 
-def registered(pool: NodePool, claims: Iterable[NodeClaim]) -> list[StartEnded]:
+def registered_outcomes(pool: NodePool, claims: Iterable[NodeClaim]) -> list[StartEnded]:
     """Of live NodeClaims, those that made it. One that is older than the pool was another's of the same name."""
     born, found = pool.metadata.creation_timestamp, []
     for claim in claims:
@@ -118,19 +118,27 @@ def decide_healthy(known: Registrations) -> tuple[Literal["True", "False", "Unkn
     failures = [one for one in known.outcomes if not one.registered]
     if len(failures) >= FAILURES:
         last = failures[-1]
-        said = f"{len(failures)} of the last {len(known.outcomes)} NodeClaims failed to start, the last: {last.message}"
-        return "False", last.reason or labels.REGISTRATION_FAILED, said
+        message = (
+            f"{len(failures)} of the last {len(known.outcomes)} NodeClaims failed to start, the last: {last.message}"
+        )
+        return "False", last.reason or labels.REGISTRATION_FAILED, message
     return ("True", "", "") if known.outcomes else ("Unknown", "", "")
 
 
-def _seeded(pool: NodePool, class_generation: int) -> list[StartEnded]:
-    told = pool.condition(labels.NODE_REGISTRATION_HEALTHY)
-    if told is None or told.last_transition_time is None or told.observed_generation != pool.metadata.generation:
+def _seed_from_condition(pool: NodePool, class_generation: int) -> list[StartEnded]:
+    condition = pool.condition(labels.NODE_REGISTRATION_HEALTHY)
+    if (
+        condition is None
+        or condition.last_transition_time is None
+        or condition.observed_generation != pool.metadata.generation
+    ):
         return []
-    if pool.status.node_class_observed_generation != class_generation or told.status == "Unknown":
+    if pool.status.node_class_observed_generation != class_generation or condition.status == "Unknown":
         return []
-    one = StartEnded(uid="before-1", at=told.last_transition_time, registered=told.is_true)
-    failed = {"reason": told.reason, "message": "before this workflow began"}
+    one = StartEnded(uid="before-1", at=condition.last_transition_time, registered=condition.is_true)
+    failed = {"reason": condition.reason, "message": "before this workflow began"}
     return (
-        [one] if told.is_true else [one.model_copy(update={**failed, "uid": uid}) for uid in ("before-1", "before-2")]
+        [one]
+        if condition.is_true
+        else [one.model_copy(update={**failed, "uid": uid}) for uid in ("before-1", "before-2")]
     )

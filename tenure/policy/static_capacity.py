@@ -34,46 +34,49 @@ class Candidate(Value):
     uid: str
     node_name: str = ""
     launched: bool = True
-    held: bool = False
+    do_not_disrupt: bool = False
     """The NodeClaim or its Node is annotated do-not-disrupt."""
     load: NodeLoad = NodeLoad()
-    life_left: float = 1.0
+    remaining_lifetime_share: float = 1.0
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.load.moved
 
     @property
-    def protected(self) -> bool:
-        return self.held or self.load.protected
+    def is_protected(self) -> bool:
+        return self.do_not_disrupt or self.load.protected
 
 
-def decide_missing(pool: str, *, desired: int, standing: int, going: int, limit: int | None) -> Missing:
+def decide_missing(pool: str, *, desired: int, existing: int, terminating: int, limit: int | None) -> Missing:
     """How many to create now; `waits_for` says what keeps the rest."""
-    wanted = max(0, desired - standing)
-    room = wanted if limit is None else max(0, limit - standing - going)
-    if wanted <= room:
-        return Missing(create=wanted)
-    leaving = f", {going} of them going" if going else ""
-    why = f"limits.nodes={limit} of NodePool {pool}: {standing + going + room} NodeClaims{leaving}, {desired} wanted"
-    return Missing(create=room, waits_for=why)
+    missing = max(0, desired - existing)
+    headroom = missing if limit is None else max(0, limit - existing - terminating)
+    if missing <= headroom:
+        return Missing(create=missing)
+    suffix = f", {terminating} of them going" if terminating else ""
+    why = (
+        f"limits.nodes={limit} of NodePool {pool}: {existing + terminating + headroom} NodeClaims{suffix}, "
+        f"{desired} wanted"
+    )
+    return Missing(create=headroom, waits_for=why)
 
 
-def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
+def sort_for_deletion(candidates: Iterable[Candidate]) -> list[Candidate]:
     """First to go first: not launched; empty; without do-not-disrupt, the cheapest to move first; the others."""
-    return sorted(candidates, key=lambda one: (_class_of(one), _cost_of(one), one.life_left, one.name))
+    return sorted(candidates, key=lambda one: (_class_of(one), _cost_of(one), one.remaining_lifetime_share, one.name))
 
 
 def _class_of(one: Candidate) -> int:
     if not one.launched:
         return 0
-    if one.protected:
+    if one.is_protected:
         return 3
-    return 1 if one.empty else 2
+    return 1 if one.is_empty else 2
 
 
 def _cost_of(one: Candidate) -> float:
-    return sum(max(0.0, eviction_cost(pod)) for pod in one.load.moved) * one.life_left
+    return sum(max(0.0, eviction_cost(pod)) for pod in one.load.moved) * one.remaining_lifetime_share
 
 
 def eviction_cost(pod: MovedPod) -> float:
@@ -81,7 +84,7 @@ def eviction_cost(pod: MovedPod) -> float:
     return min(10.0, max(-10.0, 1 + pod.deletion_cost / 2**27 + pod.priority / 2**25))
 
 
-def life_left(created: datetime | None, expires: datetime | None, now: datetime) -> float:
+def remaining_lifetime_share(created: datetime | None, expires: datetime | None, now: datetime) -> float:
     """Share of its life that is left to a node; 1 for one that never expires."""
     if created is None or expires is None or expires <= created:
         return 1.0

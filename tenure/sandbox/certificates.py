@@ -32,7 +32,7 @@ class Certificates:
         return self.folder / "ca.crt"
 
     @property
-    def serving(self) -> Path:
+    def serving_certificate(self) -> Path:
         return self.folder / "apiserver.crt"
 
     @property
@@ -78,7 +78,7 @@ class MutualTls:
 def serving_context(files: Certificates) -> ssl.SSLContext:
     """For a server beside the API server that its clients shall trust alike."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.serving, files.serving_key)
+    context.load_cert_chain(files.serving_certificate, files.serving_key)
     return context
 
 
@@ -90,12 +90,12 @@ def ensure_certificates(folder: Path) -> Certificates:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority_key, serving_key, signing_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
     authority = _authority(authority_key)
-    signed = _signed("kube-apiserver", [_AS_SERVER], serving_key, authority, authority_key)
-    _write(files.authority, _pem(authority))
-    _write(files.serving, _pem(signed))
-    _write(files.serving_key, _private(serving_key))
-    _write(files.service_account_key, _private(signing_key))
-    _write(files.service_account_public, _public(signing_key))
+    signed = _sign("kube-apiserver", [_AS_SERVER], serving_key, authority, authority_key)
+    _write(files.authority, _certificate_pem(authority))
+    _write(files.serving_certificate, _certificate_pem(signed))
+    _write(files.serving_key, _private_pem(serving_key))
+    _write(files.service_account_key, _private_pem(signing_key))
+    _write(files.service_account_public, _public_pem(signing_key))
     return files
 
 
@@ -107,13 +107,13 @@ def ensure_mutual_tls(folder: Path) -> MutualTls:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority_key, server_key, client_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
     authority = _authority(authority_key)
-    server = _signed("temporal", [_AS_SERVER, _AS_CLIENT], server_key, authority, authority_key)
-    client = _signed("tenure", [_AS_CLIENT], client_key, authority, authority_key)
-    _write(files.authority, _pem(authority))
-    _write(files.server, _pem(server))
-    _write(files.server_key, _private(server_key))
-    _write(files.client, _pem(client))
-    _write(files.client_key, _private(client_key))
+    server = _sign("temporal", [_AS_SERVER, _AS_CLIENT], server_key, authority, authority_key)
+    client = _sign("tenure", [_AS_CLIENT], client_key, authority, authority_key)
+    _write(files.authority, _certificate_pem(authority))
+    _write(files.server, _certificate_pem(server))
+    _write(files.server_key, _private_pem(server_key))
+    _write(files.client, _certificate_pem(client))
+    _write(files.client_key, _private_pem(client_key))
     return files
 
 
@@ -137,7 +137,7 @@ def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     )
 
 
-def _signed(
+def _sign(
     name: str,
     usages: Sequence[x509.ObjectIdentifier],
     key: ec.EllipticCurvePrivateKey,
@@ -171,17 +171,17 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
     )
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
+def _certificate_pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
-def _public(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _public_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 

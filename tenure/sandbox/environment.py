@@ -48,7 +48,7 @@ class Sandbox:
         self.directory = directory or Path(tempfile.mkdtemp(prefix="tenure-sandbox-"))
         self.logs = self.directory / "logs"
         self.ports: dict[str, int] = {}
-        self._asked = dict(ports or {})
+        self._requested_ports = dict(ports or {})
         self._parts: Parts | None = None
         self._background: Background | None = None
 
@@ -65,8 +65,8 @@ class Sandbox:
         self._background = Background(f"sandbox {self.directory.name}")
         atexit.register(self.kill)
         try:
-            last = self._reopen()
-            self._parts = Parts(self.plan, self.directory, self._taker(last.ports if last else {}))
+            last = self._reopen_state()
+            self._parts = Parts(self.plan, self.directory, self._port_taker(last.ports if last else {}))
             self._background.run(self._parts.start())
             self._record().write(self.directory)
         except BaseException:
@@ -80,10 +80,10 @@ class Sandbox:
         if self._background is None:
             return
         try:
-            self._background.run(self._there.stop())
+            self._background.run(self._running_parts.stop())
         finally:
             self.kill()
-        self._tidy()
+        self._clean_up()
 
     def kill(self) -> None:
         """End every part at once: the end of `stop`, of a failed start, and of the interpreter."""
@@ -118,11 +118,11 @@ class Sandbox:
 
     def stop_part(self, name: str) -> None:
         """An outage of one part, by its process's name such as `temporal`. Its data stays for `start_part`."""
-        self.run(self._process(name).stop())
+        self.add_pod(self._find_process(name).stop())
 
     def start_part(self, name: str) -> None:
         """The same part again, at the same address. Raises `PartFailed`."""
-        self.run(self._process(name).start())
+        self.add_pod(self._find_process(name).start())
 
     # --- how to reach it ---
 
@@ -146,7 +146,7 @@ class Sandbox:
     @property
     def faults(self) -> Faults:
         """What the proxy in front of the API server does wrong to those who come through it."""
-        return _present(self._there.proxy, "kubernetes").faults
+        return _require_part(self._running_parts.proxy, "kubernetes").faults
 
     @property
     def temporal_address(self) -> str:
@@ -155,12 +155,12 @@ class Sandbox:
     @property
     def temporal_security(self) -> Security:
         """TLS and encryption, for whoever speaks to it."""
-        return self._there.security
+        return self._running_parts.security
 
     @property
     def temporal_server(self) -> TemporalServer:
         """The one on PostgreSQL, with its database. Raises `NotRunning` where the dev server runs."""
-        if not isinstance(found := self._there.temporal, TemporalServer):
+        if not isinstance(found := self._running_parts.temporal, TemporalServer):
             raise NotRunning("this sandbox has no Temporal server on PostgreSQL")
         return found
 
@@ -169,8 +169,8 @@ class Sandbox:
         return await Client.connect(
             self.temporal_address,
             namespace=self.plan.namespace,
-            tls=self.temporal_security.config(),
-            data_converter=self.temporal_security.converter(),
+            tls=self.temporal_security.tls_config(),
+            data_converter=self.temporal_security.data_converter(),
         )
 
     @property
@@ -179,38 +179,38 @@ class Sandbox:
 
     @property
     def aws_endpoint(self) -> str:
-        _present(self._there.aws, "aws")
-        return self._there.aws_endpoint
+        _require_part(self._running_parts.aws, "aws")
+        return self._running_parts.aws_endpoint
 
     @property
     def nodes_endpoint(self) -> str:
         """The control API of the node simulator."""
-        _present(self._there.nodes, "nodes")
-        return self._there.nodes_endpoint
+        _require_part(self._running_parts.nodes, "nodes")
+        return self._running_parts.nodes_endpoint
 
     @property
     def written(self) -> list[str]:
         """Requests through the proxy that are no reads, as `PATCH /api/v1/nodes/one`; oldest first."""
-        return _present(self._there.proxy, "kubernetes").written
+        return _require_part(self._running_parts.proxy, "kubernetes").written
 
     def environment(self) -> dict[str, str]:
         """What a process needs in its environment to find the parts that are there, as admin."""
-        return self._there.environment()
+        return self._running_parts.environment()
 
-    def reach(self) -> dict[str, str]:
+    def locations(self) -> dict[str, str]:
         """Where each part is, for people."""
-        return self._there.reach()
+        return self._running_parts.locations()
 
     def apply(self, *manifests: Path) -> None:
         """Apply files, or the YAML files of folders, as admin."""
-        self.run(self._there.apply(manifests))
+        self.add_pod(self._running_parts.apply(manifests))
 
     def service_account_kubeconfig(self, namespace: str, name: str, *, through_proxy: bool = False) -> Path:
         """A kubeconfig with a token of this ServiceAccount; `through_proxy` leads it past the rules of `faults`."""
-        server = _present(self._there.proxy, "kubernetes").url if through_proxy else None
-        return self.run(self._kubernetes.service_account_kubeconfig(namespace, name, server=server))
+        server = _require_part(self._running_parts.proxy, "kubernetes").url if through_proxy else None
+        return self.add_pod(self._kubernetes.service_account_kubeconfig(namespace, name, server=server))
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def add_pod(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the sandbox's own loop, from plain code or another thread."""
         if self._background is None:
             work.close()
@@ -220,32 +220,34 @@ class Sandbox:
     # --- inside ---
 
     @property
-    def _there(self) -> Parts:
+    def _running_parts(self) -> Parts:
         if self._parts is None or self._background is None:
             raise NotRunning("the sandbox is not running")
         return self._parts
 
     @property
     def _temporal(self) -> Temporal | TemporalServer:
-        if (found := self._there.temporal) is None:
+        if (found := self._running_parts.temporal) is None:
             raise NotRunning("this sandbox runs without temporal")
         return found
 
     @property
     def _kubernetes(self) -> Kubernetes:
-        return _present(self._there.kubernetes, "kubernetes")
+        return _require_part(self._running_parts.kubernetes, "kubernetes")
 
-    def _process(self, name: str) -> Process:
+    def _find_process(self, name: str) -> Process:
         found = {part.name: part for part in self.processes}
         if name not in found:
             raise NotRunning(f"no part is called {name} (there are {', '.join(sorted(found))})")
         return found[name]
 
-    def _taker(self, last: Mapping[str, int]) -> TakePorts:
+    def _port_taker(self, last: Mapping[str, int]) -> TakePorts:
         def take(*names: str) -> dict[str, int]:
             for name in names:
-                strict = name in self._asked
-                self.ports[name] = self._reserved.take(self._asked.get(name) or last.get(name), strict=strict)
+                strict = name in self._requested_ports
+                self.ports[name] = self._reserved.reserve(
+                    self._requested_ports.get(name) or last.get(name), strict=strict
+                )
             return {name: self.ports[name] for name in names}
 
         return take
@@ -256,31 +258,31 @@ class Sandbox:
             parts=self.plan.parts,
             ports=self.ports,
             environment=self.environment(),
-            reach=self.reach(),
+            reach=self.locations(),
             processes={part.name: part.pid for part in self.processes},
-            keep=self.plan.keep,
+            retain_data=self.plan.retain_data,
         )
 
-    def _reopen(self) -> Record | None:
+    def _reopen_state(self) -> Record | None:
         """What was kept is kept on; what a killed sandbox left behind is removed."""
         last = Record.read(self.directory)
-        if last and last.keep:
-            self.plan = replace(self.plan, keep=True)
+        if last and last.retain_data:
+            self.plan = replace(self.plan, retain_data=True)
         self._remove_data()
         return last
 
-    def _tidy(self) -> None:
+    def _clean_up(self) -> None:
         self._remove_data()
-        if self._temporary and not self.plan.keep:
+        if self._temporary and not self.plan.retain_data:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def _remove_data(self) -> None:
-        if not self.plan.keep:
+        if not self.plan.retain_data:
             for part in PARTS:
                 shutil.rmtree(self.directory / part, ignore_errors=True)
 
 
-def _present(part: T | None, name: str) -> T:
+def _require_part(part: T | None, name: str) -> T:
     if part is None:
         raise NotRunning(f"this sandbox runs without {name}")
     return part

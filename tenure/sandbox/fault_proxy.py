@@ -38,7 +38,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class ErrorResponse:
     """Answer this status at once, as the API server would; the request does not reach it. `retry_after` is seconds."""
 
     status: int
@@ -76,11 +76,11 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class LoseAnswer:
+class DropResponse:
     """Let the request be done, then close the connection instead of answering."""
 
 
-Fault = Answer | Delay | Cut | LoseAnswer
+Fault = ErrorResponse | Delay | Cut | DropResponse
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Rule:
     share: float = 1.0
     hits: int = field(default=0, init=False)
 
-    def fits(self, method: str, path: str) -> bool:
+    def matches(self, method: str, path: str) -> bool:
         if self.times is not None and self.hits >= self.times:
             return False
         return self.method in (None, method) and self.path.search(path) is not None
@@ -151,11 +151,11 @@ class Faults:
         """How many requests are open now."""
         return self._requests.count(re.compile(path))
 
-    def next(self, method: str, path: str) -> Fault | None:
+    def next_fault(self, method: str, path: str) -> Fault | None:
         """What befalls this request."""
         with self._lock:
             for rule in self._rules:
-                if rule.fits(method, path) and (rule.share >= 1 or self._dice.random() < rule.share):
+                if rule.matches(method, path) and (rule.share >= 1 or self._dice.random() < rule.share):
                     rule.hits += 1
                     return rule.fault
         return None
@@ -239,27 +239,29 @@ class Proxy:
             return await self._decide(request)
 
     async def _decide(self, request: web.BaseRequest) -> web.StreamResponse:
-        match self.faults.next(request.method, request.path_qs):
-            case Answer() as answer:
-                return web.Response(status=answer.status, headers=answer.headers(), body=answer.body())
+        match self.faults.next_fault(request.method, request.path_qs):
+            case ErrorResponse() as fault:
+                return web.Response(status=fault.status, headers=fault.headers(), body=fault.body())
             case Delay(seconds):
                 await asyncio.sleep(seconds)
                 return await self._pass_on(request)
             case Cut():
                 return _abort(request)
-            case LoseAnswer():
-                async with self._ask(request) as answered:
-                    await answered.read()
+            case DropResponse():
+                async with self._forward(request) as upstream_response:
+                    await upstream_response.read()
                 return _abort(request)
             case None:
                 return await self._pass_on(request)
 
     async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            async with self._ask(request) as answered:
-                response = web.StreamResponse(status=answered.status, headers=_kept(answered.headers))
+            async with self._forward(request) as upstream_response:
+                response = web.StreamResponse(
+                    status=upstream_response.status, headers=_end_to_end_headers(upstream_response.headers)
+                )
                 await response.prepare(request)
-                async for chunk in answered.content.iter_any():
+                async for chunk in upstream_response.content.iter_any():
                     await response.write(chunk)
                 await response.write_eof()
                 return response
@@ -267,15 +269,15 @@ class Proxy:
             # What the API server did to us, the client shall see as well.
             return _abort(request)
 
-    def _ask(self, request: web.BaseRequest) -> "aiohttp.client._RequestContextManager":
+    def _forward(self, request: web.BaseRequest) -> "aiohttp.client._RequestContextManager":
         url = self._upstream.join(URL(request.raw_path, encoded=True))
         body = request.content if request.can_read_body else None
         return self._session.request(
-            request.method, url, headers=_kept(request.headers), data=body, allow_redirects=False
+            request.method, url, headers=_end_to_end_headers(request.headers), data=body, allow_redirects=False
         )
 
 
-def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+def _end_to_end_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in HOP_BY_HOP}
 
 

@@ -47,8 +47,8 @@ class KubeApi:
         ) as response:
             if response.status >= 400:
                 raise ApiError(method, path, response.status, await response.text())
-            answer: Object = await response.json(content_type=None)
-            return answer
+            result: Object = await response.json(content_type=None)
+            return result
 
     async def apply(self, manifest: Object) -> Object:
         """Server-side apply, whatever stood there before."""
@@ -63,7 +63,7 @@ class KubeApi:
             await self.apply(document)
         for document in definitions:
             await self._until_served(document)
-        for document in sorted((each for each in documents if each["kind"] != DEFINITION), key=_rank):
+        for document in sorted((each for each in documents if each["kind"] != DEFINITION), key=_apply_order):
             await self.apply(document)
 
     async def path_of(self, manifest: Object) -> str:
@@ -106,7 +106,7 @@ def _documents(file: Path) -> list[Object]:
     return [document for document in yaml.safe_load_all(file.read_text()) if document]
 
 
-def _rank(document: Object) -> int:
+def _apply_order(document: Object) -> int:
     order = {"Namespace": 0, "ServiceAccount": 1}
     return order.get(document["kind"], 2)
 

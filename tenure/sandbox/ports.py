@@ -22,31 +22,31 @@ class Ports:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or LOCKS / f"tenure-ports-{os.getuid()}"
-        self._held: dict[int, int] = {}
+        self._lock_handles: dict[int, int] = {}
 
-    def take(self, wanted: int | None = None, *, strict: bool = False) -> int:
+    def reserve(self, preferred: int | None = None, *, strict: bool = False) -> int:
         """A free port: the wanted one when it is free, else another (`strict`: else `NoPort`)."""
-        if wanted and self._reserve(wanted):
-            return wanted
-        if wanted and strict:
-            raise NoPort(f"port {wanted} is in use")
+        if preferred and self._reserve(preferred):
+            return preferred
+        if preferred and strict:
+            raise NoPort(f"port {preferred} is in use")
         for port in _candidates():
             if self._reserve(port):
                 return port
         raise NoPort(f"no free port between {FIRST} and {LAST}")
 
     def close(self) -> None:
-        while self._held:
-            _, handle = self._held.popitem()
+        while self._lock_handles:
+            _, handle = self._lock_handles.popitem()
             os.close(handle)
 
     def _reserve(self, port: int) -> bool:
-        if port in self._held:
+        if port in self._lock_handles:
             return False
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self._folder / f"{port}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         if _lock(handle) and _is_free(port):
-            self._held[port] = handle
+            self._lock_handles[port] = handle
             return True
         os.close(handle)
         return False

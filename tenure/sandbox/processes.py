@@ -39,7 +39,7 @@ class PartFailed(SandboxError):
 
     def __init__(self, part: str, why: str, log: Path) -> None:
         self.part, self.why, self.log = part, why, log
-        super().__init__(f"{part}: {why}\nlog: {log}\n{_tail(log)}")
+        super().__init__(f"{part}: {why}\nlog: {log}\n{_log_tail(log)}")
 
 
 class Process:
@@ -61,7 +61,7 @@ class Process:
     ) -> None:
         self.name, self.log = name, log
         self.seconds_to_healthy = 0.0
-        self._command = [str(word) for word in command]
+        self._command = [str(argument) for argument in command]
         self._health, self._environment, self._deadline, self._end = health, environment, deadline, end
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -71,7 +71,7 @@ class Process:
         return self._child.pid if self._child else 0
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._child is not None and self._child.poll() is None
 
     async def start(self) -> None:
@@ -113,7 +113,7 @@ class Process:
     def check(self) -> None:
         """Raise `PartFailed` if the part has ended by itself."""
         if self._child and (code := self._child.poll()) is not None:
-            raise PartFailed(self.name, f"ended with {_describe(code)}", self.log)
+            raise PartFailed(self.name, f"ended with {_describe_exit(code)}", self.log)
 
     def _spawn(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -128,16 +128,16 @@ class Process:
             )
 
     async def _until_healthy(self, began: float) -> None:
-        wrong: str | None = "not asked yet"
+        problem: str | None = "not asked yet"
         while time.monotonic() - began < self._deadline:
             self.check()
-            wrong = await self._ask()
-            if wrong is None:
+            problem = await self._check_health()
+            if problem is None:
                 return
             await asyncio.sleep(POLL_SECONDS)
-        raise PartFailed(self.name, f"not healthy after {self._deadline:g} s ({wrong})", self.log)
+        raise PartFailed(self.name, f"not healthy after {self._deadline:g} s ({problem})", self.log)
 
-    async def _ask(self) -> str | None:
+    async def _check_health(self) -> str | None:
         try:
             return await asyncio.wait_for(self._health(), timeout=5)
         except Exception as error:
@@ -154,11 +154,11 @@ def tied_to_us(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), *command]
 
 
-def _describe(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
 
-def _tail(log: Path) -> str:
+def _log_tail(log: Path) -> str:
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
@@ -172,7 +172,7 @@ _PER_REQUEST = aiohttp.ClientTimeout(total=3)
 def http_ok(url: str, *, token: str | None = None) -> HealthCheck:
     """Healthy when a GET answers 2xx. TLS is not verified: the parts' own certificates are self-signed."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    tls = _unverified() if url.startswith("https") else False
+    tls = _unverified_context() if url.startswith("https") else False
 
     async def check() -> str | None:
         async with (
@@ -184,7 +184,7 @@ def http_ok(url: str, *, token: str | None = None) -> HealthCheck:
     return check
 
 
-def listens(port: int) -> HealthCheck:
+def port_check(port: int) -> HealthCheck:
     """Healthy when the port accepts connections."""
 
     async def check() -> str | None:
@@ -195,7 +195,7 @@ def listens(port: int) -> HealthCheck:
     return check
 
 
-def _unverified() -> ssl.SSLContext:
+def _unverified_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -31,7 +31,7 @@ def aws_part(
     if state:
         command.append(f"--state-dir={state}")
     health = http_ok(f"http://127.0.0.1:{port}/_sim/health")
-    return Process("aws", [*command, *arguments], log=log, health=health, environment=_environment())
+    return Process("aws", [*command, *arguments], log=log, health=health, environment=_child_environment())
 
 
 def nodes_part(
@@ -41,9 +41,9 @@ def nodes_part(
     command = [sys.executable, "-m", "tenure.sandbox.nodes", f"--kubeconfig={kubeconfig}"]
     command += [f"--aws-endpoint={aws_endpoint}", f"--region={region}", "--host=127.0.0.1", f"--port={port}"]
     health = http_ok(f"http://127.0.0.1:{port}/_sim/health")
-    return Process("nodes", [*command, *arguments], log=log, health=health, environment=_environment())
+    return Process("nodes", [*command, *arguments], log=log, health=health, environment=_child_environment())
 
 
-def _environment() -> Mapping[str, str]:
+def _child_environment() -> Mapping[str, str]:
     found = os.environ.get("PYTHONPATH")
     return os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{found}" if found else str(ROOT)}

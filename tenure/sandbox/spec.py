@@ -15,7 +15,8 @@ CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 
 @dataclass(frozen=True)
 class Plan:
-    """`manifests` are files or folders applied at start, in order. `keep`: the data of all parts outlives the sandbox.
+    """`manifests` are files or folders applied at start, in order. `retain_data`: the data of all parts outlives the
+    sandbox.
 
     The cluster's name is the one that `examples/` select subnets by. The arguments for the stand-in and the node
     simulator are passed on as they are. `kubeconfig` and `aws_endpoint` are for nodes without those parts beside them.
@@ -24,7 +25,7 @@ class Plan:
     """
 
     parts: tuple[str, ...] = PARTS
-    keep: bool = False
+    retain_data: bool = False
     manifests: tuple[Path, ...] = (CRDS,)
     cluster_name: str = "demo"
     region: str = "us-west-2"
@@ -41,7 +42,7 @@ class Plan:
     def __post_init__(self) -> None:
         if unknown := set(self.parts) - set(PARTS):
             raise ValueError(f"no such part: {', '.join(sorted(unknown))} (there are {', '.join(PARTS)})")
-        if self.keep and self.temporal != "dev":
+        if self.retain_data and self.temporal != "dev":
             raise ValueError("a Temporal server on PostgreSQL is not kept; only the dev server is")
         if "nodes" in self.parts and not ("kubernetes" in self.parts or self.kubeconfig):
             raise ValueError("nodes need kubernetes beside them, or a kubeconfig")

@@ -30,7 +30,7 @@ class Record(BaseModel):
     environment: Mapping[str, str]
     reach: Mapping[str, str]
     processes: Mapping[str, int] = {}
-    keep: bool = False
+    retain_data: bool = False
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
@@ -50,7 +50,7 @@ class DirectoryLock:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._handle = os.open(directory / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        if not _locked(self._handle):
+        if not _try_lock(self._handle):
             os.close(self._handle)
             raise DirectoryInUse(f"a sandbox is running in {directory}")
         os.truncate(self._handle, 0)
@@ -60,7 +60,7 @@ class DirectoryLock:
         os.close(self._handle)
 
 
-def _locked(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     """Tried for a moment: somebody may just be asking who the owner is."""
     for _ in range(10):
         try:

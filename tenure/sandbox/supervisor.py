@@ -45,7 +45,7 @@ class Background:
             return future.result()
         except BaseException:
             if future.cancel():
-                asyncio.run_coroutine_threadsafe(_settle(), self._loop).result()
+                asyncio.run_coroutine_threadsafe(_await_cancelled(), self._loop).result()
             raise
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class Background:
         self._loop.close()
 
 
-async def _settle() -> None:
+async def _await_cancelled() -> None:
     """Until everything that was cancelled has cleaned up after itself."""
     others = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task}
     cancelled = [task for task in others if task.cancelling()]
@@ -62,7 +62,7 @@ async def _settle() -> None:
         await asyncio.wait(cancelled, timeout=10)
 
 
-async def together(*works: Coroutine[Any, Any, None]) -> None:
+async def run_concurrently(*works: Coroutine[Any, Any, None]) -> None:
     """All at once; the first failure cancels the rest and is raised as it is, not in a group."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -101,8 +101,8 @@ class Parts:
     @property
     def processes(self) -> list[Process]:
         own = [part for part in (self.nodes, self.aws) if part]
-        beside = self.temporal.processes if self.temporal else []
-        return own + beside + (self.kubernetes.parts if self.kubernetes else [])
+        temporal_processes = self.temporal.processes if self.temporal else []
+        return own + temporal_processes + (self.kubernetes.parts if self.kubernetes else [])
 
     @property
     def security(self) -> Security:
@@ -119,7 +119,7 @@ class Parts:
         starts = [part.start for part in (self.temporal, self.aws) if part]
         if self.kubernetes:
             starts.append(self._start_kubernetes)
-        await together(*(start() for start in starts))
+        await run_concurrently(*(start() for start in starts))
         if self.nodes:
             await self.nodes.start()
 
@@ -148,14 +148,14 @@ class Parts:
             found["KUBECONFIG"] = str(self.kubernetes.kubeconfig)
         if self.temporal:
             found |= {"TEMPORAL_ADDRESS": self.temporal.address, "TEMPORAL_NAMESPACE": plan.namespace}
-            found |= self.security.environment()
+            found |= self.security.to_environment()
         if self.aws:
             found |= {"AWS_ENDPOINT_URL": self.aws_endpoint, "AWS_EC2_METADATA_DISABLED": "true"}
             found |= {"AWS_REGION": plan.region, "AWS_DEFAULT_REGION": plan.region}
             found |= {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": ACCESS_KEY}
         return found
 
-    def reach(self) -> dict[str, str]:
+    def locations(self) -> dict[str, str]:
         """Where each part is, for people."""
         found = {"logs": str(self.logs)}
         if self.kubernetes and self.proxy:
@@ -179,7 +179,7 @@ class Parts:
     def _make_kubernetes(self, take: TakePorts) -> None:
         ports = take(*Kubernetes.PORTS, "proxy")
         folder = self.directory / "kubernetes"
-        self.kubernetes = Kubernetes(folder, self.logs, find_or_build(), ports, durable=self.plan.keep)
+        self.kubernetes = Kubernetes(folder, self.logs, find_or_build(), ports, durable=self.plan.retain_data)
         self.proxy = Proxy(self.kubernetes.server, self.kubernetes.authority, ports["proxy"])
 
     def _make_temporal(self, take: TakePorts) -> None:
@@ -209,7 +209,7 @@ class Parts:
             region=self.plan.region,
             cluster_endpoint=self.kubernetes.server if self.kubernetes else None,
             authority=self.kubernetes.authority if self.kubernetes else None,
-            state=self.directory / "aws" if self.plan.keep else None,
+            state=self.directory / "aws" if self.plan.retain_data else None,
             arguments=self.plan.aws_arguments,
         )
 

@@ -11,31 +11,37 @@ from typing import Final
 
 from tenure.apis.labels import NODEPOOL
 from tenure.apis.resources import NODES, add
-from tenure.model.discovered_capacity import Learnt
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.planning import Decision, DisruptionRequest
 from tenure.model.facts import ClaimFact, NodeFact, PodFact
-from tenure.model.instance_types import Catalogue, ReservationRoom, UnavailableOffering
-from tenure.model.provisioning import Plan, PlannedClaim, Unplaced
-from tenure.scheduling.disruption.decision import Situation, decide
-from tenure.scheduling.existing_nodes import Homes, homes
-from tenure.scheduling.nodeoverlays import Verdict
-from tenure.scheduling.nodepool_template import Offer, Refusal, Rooms, Template, by_preference
-from tenure.scheduling.offerings import Market, largest_capacity, least_overhead
-from tenure.scheduling.packing.packer import unplaced
-from tenure.scheduling.packing.planning_pass import Ground, Wishes, plan
-from tenure.scheduling.packing.pod_requirements import Shape, shape_of
-from tenure.scheduling.pods import invalid, is_reschedulable, provisionable, shuns_pools
+from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
+from tenure.model.provisioning import Plan, PlannedClaim, UnschedulablePod
+from tenure.scheduling.disruption.decision import DisruptionContext, decide_disruption
+from tenure.scheduling.existing_nodes import ExistingNodes, build_existing_nodes
+from tenure.scheduling.nodeoverlays import OverlayVerdict
+from tenure.scheduling.nodepool_template import (
+    NodePoolTemplate,
+    Offer,
+    RejectionReason,
+    ReservationTracker,
+    sort_by_weight,
+)
+from tenure.scheduling.offerings import Offerings, largest_capacity, least_overhead
+from tenure.scheduling.packing.packer import unscheduled_pod
+from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, plan_pods
+from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
+from tenure.scheduling.pods import excludes_nodepools, is_reschedulable, provisionable_pods, validation_error
 from tenure.scheduling.settings import PlanSettings
-from tenure.scheduling.snapshot import Change, Facts, Ledger, claim_as_learnt
+from tenure.scheduling.snapshot import Change, ClusterFacts, CommittedNodeClaims, with_discovered_memory
 
 __all__ = ["Change", "ClusterState"]
 
-_GRACE: Final = timedelta(minutes=5)
-_Graces = tuple[timedelta, Mapping[str, timedelta]]
+_DEFAULT_GRACE: Final = timedelta(minutes=5)
+_GracePeriods = tuple[timedelta, Mapping[str, timedelta]]
 """How long NotReady nodes are waited for: usually, and by NodePool where it is another time."""
 
 
-def without_virtual(plan: Plan, virtual: Collection[str]) -> Plan:
+def strip_virtual_pods(plan: Plan, virtual: Collection[str]) -> Plan:
     """Pods of CapacityBuffers are expected nowhere and told nothing: what is bought for them is bought, no more."""
     if not virtual:
         return plan
@@ -43,9 +49,9 @@ def without_virtual(plan: Plan, virtual: Collection[str]) -> Plan:
     return plan.model_copy(
         update={
             "claims": tuple(one.model_copy(update={"pods": pods}) for one, pods in zip(plan.claims, real, strict=True)),
-            "nominations": {uid: home for uid, home in plan.nominations.items() if uid not in virtual},
-            "reserved": {uid: home for uid, home in plan.nominations.items() if uid in virtual},
-            "unplaced": tuple(one for one in plan.unplaced if one.pod_uid not in virtual),
+            "nominations": {uid: node_name for uid, node_name in plan.nominations.items() if uid not in virtual},
+            "reserved": {uid: node_name for uid, node_name in plan.nominations.items() if uid in virtual},
+            "unschedulable": tuple(one for one in plan.unschedulable if one.pod_uid not in virtual),
         }
     )
 
@@ -55,10 +61,10 @@ class ClusterState:
 
     def __init__(self, settings: PlanSettings | None = None) -> None:
         self.settings = settings or PlanSettings()
-        self._facts = Facts()
-        self._market = Market()
-        self._ledger = Ledger()
-        self._shapes: dict[str, Shape] = {}
+        self._facts = ClusterFacts()
+        self._offerings = Offerings()
+        self._committed_nodeclaims = CommittedNodeClaims()
+        self._pod_shapes: dict[str, PodShape] = {}
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Take changes in, in the order in which they happened. Raises TypeError for a fact of the wrong kind."""
@@ -68,27 +74,27 @@ class ClusterState:
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
         """The instance types and prices of every EC2NodeClass, replacing what was known."""
-        self._market.set_catalogue(catalogue)
+        self._offerings.set_catalogue(catalogue)
 
-    def heed(self, learnt: Learnt, specs: Mapping[str, str]) -> None:
+    def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
         """What nodes have shown of their machines: counts from the next plan on. `specs` by EC2NodeClass."""
-        self._market.heed(learnt, specs)
+        self._offerings.apply_discovered_capacity(discovered, specs)
 
-    def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
+    def commit(self, nodeclaims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
         """NodeClaims by name that are created from a plan: they count from now on.
 
         They count until the claim is seen by `apply`, or for 60 s when it never is.
         """
-        self._ledger.commit(claims, now)
+        self._committed_nodeclaims.add(nodeclaims, now)
 
     def provision(
         self,
         *,
         now: datetime,
         unavailable: Iterable[UnavailableOffering] = (),
-        not_ready_grace: timedelta = _GRACE,
+        not_ready_grace: timedelta = _DEFAULT_GRACE,
         pool_graces: Mapping[str, timedelta] | None = None,
-        reservations: Mapping[str, ReservationRoom] | None = None,
+        reservations: Mapping[str, ReservationHeadroom] | None = None,
     ) -> Plan:
         """Where every pod that needs a node goes, and what is to be bought for it.
 
@@ -97,156 +103,185 @@ class ClusterState:
         """
         grace = (not_ready_grace, pool_graces or {})
         virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
-        return without_virtual(self._plan_all(now, tuple(unavailable), grace, reservations or {}), virtual)
+        return strip_virtual_pods(self._plan_all_pods(now, tuple(unavailable), grace, reservations or {}), virtual)
 
     def disrupt(self, request: DisruptionRequest) -> Decision:
         """Which nodes could go voluntarily and what would replace them. Pods that wait have their places first."""
-        asked = request.now, request.unavailable, (request.not_ready_grace, request.pool_graces), request.reservations
-        shaped = list(self._demand(request.now, []))
-        ground, wishes = self._ground(*asked), self._wishes()
-        found = plan(shaped, ground, wishes) if shaped else Plan()
+        pass_arguments = (
+            request.now,
+            request.unavailable,
+            (request.not_ready_grace, request.pool_graces),
+            request.reservations,
+        )
+        shaped_pods = list(self._shape_pending_pods(request.now, []))
+        inputs, pass_settings = self._build_pass_inputs(*pass_arguments), self._pass_settings()
+        plan_result = plan_pods(shaped_pods, inputs, pass_settings) if shaped_pods else Plan()
         virtual = frozenset(pod.uid for pods in self._facts.virtual.values() for pod in pods)
-        waiting = {pod.uid: pod for _, pod in shaped}
-        return decide(Situation(ground, wishes, self._templates(), self._shape, found, waiting, virtual), request)
+        waiting = {pod.uid: pod for _, pod in shaped_pods}
+        return decide_disruption(
+            DisruptionContext(
+                inputs, pass_settings, self._build_templates(), self._get_shape, plan_result, waiting, virtual
+            ),
+            request,
+        )
 
-    def _plan_all(
+    def _plan_all_pods(
         self,
         now: datetime,
         unavailable: tuple[UnavailableOffering, ...],
-        grace: _Graces,
-        reservations: Mapping[str, ReservationRoom],
+        grace: _GracePeriods,
+        reservations: Mapping[str, ReservationHeadroom],
     ) -> Plan:
-        refused: list[Unplaced] = []
-        shaped = list(self._demand(now, refused))
-        if not shaped:
-            return Plan(unplaced=tuple(refused))
-        ground = self._ground(now, unavailable, grace, reservations)
-        found = plan(shaped, ground, self._wishes())
-        return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
+        rejected: list[UnschedulablePod] = []
+        shaped_pods = list(self._shape_pending_pods(now, rejected))
+        if not shaped_pods:
+            return Plan(unschedulable=tuple(rejected))
+        inputs = self._build_pass_inputs(now, unavailable, grace, reservations)
+        plan_result = plan_pods(shaped_pods, inputs, self._pass_settings())
+        return plan_result.model_copy(update={"unschedulable": (*rejected, *plan_result.unschedulable)})
 
-    def _wishes(self) -> Wishes:
+    def _pass_settings(self) -> PassSettings:
         settings = self.settings
-        return Wishes(
+        return PassSettings(
             settings.preference_policy, settings.min_values_policy, settings.most_instance_types, settings.node_cost
         )
 
-    def _demand(self, now: datetime, refused: list[Unplaced]) -> Iterator[tuple[Shape, PodFact]]:
-        for pod in self._wanting(now):
-            if shuns_pools(pod):
+    def _shape_pending_pods(
+        self, now: datetime, rejected: list[UnschedulablePod]
+    ) -> Iterator[tuple[PodShape, PodFact]]:
+        for pod in self._pending_pods(now):
+            if excludes_nodepools(pod):
                 continue
-            reason = invalid(pod)
+            reason = validation_error(pod)
             if reason:
-                refused.append(unplaced(pod, reason))
+                rejected.append(unscheduled_pod(pod, reason))
             else:
-                yield self._shape(pod), pod
+                yield self._get_shape(pod), pod
 
-    def _wanting(self, now: datetime) -> Iterator[PodFact]:
-        yield from provisionable(self._facts.homeless.values())
-        for name in self._leaving():
+    def _pending_pods(self, now: datetime) -> Iterator[PodFact]:
+        yield from provisionable_pods(self._facts.unbound_pods.values())
+        for name in self._terminating_node_names():
             yield from (pod for pod in self._facts.bound_to(name) if is_reschedulable(pod, now))
         for pods in self._facts.virtual.values():
             yield from pods
 
-    def _leaving(self) -> list[str]:
+    def _terminating_node_names(self) -> list[str]:
         """Nodes that are being removed."""
         names = {node.name for node in self._facts.nodes.values() if node.deleting}
-        for claim in self._facts.claims.values():
-            node = self._facts.node_of(claim) if claim.deleting or claim.instance_terminating else None
+        for nodeclaim in self._facts.nodeclaims.values():
+            node = self._facts.node_of(nodeclaim) if nodeclaim.deleting or nodeclaim.instance_terminating else None
             names |= {node.name} if node else set()
         return sorted(names)
 
-    def _ground(
+    def _build_pass_inputs(
         self,
         now: datetime,
         unavailable: tuple[UnavailableOffering, ...],
-        grace: _Graces,
-        reservations: Mapping[str, ReservationRoom],
-    ) -> Ground:
-        learnt = self._market.learnt
-        claims = (*(claim_as_learnt(one, learnt) for one in self._facts.claims.values()), *self._ledger.unseen(now))
-        templates = self._templates()
+        grace: _GracePeriods,
+        reservations: Mapping[str, ReservationHeadroom],
+    ) -> PassInputs:
+        discovered = self._offerings.discovered
+        nodeclaims = (
+            *(with_discovered_memory(one, discovered) for one in self._facts.nodeclaims.values()),
+            *self._committed_nodeclaims.unobserved(now),
+        )
+        templates = self._build_templates()
         overhead = {
-            claim.name: least_overhead(template, claim)
-            for claim in claims
-            if not claim.launched and isinstance(template := templates.get(claim.pool), Template)
+            nodeclaim.name: least_overhead(template, nodeclaim)
+            for nodeclaim in nodeclaims
+            if not nodeclaim.launched and isinstance(template := templates.get(nodeclaim.pool), NodePoolTemplate)
         }
-        usual, by_pool = grace
-        standing = homes(self._facts, claims, overhead, now=now, not_ready_grace=usual, pool_graces=by_pool)
-        used = self._used(claims, templates)
+        default_grace, by_pool = grace
+        nodes = build_existing_nodes(
+            self._facts, nodeclaims, overhead, now=now, not_ready_grace=default_grace, pool_graces=by_pool
+        )
+        used = self._used_by_pool(nodeclaims, templates)
         offers: list[Offer] = []
-        rooms = Rooms(reservations, claims)
-        closed: dict[str, Refusal] = {}
-        for pool in by_preference(self._facts.pools.values()):
+        reservation_tracker = ReservationTracker(reservations, nodeclaims)
+        closed: dict[str, RejectionReason] = {}
+        for pool in sort_by_weight(self._facts.pools.values()):
             template = templates[pool.name]
-            if isinstance(template, Template):
-                offers.append(self._market.offer(template, used.get(pool.name, {}), unavailable, now, rooms))
+            if isinstance(template, NodePoolTemplate):
+                offers.append(
+                    self._offerings.create_offer(
+                        template, used.get(pool.name, {}), unavailable, now, reservation_tracker
+                    )
+                )
             else:
                 closed[pool.name] = template
-        found = Homes(standing)
-        return Ground(self._facts, found, offers, closed, self._promised(found))
+        existing_nodes = ExistingNodes(nodes)
+        return PassInputs(self._facts, existing_nodes, offers, closed, self._nodes_by_promised_pod(existing_nodes))
 
-    def overlays(self) -> Mapping[str, Verdict]:
+    def overlay_verdicts(self) -> Mapping[str, OverlayVerdict]:
         """Which NodeOverlays are heeded, by name: what plans go by from now on."""
-        return self._market.overlay(self._facts.overlays.values(), self._facts.pools.values())
+        return self._offerings.evaluate_overlays(self._facts.overlays.values(), self._facts.pools.values())
 
-    def _templates(self) -> dict[str, Template | Refusal]:
-        self.overlays()
-        daemons = [daemon for daemon in self._facts.daemons.values() if not invalid(daemon.pod)]
-        return {pool.name: self._market.template(pool, daemons) for pool in self._facts.pools.values()}
+    def _build_templates(self) -> dict[str, NodePoolTemplate | RejectionReason]:
+        self.overlay_verdicts()
+        daemons = [daemon for daemon in self._facts.daemons.values() if not validation_error(daemon.pod)]
+        return {pool.name: self._offerings.get_template(pool, daemons) for pool in self._facts.pools.values()}
 
-    def _used(
-        self, claims: Iterable[ClaimFact], templates: Mapping[str, Template | Refusal]
+    def _used_by_pool(
+        self, nodeclaims: Iterable[ClaimFact], templates: Mapping[str, NodePoolTemplate | RejectionReason]
     ) -> dict[str, dict[str, int]]:
         """What each pool's nodes have. Those on their way out do not count (reference 2.16)."""
         used: dict[str, dict[str, int]] = {}
-        for claim in claims:
-            template = templates.get(claim.pool)
-            if not claim.deleting and isinstance(template, Template):
-                used[claim.pool] = add(used.get(claim.pool, {}), self._capacity(claim, template), {NODES: 1})
-        for node in self._unclaimed():
+        for nodeclaim in nodeclaims:
+            template = templates.get(nodeclaim.pool)
+            if not nodeclaim.deleting and isinstance(template, NodePoolTemplate):
+                used[nodeclaim.pool] = add(
+                    used.get(nodeclaim.pool, {}), self._estimate_capacity(nodeclaim, template), {NODES: 1}
+                )
+        for node in self._nodes_without_nodeclaim():
             pool = node.labels[NODEPOOL]
             used[pool] = add(used.get(pool, {}), node.capacity or node.allocatable, {NODES: 1})
         return used
 
-    def _unclaimed(self) -> Iterator[NodeFact]:
+    def _nodes_without_nodeclaim(self) -> Iterator[NodeFact]:
         """A pool's nodes whose NodeClaim is not there (any more)."""
-        owned = {node.name for claim in self._facts.claims.values() if (node := self._facts.node_of(claim))}
+        owned = {node.name for nodeclaim in self._facts.nodeclaims.values() if (node := self._facts.node_of(nodeclaim))}
         for node in self._facts.nodes.values():
             if NODEPOOL in node.labels and node.name not in owned and not node.deleting:
                 yield node
 
-    def _capacity(self, claim: ClaimFact, template: Template) -> Mapping[str, int]:
-        node = self._facts.node_of(claim)
-        known = claim.capacity or (node.capacity if node else {})
-        return known or largest_capacity(template, claim)
+    def _estimate_capacity(self, nodeclaim: ClaimFact, template: NodePoolTemplate) -> Mapping[str, int]:
+        node = self._facts.node_of(nodeclaim)
+        known = nodeclaim.capacity or (node.capacity if node else {})
+        return known or largest_capacity(template, nodeclaim)
 
-    def _promised(self, standing: Homes) -> dict[str, str]:
+    def _nodes_by_promised_pod(self, existing_nodes: ExistingNodes) -> dict[str, str]:
         """Pods to the homes that were bought for them."""
-        by_claim = {home.claim: home.name for home in standing.homes if home.claim}
-        return {pod: by_claim[claim] for pod, claim in self._ledger.promises.items() if claim in by_claim}
+        by_nodeclaim = {node.nodeclaim: node.name for node in existing_nodes.nodes if node.nodeclaim}
+        return {
+            pod: by_nodeclaim[nodeclaim]
+            for pod, nodeclaim in self._committed_nodeclaims.promised_nodeclaims.items()
+            if nodeclaim in by_nodeclaim
+        }
 
-    def _shape(self, pod: PodFact) -> Shape:
-        known = self._shapes.get(pod.uid)
+    def _get_shape(self, pod: PodFact) -> PodShape:
+        known = self._pod_shapes.get(pod.uid)
         if known is None:
-            known = self._shapes[pod.uid] = shape_of(pod)
+            known = self._pod_shapes[pod.uid] = build_pod_shape(pod)
         return known
 
     def _invalidate(self, change: Change) -> None:
         match change.kind:
             case "pod":
-                self._shapes.pop(change.key, None)
-                if not isinstance(change.fact, PodFact) or change.fact.node_name or change.fact.finished:
-                    self._ledger.forget_pod(change.key)
+                self._pod_shapes.pop(change.key, None)
+                if not isinstance(change.fact, PodFact) or change.fact.node_name or change.fact.is_finished:
+                    self._committed_nodeclaims.forget_pod(change.key)
             case "claim":
-                self._ledger.seen(change.key, change.fact if isinstance(change.fact, ClaimFact) else None)
+                self._committed_nodeclaims.observe(
+                    change.key, change.fact if isinstance(change.fact, ClaimFact) else None
+                )
             case "pool":
-                self._market.forget(change.key)
-                self._market.rejudge()
+                self._offerings.invalidate_templates(change.key)
+                self._offerings.invalidate_overlays()
             case "daemonset":
-                self._market.forget()
+                self._offerings.invalidate_templates()
             case "buffer":
-                gone = [uid for uid in self._shapes if uid.startswith(f"{change.key}-")]
-                for uid in gone:
-                    del self._shapes[uid]
+                removed_uids = [uid for uid in self._pod_shapes if uid.startswith(f"{change.key}-")]
+                for uid in removed_uids:
+                    del self._pod_shapes[uid]
             case "overlay":
-                self._market.rejudge()
+                self._offerings.invalidate_overlays()

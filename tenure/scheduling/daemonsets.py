@@ -11,13 +11,13 @@ import numpy as np
 from tenure.apis.resources import total
 from tenure.model.facts import DaemonSetFact, HostPort, PodFact, Taint
 from tenure.model.requirements import Requirements
-from tenure.scheduling.instance_type_table import Amounts, Mask, TypeTable
-from tenure.scheduling.pods import alternatives, constraints_of
-from tenure.scheduling.taints import untolerated
+from tenure.scheduling.instance_type_table import Amounts, InstanceTypeTable, Mask
+from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
+from tenure.scheduling.taints import first_untolerated
 
 
-def overhead(
-    table: TypeTable, daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
+def compute_daemon_overhead(
+    table: InstanceTypeTable, daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
 ) -> Amounts:
     """Row by row what the DaemonSets ask for on a node of that type, made from a template with these requirements.
 
@@ -25,27 +25,27 @@ def overhead(
     """
     taken = np.zeros_like(table.allocatable)
     for daemon in daemons:
-        vector = table.vector(daemon.pod.requests)
-        if vector is not None and _tolerated(daemon.pod, taints):
-            taken[_rows(table, daemon.pod, requirements)] += vector
+        vector = table.to_vector(daemon.pod.requests)
+        if vector is not None and _tolerates_taints(daemon.pod, taints):
+            taken[_rows_with_daemon(table, daemon.pod, requirements)] += vector
     return taken
 
 
-def ports(
-    table: TypeTable, daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
+def daemon_host_ports(
+    table: InstanceTypeTable, daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
 ) -> tuple[tuple[HostPort, Mask], ...]:
     """Host ports that DaemonSets take on nodes made from a template with these requirements, and on which types."""
     return tuple(
         (port, rows)
         for daemon in daemons
-        if daemon.pod.host_ports and _tolerated(daemon.pod, taints)
-        for rows in (_rows(table, daemon.pod, requirements),)
+        if daemon.pod.host_ports and _tolerates_taints(daemon.pod, taints)
+        for rows in (_rows_with_daemon(table, daemon.pod, requirements),)
         if rows.any()
         for port in daemon.pod.host_ports
     )
 
 
-def still_to_come(
+def pending_daemon_requests(
     daemons: Iterable[DaemonSetFact], present: frozenset[str], labels: Requirements, taints: Sequence[Taint]
 ) -> dict[str, int]:
     """What DaemonSets that will run on a node, and are not in `present` (UIDs), will take of it."""
@@ -53,19 +53,22 @@ def still_to_come(
         daemon.pod.requests
         for daemon in daemons
         if daemon.uid not in present
-        and _tolerated(daemon.pod, taints)
-        and any(labels.compatible_strictly(wanted) for wanted in alternatives(constraints_of(daemon.pod)))
+        and _tolerates_taints(daemon.pod, taints)
+        and any(
+            labels.is_strictly_compatible(requirements)
+            for requirements in node_requirement_alternatives(constraints_of(daemon.pod))
+        )
     )
 
 
-def _tolerated(pod: PodFact, taints: Sequence[Taint]) -> bool:
-    return untolerated(pod.tolerations, taints, tolerate_preferences=True) is None
+def _tolerates_taints(pod: PodFact, taints: Sequence[Taint]) -> bool:
+    return first_untolerated(pod.tolerations, taints, tolerate_preferences=True) is None
 
 
-def _rows(table: TypeTable, pod: PodFact, requirements: Requirements) -> Mask:
+def _rows_with_daemon(table: InstanceTypeTable, pod: PodFact, requirements: Requirements) -> Mask:
     rows: Mask = np.zeros(len(table), dtype=bool)
-    for wanted in alternatives(constraints_of(pod)):
-        if requirements.compatible(wanted):
-            narrowed = requirements.intersection(wanted)
-            rows |= table.types_with(narrowed) & table.rows_of(table.offerings_with(narrowed))
+    for alternative in node_requirement_alternatives(constraints_of(pod)):
+        if requirements.is_compatible(alternative):
+            intersection = requirements.intersection(alternative)
+            rows |= table.types_with(intersection) & table.rows_of(table.offerings_with(intersection))
     return rows

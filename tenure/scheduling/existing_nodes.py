@@ -5,7 +5,8 @@ before it buys.
 
 The homes that stand or are on their way: nodes, launched claims, and claims that wait for their launch.
 
-Turns `tenure/scheduling/snapshot.py` into the `Home`s of `tenure/scheduling/existing_nodes.py`; the rules are the
+Turns `tenure/scheduling/snapshot.py` into the `ExistingNode`s of `tenure/scheduling/existing_nodes.py`; the rules are
+the
 reference's 2.16.
 """
 
@@ -21,153 +22,165 @@ from tenure.apis.labels import HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED
 from tenure.apis.resources import subtract, total
 from tenure.model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint, Toleration
 from tenure.model.requirements import Requirement, Requirements
-from tenure.scheduling.daemonsets import still_to_come
+from tenure.scheduling.daemonsets import pending_daemon_requests
 from tenure.scheduling.instance_type_table import Amounts, Mask
-from tenure.scheduling.not_ready_grace import Grace, Standing
+from tenure.scheduling.not_ready_grace import NodePresence, NotReadyGrace
 from tenure.scheduling.pods import Variant
-from tenure.scheduling.snapshot import Facts
-from tenure.scheduling.taints import untolerated, without_passing, without_startup, without_unregistered
+from tenure.scheduling.snapshot import ClusterFacts
+from tenure.scheduling.taints import (
+    first_untolerated,
+    without_startup_taints,
+    without_transient,
+    without_unregistered_taint,
+)
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class ExistingNode:
     """Where a pod may go without anything being bought."""
 
     name: str
     requirements: Requirements
     """Its labels; for a claim that is not launched, everything it may still become."""
     taints: tuple[Taint, ...]
-    room: Mapping[str, int]
+    headroom: Mapping[str, int]
     initialized: bool = False
-    settled: bool = True
+    is_launched: bool = True
     """False: not launched, so that it offers only what any outcome of the launch satisfies."""
-    claim: str = ""
+    nodeclaim: str = ""
     """The NodeClaim behind it, if there is one."""
 
-    def admits(self, variant: Variant) -> bool:
+    def satisfies(self, variant: Variant) -> bool:
         """Whether the labels satisfy the pod; taints and room are separate questions."""
-        if self.settled:
-            return self.requirements.compatible_strictly(variant.requirements)
+        if self.is_launched:
+            return self.requirements.is_strictly_compatible(variant.requirements)
         return self.requirements.implies(variant.requirements)
 
-    def could_be(self, wanted: Requirements) -> bool:
+    def could_satisfy(self, requirements: Requirements) -> bool:
         """Whether the labels satisfy this, or may do so once it is launched."""
-        return self.requirements.compatible_strictly(wanted) if self.settled else self.requirements.compatible(wanted)
+        return (
+            self.requirements.is_strictly_compatible(requirements)
+            if self.is_launched
+            else self.requirements.is_compatible(requirements)
+        )
 
 
-class Homes:
+class ExistingNodes:
     """All homes as arrays, initialized ones first, then by name: the order in which they are filled."""
 
-    def __init__(self, homes: Iterable[Home]) -> None:
-        self.homes = sorted(homes, key=lambda home: (not home.initialized, home.name))
-        self.index = {home.name: number for number, home in enumerate(self.homes)}
-        self.resources = sorted({key for home in self.homes for key in home.room})
-        self._taint_ids = _numbered(home.taints for home in self.homes)
-        self._settled: Mask = np.array([home.settled for home in self.homes], dtype=bool)
+    def __init__(self, nodes: Iterable[ExistingNode]) -> None:
+        self.nodes = sorted(nodes, key=lambda node: (not node.initialized, node.name))
+        self.index = {node.name: number for number, node in enumerate(self.nodes)}
+        self.resources = sorted({key for node in self.nodes for key in node.headroom})
+        self._taint_ids = _number_distinct(node.taints for node in self.nodes)
+        self._launched: Mask = np.array([node.is_launched for node in self.nodes], dtype=bool)
         self._by_key: dict[str, tuple[list[str | None], Amounts]] = {}
-        self._admitted: dict[Variant, Mask] = {}
+        self._admitting: dict[Variant, Mask] = {}
         self._domains: dict[str, list[str | None]] = {}
-        self._noticed: dict[tuple[object, object], Mask] = {}
-        self._shut: Mask | None = None
-        self.there: Sequence[int] = range(len(self.homes))
+        self._matching: dict[tuple[object, object], Mask] = {}
+        self._closed: Mask | None = None
+        self.present: Sequence[int] = range(len(self.nodes))
         """Numbers of those that are there; the others are nobody's domain any more."""
 
-    def without(self, gone: Mask, shut: Mask) -> "Homes":
+    def without(self, removed: Mask, closed: Mask) -> "ExistingNodes":
         """The same homes under the same numbers, but that some are gone and some let nobody in. What was found out
         about them is shared."""
-        less = copy(self)
-        less._shut = gone | shut
-        less.there = np.flatnonzero(~gone).tolist()
-        return less
+        copied = copy(self)
+        copied._closed = removed | closed
+        copied.present = np.flatnonzero(~removed).tolist()
+        return copied
 
-    def domains(self, key: str) -> list[str | None]:
+    def domains_by_node(self, key: str) -> list[str | None]:
         """Of each the value of a label, where it is certain."""
         known = self._domains.get(key)
         if known is None:
-            known = self._domains[key] = [_certain(home.requirements.get(key)) for home in self.homes]
+            known = self._domains[key] = [_single_value(node.requirements.get(key)) for node in self.nodes]
         return known
 
-    def noticed(self, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...] | None) -> Mask:
+    def matching(self, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...] | None) -> Mask:
         """Those that satisfy one of the alternatives, or may do so, if there are any; and whose taints are tolerated,
         unless these do not matter (None)."""
         key = tuple(alternatives), tolerations
-        known = self._noticed.get(key)
+        known = self._matching.get(key)
         if known is None:
             fine = (
-                (not alternatives or any(home.could_be(one) for one in alternatives))
-                and (tolerations is None or untolerated(tolerations, home.taints, tolerate_preferences=True) is None)
-                for home in self.homes
+                (not alternatives or any(node.could_satisfy(one) for one in alternatives))
+                and (
+                    tolerations is None
+                    or first_untolerated(tolerations, node.taints, tolerate_preferences=True) is None
+                )
+                for node in self.nodes
             )
-            known = self._noticed[key] = np.fromiter(fine, dtype=bool, count=len(self.homes))
+            known = self._matching[key] = np.fromiter(fine, dtype=bool, count=len(self.nodes))
         return known
 
-    def admitted(self, variant: Variant) -> Mask:
+    def admitting(self, variant: Variant) -> Mask:
         """The homes whose taints and labels let the pod in."""
-        known = self._admitted.get(variant)
+        known = self._admitting.get(variant)
         if known is None:
-            known = self._admitted[variant] = self._tolerated(variant) & self._labelled(variant)
-        return known if self._shut is None else known & ~self._shut
+            known = self._admitting[variant] = self._tolerating(variant) & self._label_matching(variant)
+        return known if self._closed is None else known & ~self._closed
 
-    def _tolerated(self, variant: Variant) -> Mask:
+    def _tolerating(self, variant: Variant) -> Mask:
         distinct, numbers = self._taint_ids
         fine = [
-            untolerated(variant.tolerations, taints, tolerate_preferences=variant.tolerate_preferences) is None
+            first_untolerated(variant.tolerations, taints, tolerate_preferences=variant.tolerate_preferences) is None
             for taints in distinct
         ]
         return np.array(fine, dtype=bool)[numbers]
 
-    def _labelled(self, variant: Variant) -> Mask:
-        mask: Mask = self._settled.copy()
-        for one in variant.requirements.values():
-            mask &= self._satisfying(one)
-        for number in np.flatnonzero(~self._settled):
-            mask[number] = self.homes[number].admits(variant)
+    def _label_matching(self, variant: Variant) -> Mask:
+        mask: Mask = self._launched.copy()
+        for requirement in variant.requirements.values():
+            mask &= self._satisfying_requirement(requirement)
+        for number in np.flatnonzero(~self._launched):
+            mask[number] = self.nodes[number].satisfies(variant)
         return mask
 
-    def _satisfying(self, one: Requirement) -> Mask:
-        values, numbers = self._values(one.key)
-        fine = [not one.present if value is None else one.has(value) for value in values]
+    def _satisfying_requirement(self, requirement: Requirement) -> Mask:
+        values, numbers = self._label_values(requirement.key)
+        fine = [not requirement.present if value is None else requirement.has(value) for value in values]
         return np.array(fine, dtype=bool)[numbers]
 
-    def _values(self, key: str) -> tuple[list[str | None], Amounts]:
+    def _label_values(self, key: str) -> tuple[list[str | None], Amounts]:
         known = self._by_key.get(key)
         if known is None:
-            known = self._by_key[key] = _numbered(_label(home, key) for home in self.homes)
+            known = self._by_key[key] = _number_distinct(_label_value(node, key) for node in self.nodes)
         return known
 
 
-def home_labels(name: str, labels: Mapping[str, str]) -> Requirements:
+def node_requirements(name: str, labels: Mapping[str, str]) -> Requirements:
     """A node's labels; one without a hostname label is called by its name."""
     return Requirements.of_labels({HOSTNAME: name, **labels})
 
 
-def _certain(one: Requirement | None) -> str | None:
+def _single_value(one: Requirement | None) -> str | None:
     return next(iter(one.values)) if one is not None and not one.complement and len(one.values) == 1 else None
 
 
-def _label(home: Home, key: str) -> str | None:
-    one = home.requirements.get(key)
-    return next(iter(one.values), None) if one is not None and home.settled else None
+def _label_value(node: ExistingNode, key: str) -> str | None:
+    one = node.requirements.get(key)
+    return next(iter(one.values), None) if one is not None and node.is_launched else None
 
 
-def _numbered(items: Iterable[T]) -> tuple[list[T], Amounts]:
+def _number_distinct(items: Iterable[T]) -> tuple[list[T], Amounts]:
     ids: dict[T, int] = {}
     numbers = [ids.setdefault(item, len(ids)) for item in items]
     return list(ids), np.array(numbers, dtype=np.int64)
 
 
-def homes(
-    facts: Facts,
-    claims: Iterable[ClaimFact],
+def build_existing_nodes(
+    facts: ClusterFacts,
+    nodeclaims: Iterable[ClaimFact],
     unlaunched_overhead: Mapping[str, Mapping[str, int]],
     *,
     now: datetime,
     not_ready_grace: timedelta,
     pool_graces: Mapping[str, timedelta] | None = None,
-) -> Iterator[Home]:
-    """Every node and claim that is not on its way out; `claims` are those of `facts` and those not seen there yet.
+) -> Iterator[ExistingNode]:
+    """Every node and claim that is not on its way out; `nodeclaims` are those of `facts` and those not seen there yet.
 
     `unlaunched_overhead` says by claim what of its requests is meant for DaemonSets; `pool_graces` by NodePool where
     its nodes have another grace than `not_ready_grace`.
@@ -175,97 +188,107 @@ def homes(
     graces = pool_graces or {}
     daemons = tuple(facts.daemons.values())
     owned: set[str] = set()
-    for claim in claims:
-        node = facts.node_of(claim)
+    for nodeclaim in nodeclaims:
+        node = facts.node_of(nodeclaim)
         owned |= {node.name} if node else set()
-        if claim.deleting or claim.instance_terminating:
+        if nodeclaim.deleting or nodeclaim.instance_terminating:
             continue
         if node is None:
-            yield _launched(claim, daemons) if claim.launched else _unlaunched(claim, unlaunched_overhead)
+            yield (
+                _build_launched_node(nodeclaim, daemons)
+                if nodeclaim.launched
+                else _build_unlaunched_node(nodeclaim, unlaunched_overhead)
+            )
         elif not node.deleting:
-            grace = graces.get(claim.pool, not_ready_grace)
-            standing = Grace(node, grace, claim).standing(now) if claim.initialized else "starting"
-            if standing != "lost" or node.ready:
-                yield _running(claim, node, facts, daemons, standing)
+            grace = graces.get(nodeclaim.pool, not_ready_grace)
+            presence = NotReadyGrace(node, grace, nodeclaim).presence(now) if nodeclaim.initialized else "starting"
+            if presence != "lost" or node.ready:
+                yield build_running_node(nodeclaim, node, facts, daemons, presence)
     for node in facts.nodes.values():
-        if node.name not in owned and not node.deleting and not _is_nameless(node):
-            standing = Grace(node, graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)).standing(now)
-            if standing != "lost" or node.ready:
-                taints = without_passing(node.taints) if standing == "expected" else node.taints
-                yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
+        if node.name not in owned and not node.deleting and not _lacks_provider_id(node):
+            presence = NotReadyGrace(node, graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)).presence(now)
+            if presence != "lost" or node.ready:
+                taints = without_transient(node.taints) if presence == "expected" else node.taints
+                yield _build_present_node(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
 
 
-def _is_nameless(node: NodeFact) -> bool:
+def _lacks_provider_id(node: NodeFact) -> bool:
     """A pool's Node that has no provider id yet: its NodeClaim counts until it is known whose it is."""
     return NODEPOOL in node.labels and not node.provider_id
 
 
-def _running(
-    claim: ClaimFact,
+def build_running_node(
+    nodeclaim: ClaimFact,
     node: NodeFact,
-    facts: Facts,
+    facts: ClusterFacts,
     daemons: Sequence[DaemonSetFact],
-    standing: Standing | Literal["starting"],
-) -> Home:
+    presence: NodePresence | Literal["starting"],
+) -> ExistingNode:
     """A claim with its node. What is not there yet, or is away and expected back, counts as it will be."""
-    labels = node.labels if claim.registered else {**node.labels, **claim.labels}
+    labels = node.labels if nodeclaim.registered else {**node.labels, **nodeclaim.labels}
     taints, allocatable = node.taints, node.allocatable
-    match standing:
+    match presence:
         case "starting":
-            labels, taints = _to_be(labels), _starting_taints(claim, node)
+            labels, taints = _initialized_labels(labels), _starting_taints(nodeclaim, node)
         case "expected":
-            taints = without_passing(taints, claim.startup_taints)
-    if standing in ("starting", "expected"):
+            taints = without_transient(taints, nodeclaim.startup_taints)
+    if presence in ("starting", "expected"):
         known = {key: amount for key, amount in node.allocatable.items() if amount}
-        allocatable = {**claim.allocatable, **known}
-    home = _standing(node, labels, taints, allocatable, facts, daemons, initialized=claim.initialized)
-    return replace(home, claim=claim.name)
+        allocatable = {**nodeclaim.allocatable, **known}
+    existing_node = _build_present_node(
+        node, labels, taints, allocatable, facts, daemons, initialized=nodeclaim.initialized
+    )
+    return replace(existing_node, nodeclaim=nodeclaim.name)
 
 
-def _starting_taints(claim: ClaimFact, node: NodeFact) -> tuple[Taint, ...]:
+def _starting_taints(nodeclaim: ClaimFact, node: NodeFact) -> tuple[Taint, ...]:
     """Until registration the claim says what the taints will be. Until initialization those that pass are looked
     through however long they last: for that the phase has its deadline."""
-    taints = without_passing(node.taints if claim.registered else claim.taints)
-    return without_startup(without_unregistered(taints), claim.startup_taints)
+    taints = without_transient(node.taints if nodeclaim.registered else nodeclaim.taints)
+    return without_startup_taints(without_unregistered_taint(taints), nodeclaim.startup_taints)
 
 
-def _standing(
+def _build_present_node(
     node: NodeFact,
     labels: Mapping[str, str],
     taints: tuple[Taint, ...],
     allocatable: Mapping[str, int],
-    facts: Facts,
+    facts: ClusterFacts,
     daemons: Sequence[DaemonSetFact],
     *,
     initialized: bool,
-) -> Home:
+) -> ExistingNode:
     pods = tuple(facts.bound_to(node.name))
     present = frozenset(pod.owner_uid for pod in pods if pod.daemonset)
-    requirements = home_labels(node.name, labels)
-    coming = still_to_come(daemons, present, requirements, taints)
-    room = subtract(allocatable, total((_bound(pods), coming)))
-    return Home(node.name, requirements, taints, room, initialized)
+    requirements = node_requirements(node.name, labels)
+    pending_daemons = pending_daemon_requests(daemons, present, requirements, taints)
+    headroom = subtract(allocatable, total((_bound_requests(pods), pending_daemons)))
+    return ExistingNode(node.name, requirements, taints, headroom, initialized)
 
 
-def _launched(claim: ClaimFact, daemons: Sequence[DaemonSetFact]) -> Home:
+def _build_launched_node(nodeclaim: ClaimFact, daemons: Sequence[DaemonSetFact]) -> ExistingNode:
     """The instance runs and its Node is not there yet; before its amounts are known it offers what was asked for."""
-    requirements = Requirements.of_labels(_to_be(claim.labels))
-    coming = still_to_come(daemons, frozenset(), requirements, claim.taints)
-    room = subtract(claim.allocatable or claim.requests, coming)
-    return Home(claim.name, requirements, claim.taints, room, claim=claim.name)
+    requirements = Requirements.of_labels(_initialized_labels(nodeclaim.labels))
+    pending_daemons = pending_daemon_requests(daemons, frozenset(), requirements, nodeclaim.taints)
+    headroom = subtract(nodeclaim.allocatable or nodeclaim.requests, pending_daemons)
+    return ExistingNode(nodeclaim.name, requirements, nodeclaim.taints, headroom, nodeclaim=nodeclaim.name)
 
 
-def _unlaunched(claim: ClaimFact, overhead: Mapping[str, Mapping[str, int]]) -> Home:
+def _build_unlaunched_node(nodeclaim: ClaimFact, overhead: Mapping[str, Mapping[str, int]]) -> ExistingNode:
     """Nothing is known of it but what it asks for, so that is what it offers: to pods that any outcome satisfies."""
-    requirements = Requirements.of(claim.requirements).intersection(Requirements.of_labels(_to_be(claim.labels)))
-    room = subtract(claim.requests, overhead.get(claim.name, {}))
-    return Home(claim.name, requirements, claim.taints, room, settled=False, claim=claim.name)
+    requirements = Requirements.of(nodeclaim.requirements).intersection(
+        Requirements.of_labels(_initialized_labels(nodeclaim.labels))
+    )
+    headroom = subtract(nodeclaim.requests, overhead.get(nodeclaim.name, {}))
+    return ExistingNode(
+        nodeclaim.name, requirements, nodeclaim.taints, headroom, is_launched=False, nodeclaim=nodeclaim.name
+    )
 
 
-def _to_be(labels: Mapping[str, str]) -> dict[str, str]:
+def _initialized_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Labels as they will be once the node is there for good: DaemonSets may select these."""
     return {**labels, REGISTERED: "true", INITIALIZED: "true"}
 
 
-def _bound(pods: Iterable[PodFact]) -> dict[str, int]:
+def _bound_requests(pods: Iterable[PodFact]) -> dict[str, int]:
     return total(pod.requests for pod in pods)

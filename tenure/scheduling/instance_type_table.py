@@ -20,7 +20,7 @@ from tenure.apis.labels import (
     WELL_KNOWN,
 )
 from tenure.apis.resources import MEMORY
-from tenure.model.discovered_capacity import Learnt
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering, UnavailableOffering
 from tenure.model.requirements import Requirement, Requirements
 
@@ -30,14 +30,14 @@ Prices = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
 # Of these keys of offerings a type has some with a value and some with none, so that asking for none excludes no type.
-_MAY_LACK: Final = frozenset({*RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION})
+_OPTIONAL_KEYS: Final = frozenset({*RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION})
 # In a mark of EC2's refusal: every type, or every zone.
 ANY: Final = "*"
 # Well-known, but said by the pool and not by the instance type.
 _POOL_KEYS: Final = frozenset({NODEPOOL})
 
 
-class _Labels:
+class _LabelMatrix:
     """Which rows may have which value of one label."""
 
     def __init__(self, rows: Sequence[Iterable[str]]) -> None:
@@ -48,15 +48,15 @@ class _Labels:
         for number, row in enumerate(rows):
             for value in row:
                 self.matrix[index[value], number] = True
-        self._absent: Mask = ~_in_any(self.matrix)
+        self._absent: Mask = ~_any_row(self.matrix)
 
-    def satisfying(self, requirement: Requirement) -> Mask:
+    def rows_satisfying(self, requirement: Requirement) -> Mask:
         chosen = [number for number, value in enumerate(self.values) if requirement.has(value)]
-        mask = _in_any(self.matrix[chosen])
+        mask = _any_row(self.matrix[chosen])
         return mask if requirement.present else mask | self._absent
 
 
-class TypeTable:
+class InstanceTypeTable:
     """Rows are instance types sorted by name; columns of amounts are `resources`."""
 
     def __init__(self, types: Iterable[InstanceType]) -> None:
@@ -65,11 +65,13 @@ class TypeTable:
         self.rows = {name: row for row, name in enumerate(self.names)}
         self.resources = tuple(sorted({key for one in self.types for key in one.capacity}))
         self.columns = {key: number for number, key in enumerate(self.resources)}
-        self.capacity = self._amounts([one.capacity for one in self.types])
-        self.allocatable = self._amounts([one.allocatable() for one in self.types])
-        self._estimates: Amounts = np.array([one.capacity.get(MEMORY, 0) for one in self.types], dtype=np.int64)
+        self.capacity = self._build_amounts([one.capacity for one in self.types])
+        self.allocatable = self._build_amounts([one.allocatable() for one in self.types])
+        self._estimated_memory: Amounts = np.array([one.capacity.get(MEMORY, 0) for one in self.types], dtype=np.int64)
         self._memory_overhead: Amounts = np.array([one.overhead.get(MEMORY, 0) for one in self.types], dtype=np.int64)
-        self._offerings = [(row, one) for row, kind in enumerate(self.types) for one in kind.offerings]
+        self._offerings = [
+            (row, one) for row, instance_type in enumerate(self.types) for one in instance_type.offerings
+        ]
         self.offering_rows: Indices = np.array([row for row, _ in self._offerings], dtype=np.intp)
         self.offering_prices: Prices = np.array([one.price for _, one in self._offerings], dtype=np.float64)
         self.capacity_types = np.array([one.capacity_type for _, one in self._offerings], dtype=object)
@@ -81,19 +83,19 @@ class TypeTable:
         self.overlaid_prices: Mask = np.array([one.overlaid for _, one in self._offerings], dtype=bool)
         self.overlaid_capacity: Mask = np.array([one.overlaid for one in self.types], dtype=bool)
         self.placement_group = self.types[0].placement_group if self.types else ""
-        self._listed: Mask = np.array([one.available for _, one in self._offerings], dtype=bool)
+        self._listed_available: Mask = np.array([one.available for _, one in self._offerings], dtype=bool)
         self._offering_labels = {
-            key: _Labels([_offered(one, key) for _, one in self._offerings]) for key in OFFERING_KEYS
+            key: _LabelMatrix([_offering_values(one, key) for _, one in self._offerings]) for key in OFFERING_KEYS
         }
-        self._labels: dict[str, _Labels] = {}
+        self._labels: dict[str, _LabelMatrix] = {}
         self._types_with: dict[Requirement, Mask] = {}
         self._offerings_with: dict[Requirement, Mask] = {}
-        self._known = {key for one in self.types for key in one.labels}
+        self._known_labels = {key for one in self.types for key in one.labels}
 
     def __len__(self) -> int:
         return len(self.types)
 
-    def heed(self, learnt: Learnt, spec_hash: str = "") -> bool:
+    def apply_discovered_capacity(self, discovered: DiscoveredCapacity, spec_hash: str = "") -> bool:
         """Take what nodes have shown for the estimates of memory, where there is such; True when anything changed.
 
         Columns of memory only: labels, offerings and what was found out about them stand.
@@ -101,16 +103,16 @@ class TypeTable:
         column = self.columns.get(MEMORY)
         if column is None:
             return False
-        found = [learnt.memory(one.image_id, one.name, spec_hash) for one in self.types]
-        shown = np.array([-1 if one is None else one for one in found], dtype=np.int64)
-        memory = np.where(shown >= 0, shown, self._estimates)
+        memory_by_type = [discovered.memory(one.image_id, one.name, spec_hash) for one in self.types]
+        measured = np.array([-1 if one is None else one for one in memory_by_type], dtype=np.int64)
+        memory = np.where(measured >= 0, measured, self._estimated_memory)
         if np.array_equal(memory, self.capacity[:, column]):
             return False
         self.capacity[:, column] = memory
         self.allocatable[:, column] = np.maximum(0, memory - self._memory_overhead)
         return True
 
-    def vector(self, amounts: Mapping[str, int]) -> Amounts | None:
+    def to_vector(self, amounts: Mapping[str, int]) -> Amounts | None:
         """Amounts in the order of the columns; None when something is asked for that no type has."""
         vector = np.zeros(len(self.resources), dtype=np.int64)
         for key, amount in amounts.items():
@@ -120,18 +122,18 @@ class TypeTable:
                 return None
         return vector
 
-    def amounts(self, vector: Amounts) -> dict[str, int]:
-        """The reverse of `vector`, without zeros."""
+    def to_amounts(self, vector: Amounts) -> dict[str, int]:
+        """The reverse of `to_vector`, without zeros."""
         return {key: int(amount) for key, amount in zip(self.resources, vector, strict=True) if amount}
 
     def types_with(self, requirements: Requirements) -> Mask:
         """The types that can satisfy all of it; a label that no type knows and that is not well-known is skipped."""
         mask: Mask = np.ones(len(self), dtype=bool)
         for key, one in requirements.items():
-            if key in _MAY_LACK and not one.present:
+            if key in _OPTIONAL_KEYS and not one.present:
                 continue
-            if key not in _POOL_KEYS and (key in self._known or key in WELL_KNOWN):
-                mask = mask & self._mask(one)
+            if key not in _POOL_KEYS and (key in self._known_labels or key in WELL_KNOWN):
+                mask = mask & self._types_satisfying(one)
         return mask
 
     def offerings_with(self, requirements: Requirements) -> Mask:
@@ -139,15 +141,15 @@ class TypeTable:
         mask: Mask = np.ones(len(self._offerings), dtype=bool)
         for key in OFFERING_KEYS:
             if key in requirements:
-                mask = mask & self._offering_mask(requirements[key])
+                mask = mask & self._offerings_satisfying(requirements[key])
         return mask
 
-    def available(self, unavailable: Iterable[UnavailableOffering], now: datetime) -> Mask:
+    def available_offerings(self, unavailable: Iterable[UnavailableOffering], now: datetime) -> Mask:
         """The offerings that can be had now: marked available, and no mark of EC2's refusal covers them."""
-        available = self._listed.copy()
-        for mark in unavailable:
-            if now < mark.until and self._concerned(mark):
-                available &= ~self._covered(mark)
+        available = self._listed_available.copy()
+        for unavailable_offering in unavailable:
+            if now < unavailable_offering.until and self._is_relevant(unavailable_offering):
+                available &= ~self._covered_offerings(unavailable_offering)
         return available
 
     def rows_of(self, offerings: Mask) -> Mask:
@@ -156,76 +158,83 @@ class TypeTable:
         mask[self.offering_rows[offerings]] = True
         return mask
 
-    def cheapest(self, offerings: Mask) -> Prices:
+    def cheapest_prices(self, offerings: Mask) -> Prices:
         """The lowest price of each type among these offerings; infinite where there is none."""
         prices = np.full(len(self), np.inf)
         np.minimum.at(prices, self.offering_rows[offerings], self.offering_prices[offerings])
         return prices
 
-    def distinct(self, key: str, rows: Indices) -> int:
+    def count_distinct_values(self, key: str, rows: Indices) -> int:
         """How many values of a label these types can have together."""
-        return int(self._values(key).matrix[:, rows].any(axis=1).sum())
+        return int(self._label_matrix(key).matrix[:, rows].any(axis=1).sum())
 
     def values_of(self, key: str, types: Mask) -> set[str]:
         """The values of a label that these types can have."""
-        labels = self._values(key)
+        labels = self._label_matrix(key)
         return {value for value, row in zip(labels.values, labels.matrix, strict=True) if (row & types).any()}
 
-    def _concerned(self, mark: UnavailableOffering) -> bool:
+    def _is_relevant(self, unavailable_offering: UnavailableOffering) -> bool:
         """Of subnets nothing is known here: a launch avoids those that are full."""
-        return not mark.subnet_id and mark.placement_group in ("", self.placement_group)
+        return not unavailable_offering.subnet_id and unavailable_offering.placement_group in ("", self.placement_group)
 
-    def _covered(self, mark: UnavailableOffering) -> Mask:
+    def _covered_offerings(self, unavailable_offering: UnavailableOffering) -> Mask:
         covered: Mask = np.ones(len(self._offerings), dtype=bool)
-        for of, wanted in ((self.reservations, mark.reservation_id), (self.partitions, mark.partition)):
-            if wanted:
-                covered = covered & (of == wanted)
-        if mark.capacity_type != ANY:
-            covered = covered & (self.capacity_types == mark.capacity_type)
-        if mark.zone != ANY:
-            covered = covered & (self.zones == mark.zone)
-        if mark.instance_type != ANY:
-            row = self.rows.get(mark.instance_type, -1)
+        for column, expected_value in (
+            (self.reservations, unavailable_offering.reservation_id),
+            (self.partitions, unavailable_offering.partition),
+        ):
+            if expected_value:
+                covered = covered & (column == expected_value)
+        if unavailable_offering.capacity_type != ANY:
+            covered = covered & (self.capacity_types == unavailable_offering.capacity_type)
+        if unavailable_offering.zone != ANY:
+            covered = covered & (self.zones == unavailable_offering.zone)
+        if unavailable_offering.instance_type != ANY:
+            row = self.rows.get(unavailable_offering.instance_type, -1)
             covered = covered & (self.offering_rows == row)
         return covered
 
-    def _amounts(self, rows: Sequence[Mapping[str, int]]) -> Amounts:
+    def _build_amounts(self, rows: Sequence[Mapping[str, int]]) -> Amounts:
         table = [[row.get(key, 0) for key in self.resources] for row in rows]
         return np.array(table, dtype=np.int64).reshape(len(rows), len(self.resources))
 
-    def _mask(self, requirement: Requirement) -> Mask:
+    def _types_satisfying(self, requirement: Requirement) -> Mask:
         known = self._types_with.get(requirement)
         if known is None:
-            known = self._types_with[requirement] = self._values(requirement.key).satisfying(requirement)
+            known = self._types_with[requirement] = self._label_matrix(requirement.key).rows_satisfying(requirement)
         return known
 
-    def _offering_mask(self, requirement: Requirement) -> Mask:
+    def _offerings_satisfying(self, requirement: Requirement) -> Mask:
         known = self._offerings_with.get(requirement)
         if known is None:
             labels = self._offering_labels[requirement.key]
-            known = self._offerings_with[requirement] = labels.satisfying(requirement)
+            known = self._offerings_with[requirement] = labels.rows_satisfying(requirement)
         return known
 
-    def _values(self, key: str) -> _Labels:
+    def _label_matrix(self, key: str) -> _LabelMatrix:
         known = self._labels.get(key)
         if known is None:
-            known = self._labels[key] = _Labels([_possible(one, key) for one in self.types])
+            known = self._labels[key] = _LabelMatrix([_possible_values(one, key) for one in self.types])
         return known
 
 
-def _in_any(matrix: Mask) -> Mask:
+def _any_row(matrix: Mask) -> Mask:
     """The columns that are true in any row."""
     return np.asarray(matrix.any(axis=0), dtype=bool)
 
 
-def _possible(kind: InstanceType, key: str) -> Iterable[str]:
+def _possible_values(instance_type: InstanceType, key: str) -> Iterable[str]:
     if key == INSTANCE_TYPE:
-        return (kind.name,)
-    if key in kind.labels:
-        return kind.labels[key]
-    return {value for one in kind.offerings for value in _offered(one, key)} if key in OFFERING_KEYS else ()
+        return (instance_type.name,)
+    if key in instance_type.labels:
+        return instance_type.labels[key]
+    return (
+        {value for one in instance_type.offerings for value in _offering_values(one, key)}
+        if key in OFFERING_KEYS
+        else ()
+    )
 
 
-def _offered(offering: Offering, key: str) -> tuple[str, ...]:
+def _offering_values(offering: Offering, key: str) -> tuple[str, ...]:
     value = offering.label(key)
     return (value,) if value else ()

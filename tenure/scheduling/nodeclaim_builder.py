@@ -26,13 +26,13 @@ from tenure.model.facts import Expression, PodFact
 from tenure.model.provisioning import PlannedClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
-from tenure.scheduling.nodepool_template import INTERNAL, Offer, Option, Refusal, without_internal
-from tenure.scheduling.offerings import STRICT, missing_variety
+from tenure.scheduling.nodepool_template import INTERNAL_LABELS, Offer, Option, RejectionReason, without_internal_labels
+from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.settings import MAX_INSTANCE_TYPES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fill:
+class NodeClaimDraft:
     """What a node to be bought holds, and the instance types that fit it."""
 
     offer: Offer
@@ -43,24 +43,25 @@ class Fill:
     """The instance types that are possible, as rows of the pool's table."""
 
 
-def planned_claim(
-    fill: Fill, pods: tuple[str, ...], min_values_policy: str = STRICT, most_types: int = MAX_INSTANCE_TYPES
-) -> PlannedClaim | Refusal:
+def build_planned_nodeclaim(
+    draft: NodeClaimDraft, pods: tuple[str, ...], min_values_policy: str = STRICT, max_types: int = MAX_INSTANCE_TYPES
+) -> PlannedClaim | RejectionReason:
     """The NodeClaim for a fill, or why there can be none once its instance types are cut to the cheapest."""
-    pool, table = fill.offer.template.pool, fill.offer.table
-    rows = cheapest_first(fill)[:most_types]
-    missing = missing_variety(table, fill.option.requirements, rows)
+    pool, table = draft.offer.template.pool, draft.offer.table
+    rows = sort_rows_by_price(draft)[:max_types]
+    missing = find_missing_variety(table, draft.option.requirements, rows)
     if missing and min_values_policy == STRICT:
-        return Refusal(f"minValues cannot be kept with {most_types} instance types: {missing}")
-    requirements = _lowered(fill, rows) if missing else fill.option.requirements
+        return RejectionReason(f"minValues cannot be kept with {max_types} instance types: {missing}")
+    requirements = _relax_min_values(draft, rows) if missing else draft.option.requirements
     return PlannedClaim(
         pool=pool.name,
         pool_uid=pool.uid,
         node_class=pool.node_class,
-        labels={**without_internal(requirements).custom_labels(), **fill.offer.template.labels},
-        annotations=_annotations(pool.template_annotations, pool.hash, relaxed=bool(missing)) | _overlaid(fill, rows),
-        requirements=_written(fill, requirements, rows),
-        requests=_requests(fill, rows),
+        labels={**without_internal_labels(requirements).custom_labels(), **draft.offer.template.labels},
+        annotations=_nodeclaim_annotations(pool.template_annotations, pool.hash, relaxed=bool(missing))
+        | _overlay_annotations(draft, rows),
+        requirements=_nodeclaim_requirements(draft, requirements, rows),
+        requests=_nodeclaim_requests(draft, rows),
         taints=pool.taints,
         startup_taints=pool.startup_taints,
         expire_after=pool.expire_after,
@@ -68,49 +69,49 @@ def planned_claim(
         node_class_group=pool.node_class_group,
         node_class_kind=pool.node_class_kind,
         pods=pods,
-        capacity_bound=fill.offer.bound(rows),
+        capacity_bound=draft.offer.max_capacity(rows),
     )
 
 
-def cheapest_first(fill: Fill) -> Indices:
+def sort_rows_by_price(draft: NodeClaimDraft) -> Indices:
     """The types of a fill by the price of their cheapest offering that can be had; equal prices by name."""
-    prices = fill.offer.prices(fill.option)[fill.rows]
-    return fill.rows[np.lexsort((fill.rows, prices))]
+    prices = draft.offer.cheapest_prices(draft.option)[draft.rows]
+    return draft.rows[np.lexsort((draft.rows, prices))]
 
 
-def _requests(fill: Fill, rows: Indices) -> dict[str, int]:
+def _nodeclaim_requests(draft: NodeClaimDraft, rows: Indices) -> dict[str, int]:
     """What the pods ask for, and what DaemonSets take at least on any of the types (reference 2.9)."""
-    least = fill.offer.template.overhead[rows].min(axis=0)
-    return fill.offer.table.amounts(fill.used + least)
+    least = draft.offer.template.overhead[rows].min(axis=0)
+    return draft.offer.table.to_amounts(draft.used + least)
 
 
-def _written(fill: Fill, requirements: Requirements, rows: Indices) -> tuple[Expression, ...]:
+def _nodeclaim_requirements(draft: NodeClaimDraft, requirements: Requirements, rows: Indices) -> tuple[Expression, ...]:
     """All requirements, with the instance types in order of price and the capacity types that can be had."""
-    table = fill.offer.table
+    table = draft.offer.table
     types = _types_expression(requirements, [table.names[row] for row in rows])
-    offered = _offered(fill, rows)
+    offered = _available_offerings(draft, rows)
     capacity = one_of(CAPACITY_TYPE, *sorted(set(table.capacity_types[offered])))
     if CAPACITY_TYPE in requirements:
         capacity = requirements[CAPACITY_TYPE].intersection(capacity)
-    rest = requirements.without(INSTANCE_TYPE, CAPACITY_TYPE, *INTERNAL).expressions()
+    rest = requirements.without(INSTANCE_TYPE, CAPACITY_TYPE, *INTERNAL_LABELS).expressions()
     return tuple(sorted((*rest, types, *capacity.expressions()), key=lambda one: (one.key, one.operator)))
 
 
-def _offered(fill: Fill, rows: Indices) -> Mask:
+def _available_offerings(draft: NodeClaimDraft, rows: Indices) -> Mask:
     """The offerings of these types that can be had."""
-    chosen = np.zeros(len(fill.offer.table), dtype=bool)
+    chosen = np.zeros(len(draft.offer.table), dtype=bool)
     chosen[rows] = True
-    return np.asarray(fill.option.offerings & chosen[fill.offer.table.offering_rows], dtype=bool)
+    return np.asarray(draft.option.offerings & chosen[draft.offer.table.offering_rows], dtype=bool)
 
 
-def _overlaid(fill: Fill, rows: Indices) -> dict[str, str]:
+def _overlay_annotations(draft: NodeClaimDraft, rows: Indices) -> dict[str, str]:
     """Annotations that say whether NodeOverlays had a say in what it costs, or in what it holds (reference 1.3)."""
-    table = fill.offer.table
-    said = {
-        PRICE_OVERLAY_APPLIED: bool(table.overlaid_prices[_offered(fill, rows)].any()),
+    table = draft.offer.table
+    applied_by_key = {
+        PRICE_OVERLAY_APPLIED: bool(table.overlaid_prices[_available_offerings(draft, rows)].any()),
         CAPACITY_OVERLAY_APPLIED: bool(table.overlaid_capacity[rows].any()),
     }
-    return {key: "true" for key, applied in said.items() if applied}
+    return {key: "true" for key, applied in applied_by_key.items() if applied}
 
 
 def _types_expression(requirements: Requirements, names: list[str]) -> Expression:
@@ -120,16 +121,18 @@ def _types_expression(requirements: Requirements, names: list[str]) -> Expressio
     )
 
 
-def _lowered(fill: Fill, rows: Indices) -> Requirements:
+def _relax_min_values(draft: NodeClaimDraft, rows: Indices) -> Requirements:
     """MIN_VALUES_POLICY=BestEffort: each minValues lowered to what the types can give."""
-    table = fill.offer.table
+    table = draft.offer.table
     return Requirements(
-        one if one.min_values is None else replace(one, min_values=min(one.min_values, table.distinct(key, rows)))
-        for key, one in fill.option.requirements.items()
+        requirement
+        if requirement.min_values is None
+        else replace(requirement, min_values=min(requirement.min_values, table.count_distinct_values(key, rows)))
+        for key, requirement in draft.option.requirements.items()
     )
 
 
-def _annotations(template: Mapping[str, str], pool_hash: str, *, relaxed: bool) -> dict[str, str]:
+def _nodeclaim_annotations(template: Mapping[str, str], pool_hash: str, *, relaxed: bool) -> dict[str, str]:
     return {
         **template,
         NODEPOOL_HASH: pool_hash,
@@ -138,41 +141,42 @@ def _annotations(template: Mapping[str, str], pool_hash: str, *, relaxed: bool) 
     }
 
 
-_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 
 
-def why(fill: Fill, pods: Sequence[PodFact], homes: int) -> str:
+def describe_launch_reason(draft: NodeClaimDraft, pods: Sequence[PodFact], existing_node_count: int) -> str:
     """For whom, of which pool, what it is meant to be, at which price in US dollars an hour, and how full.
 
     The types of the fill are to be cheapest first."""
-    rows, priced = fill.rows, _priced(fill)
+    rows, priced = draft.rows, _format_prices(draft)
     among = f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only one"
     return (
-        f"{_named(pods)}: no room on {homes} nodes; {priced[0]} $/h is {among} of pool "
-        f"{fill.offer.name} that fit, {_filled(fill, int(rows[0]))}{_next(priced[1:])}"
+        f"{_format_pod_names(pods)}: no room on {existing_node_count} nodes; {priced[0]} $/h is {among} of pool "
+        f"{draft.offer.pool_name} that fit, "
+        f"{_format_utilization(draft, int(rows[0]))}{_format_alternatives(priced[1:])}"
     )
 
 
-def _priced(fill: Fill) -> list[str]:
+def _format_prices(draft: NodeClaimDraft) -> list[str]:
     """The cheapest types, each with its price."""
-    prices, names = fill.offer.prices(fill.option), fill.offer.table.names
-    return [f"{names[row]} at {float(prices[row]):.4g}" for row in fill.rows[:_NAMED]]
+    prices, names = draft.offer.cheapest_prices(draft.option), draft.offer.table.names
+    return [f"{names[row]} at {float(prices[row]):.4g}" for row in draft.rows[:_MAX_NAMED]]
 
 
-def _next(priced: Sequence[str]) -> str:
+def _format_alternatives(priced: Sequence[str]) -> str:
     """What would have come after the one that is bought."""
     return f"; before {' and '.join(priced)}" if priced else ""
 
 
-def _named(pods: Sequence[PodFact]) -> str:
-    names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:_NAMED])
-    more = len(pods) - _NAMED
+def _format_pod_names(pods: Sequence[PodFact]) -> str:
+    names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:_MAX_NAMED])
+    more = len(pods) - _MAX_NAMED
     return f"{len(pods)} pods ({names} and {more} more)" if more > 0 else names
 
 
-def _filled(fill: Fill, row: int) -> str:
+def _format_utilization(draft: NodeClaimDraft, row: int) -> str:
     """Of what DaemonSets leave, in percent."""
-    table, room = fill.offer.table, fill.offer.template.room[row]
-    asked = [(key, column) for key, column in table.columns.items() if fill.used[column] and key != PODS]
-    shares = [f"{round(100 * int(fill.used[column]) / int(room[column]))} % {key}" for key, column in asked]
+    table, headroom = draft.offer.table, draft.offer.template.headroom[row]
+    requested = [(key, column) for key, column in table.columns.items() if draft.used[column] and key != PODS]
+    shares = [f"{round(100 * int(draft.used[column]) / int(headroom[column]))} % {key}" for key, column in requested]
     return f"filled to {', '.join(shares)}" if shares else "for pods that ask for nothing"

@@ -11,21 +11,21 @@ from tenure.apis.labels import CONFLICT, NODEPOOL, RUNTIME_VALIDATION, WELL_KNOW
 from tenure.model.base import Value
 from tenure.model.facts import PoolFact
 from tenure.model.instance_types import InstanceType
-from tenure.model.nodeoverlays import OverlayFact, Reach, by_precedence, problem_of
+from tenure.model.nodeoverlays import OverlayFact, OverlayReach, by_precedence, problem_of
 
 
-class Verdict(Value):
+class OverlayVerdict(Value):
     """Why an overlay is not heeded; both empty: it is."""
 
     reason: str = ""
     message: str = ""
 
 
-HEEDED = Verdict()
+ACCEPTED = OverlayVerdict()
 
 
 @dataclass(frozen=True)
-class Ground:
+class OverlayTarget:
     """What overlays may be laid over: the instance types of a pool, and what its nodes are labelled."""
 
     labels: Mapping[str, str]
@@ -33,30 +33,30 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Judged:
-    heeded: tuple[OverlayFact, ...] = ()
+class EvaluatedOverlays:
+    accepted: tuple[OverlayFact, ...] = ()
     """Those with most precedence first."""
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    verdicts: Mapping[str, OverlayVerdict] = field(default_factory=dict)
     """By name, of all of them."""
 
 
-def judge(overlays: Iterable[OverlayFact], grounds: Sequence[Ground]) -> Judged:
+def evaluate_overlays(overlays: Iterable[OverlayFact], targets: Sequence[OverlayTarget]) -> EvaluatedOverlays:
     """An overlay that sets what one of the same weight sets before it is refused as a whole."""
-    book = _Book(grounds)
-    heeded: list[OverlayFact] = []
-    verdicts: dict[str, Verdict] = {}
+    conflicts = _OverlayConflicts(targets)
+    accepted: list[OverlayFact] = []
+    verdicts: dict[str, OverlayVerdict] = {}
     for one in by_precedence(overlays):
         problem = problem_of(one)
         if problem:
-            verdicts[one.name] = Verdict(reason=RUNTIME_VALIDATION, message=problem)
+            verdicts[one.name] = OverlayVerdict(reason=RUNTIME_VALIDATION, message=problem)
             continue
-        verdict = verdicts[one.name] = book.enter(one)
-        if verdict == HEEDED:
-            heeded.append(one)
-    return Judged(tuple(heeded), verdicts)
+        verdict = verdicts[one.name] = conflicts.add(one)
+        if verdict == ACCEPTED:
+            accepted.append(one)
+    return EvaluatedOverlays(tuple(accepted), verdicts)
 
 
-def labels_of(pool: PoolFact) -> dict[str, str]:
+def nodepool_labels(pool: PoolFact) -> dict[str, str]:
     """What every node of the pool is labelled: its template's labels, and requirements that leave one value."""
     fixed = {
         one.key: one.values[0]
@@ -67,41 +67,43 @@ def labels_of(pool: PoolFact) -> dict[str, str]:
     return {**fixed, **pool.template_labels, **own}
 
 
-class _Book:
+class _OverlayConflicts:
     """Who decides what: by ground and type, the price of each offering and each added resource."""
 
-    def __init__(self, grounds: Sequence[Ground]) -> None:
-        self._grounds = grounds
-        self._deciding: dict[tuple[int, str, int | str], OverlayFact] = {}
+    def __init__(self, targets: Sequence[OverlayTarget]) -> None:
+        self._targets = targets
+        self._overlay_by_setting: dict[tuple[int, str, int | str], OverlayFact] = {}
 
-    def enter(self, overlay: OverlayFact) -> Verdict:
+    def add(self, overlay: OverlayFact) -> OverlayVerdict:
         """Written down only where it is in conflict with none."""
         entries: list[tuple[int, str, int | str]] = []
-        for number, ground in enumerate(self._grounds):
-            reach = Reach(overlay, ground.labels)
-            for kind in ground.types if reach.possible else ():
-                reached = reach.offerings(kind)
+        for number, target in enumerate(self._targets):
+            reach = OverlayReach(overlay, target.labels)
+            for instance_type in target.types if reach.possible else ():
+                reached = reach.offering_indexes(instance_type)
                 if not reached:
                     continue
-                things: list[int | str] = [*(reached if overlay.changes_price else ()), *overlay.capacity]
-                for thing in things:
-                    before = self._deciding.get((number, kind.name, thing))
-                    if before is None:
-                        entries.append((number, kind.name, thing))
-                    elif before.weight == overlay.weight:
-                        return _conflict(overlay, before, kind, thing)
-        self._deciding.update(dict.fromkeys(entries, overlay))
-        return HEEDED
+                adjustments: list[int | str] = [*(reached if overlay.changes_price else ()), *overlay.capacity]
+                for adjusted in adjustments:
+                    existing = self._overlay_by_setting.get((number, instance_type.name, adjusted))
+                    if existing is None:
+                        entries.append((number, instance_type.name, adjusted))
+                    elif existing.weight == overlay.weight:
+                        return describe_conflict(overlay, existing, instance_type, adjusted)
+        self._overlay_by_setting.update(dict.fromkeys(entries, overlay))
+        return ACCEPTED
 
 
-def _conflict(overlay: OverlayFact, before: OverlayFact, kind: InstanceType, thing: int | str) -> Verdict:
-    if isinstance(thing, int):
-        offering = kind.offerings[thing]
-        about = f"the price of {kind.name} ({offering.capacity_type}) in {offering.zone}"
+def describe_conflict(
+    overlay: OverlayFact, existing: OverlayFact, instance_type: InstanceType, adjusted: int | str
+) -> OverlayVerdict:
+    if isinstance(adjusted, int):
+        offering = instance_type.offerings[adjusted]
+        about = f"the price of {instance_type.name} ({offering.capacity_type}) in {offering.zone}"
     else:
-        about = f"how much {thing} {kind.name} has"
-    return Verdict(
+        about = f"how much {adjusted} {instance_type.name} has"
+    return OverlayVerdict(
         reason=CONFLICT,
-        message=f"NodeOverlay {before.name} has the same weight {overlay.weight} and says {about} too; "
+        message=f"NodeOverlay {existing.name} has the same weight {overlay.weight} and says {about} too; "
         "give one of them another weight, or requirements that keep them apart",
     )

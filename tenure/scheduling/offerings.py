@@ -12,29 +12,42 @@ from typing import Final
 import numpy as np
 
 from tenure.apis.labels import INSTANCE_TYPE
-from tenure.model.discovered_capacity import Learnt
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.facts import ClaimFact, DaemonSetFact, PoolFact
 from tenure.model.instance_types import Catalogue, UnavailableOffering
-from tenure.model.nodeoverlays import OverlayFact, lay
+from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import RequirementError, Requirements
-from tenure.scheduling.instance_type_table import Indices, TypeTable
-from tenure.scheduling.nodeoverlays import Ground, Judged, Verdict, judge, labels_of
-from tenure.scheduling.nodepool_template import Budget, Offer, Refusal, Rooms, Template, largest_of
+from tenure.scheduling.instance_type_table import Indices, InstanceTypeTable
+from tenure.scheduling.nodeoverlays import (
+    EvaluatedOverlays,
+    OverlayTarget,
+    OverlayVerdict,
+    evaluate_overlays,
+    nodepool_labels,
+)
+from tenure.scheduling.nodepool_template import (
+    NodePoolTemplate,
+    Offer,
+    RejectionReason,
+    RemainingLimits,
+    ReservationTracker,
+    column_maximum,
+)
 
-_Ground = tuple[str, tuple[tuple[str, str], ...]]
+_TableKey = tuple[str, tuple[tuple[str, str], ...]]
 """Pools of one EC2NodeClass that are labelled alike, as far as NodeOverlays ask: they have the same instance types."""
 
 
-class Market:
+class Offerings:
     def __init__(self) -> None:
         self._catalogue = Catalogue()
-        self.learnt = Learnt()
+        self.discovered = DiscoveredCapacity()
         self._specs: Mapping[str, str] = {}
-        self._tables: dict[_Ground, TypeTable] = {}
-        self._templates: dict[str, Template | Refusal] = {}
-        self._judged: Judged | None = Judged()
+        self._tables: dict[_TableKey, InstanceTypeTable] = {}
+        self._templates: dict[str, NodePoolTemplate | RejectionReason] = {}
+        self._evaluated_overlays: EvaluatedOverlays | None = EvaluatedOverlays()
         """None: to be judged anew."""
-        self._heeded: tuple[OverlayFact, ...] = ()
+        self._accepted_overlays: tuple[OverlayFact, ...] = ()
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
         """Replace all instance types; the tables of NodeClasses that stay the same are kept."""
@@ -43,118 +56,142 @@ class Market:
             if before.get(name) != catalogue.by_node_class.get(name):
                 self._tables = {key: table for key, table in self._tables.items() if key[0] != name}
                 self._templates.clear()
-                self._judged = None
+                self._evaluated_overlays = None
         self._catalogue = catalogue
 
-    def overlay(self, overlays: Collection[OverlayFact], pools: Iterable[PoolFact]) -> Mapping[str, Verdict]:
+    def evaluate_overlays(
+        self, overlays: Collection[OverlayFact], pools: Iterable[PoolFact]
+    ) -> Mapping[str, OverlayVerdict]:
         """Lay NodeOverlays over what can be bought for these pools; the verdicts on all of them by name.
 
-        Kept until `rejudge`, or until the catalogue is another."""
-        if self._judged is None:
-            self._judged = judge(overlays, self._grounds(overlays, pools)) if overlays else Judged()
-            if self._judged.heeded != self._heeded:
-                self._heeded = self._judged.heeded
+        Kept until `invalidate_overlays`, or until the catalogue is another."""
+        if self._evaluated_overlays is None:
+            self._evaluated_overlays = (
+                evaluate_overlays(overlays, self._overlay_targets(overlays, pools)) if overlays else EvaluatedOverlays()
+            )
+            if self._evaluated_overlays.accepted != self._accepted_overlays:
+                self._accepted_overlays = self._evaluated_overlays.accepted
                 self._templates.clear()
                 self._tables.clear()
-        return self._judged.verdicts
+        return self._evaluated_overlays.verdicts
 
-    def rejudge(self) -> None:
+    def invalidate_overlays(self) -> None:
         """A NodeOverlay or a pool changed."""
-        self._judged = None
+        self._evaluated_overlays = None
 
-    def heed(self, learnt: Learnt, specs: Mapping[str, str]) -> None:
+    def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
         """What nodes have shown of their machines, replacing what was known; the next plan goes by it.
 
         `specs` are the hashes of EC2NodeClasses' specs by name."""
-        self.learnt, self._specs = learnt, specs
-        changed = [table for (name, _), table in self._tables.items() if table.heed(learnt, specs.get(name, ""))]
+        self.discovered, self._specs = discovered, specs
+        changed = [
+            table
+            for (name, _), table in self._tables.items()
+            if table.apply_discovered_capacity(discovered, specs.get(name, ""))
+        ]
         if changed:
             self._templates.clear()
 
-    def forget(self, pool: str | None = None) -> None:
+    def invalidate_templates(self, pool: str | None = None) -> None:
         """A pool changed, or (None) something that all templates depend on."""
         if pool is None:
             self._templates.clear()
         else:
             self._templates.pop(pool, None)
 
-    def template(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> Template | Refusal:
-        """The pool's template, or why nothing can be bought from this pool; kept until `forget`."""
+    def get_template(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> NodePoolTemplate | RejectionReason:
+        """The pool's template, or why nothing can be bought from this pool; kept until `invalidate_templates`."""
         known = self._templates.get(pool.name)
         if known is None:
-            known = self._templates[pool.name] = self._build(pool, daemons)
+            known = self._templates[pool.name] = self._build_template(pool, daemons)
         return known
 
-    def offer(
+    def create_offer(
         self,
-        template: Template,
+        template: NodePoolTemplate,
         used: Mapping[str, int],
         unavailable: Iterable[UnavailableOffering],
         now: datetime,
-        rooms: Rooms,
+        reservation_tracker: ReservationTracker,
     ) -> Offer:
         """The template with what is available and what its limits leave; `used` is what the pool's nodes have."""
-        budget = Budget(template.pool.limits, used)
-        concerning = (mark for mark in unavailable if mark.node_class in ("", template.pool.node_class))
-        marks = [mark for mark in concerning if not mark.subnet_id and not rooms.refute(mark)]
-        return Offer(template, template.table.available(marks, now), budget, rooms)
+        budget = RemainingLimits(template.pool.limits, used)
+        relevant = (
+            unavailable_offering
+            for unavailable_offering in unavailable
+            if unavailable_offering.node_class in ("", template.pool.node_class)
+        )
+        unavailable_offerings = [
+            unavailable_offering
+            for unavailable_offering in relevant
+            if not unavailable_offering.subnet_id and not reservation_tracker.is_outdated(unavailable_offering)
+        ]
+        return Offer(
+            template, template.table.available_offerings(unavailable_offerings, now), budget, reservation_tracker
+        )
 
-    def _build(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> Template | Refusal:
-        table = self._table(pool)
+    def _build_template(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> NodePoolTemplate | RejectionReason:
+        table = self._get_table(pool)
         if not len(table):
-            return Refusal(f"{pool.node_class_kind} {pool.node_class} has no instance types yet")
+            return RejectionReason(f"{pool.node_class_kind} {pool.node_class} has no instance types yet")
         try:
-            return Template(pool, table, daemons)
+            return NodePoolTemplate(pool, table, daemons)
         except RequirementError as error:
-            return Refusal(f"its requirements are not valid: {error}")
+            return RejectionReason(f"its requirements are not valid: {error}")
 
-    def _table(self, pool: PoolFact) -> TypeTable:
-        ground = _ground(pool, self._heeded)
-        known = self._tables.get(ground)
+    def _get_table(self, pool: PoolFact) -> InstanceTypeTable:
+        table_key = _table_key_of(pool, self._accepted_overlays)
+        known = self._tables.get(table_key)
         if known is None:
-            name, labels = ground
+            name, labels = table_key
             types = self._catalogue.by_node_class.get(name, ())
-            known = self._tables[ground] = TypeTable(lay(types, self._heeded, dict(labels)) if self._heeded else types)
-            known.heed(self.learnt, self._specs.get(name, ""))
+            known = self._tables[table_key] = InstanceTypeTable(
+                apply_overlays(types, self._accepted_overlays, dict(labels)) if self._accepted_overlays else types
+            )
+            known.apply_discovered_capacity(self.discovered, self._specs.get(name, ""))
         return known
 
-    def _grounds(self, overlays: Collection[OverlayFact], pools: Iterable[PoolFact]) -> list[Ground]:
-        grounds = dict.fromkeys(_ground(pool, overlays) for pool in pools)
-        return [Ground(dict(labels), self._catalogue.by_node_class.get(name, ())) for name, labels in grounds]
+    def _overlay_targets(self, overlays: Collection[OverlayFact], pools: Iterable[PoolFact]) -> list[OverlayTarget]:
+        table_keys = dict.fromkeys(_table_key_of(pool, overlays) for pool in pools)
+        return [OverlayTarget(dict(labels), self._catalogue.by_node_class.get(name, ())) for name, labels in table_keys]
 
 
-def _ground(pool: PoolFact, overlays: Iterable[OverlayFact]) -> _Ground:
-    asked = {wanted.key for one in overlays for wanted in one.requirements}
-    return pool.node_class, tuple(sorted((key, value) for key, value in labels_of(pool).items() if key in asked))
+def _table_key_of(pool: PoolFact, overlays: Iterable[OverlayFact]) -> _TableKey:
+    selected_keys = {requirement.key for one in overlays for requirement in one.requirements}
+    return pool.node_class, tuple(
+        sorted((key, value) for key, value in nodepool_labels(pool).items() if key in selected_keys)
+    )
 
 
-def largest_capacity(template: Template, claim: ClaimFact) -> dict[str, int]:
+def largest_capacity(template: NodePoolTemplate, nodeclaim: ClaimFact) -> dict[str, int]:
     """What a claim that is not launched may turn out to have at most."""
-    rows = _possible(template, claim)
-    return template.table.amounts(largest_of(template.table.capacity, rows)) if len(rows) else {}
+    rows = _possible_rows(template, nodeclaim)
+    return template.table.to_amounts(column_maximum(template.table.capacity, rows)) if len(rows) else {}
 
 
-def least_overhead(template: Template, claim: ClaimFact) -> dict[str, int]:
+def least_overhead(template: NodePoolTemplate, nodeclaim: ClaimFact) -> dict[str, int]:
     """What of the requests of a claim that is not launched is meant for DaemonSets."""
-    rows = _possible(template, claim)
-    return template.table.amounts(template.overhead[rows].min(axis=0)) if len(rows) else {}
+    rows = _possible_rows(template, nodeclaim)
+    return template.table.to_amounts(template.overhead[rows].min(axis=0)) if len(rows) else {}
 
 
-def _possible(template: Template, claim: ClaimFact) -> Indices:
-    named = next((one.values for one in claim.requirements if one.key == INSTANCE_TYPE and one.operator == "In"), None)
+def _possible_rows(template: NodePoolTemplate, nodeclaim: ClaimFact) -> Indices:
+    named = next(
+        (one.values for one in nodeclaim.requirements if one.key == INSTANCE_TYPE and one.operator == "In"), None
+    )
     if named is not None:
         rows = [template.table.rows[name] for name in named if name in template.table.rows]
         return np.array(rows, dtype=np.intp)
-    return np.flatnonzero(template.table.types_with(Requirements.of(claim.requirements)))
+    return np.flatnonzero(template.table.types_with(Requirements.of(nodeclaim.requirements)))
 
 
 STRICT: Final = "Strict"
 BEST_EFFORT: Final = "BestEffort"
 
 
-def missing_variety(table: TypeTable, requirements: Requirements, rows: Indices) -> str:
+def find_missing_variety(table: InstanceTypeTable, requirements: Requirements, rows: Indices) -> str:
     """The first minValues that these types do not reach, in words; empty when all are reached."""
     for key, one in requirements.items():
-        if one.min_values is not None and (found := table.distinct(key, rows)) < one.min_values:
+        if one.min_values is not None and (found := table.count_distinct_values(key, rows)) < one.min_values:
             return f"{key} needs {one.min_values} different values and {found} fit"
     return ""

@@ -42,68 +42,70 @@ class Constraints(NamedTuple):
 ANYWHERE: Final = Constraints((), (), (), ())
 
 
-def provisionable(homeless: Iterable[PodFact]) -> Iterator[PodFact]:
+def provisionable_pods(unbound_pods: Iterable[PodFact]) -> Iterator[PodFact]:
     """Of pods without a node, those that need one bought: kube-scheduler found no place for them, or for their like.
 
     It takes its time over many pods and has one answer for all that are alike, so that those it has not come to yet
     are not waited for."""
-    refused, untried = dict[str, PodFact](), list[PodFact]()
-    for pod in homeless:
+    unschedulable, untried = dict[str, PodFact](), list[PodFact]()
+    for pod in unbound_pods:
         if is_provisionable(pod):
-            refused.setdefault(pod.owner_uid, pod)
+            unschedulable.setdefault(pod.owner_uid, pod)
             yield pod
-        elif pod.untried and pod.owner_uid and _wants_a_node(pod):
+        elif pod.untried and pod.owner_uid and needs_node(pod):
             untried.append(pod)
-    yield from (pod for pod in untried if pod.owner_uid in refused and _alike(pod, refused[pod.owner_uid]))
+    yield from (
+        pod for pod in untried if pod.owner_uid in unschedulable and _share_template(pod, unschedulable[pod.owner_uid])
+    )
 
 
-def _alike(pod: PodFact, refused: PodFact) -> bool:
+def _share_template(pod: PodFact, unschedulable: PodFact) -> bool:
     """Pods of one owner come from one template: only what is made for each of them may differ."""
-    made = ("requests", "volumes", "node_selector", "required_terms", "tolerations")
-    return all(getattr(pod, one) == getattr(refused, one) for one in made)
+    template_fields = ("requests", "volumes", "node_selector", "required_terms", "tolerations")
+    return all(getattr(pod, one) == getattr(unschedulable, one) for one in template_fields)
 
 
 def is_provisionable(pod: PodFact) -> bool:
     """The kube-scheduler found no place for it, and nobody else provides one (reference 2.2)."""
-    return pod.unschedulable and _wants_a_node(pod)
+    return pod.unschedulable and needs_node(pod)
 
 
-def _wants_a_node(pod: PodFact) -> bool:
-    placed = pod.node_name or pod.nominated_node
-    return not (placed or pod.daemonset or pod.mirror or pod.deleting or pod.finished)
+def needs_node(pod: PodFact) -> bool:
+    assigned_node = pod.node_name or pod.nominated_node
+    return not (assigned_node or pod.daemonset or pod.mirror or pod.deleting or pod.is_finished)
 
 
 def is_reschedulable(pod: PodFact, now: datetime) -> bool:
     """It runs on a node that goes, and will come back elsewhere (reference 2.2)."""
-    return pod.alive and not (pod.daemonset or pod.mirror or holds_its_node(pod, now))
+    return pod.is_alive and not (pod.daemonset or pod.mirror or is_do_not_disrupt(pod, now))
 
 
-def holds_its_node(pod: PodFact, now: datetime) -> bool:
-    """Whether do-not-disrupt is in force: `true` for good, a duration from the pod's start on."""
+def is_do_not_disrupt(pod: PodFact, now: datetime) -> bool:
+    """Whether do-not-disrupt is in force: `true_condition` for good, a duration from the pod's start on."""
     if not pod.do_not_disrupt:
         return False
-    until = held_until(pod)
+    until = do_not_disrupt_until(pod)
     return until is None or now < until
 
 
-def held_until(pod: PodFact) -> datetime | None:
+def do_not_disrupt_until(pod: PodFact) -> datetime | None:
     """When its do-not-disrupt ends; None for never. What cannot be read holds nothing: the pod's creation."""
-    said = pod.do_not_disrupt
+    annotation = pod.do_not_disrupt
     try:
-        lasting = None if said == "true" else parse_duration(said)
+        duration = None if annotation == "true" else parse_duration(annotation)
     except DurationError:
         return pod.created
-    return None if lasting is None else (pod.started or pod.created) + lasting
+    return None if duration is None else (pod.started or pod.created) + duration
 
 
-def shuns_pools(pod: PodFact) -> bool:
+def excludes_nodepools(pod: PodFact) -> bool:
     """It asks for a node of no NodePool, so it is no business of ours."""
     if not pod.required_terms:
         return False
     return all(any(e.key == NODEPOOL and e.operator == DOES_NOT_EXIST for e in term) for term in pod.required_terms)
 
 
-def invalid(pod: PodFact) -> str:
+def validation_error(pod: PodFact) -> str:
     """Why this pod cannot be planned for at all; empty when it can."""
     if pod.uses_match_fields:
         return "its node affinity uses matchFields, which only existing nodes can satisfy"
@@ -125,7 +127,7 @@ def constraints_of(pod: PodFact) -> Constraints:
 
 
 @lru_cache(maxsize=1 << 14)
-def alternatives(constraints: Constraints) -> tuple[Requirements, ...]:
+def node_requirement_alternatives(constraints: Constraints) -> tuple[Requirements, ...]:
     """Node selector and each alternative of the required affinity, preferences left out."""
     selector = Requirements(one_of(key, value) for key, value in constraints.node_selector)
     # A term without expressions matches no node (Kubernetes' rule), so another one has to do.

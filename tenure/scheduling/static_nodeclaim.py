@@ -12,7 +12,7 @@ from tenure.model.nodeclaim_naming import pool_as_owner, written_requirement
 from tenure.model.requirements import Requirements
 
 
-def static_claim(pool: NodePool, *, name: str, plan_id: str) -> NodeClaim:
+def build_static_nodeclaim(pool: NodePool, *, name: str, plan_id: str) -> NodeClaim:
     """With its finalizer from birth, and of no launch group: those that are alike join for one launch.
 
     Raises RequirementError for requirements that cannot be read.

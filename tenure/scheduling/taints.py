@@ -13,7 +13,7 @@ from tenure.apis.labels import PREFER_NO_SCHEDULE, READINESS_TAINT_PREFIX, UNREG
 from tenure.apis.resources import KNOWN_EPHEMERAL, passes
 from tenure.model.facts import HostPort, Taint, Toleration
 
-_EPHEMERAL: Final = frozenset((taint.key, taint.value or "", taint.effect) for taint in KNOWN_EPHEMERAL)
+_EPHEMERAL_TAINTS: Final = frozenset((taint.key, taint.value or "", taint.effect) for taint in KNOWN_EPHEMERAL)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -27,7 +27,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     )
 
 
-def untolerated(
+def first_untolerated(
     tolerations: Sequence[Toleration], taints: Iterable[Taint], *, tolerate_preferences: bool = False
 ) -> Taint | None:
     """The first taint that keeps the pod away. PreferNoSchedule counts unless preferences are given up."""
@@ -39,33 +39,33 @@ def untolerated(
     return None
 
 
-def without_startup(taints: Iterable[Taint], startup: Iterable[Taint]) -> tuple[Taint, ...]:
+def without_startup_taints(taints: Iterable[Taint], startup: Iterable[Taint]) -> tuple[Taint, ...]:
     """What remains once the node is initialized: neither known ephemeral taints nor its own startup taints."""
     declared = {(taint.key, taint.effect) for taint in startup}
     return tuple(taint for taint in taints if not _is_ephemeral(taint) and (taint.key, taint.effect) not in declared)
 
 
-def without_unregistered(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+def without_unregistered_taint(taints: Iterable[Taint]) -> tuple[Taint, ...]:
     return tuple(taint for taint in taints if taint.key != UNREGISTERED_TAINT_KEY)
 
 
-def without_passing(taints: Iterable[Taint], declared: Iterable[Taint] = ()) -> tuple[Taint, ...]:
+def without_transient(taints: Iterable[Taint], declared: Iterable[Taint] = ()) -> tuple[Taint, ...]:
     """Without the taints that come and go with a node's health, and those `declared` to: for one that will be back."""
     names = {taint.name for taint in declared}
     return tuple(taint for taint in taints if not passes(taint.key) and taint.name not in names)
 
 
-def describe(taint: Taint) -> str:
+def format_taint(taint: Taint) -> str:
     """As kubectl writes it: `key=value:effect`."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _is_ephemeral(taint: Taint) -> bool:
-    known = (taint.key, taint.value, taint.effect) in _EPHEMERAL
+    known = (taint.key, taint.value, taint.effect) in _EPHEMERAL_TAINTS
     return known or taint.key.startswith(READINESS_TAINT_PREFIX)
 
 
-def clash(one: HostPort, other: HostPort) -> bool:
+def ports_conflict(one: HostPort, other: HostPort) -> bool:
     """The same port of the same protocol; an empty address is every address."""
     same = one.port == other.port and one.protocol == other.protocol
     return same and (one.address == other.address or "" in (one.address, other.address))

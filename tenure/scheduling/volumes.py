@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from tenure.apis.labels import HOSTNAME, PV_BIND_COMPLETED
 from tenure.model.facts import Expression, PodFact, StorageClassFact, Term, VolumeClaimFact
 from tenure.model.requirements import IN, RequirementError, Requirements, one_of
-from tenure.scheduling.nodepool_template import Refusal
+from tenure.scheduling.nodepool_template import RejectionReason
 from tenure.scheduling.snapshot import Storage
 
 Attachment = tuple[str, str]
@@ -24,59 +24,59 @@ UNSUPPORTED_PROVISIONERS: Final = frozenset({"ebs.csi.eks.amazonaws.com"})
 UNSUPPORTED_TOPOLOGY_KEYS: Final = frozenset({"eks.amazonaws.com/compute-type"})
 
 
-class Needs(NamedTuple):
+class VolumeRequirements(NamedTuple):
     alternatives: tuple[Requirements, ...] = ()
     """The node has to satisfy one of them; empty: any node will do. They say nothing about the pod itself."""
     attachments: frozenset[Attachment] = frozenset()
 
 
-NOTHING: Final = Needs()
+NO_VOLUME_REQUIREMENTS: Final = VolumeRequirements()
 
 
-def needs(pod: PodFact, storage: Storage) -> Needs | Refusal:
+def volume_requirements(pod: PodFact, storage: Storage) -> VolumeRequirements | RejectionReason:
     """What all its volumes ask for together, or why nothing can be planned for the pod before they are mended."""
     if not pod.volumes:
-        return NOTHING
-    together: tuple[Requirements, ...] = ()
+        return NO_VOLUME_REQUIREMENTS
+    alternatives: tuple[Requirements, ...] = ()
     for name in dict.fromkeys(pod.volumes):
-        found = _places(f"{pod.namespace}/{name}", storage)
-        if isinstance(found, Refusal):
-            return found
-        both = _both(together, found)
-        if not both and found:
-            said = " or ".join(str(one) for one in together)
-            return Refusal(
+        volume_nodes = _claim_alternatives(f"{pod.namespace}/{name}", storage)
+        if isinstance(volume_nodes, RejectionReason):
+            return volume_nodes
+        intersection = _intersect_alternatives(alternatives, volume_nodes)
+        if not intersection and volume_nodes:
+            others = " or ".join(str(one) for one in alternatives)
+            return RejectionReason(
                 f"its volumes are in different places: that of PersistentVolumeClaim {pod.namespace}/{name} needs a "
-                f"node with {' or '.join(str(one) for one in found)}, the others need {said}; move one of them"
+                f"node with {' or '.join(str(one) for one in volume_nodes)}, the others need {others}; move one of them"
             )
-        together = both
-    return Needs(together, attachments(pod, storage))
+        alternatives = intersection
+    return VolumeRequirements(alternatives, volume_attachments(pod, storage))
 
 
-def attachments(pod: PodFact, storage: Storage) -> frozenset[Attachment]:
+def volume_attachments(pod: PodFact, storage: Storage) -> frozenset[Attachment]:
     """The volumes that a CSI driver attaches for this pod, as far as they are known."""
     found = set()
     for name in pod.volumes:
         key = f"{pod.namespace}/{name}"
-        driver = _driver(storage.claims.get(key), storage)
+        driver = _csi_driver(storage.claims.get(key), storage)
         if driver:
             found.add((driver, key))
     return frozenset(found)
 
 
-def joined(alternatives: Iterable[Requirements]) -> tuple[Requirements, ...]:
+def merge_alternatives(alternatives: Iterable[Requirements]) -> tuple[Requirements, ...]:
     """The same in fewer: two that differ in the values of one label alone are one with the values of both."""
     found = list(dict.fromkeys(alternatives))
-    while pair := next((one for one in combinations(found, 2) if _differing(*one)), None):
+    while pair := next((one for one in combinations(found, 2) if _single_differing_key(*one)), None):
         first, second = pair
-        key = _differing(first, second)
+        key = _single_differing_key(first, second)
         union = one_of(key, *first[key].values, *second[key].values)
         found[found.index(first)] = Requirements([*first.without(key).values(), union])
         found.remove(second)
     return tuple(found)
 
 
-def _differing(first: Requirements, second: Requirements) -> str:
+def _single_differing_key(first: Requirements, second: Requirements) -> str:
     """The one label in which they differ, if it is a plain choice of values in both; else empty."""
     if first.keys() != second.keys():
         return ""
@@ -86,93 +86,102 @@ def _differing(first: Requirements, second: Requirements) -> str:
 
 
 @lru_cache(maxsize=1 << 14)
-def _both(first: tuple[Requirements, ...], second: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
+def _intersect_alternatives(
+    first: tuple[Requirements, ...], second: tuple[Requirements, ...]
+) -> tuple[Requirements, ...]:
     """Every pair that does not contradict itself; what is empty leaves the other as it is."""
     if not (first and second):
         return first or second
-    return joined(one.intersection(other) for one in first for other in second if not one.conflicts(other))
+    return merge_alternatives(one.intersection(other) for one in first for other in second if not one.conflicts(other))
 
 
 @lru_cache(maxsize=1 << 14)
-def _read(terms: tuple[Term, ...], without: str = "") -> tuple[Requirements, ...]:
+def _parse_terms(terms: tuple[Term, ...], without: str = "") -> tuple[Requirements, ...]:
     """Terms as alternatives, those without expressions left out; empty if one of them lets any node do."""
-    found = joined(Requirements.of(one for one in term if one.key != without) for term in terms if term)
+    found = merge_alternatives(Requirements.of(one for one in term if one.key != without) for term in terms if term)
     return found if all(found) else ()
 
 
-def _places(key: str, storage: Storage) -> tuple[Requirements, ...] | Refusal:
+def _claim_alternatives(key: str, storage: Storage) -> tuple[Requirements, ...] | RejectionReason:
     """The nodes on which a claim can be used, as alternatives; empty: on any."""
     claim = storage.claims.get(key)
     if claim is None:
-        return Refusal(f"PersistentVolumeClaim {key} does not exist; create it")
+        return RejectionReason(f"PersistentVolumeClaim {key} does not exist; create it")
     if claim.deleting:
-        return Refusal(f"PersistentVolumeClaim {key} is being deleted; once it is gone create it anew")
+        return RejectionReason(f"PersistentVolumeClaim {key} is being deleted; once it is gone create it anew")
     if claim.lost:
-        return Refusal(
+        return RejectionReason(
             f"PersistentVolumeClaim {key} is Lost: its PersistentVolume {claim.volume} is gone; restore the volume, or "
             "delete the claim and create it anew"
         )
-    driver = _driver(claim, storage)
+    driver = _csi_driver(claim, storage)
     if driver in UNSUPPORTED_PROVISIONERS:
-        return Refusal(
+        return RejectionReason(
             f"PersistentVolumeClaim {key}: its volume is of the provisioner {driver}, which {_AUTO_MODE}; use a "
             "StorageClass of ebs.csi.aws.com"
         )
     try:
-        return _of_volume(claim, storage) if claim.volume else _of_class(claim, storage)
+        return (
+            _bound_volume_alternatives(claim, storage) if claim.volume else _storage_class_alternatives(claim, storage)
+        )
     except RequirementError as error:
-        return Refusal(f"PersistentVolumeClaim {key}: where its volume may be is not valid: {error}")
+        return RejectionReason(f"PersistentVolumeClaim {key}: where its volume may be is not valid: {error}")
 
 
-def _of_volume(claim: VolumeClaimFact, storage: Storage) -> tuple[Requirements, ...] | Refusal:
-    said = f"PersistentVolumeClaim {claim.key} names PersistentVolume {claim.volume}"
+def _bound_volume_alternatives(claim: VolumeClaimFact, storage: Storage) -> tuple[Requirements, ...] | RejectionReason:
+    subject = f"PersistentVolumeClaim {claim.key} names PersistentVolume {claim.volume}"
     volume = storage.volumes.get(claim.volume)
     if volume is None:
-        return Refusal(f"{said}, which does not exist; restore it, or delete the claim and create it anew")
+        return RejectionReason(f"{subject}, which does not exist; restore it, or delete the claim and create it anew")
     if volume.deleting:
-        return Refusal(f"{said}, which is being deleted; once it is gone delete the claim and create it anew")
+        return RejectionReason(
+            f"{subject}, which is being deleted; once it is gone delete the claim and create it anew"
+        )
     if not claim.bound:
-        return Refusal(
-            f"{said} and is not bound to it: the annotation {PV_BIND_COMPLETED} is missing; see that the volume is "
+        return RejectionReason(
+            f"{subject} and is not bound to it: the annotation {PV_BIND_COMPLETED} is missing; see that the volume is "
             "free and fits the claim"
         )
     if volume.terms is None:
         return ()
     if not any(volume.terms):
-        return Refusal(f"{said}, whose node affinity has no expressions, which no node satisfies")
+        return RejectionReason(f"{subject}, whose node affinity has no expressions, which no node satisfies")
     # A local volume is given up with its node, so that its pods may go elsewhere (reference 2.15).
-    return _read(volume.terms, HOSTNAME if volume.local else "")
+    return _parse_terms(volume.terms, HOSTNAME if volume.local else "")
 
 
-def _of_class(claim: VolumeClaimFact, storage: Storage) -> tuple[Requirements, ...] | Refusal:
-    said = f"PersistentVolumeClaim {claim.key}"
+def _storage_class_alternatives(claim: VolumeClaimFact, storage: Storage) -> tuple[Requirements, ...] | RejectionReason:
+    subject = f"PersistentVolumeClaim {claim.key}"
     if not claim.storage_class:
-        return Refusal(
-            f"{said} is not bound and names no StorageClass; set spec.storageClassName, or create a PersistentVolume "
+        return RejectionReason(
+            f"{subject} is not bound and names no StorageClass; set spec.storageClassName, or create a "
+            "PersistentVolume "
             "for it"
         )
     known = storage.classes.get(claim.storage_class)
     if known is None:
-        return Refusal(f"{said} names StorageClass {claim.storage_class}, which does not exist; create it")
+        return RejectionReason(f"{subject} names StorageClass {claim.storage_class}, which does not exist; create it")
     if not known.waits:
-        return Refusal(
-            f"{said} is not bound yet, and StorageClass {known.name} binds Immediate, before there is a node; see why "
+        return RejectionReason(
+            f"{subject} is not bound yet, and StorageClass {known.name} binds Immediate, before there is a "
+            "node; see why "
             f"{known.driver} makes no volume, or use a StorageClass with WaitForFirstConsumer"
         )
-    unsupported = next((one.key for one in _expressions(known) if one.key in UNSUPPORTED_TOPOLOGY_KEYS), "")
+    unsupported = next((one.key for one in _topology_expressions(known) if one.key in UNSUPPORTED_TOPOLOGY_KEYS), "")
     if unsupported:
-        return Refusal(
-            f"{said}: StorageClass {known.name} allows topologies by the label {unsupported}, which {_AUTO_MODE}; use "
+        return RejectionReason(
+            f"{subject}: StorageClass {known.name} allows topologies by the label {unsupported}, which "
+            f"{_AUTO_MODE}; use "
             "a StorageClass without it"
         )
-    return _read(known.topologies)
+    return _parse_terms(known.topologies)
 
 
-def _expressions(known: StorageClassFact) -> Iterator[Expression]:
+def _topology_expressions(known: StorageClassFact) -> Iterator[Expression]:
     return (one for term in known.topologies for one in term)
 
 
-def _driver(claim: VolumeClaimFact | None, storage: Storage) -> str:
+def _csi_driver(claim: VolumeClaimFact | None, storage: Storage) -> str:
     """Empty when it is not known, or when nothing is attached."""
     if claim is None:
         return ""

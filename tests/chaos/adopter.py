@@ -9,17 +9,17 @@ from typing import Any
 from tenure.apis import labels
 from tenure.cli.sandbox.worker_process import clean_environment
 from tests.support.product.objects import Object
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, condition
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, condition_status
 
 
-class Adopter:
+class AdoptionRunner:
     """`claims`: the names of NodeClaims that Karpenter made."""
 
-    def __init__(self, product: OwnProduct, scene: Scene, class_path: str, claims: list[str]) -> None:
-        self.product, self.scene, self.class_path, self.claims = product, scene, class_path, claims
+    def __init__(self, product: DedicatedProduct, scope: ClusterScope, class_path: str, claims: list[str]) -> None:
+        self.product, self.scope, self.class_path, self.claims = product, scope, class_path, claims
 
-    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+    def start_cli(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, "-m", "tenure", "adopt", "-o", "json", *arguments],
             env=clean_environment() | self.product.own_sandbox.environment() | environment,
@@ -28,20 +28,20 @@ class Adopter:
             text=True,
         )
 
-    async def run(self, *arguments: str, **environment: str) -> Object:
+    async def run_cli(self, *arguments: str, **environment: str) -> Object:
         """Its answer; the exit code is 0."""
-        child = self.start(*arguments, **environment)
-        out, told = await asyncio.to_thread(child.communicate)
-        assert child.returncode == 0, f"{child.returncode}: {told}\n{out}"
-        answer: Object = json.loads(out)
-        return answer
+        child = self.start_cli(*arguments, **environment)
+        out, errors = await asyncio.to_thread(child.communicate)
+        assert child.returncode == 0, f"{child.returncode}: {errors}\n{out}"
+        result: Object = json.loads(out)
+        return result
 
-    async def look(self) -> dict[str, Any]:
+    async def snapshot(self) -> dict[str, Any]:
         """What has to stay, by identity, and the instance profile of the class."""
-        claims = [one for one in await self.scene.claims() if one["metadata"]["name"] in self.claims]
+        claims = [one for one in await self.scope.nodeclaims() if one["metadata"]["name"] in self.claims]
         hosts = {one["status"]["nodeName"] for one in claims}
-        nodes = [one for one in await self.scene.nodes() if one["metadata"]["name"] in hosts]
-        pods = [one for one in await self.scene.pods() if one["spec"].get("nodeName") in hosts]
+        nodes = [one for one in await self.scope.nodes() if one["metadata"]["name"] in hosts]
+        pods = [one for one in await self.scope.pods() if one["spec"].get("nodeName") in hosts]
         found = await self.product.kube.request("GET", self.class_path)
         return {
             "claims": sorted(one["metadata"]["uid"] for one in claims),
@@ -51,8 +51,8 @@ class Adopter:
             "profile": found["status"]["instanceProfile"],
         }
 
-    async def goes_on(self, before: dict[str, Any]) -> None:
-        assert await self.look() == before
-        for claim in await self.scene.claims():
-            told = {one: condition(claim, one) for one in (labels.DRIFTED, labels.DISRUPTION_REASON)}
-            assert "True" not in told.values() and "deletionTimestamp" not in claim["metadata"], (told, claim)
+    async def assert_unchanged(self, before: dict[str, Any]) -> None:
+        assert await self.snapshot() == before
+        for claim in await self.scope.nodeclaims():
+            statuses = {one: condition_status(claim, one) for one in (labels.DRIFTED, labels.DISRUPTION_REASON)}
+            assert "True" not in statuses.values() and "deletionTimestamp" not in claim["metadata"], (statuses, claim)

@@ -2,74 +2,78 @@
 
 from collections import Counter
 
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import NODES
 from tenure.model.base import instance_id_of
 from tenure.model.nodeclaim_state import Phase
 from tests.support.product.objects import Object
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, names, taints
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, object_names, taint_texts
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
-async def nodes_are_whole(scene: Scene) -> None:
+async def assert_nodes_consistent(scope: ClusterScope) -> None:
     """Each NodeClaim has one Node and one instance; none is tainted, cordoned or going."""
-    claims, nodes = await scene.claims(), await scene.nodes()
-    going = [one for one in (*claims, *nodes) if "deletionTimestamp" in one["metadata"]]
-    assert not going, f"{scene.name}: {names(going)} are going"
-    marked = {node["metadata"]["name"]: taints(node) for node in nodes if taints(node)}
-    assert not marked, f"{scene.name}: {marked}"
+    claims, nodes = await scope.nodeclaims(), await scope.nodes()
+    deleting = [one for one in (*claims, *nodes) if "deletionTimestamp" in one["metadata"]]
+    assert not deleting, f"{scope.name}: {object_names(deleting)} are going"
+    tainted = {node["metadata"]["name"]: taint_texts(node) for node in nodes if taint_texts(node)}
+    assert not tainted, f"{scope.name}: {tainted}"
     cordoned = [node for node in nodes if node["spec"].get("unschedulable")]
-    assert not cordoned, f"{scene.name}: {names(cordoned)} are cordoned"
-    assert Counter(map(_of_claim, claims)) == Counter(map(_of_node, nodes)) == Counter(scene.alive())
+    assert not cordoned, f"{scope.name}: {object_names(cordoned)} are cordoned"
+    assert (
+        Counter(map(_nodeclaim_instance_id, claims))
+        == Counter(map(_node_instance_id, nodes))
+        == Counter(scope.alive_instances())
+    )
 
 
-async def lives_were_lived(scene: Scene) -> None:
+async def assert_workflows_completed(scope: ClusterScope) -> None:
     """Every workflow completed; every node that joined was drained; every instance was one NodeClaim's."""
-    lives = await scene.lives()
-    bad = [f"{life.name} {life.status}" for life in lives if life.status != "COMPLETED"]
-    assert not bad, f"{scene.name}: {bad}"
+    nodeclaims = await scope.nodeclaim_workflows()
+    bad = [f"{nodeclaim.name} {nodeclaim.status}" for nodeclaim in nodeclaims if nodeclaim.status != "COMPLETED"]
+    assert not bad, f"{scope.name}: {bad}"
     owned = Counter[str]()
-    for life in lives:
-        owned.update(await _instance_of(scene, life))
-    launched = Counter(scene.launched())
-    assert owned <= launched and max(launched.values(), default=1) == 1, f"{scene.name}: {owned} of {launched}"
+    for nodeclaim in nodeclaims:
+        owned.update(await _drained_instance(scope, nodeclaim))
+    launched = Counter(scope.launched_instances())
+    assert owned <= launched and max(launched.values(), default=1) == 1, f"{scope.name}: {owned} of {launched}"
 
 
-async def _instance_of(scene: Scene, life: NodeLife) -> list[str]:
-    outcome = await scene.product.lives.outcome(life)
-    phases = [step.phase for step in outcome.story]
-    assert phases[-1] is Phase.GONE, f"{life.name} ended in {phases[-1]}"
+async def _drained_instance(scope: ClusterScope, nodeclaim: NodeClaimSummary) -> list[str]:
+    outcome = await scope.product.nodeclaim_workflows.fetch_outcome(nodeclaim)
+    phases = [step.phase for step in outcome.history]
+    assert phases[-1] is Phase.DELETED, f"{nodeclaim.name} ended in {phases[-1]}"
     drained = Phase.DRAIN in phases or not {Phase.INITIALIZATION, Phase.READY} & set(phases)
-    assert drained, f"{life.name} ended without a drain: {phases}"
+    assert drained, f"{nodeclaim.name} ended without a drain: {phases}"
     return [instance_id_of(outcome.provider_id)] if outcome.provider_id else []
 
 
-def tokens_were_kept(scene: Scene) -> None:
+def assert_client_tokens_respected(scope: ClusterScope) -> None:
     """No client token launched more than its call asked for."""
-    tokens = set(scene.tokens())
-    fleets = [one for one in scene.product.aws.launches() if one["client_token"] in tokens]
+    tokens = set(scope.client_tokens())
+    fleets = [one for one in scope.product.aws.list_fleets() if one["client_token"] in tokens]
     over = [one for one in fleets if len(one["instances"]) > one["target"]["TotalTargetCapacity"]]
-    assert not over, f"{scene.name}: more than asked for: {over}"
+    assert not over, f"{scope.name}: more than asked for: {over}"
 
 
-async def nothing_lingers(product: OwnProduct, scenes: list[Scene]) -> None:
+async def assert_nothing_remains(product: DedicatedProduct, scopes: list[ClusterScope]) -> None:
     """No object, finalizer or Lease of a node that is gone, and no workflow that failed."""
-    for scene in scenes:
-        await scene.nothing_runs()
-    nodes = set(names(await product.items(NODES.path())))
-    leases = set(names(await product.items(LEASES)))
+    for scope in scopes:
+        await scope.assert_no_nodes()
+    nodes = set(object_names(await product.items(NODES.path())))
+    leases = set(object_names(await product.items(LEASES)))
     assert leases <= nodes, f"Leases of no Node: {leases - nodes}"
     failed = await product.failed_workflows()
     assert not failed, failed
 
 
-def _of_claim(claim: Object) -> str:
+def _nodeclaim_instance_id(claim: Object) -> str:
     """Empty while it has no instance."""
     provider = (claim.get("status") or {}).get("providerID", "")
     return instance_id_of(provider) if provider else ""
 
 
-def _of_node(node: Object) -> str:
+def _node_instance_id(node: Object) -> str:
     return instance_id_of(node["spec"]["providerID"])

@@ -9,21 +9,21 @@ from typing import Self
 from temporalio.api.enums.v1 import EventType
 from temporalio.service import RPCError
 
-from tenure.cli.nodes.workflows import name_of
-from tests.support.product.product import OwnProduct
+from tenure.cli.nodes.workflows import nodeclaim_name
+from tests.support.product.product import DedicatedProduct
 
-LOOK_EVERY = 0.3
+POLL_SECONDS = 0.3
 """Seconds between looks for workflows that are not followed yet."""
 FAILED = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
 
 
-class Histories:
+class HistoryFollower:
     """`count` is how many events were written since `follow` began, of whichever NodeClaim."""
 
-    def __init__(self, product: OwnProduct) -> None:
+    def __init__(self, product: DedicatedProduct) -> None:
         self._product = product
         self._followed: dict[str, asyncio.Task[None]] = {}
-        self._heard = asyncio.Condition()
+        self._event_received = asyncio.Condition()
         self.count = 0
         self.last = ""
         """The newest event, in words."""
@@ -33,7 +33,7 @@ class Histories:
 
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Self]:
-        looking = asyncio.create_task(self._look())
+        looking = asyncio.create_task(self._poll())
         try:
             yield self
         finally:
@@ -42,30 +42,32 @@ class Histories:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def reach(self, count: int) -> None:
+    async def wait_until_count(self, count: int) -> None:
         """Until so many events were written."""
-        async with self._heard:
-            await self._heard.wait_for(lambda: self.count >= count)
+        async with self._event_received:
+            await self._event_received.wait_for(lambda: self.count >= count)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while True:
             try:
-                for life in await self._product.lives.running():
-                    if life.workflow_id not in self._followed:
-                        self._followed[life.workflow_id] = asyncio.create_task(self._read(life.workflow_id))
+                for nodeclaim in await self._product.nodeclaim_workflows.list_running():
+                    if nodeclaim.workflow_id not in self._followed:
+                        self._followed[nodeclaim.workflow_id] = asyncio.create_task(
+                            self._follow_history(nodeclaim.workflow_id)
+                        )
             except RPCError:
                 # Temporal is away; so are the events.
                 pass
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _read(self, workflow_id: str) -> None:
-        handle, name = self._product.temporal.get_workflow_handle(workflow_id), name_of(workflow_id)
+    async def _follow_history(self, workflow_id: str) -> None:
+        handle, name = self._product.temporal.get_workflow_handle(workflow_id), nodeclaim_name(workflow_id)
         async for event in handle.fetch_history_events(wait_new_event=True):
             kind = EventType.Name(event.event_type).removeprefix("EVENT_TYPE_")
-            async with self._heard:
+            async with self._event_received:
                 self.count += 1
                 self.last = f"{kind} of {name}"
                 self.kinds[kind] += 1
                 if event.event_type == FAILED:
                     self.failed_tasks.append(f"{name}: {event.workflow_task_failed_event_attributes.failure.message}")
-                self._heard.notify_all()
+                self._event_received.notify_all()

@@ -6,165 +6,174 @@ from pathlib import Path
 from tenure.apis import labels
 from tenure.apis.hash import HASH_VERSION
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NAMESPACES, NODE_CLAIMS, NODE_POOLS
-from tests.chaos.adopter import Adopter
+from tests.chaos.adopter import AdoptionRunner
 from tests.support.product import karpenter
-from tests.support.product.eventually import eventually, throughout
-from tests.support.product.karpenter import KARPENTER, TENURE, Makeover, deployed
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.karpenter import (
+    KARPENTER_DEPLOYMENT_PATH,
+    TENURE_DEPLOYMENT_PATH,
+    KarpenterConversion,
+    karpenter_and_tenure_deployed,
+)
 from tests.support.product.objects import node_class
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, condition, names
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, condition_status, object_names
 
 CLASS = "of-karpenter"
 READER = "adopter"
 """May read everything, in Kubernetes and in AWS, and write nothing."""
 
 
-async def test_taken_over_from_karpenter_and_handed_back(product: OwnProduct) -> None:
-    await product.work()
+async def test_taken_over_from_karpenter_and_handed_back(product: DedicatedProduct) -> None:
+    await product.ensure_worker()
     await product.kube.apply(node_class(CLASS))
     try:
-        async with product.scene("adopted", of_class=CLASS, after="Never") as scene:
-            await scene.run(2)
-            await product.rest()
-            made = Makeover(scene, CLASS)
-            claims = await made.make()
-            async with deployed(product):
-                await _adoption(Played(scene, made, claims))
-            await asyncio.to_thread(made.clean)
-            await product.work()
+        async with product.scope("adopted", of_class=CLASS, after="Never") as scope:
+            await scope.run_pods(2)
+            await product.stop_workers()
+            made = KarpenterConversion(scope, CLASS)
+            claims = await made.convert_nodes()
+            async with karpenter_and_tenure_deployed(product):
+                await _run_adoption(KarpenterAdoption(scope, made, claims))
+            await asyncio.to_thread(made.delete_launch_template)
+            await product.ensure_worker()
     finally:
         await product.delete(EC2_NODE_CLASSES.path(CLASS))
-    await eventually(lambda: product.is_gone(EC2_NODE_CLASSES.path(CLASS)))
+    await wait_until(lambda: product.assert_deleted(EC2_NODE_CLASSES.path(CLASS)))
 
 
-async def _adoption(adopter: "Played") -> None:
+async def _run_adoption(adopter: "KarpenterAdoption") -> None:
     product = adopter.product
-    await eventually(adopter.karpenter_leads)
-    before = await adopter.look()
-    await adopter.shadow()
-    await adopter.is_killed_half_way()
-    said = await adopter.run("--yes", "--settle", "8s")
-    assert said["nodeClaims"] == 2 and "none drifted, none was replaced" in said["message"], said
-    await throughout(lambda: adopter.goes_on(before), seconds=5)
-    await adopter.is_tenures()
-    await adopter.template_stays()
-    await adopter.scene.scale(3)
-    await eventually(lambda: adopter.scene.pods_run(3))
-    await eventually(lambda: adopter.scene.nodes_are_initialized(3))
-    said = await adopter.run("--back", "--yes")
-    assert said["nodeClaims"] == 3 and said["left"] == [], said
-    await adopter.is_fit_for_karpenter()
-    assert not await product.hosts() and await karpenter.replicas(product, TENURE) == 0
-    assert await karpenter.replicas(product, KARPENTER) == 2
-    said = await adopter.run("--yes", "--settle", "5s")
-    assert said["nodeClaims"] == 3, said
-    await throughout(lambda: adopter.goes_on(before), seconds=3)
+    await wait_until(adopter.assert_karpenter_leads)
+    before = await adopter.snapshot()
+    await adopter.assert_dry_run_writes_nothing()
+    await adopter.kill_during_handover()
+    result = await adopter.run_cli("--yes", "--settle", "8s")
+    assert result["nodeClaims"] == 2 and "none drifted, none was replaced" in result["message"], result
+    await assert_throughout(lambda: adopter.assert_unchanged(before), seconds=5)
+    await adopter.assert_adopted()
+    await adopter.assert_template_exists()
+    await adopter.scope.scale_deployment(3)
+    await wait_until(lambda: adopter.scope.assert_pods_running(3))
+    await wait_until(lambda: adopter.scope.assert_nodes_initialized(3))
+    result = await adopter.run_cli("--back", "--yes")
+    assert result["nodeClaims"] == 3 and result["left"] == [], result
+    await adopter.assert_usable_by_karpenter()
+    assert not await product.watch_hosts() and await karpenter.desired_replicas(product, TENURE_DEPLOYMENT_PATH) == 0
+    assert await karpenter.desired_replicas(product, KARPENTER_DEPLOYMENT_PATH) == 2
+    result = await adopter.run_cli("--yes", "--settle", "5s")
+    assert result["nodeClaims"] == 3, result
+    await assert_throughout(lambda: adopter.assert_unchanged(before), seconds=3)
 
 
-class Played(Adopter):
+class KarpenterAdoption(AdoptionRunner):
     """With Karpenter's objects as they were made, and what only they can be asked."""
 
-    def __init__(self, scene: Scene, made: Makeover, claims: list[str]) -> None:
-        assert isinstance(scene.product, OwnProduct)
-        super().__init__(scene.product, scene, made.class_path, claims)
+    def __init__(self, scope: ClusterScope, made: KarpenterConversion, claims: list[str]) -> None:
+        assert isinstance(scope.product, DedicatedProduct)
+        super().__init__(scope.product, scope, made.class_path, claims)
         self.made = made
 
-    async def shadow(self) -> None:
+    async def assert_dry_run_writes_nothing(self) -> None:
         """Under rights to read alone, and nothing is even tried: two nodes would go on as they are."""
-        versions, written = await self._versions(), len(self.product.own_sandbox.written)
+        versions, written = await self._resource_versions(), len(self.product.own_sandbox.written)
         self.product.aws.bind_key(READER, [_READS])
-        kubeconfig = await self._reader()
+        kubeconfig = await self._create_reader_kubeconfig()
         keys = {"AWS_ACCESS_KEY_ID": READER, "AWS_SECRET_ACCESS_KEY": READER}
-        seen = await self.run("--dry-run", KUBECONFIG=str(kubeconfig), **keys)
+        preview = await self.run_cli("--dry-run", KUBECONFIG=str(kubeconfig), **keys)
         self.product.aws.release_key(READER)
-        assert seen["ready"], [one for one in seen["findings"] if one["level"] == "problem"]
-        ours = [one for one in seen["nodeClaims"] if one["nodeClaim"] in self.claims]
-        told = {(one["phase"], one["drift"] is None, one["judged"], one["foundByTags"]) for one in ours}
-        assert len(ours) == 2 and told == {("Ready", True, True, True)}, ours
-        assert seen["instanceProfiles"][CLASS] == {"name": karpenter.PROFILE, "there": True, "whose": "Karpenter's"}
-        assert seen["leases"][0]["holder"] == karpenter.HOLDER and seen["karpenter"]["replicas"] == 2
-        assert seen["wouldLaunch"]["nodes"] == [] and "commands" not in seen["wouldDisrupt"], seen
-        assert {one["variable"]: one["verdict"] for one in seen["settings"]}["BATCH_IDLE_DURATION"] == "same"
-        assert await self._versions() == versions
+        assert preview["ready"], [one for one in preview["findings"] if one["level"] == "problem"]
+        ours = [one for one in preview["nodeClaims"] if one["nodeClaim"] in self.claims]
+        statuses = {(one["phase"], one["drift"] is None, one["judged"], one["foundByTags"]) for one in ours}
+        assert len(ours) == 2 and statuses == {("Ready", True, True, True)}, ours
+        assert preview["instanceProfiles"][CLASS] == {"name": karpenter.PROFILE, "there": True, "whose": "Karpenter's"}
+        assert preview["leases"][0]["holder"] == karpenter.HOLDER and preview["karpenter"]["replicas"] == 2
+        assert preview["wouldLaunch"]["nodes"] == [] and "commands" not in preview["wouldDisrupt"], preview
+        assert {one["variable"]: one["verdict"] for one in preview["settings"]}["BATCH_IDLE_DURATION"] == "same"
+        assert await self._resource_versions() == versions
         assert self.product.own_sandbox.written[written:] == [], "something was written to the API server"
-        tried = [one["action"] for one in self.product.aws.denials() if one["access_key"] == READER]
+        tried = [one["action"] for one in self.product.aws.list_denials() if one["access_key"] == READER]
         assert tried == [], f"AWS was asked for {tried}"
 
-    async def is_killed_half_way(self) -> None:
+    async def kill_during_handover(self) -> None:
         """As soon as Karpenter is scaled to zero; the next run goes on there."""
-        child = self.start("--yes")
-        await eventually(self._karpenter_is_stopped)
+        child = self.start_cli("--yes")
+        await wait_until(self._assert_karpenter_stopped)
         child.kill()
         await asyncio.to_thread(child.communicate)
 
-    async def is_tenures(self) -> None:
+    async def assert_adopted(self) -> None:
         """Stamped, in the phase Ready, and not paused any more."""
-        for claim in await self.scene.claims():
-            notes = claim["metadata"]["annotations"]
-            assert notes[labels.NODEPOOL_HASH_VERSION] == notes[labels.NODECLASS_HASH_VERSION] == HASH_VERSION
-        await eventually(self._are_all_ready)
-        await eventually(self._is_not_paused)
+        for claim in await self.scope.nodeclaims():
+            annotations = claim["metadata"]["annotations"]
+            assert (
+                annotations[labels.NODEPOOL_HASH_VERSION] == annotations[labels.NODECLASS_HASH_VERSION] == HASH_VERSION
+            )
+        await wait_until(self._assert_all_ready)
+        await wait_until(self._assert_not_paused)
 
-    async def _are_all_ready(self) -> None:
-        phases = {life.name: life.phase for life in await self.scene.lives() if life.open}
+    async def _assert_all_ready(self) -> None:
+        phases = {
+            nodeclaim.name: nodeclaim.phase for nodeclaim in await self.scope.nodeclaim_workflows() if nodeclaim.open
+        }
         assert phases == dict.fromkeys(self.claims, "Ready"), phases
 
-    async def is_fit_for_karpenter(self) -> None:
+    async def assert_usable_by_karpenter(self) -> None:
         """Finalizers, both stamps and conditions on every NodeClaim, no taint, tags that its lists go by."""
-        claims = await self.scene.claims()
+        claims = await self.scope.nodeclaims()
         for claim in claims:
             metadata = claim["metadata"]
             assert metadata["finalizers"] == [labels.TERMINATION_FINALIZER]
             assert metadata["labels"][labels.NODECLASS] == CLASS and metadata["labels"][labels.CAPACITY_TYPE]
             # Karpenter rewrites stamps of a version that is not its own, and drifts no node for them.
-            for key in karpenter.STAMPS:
+            for key in karpenter.HASH_ANNOTATIONS:
                 assert metadata["annotations"][key] not in ("", "v3", "v6"), metadata["annotations"]
             for one in (*labels.NODECLAIM_CONDITIONS, labels.READY):
-                assert condition(claim, one) == "True", f"{metadata['name']}: {one}"
+                assert condition_status(claim, one) == "True", f"{metadata['name']}: {one}"
             (owner,) = metadata["ownerReferences"]
-            assert (owner["kind"], owner["name"]) == ("NodePool", self.scene.name)
+            assert (owner["kind"], owner["name"]) == ("NodePool", self.scope.name)
             instance = claim["status"]["providerID"].rpartition("/")[2]
-            tags = await asyncio.to_thread(self.made.tags, instance)
-            assert (tags[labels.TAG_NODEPOOL], tags[labels.TAG_NODECLASS]) == (self.scene.name, CLASS)
+            tags = await asyncio.to_thread(self.made.instance_tags, instance)
+            assert (tags[labels.TAG_NODEPOOL], tags[labels.TAG_NODECLASS]) == (self.scope.name, CLASS)
             assert tags[labels.TAG_EKS_CLUSTER_NAME] == self.product.own_sandbox.plan.cluster_name
-        for node in await self.scene.nodes():
+        for node in await self.scope.nodes():
             assert labels.TERMINATION_FINALIZER in node["metadata"]["finalizers"]
             assert labels.DISRUPTED_TAINT_KEY not in str(node["spec"].get("taints"))
             owners = [one["name"] for one in node["metadata"]["ownerReferences"]]
-            assert owners and set(owners) <= set(names(claims))
+            assert owners and set(owners) <= set(object_names(claims))
         found = await self.product.kube.request("GET", self.class_path)
         assert labels.NODECLASS_TERMINATION_FINALIZER in found["metadata"]["finalizers"]
-        await self._is_not_paused()
+        await self._assert_not_paused()
 
-    async def template_stays(self) -> None:
-        assert karpenter.TEMPLATE in await self.product.launch_templates()
+    async def assert_template_exists(self) -> None:
+        assert karpenter.TEMPLATE in await self.product.launch_template_names()
 
-    async def karpenter_leads(self) -> None:
+    async def assert_karpenter_leads(self) -> None:
         assert await self.product.find(karpenter.LEASE) is not None
 
-    async def _karpenter_is_stopped(self) -> None:
-        assert await karpenter.replicas(self.product, KARPENTER) == 0
+    async def _assert_karpenter_stopped(self) -> None:
+        assert await karpenter.desired_replicas(self.product, KARPENTER_DEPLOYMENT_PATH) == 0
 
-    async def _is_not_paused(self) -> None:
+    async def _assert_not_paused(self) -> None:
         found = await self.product.kube.request("GET", NAMESPACES.path("tenure"))
         assert labels.PAUSE not in (found["metadata"].get("annotations") or {})
 
-    async def _versions(self) -> dict[str, str]:
+    async def _resource_versions(self) -> dict[str, str]:
         """Of what a controller of nodes writes to; Nodes themselves are written by their kubelets."""
         kinds = (NODE_CLAIMS, NODE_POOLS, EC2_NODE_CLASSES)
         found = [one for kind in kinds for one in await self.product.items(kind.path())]
         return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in found}
 
-    async def _reader(self) -> Path:
+    async def _create_reader_kubeconfig(self) -> Path:
         """A kubeconfig of somebody who may list and get, through the proxy that counts writes."""
         everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
         group = "rbac.authorization.k8s.io"
-        await self.scene.make(
+        await self.scope.apply_manifest(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": READER, "namespace": "default"}}
         )
         role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": READER}}
-        await self.scene.make(role | {"rules": [everything]})
-        await self.scene.make(
+        await self.scope.apply_manifest(role | {"rules": [everything]})
+        await self.scope.apply_manifest(
             {
                 "apiVersion": f"{group}/v1",
                 "kind": "ClusterRoleBinding",

@@ -6,38 +6,38 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from tests.support.product.eventually import eventually, throughout
-from tests.support.product.karpenter import HOLDER, NAME, RENEWED_EVERY, renew
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.karpenter import HOLDER, NAME, RENEW_INTERVAL_SECONDS, renew_lease
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope
 
 
-async def test_a_worker_waits_until_karpenters_lease_lapses(product: OwnProduct) -> None:
-    await product.rest()
-    async with product.scene("lease") as scene:
-        await scene.deploy(1)
-        async with _karpenter(product):
-            worker = product.hire()
+async def test_a_worker_waits_until_karpenters_lease_lapses(product: DedicatedProduct) -> None:
+    await product.stop_workers()
+    async with product.scope("lease") as scope:
+        await scope.create_deployment(1)
+        async with _karpenter_leading(product):
+            worker = product.add_worker()
             starting = asyncio.create_task(worker.start())
-            await eventually(lambda: _refuses(product))
-            await throughout(lambda: _untouched(scene), seconds=4)
+            await wait_until(lambda: _assert_leader_conflict(product))
+            await assert_throughout(lambda: _assert_untouched(scope), seconds=4)
             assert not starting.done(), "the worker calls itself ready"
         await starting
-        await eventually(lambda: scene.pods_run(1))
-        await scene.one_node_was_bought()
-        async with _karpenter(product):
-            await eventually(lambda: _nobody_watches(product))
-            await scene.scale(2)
-            await throughout(scene.one_node_was_bought, seconds=4)
-        await eventually(lambda: scene.pods_run(2))
-        await scene.nodes_were_bought(2)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.assert_one_node_launched()
+        async with _karpenter_leading(product):
+            await wait_until(lambda: _assert_no_watch_host(product))
+            await scope.scale_deployment(2)
+            await assert_throughout(scope.assert_one_node_launched, seconds=4)
+        await wait_until(lambda: scope.assert_pods_running(2))
+        await scope.wait_until_nodes_launched(2)
 
 
 @asynccontextmanager
-async def _karpenter(product: OwnProduct) -> AsyncIterator[None]:
+async def _karpenter_leading(product: DedicatedProduct) -> AsyncIterator[None]:
     """Its leader renews the lease inside the block."""
-    await renew(product)
-    renewing = asyncio.create_task(_keep_renewing(product))
+    await renew_lease(product)
+    renewing = asyncio.create_task(_renew_repeatedly(product))
     try:
         yield
     finally:
@@ -45,25 +45,25 @@ async def _karpenter(product: OwnProduct) -> AsyncIterator[None]:
         await asyncio.gather(renewing, return_exceptions=True)
 
 
-async def _keep_renewing(product: OwnProduct) -> None:
+async def _renew_repeatedly(product: DedicatedProduct) -> None:
     while True:
-        await asyncio.sleep(RENEWED_EVERY)
-        await renew(product)
+        await asyncio.sleep(RENEW_INTERVAL_SECONDS)
+        await renew_lease(product)
 
 
-async def _refuses(product: OwnProduct) -> None:
+async def _assert_leader_conflict(product: DedicatedProduct) -> None:
     try:
-        said = await product.says(product.worker)
+        message = await product.probe_response(product.worker)
     except aiohttp.ClientError as error:
         raise AssertionError(f"the worker does not answer yet: {error}") from error
-    assert HOLDER in said and NAME in said, said
+    assert HOLDER in message and NAME in message, message
 
 
-async def _untouched(scene: Scene) -> None:
-    assert not await scene.claims() and not scene.launched()
-    assert not [one for one in await scene.product.open_workflows() if one.id.endswith(f"/{scene.name}")]
+async def _assert_untouched(scope: ClusterScope) -> None:
+    assert not await scope.nodeclaims() and not scope.launched_instances()
+    assert not [one for one in await scope.product.open_workflows() if one.id.endswith(f"/{scope.name}")]
 
 
-async def _nobody_watches(product: OwnProduct) -> None:
-    hosts = await product.hosts()
+async def _assert_no_watch_host(product: DedicatedProduct) -> None:
+    hosts = await product.watch_hosts()
     assert not hosts, f"{hosts} still watch"

@@ -7,48 +7,48 @@ from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionR
 
 from tenure.controller.temporal.worker_versioning import current_build
 from tenure.kube.client.resources import NODE_CLAIMS
-from tests.support.product.drains import protect
-from tests.support.product.eventually import eventually
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import names
+from tests.support.product.drains import annotate_do_not_disrupt
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import object_names
 from workflows import ids
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def versioned(product: OwnProduct) -> AsyncIterator[OwnProduct]:
+async def versioned_product(product: DedicatedProduct) -> AsyncIterator[DedicatedProduct]:
     """No build has the tasks for itself any more when other tests go on."""
     yield product
-    await product.rest()
+    await product.stop_workers()
     plan = product.own_sandbox.plan
     await product.temporal.workflow_service.set_worker_deployment_current_version(
         SetWorkerDeploymentCurrentVersionRequest(
-            namespace=plan.namespace, deployment_name=ids.deployment(plan.cluster_name), build_id=""
+            namespace=plan.namespace, deployment_name=ids.worker_deployment_name(plan.cluster_name), build_id=""
         ),
         retry=True,
     )
 
 
-async def test_open_lives_go_on_with_the_build_that_takes_over(versioned: OwnProduct) -> None:
-    product = versioned
-    await product.work(TEMPORAL_WORKER_BUILD_ID="v1")
+async def test_open_lives_go_on_with_the_build_that_takes_over(versioned_product: DedicatedProduct) -> None:
+    product = versioned_product
+    await product.ensure_worker(TEMPORAL_WORKER_BUILD_ID="v1")
     old = product.worker
-    async with product.scene("builds", after="Never") as scene:
-        await scene.run(1)
-        await protect(scene, "true")
-        (going,) = names(await scene.claims())
-        await product.delete(NODE_CLAIMS.path(going))
-        await eventually(lambda: scene.says(going, "do-not-disrupt"))
-        new = product.hire(TEMPORAL_WORKER_BUILD_ID="v2")
+    async with product.scope("builds", after="Never") as scope:
+        await scope.run_pods(1)
+        await annotate_do_not_disrupt(scope, "true")
+        (deleting,) = object_names(await scope.nodeclaims())
+        await product.delete(NODE_CLAIMS.path(deleting))
+        await wait_until(lambda: scope.assert_conditions_mention(deleting, "do-not-disrupt"))
+        new = product.add_worker(TEMPORAL_WORKER_BUILD_ID="v2")
         await new.start()
-        await eventually(lambda: _is_current(product, "v2"))
-        assert await old.finish() == 0
-        await protect(scene, "false")
-        await eventually(lambda: scene.claims_are_gone([going]))
-        await eventually(lambda: scene.pods_run(1))
-        await scene.nodes_were_bought(2)
+        await wait_until(lambda: _assert_current_build(product, "v2"))
+        assert await old.stop_gracefully() == 0
+        await annotate_do_not_disrupt(scope, "false")
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([deleting]))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.wait_until_nodes_launched(2)
         assert await product.failed_workflows() == []
 
 
-async def _is_current(product: OwnProduct, build: str) -> None:
+async def _assert_current_build(product: DedicatedProduct, build: str) -> None:
     current = await current_build(product.temporal, product.own_sandbox.plan.cluster_name)
     assert current == build, current

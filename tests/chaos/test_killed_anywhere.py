@@ -11,41 +11,42 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.chaos import books
-from tests.chaos.churn import Corner
-from tests.chaos.histories import Histories
-from tests.chaos.killing import Killer
-from tests.support.product.eventually import eventually
-from tests.support.product.product import OwnProduct
+from tests.chaos.churn import ChurnScope
+from tests.chaos.histories import HistoryFollower
+from tests.chaos.killing import WorkerKiller
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import DedicatedProduct
 
 KILLS = int(os.environ.get("TENURE_KILLS", "10"))
 NODES = int(os.environ.get("TENURE_CHURN", "10"))
 SEED = int(os.environ.get("TENURE_SEED", "1"))
 CORNERS = 5
-APART = int(os.environ.get("TENURE_APART", "150"))
+MAX_EVENTS_BETWEEN_KILLS = int(os.environ.get("TENURE_APART", "150"))
 """Events between two kills at most: from the first one after the start to well under way."""
 SETTINGS = {"NOT_READY_GRACE": "10m"}
 
 
 @pytest.mark.timeout(300 + 60 * KILLS)
-async def test_a_churn_ends_as_if_the_worker_had_never_been_killed(product: OwnProduct) -> None:
-    await product.rest()
+async def test_a_churn_ends_as_if_the_worker_had_never_been_killed(product: DedicatedProduct) -> None:
+    await product.stop_workers()
     async with AsyncExitStack() as stack:
-        histories = await stack.enter_async_context(Histories(product).follow())
-        killer = Killer(product, histories, kills=KILLS, apart=APART, seed=SEED)
-        scenes = [await stack.enter_async_context(product.scene("churn")) for _ in range(CORNERS)]
+        histories = await stack.enter_async_context(HistoryFollower(product).follow())
+        killer = WorkerKiller(product, histories, kills=KILLS, max_events_between=MAX_EVENTS_BETWEEN_KILLS, seed=SEED)
+        scopes = [await stack.enter_async_context(product.scope("churn")) for _ in range(CORNERS)]
         corners = [
-            Corner(scene, size=max(1, NODES // CORNERS), seed=SEED, first=number) for number, scene in enumerate(scenes)
+            ChurnScope(scope, size=max(1, NODES // CORNERS), seed=SEED, first=number)
+            for number, scope in enumerate(scopes)
         ]
         async with asyncio.TaskGroup() as group:
-            group.create_task(killer.work(**SETTINGS))
+            group.create_task(killer.run_kills(**SETTINGS))
             for corner in corners:
-                group.create_task(corner.play(lambda: killer.left > 0))
-        for scene in scenes:
-            await eventually(lambda one=scene: books.nodes_are_whole(one))  # type: ignore[misc]
-        await asyncio.gather(*(corner.end() for corner in corners))
-        for scene in scenes:
-            await books.lives_were_lived(scene)
-            books.tokens_were_kept(scene)
-        await eventually(lambda: books.nothing_lingers(product, scenes))
-        assert len(killer.moments) == KILLS
+                group.create_task(corner.run_actions(lambda: killer.kills_remaining > 0))
+        for scope in scopes:
+            await wait_until(lambda one=scope: books.assert_nodes_consistent(one))  # type: ignore[misc]
+        await asyncio.gather(*(corner.remove_all() for corner in corners))
+        for scope in scopes:
+            await books.assert_workflows_completed(scope)
+            books.assert_client_tokens_respected(scope)
+        await wait_until(lambda: books.assert_nothing_remains(product, scopes))
+        assert len(killer.kill_log) == KILLS
         assert not histories.failed_tasks, histories.failed_tasks

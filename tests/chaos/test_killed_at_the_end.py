@@ -5,58 +5,61 @@ Two acts: instances that end at the same time go in one call, and a fault of one
 
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.nodeclaim_state import Phase
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, names
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, object_names
 
 
-async def test_killed_after_the_drain_and_before_ec2_terminates(product: OwnProduct) -> None:
-    await product.work()
-    async with product.scene("drained", after="Never") as scene:
-        (claim,) = await scene.run(1)
-        (instance,) = scene.alive()
-        refused = scene.aws_fault("5xx", "TerminateInstances", instance)
-        await _delete(scene, claim)
-        await eventually(lambda: _terminating(scene, refused))
-        await product.kill()
-        assert scene.alive() == [instance]
-        scene.forgive(refused)
-        await product.go_on()
-        await _is_over(scene, claim["metadata"]["name"])
+async def test_killed_after_the_drain_and_before_ec2_terminates(product: DedicatedProduct) -> None:
+    await product.ensure_worker()
+    async with product.scope("drained", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        (instance,) = scope.alive_instances()
+        fault = scope.inject_aws_fault("5xx", "TerminateInstances", instance)
+        await _delete_nodeclaim(scope, claim)
+        await wait_until(lambda: _assert_terminating(scope, fault))
+        await product.kill_worker()
+        assert scope.alive_instances() == [instance]
+        scope.remove_aws_fault(fault)
+        await product.resume_worker()
+        await _assert_completed(scope, claim["metadata"]["name"])
 
 
-async def test_killed_after_ec2_terminates_and_before_the_answer(product: OwnProduct) -> None:
-    await product.work()
-    async with product.scene("ended", after="Never") as scene:
-        (claim,) = await scene.run(1)
-        (instance,) = scene.alive()
-        lost = scene.aws_fault("answer-lost", "TerminateInstances", instance)
-        await _delete(scene, claim)
-        await eventually(lambda: _terminating(scene, lost))
-        await product.kill()
-        await eventually(lambda: scene.instances_alive(0))
-        assert names(await scene.claims()) == names([claim])
-        scene.forgive(lost)
-        await product.go_on()
-        await _is_over(scene, claim["metadata"]["name"])
+async def test_killed_after_ec2_terminates_and_before_the_answer(product: DedicatedProduct) -> None:
+    await product.ensure_worker()
+    async with product.scope("ended", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        (instance,) = scope.alive_instances()
+        lost = scope.inject_aws_fault("answer-lost", "TerminateInstances", instance)
+        await _delete_nodeclaim(scope, claim)
+        await wait_until(lambda: _assert_terminating(scope, lost))
+        await product.kill_worker()
+        await wait_until(lambda: scope.assert_instances_alive(0))
+        assert object_names(await scope.nodeclaims()) == object_names([claim])
+        scope.remove_aws_fault(lost)
+        await product.resume_worker()
+        await _assert_completed(scope, claim["metadata"]["name"])
 
 
-async def _delete(scene: Scene, claim: Object) -> None:
+async def _delete_nodeclaim(scope: ClusterScope, claim: Object) -> None:
     """Once no pod is left, since a pod on a node that is going is promised another node at once."""
-    await scene.scale(0)
-    await eventually(lambda: scene.pods_run(0))
-    await scene.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
+    await scope.scale_deployment(0)
+    await wait_until(lambda: scope.assert_pods_running(0))
+    await scope.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
 
 
-async def _terminating(scene: Scene, fault: str) -> None:
-    (life,) = await scene.lives()
-    assert life.phase == Phase.TERMINATION.value and scene.hits(fault), life
+async def _assert_terminating(scope: ClusterScope, fault: str) -> None:
+    (nodeclaim,) = await scope.nodeclaim_workflows()
+    assert nodeclaim.phase == Phase.TERMINATION.value and scope.aws_fault_hits(fault), nodeclaim
 
 
-async def _is_over(scene: Scene, name: str) -> None:
-    await eventually(lambda: scene.claims_are_gone([name]))
-    await scene.one_node_was_bought()
-    assert not scene.alive()
-    (life,) = await scene.lives()
-    assert life.name == name and (await scene.product.lives.outcome(life)).reason == "Deleted"
+async def _assert_completed(scope: ClusterScope, name: str) -> None:
+    await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+    await scope.assert_one_node_launched()
+    assert not scope.alive_instances()
+    (nodeclaim,) = await scope.nodeclaim_workflows()
+    assert (
+        nodeclaim.name == name
+        and (await scope.product.nodeclaim_workflows.fetch_outcome(nodeclaim)).reason == "Deleted"
+    )

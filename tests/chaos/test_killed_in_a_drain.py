@@ -1,60 +1,66 @@
 """The worker is killed in the middle of a drain that is held: nothing is forced, nothing is done twice."""
 
 from tenure.kube.client.resources import NODE_CLAIMS, WORKLOADS
-from tests.support.product.drains import budget, budget_counts, budget_path, delete_under, protect
-from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, names
+from tests.support.product.drains import (
+    annotate_do_not_disrupt,
+    assert_budget_healthy,
+    budget_path,
+    delete_with_drain_rules,
+    pod_disruption_budget,
+)
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, object_names
 
 
 async def test_a_drain_held_by_a_budget_goes_on_after_the_worker_was_killed(
-    product: OwnProduct,
+    product: DedicatedProduct,
 ) -> None:
-    await product.work()
-    async with product.scene("held-on", after="Never") as scene:
-        (claim,) = await scene.run(1)
-        await scene.make(budget(scene.name, maxUnavailable=0))
-        await eventually(lambda: budget_counts(scene, 1))
+    await product.ensure_worker()
+    async with product.scope("held-on", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        await scope.apply_manifest(pod_disruption_budget(scope.name, maxUnavailable=0))
+        await wait_until(lambda: assert_budget_healthy(scope, 1))
         name = claim["metadata"]["name"]
         await product.delete(NODE_CLAIMS.path(name))
-        await eventually(lambda: scene.says(name, "maxUnavailable 0"))
-        await product.kill()
-        await throughout(lambda: scene.pods_run(1), seconds=2)
-        await product.go_on()
-        await product.patch(budget_path(scene.name), {"spec": {"maxUnavailable": 1}})
-        await _is_over(scene, name)
+        await wait_until(lambda: scope.assert_conditions_mention(name, "maxUnavailable 0"))
+        await product.kill_worker()
+        await assert_throughout(lambda: scope.assert_pods_running(1), seconds=2)
+        await product.resume_worker()
+        await product.patch(budget_path(scope.name), {"spec": {"maxUnavailable": 1}})
+        await _assert_completed(scope, name)
 
 
-async def test_time_held_runs_on_while_no_worker_is_there(product: OwnProduct) -> None:
-    await product.work()
-    async with product.scene("held-for", after="Never") as scene:
-        (claim,) = await scene.run(1)
-        await protect(scene, "true")
-        await delete_under(scene, claim, whenBlocked="escalate", blockedFor="45s")
-        await eventually(lambda: scene.says(claim["metadata"]["name"], "escalates at"))
-        await product.kill()
-        await product.go_on()
-        await _is_over(scene, claim["metadata"]["name"])
+async def test_time_held_runs_on_while_no_worker_is_there(product: DedicatedProduct) -> None:
+    await product.ensure_worker()
+    async with product.scope("held-for", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        await annotate_do_not_disrupt(scope, "true")
+        await delete_with_drain_rules(scope, claim, whenBlocked="escalate", blockedFor="45s")
+        await wait_until(lambda: scope.assert_conditions_mention(claim["metadata"]["name"], "escalates at"))
+        await product.kill_worker()
+        await product.resume_worker()
+        await _assert_completed(scope, claim["metadata"]["name"])
 
 
-async def test_a_rollout_is_restarted_once_though_the_worker_was_killed(product: OwnProduct) -> None:
-    await product.work()
-    async with product.scene("surged-on", after="Never") as scene:
-        (claim,) = await scene.run(1)
-        await delete_under(scene, claim, surgeSingleReplicas=True)
-        await eventually(lambda: _restarted(scene))
-        await product.kill()
-        await product.go_on()
-        await _is_over(scene, claim["metadata"]["name"])
-        await _restarted(scene)
+async def test_a_rollout_is_restarted_once_though_the_worker_was_killed(product: DedicatedProduct) -> None:
+    await product.ensure_worker()
+    async with product.scope("surged-on", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        await delete_with_drain_rules(scope, claim, surgeSingleReplicas=True)
+        await wait_until(lambda: _assert_restarted_once(scope))
+        await product.kill_worker()
+        await product.resume_worker()
+        await _assert_completed(scope, claim["metadata"]["name"])
+        await _assert_restarted_once(scope)
 
 
-async def _restarted(scene: Scene) -> None:
-    path = WORKLOADS["Deployment"].path(scene.name, namespace="default")
-    deployment = await scene.product.kube.request("GET", path)
+async def _assert_restarted_once(scope: ClusterScope) -> None:
+    path = WORKLOADS["Deployment"].path(scope.name, namespace="default")
+    deployment = await scope.product.kube.request("GET", path)
     assert deployment["metadata"]["generation"] == 2, deployment["metadata"]
 
 
-async def _is_over(scene: Scene, name: str) -> None:
-    await eventually(lambda: scene.claims_are_gone([name]))
-    assert name not in names(await scene.claims())
+async def _assert_completed(scope: ClusterScope, name: str) -> None:
+    await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+    assert name not in object_names(await scope.nodeclaims())

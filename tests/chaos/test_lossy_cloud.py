@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from tenure.sandbox.fault_proxy import Answer
+from tenure.sandbox.fault_proxy import ErrorResponse
 from tests.chaos import books
-from tests.support.product.eventually import eventually
-from tests.support.product.product import OwnProduct
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import DedicatedProduct
 
 NODES = int(os.environ.get("TENURE_LOSSY", "40"))
-PATIENCE = 180.0 + 3 * NODES
+TIMEOUT_SECONDS = 180.0 + 3 * NODES
 LOST, LATE, SHED = 0.10, 0.05, 0.20
 """Shares: of EC2's answers that are lost, of its answers that come late, of the API server's answers that are 429."""
 LATE_BY = 30.0
@@ -24,38 +24,38 @@ LATE_BY = 30.0
 SEED = 7
 
 
-@pytest.mark.timeout(300 + PATIENCE)
-async def test_each_node_is_bought_once_though_answers_are_lost_late_and_refused(product: OwnProduct) -> None:
-    await product.work(BATCH_MAX_DURATION="5s")
-    async with product.scene("lossy") as scene:
+@pytest.mark.timeout(300 + TIMEOUT_SECONDS)
+async def test_each_node_is_bought_once_though_answers_are_lost_late_and_refused(product: DedicatedProduct) -> None:
+    await product.ensure_worker(BATCH_MAX_DURATION="5s")
+    async with product.scope("lossy") as scope:
         began = time.monotonic()
-        with lossy(product) as hits:
-            await scene.deploy(NODES)
-            await eventually(lambda: scene.nodes_are_initialized(NODES), seconds=PATIENCE)
+        with lossy_aws(product) as hits:
+            await scope.create_deployment(NODES)
+            await wait_until(lambda: scope.assert_nodes_initialized(NODES), seconds=TIMEOUT_SECONDS)
             print(f"{NODES} nodes are ready after {time.monotonic() - began:.0f} s")
-        await eventually(lambda: scene.pods_run(NODES), seconds=PATIENCE)
-        await scene.nodes_were_bought(NODES)
-        await eventually(lambda: books.nodes_are_whole(scene))
-        books.tokens_were_kept(scene)
+        await wait_until(lambda: scope.assert_pods_running(NODES), seconds=TIMEOUT_SECONDS)
+        await scope.wait_until_nodes_launched(NODES)
+        await wait_until(lambda: books.assert_nodes_consistent(scope))
+        books.assert_client_tokens_respected(scope)
         print(f"faults: {hits}")
         assert all(hits.values()), hits
-        await scene.scale(0)
-        await eventually(scene.nothing_runs, seconds=PATIENCE)
-        await books.lives_were_lived(scene)
+        await scope.scale_deployment(0)
+        await wait_until(scope.assert_no_nodes, seconds=TIMEOUT_SECONDS)
+        await books.assert_workflows_completed(scope)
 
 
 @contextmanager
-def lossy(product: OwnProduct) -> Iterator[dict[str, int]]:
+def lossy_aws(product: DedicatedProduct) -> Iterator[dict[str, int]]:
     """The dictionary says afterwards how often each befell a call."""
     aws, hits = product.aws, dict[str, int]()
     aws.seed_faults(SEED)
     late = aws.add_fault("latency", service="ec2", probability=LATE, latency=LATE_BY)
     lost = aws.add_fault("answer-lost", service="ec2", probability=LOST)
-    with product.own_sandbox.faults.during(Answer(429, retry_after=1), share=SHED) as shed:
+    with product.own_sandbox.faults.during(ErrorResponse(429, retry_after=1), share=SHED) as shed:
         try:
             yield hits
         finally:
-            found = {rule["id"]: int(rule["hits"]) for rule in aws.faults()}
+            found = {rule["id"]: int(rule["hits"]) for rule in aws.list_faults()}
             for rule in (late, lost):
                 aws.remove_fault(rule)
             hits |= {"late": found[late], "lost": found[lost], "shed": shed.hits}

@@ -14,60 +14,62 @@ from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.nodeclaim_state import Phase
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
-from tests.support.product.drains import protect
-from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, names
+from tests.support.product.drains import annotate_do_not_disrupt
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, object_names
 from workflows import ids
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def own_world(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def own_sandbox(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     with Sandbox(tmp_path_factory.mktemp("rebuilt"), plan=plan) as sandbox:
         yield sandbox
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def forgotten(own_world: Sandbox) -> AsyncIterator[OwnProduct]:
-    async with OwnProduct(own_world) as product:
+async def losable_product(own_sandbox: Sandbox) -> AsyncIterator[DedicatedProduct]:
+    async with DedicatedProduct(own_sandbox) as product:
         yield product
 
 
-async def test_lives_go_on_from_the_cluster_and_nothing_is_bought_twice(forgotten: OwnProduct) -> None:
-    product = forgotten
-    await product.work()
-    async with product.scene("steady", after="Never") as steady, product.scene("drains", after="Never") as drains:
-        await asyncio.gather(steady.run(1), drains.run(1))
-        await protect(drains, "true")
-        (kept,), (going,) = names(await steady.claims()), names(await drains.claims())
-        await product.delete(NODE_CLAIMS.path(going))
-        await eventually(lambda: drains.says(going, "do-not-disrupt"))
-        await _lose(product.own_sandbox)
-        await _only_told(product, kept, steady.name)
-        code, found = await product.tenure("rebuild")
-        assert code == 0 and ("NodeClaim", kept) in _listed(found) and {one["done"] for one in found}, found
-        await eventually(lambda: _nothing_is_missing(product))
-        await eventually(lambda: _is(steady, kept, Phase.READY))
-        await eventually(lambda: _is(drains, going, Phase.DRAIN))
-        await eventually(product.watching)
-        await throughout(lambda: drains.pods_run(1), seconds=3)
-        await protect(drains, "false")
-        await eventually(lambda: drains.claims_are_gone([going]))
-        await steady.scale(2)
-        await eventually(lambda: steady.pods_run(2))
-        await eventually(lambda: drains.pods_run(1))
-        await eventually(lambda: steady.nodes_are_initialized(2))
-        for scene in (steady, drains):
-            await scene.nodes_were_bought(2)
-        assert kept in names(await steady.claims())
+async def test_lives_go_on_from_the_cluster_and_nothing_is_bought_twice(losable_product: DedicatedProduct) -> None:
+    product = losable_product
+    await product.ensure_worker()
+    async with product.scope("steady", after="Never") as steady, product.scope("drains", after="Never") as drains:
+        await asyncio.gather(steady.run_pods(1), drains.run_pods(1))
+        await annotate_do_not_disrupt(drains, "true")
+        (retained,), (deleting,) = object_names(await steady.nodeclaims()), object_names(await drains.nodeclaims())
+        await product.delete(NODE_CLAIMS.path(deleting))
+        await wait_until(lambda: drains.assert_conditions_mention(deleting, "do-not-disrupt"))
+        await _lose_temporal_store(product.own_sandbox)
+        await _assert_only_reported(product, retained, steady.name)
+        code, found = await product.run_cli("rebuild")
+        assert code == 0 and ("NodeClaim", retained) in _kinds_and_names(found) and {one["done"] for one in found}, (
+            found
+        )
+        await wait_until(lambda: _assert_nothing_missing(product))
+        await wait_until(lambda: _assert_in_phase(steady, retained, Phase.READY))
+        await wait_until(lambda: _assert_in_phase(drains, deleting, Phase.DRAIN))
+        await wait_until(product.watch_host)
+        await assert_throughout(lambda: drains.assert_pods_running(1), seconds=3)
+        await annotate_do_not_disrupt(drains, "false")
+        await wait_until(lambda: drains.assert_nodeclaims_deleted([deleting]))
+        await steady.scale_deployment(2)
+        await wait_until(lambda: steady.assert_pods_running(2))
+        await wait_until(lambda: drains.assert_pods_running(1))
+        await wait_until(lambda: steady.assert_nodes_initialized(2))
+        for scope in (steady, drains):
+            await scope.wait_until_nodes_launched(2)
+        assert retained in object_names(await steady.nodeclaims())
         assert await product.failed_workflows() == []
 
 
-async def _lose(sandbox: Sandbox) -> None:
+async def _lose_temporal_store(sandbox: Sandbox) -> None:
     if sandbox.plan.temporal == "postgres":
-        await asyncio.to_thread(sandbox.run, sandbox.temporal_server.lose())
+        await asyncio.to_thread(sandbox.add_pod, sandbox.temporal_server.lose_data())
         return
     await asyncio.to_thread(sandbox.stop_part, "temporal")
     files = list((sandbox.directory / "temporal").glob("temporal.db*"))
@@ -77,26 +79,31 @@ async def _lose(sandbox: Sandbox) -> None:
     await asyncio.to_thread(sandbox.start_part, "temporal")
 
 
-async def _only_told(product: OwnProduct, claim: str, pool: str) -> None:
+async def _assert_only_reported(product: DedicatedProduct, claim: str, pool: str) -> None:
     """The dry run names what is missing, by its exit code too, and starts nothing of it."""
-    code, found = await product.tenure("rebuild", "--dry-run")
+    code, found = await product.run_cli("rebuild", "--dry-run")
     assert code == 1
-    assert _listed(found) >= {("NodeClaim", claim), ("NodePool", pool), ("Cluster", "watch"), ("Schedule", "instances")}
+    assert _kinds_and_names(found) >= {
+        ("NodeClaim", claim),
+        ("NodePool", pool),
+        ("Cluster", "watch"),
+        ("Schedule", "instances"),
+    }
     assert {one["done"] for one in found} == {None}
     with pytest.raises(RPCError, match="not found"):
         await product.temporal.get_workflow_handle(ids.watch(product.own_sandbox.plan.cluster_name)).describe()
 
 
-async def _nothing_is_missing(product: OwnProduct) -> None:
+async def _assert_nothing_missing(product: DedicatedProduct) -> None:
     """Visibility comes a moment later; what was started is not started again."""
-    found = await product.tenure("rebuild")
+    found = await product.run_cli("rebuild")
     assert found == (0, []), found
 
 
-def _listed(found: list[dict[str, str]]) -> set[tuple[str, str]]:
+def _kinds_and_names(found: list[dict[str, str]]) -> set[tuple[str, str]]:
     return {(one["kind"], one["name"]) for one in found}
 
 
-async def _is(scene: Scene, claim: str, phase: Phase) -> None:
-    life = await scene.life(claim)
-    assert life.open and life.phase == phase.value, life
+async def _assert_in_phase(scope: ClusterScope, claim: str, phase: Phase) -> None:
+    nodeclaim = await scope.nodeclaim_workflow(claim)
+    assert nodeclaim.open and nodeclaim.phase == phase.value, nodeclaim

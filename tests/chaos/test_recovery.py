@@ -5,43 +5,43 @@ The figures for 500 nodes are `python -m benchmarks.recovery`'s.
 
 import asyncio
 
-from tests.support.product.eventually import eventually
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, names
-from tests.support.product.tidying import unasked
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, object_names
+from tests.support.product.tidying import paused_schedule
 
 NODES = 30
 QUIET = 8.0
 """Seconds of watching after the restart's first decision: the first resync is over by then."""
 
 
-async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product: OwnProduct) -> None:
-    await product.work()
-    async with unasked(product, "tags"), product.scene("many") as many, product.scene("one") as one:
-        claims = names(await many.run(NODES))
-        nodes = names(await many.nodes())
-        await eventually(lambda: _is_all_written(many))
-        await product.kill()
+async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product: DedicatedProduct) -> None:
+    await product.ensure_worker()
+    async with paused_schedule(product, "tags"), product.scope("many") as many, product.scope("one") as one:
+        claims = object_names(await many.run_pods(NODES))
+        nodes = object_names(await many.nodes())
+        await wait_until(lambda: _assert_status_written(many))
+        await product.kill_worker()
         written = len(product.own_sandbox.written)
-        await one.deploy(1)
-        await product.go_on()
-        await eventually(lambda: one.pods_run(1))
+        await one.create_deployment(1)
+        await product.resume_worker()
+        await wait_until(lambda: one.assert_pods_running(1))
         await asyncio.sleep(QUIET)
-        said = product.own_sandbox.written[written:]
-        assert _about(said, names(await one.claims())), "nothing was written of what did change"
-        assert not _about(said, [*claims, *nodes]), _about(said, [*claims, *nodes])
-        assert await _same(many, claims)
+        writes = product.own_sandbox.written[written:]
+        assert _writes_about(writes, object_names(await one.nodeclaims())), "nothing was written of what did change"
+        assert not _writes_about(writes, [*claims, *nodes]), _writes_about(writes, [*claims, *nodes])
+        assert await _has_same_nodeclaims(many, claims)
 
 
-async def _is_all_written(scene: Scene) -> None:
+async def _assert_status_written(scope: ClusterScope) -> None:
     """The worker is not behind with what it has to say of them: it says that of its pods last."""
-    left = names([one for one in await scene.claims() if not one["status"].get("lastPodEventTime")])
+    left = object_names([one for one in await scope.nodeclaims() if not one["status"].get("lastPodEventTime")])
     assert not left, f"{left} do not tell of their pods yet"
 
 
-def _about(written: list[str], objects: list[str]) -> list[str]:
+def _writes_about(written: list[str], objects: list[str]) -> list[str]:
     return [line for line in written if set(line.split("/")) & set(objects)]
 
 
-async def _same(scene: Scene, claims: list[str]) -> bool:
-    return names(await scene.claims()) == claims
+async def _has_same_nodeclaims(scope: ClusterScope, claims: list[str]) -> bool:
+    return object_names(await scope.nodeclaims()) == claims

@@ -1,42 +1,42 @@
 """Two workers share the work, and one of them hosts the watch; when that one is killed, the other takes it over."""
 
-from tests.support.product.eventually import eventually
-from tests.support.product.product import OwnProduct
-from tests.support.product.worker_harness import WorkerHarness
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.worker_harness import WorkerUnderTest
 
 
-async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: OwnProduct) -> None:
-    await product.work()
-    first, second = product.worker, product.hire()
+async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: DedicatedProduct) -> None:
+    await product.ensure_worker()
+    first, second = product.worker, product.add_worker()
     await second.start()
-    await eventually(lambda: _told_apart(product, first, second))
-    async with product.scene("two") as scene:
-        await scene.run(1)
-        watcher, other = await eventually(lambda: _told_apart(product, first, second))
-        await product.kill(watcher)
-        await scene.scale(2)
-        await eventually(lambda: _watches(product, other))
-        await eventually(lambda: scene.pods_run(2))
-        await eventually(lambda: scene.nodes_are_initialized(2))
-        await scene.nodes_were_bought(2)
-        await scene.scale(0)
-        await eventually(lambda: scene.nothing_runs())
-    await product.rest()
+    await wait_until(lambda: _find_watcher(product, first, second))
+    async with product.scope("two") as scope:
+        await scope.run_pods(1)
+        watcher, other = await wait_until(lambda: _find_watcher(product, first, second))
+        await product.kill_worker(watcher)
+        await scope.scale_deployment(2)
+        await wait_until(lambda: _assert_watches(product, other))
+        await wait_until(lambda: scope.assert_pods_running(2))
+        await wait_until(lambda: scope.assert_nodes_initialized(2))
+        await scope.wait_until_nodes_launched(2)
+        await scope.scale_deployment(0)
+        await wait_until(lambda: scope.assert_no_nodes())
+    await product.stop_workers()
 
 
-async def _told_apart(product: OwnProduct, *both: WorkerHarness) -> tuple[WorkerHarness, WorkerHarness]:
+async def _find_watcher(product: DedicatedProduct, *both: WorkerUnderTest) -> tuple[WorkerUnderTest, WorkerUnderTest]:
     """The one that hosts the watch at this moment, and the other."""
-    host = await product.watching()
-    watcher, other = sorted(both, key=lambda one: not _is(host, one))
-    assert _is(host, watcher) and not _is(host, other), f"{host} hosts the watch"
+    host = await product.watch_host()
+    watcher, other = sorted(both, key=lambda one: not _is_worker(host, one))
+    assert _is_worker(host, watcher) and not _is_worker(host, other), f"{host} hosts the watch"
     return watcher, other
 
 
-async def _watches(product: OwnProduct, worker: WorkerHarness) -> None:
-    host = await product.watching()
-    assert _is(host, worker), f"{host} hosts the watch, not {worker.pid}"
+async def _assert_watches(product: DedicatedProduct, worker: WorkerUnderTest) -> None:
+    host = await product.watch_host()
+    assert _is_worker(host, worker), f"{host} hosts the watch, not {worker.pid}"
 
 
-def _is(identity: str, worker: WorkerHarness) -> bool:
+def _is_worker(identity: str, worker: WorkerUnderTest) -> bool:
     """Temporal knows a worker as `pid@host`."""
     return identity.partition("@")[0] == str(worker.pid)

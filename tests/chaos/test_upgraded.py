@@ -15,51 +15,54 @@ from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.controlplane.tools import TEMPORAL, TEMPORAL_BEFORE
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
-from tests.support.product.drains import protect
-from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import names
+from tests.support.product.drains import annotate_do_not_disrupt
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import object_names
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def old(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OwnProduct]:
+async def old_product(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DedicatedProduct]:
     if plan.temporal != "postgres":
         pytest.skip("make postgres")
     begins = replace(plan, temporal_version=TEMPORAL_BEFORE)
-    async with Sandbox(tmp_path_factory.mktemp("upgraded"), plan=begins) as sandbox, OwnProduct(sandbox) as product:
+    async with (
+        Sandbox(tmp_path_factory.mktemp("upgraded"), plan=begins) as sandbox,
+        DedicatedProduct(sandbox) as product,
+    ):
         yield product
 
 
-async def test_nodes_and_drains_go_on_through_an_upgrade(old: OwnProduct) -> None:
-    product, sandbox = old, old.own_sandbox
-    worker = await product.work()
-    assert await _version(product) == TEMPORAL_BEFORE
-    async with product.scene("steady", after="Never") as steady, product.scene("drains", after="Never") as drains:
-        await asyncio.gather(steady.run(1), drains.run(1))
-        await protect(drains, "true")
-        (going,) = names(await drains.claims())
-        await product.delete(NODE_CLAIMS.path(going))
-        await eventually(lambda: drains.says(going, "do-not-disrupt"))
+async def test_nodes_and_drains_go_on_through_an_upgrade(old_product: DedicatedProduct) -> None:
+    product, sandbox = old_product, old_product.own_sandbox
+    worker = await product.ensure_worker()
+    assert await _server_version(product) == TEMPORAL_BEFORE
+    async with product.scope("steady", after="Never") as steady, product.scope("drains", after="Never") as drains:
+        await asyncio.gather(steady.run_pods(1), drains.run_pods(1))
+        await annotate_do_not_disrupt(drains, "true")
+        (deleting,) = object_names(await drains.nodeclaims())
+        await product.delete(NODE_CLAIMS.path(deleting))
+        await wait_until(lambda: drains.assert_conditions_mention(deleting, "do-not-disrupt"))
         for part in ("temporal", "postgres"):
             await asyncio.to_thread(sandbox.stop_part, part)
-        await steady.scale(2)
-        await throughout(lambda: drains.pods_run(1), seconds=5)
+        await steady.scale_deployment(2)
+        await assert_throughout(lambda: drains.assert_pods_running(1), seconds=5)
         await asyncio.to_thread(sandbox.start_part, "postgres")
-        await asyncio.to_thread(sandbox.run, sandbox.temporal_server.upgrade(TEMPORAL))
-        await eventually(lambda: steady.pods_run(2))
-        assert await _version(product) == TEMPORAL
-        await drains.pods_run(1)
-        await protect(drains, "false")
-        await eventually(lambda: drains.claims_are_gone([going]))
-        await eventually(lambda: drains.pods_run(1))
-        await steady.nodes_were_bought(2)
-        await drains.nodes_were_bought(2)
+        await asyncio.to_thread(sandbox.add_pod, sandbox.temporal_server.upgrade(TEMPORAL))
+        await wait_until(lambda: steady.assert_pods_running(2))
+        assert await _server_version(product) == TEMPORAL
+        await drains.assert_pods_running(1)
+        await annotate_do_not_disrupt(drains, "false")
+        await wait_until(lambda: drains.assert_nodeclaims_deleted([deleting]))
+        await wait_until(lambda: drains.assert_pods_running(1))
+        await steady.wait_until_nodes_launched(2)
+        await drains.wait_until_nodes_launched(2)
         assert await product.failed_workflows() == []
-        assert product.worker is worker and worker.running, f"the worker ended, see {worker.log}"
+        assert product.worker is worker and worker.is_running, f"the worker ended, see {worker.log}"
 
 
-async def _version(product: OwnProduct) -> str:
-    answer = await product.temporal.workflow_service.get_system_info(GetSystemInfoRequest(), retry=True)
-    return answer.server_version
+async def _server_version(product: DedicatedProduct) -> str:
+    response = await product.temporal.workflow_service.get_system_info(GetSystemInfoRequest(), retry=True)
+    return response.server_version

@@ -10,18 +10,18 @@ import os
 
 import pytest
 
-from tests.scenarios.announced import state_of, warn
-from tests.support.product.eventually import eventually
+from tests.scenarios.announced import nodeclaim_state, send_spot_warning
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object
-from tests.support.product.product import OwnProduct
-from tests.support.product.queue import nothing_is_queued, queued
-from tests.support.product.scene import Scene, names
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.queue import assert_queue_empty, queued_message_count
+from tests.support.product.scene import ClusterScope, object_names
 
 TEMPORAL = "temporal"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))
 TIMES = 100
 """How often each message comes; so often come messages about instances of others."""
-PATIENCE = 150.0 + SECONDS
+TIMEOUT_SECONDS = 150.0 + SECONDS
 NODES = 3
 READ = "tenure_interruption_last_read_seconds"
 RECEIVED = 5.0
@@ -31,78 +31,78 @@ SLOWLY = 1.0
 
 
 @pytest.mark.timeout(600 + 3 * SECONDS)
-async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(product: OwnProduct) -> None:
-    await product.work(INTERRUPTION_QUEUE="demo")
-    async with product.scene("warned") as scene:
-        claims = await scene.run(NODES)
+async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(product: DedicatedProduct) -> None:
+    await product.ensure_worker(INTERRUPTION_QUEUE="demo")
+    async with product.scope("warned") as scope:
+        claims = await scope.run_pods(NODES)
         await asyncio.to_thread(product.own_sandbox.stop_part, TEMPORAL)
         try:
-            warn(product, *claims)
-            before = await eventually(lambda: _stands_still(product))
+            send_spot_warning(product, *claims)
+            before = await wait_until(lambda: _assert_queue_idle(product))
             await asyncio.sleep(SECONDS)
-            assert queued(product) == NODES
-            assert await product.metric(READ, source="queue") == before
-            await scene.claims_stand(names(claims))
+            assert queued_message_count(product) == NODES
+            assert await product.metric_value(READ, source="queue") == before
+            await scope.assert_nodeclaims_exist(object_names(claims))
         finally:
             await asyncio.to_thread(product.own_sandbox.start_part, TEMPORAL)
-        for name in names(claims):
-            await eventually(lambda name=name: scene.event(name, "SpotInterrupted"), seconds=PATIENCE)  # type: ignore[misc]
-        await eventually(lambda: scene.claims_are_gone(names(claims)), seconds=PATIENCE)
-        await eventually(lambda: scene.pods_run(NODES), seconds=PATIENCE)
-        await scene.nodes_were_bought(2 * NODES)
-        await eventually(lambda: nothing_is_queued(product), seconds=PATIENCE)
+        for name in object_names(claims):
+            await wait_until(lambda name=name: scope.assert_event(name, "SpotInterrupted"), seconds=TIMEOUT_SECONDS)  # type: ignore[misc]
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)), seconds=TIMEOUT_SECONDS)
+        await wait_until(lambda: scope.assert_pods_running(NODES), seconds=TIMEOUT_SECONDS)
+        await scope.wait_until_nodes_launched(2 * NODES)
+        await wait_until(lambda: assert_queue_empty(product), seconds=TIMEOUT_SECONDS)
 
 
-async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: OwnProduct) -> None:
-    await product.work(INTERRUPTION_QUEUE="demo")
-    async with product.scene("reads") as scene:
-        claims = await scene.run(NODES)
-        await product.kill()
-        await asyncio.to_thread(_send_many, product, scene.launched())
-        await asyncio.to_thread(warn, product, *claims[1:])
-        sent = queued(product)
+async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: DedicatedProduct) -> None:
+    await product.ensure_worker(INTERRUPTION_QUEUE="demo")
+    async with product.scope("reads") as scope:
+        claims = await scope.run_pods(NODES)
+        await product.kill_worker()
+        await asyncio.to_thread(_send_many, product, scope.launched_instances())
+        await asyncio.to_thread(send_spot_warning, product, *claims[1:])
+        sent = queued_message_count(product)
         slow = [
             product.aws.add_fault("latency", service="sqs", action=action, latency=SLOWLY)
             for action in ("ReceiveMessage", "DeleteMessageBatch")
         ]
         try:
-            await product.go_on()
-            await eventually(lambda: _fewer_are_queued(product, sent), every=0.0)
-            await product.kill()
+            await product.resume_worker()
+            await wait_until(lambda: _assert_queue_shrinks(product, sent), poll_interval=0.0)
+            await product.kill_worker()
         finally:
             for one in slow:
                 product.aws.remove_fault(one)
-        assert queued(product) > 0, "killed too late to show anything"
-        await product.go_on()
-        await eventually(lambda: nothing_is_queued(product), seconds=PATIENCE)
-        stays, *go = names(claims)
-        await eventually(lambda: scene.claims_are_gone(go), seconds=PATIENCE)
-        await eventually(lambda: _knows(scene, claims[0], "rebalanceRecommendation"))
-        await scene.claims_stand([stays])
-        await eventually(lambda: scene.pods_run(NODES), seconds=PATIENCE)
-        await scene.nodes_were_bought(NODES + len(go))
+        assert queued_message_count(product) > 0, "killed too late to show anything"
+        await product.resume_worker()
+        await wait_until(lambda: assert_queue_empty(product), seconds=TIMEOUT_SECONDS)
+        stays, *go = object_names(claims)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(go), seconds=TIMEOUT_SECONDS)
+        await wait_until(lambda: _assert_messages_recorded(scope, claims[0], "rebalanceRecommendation"))
+        await scope.assert_nodeclaims_exist([stays])
+        await wait_until(lambda: scope.assert_pods_running(NODES), seconds=TIMEOUT_SECONDS)
+        await scope.wait_until_nodes_launched(NODES + len(go))
 
 
-async def _stands_still(product: OwnProduct) -> float:
+async def _assert_queue_idle(product: DedicatedProduct) -> float:
     """When the queue was read last, now that it is not any more."""
-    before = await product.metric(READ, source="queue")
+    before = await product.metric_value(READ, source="queue")
     await asyncio.sleep(RECEIVED)
-    assert await product.metric(READ, source="queue") == before
+    assert await product.metric_value(READ, source="queue") == before
     return before
 
 
-async def _knows(scene: Scene, claim: Object, *kinds: str) -> None:
+async def _assert_messages_recorded(scope: ClusterScope, claim: Object, *kinds: str) -> None:
     """Each once. The Kubernetes event of it may be lost with the worker, or be said again by the next."""
-    found = (await state_of(scene, claim)).notices
+    found = (await nodeclaim_state(scope, claim)).notices
     assert [one.notice.kind for one in found] == [*kinds], found
 
 
-def _send_many(product: OwnProduct, instances: list[str]) -> None:
+def _send_many(product: DedicatedProduct, instances: list[str]) -> None:
     for number in range(TIMES):
         product.aws.health_event([f"i-{number:017x}"])
         for instance in instances:
             product.aws.recommend_rebalance(instance)
 
 
-async def _fewer_are_queued(product: OwnProduct, sent: int) -> None:
-    assert queued(product) < sent
+async def _assert_queue_shrinks(product: DedicatedProduct, sent: int) -> None:
+    assert queued_message_count(product) < sent

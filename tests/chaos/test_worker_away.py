@@ -6,101 +6,101 @@ from functools import partial
 
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
 from tests.support.paths import ROOT
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import node_pool
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, names
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, object_names
 
 
 async def test_pods_that_came_meanwhile_get_nodes_and_pods_that_went_leave_none(
-    product: OwnProduct,
+    product: DedicatedProduct,
 ) -> None:
-    await product.work()
-    async with product.scene("grows") as grows, product.scene("shrinks") as shrinks:
-        await grows.run(1)
-        left = await shrinks.run(1)
-        await product.rest()
-        await grows.scale(2)
-        await shrinks.scale(0)
-        await product.go_on()
-        await eventually(lambda: grows.pods_run(2))
-        await grows.nodes_were_bought(2)
-        await eventually(lambda: shrinks.claims_are_gone(names(left)))
+    await product.ensure_worker()
+    async with product.scope("grows") as grows, product.scope("shrinks") as shrinks:
+        await grows.run_pods(1)
+        left = await shrinks.run_pods(1)
+        await product.stop_workers()
+        await grows.scale_deployment(2)
+        await shrinks.scale_deployment(0)
+        await product.resume_worker()
+        await wait_until(lambda: grows.assert_pods_running(2))
+        await grows.wait_until_nodes_launched(2)
+        await wait_until(lambda: shrinks.assert_nodeclaims_deleted(object_names(left)))
 
 
 async def test_a_claim_that_was_deleted_meanwhile_goes_and_one_that_was_made_launches(
-    product: OwnProduct,
+    product: DedicatedProduct,
 ) -> None:
-    await product.work()
-    async with product.scene("deleted") as deleted, product.scene("made") as made:
-        (claim,) = await deleted.run(1)
-        await product.rest()
+    await product.ensure_worker()
+    async with product.scope("deleted") as deleted, product.scope("made") as made:
+        (claim,) = await deleted.run_pods(1)
+        await product.stop_workers()
         await product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
-        name = await made.claim_by_hand()
-        await product.go_on()
-        await eventually(lambda: deleted.claims_are_gone(names([claim])))
-        await eventually(lambda: deleted.pods_run(1))
-        await eventually(lambda: made.nodes_are_initialized(1))
-        assert names(await made.claims()) == [name] and len(made.launched()) == 1
+        name = await made.create_standalone_nodeclaim()
+        await product.resume_worker()
+        await wait_until(lambda: deleted.assert_nodeclaims_deleted(object_names([claim])))
+        await wait_until(lambda: deleted.assert_pods_running(1))
+        await wait_until(lambda: made.assert_nodes_initialized(1))
+        assert object_names(await made.nodeclaims()) == [name] and len(made.launched_instances()) == 1
 
 
-async def test_a_pool_that_changed_meanwhile_is_heeded(product: OwnProduct) -> None:
-    await product.work()
-    async with product.scene("patient", after="Never") as scene:
-        claims = await scene.run(1)
-        await scene.scale(0)
-        await product.rest()
-        await scene.make(node_pool(scene.name, after="1s"))
-        await product.go_on()
-        await eventually(lambda: scene.claims_are_gone(names(claims)))
+async def test_a_pool_that_changed_meanwhile_is_heeded(product: DedicatedProduct) -> None:
+    await product.ensure_worker()
+    async with product.scope("patient", after="Never") as scope:
+        claims = await scope.run_pods(1)
+        await scope.scale_deployment(0)
+        await product.stop_workers()
+        await scope.apply_manifest(node_pool(scope.name, after="1s"))
+        await product.resume_worker()
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)))
 
 
 async def test_a_pool_that_was_deleted_meanwhile_takes_all_of_its_own_along(
-    product: OwnProduct,
+    product: DedicatedProduct,
 ) -> None:
-    await product.work()
-    async with product.scene("dropped") as scene:
-        claims = await scene.run(1)
-        await product.rest()
-        await product.delete(scene.pool_path)
-        await product.go_on()
-        await eventually(lambda: scene.claims_are_gone(names(claims)))
-        await eventually(scene.nothing_is_left)
+    await product.ensure_worker()
+    async with product.scope("dropped") as scope:
+        claims = await scope.run_pods(1)
+        await product.stop_workers()
+        await product.delete(scope.pool_path)
+        await product.resume_worker()
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)))
+        await wait_until(scope.assert_all_removed)
 
 
 async def test_a_node_that_was_removed_by_hand_meanwhile_as_the_documents_say_is_let_go(
-    product: OwnProduct,
+    product: DedicatedProduct,
 ) -> None:
-    await product.work()
-    async with product.scene("hand", after="Never") as scene:
-        claims, nodes = await scene.run(1), await scene.nodes()
-        (instance,) = scene.alive()
-        await product.rest()
-        found = await _instances_that_the_documents_find(product)
+    await product.ensure_worker()
+    async with product.scope("hand", after="Never") as scope:
+        claims, nodes = await scope.run_pods(1), await scope.nodes()
+        (instance,) = scope.alive_instances()
+        await product.stop_workers()
+        found = await _instances_found_by_documented_filters(product)
         assert instance in found
-        ec2 = product.admin("ec2")
+        ec2 = product.admin_client("ec2")
         await asyncio.to_thread(ec2.terminate_instances, InstanceIds=[instance])
-        for path in (*map(NODE_CLAIMS.path, names(claims)), *map(NODES.path, names(nodes))):
+        for path in (*map(NODE_CLAIMS.path, object_names(claims)), *map(NODES.path, object_names(nodes))):
             await product.patch(path, {"metadata": {"finalizers": None}})
             await product.delete(path)
-            await eventually(partial(product.is_gone, path))
-        await product.go_on()
-        await eventually(lambda: _is_over(scene, *names(claims)))
-        await eventually(lambda: scene.nodes_were_bought(2))
-        await eventually(lambda: scene.pods_run(1))
-        await scene.instances_alive(1)
+            await wait_until(partial(product.assert_deleted, path))
+        await product.resume_worker()
+        await wait_until(lambda: _assert_workflow_closed(scope, *object_names(claims)))
+        await wait_until(lambda: scope.wait_until_nodes_launched(2))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.assert_instances_alive(1)
         assert await product.failed_workflows() == []
 
 
-async def _instances_that_the_documents_find(product: OwnProduct) -> list[str]:
+async def _instances_found_by_documented_filters(product: DedicatedProduct) -> list[str]:
     """By the filters of the command in docs/install.md, for whoever has no worker any more."""
     page = (ROOT / "docs" / "install.md").read_text()
     written = re.findall(r"Name=([^,\s]+),Values=(\S+)", page.replace("CLUSTER", product.own_sandbox.plan.cluster_name))
     filters = [{"Name": name, "Values": values.split(",")} for name, values in written]
     assert len(filters) == 3
-    answer = await asyncio.to_thread(product.admin("ec2").describe_instances, Filters=filters)
-    return [one["InstanceId"] for group in answer["Reservations"] for one in group["Instances"]]
+    response = await asyncio.to_thread(product.admin_client("ec2").describe_instances, Filters=filters)
+    return [one["InstanceId"] for group in response["Reservations"] for one in group["Instances"]]
 
 
-async def _is_over(scene: Scene, name: str) -> None:
-    assert not (await scene.life(name)).open
+async def _assert_workflow_closed(scope: ClusterScope, name: str) -> None:
+    assert not (await scope.nodeclaim_workflow(name)).open

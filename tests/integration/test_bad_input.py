@@ -11,21 +11,21 @@ import pytest
 from tenure.apis import labels
 from tenure.kube.client.resources import EC2_NODE_CLASSES
 from tenure.sandbox.errors import ApiError
-from tests.support.product.eventually import eventually, throughout
+from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import node_class
-from tests.support.product.product import Product
-from tests.support.product.scene import Scene, condition, conditions, reason
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import ClusterScope, condition_reason, condition_status, conditions_by_type
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """`wrong` is laid over a good spec; `mended` over that, as a merge patch."""
+    """`invalid_spec` is laid over a good spec; `fix` over that, as a merge patch."""
 
-    wrong: dict[str, Any]
-    mended: dict[str, Any]
+    invalid_spec: dict[str, Any]
+    fix: dict[str, Any]
     kind: str
     reason: str
-    words: tuple[str, ...]
+    messages: tuple[str, ...]
     status: str = "False"
     also: dict[str, str] = field(default_factory=dict)
     """Other conditions, by their reasons."""
@@ -33,7 +33,7 @@ class Mistake:
 
 WAITING = {"ValidationSucceeded": "DependenciesNotReady"}
 GOOD = node_class()["spec"]
-WRONG_ROLE = "no-such-role"
+MISSING_ROLE = "no-such-role"
 """The worker may not pass it on, whether there is one or not."""
 MISTAKES = {
     "alias-malformed": Mistake(
@@ -69,11 +69,11 @@ MISTAKES = {
         also=WAITING,
     ),
     "role": Mistake(
-        {"role": WRONG_ROLE},
+        {"role": MISSING_ROLE},
         {"role": GOOD["role"]},
         "InstanceProfileReady",
         "AwaitingReconciliation",
-        (WRONG_ROLE, "spec.role"),
+        (MISSING_ROLE, "spec.role"),
         status="Unknown",
         also=WAITING,
     ),
@@ -133,151 +133,161 @@ USED = ("subnet", "profile", "user-data-form", "kubelet-field")
 
 
 async def test_a_mistake_in_a_class_names_its_field_stops_no_other_pool_and_heals_when_mended(
-    product: Product,
+    product: InstalledProduct,
 ) -> None:
     async with AsyncExitStack() as stack:
-        scenes = {name: await stack.enter_async_context(_corner(product, name)) for name in USED}
-        keeper = scenes[USED[0]]
+        scopes = {name: await stack.enter_async_context(_scope(product, name)) for name in USED}
+        keeper = scopes[USED[0]]
         for name, mistake in MISTAKES.items():
-            await _make(scenes.get(name, keeper), name, mistake.wrong)
-        for scene in scenes.values():
-            await scene.deploy(1)
+            await _create_nodeclass(scopes.get(name, keeper), name, mistake.invalid_spec)
+        for scope in scopes.values():
+            await scope.create_deployment(1)
         for name, mistake in MISTAKES.items():
-            await eventually(partial(_is_told, product, name, mistake))
-        async with product.scene("bad-other") as other:
-            await other.run(1)
-        for scene in scenes.values():
-            assert scene.launched() == [] and await scene.claims() == [], scene.name
-        await eventually(partial(_no_trial_is_left, product))
+            await wait_until(partial(_assert_mistake_reported, product, name, mistake))
+        async with product.scope("bad-other") as other:
+            await other.run_pods(1)
+        for scope in scopes.values():
+            assert scope.launched_instances() == [] and await scope.nodeclaims() == [], scope.name
+        await wait_until(partial(_assert_no_trial_templates, product))
         for name, mistake in MISTAKES.items():
-            await product.patch(EC2_NODE_CLASSES.path(name), {"spec": mistake.mended})
+            await product.patch(EC2_NODE_CLASSES.path(name), {"spec": mistake.fix})
         for name in MISTAKES:
-            await eventually(partial(product.node_class_is_ready, name))
-        for scene in scenes.values():
-            await eventually(partial(scene.pods_run, 1))
-            await scene.one_node_was_bought()
-        await asyncio.gather(*(_ends(product, scene, name) for name, scene in scenes.items()))
+            await wait_until(partial(product.assert_nodeclass_ready, name))
+        for scope in scopes.values():
+            await wait_until(partial(scope.assert_pods_running, 1))
+            await scope.assert_one_node_launched()
+        await asyncio.gather(*(_assert_class_deleted(product, scope, name) for name, scope in scopes.items()))
 
 
 @pytest.mark.parametrize("key", ["karpenter.sh/nodepool", "kubernetes.io/cluster/other", "eks:eks-cluster-name"])
-async def test_a_tag_that_is_the_controllers_own_is_refused_at_once(product: Product, key: str) -> None:
-    wrong = node_class("forbidden-tag")
-    wrong["spec"]["tags"] = {key: "mine"}
+async def test_a_tag_that_is_the_controllers_own_is_refused_at_once(product: InstalledProduct, key: str) -> None:
+    invalid_nodeclass = node_class("forbidden-tag")
+    invalid_nodeclass["spec"]["tags"] = {key: "mine"}
     with pytest.raises(ApiError, match=r"spec\.tags"):
-        await product.kube.apply(wrong)
+        await product.kube.apply(invalid_nodeclass)
 
 
-async def test_what_the_controller_may_not_do_is_told_by_its_name_and_heals_when_it_may(product: Product) -> None:
+async def test_what_the_controller_may_not_do_is_told_by_its_name_and_heals_when_it_may(
+    product: InstalledProduct,
+) -> None:
     """Three calls that a trial makes; each is denied in turn."""
     name = "bad-rights"
-    async with _corner(product, name) as scene:
+    async with _scope(product, name) as scope:
         for action, call in (
             ("CreateLaunchTemplate", "create_launch_template"),
             ("CreateFleet", "create_fleet"),
             ("RunInstances", "run_instances"),
         ):
-            denied = scene.aws_fault("error", action, code="UnauthorizedOperation", http=403)
-            await _make(scene, name, {"tags": {"try": action}})
+            denied = scope.inject_aws_fault("error", action, code="UnauthorizedOperation", http=403)
+            await _create_nodeclass(scope, name, {"tags": {"try": action}})
             why = f"{action}AuthCheckFailed"
-            await eventually(partial(_says, product, name, "ValidationSucceeded", "False", why, call, "deploy/iam"))
-            scene.forgive(denied)
-        await eventually(partial(_no_trial_is_left, product))
-        await _make(scene, name, {"tags": {"try": "again"}})
-        await eventually(partial(product.node_class_is_ready, name))
-        assert scene.launched() == []
+            await wait_until(
+                partial(_assert_condition, product, name, "ValidationSucceeded", "False", why, call, "deploy/iam")
+            )
+            scope.remove_aws_fault(denied)
+        await wait_until(partial(_assert_no_trial_templates, product))
+        await _create_nodeclass(scope, name, {"tags": {"try": "again"}})
+        await wait_until(partial(product.assert_nodeclass_ready, name))
+        assert scope.launched_instances() == []
 
 
-async def test_a_throttled_trial_is_no_failed_one(product: Product) -> None:
+async def test_a_throttled_trial_is_no_failed_one(product: InstalledProduct) -> None:
     name = "bad-slow"
-    async with _corner(product, name) as scene:
-        slow = scene.aws_fault("throttle", "RunInstances")
-        await _make(scene, name, {})
-        await eventually(partial(_says, product, name, "AWSAnswers", "False", "Undecided", "RequestLimitExceeded"))
-        await throughout(partial(_never_failed, product, name), seconds=3)
-        assert scene.launched() == []
-        scene.forgive(slow)
-        found = await eventually(partial(product.node_class_is_ready, name))
-        assert condition(found, "AWSAnswers") == ""
-        slow = scene.aws_fault("5xx", "CreateFleet")
+    async with _scope(product, name) as scope:
+        slow = scope.inject_aws_fault("throttle", "RunInstances")
+        await _create_nodeclass(scope, name, {})
+        await wait_until(
+            partial(_assert_condition, product, name, "AWSAnswers", "False", "Undecided", "RequestLimitExceeded")
+        )
+        await assert_throughout(partial(_assert_validation_unknown, product, name), seconds=3)
+        assert scope.launched_instances() == []
+        scope.remove_aws_fault(slow)
+        found = await wait_until(partial(product.assert_nodeclass_ready, name))
+        assert condition_status(found, "AWSAnswers") == ""
+        slow = scope.inject_aws_fault("5xx", "CreateFleet")
         await product.patch(EC2_NODE_CLASSES.path(name), {"spec": {"tags": {"try": "again"}}})
-        await eventually(partial(_says, product, name, "AWSAnswers", "False", "Undecided", "create_fleet"))
-        await eventually(partial(_says, product, name, "Ready", "Unknown", "", "ValidationSucceeded=True"))
-        scene.forgive(slow)
-        await eventually(partial(product.node_class_is_ready, name))
+        await wait_until(partial(_assert_condition, product, name, "AWSAnswers", "False", "Undecided", "create_fleet"))
+        await wait_until(partial(_assert_condition, product, name, "Ready", "Unknown", "", "ValidationSucceeded=True"))
+        scope.remove_aws_fault(slow)
+        await wait_until(partial(product.assert_nodeclass_ready, name))
 
 
-async def test_a_class_that_never_was_ready_goes_at_once_and_one_in_use_with_its_last_node(product: Product) -> None:
+async def test_a_class_that_never_was_ready_goes_at_once_and_one_in_use_with_its_last_node(
+    product: InstalledProduct,
+) -> None:
     name = "bad-gone"
     path, other = EC2_NODE_CLASSES.path(name), EC2_NODE_CLASSES.path("bad-never")
-    async with _corner(product, name) as scene:
-        await _make(scene, "bad-never", {"role": WRONG_ROLE})
-        await eventually(partial(_has_finalizer, product, other))
+    async with _scope(product, name) as scope:
+        await _create_nodeclass(scope, "bad-never", {"role": MISSING_ROLE})
+        await wait_until(partial(_assert_finalizer, product, other))
         await product.delete(other)
-        await eventually(partial(product.is_gone, other))
+        await wait_until(partial(product.assert_deleted, other))
 
-        await _make(scene, name, {})
-        (claim,) = await scene.run(1)
+        await _create_nodeclass(scope, name, {})
+        (claim,) = await scope.run_pods(1)
         uid = (await product.kube.request("GET", path))["metadata"]["uid"]
         assert len(await asyncio.to_thread(_profiles, product, uid)) == 1
         await product.delete(path)
-        await eventually(partial(scene.event, name, "WaitingOnNodeClaimTermination", claim["metadata"]["name"]))
-        await scene.scale(0)
-        await eventually(partial(product.is_gone, path))
+        await wait_until(partial(scope.assert_event, name, "WaitingOnNodeClaimTermination", claim["metadata"]["name"]))
+        await scope.scale_deployment(0)
+        await wait_until(partial(product.assert_deleted, path))
         assert await asyncio.to_thread(_profiles, product, uid) == []
 
 
-def _corner(product: Product, name: str) -> Scene:
+def _scope(product: InstalledProduct, name: str) -> ClusterScope:
     """Its pool is of a class of this name, which is not there yet."""
-    return product.scene(name, of_class=name)
+    return product.scope(name, of_class=name)
 
 
-async def _make(scene: Scene, name: str, wrong: dict[str, Any]) -> None:
-    made = node_class(name)
-    made["spec"] = {key: value for key, value in (made["spec"] | wrong).items() if value is not None}
-    await scene.make(made)
+async def _create_nodeclass(scope: ClusterScope, name: str, invalid_spec: dict[str, Any]) -> None:
+    manifest = node_class(name)
+    manifest["spec"] = {key: value for key, value in (manifest["spec"] | invalid_spec).items() if value is not None}
+    await scope.apply_manifest(manifest)
 
 
-async def _is_told(product: Product, name: str, mistake: Mistake) -> None:
+async def _assert_mistake_reported(product: InstalledProduct, name: str, mistake: Mistake) -> None:
     """By its condition, those that follow from it, and `Ready`, whose message is Karpenter's to the letter."""
-    await _says(product, name, mistake.kind, mistake.status, mistake.reason, *mistake.words)
+    await _assert_condition(product, name, mistake.kind, mistake.status, mistake.reason, *mistake.messages)
     for kind, why in mistake.also.items():
-        await _says(product, name, kind, mistake.status, why)
+        await _assert_condition(product, name, kind, mistake.status, why)
     found = await product.kube.request("GET", EC2_NODE_CLASSES.path(name))
     bad = [*mistake.also, mistake.kind]
-    assert condition(found, "Ready") == mistake.status
-    assert conditions(found)["Ready"]["message"] == ", ".join(f"{kind}={mistake.status}" for kind in bad)
+    assert condition_status(found, "Ready") == mistake.status
+    assert conditions_by_type(found)["Ready"]["message"] == ", ".join(f"{kind}={mistake.status}" for kind in bad)
 
 
-async def _says(product: Product, name: str, kind: str, status: str, why: str, *words: str) -> None:
+async def _assert_condition(
+    product: InstalledProduct, name: str, kind: str, status: str, why: str, *messages: str
+) -> None:
     found = await product.kube.request("GET", EC2_NODE_CLASSES.path(name))
-    told = reason(found, kind)
-    assert condition(found, kind) == status, f"{name}: {kind} is {condition(found, kind)!r}, {told}"
-    assert told.startswith(why) and all(word in told for word in words), f"{name}: {kind}: {told}"
+    text = condition_reason(found, kind)
+    assert condition_status(found, kind) == status, f"{name}: {kind} is {condition_status(found, kind)!r}, {text}"
+    assert text.startswith(why) and all(message in text for message in messages), f"{name}: {kind}: {text}"
 
 
-async def _no_trial_is_left(product: Product) -> None:
+async def _assert_no_trial_templates(product: InstalledProduct) -> None:
     """Trials of other tests' classes may be under way at this moment."""
-    left = [one for one in await product.launch_templates() if "/validation/" in one]
+    left = [one for one in await product.launch_template_names() if "/validation/" in one]
     assert left == []
 
 
-async def _never_failed(product: Product, name: str) -> None:
+async def _assert_validation_unknown(product: InstalledProduct, name: str) -> None:
     found = await product.kube.request("GET", EC2_NODE_CLASSES.path(name))
-    assert condition(found, "ValidationSucceeded") == "Unknown", reason(found, "ValidationSucceeded")
+    assert condition_status(found, "ValidationSucceeded") == "Unknown", condition_reason(found, "ValidationSucceeded")
 
 
-async def _ends(product: Product, scene: Scene, name: str) -> None:
-    await scene.scale(0)
+async def _assert_class_deleted(product: InstalledProduct, scope: ClusterScope, name: str) -> None:
+    await scope.scale_deployment(0)
     await product.delete(EC2_NODE_CLASSES.path(name))
-    await eventually(partial(product.is_gone, EC2_NODE_CLASSES.path(name)))
+    await wait_until(partial(product.assert_deleted, EC2_NODE_CLASSES.path(name)))
 
 
-async def _has_finalizer(product: Product, path: str) -> None:
+async def _assert_finalizer(product: InstalledProduct, path: str) -> None:
     found = await product.kube.request("GET", path)
     assert labels.NODECLASS_TERMINATION_FINALIZER in (found["metadata"].get("finalizers") or ())
 
 
-def _profiles(product: Product, uid: str) -> list[str]:
+def _profiles(product: InstalledProduct, uid: str) -> list[str]:
     """Instance profiles that were made for a class."""
-    found = product.admin("iam").list_instance_profiles()["InstanceProfiles"]
+    found = product.admin_client("iam").list_instance_profiles()["InstanceProfiles"]
     return [one["InstanceProfileName"] for one in found if uid in one["Path"]]

@@ -4,50 +4,60 @@ from functools import partial
 from typing import Any
 
 from tenure.apis import labels
-from tests.support.product.eventually import eventually, throughout
+from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import pod_spec
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, condition, reason
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, condition_reason, condition_status
 
 
-async def test_room_is_there_before_the_pods_are(own_product: OwnProduct) -> None:
+async def test_room_is_there_before_the_pods_are(own_product: DedicatedProduct) -> None:
     """Nodes of two CPUs, for pods that fill one each; an empty node of the pool goes after a second."""
-    await own_product.work(FEATURE_GATES="CapacityBuffer=true")
-    async with own_product.scene("buffers") as scene:
-        room = buffer(scene.name)
-        await scene.make(room)
-        await eventually(partial(_says, scene, room, "ReadyForProvisioning", "False", "PodTemplateNotFound"))
-        await scene.make(template(scene.name))
-        await eventually(lambda: scene.nodes_are_initialized(2))
-        status = await eventually(partial(_says, scene, room, "Provisioning", "True", "FitsExistingCapacity"))
+    await own_product.ensure_worker(FEATURE_GATES="CapacityBuffer=true")
+    async with own_product.scope("buffers") as scope:
+        buffer_manifest = buffer(scope.name)
+        await scope.apply_manifest(buffer_manifest)
+        await wait_until(
+            partial(
+                _assert_buffer_condition, scope, buffer_manifest, "ReadyForProvisioning", "False", "PodTemplateNotFound"
+            )
+        )
+        await scope.apply_manifest(template(scope.name))
+        await wait_until(lambda: scope.assert_nodes_initialized(2))
+        status = await wait_until(
+            partial(_assert_buffer_condition, scope, buffer_manifest, "Provisioning", "True", "FitsExistingCapacity")
+        )
         assert status["replicas"] == 2
-        await throughout(lambda: scene.nodes_are_initialized(2), seconds=8)
-        await scene.nodes_were_bought(2)
+        await assert_throughout(lambda: scope.assert_nodes_initialized(2), seconds=8)
+        await scope.wait_until_nodes_launched(2)
 
-        await own_product.kill()
-        await own_product.go_on()
-        await throughout(lambda: scene.nodes_are_initialized(2), seconds=12)
-        await scene.nodes_were_bought(2)
+        await own_product.kill_worker()
+        await own_product.resume_worker()
+        await assert_throughout(lambda: scope.assert_nodes_initialized(2), seconds=12)
+        await scope.wait_until_nodes_launched(2)
 
-        standing = {one["status"]["nodeName"] for one in await scene.claims()}
-        await scene.deploy(1)
-        await eventually(lambda: scene.pods_run(1))
-        (pod,) = await scene.pods()
-        assert pod["spec"]["nodeName"] in standing
-        await eventually(lambda: scene.nodes_are_initialized(3))
-        await scene.nodes_were_bought(3)
+        existing_nodes = {one["status"]["nodeName"] for one in await scope.nodeclaims()}
+        await scope.create_deployment(1)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        (pod,) = await scope.pods()
+        assert pod["spec"]["nodeName"] in existing_nodes
+        await wait_until(lambda: scope.assert_nodes_initialized(3))
+        await scope.wait_until_nodes_launched(3)
 
-        await own_product.delete(await own_product.kube.path_of(room))
-        await eventually(lambda: scene.nodes_are_initialized(1))
-        await scene.pods_run(1)
-        await scene.nodes_were_bought(3)
+        await own_product.delete(await own_product.kube.path_of(buffer_manifest))
+        await wait_until(lambda: scope.assert_nodes_initialized(1))
+        await scope.assert_pods_running(1)
+        await scope.wait_until_nodes_launched(3)
 
 
-async def _says(scene: Scene, manifest: dict[str, Any], kind: str, status: str, why: str) -> dict[str, Any]:
-    found = await scene.product.kube.request("GET", await scene.product.kube.path_of(manifest))
-    assert condition(found, kind) == status and why in reason(found, kind), reason(found, kind)
-    answered: dict[str, Any] = found["status"]
-    return answered
+async def _assert_buffer_condition(
+    scope: ClusterScope, manifest: dict[str, Any], kind: str, status: str, why: str
+) -> dict[str, Any]:
+    found = await scope.product.kube.request("GET", await scope.product.kube.path_of(manifest))
+    assert condition_status(found, kind) == status and why in condition_reason(found, kind), condition_reason(
+        found, kind
+    )
+    buffer_status: dict[str, Any] = found["status"]
+    return buffer_status
 
 
 def buffer(name: str, replicas: int = 2) -> dict[str, Any]:

@@ -14,113 +14,113 @@ from typing import Any
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.product.eventually import PATIENCE
+from tests.support.product.eventually import TIMEOUT_SECONDS
 
 SMALL = ("--pods=8", "--boot-seconds=1")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
+def demo_dir(tmp_path: Path) -> Iterator[Path]:
     """Where a demo puts what it makes; whatever it left running there is ended with the test."""
     yield tmp_path
     for pid in processes_of(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
 
-def environment(place: Path) -> dict[str, str]:
-    return os.environ | {"TMPDIR": str(place), "XDG_STATE_HOME": str(place / "state")}
+def environment(demo_dir: Path) -> dict[str, str]:
+    return os.environ | {"TMPDIR": str(demo_dir), "XDG_STATE_HOME": str(demo_dir / "state")}
 
 
-def start(place: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
+def start(demo_dir: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
     """`more`: what its environment has besides."""
     return subprocess.Popen(
         [sys.executable, "-m", "tenure", *arguments],
         cwd=ROOT,
-        env=environment(place) | more,
+        env=environment(demo_dir) | more,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def tenure(place: Path, *arguments: str, **more: str) -> tuple[int, str]:
-    command = start(place, *arguments, **more)
-    said, _ = command.communicate(timeout=800)
-    return command.returncode, said
+def run_cli(demo_dir: Path, *arguments: str, **more: str) -> tuple[int, str]:
+    command = start(demo_dir, *arguments, **more)
+    output, _ = command.communicate(timeout=800)
+    return command.returncode, output
 
 
-def processes_of(place: Path) -> list[int]:
+def processes_of(demo_dir: Path) -> list[int]:
     """Those that were told of it in their environment, as the demo was and all that it started."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            told = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+            process_environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
         except OSError:
             continue
-        if f"TMPDIR={place}".encode() in told.split(b"\0"):
+        if f"TMPDIR={demo_dir}".encode() in process_environment.split(b"\0"):
             found.append(int(entry.name))
     return found
 
 
-def staying(place: Path) -> list[int]:
+def wait_until_ended(demo_dir: Path) -> list[int]:
     """Those that do not end by themselves: a planner does when it notices that its worker is gone."""
-    give_up = time.monotonic() + PATIENCE
-    while (found := processes_of(place)) and time.monotonic() < give_up:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while (found := processes_of(demo_dir)) and time.monotonic() < deadline:
         time.sleep(0.2)
     return found
 
 
-def left_in(place: Path) -> list[str]:
-    return [path.name for path in place.glob("tenure-demo-*")]
+def remaining_dirs(demo_dir: Path) -> list[str]:
+    return [path.name for path in demo_dir.glob("tenure-demo-*")]
 
 
-def test_what_it_shows_happens_and_nothing_of_it_is_left(place: Path) -> None:
-    code, said = tenure(place, "demo", *SMALL)
-    assert code == 0, said
-    assert "8 pods Running" in said
-    assert "Instances: 2 launched, 2 terminated" in said
-    assert "AWS calls" in said
-    assert "Temporal UI: http://127.0.0.1:" in said
-    assert "FAILED" not in said
-    assert (staying(place), left_in(place)) == ([], [])
+def test_what_it_shows_happens_and_nothing_of_it_is_left(demo_dir: Path) -> None:
+    code, output = run_cli(demo_dir, "demo", *SMALL)
+    assert code == 0, output
+    assert "8 pods Running" in output
+    assert "Instances: 2 launched, 2 terminated" in output
+    assert "AWS calls" in output
+    assert "Temporal UI: http://127.0.0.1:" in output
+    assert "FAILED" not in output
+    assert (wait_until_ended(demo_dir), remaining_dirs(demo_dir)) == ([], [])
 
 
-def test_an_interrupt_in_the_middle_leaves_nothing(place: Path) -> None:
-    demo = start(place, "demo", *SMALL)
+def test_an_interrupt_in_the_middle_leaves_nothing(demo_dir: Path) -> None:
+    demo = start(demo_dir, "demo", *SMALL)
     assert demo.stdout is not None
     for line in demo.stdout:
         if "Registration" in line:
             break
     # The demo, six parts of the control plane, Temporal, AWS, the nodes, the worker and its planner at least.
-    assert len(processes_of(place)) >= 12
+    assert len(processes_of(demo_dir)) >= 12
     demo.send_signal(signal.SIGINT)
     assert demo.wait(200) == 130
-    assert (staying(place), left_in(place)) == ([], [])
+    assert (wait_until_ended(demo_dir), remaining_dirs(demo_dir)) == ([], [])
 
 
-class Kept:
+class RunningDemo:
     """The kept demo as a person goes on with it: README's lines, after README's `eval`."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        code, said = tenure(place, "sandbox", "status")
-        assert code == 0, said
-        exports = [shlex.split(line)[1] for line in said.splitlines() if line.startswith("export ")]
+    def __init__(self, demo_dir: Path) -> None:
+        self._demo_dir = demo_dir
+        code, output = run_cli(demo_dir, "sandbox", "status")
+        assert code == 0, output
+        exports = [shlex.split(line)[1] for line in output.splitlines() if line.startswith("export ")]
         self._environment = dict(one.split("=", 1) for one in exports)
-        assert {"CLUSTER_NAME", "KUBECONFIG", "TEMPORAL_ADDRESS"} <= set(self._environment), said
+        assert {"CLUSTER_NAME", "KUBECONFIG", "TEMPORAL_ADDRESS"} <= set(self._environment), output
 
-    def says(self, *arguments: str) -> str:
-        code, said = tenure(self._place, *arguments, **self._environment)
-        assert code == 0, said
-        return said
+    def run_cli(self, *arguments: str) -> str:
+        code, output = run_cli(self._demo_dir, *arguments, **self._environment)
+        assert code == 0, output
+        return output
 
     def nodes(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.says("get", "-o", "json"))["nodes"]
+        found: list[dict[str, Any]] = json.loads(self.run_cli("get", "-o", "json"))["nodes"]
         return found
 
-    def ready(self, *, paused: bool, name: str = "") -> dict[str, Any]:
+    def wait_until_ready(self, *, paused: bool, name: str = "") -> dict[str, Any]:
         """The node of that name, or any, once it is listed so; the list comes a moment later."""
-        give_up = time.monotonic() + PATIENCE
+        give_up = time.monotonic() + TIMEOUT_SECONDS
         while True:
             found = self.nodes()
             for one in found:
@@ -130,34 +130,34 @@ class Kept:
             time.sleep(0.5)
 
 
-def test_a_kept_one_goes_on_until_it_is_taken_down(place: Path) -> None:
-    directory = f"--dir={place / 'state' / 'tenure' / 'demo'}"
-    code, said = tenure(place, "demo", "--keep", *SMALL)
-    assert code == 0, said
-    assert "export KUBECONFIG=" in said
-    assert tenure(place, "sandbox", "status", directory)[0] == 0
-    follow_readme(Kept(place))
-    assert tenure(place, "demo", "--keep", *SMALL)[0] == 2
-    assert tenure(place, "sandbox", "down", directory)[0] == 0
-    assert staying(place) == []
+def test_a_kept_one_goes_on_until_it_is_taken_down(demo_dir: Path) -> None:
+    directory = f"--dir={demo_dir / 'state' / 'tenure' / 'demo'}"
+    code, output = run_cli(demo_dir, "demo", "--keep", *SMALL)
+    assert code == 0, output
+    assert "export KUBECONFIG=" in output
+    assert run_cli(demo_dir, "sandbox", "status", directory)[0] == 0
+    follow_readme(RunningDemo(demo_dir))
+    assert run_cli(demo_dir, "demo", "--keep", *SMALL)[0] == 2
+    assert run_cli(demo_dir, "sandbox", "down", directory)[0] == 0
+    assert wait_until_ended(demo_dir) == []
 
 
-def follow_readme(kept: Kept) -> None:
-    assert "is to have 10 pods" in kept.says("sandbox", "scale", "inflate", "10")
-    one = kept.ready(paused=False)
+def follow_readme(running_demo: RunningDemo) -> None:
+    assert "is to have 10 pods" in running_demo.run_cli("sandbox", "scale", "inflate", "10")
+    one = running_demo.wait_until_ready(paused=False)
     claim, node = one["nodeClaim"], one["node"]
-    assert node in row_of(claim, kept.says("get"))
-    story = kept.says("why", node)
-    assert claim in story and "Ready" in story
-    paused = kept.says("pause", "--node", node, "--for", "30m", "--reason", "trying it out")
+    assert node in row_of(claim, running_demo.run_cli("get"))
+    explanation = running_demo.run_cli("why", node)
+    assert claim in explanation and "Ready" in explanation
+    paused = running_demo.run_cli("pause", "--node", node, "--for", "30m", "--reason", "trying it out")
     assert f"NodeClaim {claim} is paused until" in paused, paused
-    kept.ready(paused=True, name=node)
-    assert "Ready paused" in row_of(claim, kept.says("get"))
-    assert "trying it out" in kept.says("why", node)
-    resumed = kept.says("resume", "--node", node)
+    running_demo.wait_until_ready(paused=True, name=node)
+    assert "Ready paused" in row_of(claim, running_demo.run_cli("get"))
+    assert "trying it out" in running_demo.run_cli("why", node)
+    resumed = running_demo.run_cli("resume", "--node", node)
     assert f"NodeClaim {claim} goes on" in resumed, resumed
-    kept.ready(paused=False, name=node)
-    assert "paused" not in row_of(claim, kept.says("get"))
+    running_demo.wait_until_ready(paused=False, name=node)
+    assert "paused" not in row_of(claim, running_demo.run_cli("get"))
 
 
 def row_of(claim: str, table: str) -> str:

@@ -2,24 +2,24 @@
 
 from typing import Any
 
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import node_class
-from tests.support.product.product import OwnProduct
+from tests.support.product.product import DedicatedProduct
 
 KUBELET = {"maxPods": "vcpus * 3 + 2", "systemReserved": {"cpu": "vcpus * 100"}}
 
 
-async def test_a_node_takes_as_many_pods_as_its_types_expression_says(own_product: OwnProduct) -> None:
+async def test_a_node_takes_as_many_pods_as_its_types_expression_says(own_product: DedicatedProduct) -> None:
     """Eight pods of next to nothing: two vCPUs take eight, of which DaemonSets and the like have none here."""
-    await own_product.work(AWS_FEATURE_GATES="NodeClassCEL=true")
-    async with own_product.scene("expressions", of_class="expressions") as scene:
+    await own_product.ensure_worker(AWS_FEATURE_GATES="NodeClassCEL=true")
+    async with own_product.scope("expressions", of_class="expressions") as scope:
         made = node_class("expressions")
         made["spec"]["kubelet"] = KUBELET
-        await scene.make(made)
-        await scene.deploy(9, containers=[small()])
-        await eventually(lambda: scene.pods_run(9))
-        claims = await eventually(lambda: scene.nodes_are_initialized(2))
-        nodes = await scene.nodes()
+        await scope.apply_manifest(made)
+        await scope.create_deployment(9, containers=[small()])
+        await wait_until(lambda: scope.assert_pods_running(9))
+        claims = await wait_until(lambda: scope.assert_nodes_initialized(2))
+        nodes = await scope.nodes()
         assert {node["status"]["capacity"]["pods"] for node in nodes} == {"8"}
         assert {claim["status"]["capacity"]["pods"] for claim in claims} == {"8"}
         assert {claim["status"]["allocatable"]["cpu"] for claim in claims} == {"1730m"}

@@ -7,10 +7,10 @@ from typing import Any
 
 from tenure.apis import labels
 from tenure.kube.client.resources import EC2_NODE_CLASSES
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, node_class
-from tests.support.product.product import Product
-from tests.support.product.scene import taints
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import taint_texts
 
 TOML = '[settings.kubernetes.node-labels]\nmine = "1"\n[settings.ntp]\ntime-servers = ["169.254.169.123"]\n'
 JOIN = """\
@@ -25,67 +25,69 @@ spec:
 """
 
 
-async def test_al2023_with_a_script_and_local_disks(product: Product) -> None:
+async def test_al2023_with_a_script_and_local_disks(product: InstalledProduct) -> None:
     spec = {"instanceStorePolicy": "RAID0", "userData": "#!/bin/bash\necho mine"}
-    node = await _joined(product, "family-al2023", "al2023@latest", "m6id.large", **spec)
+    node = await _assert_joined(product, "family-al2023", "al2023@latest", "m6id.large", **spec)
     # 118 GB of NVMe instead of a disk of 20 GiB.
     assert _gibibytes(node["status"]["capacity"]["ephemeral-storage"]) > 100
 
 
-async def test_bottlerocket_with_settings(product: Product) -> None:
-    node = await _joined(product, "family-bottlerocket", "bottlerocket@latest", "m6g.large", userData=TOML)
+async def test_bottlerocket_with_settings(product: InstalledProduct) -> None:
+    node = await _assert_joined(product, "family-bottlerocket", "bottlerocket@latest", "m6g.large", userData=TOML)
     assert node["metadata"]["labels"]["mine"] == "1"
     assert node["metadata"]["labels"][labels.ARCH] == "arm64"
 
 
-async def test_windows(product: Product) -> None:
-    node = await _joined(product, "family-windows", "windows2022@latest", "m6i.large", userData="Write-Host mine")
+async def test_windows(product: InstalledProduct) -> None:
+    node = await _assert_joined(
+        product, "family-windows", "windows2022@latest", "m6i.large", userData="Write-Host mine"
+    )
     assert node["metadata"]["labels"][labels.OS] == "windows"
     assert node["metadata"]["labels"][labels.WINDOWS_BUILD] == "10.0.20348"
     assert node["status"]["capacity"]["pods"] == "110"
 
 
-async def test_custom_with_user_data_that_joins_by_itself(product: Product) -> None:
+async def test_custom_with_user_data_that_joins_by_itself(product: InstalledProduct) -> None:
     own = {"amiFamily": "Custom", "userData": JOIN}
-    node = await _joined(product, "family-custom", "al2023@latest", "m6i.large", **own)
+    node = await _assert_joined(product, "family-custom", "al2023@latest", "m6i.large", **own)
     assert node["metadata"]["labels"]["mine"] == "1"
 
 
-async def _joined(product: Product, name: str, alias: str, instance_type: str, **spec: Any) -> Object:
+async def _assert_joined(product: InstalledProduct, name: str, alias: str, instance_type: str, **spec: Any) -> Object:
     """One pod of the family runs; its Node, which boots the image that the class has for such a machine."""
     async with (
         _class(product, name, alias, spec) as made,
-        product.scene(name, types=(instance_type,), of_class=name) as scene,
+        product.scope(name, types=(instance_type,), of_class=name) as scope,
     ):
-        (claim,) = await scene.run(1)
-        (node,) = await scene.nodes()
+        (claim,) = await scope.run_pods(1)
+        (node,) = await scope.nodes()
         assert claim["status"]["imageID"] in {image["id"] for image in made["status"]["amis"]}
         assert node["metadata"]["labels"][labels.INSTANCE_TYPE] == instance_type
-        assert not any(labels.UNREGISTERED_TAINT_KEY in taint for taint in taints(node))
+        assert not any(labels.UNREGISTERED_TAINT_KEY in taint for taint in taint_texts(node))
         return node
 
 
-async def test_what_could_be_bought_is_told_to_prometheus(product: Product) -> None:
-    gauge = partial(product.metric, instance_type="m5.large")
+async def test_what_could_be_bought_is_told_to_prometheus(product: InstalledProduct) -> None:
+    gauge = partial(product.metric_value, instance_type="m5.large")
     prefix = "karpenter_cloudprovider_instance_type"
-    price = await eventually(lambda: gauge(f"{prefix}_offering_price_estimate", capacity_type="on-demand"))
+    price = await wait_until(lambda: gauge(f"{prefix}_offering_price_estimate", capacity_type="on-demand"))
     assert 0.01 < price < 1
     here = {"capacity_type": "spot", "zone": "us-west-2a"}
-    assert await eventually(lambda: gauge(f"{prefix}_offering_available", **here)) == 1
-    assert await eventually(lambda: gauge(f"{prefix}_cpu_cores")) == 2
-    assert 7e9 < await eventually(lambda: gauge(f"{prefix}_memory_bytes")) < 8.6e9
+    assert await wait_until(lambda: gauge(f"{prefix}_offering_available", **here)) == 1
+    assert await wait_until(lambda: gauge(f"{prefix}_cpu_cores")) == 2
+    assert 7e9 < await wait_until(lambda: gauge(f"{prefix}_memory_bytes")) < 8.6e9
 
 
 @asynccontextmanager
-async def _class(product: Product, name: str, alias: str, spec: dict[str, Any]) -> AsyncIterator[Object]:
+async def _class(product: InstalledProduct, name: str, alias: str, spec: dict[str, Any]) -> AsyncIterator[Object]:
     manifest = node_class(name, alias)
     manifest["spec"] |= spec
     await product.kube.apply(manifest)
     try:
-        yield await eventually(partial(product.node_class_is_ready, name))
+        yield await wait_until(partial(product.assert_nodeclass_ready, name))
     finally:
         await product.delete(EC2_NODE_CLASSES.path(name))
-        await eventually(partial(product.is_gone, EC2_NODE_CLASSES.path(name)))
+        await wait_until(partial(product.assert_deleted, EC2_NODE_CLASSES.path(name)))
 
 
 def _gibibytes(amount: str) -> float:

@@ -4,11 +4,11 @@ import aiohttp
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.product.eventually import eventually
-from tests.support.product.product import OwnProduct
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import DedicatedProduct
 from tools.metrics.catalog import MEASURES, TEMPORALS
 
-OF_A_LIFE = {
+LIFECYCLE_METRICS = {
     "tenure_nodeclaims",
     "tenure_startup_duration_seconds",
     "tenure_aws_call_wait_seconds",
@@ -25,30 +25,30 @@ OF_A_LIFE = {
 """Of a node that is bought, serves, empties and goes."""
 
 
-async def test_what_a_worker_shows_is_what_the_reference_says(own_product: OwnProduct) -> None:
-    await own_product.work()
-    async with own_product.scene("metrics") as scene:
-        await scene.run(1)
-        cost = await eventually(lambda: own_product.metric("karpenter_nodepools_cost_total", nodepool=scene.name))
+async def test_what_a_worker_shows_is_what_the_reference_says(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker()
+    async with own_product.scope("metrics") as scope:
+        await scope.run_pods(1)
+        cost = await wait_until(lambda: own_product.metric_value("karpenter_nodepools_cost_total", nodepool=scope.name))
         assert 0 < cost < 10
-        ready = {"nodepool": scene.name, "phase": "Ready"}
-        assert await eventually(lambda: own_product.metric("tenure_nodeclaims", **ready)) == 1
-        await scene.scale(0)
-        await eventually(lambda: scene.instances_alive(0))
-        place = {"nodepool": scene.name}
-        await eventually(lambda: own_product.metric("karpenter_nodeclaims_terminated_total", **place))
-    async with aiohttp.ClientSession() as session, session.get(own_product.worker.metrics) as answer:
-        text = await answer.text()
-    shown = {one.name: one for one in text_string_to_metric_families(text)}
-    told = {one.name.removesuffix("_total") if one.kind == "counter" else one.name: one for one in MEASURES}
-    own = {name: one for name, one in shown.items() if name.startswith(("tenure_", "karpenter_"))}
-    assert own.keys() <= told.keys()
-    assert {family for family, one in told.items() if one.name in OF_A_LIFE} <= own.keys()
+        ready = {"nodepool": scope.name, "phase": "Ready"}
+        assert await wait_until(lambda: own_product.metric_value("tenure_nodeclaims", **ready)) == 1
+        await scope.scale_deployment(0)
+        await wait_until(lambda: scope.assert_instances_alive(0))
+        nodepool_label = {"nodepool": scope.name}
+        await wait_until(lambda: own_product.metric_value("karpenter_nodeclaims_terminated_total", **nodepool_label))
+    async with aiohttp.ClientSession() as session, session.get(own_product.worker.metrics) as response:
+        text = await response.text()
+    exported = {one.name: one for one in text_string_to_metric_families(text)}
+    documented = {one.name.removesuffix("_total") if one.kind == "counter" else one.name: one for one in MEASURES}
+    own = {name: one for name, one in exported.items() if name.startswith(("tenure_", "karpenter_"))}
+    assert own.keys() <= documented.keys()
+    assert {family for family, one in documented.items() if one.name in LIFECYCLE_METRICS} <= own.keys()
     for name, family in own.items():
-        assert family.type == told[name].kind, name
-        assert labels_of(family) <= {frozenset(told[name].labels)}, name
-    assert {name for name, kind, _ in TEMPORALS if kind != "counter"} <= shown.keys()
-    assert all(shown[name].type == kind for name, kind, _ in TEMPORALS if name in shown)
+        assert family.type == documented[name].kind, name
+        assert labels_of(family) <= {frozenset(documented[name].labels)}, name
+    assert {name for name, kind, _ in TEMPORALS if kind != "counter"} <= exported.keys()
+    assert all(exported[name].type == kind for name, kind, _ in TEMPORALS if name in exported)
 
 
 def labels_of(family: Metric) -> set[frozenset[str]]:

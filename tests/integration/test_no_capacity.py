@@ -4,76 +4,82 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
 from tenure.apis import labels
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import TWO_CPUS, node_pool
-from tests.support.product.product import OwnProduct, Product
-from tests.support.product.scene import Scene
+from tests.support.product.product import DedicatedProduct, InstalledProduct
+from tests.support.product.scene import ClusterScope
 from workflows import ids
 
 OTHER_TYPE = "m5.large"
 """Of the same size; what was refused in one test is remembered in the next."""
 
 
-async def test_a_claim_that_gets_no_spot_is_launched_on_demand_without_a_new_claim(own_product: OwnProduct) -> None:
+async def test_a_claim_that_gets_no_spot_is_launched_on_demand_without_a_new_claim(
+    own_product: DedicatedProduct,
+) -> None:
     own_product.aws.set_pool(0, instance_type=TWO_CPUS, capacity_type=labels.SPOT)
     try:
-        async with own_product.scene("room", capacity_type=(labels.SPOT, labels.ON_DEMAND)) as scene:
-            await own_product.work()
-            (claim,) = await scene.run(1)
+        async with own_product.scope("room", capacity_type=(labels.SPOT, labels.ON_DEMAND)) as scope:
+            await own_product.ensure_worker()
+            (claim,) = await scope.run_pods(1)
             assert claim["metadata"]["labels"][labels.CAPACITY_TYPE] == labels.ON_DEMAND
-            await scene.one_node_was_bought()
-            assert len(set(scene.tokens())) == len(scene.tokens()) == 2
-            await eventually(lambda: scene.event(claim["metadata"]["name"], "InsufficientCapacityError", TWO_CPUS))
+            await scope.assert_one_node_launched()
+            assert len(set(scope.client_tokens())) == len(scope.client_tokens()) == 2
+            await wait_until(
+                lambda: scope.assert_event(claim["metadata"]["name"], "InsufficientCapacityError", TWO_CPUS)
+            )
     finally:
         own_product.aws.clear_pools()
 
 
-async def test_pods_of_a_claim_that_nothing_is_left_for_are_planned_elsewhere_at_once(own_product: OwnProduct) -> None:
+async def test_pods_of_a_claim_that_nothing_is_left_for_are_planned_elsewhere_at_once(
+    own_product: DedicatedProduct,
+) -> None:
     """Between EC2's refusal and the next plan no batch is gathered."""
     own_product.aws.set_pool(0, instance_type=OTHER_TYPE, capacity_type=labels.SPOT)
     try:
-        async with own_product.scene("room", types=(OTHER_TYPE,), capacity_type=labels.SPOT) as scene:
-            other = f"{scene.name}-other"
-            await own_product.work(BATCH_IDLE_DURATION="5s")
-            await own_product.patch(scene.pool_path, {"spec": {"weight": 100}})
-            await scene.make(node_pool(other, capacity_type=labels.ON_DEMAND))
-            await scene.deploy(1, nodeSelector={}, affinity=either(scene.name, other))
-            await eventually(lambda: scene.pods_run(1))
-            between = since_refusal(await history(own_product), scene)
+        async with own_product.scope("room", types=(OTHER_TYPE,), capacity_type=labels.SPOT) as scope:
+            other = f"{scope.name}-other"
+            await own_product.ensure_worker(BATCH_IDLE_DURATION="5s")
+            await own_product.patch(scope.pool_path, {"spec": {"weight": 100}})
+            await scope.apply_manifest(node_pool(other, capacity_type=labels.ON_DEMAND))
+            await scope.create_deployment(1, nodeSelector={}, affinity=either_nodepool(scope.name, other))
+            await wait_until(lambda: scope.assert_pods_running(1))
+            between = events_since_rejection(await history(own_product), scope)
             took = between[-1].event_time.ToDatetime() - between[0].event_time.ToDatetime()
             print(f"from the refusal to the next plan: {took.total_seconds():.2f} s")
             assert not [one for one in between if one.HasField("timer_started_event_attributes")], "a batch window"
-            await scene.deploy(0, nodeSelector={}, affinity=either(scene.name, other))
+            await scope.create_deployment(0, nodeSelector={}, affinity=either_nodepool(scope.name, other))
     finally:
         own_product.aws.clear_pools()
 
 
-def either(*pools: str) -> dict[str, object]:
-    wanted = {"key": labels.NODEPOOL, "operator": "In", "values": list(pools)}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+def either_nodepool(*pools: str) -> dict[str, object]:
+    requirement = {"key": labels.NODEPOOL, "operator": "In", "values": list(pools)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-async def history(product: Product) -> WorkflowHistory:
+async def history(product: InstalledProduct) -> WorkflowHistory:
     return await product.temporal.get_workflow_handle(
         ids.provisioning(product.sandbox.plan.cluster_name)
     ).fetch_history()
 
 
-def since_refusal(found: WorkflowHistory, scene: Scene) -> list[HistoryEvent]:
+def events_since_rejection(found: WorkflowHistory, scope: ClusterScope) -> list[HistoryEvent]:
     """From the answer to this pool's last launch, or to its preparation, to the next plan that is asked for."""
-    named = f'"pool":"{scene.name}"'.encode()
+    named = f'"pool":"{scope.name}"'.encode()
     ours = set[int]()
     events = list[HistoryEvent]()
     for event in found.events:
-        asked = event.activity_task_scheduled_event_attributes
-        if asked.input.payloads and named in asked.input.payloads[0].data:
+        scheduled = event.activity_task_scheduled_event_attributes
+        if scheduled.input.payloads and named in scheduled.input.payloads[0].data:
             ours.add(event.event_id)
         if event.activity_task_completed_event_attributes.scheduled_event_id in ours:
             events = [event]
         elif events:
             events.append(event)
-            if asked.activity_type.name == "plan_capacity":
+            if scheduled.activity_type.name == "plan_capacity":
                 break
-    assert events, f"no launch of {scene.name} was answered"
+    assert events, f"no launch of {scope.name} was answered"
     return events

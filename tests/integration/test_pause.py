@@ -8,129 +8,129 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from tenure.apis.labels import PAUSE
-from tenure.cli.disruption.pause import Target, tell, wanted_pause
+from tenure.cli.disruption.pause import Target, build_pause, send_request
 from tenure.kube.client.resources import NAMESPACES, NODE_CLAIMS, NODES
 from tenure.model.disruption.drain import DrainState
 from tenure.model.nodeclaim_state import ClaimState
 from tenure.model.signals import Resume
-from tests.support.product.drains import put_under, terminating_pod
-from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import OwnProduct, Product
-from tests.support.product.scene import Scene
+from tests.support.product.drains import apply_drain_rules, terminating_pod
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.product import DedicatedProduct, InstalledProduct
+from tests.support.product.scene import ClusterScope
 
-Life = WorkflowHandle[Any, Any]
-
-
-async def pause(product: Product, target: Target) -> str:
-    wanted = wanted_pause("1h", "", "a test, of pauses", "ann@example.com", datetime.now(UTC))
-    return await tell(product.connection, target, "pause", wanted)
+WorkflowRef = WorkflowHandle[Any, Any]
 
 
-async def resume(product: Product, target: Target) -> str:
-    return await tell(product.connection, target, "resume", Resume(by="ann@example.com"))
+async def pause(product: InstalledProduct, target: Target) -> str:
+    requested_pause = build_pause("1h", "", "a test, of pauses", "ann@example.com", datetime.now(UTC))
+    return await send_request(product.connection, target, "pause", requested_pause)
 
 
-async def annotate(product: Product, path: str, text: str | None) -> None:
+async def resume(product: InstalledProduct, target: Target) -> str:
+    return await send_request(product.connection, target, "resume", Resume(by="ann@example.com"))
+
+
+async def annotate(product: InstalledProduct, path: str, text: str | None) -> None:
     await product.patch(path, {"metadata": {"annotations": {PAUSE: text}}})
 
 
-async def annotated(product: Product, path: str, *words: str) -> None:
+async def assert_annotated(product: InstalledProduct, path: str, *messages: str) -> None:
     found = await product.kube.request("GET", path)
     text = (found["metadata"].get("annotations") or {}).get(PAUSE, "")
-    assert all(word in text for word in words) and bool(text) == bool(words), text
+    assert all(message in text for message in messages) and bool(text) == bool(messages), text
 
 
-def text(**lasting: float) -> str:
-    until = (datetime.now(UTC) + timedelta(**lasting)).isoformat(timespec="seconds")
+def pause_text(**duration: float) -> str:
+    until = (datetime.now(UTC) + timedelta(**duration)).isoformat(timespec="seconds")
     return f"until={until}, by=ann, reason=a test, of pauses"
 
 
-async def kept(scene: Scene, name: str, *words: str) -> None:
+async def assert_retained(scope: ClusterScope, name: str, *messages: str) -> None:
     """It is empty and due, says why it stays, and stays."""
-    await eventually(partial(scene.is_blocked_by, name, *words))
-    await throughout(partial(scene.claims_stand, [name]), seconds=5)
+    await wait_until(partial(scope.assert_blocked_by, name, *messages))
+    await assert_throughout(partial(scope.assert_nodeclaims_exist, [name]), seconds=5)
 
 
-async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: Product) -> None:
-    async with product.scene("paused") as scene:
-        (claim,) = await scene.run(1)
-        name, path, pool = claim["metadata"]["name"], scene.pool_path, scene.name
+async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: InstalledProduct) -> None:
+    async with product.scope("paused") as scope:
+        (claim,) = await scope.run_pods(1)
+        name, path, pool = claim["metadata"]["name"], scope.pool_path, scope.name
         assert f"NodePool {pool} is paused until" in await pause(product, Target(pool=pool))
-        await eventually(partial(annotated, product, path, "by=ann@example.com", "reason=a test, of pauses"))
-        await scene.scale(0)
-        await kept(scene, name, f"NodePool {pool} is paused by ann@example.com")
-        await eventually(partial(scene.event, pool, "DisruptionPaused", "a test, of pauses"))
+        await wait_until(partial(assert_annotated, product, path, "by=ann@example.com", "reason=a test, of pauses"))
+        await scope.scale_deployment(0)
+        await assert_retained(scope, name, f"NodePool {pool} is paused by ann@example.com")
+        await wait_until(partial(scope.assert_event, pool, "DisruptionPaused", "a test, of pauses"))
         assert await resume(product, Target(pool=pool)) == f"NodePool {pool} goes on"
-        await eventually(partial(scene.claims_are_gone, [name]))
-        await eventually(partial(annotated, product, path))
+        await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
+        await wait_until(partial(assert_annotated, product, path))
 
 
-async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product: Product) -> None:
-    async with product.scene("annotated") as scene:
-        (claim,) = await scene.run(1)
-        name, path = claim["metadata"]["name"], scene.pool_path
+async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product: InstalledProduct) -> None:
+    async with product.scope("annotated") as scope:
+        (claim,) = await scope.run_pods(1)
+        name, path = claim["metadata"]["name"], scope.pool_path
         await annotate(product, path, "until next week")
-        await eventually(partial(scene.event, scene.name, "DisruptionPaused", "has no reason; write it last"))
-        await scene.scale(0)
-        await kept(scene, name, "is paused by the annotation")
+        await wait_until(partial(scope.assert_event, scope.name, "DisruptionPaused", "has no reason; write it last"))
+        await scope.scale_deployment(0)
+        await assert_retained(scope, name, "is paused by the annotation")
         until = time.monotonic() + 45
-        await annotate(product, path, text(seconds=45))
-        await eventually(partial(scene.is_blocked_by, name, "is paused by ann until"))
-        await eventually(partial(scene.claims_are_gone, [name]))
+        await annotate(product, path, pause_text(seconds=45))
+        await wait_until(partial(scope.assert_blocked_by, name, "is paused by ann until"))
+        await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
         assert time.monotonic() > until - 1
-        await eventually(partial(annotated, product, path))
+        await wait_until(partial(assert_annotated, product, path))
 
 
-async def test_an_annotation_of_a_node_holds_that_node_alone(product: Product) -> None:
-    async with product.scene("one-node") as scene:
-        claims = await scene.run(2)
-        held, other = (one["metadata"]["name"] for one in claims)
-        await annotate(product, NODES.path(claims[0]["status"]["nodeName"]), text(hours=1))
-        await eventually(partial(scene.event, held, "DisruptionPaused"))
-        await scene.scale(0)
-        await eventually(partial(scene.claims_are_gone, [other]))
-        await kept(scene, held, "the node is paused by ann")
-        assert await resume(product, Target(node=held)) == f"NodeClaim {held} goes on"
-        await eventually(partial(scene.claims_are_gone, [held]))
+async def test_an_annotation_of_a_node_holds_that_node_alone(product: InstalledProduct) -> None:
+    async with product.scope("one-node") as scope:
+        claims = await scope.run_pods(2)
+        paused_nodeclaim, other = (one["metadata"]["name"] for one in claims)
+        await annotate(product, NODES.path(claims[0]["status"]["nodeName"]), pause_text(hours=1))
+        await wait_until(partial(scope.assert_event, paused_nodeclaim, "DisruptionPaused"))
+        await scope.scale_deployment(0)
+        await wait_until(partial(scope.assert_nodeclaims_deleted, [other]))
+        await assert_retained(scope, paused_nodeclaim, "the node is paused by ann")
+        assert await resume(product, Target(node=paused_nodeclaim)) == f"NodeClaim {paused_nodeclaim} goes on"
+        await wait_until(partial(scope.assert_nodeclaims_deleted, [paused_nodeclaim]))
 
 
-async def test_what_is_under_way_stops_within_seconds(product: Product) -> None:
-    async with product.scene("under-way") as scene:
-        (claim,) = await scene.run(1)
+async def test_what_is_under_way_stops_within_seconds(product: InstalledProduct) -> None:
+    async with product.scope("under-way") as scope:
+        (claim,) = await scope.run_pods(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
-        await put_under(scene, name, whenBlocked="giveUp", blockedFor="1h")
-        life = await scene.workflow(name)
-        async with terminating_pod(scene):
-            await scene.scale(0)
-            await eventually(partial(_drains, scene, life, name))
+        await apply_drain_rules(scope, name, whenBlocked="giveUp", blockedFor="1h")
+        handle = await scope.workflow_handle(name)
+        async with terminating_pod(scope):
+            await scope.scale_deployment(0)
+            await wait_until(partial(_assert_draining, scope, handle, name))
             began = time.monotonic()
-            await pause(product, Target(pool=scene.name))
-            await eventually(partial(scene.node_is_in_service, node))
+            await pause(product, Target(pool=scope.name))
+            await wait_until(partial(scope.assert_node_not_disrupted, node))
             took = time.monotonic() - began
         print(f"a drain under way was given up {took:.1f} s after the pause was asked for")
-        await kept(scene, name, f"NodePool {scene.name} is paused by ann@example.com")
-        await resume(product, Target(pool=scene.name))
-        await eventually(partial(scene.claims_are_gone, [name]))
+        await assert_retained(scope, name, f"NodePool {scope.name} is paused by ann@example.com")
+        await resume(product, Target(pool=scope.name))
+        await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
 
 
-async def test_the_namespaces_annotation_pauses_the_whole_cluster(own_product: OwnProduct) -> None:
-    await own_product.work()
+async def test_the_namespaces_annotation_pauses_the_whole_cluster(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker()
     path = NAMESPACES.path("tenure")
-    async with own_product.scene("whole") as scene:
-        (claim,) = await scene.run(1)
+    async with own_product.scope("whole") as scope:
+        (claim,) = await scope.run_pods(1)
         name = claim["metadata"]["name"]
-        await annotate(own_product, path, text(hours=1))
+        await annotate(own_product, path, pause_text(hours=1))
         try:
-            await scene.scale(0)
-            await kept(scene, name, "the cluster is paused by ann")
+            await scope.scale_deployment(0)
+            await assert_retained(scope, name, "the cluster is paused by ann")
         finally:
             await annotate(own_product, path, None)
-        await eventually(partial(scene.claims_are_gone, [name]))
+        await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
 
 
-async def _drains(scene: Scene, life: Life, claim: str) -> None:
+async def _assert_draining(scope: ClusterScope, handle: WorkflowRef, claim: str) -> None:
     """Its drain is under way, and its NodeClaim is not deleted yet."""
-    state = await life.query("state", result_type=ClaimState)
-    assert (state.drain or DrainState()).keep, state.phase
-    found = await scene.product.kube.request("GET", NODE_CLAIMS.path(claim))
+    state = await handle.query("state", result_type=ClaimState)
+    assert (state.drain or DrainState()).retains_nodeclaim, state.phase
+    found = await scope.product.kube.request("GET", NODE_CLAIMS.path(claim))
     assert "deletionTimestamp" not in found["metadata"]

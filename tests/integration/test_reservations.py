@@ -3,9 +3,9 @@
 from functools import partial
 
 from tenure.apis import labels
-from tests.scenarios.reserved import reserved
-from tests.support.product.eventually import PATIENCE, eventually
-from tests.support.product.product import Product
+from tests.scenarios.reserved import reservation_scope
+from tests.support.product.eventually import TIMEOUT_SECONDS, wait_until
+from tests.support.product.product import InstalledProduct
 
 LEAD = 40 * 60.0
 """Seconds before a block's end at which its nodes begin to go."""
@@ -13,15 +13,17 @@ USABLE = 120.0
 """Seconds for which it can be launched into before that."""
 
 
-async def test_a_node_on_a_block_that_ends_is_drained_and_its_pods_go_elsewhere(product: Product) -> None:
-    async with reserved(product, "block", kind="capacity-block", lasts=LEAD + USABLE) as there:
+async def test_a_node_on_a_block_that_ends_is_drained_and_its_pods_go_elsewhere(product: InstalledProduct) -> None:
+    async with reservation_scope(product, "block", kind="capacity-block", lasts=LEAD + USABLE) as there:
         claim = await there.start()
-        await there.is_reserved(claim, kind="capacity-block")
-        await eventually(partial(there.scene.event, claim, "CapacityBlockEnding"), seconds=PATIENCE + USABLE)
-        await eventually(lambda: there.scene.claims_are_gone([claim]))
-        await eventually(lambda: there.scene.pods_run(1))
-        await eventually(lambda: there.scene.nodes_are_initialized(1))
-        await there.is_on_demand(await there.scene.newest_claim(1))
-        lives = {life.name: life for life in await there.scene.lives()}
-        outcome = await product.lives.outcome(lives[claim])
-        assert labels.RESERVED in outcome.story[1].cause, outcome.story
+        await there.assert_reserved(claim, kind="capacity-block")
+        await wait_until(
+            partial(there.scope.assert_event, claim, "CapacityBlockEnding"), seconds=TIMEOUT_SECONDS + USABLE
+        )
+        await wait_until(lambda: there.scope.assert_nodeclaims_deleted([claim]))
+        await wait_until(lambda: there.scope.assert_pods_running(1))
+        await wait_until(lambda: there.scope.assert_nodes_initialized(1))
+        await there.assert_on_demand(await there.scope.assert_newest_nodeclaim(1))
+        nodeclaims = {nodeclaim.name: nodeclaim for nodeclaim in await there.scope.nodeclaim_workflows()}
+        outcome = await product.nodeclaim_workflows.fetch_outcome(nodeclaims[claim])
+        assert labels.RESERVED in outcome.history[1].cause, outcome.history

@@ -4,79 +4,83 @@ from functools import partial
 
 from tenure.apis import labels
 from tenure.kube.client.resources import NODE_CLAIMS, NODE_POOLS
-from tests.support.product.eventually import eventually, throughout
+from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import Object
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import Scene, condition, names, reason
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, condition_reason, condition_status, object_names
 
 
-async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(own_product: OwnProduct) -> None:
+async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(own_product: DedicatedProduct) -> None:
     """The worker is killed while it makes NodeClaims: none is made twice."""
-    await own_product.work(FEATURE_GATES="StaticCapacity=true", BATCH_IDLE_DURATION="5s")
-    async with own_product.scene("static", replicas=0, limits={"nodes": "7"}) as scene:
-        await _scale(scene, 3)
-        first = names(await eventually(lambda: scene.nodes_are_initialized(3)))
-        assert len(scene.tokens()) == 1, "those that are alike launch together"
-        await scene.deploy(1)
-        await eventually(lambda: scene.pods_run(1))
-        await scene.nodes_were_bought(3)
+    await own_product.ensure_worker(FEATURE_GATES="StaticCapacity=true", BATCH_IDLE_DURATION="5s")
+    async with own_product.scope("static", replicas=0, limits={"nodes": "7"}) as scope:
+        await _scale(scope, 3)
+        first = object_names(await wait_until(lambda: scope.assert_nodes_initialized(3)))
+        assert len(scope.client_tokens()) == 1, "those that are alike launch together"
+        await scope.create_deployment(1)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.wait_until_nodes_launched(3)
         await own_product.delete(NODE_CLAIMS.path(first[0]))
-        await eventually(partial(scene.claims_are_gone, first[:1]))
-        await eventually(lambda: scene.pods_run(1))
-        await eventually(lambda: scene.nodes_are_initialized(3))
-        await scene.nodes_were_bought(4)
-        busy = await _node_of_the_pod(scene)
-        await _scale(scene, 1)
-        left = await eventually(lambda: scene.nodes_are_initialized(1))
+        await wait_until(partial(scope.assert_nodeclaims_deleted, first[:1]))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await wait_until(lambda: scope.assert_nodes_initialized(3))
+        await scope.wait_until_nodes_launched(4)
+        busy = await _node_of_the_pod(scope)
+        await _scale(scope, 1)
+        left = await wait_until(lambda: scope.assert_nodes_initialized(1))
         assert left[0]["status"]["nodeName"] == busy, "empty ones go first"
-        await eventually(lambda: scene.instances_alive(1))
-        await _scale(scene, 9)
-        await eventually(partial(_some_were_made, scene, 2))
-        await own_product.kill()
-        await own_product.go_on()
-        await eventually(lambda: scene.nodes_are_initialized(7))
-        await eventually(partial(scene.event, scene.name, labels.REPLICAS_WAIT, "7 of 9 nodes", "limits.nodes=7"))
-        await throughout(partial(_at_most, scene, 7), seconds=5)
-        await scene.nodes_were_bought(10)
-        await eventually(partial(_tells_of, scene, 7))
+        await wait_until(lambda: scope.assert_instances_alive(1))
+        await _scale(scope, 9)
+        await wait_until(partial(_assert_created, scope, 2))
+        await own_product.kill_worker()
+        await own_product.resume_worker()
+        await wait_until(lambda: scope.assert_nodes_initialized(7))
+        await wait_until(
+            partial(scope.assert_event, scope.name, labels.REPLICAS_WAIT, "7 of 9 nodes", "limits.nodes=7")
+        )
+        await assert_throughout(partial(_assert_at_most, scope, 7), seconds=5)
+        await scope.wait_until_nodes_launched(10)
+        await wait_until(partial(_assert_status_nodes, scope, 7))
 
 
-async def test_a_static_pool_without_its_gate_makes_nothing_and_says_what_to_write(own_product: OwnProduct) -> None:
-    await own_product.work()
-    async with own_product.scene("nogate", replicas=2) as scene:
-        await eventually(partial(_is_refused, scene))
-        await throughout(partial(_at_most, scene, 0), seconds=5)
+async def test_a_static_pool_without_its_gate_makes_nothing_and_says_what_to_write(
+    own_product: DedicatedProduct,
+) -> None:
+    await own_product.ensure_worker()
+    async with own_product.scope("nogate", replicas=2) as scope:
+        await wait_until(partial(_assert_gate_required, scope))
+        await assert_throughout(partial(_assert_at_most, scope, 0), seconds=5)
 
 
-async def _scale(scene: Scene, replicas: int) -> None:
+async def _scale(scope: ClusterScope, replicas: int) -> None:
     """As `kubectl scale nodepool` does it."""
-    path = NODE_POOLS.path(scene.name, sub="scale")
-    await scene.product.patch(path, {"spec": {"replicas": replicas}})
+    path = NODE_POOLS.path(scope.name, sub="scale")
+    await scope.product.patch(path, {"spec": {"replicas": replicas}})
 
 
-async def _node_of_the_pod(scene: Scene) -> str:
-    (pod,) = [one for one in await scene.pods() if "deletionTimestamp" not in one["metadata"]]
+async def _node_of_the_pod(scope: ClusterScope) -> str:
+    (pod,) = [one for one in await scope.pods() if "deletionTimestamp" not in one["metadata"]]
     return str(pod["spec"]["nodeName"])
 
 
-async def _some_were_made(scene: Scene, at_least: int) -> list[Object]:
-    claims = await scene.claims()
-    assert len(claims) >= at_least, f"{scene.name}: {names(claims)}"
+async def _assert_created(scope: ClusterScope, at_least: int) -> list[Object]:
+    claims = await scope.nodeclaims()
+    assert len(claims) >= at_least, f"{scope.name}: {object_names(claims)}"
     return claims
 
 
-async def _at_most(scene: Scene, count: int) -> None:
-    claims = names(await scene.claims())
-    assert len(claims) <= count, f"{scene.name}: NodeClaims {claims}"
+async def _assert_at_most(scope: ClusterScope, count: int) -> None:
+    claims = object_names(await scope.nodeclaims())
+    assert len(claims) <= count, f"{scope.name}: NodeClaims {claims}"
 
 
-async def _tells_of(scene: Scene, nodes: int) -> None:
+async def _assert_status_nodes(scope: ClusterScope, nodes: int) -> None:
     """The NodePool's status follows its nodes within seconds."""
-    pool = await scene.product.kube.request("GET", scene.pool_path)
+    pool = await scope.product.kube.request("GET", scope.pool_path)
     assert pool["status"].get("nodes") == nodes, pool["status"]
 
 
-async def _is_refused(scene: Scene) -> None:
-    pool = await scene.product.kube.request("GET", scene.pool_path)
-    assert condition(pool, labels.READY) == "False", pool.get("status")
-    assert "FEATURE_GATES=StaticCapacity=true" in reason(pool, labels.VALIDATION_SUCCEEDED), pool["status"]
+async def _assert_gate_required(scope: ClusterScope) -> None:
+    pool = await scope.product.kube.request("GET", scope.pool_path)
+    assert condition_status(pool, labels.READY) == "False", pool.get("status")
+    assert "FEATURE_GATES=StaticCapacity=true" in condition_reason(pool, labels.VALIDATION_SUCCEEDED), pool["status"]

@@ -4,31 +4,31 @@ from functools import partial
 from typing import Any
 
 from tenure.apis import labels
-from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
-from tests.support.product.scene import names
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import object_names
 
 ZONE = "us-west-2b"
 
 
-async def test_a_pod_waits_for_its_claim_and_runs_where_the_volume_is(product: Product) -> None:
-    async with product.scene("volumes") as scene:
-        await scene.deploy(1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": scene.name}}])
-        pod = await eventually(partial(_one_pod, scene.pods))
-        missing = f"PersistentVolumeClaim default/{scene.name} does not exist"
-        await eventually(partial(scene.event, pod, "FailedScheduling", missing))
-        assert not await scene.claims()
-        for manifest in (_volume(scene.name), _claim(scene.name)):
-            await scene.make(manifest)
-        await eventually(lambda: scene.pods_run(1))
-        await eventually(lambda: scene.nodes_are_initialized(1))
-        (node,) = await scene.nodes()
+async def test_a_pod_waits_for_its_claim_and_runs_where_the_volume_is(product: InstalledProduct) -> None:
+    async with product.scope("volumes") as scope:
+        await scope.create_deployment(1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": scope.name}}])
+        pod = await wait_until(partial(_assert_one_pod, scope.pods))
+        missing = f"PersistentVolumeClaim default/{scope.name} does not exist"
+        await wait_until(partial(scope.assert_event, pod, "FailedScheduling", missing))
+        assert not await scope.nodeclaims()
+        for manifest in (_volume(scope.name), _claim(scope.name)):
+            await scope.apply_manifest(manifest)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await wait_until(lambda: scope.assert_nodes_initialized(1))
+        (node,) = await scope.nodes()
         assert node["metadata"]["labels"][labels.ZONE] == ZONE
-        await scene.one_node_was_bought()
+        await scope.assert_one_node_launched()
 
 
-async def _one_pod(pods: Any) -> str:
-    found = names(await pods())
+async def _assert_one_pod(pods: Any) -> str:
+    found = object_names(await pods())
     assert len(found) == 1, found
     return found[0]
 

@@ -8,38 +8,38 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim_state import Phase
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import Handle, blocked, eventually, in_phase, state_of
-from tests.support.workflows.lives import BUSY, JOINED, delete, launched
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import Handle, is_blocked_by, query_state, wait_until, wait_until_phase
+from tests.support.workflows.lives import BUSY, JOINED, delete_nodeclaim, launched_nodeclaim
 
 
-async def nodeclaim_away(fake: World, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:
-    handle = await launched(fake, skipping)
-    await fake.see(handle, **{**JOINED, "node_count": 2})
-    await eventually(lambda: blocked(handle, "MultipleNodesFound"))
+async def nodeclaim_flaps(fake: WorkerHarness, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:
+    handle = await launched_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, **{**JOINED, "node_count": 2})
+    await wait_until(lambda: is_blocked_by(handle, "MultipleNodesFound"))
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
-    await fake.see(handle, **BUSY)
-    await in_phase(handle, Phase.READY)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
     for flaps, boot in ((1, "boot-1"), (2, "boot-2")):
         left = (await skipping.get_current_time()).replace(microsecond=0)
-        gone = {**BUSY, "node_ready": False, "away_since": left, "away_for": "NotReady"}
-        await fake.see(handle, **gone)
-        await eventually(partial(_told, handle, flaps, lasts=True))
+        not_ready = {**BUSY, "node_ready": False, "away_since": left, "away_for": "NotReady"}
+        await fake.signal_observed(handle, **not_ready)
+        await wait_until(partial(_has_reported_intervals, handle, flaps, lasts=True))
         await skipping.sleep(timedelta(seconds=50))
-        fake.nodes.change("node-a", boot_id=boot)
-        await fake.see(handle, **{**BUSY, "boot_id": boot}, ready_since=left + timedelta(seconds=49))
-        await eventually(partial(_told, handle, flaps, lasts=False))
-    await eventually(lambda: _rebooted(handle))
-    await in_phase(handle, Phase.READY)
-    await delete(fake, handle)
+        fake.nodes.update_node("node-a", boot_id=boot)
+        await fake.signal_observed(handle, **{**BUSY, "boot_id": boot}, ready_since=left + timedelta(seconds=49))
+        await wait_until(partial(_has_reported_intervals, handle, flaps, lasts=False))
+    await wait_until(lambda: _has_rebooted(handle))
+    await wait_until_phase(handle, Phase.READY)
+    await delete_nodeclaim(fake, handle)
     await handle.result()
     return {"": handle}
 
 
-async def _told(handle: Handle, flaps: int, *, lasts: bool) -> bool:
-    state = await state_of(handle)
-    return state.flaps == flaps and state.absences_told.endswith("/") is lasts
+async def _has_reported_intervals(handle: Handle, flaps: int, *, lasts: bool) -> bool:
+    state = await query_state(handle)
+    return state.flaps == flaps and state.notified_intervals.endswith("/") is lasts
 
 
-async def _rebooted(handle: Handle) -> bool:
-    return (await state_of(handle)).reboots == 1
+async def _has_rebooted(handle: Handle) -> bool:
+    return (await query_state(handle)).reboots == 1

@@ -9,5 +9,5 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-def _rules(**drain: Any) -> dict[str, Any]:
+def _drain_rules(**drain: Any) -> dict[str, Any]:
     return {"rules": LifecycleRules.model_validate({"drain": drain})}

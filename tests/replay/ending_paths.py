@@ -7,41 +7,41 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim_state import Phase
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import blocked, in_phase, in_time
-from tests.support.workflows.lives import BUSY, born, pool, ready
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import is_blocked_by, wait_until_phase, wait_until_skipping_time
+from tests.support.workflows.lives import BUSY, create_nodeclaim, ready_nodeclaim, start_nodepool
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 SICK = (("Ready", "True"), ("KernelReady", "False"))
 LADDER = {"repair": {"steps": ["reboot", "replace"], "rebootFor": "5m", "within": "2h"}}
-ASKS = {"expiry": {"jitter": "10%", "underBudget": True}}
+EXPIRY_RULES = {"expiry": {"jitter": "10%", "underBudget": True}}
 
 
-async def nodeclaim_repaired(fake: World, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_repaired(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
     """A reboot helps for a while; then the node is replaced."""
-    handle = await ready(fake, skipping)
+    handle = await ready_nodeclaim(fake, skipping)
     for boot in ("boot-1", "boot-2"):
-        fake.nodes.change("node-a", conditions=SICK)
+        fake.nodes.update_node("node-a", conditions=SICK)
         ill = {"type": "KernelReady", "status": "False", "since": await skipping.get_current_time()}
-        await fake.see(handle, **{**BUSY, "boot_id": boot, "unhealthy": [ill], "rules": LADDER})
+        await fake.signal_observed(handle, **{**BUSY, "boot_id": boot, "unhealthy": [ill], "rules": LADDER})
         if boot == "boot-1":
-            await in_time(skipping, lambda: blocked(handle, "rebooted for"), minutes=1)
-            fake.nodes.change("node-a", conditions=(), boot_id="boot-2")
-            await fake.see(handle, **{**BUSY, "boot_id": "boot-2", "rules": LADDER})
+            await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
+            fake.nodes.update_node("node-a", conditions=(), boot_id="boot-2")
+            await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "rules": LADDER})
             await skipping.sleep(timedelta(minutes=10))
-            await in_phase(handle, Phase.READY)
+            await wait_until_phase(handle, Phase.READY)
     await handle.result()
     return {"": handle}
 
 
-async def nodepool_failed_start(fake: World, skipping: WorkflowEnvironment) -> Runs:
+async def nodepool_failed_start(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
     """Its NodeClaim never joins, and says so to the pool."""
-    pools = await pool(fake)
-    handle = await fake.start(await born(fake, skipping))
+    pools = await start_nodepool(fake)
+    handle = await fake.start(await create_nodeclaim(fake, skipping))
 
-    async def gone() -> bool:
+    async def is_deleted() -> bool:
         return not fake.claims.found
 
-    await in_time(skipping, gone, minutes=1)
+    await wait_until_skipping_time(skipping, is_deleted, minutes=1)
     await skipping.sleep(timedelta(seconds=1))
     return {"": pools, "claim": handle}

@@ -7,46 +7,46 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.hooks import CallAnswer, JobFact
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import blocked, eventually, state_of
-from tests.support.workflows.lives import BUSY, delete, pool, ready
+from tenure.model.hooks import CallResult, JobFact
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import is_blocked_by, query_state, wait_until
+from tests.support.workflows.lives import BUSY, delete_nodeclaim, ready_nodeclaim, start_nodepool
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
-REFUSED = CallAnswer(status=409)
+REJECTED = CallResult(status=409)
 JOB = {"name": "snapshot", "job": {"template": {"spec": {"containers": [{"name": "main", "image": "snapshot:1"}]}}}}
 CALL = {"name": "warn", "http": {"url": "https://hooks.example.com/drain"}}
 
 
-def _rules(**hooks: Any) -> dict[str, Any]:
+def _hook_rules(**hooks: Any) -> dict[str, Any]:
     return {"rules": LifecycleRules.model_validate({"hooks": hooks}).to_object()}
 
 
-async def nodeclaim_hooks(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready(fake, skipping)
-    fake.jobs.ends, fake.calls.answers = JobFact(key="", outcome="succeeded"), [REFUSED]
-    told = _rules(beforeDrain=[JOB], afterDrain=[CALL | {"onFailure": "wait"}], beforeTerminate=[CALL])
-    await fake.see(handle, **BUSY, **told)
+async def nodeclaim_hooks(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready_nodeclaim(fake, skipping)
+    fake.jobs.next_outcome, fake.calls.responses = JobFact(key="", outcome="succeeded"), [REJECTED]
+    hook_rules = _hook_rules(beforeDrain=[JOB], afterDrain=[CALL | {"onFailure": "wait"}], beforeTerminate=[CALL])
+    await fake.signal_observed(handle, **BUSY, **hook_rules)
     await fake.claims.delete("a", "uid-a")
-    await fake.see(handle, **BUSY, deleting=True, **told)
-    await eventually(lambda: blocked(handle, "hook afterDrain/warn failed"))
+    await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules)
+    await wait_until(lambda: is_blocked_by(handle, "hook afterDrain/warn failed"))
     await skipping.sleep(timedelta(minutes=2))
     await handle.result()
     return {"": handle}
 
 
-async def nodeclaim_hook_gives_up(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready(fake, skipping)
-    await pool(fake)
-    fake.calls.answers = [REFUSED]
+async def nodeclaim_hook_aborts_drain(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready_nodeclaim(fake, skipping)
+    await start_nodepool(fake)
+    fake.calls.responses = [REJECTED]
     now = await skipping.get_current_time()
-    told = _rules(beforeDrain=[CALL | {"onFailure": "giveUp"}])
-    await fake.see(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", **told)
+    hook_rules = _hook_rules(beforeDrain=[CALL | {"onFailure": "giveUp"}])
+    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", **hook_rules)
 
-    async def given_up() -> bool:
-        return (await state_of(handle)).gave_up is not None
+    async def is_aborted() -> bool:
+        return (await query_state(handle)).cancelled_drain is not None
 
-    await eventually(given_up)
-    await delete(fake, handle)
+    await wait_until(is_aborted)
+    await delete_nodeclaim(fake, handle)
     await handle.result()
     return {"": handle}

@@ -10,13 +10,15 @@ from tenure.model.errors import NotFound
 from tenure.model.interruption.notices import FailedCheck, StatusReport
 from tenure.model.interruption.records import InterruptionState, QueueNamed
 from tests.support.fakes.interruptions import utc_now
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import eventually, in_time
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
 from workflows import ids
 from workflows.interruption import InterruptionWorkflow
 
 
-async def interruption_reads(fake: World, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:
+async def interruption_consumes_queue(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> dict[str, WorkflowHandle[Any, Any]]:
     events = fake.interruptions
     events.queue.faults = {"receive": [NotFound("no queue one", code="QueueDoesNotExist")] * 2}
     handle = await fake.client.start_workflow(
@@ -30,18 +32,18 @@ async def interruption_reads(fake: World, skipping: WorkflowEnvironment) -> dict
         return (await handle.query(InterruptionWorkflow.state)).messages.tries == 2
 
     async def reads_other() -> bool:
-        return "two" in events.queue.read and events.queue.empty
+        return "two" in events.queue.polled_queues and events.queue.is_empty
 
     async def one_is_ill() -> bool:
-        return len((await handle.query(InterruptionWorkflow.state)).told) == 1
+        return len((await handle.query(InterruptionWorkflow.state)).notified) == 1
 
-    async with fake.planning():
-        await in_time(skipping, found_missing)
+    async with fake.running_planner():
+        await wait_until_skipping_time(skipping, found_missing)
         check = FailedCheck(kind="systemStatus", since=utc_now() - timedelta(minutes=5))
         events.statuses.reports = [StatusReport(instance_id="i-a", failed=(check,))]
-        await handle.signal(InterruptionWorkflow.queue_named, QueueNamed(queue="two"))
+        await handle.signal(InterruptionWorkflow.set_queue, QueueNamed(queue="two"))
         events.queue.send("i-a")
-        await eventually(reads_other)
-        await handle.signal(InterruptionWorkflow.queue_named, QueueNamed(queue="two"))
-        await in_time(skipping, one_is_ill, seconds=5)
+        await wait_until(reads_other)
+        await handle.signal(InterruptionWorkflow.set_queue, QueueNamed(queue="two"))
+        await wait_until_skipping_time(skipping, one_is_ill, seconds=5)
     return {"": handle}

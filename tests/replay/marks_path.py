@@ -7,17 +7,17 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import TryLater
-from tests.support.fakes.worker import World
-from tests.support.workflows.lives import emptied, pool, ready
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.lives import observe_empty, ready_nodeclaim, start_nodepool
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-async def nodeclaim_put_back(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready(fake, skipping)
-    await pool(fake, budgets=[{"nodes": "100%"}])
+async def nodeclaim_restored_schedulable(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready_nodeclaim(fake, skipping)
+    await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     fake.claims.faults["delete"] = [TryLater("503") for _ in range(18)]
     fake.nodes.faults["unmark_disrupted"] = [TryLater("503") for _ in range(18)]
-    await emptied(fake, skipping, handle)
+    await observe_empty(fake, skipping, handle)
     await handle.result()
     return {"": handle}

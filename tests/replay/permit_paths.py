@@ -6,12 +6,12 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.model.disruption.commands import GiveUp
+from tenure.model.disruption.commands import CommandCancellation
 from tenure.model.rollout import ApproveRollout
 from tenure.model.signals import PermitWithdrawn
-from tests.support.fakes.worker import World
-from tests.support.workflows.commands import command, granting, in_step, nodes, proposal
-from tests.support.workflows.eventually import eventually, in_time
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.commands import add_nodes, is_in_step, make_proposal, start_command, start_permit_granter
+from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
 from tests.unit.workflows import test_cluster_budget as budget
 from tests.unit.workflows import test_nodepool_rollout as rollout
 from workflows.disruption.command import DisruptionWorkflow
@@ -20,43 +20,45 @@ from workflows.nodepool import NodePoolWorkflow
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-async def nodepool_limited_together(fake: World, skipping: WorkflowEnvironment) -> Runs:
+async def nodepool_cluster_limit(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
     """One of three NodePools gives the only permit; when that comes back another does."""
-    handle = await budget.cluster(fake)
-    pools = await budget.limited(fake, clusterNodes="1")
-    await budget.ask(skipping, pools)
-    await in_time(skipping, lambda: budget.all_answered(fake))
-    (first,) = await budget.granted(fake)
-    await pools[first].signal(NodePoolWorkflow.withdrawn, PermitWithdrawn(claim_uid=f"uid-{first}-1"))
-    await in_time(skipping, lambda: budget.count(fake, 2), seconds=5)
-    (second,) = [one for one in await budget.granted(fake) if one != first]
+    handle = await budget.start_cluster(fake)
+    pools = await budget.start_limited_nodepools(fake, clusterNodes="1")
+    await budget.request_permits(skipping, pools)
+    await wait_until_skipping_time(skipping, lambda: budget.all_have_decisions(fake))
+    (first,) = await budget.nodepools_with_permit(fake)
+    await pools[first].signal(NodePoolWorkflow.release_permit, PermitWithdrawn(claim_uid=f"uid-{first}-1"))
+    await wait_until_skipping_time(skipping, lambda: budget.has_permit_count(fake, 2), seconds=5)
+    (second,) = [one for one in await budget.nodepools_with_permit(fake) if one != first]
     return {"first": pools[first], "second": pools[second], "cluster": handle}
 
 
-async def nodepool_rollout_halted(fake: World, skipping: WorkflowEnvironment) -> Runs:
+async def nodepool_rollout_halted(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
     """A sick canary halts it, and somebody lets it go on."""
-    stage = await rollout.staged(fake, skipping, **rollout.WAVES)
-    await stage.drift()
-    await stage.wish()
-    await in_time(skipping, lambda: stage.granted(1))
-    (gone,) = [name for name in rollout.NODES if any(one.granted for one in await stage.answers(name))]
-    stage.replace(gone, "n")
-    fake.nodes.change("node-n", ready=False)
-    await in_time(skipping, lambda: rollout.overdue(stage), seconds=20)
-    fake.nodes.change("node-n", ready=True)
-    said = ApproveRollout(plan=await rollout.halted(stage), by="ann")
-    await stage.pools.execute_update(NodePoolWorkflow.approve, said)
-    await eventually(lambda: rollout.well(stage))
-    return {"": stage.pools}
+    nodepool = await rollout.start_rollout_nodepool(fake, skipping, **rollout.WAVES)
+    await nodepool.drift()
+    await nodepool.request_permits()
+    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    (permit_holder,) = [
+        name for name in rollout.NODES if any(one.granted for one in await nodepool.permit_decisions(name))
+    ]
+    nodepool.replace_node(permit_holder, "n")
+    fake.nodes.update_node("node-n", ready=False)
+    await wait_until_skipping_time(skipping, lambda: rollout.is_overdue(nodepool), seconds=20)
+    fake.nodes.update_node("node-n", ready=True)
+    approval = ApproveRollout(plan=await rollout.halted_plan_id(nodepool), by="ann")
+    await nodepool.pools.execute_update(NodePoolWorkflow.approve, approval)
+    await wait_until(lambda: rollout.is_healthy(nodepool))
+    return {"": nodepool.pools}
 
 
-async def disruption_given_up(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    nodes(fake, "a")
-    await granting(fake)
-    async with fake.planning():
-        handle = await command(fake, proposal("a"))
-        await eventually(lambda: in_step(handle, "Wait"))
-        said = GiveUp(by="ann", reason="the release goes first", keep=timedelta(hours=4))
-        await handle.execute_update(DisruptionWorkflow.give_up, said)
+async def disruption_cancelled(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+    add_nodes(fake, "a")
+    await start_permit_granter(fake)
+    async with fake.running_planner():
+        handle = await start_command(fake, make_proposal("a"))
+        await wait_until(lambda: is_in_step(handle, "Wait"))
+        cancellation = CommandCancellation(by="ann", reason="the release goes first", retain_for=timedelta(hours=4))
+        await handle.execute_update(DisruptionWorkflow.cancel, cancellation)
         await handle.result()
     return {"": handle}

@@ -18,44 +18,48 @@ from temporalio.client import WorkflowHistory
 
 from tests.replay.paths import PATHS
 from tests.support.fakes.skipping import time_skipping
-from tests.support.fakes.worker import World
+from tests.support.fakes.worker import WorkerHarness
 
 HISTORIES = Path(__file__).with_name("histories")
 
 
 async def record(name: str) -> list[Path]:
     """Play one path and store the runs that it names."""
-    async with time_skipping() as skipping, World(skipping.client, cluster="recorded").working() as fake:
+    async with time_skipping() as skipping, WorkerHarness(skipping.client, cluster="recorded").running_worker() as fake:
         runs = await PATHS[name](fake, skipping)
         found = {part: await handle.fetch_history() for part, handle in runs.items()}
-    return [_store(f"{name}.{part}" if part else name, history) for part, history in found.items()]
+    return [_store_history(f"{name}.{part}" if part else name, history) for part, history in found.items()]
 
 
-def _store(name: str, history: WorkflowHistory) -> Path:
+def _store_history(name: str, history: WorkflowHistory) -> Path:
     """One event a line, so that a change of a path can be read as a change of its file."""
-    events = _plain(json.loads(history.to_json())["events"])
+    events = _without_host_details(json.loads(history.to_json())["events"])
     lines = ",\n".join(json.dumps(event, sort_keys=True, separators=(",", ":")) for event in events)
     path = HISTORIES / f"{name}.json"
     path.write_text(f'{{"events":[\n{lines}\n]}}\n')
     return path
 
 
-def _plain(found: Any) -> Any:
+def _without_host_details(found: Any) -> Any:
     """Without what speaks of the machine: who ran it, and where its files stood."""
     if isinstance(found, list):
-        return [_plain(one) for one in found]
+        return [_without_host_details(one) for one in found]
     if not isinstance(found, dict):
         return found
     dropped = ("stackTrace", "binaryChecksum")
-    return {key: "worker" if key == "identity" else _plain(value) for key, value in found.items() if key not in dropped}
+    return {
+        key: "worker" if key == "identity" else _without_host_details(value)
+        for key, value in found.items()
+        if key not in dropped
+    }
 
 
-def missing() -> list[str]:
+def missing_paths() -> list[str]:
     return [name for name in PATHS if not list(HISTORIES.glob(f"{name}*.json"))]
 
 
 async def main(names: list[str]) -> None:
-    for name in names or missing():
+    for name in names or missing_paths():
         for path in await record(name):
             print(f"{path.name}: {path.stat().st_size // 1024} KiB")
 

@@ -9,7 +9,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from tests.replay.paths import PATHS
-from tests.replay.record import HISTORIES, missing
+from tests.replay.record import HISTORIES, missing_paths
 from tests.support.paths import ROOT
 from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
 
@@ -29,11 +29,11 @@ def replayer() -> Replayer:
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 async def test_a_stored_history_goes_on_with_the_code_of_today(replayer: Replayer, path: Path) -> None:
-    await replayer.replay_workflow(history(path.stem))
+    await replayer.replay_workflow(load_history(path.stem))
 
 
 def test_every_path_is_stored_and_every_file_has_its_path() -> None:
-    assert missing() == []
+    assert missing_paths() == []
     assert {path.name.partition(".")[0] for path in STORED} == set(PATHS)
 
 
@@ -45,7 +45,7 @@ def test_every_workflow_has_a_history() -> None:
 async def test_a_history_that_the_code_would_not_have_written_is_refused(replayer: Replayer) -> None:
     """Else none of the tests here could fail."""
     with pytest.raises(workflow.NondeterminismError):
-        await replayer.replay_workflow(history("nodeclaim_vanished", register_node="another_activity"))
+        await replayer.replay_workflow(load_history("nodeclaim_vanished", register_node="another_activity"))
 
 
 def test_a_stored_history_says_nothing_of_the_machine_that_recorded_it() -> None:
@@ -54,7 +54,7 @@ def test_a_stored_history_says_nothing_of_the_machine_that_recorded_it() -> None
         assert 'File \\"' not in text and str(ROOT) not in text
 
 
-def history(name: str, **changed: str) -> WorkflowHistory:
+def load_history(name: str, **changed: str) -> WorkflowHistory:
     text = (HISTORIES / f"{name}.json").read_text()
     for old, new in changed.items():
         text = text.replace(old, new)

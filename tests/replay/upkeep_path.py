@@ -6,24 +6,26 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput
-from tenure.model.garbage_collection import UpkeepAsked
-from tests.support.fakes.worker import World
+from tenure.model.garbage_collection import GarbageCollectionRequest
+from tests.support.fakes.worker import WorkerHarness
 from workflows import ids
-from workflows.garbage_collection import UpkeepWorkflow
+from workflows.garbage_collection import GarbageCollectionWorkflow
 
 
-async def upkeep_run(fake: World, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:
+async def garbage_collection_run(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> dict[str, WorkflowHandle[Any, Any]]:
     fake.inventory.lease("left")
-    well = await _run(fake, "well")
+    well = await _run_collection(fake, "well")
     fake.inventory.faults["leases"] = [BadInput("no such namespace")]
-    return {"": well, "failed": await _run(fake, "failed")}
+    return {"": well, "failed": await _run_collection(fake, "failed")}
 
 
-async def _run(fake: World, name: str) -> WorkflowHandle[Any, Any]:
+async def _run_collection(fake: WorkerHarness, name: str) -> WorkflowHandle[Any, Any]:
     handle = await fake.client.start_workflow(
-        UpkeepWorkflow.run,
-        UpkeepAsked(cluster=fake.cluster, task="leases"),
-        id=ids.upkeep(fake.cluster, f"leases-{name}"),
+        GarbageCollectionWorkflow.run,
+        GarbageCollectionRequest(cluster=fake.cluster, task="leases"),
+        id=ids.garbage_collection(fake.cluster, f"leases-{name}"),
         task_queue=ids.task_queue(fake.cluster),
     )
     await handle.result()

@@ -6,73 +6,75 @@ from typing import Any
 
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
 from tenure.model.nodeclaim_state import ClaimState
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, lifecycle_policy
-from tests.support.product.product import Product
-from tests.support.product.scene import Scene
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import ClusterScope
 
 SOON = 180.0
 """Seconds from AWS's word to what follows."""
 
 
-async def running(scene: Scene, pods: int, interruption: dict[str, Any] | None = None, **pod: Any) -> list[Object]:
+async def run_pods_with_rules(
+    scope: ClusterScope, pods: int, interruption: dict[str, Any] | None = None, **pod: Any
+) -> list[Object]:
     """So many nodes, with a pod each, whose workflows know these rules of their pool: their NodeClaims."""
     if interruption:
-        await scene.make(lifecycle_policy(scene.name, scene.name, interruption=interruption))
-    claims = await scene.run(pods, **pod)
+        await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, interruption=interruption))
+    claims = await scope.run_pods(pods, **pod)
     if interruption:
         for claim in claims:
-            await knows(scene, claim, interruption)
+            await wait_until_rules_observed(scope, claim, interruption)
     return claims
 
 
-async def knows(scene: Scene, claim: Object, interruption: dict[str, Any]) -> None:
-    wanted = InterruptionRules.model_validate(interruption)
+async def wait_until_rules_observed(scope: ClusterScope, claim: Object, interruption: dict[str, Any]) -> None:
+    expected = InterruptionRules.model_validate(interruption)
 
-    async def told() -> None:
-        rules = (await state_of(scene, claim)).seen.rules
-        assert rules is not None and rules.interruption == wanted, rules
+    async def assert_rules_observed() -> None:
+        rules = (await nodeclaim_state(scope, claim)).observed.rules
+        assert rules is not None and rules.interruption == expected, rules
 
-    await eventually(told)
-
-
-async def state_of(scene: Scene, claim: Object) -> ClaimState:
-    return await scene.state(name_of(claim))
+    await wait_until(assert_rules_observed)
 
 
-def name_of(claim: Object) -> str:
+async def nodeclaim_state(scope: ClusterScope, claim: Object) -> ClaimState:
+    return await scope.nodeclaim_state(nodeclaim_name(claim))
+
+
+def nodeclaim_name(claim: Object) -> str:
     name: str = claim["metadata"]["name"]
     return name
 
 
-def instance_of(claim: Object) -> str:
+def instance_id(claim: Object) -> str:
     provider: str = claim["status"]["providerID"]
     return provider.rpartition("/")[2]
 
 
-def announce(product: Product, *claims: Object, **ahead: float) -> datetime:
+def announce_maintenance(product: InstalledProduct, *claims: Object, **ahead: float) -> datetime:
     """AWS Health tells of maintenance of these nodes' instances; when it begins."""
     starts = (datetime.now(UTC) + timedelta(**(ahead or {"days": 2}))).replace(microsecond=0)
     product.aws.health_event(
-        [instance_of(one) for one in claims], startTime=starts.strftime("%a, %d %b %Y %H:%M:%S GMT")
+        [instance_id(one) for one in claims], startTime=starts.strftime("%a, %d %b %Y %H:%M:%S GMT")
     )
     return starts
 
 
-def warn(product: Product, *claims: Object) -> None:
+def send_spot_warning(product: InstalledProduct, *claims: Object) -> None:
     """A spot interruption warning for each, be it a spot instance or not."""
     for claim in claims:
-        _send(product, claim, "EC2 Spot Instance Interruption Warning", {"instance-action": "terminate"})
+        _send_event(product, claim, "EC2 Spot Instance Interruption Warning", {"instance-action": "terminate"})
 
 
-def stop(product: Product, claim: Object) -> None:
+def stop_instance(product: InstalledProduct, claim: Object) -> None:
     """AWS stops the instance, and says so."""
-    product.aws.stop_instance(instance_of(claim))
-    _send(product, claim, "EC2 Instance State-change Notification", {"state": "stopping"})
+    product.aws.stop_instance(instance_id(claim))
+    _send_event(product, claim, "EC2 Instance State-change Notification", {"state": "stopping"})
 
 
-def _send(product: Product, claim: Object, about: str, detail: dict[str, str]) -> None:
-    instance = instance_of(claim)
+def _send_event(product: InstalledProduct, claim: Object, about: str, detail: dict[str, str]) -> None:
+    instance = instance_id(claim)
     product.aws.send_message(
         {
             "version": "0",
@@ -88,7 +90,7 @@ def _send(product: Product, claim: Object, about: str, detail: dict[str, str]) -
     )
 
 
-async def count(scene: Scene, about: str, reason: str) -> int:
+async def count_events(scope: ClusterScope, about: str, reason: str) -> int:
     """Of events of this reason, each occurrence once."""
-    found = [one for one in await scene.events(about) if one["reason"] == reason]
+    found = [one for one in await scope.events_of(about) if one["reason"] == reason]
     return sum((one.get("series") or {}).get("count") or one.get("count") or 1 for one in found)

@@ -17,20 +17,20 @@ from tenure.apis import labels
 from tenure.model.errors import BadInput, Conflict, Fault, Throttled, TryLater
 from tenure.model.provider_results import NodeState
 from tenure.model.signals import Pause, Resume
-from tests.scenarios.month_watch import POLICY, Place, Watch
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import state_of
-from tests.support.workflows.lives import pool
+from tests.scenarios.month_watch import POLICY, FakeWatch, NodeSlot
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import query_state
+from tests.support.workflows.lives import start_nodepool
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
-A_MOMENT: Final = timedelta(seconds=5)
+SETTLE_STEP: Final = timedelta(seconds=5)
 AT_ONCE: Final = timedelta(minutes=10)
 SOON: Final = timedelta(minutes=5)
-MOST_MOMENTS: Final = 60
+MAX_SETTLE_STEPS: Final = 60
 HALF: Final = 0.5
 """Of all calls fail while faults are due."""
-TROUBLE: Final = 0.4
+FAULT_SHARE: Final = 0.4
 """Of all rounds something goes wrong with a node in, beside its pods' coming and going."""
 LONG: Final = 6
 """Hours that a pause lasts at most."""
@@ -43,7 +43,7 @@ PASSING: Final[tuple[Callable[[], Fault], ...]] = (
 )
 
 
-class Chance(dict[str, list[Fault | None]]):
+class RandomFaults(dict[str, list[Fault | None]]):
     """What a fake looks into before each of its calls: a fault, while such are due."""
 
     def __init__(self, roll: Callable[[], Fault | None]) -> None:
@@ -63,13 +63,13 @@ class Month:
     """Each call of `step` is one round of events; time passes between them in the test."""
 
     def __init__(
-        self, fake: World, skipping: WorkflowEnvironment, *, seed: int, places: int, restarts: float = 0.0
+        self, fake: WorkerHarness, skipping: WorkflowEnvironment, *, seed: int, slots: int, restarts: float = 0.0
     ) -> None:
         """`restarts`: the share of rounds in which the worker is restarted. Then it must remember no workflows, since
         this server waits for a worker that is gone, to give it the tasks of those that it remembered."""
         self.fake, self.skipping, self.dice = fake, skipping, random.Random(seed)
         self._restarts = restarts
-        self.places = [Place(number) for number in range(places)]
+        self.slots = [NodeSlot(number) for number in range(slots)]
         self.budget, self.after = "100%", "30s"
         self.paused: datetime | None = None
         self.due = 0
@@ -80,155 +80,167 @@ class Month:
         """Of nodes: what they went for."""
         self.changed: datetime | None = None
         """When something last befell nodes or pool."""
-        self.watch = Watch(fake, self.places, self.dice, lambda: self.after)
+        self.watch = FakeWatch(fake, self.slots, self.dice, lambda: self.after)
 
     @property
-    def faults(self) -> int:
+    def fault_count(self) -> int:
         return self.kinds.total()
 
     @asynccontextmanager
-    async def playing(self) -> AsyncIterator["Month"]:
+    async def running(self) -> AsyncIterator["Month"]:
         async with self._worker:
-            await self._worker.enter_async_context(self.fake.working())
-            await self._begin()
+            await self._worker.enter_async_context(self.fake.running_worker())
+            await self._prepare()
             yield self
 
-    async def _restart(self) -> None:
+    async def _restart_worker(self) -> None:
         """The worker stops, whatever is under way, and another one begins with nothing in its cache."""
         self.kinds["restart"] += 1
         await self._worker.aclose()
-        await self._worker.enter_async_context(self.fake.working())
+        await self._worker.enter_async_context(self.fake.running_worker())
 
-    async def _begin(self) -> None:
-        self.watch.pool = await pool(self.fake, budgets=[{"nodes": self.budget}], consolidateAfter=self.after)
+    async def _prepare(self) -> None:
+        self.watch.pool = await start_nodepool(self.fake, budgets=[{"nodes": self.budget}], consolidateAfter=self.after)
         fake = self.fake
         for port in (fake.claims, fake.nodes, fake.pods, fake.pools, fake.instances, fake.fleet):
-            port.faults = Chance(self._roll)
+            port.faults = RandomFaults(self._draw_fault)
 
-    def _roll(self) -> Fault | None:
-        if self.faults >= self.due or self.dice.random() < HALF:
+    def _draw_fault(self) -> Fault | None:
+        if self.fault_count >= self.due or self.dice.random() < HALF:
             return None
         fault = BadInput("nobody knows why") if self.dice.random() < FOR_GOOD else self.dice.choice(PASSING)()
         self.kinds[type(fault).__name__] += 1
         return fault
 
-    async def now(self) -> datetime:
+    async def current_time(self) -> datetime:
         return await self.skipping.get_current_time()
 
-    async def passes(self, time: timedelta, looked: Callable[[], Awaitable[bool]]) -> None:
+    async def advance(self, time: timedelta, check: Callable[[], Awaitable[bool]]) -> None:
         """In parts, since the server does not answer for longer than half a minute; in each the watch tells what is
-        new, and then `looked` is called, which says whether to look again soon."""
+        new, and then `check` is called, which says whether to look again soon."""
         part = AT_ONCE
         while time > timedelta(0):
             await self.skipping.sleep(min(time, part))
             time -= part
-            await self.watch.tell()
-            await self.skipping.sleep(A_MOMENT)
-            part = SOON if await looked() else AT_ONCE
+            await self.watch.notify()
+            await self.skipping.sleep(SETTLE_STEP)
+            part = SOON if await check() else AT_ONCE
 
     async def step(self, due: int) -> None:
         """Something happens to every place, perhaps to the pool too, and `due` faults in all are owed."""
         self.due = due
-        now = self.changed = await self.now()
-        for place in self.places:
-            if place.name not in self.fake.claims.found:
-                await self._launch(place, now)
+        now = self.changed = await self.current_time()
+        for slot in self.slots:
+            if slot.name not in self.fake.claims.found:
+                await self._launch_node(slot, now)
             else:
-                await self._befall(place, now)
+                await self._inject_events(slot, now)
         if self.dice.random() < HALF:
-            event = self.dice.choice((self._change_pool, self._pause_pool))
+            event = self.dice.choice((self._change_nodepool, self._toggle_nodepool_pause))
             self.kinds[event.__name__] += 1
             await event(now)
         if self.dice.random() < self._restarts:
-            await self._restart()
-        await self.settle()
+            await self._restart_worker()
+        await self.wait_until_settled()
 
-    async def settle(self) -> None:
+    async def wait_until_settled(self) -> None:
         """The watch tells what changed, until nothing does any more."""
         calm = 0
-        for _ in range(MOST_MOMENTS):
-            calm = 0 if await self.watch.tell() else calm + 1
+        for _ in range(MAX_SETTLE_STEPS):
+            calm = 0 if await self.watch.notify() else calm + 1
             if calm == 3:
                 return
-            await self.skipping.sleep(A_MOMENT)
+            await self.skipping.sleep(SETTLE_STEP)
 
-    async def _launch(self, place: Place, now: datetime) -> None:
-        if place.handle is not None:
-            self.ends[(await state_of(place.handle)).disruption] += 1
-        place.lives += 1
-        place.empty_since, place.held, place.paused, place.told = None, False, None, {}
-        claim = self.fake.claims.add(place.name, born=now)
-        place.handle = await self.fake.start(claim, policy=f"{POLICY}/{self.after}")
+    async def _launch_node(self, slot: NodeSlot, now: datetime) -> None:
+        if slot.handle is not None:
+            self.ends[(await query_state(slot.handle)).disruption] += 1
+        slot.nodeclaim_count += 1
+        slot.empty_since, slot.do_not_disrupt, slot.paused, slot.last_observation = None, False, None, {}
+        claim = self.fake.claims.add(slot.name, born=now)
+        slot.handle = await self.fake.start(claim, policy=f"{POLICY}/{self.after}")
 
-    async def _befall(self, place: Place, now: datetime) -> None:
-        node = self.watch.node(place)
-        if node is None or place.handle is None:
+    async def _inject_events(self, slot: NodeSlot, now: datetime) -> None:
+        node = self.watch.find_node(slot)
+        if node is None or slot.handle is None:
             return
-        usual: tuple[Callable[..., Awaitable[None]], ...] = (self._leave, self._leave, self._come)
-        trouble = (self._unseen, self._flap, self._hold, self._pause, self._delete, self._delete_node, self._die)
-        await self.dice.choice(usual)(place, node, now)
-        if self.dice.random() < TROUBLE:
-            event = self.dice.choice(trouble)
+        ordinary_events: tuple[Callable[..., Awaitable[None]], ...] = (
+            self._remove_pods,
+            self._remove_pods,
+            self._add_pod,
+        )
+        faults = (
+            self._add_unobserved_pod,
+            self._toggle_ready,
+            self._toggle_do_not_disrupt,
+            self._toggle_pause,
+            self._delete_nodeclaim,
+            self._delete_node,
+            self._terminate_instance,
+        )
+        await self.dice.choice(ordinary_events)(slot, node, now)
+        if self.dice.random() < FAULT_SHARE:
+            event = self.dice.choice(faults)
             self.kinds[event.__name__] += 1
-            await event(place, node, now)
+            await event(slot, node, now)
 
-    async def _leave(self, place: Place, node: NodeState, now: datetime) -> None:
+    async def _remove_pods(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
         self.fake.pods.by_node.pop(node.name, None)
-        place.empty_since = place.empty_since or now
+        slot.empty_since = slot.empty_since or now
 
-    async def _come(self, place: Place, node: NodeState, now: datetime) -> None:
-        await self._unseen(place, node, now)
-        place.empty_since = None
+    async def _add_pod(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        await self._add_unobserved_pod(slot, node, now)
+        slot.empty_since = None
 
-    async def _unseen(self, place: Place, node: NodeState, now: datetime) -> None:
+    async def _add_unobserved_pod(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
         """A pod that the watch does not tell of."""
         if not self.fake.pods.by_node.get(node.name):
-            self.fake.pods.place(node.name, f"pod-{place.name}")
+            self.fake.pods.add(node.name, f"pod-{slot.name}")
 
-    async def _flap(self, place: Place, node: NodeState, now: datetime) -> None:
-        self.fake.nodes.change(node.name, ready=not node.ready)
+    async def _toggle_ready(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        self.fake.nodes.update_node(node.name, ready=not node.ready)
 
-    async def _hold(self, place: Place, node: NodeState, now: datetime) -> None:
-        place.held = not place.held
-        marks = {labels.DO_NOT_DISRUPT: "true"} if place.held else {}
-        self.fake.nodes.change(node.name, annotations=marks)
+    async def _toggle_do_not_disrupt(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        slot.do_not_disrupt = not slot.do_not_disrupt
+        annotations = {labels.DO_NOT_DISRUPT: "true"} if slot.do_not_disrupt else {}
+        self.fake.nodes.update_node(node.name, annotations=annotations)
 
-    async def _pause(self, place: Place, node: NodeState, now: datetime) -> None:
-        if place.paused and place.paused > now:
-            place.paused = None
-            await self.watch.signal(place, NodeClaimWorkflow.resume_disruption, Resume(by="ops"))
+    async def _toggle_pause(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        if slot.paused and slot.paused > now:
+            slot.paused = None
+            await self.watch.send_signal(slot, NodeClaimWorkflow.resume_disruption, Resume(by="ops"))
         else:
-            place.paused = now + timedelta(hours=self.dice.uniform(0.1, LONG))
-            await self.watch.signal(place, NodeClaimWorkflow.pause_disruption, self._until(place.paused))
+            slot.paused = now + timedelta(hours=self.dice.uniform(0.1, LONG))
+            await self.watch.send_signal(slot, NodeClaimWorkflow.pause_disruption, self._pause_until(slot.paused))
 
-    async def _delete(self, place: Place, node: NodeState, now: datetime) -> None:
+    async def _delete_nodeclaim(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
         """By hand."""
-        claim = self.fake.claims.found[place.name]
+        claim = self.fake.claims.found[slot.name]
         claim["metadata"].setdefault("deletionTimestamp", now.isoformat())
 
-    async def _delete_node(self, place: Place, node: NodeState, now: datetime) -> None:
-        self.fake.nodes.change(node.name, deleting=True)
+    async def _delete_node(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        self.fake.nodes.update_node(node.name, deleting=True)
 
-    async def _die(self, place: Place, node: NodeState, now: datetime) -> None:
+    async def _terminate_instance(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
         """Somebody terminates the instance; its kubelet falls silent."""
         self.fake.instances.running.pop(node.provider_id.rpartition("/")[2], None)
-        self.fake.nodes.change(node.name, ready=False)
+        self.fake.nodes.update_node(node.name, ready=False)
 
-    async def _change_pool(self, now: datetime) -> None:
+    async def _change_nodepool(self, now: datetime) -> None:
         self.budget = self.dice.choice(("100%", "100%", "10%", "1", "0"))
         self.after = self.dice.choice(("30s", "30s", "30s", "10m", "Never"))
-        marks = self.fake.pools.found["default"].metadata.annotations
+        annotations = self.fake.pools.found["default"].metadata.annotations
         self.fake.pools.add("default", disruption={"budgets": [{"nodes": self.budget}], "consolidateAfter": self.after})
-        self.fake.pools.mark("default", marks)
+        self.fake.pools.set_annotations("default", annotations)
         self.watch.generation += 1
 
-    async def _pause_pool(self, now: datetime) -> None:
+    async def _toggle_nodepool_pause(self, now: datetime) -> None:
         if self.paused and self.paused > now:
             self.paused = None
             await self.watch.pool.signal(NodePoolWorkflow.resume_disruption, Resume(by="ops"))
         else:
             self.paused = now + timedelta(hours=self.dice.uniform(0.1, LONG))
-            await self.watch.pool.signal(NodePoolWorkflow.pause_disruption, self._until(self.paused))
+            await self.watch.pool.signal(NodePoolWorkflow.pause_disruption, self._pause_until(self.paused))
 
-    def _until(self, until: datetime) -> Pause:
+    def _pause_until(self, until: datetime) -> Pause:
         return Pause(by="ops", reason="upgrade", until=until)

@@ -7,11 +7,11 @@ from typing import Any
 
 from tenure.apis import labels
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES
-from tests.support.product.eventually import eventually, throughout
+from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import TWO_CPUS, Object, node_class
-from tests.support.product.product import Product
-from tests.support.product.scene import Scene, conditions
-from tests.support.product.tidying import tidy
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import ClusterScope, conditions_by_type
+from tests.support.product.tidying import collect_garbage
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 HOLD = 15.0
@@ -20,76 +20,78 @@ OF = "tests.tenure.sh/of"
 EITHER = ("reserved", "on-demand")
 
 
-class Reserved:
+class ReservationScope:
     """One pool on a class of its own, whose reservations stand in every zone, each with room for `count`."""
 
-    def __init__(self, product: Product, scene: Scene, of_class: str, reservations: Sequence[str]) -> None:
-        self.product, self.scene, self.reservations = product, scene, reservations
+    def __init__(
+        self, product: InstalledProduct, scope: ClusterScope, of_class: str, reservations: Sequence[str]
+    ) -> None:
+        self.product, self.scope, self.reservations = product, scope, reservations
         self.class_path = EC2_NODE_CLASSES.path(of_class)
         self._term = {"tags": {OF: of_class}}
 
     async def start(self, pods: int = 1) -> str:
         """The newest of so many nodes, each with its pod: the name of its NodeClaim."""
-        if await self.scene.claims():
-            await self.scene.scale(pods)
-            await eventually(lambda: self.scene.pods_run(pods))
-            await eventually(lambda: self.scene.nodes_are_initialized(pods))
+        if await self.scope.nodeclaims():
+            await self.scope.scale_deployment(pods)
+            await wait_until(lambda: self.scope.assert_pods_running(pods))
+            await wait_until(lambda: self.scope.assert_nodes_initialized(pods))
         else:
-            await self.scene.run(pods)
-        return await self.scene.newest_claim(pods)
+            await self.scope.run_pods(pods)
+        return await self.scope.assert_newest_nodeclaim(pods)
 
-    async def is_reserved(self, claim: str, kind: str = "default") -> None:
+    async def assert_reserved(self, claim: str, kind: str = "default") -> None:
         """NodeClaim and Node say in which reservation the instance is, and it is."""
         found = await self._labels(claim)
         expected = (labels.RESERVED, kind, "false")
         keys = (labels.CAPACITY_TYPE, labels.CAPACITY_RESERVATION_TYPE, labels.CAPACITY_RESERVATION_INTERRUPTIBLE)
-        for shown in found:
-            assert tuple(shown.get(key) for key in keys) == expected, shown
-            assert shown.get(labels.CAPACITY_RESERVATION_ID) in self.reservations, shown
+        for object_labels in found:
+            assert tuple(object_labels.get(key) for key in keys) == expected, object_labels
+            assert object_labels.get(labels.CAPACITY_RESERVATION_ID) in self.reservations, object_labels
 
-    async def is_on_demand(self, claim: str) -> None:
+    async def assert_on_demand(self, claim: str) -> None:
         """Neither NodeClaim nor Node has a label of a reservation."""
-        for shown in await self._labels(claim):
-            three = {key: shown[key] for key in labels.RESERVATION_LABELS if key in shown}
-            assert (shown.get(labels.CAPACITY_TYPE), three) == (labels.ON_DEMAND, {}), shown
+        for object_labels in await self._labels(claim):
+            three = {key: object_labels[key] for key in labels.RESERVATION_LABELS if key in object_labels}
+            assert (object_labels.get(labels.CAPACITY_TYPE), three) == (labels.ON_DEMAND, {}), object_labels
 
-    async def has_not_drifted(self, claim: str) -> None:
+    async def assert_not_drifted(self, claim: str) -> None:
         found = await self._claim(claim)
-        drifted = conditions(found).get(labels.DRIFTED)
+        drifted = conditions_by_type(found).get(labels.DRIFTED)
         assert drifted is None and not found["metadata"].get("deletionTimestamp"), drifted
 
-    async def stays(self, claim: str, *, reserved: bool) -> None:
+    async def assert_stays_labeled(self, claim: str, *, reserved: bool) -> None:
         """As it is labelled, and without drift."""
-        look = self.is_reserved if reserved else self.is_on_demand
-        await throughout(partial(look, claim), seconds=HOLD)
-        await self.has_not_drifted(claim)
+        check = self.assert_reserved if reserved else self.assert_on_demand
+        await assert_throughout(partial(check, claim), seconds=HOLD)
+        await self.assert_not_drifted(claim)
 
-    async def has_drifted(self, claim: str, reason: str) -> None:
-        found = conditions(await self._claim(claim)).get(labels.DRIFTED, {})
+    async def assert_drifted(self, claim: str, reason: str) -> None:
+        found = conditions_by_type(await self._claim(claim)).get(labels.DRIFTED, {})
         assert (found.get("status"), found.get("reason")) == ("True", reason), found
 
-    def used(self) -> list[str]:
+    def used_instances(self) -> list[str]:
         """The instances that EC2 has in the reservations."""
-        held = self.product.aws.reservations()
-        return [instance for one in self.reservations for instance in held[one]["instances"]]
+        reservations = self.product.aws.list_reservations()
+        return [instance for one in self.reservations for instance in reservations[one]["instances"]]
 
-    async def lists(self, count: int) -> None:
+    async def assert_reservation_count(self, count: int) -> None:
         """The class's status names so many reservations, and has the condition only while it names any."""
         found = await self.product.kube.request("GET", self.class_path)
         listed = (found.get("status") or {}).get("capacityReservations") or []
-        asked = labels.CAPACITY_RESERVATIONS_READY in conditions(found)
-        assert (len(listed), asked) == (count, count > 0), (listed, asked)
+        has_condition = labels.CAPACITY_RESERVATIONS_READY in conditions_by_type(found)
+        assert (len(listed), has_condition) == (count, count > 0), (listed, has_condition)
 
-    async def select(self, *terms: Object) -> None:
+    async def select_reservations(self, *terms: Object) -> None:
         await self.product.patch(self.class_path, {"spec": {"capacityReservationSelectorTerms": list(terms)}})
 
-    async def select_again(self) -> None:
+    async def reselect(self) -> None:
         """The same in other words, so that the class is resolved at once and not within a minute."""
-        await self.select(self._term, {"tags": {OF: "nobody"}})
+        await self.select_reservations(self._term, {"tags": {OF: "nobody"}})
 
     async def sync(self) -> None:
         """Upkeep's look at capacity types, now; it is over when this returns."""
-        await tidy(self.product, "capacity-types")
+        await collect_garbage(self.product, "capacity-types")
 
     async def _labels(self, claim: str) -> list[dict[str, str]]:
         found = await self._claim(claim)
@@ -101,9 +103,9 @@ class Reserved:
 
 
 @asynccontextmanager
-async def reserved(
-    product: Product, row: str, *, of_type: str = TWO_CPUS, count: int = 1, **reservation: Any
-) -> AsyncIterator[Reserved]:
+async def reservation_scope(
+    product: InstalledProduct, row: str, *, of_type: str = TWO_CPUS, count: int = 1, **reservation: Any
+) -> AsyncIterator[ReservationScope]:
     """`reservation` as in the stand-in's `make_reservation`."""
     of_class = f"t{row.replace('-', '')}-class"
     tags = {OF: of_class}
@@ -112,10 +114,10 @@ async def reserved(
     manifest["spec"]["capacityReservationSelectorTerms"] = [{"tags": tags}]
     await product.kube.apply(manifest)
     try:
-        async with product.scene(row, types=[of_type], capacity_type=EITHER, of_class=of_class) as scene:
-            yield Reserved(product, scene, of_class, made)
+        async with product.scope(row, types=[of_type], capacity_type=EITHER, of_class=of_class) as scope:
+            yield ReservationScope(product, scope, of_class, made)
     finally:
         await product.delete(EC2_NODE_CLASSES.path(of_class))
         for one in made:
-            if product.aws.reservations()[one]["state"] == "active":
+            if product.aws.list_reservations()[one]["state"] == "active":
                 product.aws.cancel_reservation(one)

@@ -15,7 +15,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROWS = 6
-MARKS = "row and killable"
+MARKER_EXPRESSION = "row and killable"
 
 
 class Collected:
@@ -28,13 +28,13 @@ class Collected:
         self.items = [item.nodeid for item in session.items]
 
 
-def drawn(tests: Sequence[str], seed: int, rows: int = ROWS) -> list[str]:
+def draw_sample(tests: Sequence[str], seed: int, rows: int = ROWS) -> list[str]:
     """Some of the tests, the same for the same seed; in their order."""
     chosen = set(random.Random(seed).sample(sorted(tests), min(rows, len(tests))))
     return [test for test in tests if test in chosen]
 
 
-def seed_of(commit: str) -> int:
+def commit_seed(commit: str) -> int:
     """Another one for each commit."""
     return int(commit[:8], 16) % 10_000
 
@@ -43,13 +43,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.scenarios.sample")
     parser.add_argument("--kill-seed", type=int)
     parser.add_argument("--rows", type=int, default=ROWS)
-    asked = parser.parse_args(arguments)
-    seed = asked.kill_seed if asked.kill_seed is not None else seed_of(_commit())
+    options = parser.parse_args(arguments)
+    seed = options.kill_seed if options.kill_seed is not None else commit_seed(_head_commit())
     collected = Collected()
-    code = pytest.main(["-q", "--collect-only", "-m", MARKS, str(HERE)], plugins=[collected])
+    code = pytest.main(["-q", "--collect-only", "-m", MARKER_EXPRESSION, str(HERE)], plugins=[collected])
     if code != pytest.ExitCode.OK:
         return code
-    chosen = drawn(collected.items, seed, asked.rows)
+    chosen = draw_sample(collected.items, seed, options.rows)
     print(f"the worker is killed by --kill-seed={seed} in:", *chosen, sep="\n  ")
     return subprocess.call(
         [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "loadgroup", f"--kill-seed={seed}", *chosen],
@@ -57,9 +57,9 @@ def main(arguments: list[str]) -> int:
     )
 
 
-def _commit() -> str:
-    asked = ["git", "-C", str(HERE), "rev-parse", "HEAD"]
-    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+def _head_commit() -> str:
+    command = ["git", "-C", str(HERE), "rev-parse", "HEAD"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ VERDICTS = {"kept": "green", "broken": "red", "no test yet": "yellow"}
 @dataclass(frozen=True)
 class Row:
     number: str
-    given: str
+    situation: str
     then: str
     kind: str
 
@@ -79,15 +79,15 @@ def print_table(outcomes: Outcomes, killed: Outcomes, only: str, console: Consol
         for row in promise.rows:
             if only not in ("", row.number):
                 continue
-            also = _coloured(killed.verdict(row.number)) if row.number in killed.passed | killed.failed else ""
-            table.add_row(row.number, row.given, row.then, _coloured(outcomes.verdict(row.number)), also)
+            also = _color_verdict(killed.verdict(row.number)) if row.number in killed.passed | killed.failed else ""
+            table.add_row(row.number, row.situation, row.then, _color_verdict(outcomes.verdict(row.number)), also)
     console.print(table)
     rows = [row.number for promise in read_promises() for row in promise.rows]
     verdicts = [outcomes.verdict(row) for row in rows if only in ("", row)]
     console.print(", ".join(f"{verdicts.count(name)} {name}" for name in VERDICTS))
 
 
-def _coloured(verdict: str) -> str:
+def _color_verdict(verdict: str) -> str:
     colour = VERDICTS[verdict]
     return f"[{colour}]{verdict}[/{colour}]"
 
@@ -104,8 +104,8 @@ def main(arguments: list[str]) -> int:
     outcomes, killed = Outcomes(), Outcomes()
     often += [f"--row={ours.row}"] if ours.row else []
     codes = [
-        _run(outcomes, "row", *often, *rest),
-        _run(killed, "row and killable", f"--kill-seed={ours.kill_seed}", *often, *rest),
+        _run_tests(outcomes, "row", *often, *rest),
+        _run_tests(killed, "row and killable", f"--kill-seed={ours.kill_seed}", *often, *rest),
     ]
     print_table(outcomes, killed, ours.row, Console())
     print(f"the worker was killed by --kill-seed={ours.kill_seed}")
@@ -115,9 +115,9 @@ def main(arguments: list[str]) -> int:
     return 0 if set(codes) <= {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else 1
 
 
-def _run(outcomes: Outcomes, marks: str, *arguments: str) -> int | pytest.ExitCode:
+def _run_tests(outcomes: Outcomes, marker_expression: str, *arguments: str) -> int | pytest.ExitCode:
     parallel = ("-n", WORKERS, "--dist", "loadgroup")
-    return pytest.main(["-q", *parallel, "-m", marks, *arguments, str(HERE)], plugins=[outcomes])
+    return pytest.main(["-q", *parallel, "-m", marker_expression, *arguments, str(HERE)], plugins=[outcomes])
 
 
 if __name__ == "__main__":

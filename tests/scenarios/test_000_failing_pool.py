@@ -6,12 +6,17 @@ from functools import partial
 
 import pytest
 
-from tenure.sandbox.fault_proxy import Answer
-from tests.support.product.drains import drained_within
-from tests.support.product.eventually import eventually
-from tests.support.product.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
-from tests.support.product.product import Product
-from tests.support.product.scene import names
+from tenure.sandbox.fault_proxy import ErrorResponse
+from tests.support.product.drains import assert_drained_within
+from tests.support.product.eventually import wait_until
+from tests.support.product.halves import (
+    CONSOLIDATION,
+    assert_one_remaining,
+    make_underutilized_nodes,
+    small_deployment_name,
+)
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import object_names
 from tests.support.product.shared_sandbox import FaultRule
 
 AFTER = 1.0
@@ -20,28 +25,28 @@ BOUND = AFTER + 60
 
 
 @pytest.mark.row("000-f")
-async def test_a_pool_whose_consolidation_fails_again_and_again_holds_up_no_other(product: Product) -> None:
-    async with product.scene("000-f") as failing, product.scene("000-f-other", after=f"{AFTER:g}s") as other:
-        halves, claims = await half_empty(failing), await other.run(2)
+async def test_a_pool_whose_consolidation_fails_again_and_again_holds_up_no_other(product: InstalledProduct) -> None:
+    async with product.scope("000-f") as failing, product.scope("000-f-other", after=f"{AFTER:g}s") as other:
+        halves, claims = await make_underutilized_nodes(failing), await other.run_pods(2)
         nodes = [one["status"]["nodeName"] for one in halves]
-        refused = [failing.api_fault(Answer(500), f"/nodes/{node}$", "PATCH") for node in nodes]
-        await product.patch(failing.pool_path, {"spec": {"disruption": CONSOLIDATES}})
-        await eventually(partial(_failed, refused, 3))
-        before = sum(rule.hits for rule in refused)
+        faults = [failing.inject_api_fault(ErrorResponse(500), f"/nodes/{node}$", "PATCH") for node in nodes]
+        await product.patch(failing.pool_path, {"spec": {"disruption": CONSOLIDATION}})
+        await wait_until(partial(_assert_failed, faults, 3))
+        before = sum(rule.hits for rule in faults)
         scaled = datetime.now(UTC)
-        await other.scale(0)
-        await eventually(lambda: other.claims_are_gone(names(claims)))
-        await drained_within(other, names(claims), BOUND, since=scaled)
-        await eventually(partial(_failed, refused, before + 1))
-        await failing.claims_stand(names(halves))
+        await other.scale_deployment(0)
+        await wait_until(lambda: other.assert_nodeclaims_deleted(object_names(claims)))
+        await assert_drained_within(other, object_names(claims), BOUND, since=scaled)
+        await wait_until(partial(_assert_failed, faults, before + 1))
+        await failing.assert_nodeclaims_exist(object_names(halves))
         for node in nodes:
-            await failing.node_is_in_service(node)
-        for rule in refused:
-            failing.pardon(rule)
-        await eventually(lambda: one_is_left(failing, names(halves)))
-        await eventually(lambda: failing.pods_run(2, small_pods(failing)))
+            await failing.assert_node_not_disrupted(node)
+        for rule in faults:
+            failing.remove_api_fault(rule)
+        await wait_until(lambda: assert_one_remaining(failing, object_names(halves)))
+        await wait_until(lambda: failing.assert_pods_running(2, small_deployment_name(failing)))
 
 
-async def _failed(rules: Sequence[FaultRule], times: int) -> None:
+async def _assert_failed(rules: Sequence[FaultRule], times: int) -> None:
     hits = sum(rule.hits for rule in rules)
     assert hits >= times, f"failed {hits} times"

@@ -6,36 +6,36 @@ import pytest
 
 from tenure.kube.adapters.garbage_collection import NODE_LEASES
 from tenure.kube.client.resources import LEASES
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object
-from tests.support.product.product import Product
-from tests.support.product.scene import Scene, names
-from tests.support.product.tidying import tidy
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import ClusterScope, object_names
+from tests.support.product.tidying import collect_garbage
 
 
 @pytest.mark.row("000-j")
-async def test_leases_of_nodes_that_are_gone_are_collected_and_counted_and_no_other(product: Product) -> None:
-    async with product.scene("000-j", after="Never") as scene:
-        claims = await scene.run(2)
-        lives, goes = (claim["status"]["nodeName"] for claim in claims)
-        for node in (lives, goes):
-            await has_a_lease_without_owner(scene, node)
-        await scene.scale(0)
-        await product.delete(f"/apis/karpenter.sh/v1/nodeclaims/{names(claims)[1]}")
-        await eventually(lambda: scene.claims_are_gone(names(claims)[1:]))
+async def test_leases_of_nodes_that_are_gone_are_collected_and_counted_and_no_other(product: InstalledProduct) -> None:
+    async with product.scope("000-j", after="Never") as scope:
+        claims = await scope.run_pods(2)
+        running_node, deleted_node = (claim["status"]["nodeName"] for claim in claims)
+        for node in (running_node, deleted_node):
+            await create_orphaned_lease(scope, node)
+        await scope.scale_deployment(0)
+        await product.delete(f"/apis/karpenter.sh/v1/nodeclaims/{object_names(claims)[1]}")
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)[1:]))
 
         async def collected_and_counted() -> None:
             """Once more after a worker that was killed: its count went with it."""
-            await has_a_lease_without_owner(scene, f"{scene.name}-never-was")
-            await tidy(product, "leases")
-            assert await leases(product, goes, f"{scene.name}-never-was") == []
-            await product.metric("tenure_upkeep_collected_total", kind="lease")
+            await create_orphaned_lease(scope, f"{scope.name}-never-was")
+            await collect_garbage(product, "leases")
+            assert await existing_leases(product, deleted_node, f"{scope.name}-never-was") == []
+            await product.metric_value("tenure_upkeep_collected_total", kind="lease")
 
-        await eventually(collected_and_counted)
-        assert await leases(product, lives) == [lives]
+        await wait_until(collected_and_counted)
+        assert await existing_leases(product, running_node) == [running_node]
 
 
-async def has_a_lease_without_owner(scene: Scene, node: str) -> None:
+async def create_orphaned_lease(scope: ClusterScope, node: str) -> None:
     """As a kubelet leaves one that asked for it before its Node was made; it was renewed an hour ago for the last time.
 
     Where the node has a Lease already, that one loses its owner.
@@ -43,14 +43,14 @@ async def has_a_lease_without_owner(scene: Scene, node: str) -> None:
     long_ago = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": long_ago}
     path = LEASES.path(node, namespace=NODE_LEASES)
-    if await scene.product.find(path) is not None:
-        await scene.product.patch(path, {"metadata": {"ownerReferences": None}, "spec": spec})
+    if await scope.product.find(path) is not None:
+        await scope.product.patch(path, {"metadata": {"ownerReferences": None}, "spec": spec})
         return
     metadata = {"name": node, "namespace": NODE_LEASES}
     lease: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-    await scene.make(lease)
+    await scope.apply_manifest(lease)
 
 
-async def leases(product: Product, *wanted: str) -> list[str]:
-    found = names(await product.items(LEASES.path(namespace=NODE_LEASES)))
-    return [name for name in wanted if name in found]
+async def existing_leases(product: InstalledProduct, *expected: str) -> list[str]:
+    found = object_names(await product.items(LEASES.path(namespace=NODE_LEASES)))
+    return [name for name in expected if name in found]

@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from tests.scenarios.month import Month
-from tests.scenarios.vigil import Vigil
+from tests.scenarios.vigil import BlockingReasonAudit
 from tests.support.fakes.skipping import time_skipping
-from tests.support.fakes.worker import World
+from tests.support.fakes.worker import WorkerHarness
 
 FAULTS = int(os.environ.get("TENURE_FAULTS", "100"))
 SEED = int(os.environ.get("TENURE_SEED", "1"))
@@ -20,7 +20,7 @@ LASTS = timedelta(days=int(os.environ.get("TENURE_DAYS", "1")))
 RESTARTS = float(os.environ.get("TENURE_RESTARTS", "0.2"))
 SHORT = 200
 """Events of a run, where every task begins with a replay of it."""
-PLACES = 6
+SLOTS = 6
 FAULTS_A_STEP = 20
 
 
@@ -37,28 +37,28 @@ async def test_in_a_month_of_faults_no_node_is_empty_for_long_without_a_reason_t
         monkeypatch.setattr(f"activities.{name}", value)
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     async with time_skipping() as skipping:
-        fake = World(skipping.client)
+        fake = WorkerHarness(skipping.client)
         if RESTARTS:
-            fake = World(skipping.client, cached=0)
-            monkeypatch.setattr("workflows.activity_options.ROLL_AT_EVENTS", SHORT)
-        month = Month(fake, skipping, seed=SEED, places=PLACES, restarts=RESTARTS)
-        async with month.playing():
-            vigil = await _played(month)
+            fake = WorkerHarness(skipping.client, max_cached_workflows=0)
+            monkeypatch.setattr("workflows.activity_options.CONTINUE_AS_NEW_AT_EVENTS", SHORT)
+        month = Month(fake, skipping, seed=SEED, slots=SLOTS, restarts=RESTARTS)
+        async with month.running():
+            vigil = await _run_month(month)
         print(vigil.report())
         assert not vigil.broken, vigil.broken
-        assert month.faults >= FAULTS - FAULTS % FAULTS_A_STEP
+        assert month.fault_count >= FAULTS - FAULTS % FAULTS_A_STEP
 
 
-async def _played(month: Month) -> Vigil:
-    vigil, steps = Vigil(month), max(1, FAULTS // FAULTS_A_STEP)
-    ends = await month.now() + LASTS
+async def _run_month(month: Month) -> BlockingReasonAudit:
+    vigil, steps = BlockingReasonAudit(month), max(1, FAULTS // FAULTS_A_STEP)
+    ends = await month.current_time() + LASTS
     for number in range(steps):
         await month.step(due=(number + 1) * FAULTS_A_STEP)
-        left = (ends - await month.now()) / (steps - number)
-        await month.passes(max(left * month.dice.uniform(0.2, 1.8), timedelta(0)), vigil.look)
-        await month.settle()
-        await vigil.look()
+        left = (ends - await month.current_time()) / (steps - number)
+        await month.advance(max(left * month.dice.uniform(0.2, 1.8), timedelta(0)), vigil.check)
+        await month.wait_until_settled()
+        await vigil.check()
         if number % 10 == 0:
-            print(f"{ends - await month.now()} left: {vigil.report()}", flush=True)
-    assert sum(place.lives for place in month.places) > steps
+            print(f"{ends - await month.current_time()} left: {vigil.report()}", flush=True)
+    assert sum(slot.nodeclaim_count for slot in month.slots) > steps
     return vigil

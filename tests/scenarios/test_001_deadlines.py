@@ -9,18 +9,18 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.apis.labels import OVERDUE
 from tenure.model.nodeclaim_state import Deadlines, Phase
 from tenure.model.provisioning import Expected, PhaseTimes
-from tenure.policy.lifecycle.deadlines import blocked_by
-from tenure.policy.lifecycle.initialization import unknown
+from tenure.policy.lifecycle.deadlines import describe_blocker
+from tenure.policy.lifecycle.initialization import default_expected_duration
 from tests.support.fakes.skipping import time_skipping
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import in_phase, state_of
-from tests.support.workflows.lives import BUSY, JOINED, born
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import query_state, wait_until_phase
+from tests.support.workflows.lives import BUSY, JOINED, create_nodeclaim
 
-USUAL = Deadlines()
+DEFAULTS = Deadlines()
 UNKNOWN = PhaseTimes(
-    launch=unknown(USUAL.launch),
-    registration=unknown(USUAL.registration),
-    initialization=unknown(USUAL.initialization),
+    launch=default_expected_duration(DEFAULTS.launch),
+    registration=default_expected_duration(DEFAULTS.registration),
+    initialization=default_expected_duration(DEFAULTS.initialization),
 )
 """What the watch hands to a first node, of which nothing is known."""
 SLACK = timedelta(seconds=30)
@@ -33,8 +33,8 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 
 
 @pytest.fixture
-async def fake(skipping: WorkflowEnvironment) -> AsyncIterator[World]:
-    async with World(skipping.client).working() as working:
+async def fake(skipping: WorkflowEnvironment) -> AsyncIterator[WorkerHarness]:
+    async with WorkerHarness(skipping.client).running_worker() as working:
         yield working
 
 
@@ -43,16 +43,16 @@ async def fake(skipping: WorkflowEnvironment) -> AsyncIterator[World]:
     ("group", "minutes", "reason"), [("group-1", 5, "LaunchTimeout"), ("", 15, "RegistrationTimeout")]
 )
 async def test_a_launch_has_5_minutes_and_a_registration_15_from_birth(
-    fake: World, skipping: WorkflowEnvironment, group: str, minutes: int, reason: str
+    fake: WorkerHarness, skipping: WorkflowEnvironment, group: str, minutes: int, reason: str
 ) -> None:
     """One whose launch group is never answered, and one whose instance never joins."""
     annotations = {"tenure.sh/launch-group": group} if group else {}
-    claim = await born(fake, skipping, annotations=annotations)
+    claim = await create_nodeclaim(fake, skipping, annotations=annotations)
     outcome = await (await fake.start(claim, expected=Expected(otherwise=UNKNOWN))).result()
-    assert outcome.reason == reason and reason in fake.events.reasons("a")
+    assert outcome.reason == reason and reason in fake.events.reasons_for("a")
     assert claim.metadata.creation_timestamp
     took = (
-        next(step.at for step in outcome.story if step.phase is Phase.TERMINATION) - claim.metadata.creation_timestamp
+        next(step.at for step in outcome.history if step.phase is Phase.TERMINATION) - claim.metadata.creation_timestamp
     )
     assert timedelta(minutes=minutes) <= took < timedelta(minutes=minutes) + SLACK
     assert fake.claims.found == {} and fake.instances.running == {}
@@ -60,21 +60,21 @@ async def test_a_launch_has_5_minutes_and_a_registration_15_from_birth(
 
 @pytest.mark.row("001-h")
 async def test_a_node_that_is_ready_only_after_6_minutes_was_slow_and_never_stuck(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await fake.start(await born(fake, skipping), expected=Expected(otherwise=UNKNOWN))
-    await in_phase(handle, Phase.REGISTRATION)
+    handle = await fake.start(await create_nodeclaim(fake, skipping), expected=Expected(otherwise=UNKNOWN))
+    await wait_until_phase(handle, Phase.REGISTRATION)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
-    await fake.see(handle, **JOINED)
-    await in_phase(handle, Phase.INITIALIZATION)
+    await fake.signal_observed(handle, **JOINED)
+    await wait_until_phase(handle, Phase.INITIALIZATION)
     await skipping.sleep(timedelta(minutes=2))
-    assert not (await state_of(handle)).slow
+    assert not (await query_state(handle)).slow
     await skipping.sleep(timedelta(minutes=4))
-    state = await state_of(handle)
-    assert state.slow and blocked_by(state).startswith("slow: NodeNotReady")
-    assert not state.overdue and fake.claims.condition("a", OVERDUE) == ""
-    fake.nodes.change("node-a", ready=True)
-    await fake.see(handle, **BUSY)
-    await in_phase(handle, Phase.READY)
-    assert not {"InitializationOverdue", "InitializationTimeout"} & set(fake.events.reasons("a"))
+    state = await query_state(handle)
+    assert state.slow and describe_blocker(state).startswith("slow: NodeNotReady")
+    assert not state.overdue and fake.claims.condition_text("a", OVERDUE) == ""
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    assert not {"InitializationOverdue", "InitializationTimeout"} & set(fake.events.reasons_for("a"))
     assert list(fake.claims.found) == ["a"]

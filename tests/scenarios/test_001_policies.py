@@ -6,16 +6,16 @@ from functools import partial
 import pytest
 
 from tenure.apis import labels
-from tenure.cli.nodes.startups import read, slowest
-from tenure.cli.nodes.stuck import find
+from tenure.cli.nodes.startups import read, sort_slowest_first
+from tenure.cli.nodes.stuck import find_stuck_nodes
 from tenure.controller.metrics.nodeclaims import NAME
 from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS
 from tenure.sandbox.nodes.fault_rules import AddTaint, NeverRegister, SlowReady
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
-from tests.support.product.eventually import eventually, throughout
+from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import TWO_CPUS, lifecycle_policy
-from tests.support.product.product import Product
-from tests.support.product.scene import Scene, condition, reason
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import ClusterScope, condition_reason, condition_status
 from workflows.metrics import STARTUP
 
 CILIUM = "node.cilium.io/agent-not-ready"
@@ -23,9 +23,9 @@ TAINTS = tuple(Taint(key=CILIUM, value="true", effect=effect) for effect in ("No
 DECLARED = [taint.to_object() for taint in TAINTS]
 
 
-async def stuck(product: Product) -> dict[str, list[str]]:
+async def list_stuck(product: InstalledProduct) -> dict[str, list[str]]:
     """What `tenure stuck` tells: names of NodeClaims, and what follows for the overdue ones."""
-    overdue, slow, follows, _ = await find(product.connection)
+    overdue, slow, follows, _ = await find_stuck_nodes(product.connection)
     return {
         "overdue": [one.name for one in overdue],
         "slow": [one.name for one in slow],
@@ -34,147 +34,155 @@ async def stuck(product: Product) -> dict[str, list[str]]:
 
 
 @pytest.mark.row("001-h")
-async def test_a_node_slower_than_others_is_slow_and_neither_stuck_nor_alarmed(product: Product) -> None:
+async def test_a_node_slower_than_others_is_slow_and_neither_stuck_nor_alarmed(product: InstalledProduct) -> None:
     """The worker's own deadline is 60 s; the pool's is longer, and counts."""
-    async with product.scene("001-h") as scene:
-        await scene.make(lifecycle_policy(scene.name, scene.name, initialization={"deadline": "5m"}))
-        await scene.trouble(SlowReady(seconds=3600.0))
-        await scene.deploy(1)
-        name = await eventually(lambda: scene.newest_claim(1))
-        await eventually(lambda: scene.is_blocked_by(name, "slow: ", labels.NODE_NOT_READY))
-        told = await eventually(partial(_tells, product, "slow", name))
-        assert name not in told["overdue"]
-        assert not [one for one in await scene.events(name) if one["reason"] == "InitializationOverdue"]
-        life = await scene.life(name)
-        assert life.deadline and life.since and not life.overdue
-        assert (life.deadline - life.since).total_seconds() == pytest.approx(300, abs=2)
-        await scene.one_node_was_bought()
-        await scene.kubelet_is_ready(life.node_name)
-        await eventually(lambda: scene.pods_run(1))
-        await scene.one_node_was_bought()
-        await eventually(lambda: _goes_on(scene, name))
+    async with product.scope("001-h") as scope:
+        await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, initialization={"deadline": "5m"}))
+        await scope.inject_node_fault(SlowReady(seconds=3600.0))
+        await scope.create_deployment(1)
+        name = await wait_until(lambda: scope.assert_newest_nodeclaim(1))
+        await wait_until(lambda: scope.assert_blocked_by(name, "slow: ", labels.NODE_NOT_READY))
+        stuck_nodes = await wait_until(partial(_assert_listed, product, "slow", name))
+        assert name not in stuck_nodes["overdue"]
+        assert not [one for one in await scope.events_of(name) if one["reason"] == "InitializationOverdue"]
+        nodeclaim = await scope.nodeclaim_workflow(name)
+        assert nodeclaim.deadline and nodeclaim.since and not nodeclaim.overdue
+        assert (nodeclaim.deadline - nodeclaim.since).total_seconds() == pytest.approx(300, abs=2)
+        await scope.assert_one_node_launched()
+        await scope.report_kubelet_ready(nodeclaim.node_name)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.assert_one_node_launched()
+        await wait_until(lambda: _assert_unblocked(scope, name))
 
 
-async def _tells(product: Product, how: str, name: str) -> dict[str, list[str]]:
+async def _assert_listed(product: InstalledProduct, how: str, name: str) -> dict[str, list[str]]:
     """`tenure stuck` lists it so."""
-    told = await stuck(product)
-    assert name in told[how], told
-    return told
+    stuck_nodes = await list_stuck(product)
+    assert name in stuck_nodes[how], stuck_nodes
+    return stuck_nodes
 
 
-async def _holds_for(product: Product, policy: str, pools: list[str]) -> None:
+async def _assert_applies_to(product: InstalledProduct, policy: str, pools: list[str]) -> None:
     found = await product.find(LIFECYCLE_POLICIES.path(policy))
-    assert found and condition(found, "Ready") == "True" and found["status"].get("nodePools") == pools, found
+    assert found and condition_status(found, "Ready") == "True" and found["status"].get("nodePools") == pools, found
 
 
-async def _goes_on(scene: Scene, name: str) -> None:
-    assert not (await scene.life(name)).blocked_by
-
-
-@pytest.mark.row("001-i")
-async def test_what_is_overdue_is_seen_everywhere_until_it_is_so_no_more(product: Product) -> None:
-    async with product.scene("001-i", startup_taints=DECLARED) as scene:
-        policy = await scene.make(lifecycle_policy(scene.name, scene.name, initialization={"deadline": "25s"}))
-        await scene.trouble(AddTaint(taints=TAINTS))
-        await scene.deploy(1)
-        name = await eventually(lambda: scene.newest_claim(1))
-        await eventually(lambda: scene.event(name, "InitializationOverdue", "waits for a person", CILIUM))
-        await eventually(lambda: scene.says(name, "Initialization", "waits for a person"))
-        await eventually(lambda: product.metric(NAME, nodepool=scene.name, phase="Initialization"))
-        await eventually(lambda: scene.is_blocked_by(name, "waits for a person", labels.STARTUP_TAINTS_EXIST))
-        told = await eventually(partial(_tells, product, "kept", name))
-        assert name in told["overdue"]
-        await throughout(scene.one_node_was_bought, seconds=5)
-        await remove_taints(scene, (await scene.life(name)).node_name)
-        await eventually(lambda: scene.pods_run(1))
-        await eventually(lambda: is_in_time(scene, name))
-        await eventually(lambda: counts_none(product, scene.name))
-        await eventually(lambda: _holds_for(product, policy["metadata"]["name"], [scene.name]))
+async def _assert_unblocked(scope: ClusterScope, name: str) -> None:
+    assert not (await scope.nodeclaim_workflow(name)).blocked_by
 
 
 @pytest.mark.row("001-i")
-async def test_a_pool_that_wants_overdue_nodes_replaced_gets_another(product: Product) -> None:
-    async with product.scene("001-i") as scene:
+async def test_what_is_overdue_is_seen_everywhere_until_it_is_so_no_more(product: InstalledProduct) -> None:
+    async with product.scope("001-i", startup_taints=DECLARED) as scope:
+        policy = await scope.apply_manifest(
+            lifecycle_policy(scope.name, scope.name, initialization={"deadline": "25s"})
+        )
+        await scope.inject_node_fault(AddTaint(taints=TAINTS))
+        await scope.create_deployment(1)
+        name = await wait_until(lambda: scope.assert_newest_nodeclaim(1))
+        await wait_until(lambda: scope.assert_event(name, "InitializationOverdue", "waits for a person", CILIUM))
+        await wait_until(lambda: scope.assert_conditions_mention(name, "Initialization", "waits for a person"))
+        await wait_until(lambda: product.metric_value(NAME, nodepool=scope.name, phase="Initialization"))
+        await wait_until(lambda: scope.assert_blocked_by(name, "waits for a person", labels.STARTUP_TAINTS_EXIST))
+        stuck_nodes = await wait_until(partial(_assert_listed, product, "kept", name))
+        assert name in stuck_nodes["overdue"]
+        await assert_throughout(scope.assert_one_node_launched, seconds=5)
+        await remove_taints(scope, (await scope.nodeclaim_workflow(name)).node_name)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await wait_until(lambda: assert_not_overdue(scope, name))
+        await wait_until(lambda: assert_no_overdue_metric(product, scope.name))
+        await wait_until(lambda: _assert_applies_to(product, policy["metadata"]["name"], [scope.name]))
+
+
+@pytest.mark.row("001-i")
+async def test_a_pool_that_wants_overdue_nodes_replaced_gets_another(product: InstalledProduct) -> None:
+    async with product.scope("001-i") as scope:
         rules = {"deadline": "25s", "whenOverdue": "replace"}
-        await scene.make(lifecycle_policy(scene.name, scene.name, initialization=rules))
-        await scene.trouble(SlowReady(seconds=3600.0), count=1)
-        await scene.deploy(1)
-        first = await eventually(lambda: scene.newest_claim(1))
-        await eventually(lambda: scene.event(first, "InitializationTimeout", labels.NODE_NOT_READY))
-        await eventually(lambda: scene.claims_are_gone([first]))
-        await eventually(lambda: scene.pods_run(1))
-        await scene.nodes_were_bought(2)
+        await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, initialization=rules))
+        await scope.inject_node_fault(SlowReady(seconds=3600.0), count=1)
+        await scope.create_deployment(1)
+        first = await wait_until(lambda: scope.assert_newest_nodeclaim(1))
+        await wait_until(lambda: scope.assert_event(first, "InitializationTimeout", labels.NODE_NOT_READY))
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([first]))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.wait_until_nodes_launched(2)
 
 
 @pytest.mark.row("001-e")
-async def test_a_deadline_that_a_person_shortens_holds_for_nodes_that_wait_already(product: Product) -> None:
-    async with product.scene("001-e") as scene:
-        await scene.make(lifecycle_policy(scene.name, scene.name, registration={"whenOverdue": "alarm"}))
-        await scene.trouble(NeverRegister(), count=1)
-        await scene.deploy(1)
-        first = await eventually(lambda: scene.newest_claim(1))
-        await eventually(lambda: scene.says(first, "Registration", "waits for a person"))
-        await throughout(scene.one_node_was_bought, seconds=5)
-        await scene.make(lifecycle_policy(scene.name, scene.name, registration={"whenOverdue": "terminate"}))
-        await eventually(lambda: scene.event(first, "RegistrationTimeout"))
-        await eventually(lambda: scene.pods_run(1))
-        await scene.nodes_were_bought(2)
+async def test_a_deadline_that_a_person_shortens_holds_for_nodes_that_wait_already(product: InstalledProduct) -> None:
+    async with product.scope("001-e") as scope:
+        await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, registration={"whenOverdue": "alarm"}))
+        await scope.inject_node_fault(NeverRegister(), count=1)
+        await scope.create_deployment(1)
+        first = await wait_until(lambda: scope.assert_newest_nodeclaim(1))
+        await wait_until(lambda: scope.assert_conditions_mention(first, "Registration", "waits for a person"))
+        await assert_throughout(scope.assert_one_node_launched, seconds=5)
+        await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, registration={"whenOverdue": "terminate"}))
+        await wait_until(lambda: scope.assert_event(first, "RegistrationTimeout"))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.wait_until_nodes_launched(2)
 
 
 @pytest.mark.row("001-i")
-async def test_policies_that_contradict_each_other_say_so(product: Product) -> None:
-    async with product.scene("001-i") as scene:
-        older, younger = f"{scene.name}-a", f"{scene.name}-b"
-        await scene.make(lifecycle_policy(older, scene.name, drain={"deadline": "1h"}))
-        await scene.make(lifecycle_policy(younger, scene.name, drain={"deadline": "2h"}))
+async def test_policies_that_contradict_each_other_say_so(product: InstalledProduct) -> None:
+    async with product.scope("001-i") as scope:
+        older, younger = f"{scope.name}-a", f"{scope.name}-b"
+        await scope.apply_manifest(lifecycle_policy(older, scope.name, drain={"deadline": "1h"}))
+        await scope.apply_manifest(lifecycle_policy(younger, scope.name, drain={"deadline": "2h"}))
         for one, other in ((older, younger), (younger, older)):
-            await eventually(partial(says_conflict, scene, one, other))
-            await eventually(partial(scene.event, one, "Conflict", other))
+            await wait_until(partial(assert_conflict, scope, one, other))
+            await wait_until(partial(scope.assert_event, one, "Conflict", other))
 
 
 @pytest.mark.row("001-j")
-async def test_start_up_times_are_measured_by_phase_pool_and_type_and_the_slowest_is_found(product: Product) -> None:
-    async with product.scene("001-j") as scene:
-        await scene.trouble(SlowReady(seconds=25.0), count=1)
-        await scene.run(20)
+async def test_start_up_times_are_measured_by_phase_pool_and_type_and_the_slowest_is_found(
+    product: InstalledProduct,
+) -> None:
+    async with product.scope("001-j") as scope:
+        await scope.inject_node_fault(SlowReady(seconds=25.0), count=1)
+        await scope.run_pods(20)
         for phase in ("Launch", "Registration", "Initialization"):
-            await eventually(partial(_were_measured, scene, phase, 20))
-        claims = [one for one in await read(str(product.sandbox.kubeconfig)) if one.pool == scene.name]
-        found = slowest(claims, datetime.now(UTC))
+            await wait_until(partial(_assert_measured, scope, phase, 20))
+        claims = [one for one in await read(str(product.sandbox.kubeconfig)) if one.pool == scope.name]
+        found = sort_slowest_first(claims, datetime.now(UTC))
         assert len(found) == 20 and found[0].initialization
         others = [one.initialization.total_seconds() for one in found[1:] if one.initialization]
         assert found[0].initialization.total_seconds() >= 20 > sum(others) / len(others)
 
 
-async def _were_measured(scene: Scene, phase: str, count: int) -> None:
-    place = {"phase": phase, "nodepool": scene.name, "instance_type": TWO_CPUS}
-    measured = await scene.product.metric(f"{STARTUP}_count", **place)
+async def _assert_measured(scope: ClusterScope, phase: str, count: int) -> None:
+    metric_labels = {"phase": phase, "nodepool": scope.name, "instance_type": TWO_CPUS}
+    measured = await scope.product.metric_value(f"{STARTUP}_count", **metric_labels)
     assert measured == count, f"{measured} of {phase}"
 
 
-async def says_conflict(scene: Scene, name: str, other: str) -> None:
-    found = await scene.product.find(LIFECYCLE_POLICIES.path(name))
-    assert found is not None and condition(found, "Ready") == "False"
-    said = reason(found, labels.VALIDATION_SUCCEEDED)
-    assert said.startswith("Conflict") and other in said and "drain.deadline" in said, said
+async def assert_conflict(scope: ClusterScope, name: str, other: str) -> None:
+    found = await scope.product.find(LIFECYCLE_POLICIES.path(name))
+    assert found is not None and condition_status(found, "Ready") == "False"
+    validation_reason = condition_reason(found, labels.VALIDATION_SUCCEEDED)
+    assert (
+        validation_reason.startswith("Conflict")
+        and other in validation_reason
+        and "drain.deadline" in validation_reason
+    ), validation_reason
 
 
-async def is_in_time(scene: Scene, claim: str) -> None:
-    assert not (await scene.life(claim)).overdue, f"{claim} is still overdue"
-    found = await scene.product.kube.request("GET", NODE_CLAIMS.path(claim))
-    assert not condition(found, labels.OVERDUE), f"{claim} still says that it is overdue"
+async def assert_not_overdue(scope: ClusterScope, claim: str) -> None:
+    assert not (await scope.nodeclaim_workflow(claim)).overdue, f"{claim} is still overdue"
+    found = await scope.product.kube.request("GET", NODE_CLAIMS.path(claim))
+    assert not condition_status(found, labels.OVERDUE), f"{claim} still says that it is overdue"
 
 
-async def counts_none(product: Product, pool: str) -> None:
+async def assert_no_overdue_metric(product: InstalledProduct, pool: str) -> None:
     try:
-        await product.metric(NAME, nodepool=pool, phase="Initialization")
+        await product.metric_value(NAME, nodepool=pool, phase="Initialization")
     except AssertionError as none:
         if str(none).startswith(NAME):
             return
     raise AssertionError(f"NodeClaims of {pool} still count as overdue")
 
 
-async def remove_taints(scene: Scene, node: str) -> None:
-    found = await scene.product.kube.request("GET", f"/api/v1/nodes/{node}")
-    kept = [taint for taint in found["spec"].get("taints") or () if taint["key"] != CILIUM]
-    await scene.product.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": kept}})
+async def remove_taints(scope: ClusterScope, node: str) -> None:
+    found = await scope.product.kube.request("GET", f"/api/v1/nodes/{node}")
+    remaining = [taint for taint in found["spec"].get("taints") or () if taint["key"] != CILIUM]
+    await scope.product.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": remaining}})

@@ -7,17 +7,17 @@ import pytest
 
 from tenure.apis import labels
 from tenure.aws.instance.instances import instance_facts
-from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
+from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.provider_results import InstanceFacts
 from tests.support.controller.builders import pool
 from tests.support.fakes.skipping import time_skipping
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import state_of
-from tests.support.workflows.lives import BUSY, ready
-from tests.unit.controller.test_drift import Drifts, a_class
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import query_state
+from tests.support.workflows.lives import BUSY, ready_nodeclaim
+from tests.unit.controller.test_drift import DriftHarness, a_class
 from workflows import ids
-from workflows.garbage_collection import UpkeepWorkflow
+from workflows.garbage_collection import GarbageCollectionWorkflow
 
 HOURS = 24
 LEFT = {
@@ -43,11 +43,11 @@ def in_open_reservation(instance_id: str, preference: str) -> InstanceFacts:
     return instance_facts(raw, reserved=False)
 
 
-def judged(preference: str) -> Drifts:
+def drifts_with_reservation(preference: str) -> DriftHarness:
     """The watch's look at such a node, whose class has a list that was left there."""
-    drifts = Drifts()
-    drifts.hear("nodepools", pool())
-    drifts.hear("ec2nodeclasses", a_class(**LEFT))
+    drifts = DriftHarness()
+    drifts.apply_objects("nodepools", pool())
+    drifts.apply_objects("ec2nodeclasses", a_class(**LEFT))
     drifts.launch(labels={labels.NODEPOOL: "general", labels.CAPACITY_TYPE: labels.ON_DEMAND})
     drifts.instances.running["i-c1"] = in_open_reservation("i-c1", preference)
     return drifts
@@ -56,10 +56,10 @@ def judged(preference: str) -> Drifts:
 @pytest.mark.row("003-a")
 @pytest.mark.parametrize("preference", ["open", "capacity-reservations-only"])
 async def test_a_day_in_an_open_reservation_changes_nothing_of_a_node(preference: str) -> None:
-    drifts = judged(preference)
-    async with time_skipping() as skipping, World(skipping.client).working() as fake:
+    drifts = drifts_with_reservation(preference)
+    async with time_skipping() as skipping, WorkerHarness(skipping.client).running_worker() as fake:
         fake.reservations.enabled = False
-        handle = await ready(
+        handle = await ready_nodeclaim(
             fake, skipping, labels={labels.NODEPOOL: "default", labels.CAPACITY_TYPE: labels.ON_DEMAND}
         )
         claim = fake.claims.found["a"]
@@ -68,14 +68,14 @@ async def test_a_day_in_an_open_reservation_changes_nothing_of_a_node(preference
         before = dict(claim["metadata"]["labels"]), fake.nodes.found["node-a"]
         for hour in range(HOURS):
             for minute in range(0, 60, 5):
-                assert await drifts.look((hour * 60 + minute) * 60) == ""
-            await fake.see(handle, **BUSY, drift=drifts.reason())
+                assert await drifts.run_pass((hour * 60 + minute) * 60) == ""
+            await fake.signal_observed(handle, **BUSY, drift=drifts.reason())
             # Who waits for a result there has time run on, and this one comes by itself.
             with skipping.auto_time_skipping_disabled():
-                done = await _upkeep(fake)
-            assert (done.looked_at, done.collected, done.fault) == (0, 0, "")
+                done = await _sync_capacity_types(fake)
+            assert (done.checked, done.collected, done.fault) == (0, 0, "")
             await skipping.sleep(timedelta(hours=1))
-        state = await state_of(handle)
+        state = await query_state(handle)
         assert (state.phase, state.drift) == (Phase.READY, "")
         assert (claim["metadata"]["labels"], fake.nodes.found["node-a"]) == before
         assert not set(labels.RESERVATION_LABELS) & before[0].keys()
@@ -84,10 +84,10 @@ async def test_a_day_in_an_open_reservation_changes_nothing_of_a_node(preference
     assert drifts.instances.lists == HOURS * 12
 
 
-async def _upkeep(fake: World) -> UpkeepDone:
+async def _sync_capacity_types(fake: WorkerHarness) -> GarbageCollectionResult:
     return await fake.client.execute_workflow(
-        UpkeepWorkflow.run,
-        UpkeepAsked(cluster=fake.cluster, task="capacity-types"),
-        id=ids.upkeep(fake.cluster, "capacity-types"),
+        GarbageCollectionWorkflow.run,
+        GarbageCollectionRequest(cluster=fake.cluster, task="capacity-types"),
+        id=ids.garbage_collection(fake.cluster, "capacity-types"),
         task_queue=ids.task_queue(fake.cluster),
     )

@@ -22,23 +22,23 @@ from tenure.model.launch import LaunchPrepared
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.adapters.aws.conftest import control, endpoint  # noqa: F401 -- fixtures
-from tests.support.aws.builders import claim, node_class
-from tests.support.aws.steps import group_of
-from tests.support.aws.tape import Answer, Tape
+from tests.support.aws.builders import build_nodeclaim, build_nodeclass
+from tests.support.aws.steps import make_launch_group
+from tests.support.aws.tape import Response, ResponseRecorder
 
 A = TypeVar("A")
-GONE = "i-0123456789abcdef0"
+MISSING_INSTANCE = "i-0123456789abcdef0"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TYPES = ("m5.large", "c5.large", "m6g.large", "g4dn.xlarge")
-WANTED = claim((labels.CAPACITY_TYPE, "In", "reserved", "on-demand"), (labels.ARCH, "In", "amd64"))
+REQUESTED_CLAIM = build_nodeclaim((labels.CAPACITY_TYPE, "In", "reserved", "on-demand"), (labels.ARCH, "In", "amd64"))
 LEFT = {"id": "cr-0123456789abcdef0", "instanceType": "m5.large", "availabilityZone": "us-west-2a"}
 _UNUSED = {"close"}
 """What asks nothing of AWS."""
 
 
-def the_class() -> EC2NodeClass:
+def nodeclass_with_reservations() -> EC2NodeClass:
     """It selects reservations, and a worker with the gate on has left one in its status."""
-    return node_class(
+    return build_nodeclass(
         {
             "capacityReservations": [LEFT],
             "conditions": [{"type": labels.CAPACITY_RESERVATIONS_READY, "status": "True"}],
@@ -47,125 +47,129 @@ def the_class() -> EC2NodeClass:
     )
 
 
-class Said(dict[str, object]):
+class AdapterResults(dict[str, object]):
     """Answers by the function's name."""
 
-    async def note(self, name: str, answer: Awaitable[A]) -> A:
-        found = await answer
+    async def record(self, name: str, call: Awaitable[A]) -> A:
+        found = await call
         self[name] = found
         return found
 
 
-async def everything(cloud: AwsAdapters) -> Said:
+async def call_all_adapters(cloud: AwsAdapters) -> AdapterResults:
     """What each public function of the adapters answers, in the order in which a class and its nodes live."""
-    said = Said()
-    await _of_classes(cloud, said)
-    one = _written(said["resolver.resolve"])
-    await _of_offerings(cloud, one, said)
-    await _of_launches(cloud, one, said)
-    await _of_leftovers(cloud, said)
-    await _of_events(cloud, said)
-    await said.note("resolver.clean_up", cloud.resolver.clean_up(one))
-    return said
+    results = AdapterResults()
+    await _call_nodeclass_adapters(cloud, results)
+    one = _resolved_nodeclass(results["resolver.resolve"])
+    await _call_offering_adapters(cloud, one, results)
+    await _call_launch_adapters(cloud, one, results)
+    await _call_orphaned_resource_adapters(cloud, results)
+    await _call_event_adapters(cloud, results)
+    await results.record("resolver.clean_up", cloud.resolver.clean_up(one))
+    return results
 
 
-async def _of_classes(cloud: AwsAdapters, said: Said) -> None:
-    await said.note("zones.check", cloud.zones.check())
-    await said.note("zones.away", cloud.zones.away())
-    await said.note("offerings.refresh", cloud.offerings.refresh())
-    await said.note("resolver.preview", cloud.resolver.preview(the_class()))
-    await said.note("resolver.profile_of", cloud.resolver.profile_of(the_class()))
-    await said.note("resolver.resolve", cloud.resolver.resolve(the_class()))
-    await said.note("reservations.resolve", cloud.reservations.resolve(the_class()))
-    said["reservations.of"] = cloud.reservations.of(the_class())
-    await said.note("reservations.freshen", cloud.reservations.freshen([the_class()]))
-    said["reservations.rooms"] = cloud.reservations.rooms([the_class()])
-    said["reservations.remaining"] = cloud.reservations.remaining(str(LEFT["id"]))
-    await said.note("reservations.ending", cloud.reservations.ending([str(LEFT["id"])]))
+async def _call_nodeclass_adapters(cloud: AwsAdapters, results: AdapterResults) -> None:
+    await results.record("zones.check", cloud.zones.check())
+    await results.record("zones.away", cloud.zones.fetch_shifted_zones())
+    await results.record("offerings.refresh", cloud.offerings.refresh())
+    await results.record("resolver.preview", cloud.resolver.preview(nodeclass_with_reservations()))
+    await results.record("resolver.profile_of", cloud.resolver.profile_of(nodeclass_with_reservations()))
+    await results.record("resolver.resolve", cloud.resolver.resolve(nodeclass_with_reservations()))
+    await results.record("reservations.resolve", cloud.reservations.resolve(nodeclass_with_reservations()))
+    results["reservations.of"] = cloud.reservations.for_nodeclass(nodeclass_with_reservations())
+    await results.record("reservations.freshen", cloud.reservations.refresh_counts([nodeclass_with_reservations()]))
+    results["reservations.rooms"] = cloud.reservations.capacities([nodeclass_with_reservations()])
+    results["reservations.remaining"] = cloud.reservations.remaining(str(LEFT["id"]))
+    await results.record("reservations.ending", cloud.reservations.find_ending([str(LEFT["id"])]))
 
 
-async def _of_offerings(cloud: AwsAdapters, one: EC2NodeClass, said: Said) -> None:
+async def _call_offering_adapters(cloud: AwsAdapters, one: EC2NodeClass, results: AdapterResults) -> None:
     region = await cloud.offerings.region()
-    said["offerings.region"] = region.types, region.zones_of, region.zones
-    await said.note("offerings.instance_types", cloud.offerings.instance_types(one))
-    said["offerings.resolved"] = (await cloud.offerings.resolved(one)).types
-    await said.note("offerings.catalogue", cloud.offerings.catalogue([one]))
-    await said.note("offerings.rooms", cloud.offerings.rooms([one]))
-    await said.note("offerings.away", cloud.offerings.away())
+    results["offerings.region"] = region.types, region.zones_of, region.zones
+    await results.record("offerings.instance_types", cloud.offerings.instance_types(one))
+    results["offerings.resolved"] = (await cloud.offerings.types_for(one)).types
+    await results.record("offerings.catalogue", cloud.offerings.catalogue([one]))
+    await results.record("offerings.rooms", cloud.offerings.reservation_capacities([one]))
+    await results.record("offerings.away", cloud.offerings.fetch_shifted_zones())
 
 
-async def _of_launches(cloud: AwsAdapters, one: EC2NodeClass, said: Said) -> None:
-    prepared = await said.note("fleet.prepare", cloud.fleet.prepare(WANTED, one, now=NOW))
+async def _call_launch_adapters(cloud: AwsAdapters, one: EC2NodeClass, results: AdapterResults) -> None:
+    prepared = await results.record("fleet.prepare", cloud.fleet.prepare(REQUESTED_CLAIM, one, now=NOW))
     assert isinstance(prepared, LaunchPrepared), prepared
-    group = group_of(prepared.request, members=2)
-    answer = await said.note("fleet.create", cloud.fleet.create(group))
-    await said.note("fleet.find", cloud.fleet.find(group))
-    await said.note("fleet.describe", cloud.fleet.describe(answer, one, WANTED))
-    first = answer.instances[0].instance_id
-    await said.note("instances.get", cloud.instances.get(first))
-    await said.note("instances.list_managed", cloud.instances.list_managed())
-    await said.note("instances.named", cloud.instances.named("nobody"))
-    await said.note("instances.tagged", cloud.instances.tagged(labels.LAUNCH_GROUP, group.group_id))
-    await said.note("leftovers.tag", cloud.leftovers.tag(first, {"Name": "a"}))
-    await said.note("instances.reboot", cloud.instances.reboot(first))
-    await said.note("instances.stop", cloud.instances.stop(GONE))
-    await said.note("instances.start", cloud.instances.start(GONE))
-    await said.note("instances.terminate", cloud.instances.terminate(first))
+    group = make_launch_group(prepared.request, members=2)
+    fleet_result = await results.record("fleet.create", cloud.fleet.create(group))
+    await results.record("fleet.find", cloud.fleet.find(group))
+    await results.record("fleet.describe", cloud.fleet.describe(fleet_result, one, REQUESTED_CLAIM))
+    first = fleet_result.instances[0].instance_id
+    await results.record("instances.get", cloud.instances.get(first))
+    await results.record("instances.list_managed", cloud.instances.list_managed())
+    await results.record("instances.named", cloud.instances.find_by_nodeclaim("nobody"))
+    await results.record("instances.tagged", cloud.instances.find_by_tag(labels.LAUNCH_GROUP, group.group_id))
+    await results.record("leftovers.tag", cloud.orphaned_resources.tag_instance(first, {"Name": "a"}))
+    await results.record("instances.reboot", cloud.instances.reboot(first))
+    await results.record("instances.stop", cloud.instances.stop(MISSING_INSTANCE))
+    await results.record("instances.start", cloud.instances.start(MISSING_INSTANCE))
+    await results.record("instances.terminate", cloud.instances.terminate(first))
 
 
-async def _of_leftovers(cloud: AwsAdapters, said: Said) -> None:
-    templates = await said.note("leftovers.templates", cloud.leftovers.templates())
-    profiles = await said.note("leftovers.profiles", cloud.leftovers.profiles())
-    await said.note("leftovers.delete_template", cloud.leftovers.delete_template(templates[0]))
-    await said.note("leftovers.delete_profile", cloud.leftovers.delete_profile(profiles[0]))
+async def _call_orphaned_resource_adapters(cloud: AwsAdapters, results: AdapterResults) -> None:
+    templates = await results.record("leftovers.templates", cloud.orphaned_resources.list_launch_templates())
+    profiles = await results.record("leftovers.profiles", cloud.orphaned_resources.list_instance_profiles())
+    await results.record("leftovers.delete_template", cloud.orphaned_resources.delete_template(templates[0]))
+    await results.record("leftovers.delete_profile", cloud.orphaned_resources.delete_profile(profiles[0]))
 
 
-async def _of_events(cloud: AwsAdapters, said: Said) -> None:
-    await said.note("queue.receive", cloud.queue.receive("demo", wait=0))
-    await said.note("queue.delete", cloud.queue.delete("demo", ["a receipt"]))
-    await said.note("statuses.read", cloud.statuses.read())
+async def _call_event_adapters(cloud: AwsAdapters, results: AdapterResults) -> None:
+    await results.record("queue.receive", cloud.queue.receive("demo", wait=0))
+    await results.record("queue.delete", cloud.queue.delete("demo", ["a receipt"]))
+    await results.record("statuses.read", cloud.statuses.read())
 
 
-def _written(resolved: Any) -> EC2NodeClass:
+def _resolved_nodeclass(resolved: Any) -> EC2NodeClass:
     """As the API server would hold it, but for what the gate emptied, which is left there."""
-    raw = the_class().to_object()
+    raw = nodeclass_with_reservations().to_object()
     return EC2NodeClass.from_object({**raw, "status": {**resolved.status, "capacityReservations": [LEFT]}})
 
 
-class Played:
+class RecordedAdapters:
     """The adapters of a fresh worker on recorded answers."""
 
-    def __init__(self, clients: AwsClients, told: AwsSettings) -> None:
-        self.clients, self.told, self.tape = clients, told, Tape(_few_types)
-        self.tape.listen(clients)
+    def __init__(self, clients: AwsClients, aws_settings: AwsSettings) -> None:
+        self.clients, self.aws_settings, self.tape = clients, aws_settings, ResponseRecorder(_limit_types)
+        self.tape.attach(clients)
 
-    def cloud(self) -> AwsAdapters:
-        return build(self.told, clients=self.clients)
+    def adapters(self) -> AwsAdapters:
+        return build(self.aws_settings, clients=self.clients)
 
 
 @pytest.fixture
-async def played(endpoint: str, control: AwsControl, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Played]:  # noqa: F811
+async def recorded_adapters(
+    endpoint: str,  # noqa: F811
+    control: AwsControl,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[RecordedAdapters]:
     """Recorded once from a worker with the gate off, in a region of few instance types."""
     monkeypatch.setitem(os.environ, "AWS_ACCESS_KEY_ID", WORKER_KEY)
     monkeypatch.setitem(os.environ, "AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setattr("tenure.aws.client.rate_limiter.TokenBucket.take", _at_once)
-    told = AwsSettings(cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=8)
-    one = Played(AwsClients(told), told)
-    await everything(one.cloud())
+    monkeypatch.setattr("tenure.aws.client.rate_limiter.TokenBucket.acquire", _skip_rate_limit)
+    aws_settings = AwsSettings(cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=8)
+    one = RecordedAdapters(AwsClients(aws_settings), aws_settings)
+    await call_all_adapters(one.adapters())
     yield one
     one.clients.close()
 
 
-async def _at_once(_: object, *__: object) -> None:
+async def _skip_rate_limit(_: object, *__: object) -> None:
     """The pace of calls is no matter here."""
 
 
-def _few_types(operation: str, answer: Answer) -> None:
-    if "PriceList" in answer:
-        answer["PriceList"] = [one for one in answer["PriceList"] if any(f'"{name}"' in one for name in TYPES)]
+def _limit_types(operation: str, response: Response) -> None:
+    if "PriceList" in response:
+        response["PriceList"] = [one for one in response["PriceList"] if any(f'"{name}"' in one for name in TYPES)]
     for key in ("InstanceTypes", "InstanceTypeOfferings", "SpotPriceHistory"):
-        if key in answer:
-            answer[key] = [one for one in answer[key] if one["InstanceType"] in TYPES]
+        if key in response:
+            response[key] = [one for one in response[key] if one["InstanceType"] in TYPES]
 
 
 RESERVATION = st.fixed_dictionaries(
@@ -206,25 +210,25 @@ TARGETED = {
 """As an instance looks that was launched into a reservation and nowhere else."""
 
 
-def strewn(data: Mapping[str, Any], seed: int, share: float) -> Any:
+def scatter(data: Mapping[str, Any], seed: int, share: float) -> Any:
     """Adds the data to a share of all the structures that an answer is made of, in the place of such that is there."""
     dice = Random(seed)
 
-    def strew(value: Any) -> Any:
+    def scatter_value(value: Any) -> Any:
         if isinstance(value, list):
-            return [strew(one) for one in value]
+            return [scatter_value(one) for one in value]
         if not isinstance(value, dict):
             return value
-        found = {key: strew(one) if key != "ResponseMetadata" else one for key, one in value.items()}
+        found = {key: scatter_value(one) if key != "ResponseMetadata" else one for key, one in value.items()}
         return {**found, **data} if dice.random() < share else found
 
-    return strew
+    return scatter_value
 
 
 @pytest.mark.row("003-h")
-async def test_no_public_function_is_left_out(played: Played) -> None:
-    cloud = played.cloud()
-    played.tape.rewind(lambda answer: answer)
+async def test_no_public_function_is_left_out(recorded_adapters: RecordedAdapters) -> None:
+    cloud = recorded_adapters.adapters()
+    recorded_adapters.tape.replay(lambda response: response)
     adapters = {one.name: getattr(cloud, one.name) for one in fields(cloud) if one.name != "clients"}
     public = {
         f"{name}.{method}"
@@ -232,21 +236,21 @@ async def test_no_public_function_is_left_out(played: Played) -> None:
         for method, _ in inspect.getmembers(type(adapter), inspect.isfunction)
         if not method.startswith("_") and method not in _UNUSED
     }
-    assert public == (await everything(cloud)).keys()
+    assert public == (await call_all_adapters(cloud)).keys()
 
 
 @pytest.mark.row("003-h")
-async def test_with_the_gate_off_reservations_in_answers_change_nothing(played: Played) -> None:
-    played.tape.rewind(lambda answer: answer)
-    expected = await everything(played.cloud())
+async def test_with_the_gate_off_reservations_in_answers_change_nothing(recorded_adapters: RecordedAdapters) -> None:
+    recorded_adapters.tape.replay(lambda response: response)
+    expected = await call_all_adapters(recorded_adapters.adapters())
     loop = asyncio.new_event_loop()
 
     @settings(max_examples=25, suppress_health_check=list(HealthCheck))
     @example(data=TARGETED, seed=0, share=1.0)
     @given(data=DATA, seed=st.integers(0, 2**32), share=st.sampled_from([0.1, 0.5, 1.0]))
     def holds(data: dict[str, Any], seed: int, share: float) -> None:
-        played.tape.rewind(strewn(data, seed, share))
-        found = loop.run_until_complete(everything(played.cloud()))
+        recorded_adapters.tape.replay(scatter(data, seed, share))
+        found = loop.run_until_complete(call_all_adapters(recorded_adapters.adapters()))
         assert found == expected
 
     await asyncio.to_thread(holds)

@@ -18,7 +18,7 @@ from tenure.aws.eks_cluster import ClusterFacts
 from tenure.aws.instancetype.info import type_labels
 from tenure.model.requirements import Requirements
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
-from tests.support.aws.builders import REGION, info, node_class
+from tests.support.aws.builders import REGION, build_nodeclass, build_type_info
 from tests.unit.aws.test_images import Cloud
 
 ALIASES = {
@@ -44,26 +44,26 @@ class Cluster:
 
 
 @cache
-def kinds(family: str) -> dict[frozenset[tuple[str, tuple[str, ...]]], list[str]]:
+def types_by_requirements(family: str) -> dict[frozenset[tuple[str, tuple[str, ...]]], list[str]]:
     """The types of the whole catalogue by what images can tell of them."""
     keys = (labels.ARCH, labels.OS, labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT)
     found = defaultdict(list)
     for name in all_types():
-        if info(name).architecture:
-            described = type_labels(info(name), FAMILIES[family], REGION, {"us-west-2a": "usw2-az1"})
+        if build_type_info(name).architecture:
+            described = type_labels(build_type_info(name), FAMILIES[family], REGION, {"us-west-2a": "usw2-az1"})
             found[frozenset((key, described[key]) for key in keys if key in described)].append(name)
     return found
 
 
-def selected(cloud: Cloud, version: str, **spec: Any) -> list[ResolvedAmi]:
+def resolve_amis(cloud: Cloud, version: str, **spec: Any) -> list[ResolvedAmi]:
     images = Images(cloud, Cluster(version), clock=lambda: 0.0)  # type: ignore[arg-type]
-    return list(asyncio.run(images.resolve(node_class(**spec))))
+    return list(asyncio.run(images.resolve(build_nodeclass(**spec))))
 
 
-def fitting(amis: Sequence[ResolvedAmi], described: dict[str, tuple[str, ...]]) -> set[str]:
+def fitting_ami_ids(amis: Sequence[ResolvedAmi], described: dict[str, tuple[str, ...]]) -> set[str]:
     """The ids of all images that are strictly for such a machine."""
     machine = Requirements.of_choices(described)
-    return {ami.id for ami in amis if machine.compatible_strictly(requirements_of(ami))}
+    return {ami.id for ami in amis if machine.is_strictly_compatible(requirements_of(ami))}
 
 
 @pytest.mark.row("004-c")
@@ -79,11 +79,11 @@ def test_one_image_of_an_alias_is_for_every_type(alias: str, data: st.DataObject
         arch = next(want.values[0] for want in one.variants[0] if want.key == labels.ARCH)
         fate = {"DeprecationTime": PAST} if deprecated else {}
         cloud.parameters[one.path] = cloud.image(f"ami-{number}", created=created, arch=MACHINES[arch], **fate)
-    amis = selected(cloud, version, amiSelectorTerms=[{"alias": alias}])
+    amis = resolve_amis(cloud, version, amiSelectorTerms=[{"alias": alias}])
     shuffled = [ImageMap(data.draw(st.permutations(amis))) for _ in range(3)]
-    for marks, types in kinds(family).items():
-        described = dict(marks)
-        fits = fitting(amis, described)
+    for requirements, types in types_by_requirements(family).items():
+        described = dict(requirements)
+        fits = fitting_ami_ids(amis, described)
         if family == "AL2" and described[labels.ARCH] == ("arm64",) and labels.INSTANCE_GPU_COUNT in described:
             assert not fits, "AL2 was never published for them"
             continue
@@ -99,23 +99,23 @@ def test_one_image_of_explicit_terms_is_for_every_type_whatever_order_ec2_lists_
         st.lists(st.tuples(st.sampled_from(("x86_64", "arm64")), st.sampled_from("ab"), FATES), min_size=1)
     )
     images = [(f"ami-{number}", *fate) for number, fate in enumerate(fates)]
-    answers = []
+    selections = []
     for _ in range(3):
         cloud = Cloud()
         for name, arch, called, (created, deprecated) in data.draw(st.permutations(images)):
             fate = {"DeprecationTime": PAST} if deprecated else {}
             cloud.image(name, arch=arch, created=created, Name=called, **fate)
         terms = [{"tags": {"team": "a"}}]
-        answers.append(selected(cloud, "1.34", amiFamily="AL2023", amiSelectorTerms=terms))
-    assert answers[0] == answers[1] == answers[2]
+        selections.append(resolve_amis(cloud, "1.34", amiFamily="AL2023", amiSelectorTerms=terms))
+    assert selections[0] == selections[1] == selections[2]
     there = {arch for _, arch, *_ in images}
-    for marks in kinds("AL2023"):
-        described = dict(marks)
+    for requirements in types_by_requirements("AL2023"):
+        described = dict(requirements)
         (arch,) = described[labels.ARCH]
         expected = 1 if MACHINES[arch] in there else 0
-        fits = fitting(answers[0], described)
+        fits = fitting_ami_ids(selections[0], described)
         assert len(fits) == expected
-        assert ImageMap(answers[0]).image_for(described) == next(iter(fits), "")
+        assert ImageMap(selections[0]).image_for(described) == next(iter(fits), "")
 
 
 @pytest.mark.row("004-c")
@@ -123,11 +123,11 @@ def test_the_catalogue_has_machines_of_every_kind() -> None:
     """Else the property above would say little."""
     devices = {
         (
-            dict(marks)[labels.ARCH][0],
-            labels.INSTANCE_GPU_COUNT in dict(marks),
-            labels.INSTANCE_ACCELERATOR_COUNT in dict(marks),
+            dict(requirements)[labels.ARCH][0],
+            labels.INSTANCE_GPU_COUNT in dict(requirements),
+            labels.INSTANCE_ACCELERATOR_COUNT in dict(requirements),
         )
-        for marks in kinds("AL2023")
+        for requirements in types_by_requirements("AL2023")
     }
     assert devices == {
         ("amd64", False, False),
@@ -136,4 +136,4 @@ def test_the_catalogue_has_machines_of_every_kind() -> None:
         ("arm64", True, False),
         ("amd64", False, True),
     }
-    assert sum(map(len, kinds("AL2023").values())) > 700
+    assert sum(map(len, types_by_requirements("AL2023").values())) > 700

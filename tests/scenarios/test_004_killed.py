@@ -4,57 +4,65 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
-from tests.scenarios.acts_of_learning import LARGE, MIB, REAL, has_less, is_learnt, wants, were_bought
-from tests.support.product.eventually import eventually
-from tests.support.product.product import OwnProduct, Product
+from tests.scenarios.acts_of_learning import (
+    LARGE,
+    MIB,
+    REAL,
+    assert_discovered,
+    deploy_pods,
+    inject_less_memory,
+    wait_until_launched_types,
+)
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import DedicatedProduct, InstalledProduct
 from workflows import ids
 
 
 @pytest.mark.row("004-f")
-async def test_what_was_learnt_outlives_the_node_and_the_worker(own_product: OwnProduct) -> None:
-    await own_product.work()
-    async with own_product.scene("004-f", types=["m5n.large", "m5n.xlarge"]) as scene:
-        await has_less(scene, "m5n.large")
-        (claim,) = await scene.run(1)
+async def test_what_was_learnt_outlives_the_node_and_the_worker(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker()
+    async with own_product.scope("004-f", types=["m5n.large", "m5n.xlarge"]) as scope:
+        await inject_less_memory(scope, "m5n.large")
+        (claim,) = await scope.run_pods(1)
         image = claim["status"]["imageID"]
-        await eventually(lambda: is_learnt(own_product, image, "m5n.large", REAL * MIB))
-        await scene.scale(0)
-        await eventually(lambda: scene.claims_are_gone([claim["metadata"]["name"]]))
-        await own_product.kill()
-        await own_product.go_on()
-        await wants(scene, 1, LARGE, f"{scene.name}-large")
-        await eventually(lambda: scene.pods_run(1, f"{scene.name}-large"))
-        await were_bought(scene, "m5n.large", "m5n.xlarge")
+        await wait_until(lambda: assert_discovered(own_product, image, "m5n.large", REAL * MIB))
+        await scope.scale_deployment(0)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([claim["metadata"]["name"]]))
+        await own_product.kill_worker()
+        await own_product.resume_worker()
+        await deploy_pods(scope, 1, LARGE, f"{scope.name}-large")
+        await wait_until(lambda: scope.assert_pods_running(1, f"{scope.name}-large"))
+        await wait_until_launched_types(scope, "m5n.large", "m5n.xlarge")
 
 
 @pytest.mark.row("004-f")
 async def test_live_nodes_teach_again_before_the_first_plan_when_temporals_store_is_lost(
-    own_product: OwnProduct,
+    own_product: DedicatedProduct,
 ) -> None:
-    await own_product.work()
-    async with own_product.scene("004-f", types=["m5dn.large", "m5dn.xlarge"]) as scene:
-        await has_less(scene, "m5dn.large")
-        (claim,) = await scene.run(1)
+    await own_product.ensure_worker()
+    async with own_product.scope("004-f", types=["m5dn.large", "m5dn.xlarge"]) as scope:
+        await inject_less_memory(scope, "m5dn.large")
+        (claim,) = await scope.run_pods(1)
         image = claim["status"]["imageID"]
-        await eventually(lambda: is_learnt(own_product, image, "m5dn.large", REAL * MIB))
-        await own_product.rest()
-        await _lose_provisioning(own_product)
-        await wants(scene, 1, LARGE, f"{scene.name}-large")
-        await own_product.go_on()
-        await eventually(lambda: scene.pods_run(1, f"{scene.name}-large"))
-        await were_bought(scene, "m5dn.large", "m5dn.xlarge")
-        await eventually(lambda: is_learnt(own_product, image, "m5dn.large", REAL * MIB))
+        await wait_until(lambda: assert_discovered(own_product, image, "m5dn.large", REAL * MIB))
+        await own_product.stop_workers()
+        await _delete_provisioning_workflow(own_product)
+        await deploy_pods(scope, 1, LARGE, f"{scope.name}-large")
+        await own_product.resume_worker()
+        await wait_until(lambda: scope.assert_pods_running(1, f"{scope.name}-large"))
+        await wait_until_launched_types(scope, "m5dn.large", "m5dn.xlarge")
+        await wait_until(lambda: assert_discovered(own_product, image, "m5dn.large", REAL * MIB))
 
 
-async def _lose_provisioning(product: Product) -> None:
+async def _delete_provisioning_workflow(product: InstalledProduct) -> None:
     """The workflow is gone from the store, with all that it kept."""
     name = ids.provisioning(product.sandbox.plan.cluster_name)
     request = DeleteWorkflowExecutionRequest(
         namespace=product.temporal.namespace, workflow_execution=WorkflowExecution(workflow_id=name)
     )
     await product.temporal.workflow_service.delete_workflow_execution(request)
-    await eventually(lambda: _is_lost(product, name))
+    await wait_until(lambda: _assert_lost(product, name))
 
 
-async def _is_lost(product: Product, name: str) -> None:
+async def _assert_lost(product: InstalledProduct, name: str) -> None:
     assert name not in [one.id for one in await product.open_workflows()], f"{name} is still there"

@@ -16,7 +16,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from tenure.apis.durations import parse_duration
 from tenure.model.nodeclaim_state import Phase
 from tests.scenarios.month import Month
-from tests.scenarios.month_watch import Place
+from tests.scenarios.month_watch import NodeSlot
 
 BOUND: Final = timedelta(minutes=5)
 """Beyond consolidateAfter and the end of the last reason: a permit, retries, and the next look at a budget."""
@@ -24,122 +24,123 @@ NEVER: Final = timedelta(0)
 
 
 @dataclass(frozen=True)
-class Shown:
+class WorkflowStatus:
     phase: str
     blocked_by: str
     deadline: datetime | None
 
 
 @dataclass
-class Vigil:
+class BlockingReasonAudit:
     month: Month
     broken: list[str] = field(default_factory=list)
     """What broke the promise."""
-    looks: int = 0
+    checks: int = 0
     longest: timedelta = NEVER
     """That a node was empty beyond consolidateAfter, for a reason that held, ..."""
     longest_silent: timedelta = NEVER
     """... and without one."""
     _used: datetime | None = None
     """When others were last seen to use the budget up."""
-    _going: dict[str, datetime] = field(default_factory=dict)
+    _deleting_since: dict[str, datetime] = field(default_factory=dict)
     _excused: dict[str, datetime] = field(default_factory=dict)
     """By node: when it last had a reason, ..."""
     _silent: dict[str, datetime] = field(default_factory=dict)
     """... and since when it has none."""
 
-    async def look(self) -> bool:
+    async def check(self) -> bool:
         """Whether some node has no reason now, so that the next look is due soon."""
-        now = await self.month.now()
-        self.looks += 1
-        if any(self.month.watch.standing(place) == "uses" for place in self.month.places):
+        now = await self.month.current_time()
+        self.checks += 1
+        if any(self.month.watch.budget_state(slot) == "uses" for slot in self.month.slots):
             self._used = now
-        for place in self.month.places:
-            if why := await self._judge(place, now):
+        for slot in self.month.slots:
+            if why := await self._evaluate(slot, now):
                 self.broken.append(why)
                 print(why, flush=True)
         return bool(self._silent)
 
-    async def _judge(self, place: Place, now: datetime) -> str:
-        silent_before = self._silent.pop(place.name, None)
-        claim, node = self.month.fake.claims.found.get(place.name), self.month.watch.node(place)
-        if claim is None or node is None or place.handle is None:
+    async def _evaluate(self, slot: NodeSlot, now: datetime) -> str:
+        silent_before = self._silent.pop(slot.name, None)
+        claim, node = self.month.fake.claims.found.get(slot.name), self.month.watch.find_node(slot)
+        if claim is None or node is None or slot.handle is None:
             return ""
         if "deletionTimestamp" in claim["metadata"] or node.deleting:
-            since = self._going.setdefault(place.name, now)
-            return f"{place.name} is going since {since}" if now - since > 4 * BOUND else ""
-        if place.empty_since is None:
+            since = self._deleting_since.setdefault(slot.name, now)
+            return f"{slot.name} is going since {since}" if now - since > 4 * BOUND else ""
+        if slot.empty_since is None:
             return ""
-        due = place.empty_since + (parse_duration(self.month.after) or timedelta(0))
+        due = slot.empty_since + (parse_duration(self.month.after) or timedelta(0))
         if now <= due:
             return ""
-        shown = await self._shown(place.handle.id)
-        if self._is_current(shown, place, now):
-            self._excused[place.name] = now
+        status = await self._describe(slot.handle.id)
+        if self._is_current_reason(status, slot, now):
+            self._excused[slot.name] = now
             self.longest = max(self.longest, now - due)
             return ""
         if silent_before is not None:
-            self._silent[place.name] = silent_before
-        silent = now - max(self._since(place, due, now), due, *self._ends(place, now))
+            self._silent[slot.name] = silent_before
+        silent = now - max(self._silent_since(slot, due, now), due, *self._reason_ends(slot, now))
         self.longest_silent = max(self.longest_silent, silent)
         if silent <= BOUND:
             return ""
-        return f"{now}: {place.name}, empty for {now - place.empty_since}: {shown}, {self}"
+        return f"{now}: {slot.name}, empty for {now - slot.empty_since}: {status}, {self}"
 
-    async def _shown(self, workflow_id: str) -> Shown:
+    async def _describe(self, workflow_id: str) -> WorkflowStatus:
         """The SDK's own `describe` does not read the moments that this server writes."""
         client = self.month.skipping.client
         execution = WorkflowExecution(workflow_id=workflow_id)
-        asked = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)
-        answer = await client.workflow_service.describe_workflow_execution(asked)
-        fields = answer.workflow_execution_info.search_attributes.indexed_fields
+        request = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)
+        response = await client.workflow_service.describe_workflow_execution(request)
+        fields = response.workflow_execution_info.search_attributes.indexed_fields
         values = {name: json.loads(field.data) if field.data else "" for name, field in fields.items()}
         until = values.get("TenureDeadline")
-        return Shown(
+        return WorkflowStatus(
             phase=values["TenurePhase"],
             blocked_by=values.get("TenureBlockedBy", ""),
             deadline=datetime.fromisoformat(until) if until else None,
         )
 
-    def _since(self, place: Place, due: datetime, now: datetime) -> datetime:
+    def _silent_since(self, slot: NodeSlot, due: datetime, now: datetime) -> datetime:
         """A reason may have ended at any time since the last look: then this one counts, and the next comes soon."""
-        last, known = self._excused.get(place.name), max(due, *self._ends(place, now))
-        return self._silent.setdefault(place.name, known if last is None or known > last else now)
+        last, known = self._excused.get(slot.name), max(due, *self._reason_ends(slot, now))
+        return self._silent.setdefault(slot.name, known if last is None or known > last else now)
 
-    def _ends(self, place: Place, now: datetime) -> list[datetime]:
+    def _reason_ends(self, slot: NodeSlot, now: datetime) -> list[datetime]:
         """When reasons ended, as far as it is known: by an event, or by time."""
-        pauses = [one for one in (self.month.paused, place.paused) if one and one <= now]
+        pauses = [one for one in (self.month.paused, slot.paused) if one and one <= now]
         changed = [self.month.changed] if self.month.changed else []
         used = [self._used] if self._used and self.month.budget != "100%" else []
         return [*pauses, *changed, *used]
 
-    def _is_current(self, shown: Shown, place: Place, now: datetime) -> bool:
-        said, month, node = shown.blocked_by, self.month, self.month.watch.node(place)
-        if shown.phase != Phase.READY:
-            unready = "NodeNotReady" in said and node is not None and not node.ready
-            return unready or (shown.deadline is not None and now < shown.deadline)
+    def _is_current_reason(self, status: WorkflowStatus, slot: NodeSlot, now: datetime) -> bool:
+        blocked_by, month, node = status.blocked_by, self.month, self.month.watch.find_node(slot)
+        if status.phase != Phase.READY:
+            unready = "NodeNotReady" in blocked_by and node is not None and not node.ready
+            return unready or (status.deadline is not None and now < status.deadline)
         causes = {
-            "paused": bool(month.paused and month.paused > now) or bool(place.paused and place.paused > now),
+            "paused": bool(month.paused and month.paused > now) or bool(slot.paused and slot.paused > now),
             "budget 0": month.budget == "0",
             "budget 1": month.budget in ("1", "10%") and self._used == now,
-            "do-not-disrupt": place.held,
+            "do-not-disrupt": slot.do_not_disrupt,
             "not empty": bool(node and month.fake.pods.by_node.get(node.name)),
             "consolidateAfter": month.after == "Never",
         }
-        return any(word in said and holds for word, holds in causes.items())
+        return any(text in blocked_by and holds for text, holds in causes.items())
 
     def __str__(self) -> str:
         month = self.month
         return (
-            f"budget {month.budget}, after {month.after}, paused {month.paused}, {month.faults} faults of {month.due}"
+            f"budget {month.budget}, after {month.after}, paused {month.paused}, {month.fault_count} "
+            f"faults of {month.due}"
         )
 
     def report(self) -> str:
-        lives = sum(place.lives for place in self.month.places)
+        nodeclaim_count = sum(slot.nodeclaim_count for slot in self.month.slots)
         kinds = ", ".join(f"{name.strip('_')} {count}" for name, count in self.month.kinds.most_common())
         ends = ", ".join(f"{name} {count}" for name, count in self.month.ends.most_common())
         return (
-            f"{lives} nodes ({ends}), {self.month.faults} faults ({kinds}); {self.looks} looks; "
+            f"{nodeclaim_count} nodes ({ends}), {self.month.fault_count} faults ({kinds}); {self.checks} looks; "
             f"beyond consolidateAfter the longest empty was {self.longest} with a reason that held, "
             f"{self.longest_silent} without"
         )

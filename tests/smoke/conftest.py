@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from tests.support.product.fixtures import product, shared_product, shared_sandbox
-from tests.support.product.product import OwnProduct
+from tests.support.product.product import DedicatedProduct
 from tests.support.product.shared_sandbox import SharedSandbox
 
 __all__ = ["own_product", "product", "shared_product", "shared_sandbox"]
 
 
 @pytest_asyncio.fixture
-async def own_product(shared_sandbox: SharedSandbox) -> AsyncIterator[OwnProduct]:
+async def own_product(shared_sandbox: SharedSandbox) -> AsyncIterator[DedicatedProduct]:
     """The shared sandbox for one test, with the workers that the test starts."""
-    async with OwnProduct(shared_sandbox) as product:
+    async with DedicatedProduct(shared_sandbox) as product:
         yield product
-        await product.rest()
+        await product.stop_workers()

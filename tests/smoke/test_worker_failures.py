@@ -4,89 +4,91 @@ from typing import Any
 
 from tenure.cli.sandbox.worker_process import WORKER_KEY
 from tenure.kube.client.resources import NODE_CLAIMS
-from tests.support.product.drains import budget, budget_counts, budget_path
-from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import OwnProduct
-from tests.support.product.scene import names
+from tests.support.product.drains import assert_budget_healthy, budget_path, pod_disruption_budget
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import object_names
 from tests.support.product.settings import SHARED
 
 CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tenure"
 
 
 async def test_worker_killed_during_launch_repeats_the_call_and_gets_the_same_instance(
-    own_product: OwnProduct,
+    own_product: DedicatedProduct,
 ) -> None:
-    await own_product.work(**SHARED)
-    async with own_product.scene("kill-launch") as scene:
-        name = await scene.claim_by_hand()
-        lost = scene.aws_fault("answer-lost", "CreateFleet", name)
-        await eventually(lambda: scene.instances_alive(1))
-        await own_product.kill()
-        (claim,) = await scene.claims()
+    await own_product.ensure_worker(**SHARED)
+    async with own_product.scope("kill-launch") as scope:
+        name = await scope.create_standalone_nodeclaim()
+        lost = scope.inject_aws_fault("answer-lost", "CreateFleet", name)
+        await wait_until(lambda: scope.assert_instances_alive(1))
+        await own_product.kill_worker()
+        (claim,) = await scope.nodeclaims()
         assert "providerID" not in claim.get("status", {})
-        scene.forgive(lost)
-        await own_product.go_on()
-        (claim,) = await eventually(lambda: scene.nodes_are_initialized(1))
-        assert [claim["status"]["providerID"].rpartition("/")[2]] == scene.launched() == scene.alive()
-        assert len(scene.tokens()) == 1
+        scope.remove_aws_fault(lost)
+        await own_product.resume_worker()
+        (claim,) = await wait_until(lambda: scope.assert_nodes_initialized(1))
+        assert (
+            [claim["status"]["providerID"].rpartition("/")[2]] == scope.launched_instances() == scope.alive_instances()
+        )
+        assert len(scope.client_tokens()) == 1
         await own_product.delete(NODE_CLAIMS.path(name))
-        await eventually(lambda: scene.claims_are_gone([name]))
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
 
 
-async def test_worker_killed_during_drain_continues_the_drain(own_product: OwnProduct) -> None:
-    await own_product.work(**SHARED)
-    async with own_product.scene("kill-drain", after="Never") as scene:
-        (claim,) = await scene.run(1)
-        (name,) = names([claim])
-        await scene.make(budget(scene.name, maxUnavailable=0))
-        await eventually(lambda: budget_counts(scene, 1))
+async def test_worker_killed_during_drain_continues_the_drain(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker(**SHARED)
+    async with own_product.scope("kill-drain", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        (name,) = object_names([claim])
+        await scope.apply_manifest(pod_disruption_budget(scope.name, maxUnavailable=0))
+        await wait_until(lambda: assert_budget_healthy(scope, 1))
         await own_product.delete(NODE_CLAIMS.path(name))
-        await eventually(lambda: scene.says(name, "maxUnavailable 0"))
-        await own_product.kill()
-        await throughout(lambda: scene.pods_run(1), seconds=2)
-        await own_product.go_on()
-        await own_product.patch(budget_path(scene.name), {"spec": {"maxUnavailable": 1}})
-        await eventually(lambda: scene.claims_are_gone([name]))
+        await wait_until(lambda: scope.assert_conditions_mention(name, "maxUnavailable 0"))
+        await own_product.kill_worker()
+        await assert_throughout(lambda: scope.assert_pods_running(1), seconds=2)
+        await own_product.resume_worker()
+        await own_product.patch(budget_path(scope.name), {"spec": {"maxUnavailable": 1}})
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
 
 
 async def test_rbac_denial_of_evictions_is_reported_and_drain_continues_when_granted(
-    own_product: OwnProduct,
+    own_product: DedicatedProduct,
 ) -> None:
-    await own_product.work(**SHARED)
+    await own_product.ensure_worker(**SHARED)
     role = await own_product.kube.request("GET", CLUSTER_ROLE)
     without = [rule for rule in role["rules"] if "pods/eviction" not in rule.get("resources", ())]
     assert len(without) == len(role["rules"]) - 1
-    async with own_product.scene("rbac", after="Never") as scene:
-        (claim,) = await scene.run(1)
-        (name,) = names([claim])
+    async with own_product.scope("rbac", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        (name,) = object_names([claim])
         await own_product.patch(CLUSTER_ROLE, {"rules": without})
         try:
             await own_product.delete(NODE_CLAIMS.path(name))
-            await eventually(lambda: scene.says(name, "pods/eviction"))
-            await scene.pods_run(1)
+            await wait_until(lambda: scope.assert_conditions_mention(name, "pods/eviction"))
+            await scope.assert_pods_running(1)
         finally:
             await own_product.patch(CLUSTER_ROLE, {"rules": role["rules"]})
-        await eventually(lambda: scene.claims_are_gone([name]))
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
 
 
-async def test_iam_denial_of_launches_is_reported_and_node_launches_when_allowed(own_product: OwnProduct) -> None:
-    await own_product.work(**SHARED)
+async def test_iam_denial_of_launches_is_reported_and_node_launches_when_allowed(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker(**SHARED)
     own_product.aws.guard_key(WORKER_KEY, "permissions boundary", deny("ec2:CreateFleet"))
-    async with own_product.scene("iam") as scene:
+    async with own_product.scope("iam") as scope:
         try:
-            await scene.deploy(1)
-            await eventually(lambda: claim_says(scene, "ec2:CreateFleet"))
-            assert scene.launched() == []
+            await scope.create_deployment(1)
+            await wait_until(lambda: assert_nodeclaim_mentions(scope, "ec2:CreateFleet"))
+            assert scope.launched_instances() == []
         finally:
             own_product.aws.guard_key(WORKER_KEY, "permissions boundary", None)
-        await eventually(lambda: scene.pods_run(1))
-        await scene.instances_alive(1)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.assert_instances_alive(1)
 
 
-async def claim_says(scene: Any, words: str) -> None:
-    claims = names(await scene.claims())
+async def assert_nodeclaim_mentions(scope: Any, text: str) -> None:
+    claims = object_names(await scope.claims())
     assert claims
-    await scene.says(claims[0], words)
+    await scope.says(claims[0], text)
 
 
 def deny(action: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ FULL_DEPTH = 100
 """Examples of the profile `full` in `tests/conftest.py`."""
 
 
-def examples(number: int) -> settings:
+def max_examples(number: int) -> settings:
     """Settings with `number` examples at full depth, and a proportional share at a lower depth."""
     profile = settings.default
     assert profile is not None

@@ -8,7 +8,7 @@ from tenure.settings import GATES, Settings, SettingsError, help_text, load
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def clear_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -43,7 +43,7 @@ def test_gates_that_are_not_named_keep_their_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "expected"),
     [
         ([], "CLUSTER_NAME is not set"),
         (["--cluster-name="], "CLUSTER_NAME=''"),
@@ -66,12 +66,12 @@ def test_gates_that_are_not_named_keep_their_default() -> None:
         (["--log-level=loud"], "'debug', 'info' or 'error'"),
     ],
 )
-def test_what_is_wrong_is_one_line_that_names_it(flags: list[str], said: str) -> None:
+def test_what_is_wrong_is_one_line_that_names_it(flags: list[str], expected: str) -> None:
     named = [] if any("cluster" in flag for flag in flags) or not flags else ["--cluster-name=demo"]
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(SettingsError) as error:
         load([*named, *flags])
-    assert said in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert expected in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_help_has_every_setting_with_its_default_as_one_would_write_it() -> None:

@@ -16,7 +16,7 @@ from tenure.model.errors import TryLater
 from tenure.settings import Settings
 from tests.support.fakes.skipping import time_skipping
 from tests.support.paths import ROOT
-from tests.unit.controller.test_planning import Types
+from tests.unit.controller.test_planning import FakeOfferings
 from worker import aws_settings, host_settings, main, read_ahead
 
 NOWHERE = "127.0.0.1:1"
@@ -24,7 +24,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 @contextmanager
-def taken() -> Iterator[int]:
+def occupied_port() -> Iterator[int]:
     """A port that somebody listens on."""
     with socket.socket() as listening:
         listening.bind(("0.0.0.0", 0))
@@ -32,14 +32,14 @@ def taken() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-def started(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_worker(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The process itself, with nothing of this one's settings in its environment."""
-    kept = {name: value for name, value in os.environ.items() if name.lower() not in Settings.model_fields}
-    usual = {"CLUSTER_NAME": "demo", "HEALTH_PROBE_PORT": "0", "METRICS_PORT": "0"}
+    inherited = {name: value for name, value in os.environ.items() if name.lower() not in Settings.model_fields}
+    defaults = {"CLUSTER_NAME": "demo", "HEALTH_PROBE_PORT": "0", "METRICS_PORT": "0"}
     return subprocess.run(
         [sys.executable, "worker.py", *flags],
         cwd=ROOT,
-        env={**kept, **usual, **environment},
+        env={**inherited, **defaults, **environment},
         capture_output=True,
         text=True,
         timeout=250,
@@ -47,11 +47,11 @@ def started(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def assert_one_line(done: subprocess.CompletedProcess[str], *says: str) -> None:
+def assert_one_line(done: subprocess.CompletedProcess[str], *expected: str) -> None:
     assert done.returncode == 2, done.stderr
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("tenure: "), done.stderr
-    assert [one for one in says if one not in lines[0]] == [], lines[0]
+    assert [one for one in expected if one not in lines[0]] == [], lines[0]
     assert done.stdout == ""
 
 
@@ -63,14 +63,14 @@ async def temporal() -> AsyncIterator[str]:
 
 
 def test_without_temporal_it_says_where_it_looked() -> None:
-    assert_one_line(started(TEMPORAL_ADDRESS=NOWHERE), f"TEMPORAL_ADDRESS='{NOWHERE}'", "connection refused")
+    assert_one_line(run_worker(TEMPORAL_ADDRESS=NOWHERE), f"TEMPORAL_ADDRESS='{NOWHERE}'", "connection refused")
 
 
 async def test_without_a_cluster_it_says_which_kubeconfig_it_read(temporal: str, tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
     config.write_text(yaml.safe_dump(kubeconfig(f"http://{NOWHERE}")))
     assert_one_line(
-        started(TEMPORAL_ADDRESS=temporal, KUBECONFIG=str(config)),
+        run_worker(TEMPORAL_ADDRESS=temporal, KUBECONFIG=str(config)),
         f"KUBECONFIG='{config}'",
         "NodeClaims cannot be listed",
     )
@@ -78,21 +78,21 @@ async def test_without_a_cluster_it_says_which_kubeconfig_it_read(temporal: str,
 
 async def test_a_kubeconfig_that_is_not_there_is_named(temporal: str, tmp_path: Path) -> None:
     missing = str(tmp_path / "nowhere")
-    assert_one_line(started(TEMPORAL_ADDRESS=temporal, KUBECONFIG=missing), f"KUBECONFIG='{missing}'")
+    assert_one_line(run_worker(TEMPORAL_ADDRESS=temporal, KUBECONFIG=missing), f"KUBECONFIG='{missing}'")
 
 
 def test_a_probe_port_that_is_taken_is_named() -> None:
-    with taken() as port:
-        assert_one_line(started(HEALTH_PROBE_PORT=str(port)), f"HEALTH_PROBE_PORT={port}", "name a free one")
+    with occupied_port() as port:
+        assert_one_line(run_worker(HEALTH_PROBE_PORT=str(port)), f"HEALTH_PROBE_PORT={port}", "name a free one")
 
 
 def test_a_metrics_port_that_is_taken_is_named() -> None:
-    with taken() as port:
-        assert_one_line(started(METRICS_PORT=str(port)), f"METRICS_PORT={port}", "name a free one")
+    with occupied_port() as port:
+        assert_one_line(run_worker(METRICS_PORT=str(port)), f"METRICS_PORT={port}", "name a free one")
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "expected"),
     [
         ([], "CLUSTER_NAME is not set"),
         (["--cluster-name=demo", "--feature-gates=NodeRepare=true"], "gate 'NodeRepare' is not known; write one of"),
@@ -100,26 +100,31 @@ def test_a_metrics_port_that_is_taken_is_named() -> None:
     ],
 )
 def test_a_wrong_setting_is_one_line_and_exit_code_2(
-    flags: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    flags: list[str], expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CLUSTER_NAME", raising=False)
     assert main(flags) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.startswith("tenure: ") and says in told.err and told.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert (
+        captured.out == ""
+        and captured.err.startswith("tenure: ")
+        and expected in captured.err
+        and captured.err.count("\n") == 1
+    )
 
 
 def test_what_temporal_refuses_at_the_start_is_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refused(_: Settings) -> None:
+    async def fail_connection(_: Settings) -> None:
         raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
 
-    monkeypatch.setattr("worker.run", refused)
+    monkeypatch.setattr("worker.run", fail_connection)
     monkeypatch.setattr("worker.process.share_arenas", lambda: None)
     monkeypatch.setattr("worker.process.configure", lambda *_: None)
     assert main(["--cluster-name=demo", "--temporal-address=temporal:7233"]) == 2
-    told = capsys.readouterr().err
-    assert "Temporal at temporal:7233 refuses these credentials" in told and told.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert "Temporal at temporal:7233 refuses these credentials" in stderr and stderr.count("\n") == 1
 
 
 def test_help_lists_the_settings_and_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +140,7 @@ def test_settings_reach_those_who_need_them(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("VM_MEMORY_OVERHEAD_PERCENT", "0.1")
     found = Settings()
     host, cloud = host_settings(found), aws_settings(found, cluster_dns="fd00::a")
-    assert (cloud.cluster_dns, cloud.ipv6, cloud.ami_refresh_seconds) == ("fd00::a", True, 60)
+    assert (cloud.cluster_dns, cloud.is_ipv6, cloud.ami_refresh_seconds) == ("fd00::a", True, 60)
     assert (host.cluster, host.task_queue, host.window.idle.total_seconds()) == ("demo", "demo", 2)
     assert host.deadlines.drain.total_seconds() == 7200
     assert host.planning.min_values_policy == "BestEffort"
@@ -153,11 +158,11 @@ def kubeconfig(server: str) -> dict[str, object]:
     }
 
 
-class _Away(Types):
+class _UnavailableOfferings(FakeOfferings):
     async def refresh(self) -> None:
         raise TryLater("EC2 does not answer")
 
 
 async def test_a_worker_that_cannot_read_instance_types_ahead_goes_on() -> None:
     """The plan that needs them asks again."""
-    await read_ahead(_Away())
+    await read_ahead(_UnavailableOfferings())

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tenure.apis import crd_schema as patterns
 from tools.crds.kinds import KINDS, Kind
 from tools.crds.schema import Schema, root_schema
-from tools.docs.reference import FOLDER, WRITTEN, table
+from tools.docs.reference import FOLDER, WRITTEN, markdown_table
 
 Row = tuple[str, Schema, bool]
 """Path, schema, and whether it has to be written."""
@@ -52,9 +52,9 @@ _LONG: Final = 40
 """Characters of a default that stands in a cell."""
 
 
-def pages() -> Mapping[Path, str]:
+def render_pages() -> Mapping[Path, str]:
     """Path to text: one page for each kind, and the list of them."""
-    return {FOLDER / "kinds.md": _list(), **{page_of(kind): _page(kind) for kind in KINDS}}
+    return {FOLDER / "kinds.md": _list(), **{page_of(kind): _render_page(kind) for kind in KINDS}}
 
 
 def page_of(kind: Kind) -> Path:
@@ -64,21 +64,21 @@ def page_of(kind: Kind) -> Path:
 def rows_of(kind: Kind) -> list[Row]:
     """What stands below spec and status."""
     known = root_schema(kind.model)["properties"]
-    return [row for part in ("spec", "status") if part in known for row in _below(known[part], part)]
+    return [row for part in ("spec", "status") if part in known for row in _rows_below(known[part], part)]
 
 
-def _below(schema: Schema, path: str) -> Iterator[Row]:
+def _rows_below(schema: Schema, path: str) -> Iterator[Row]:
     for name, field in schema.get("properties", {}).items():
         at = f"{path}.{name}"
         yield at, field, name in schema.get("required", ())
-        yield from _below(*_innermost(field, at))
+        yield from _rows_below(*_innermost_schema(field, at))
 
 
-def _innermost(schema: Schema, path: str) -> tuple[Schema, str]:
+def _innermost_schema(schema: Schema, path: str) -> tuple[Schema, str]:
     """Of a list or map what it holds, and how that is written."""
     for keyword, sign in (("items", "[]"), ("additionalProperties", ".*")):
         if isinstance(schema.get(keyword), dict):
-            return _innermost(schema[keyword], path + sign)
+            return _innermost_schema(schema[keyword], path + sign)
     return schema, path
 
 
@@ -89,7 +89,7 @@ def _list() -> str:
             f"`{kind.group}/{kind.version}`",
             ", ".join(f"`{name}`" for name in (kind.plural, *kind.short_names)),
             "a namespace" if kind.namespaced else "the cluster",
-            _cell(root_schema(kind.model)["description"]),
+            _escape_cell(root_schema(kind.model)["description"]),
         )
         for kind in KINDS
     )
@@ -97,15 +97,15 @@ def _list() -> str:
         WRITTEN.format(source="tools/crds/kinds.py and tenure/apis")
         + "# Kinds\n\nEach field of each kind, as the API server checks it. "
         "`kubectl explain nodepool.spec.disruption --recursive` shows the same.\n\n"
-        + table(("Kind", "apiVersion", "For kubectl", "Belongs to", "What it is"), rows)
+        + markdown_table(("Kind", "apiVersion", "For kubectl", "Belongs to", "What it is"), rows)
     )
 
 
-def _page(kind: Kind) -> str:
+def _render_page(kind: Kind) -> str:
     rows = rows_of(kind)
     parts: dict[str, list[Row]] = {"spec": []}
     for row in rows:
-        parts.setdefault(_part(row[0], rows), []).append(row)
+        parts.setdefault(_section_of(row[0], rows), []).append(row)
     description = root_schema(kind.model)["description"]
     also = "".join(f", also served as `{kind.group}/{one}`" for one in kind.also_served)
     return (
@@ -113,11 +113,11 @@ def _page(kind: Kind) -> str:
         + f"# {kind.name}\n\n{description} `apiVersion: {kind.group}/{kind.version}`{also}.\n\n"
         f"{GUIDES[kind.name]}\n\n`[]` stands for each entry of a list. The API server writes a default where the "
         "field is left out; what is required may be left out only together with what it is part of.\n"
-        + "".join(f"\n## {name}\n{_fields(inside)}" for name, inside in parts.items() if inside)
+        + "".join(f"\n## {name}\n{_fields_table(inside)}" for name, inside in parts.items() if inside)
     )
 
 
-def _part(path: str, rows: list[Row]) -> str:
+def _section_of(path: str, rows: list[Row]) -> str:
     """The heading that a field stands under: a field of spec that has fields below has one of its own."""
     top = ".".join(path.split(".")[:2]).removesuffix("[]")
     if top.startswith("spec.") and any(one.startswith((f"{top}.", f"{top}[]")) for one, _, _ in rows):
@@ -125,50 +125,56 @@ def _part(path: str, rows: list[Row]) -> str:
     return path.partition(".")[0]
 
 
-def _fields(rows: list[Row]) -> str:
-    return table(
+def _fields_table(rows: list[Row]) -> str:
+    return markdown_table(
         ("Field", "Type", "Default", "Bounds", "What it is"),
         (
-            (f"`{path}`", _type(field), _default(field, required), _bounds(field), _cell(field.get("description", "")))
+            (
+                f"`{path}`",
+                _format_type(field),
+                _format_default(field, required),
+                _format_bounds(field),
+                _escape_cell(field.get("description", "")),
+            )
             for path, field, required in rows
         ),
     )
 
 
-def _type(schema: Schema) -> str:
+def _format_type(schema: Schema) -> str:
     if schema.get("x-kubernetes-int-or-string"):
         return "quantity"
     if schema.get("format") == "date-time":
         return "time"
     if "items" in schema:
-        return f"list of {_type(schema['items'])}"
+        return f"list of {_format_type(schema['items'])}"
     if isinstance(inner := schema.get("additionalProperties"), dict):
-        return f"map of {_type(inner)}"
+        return f"map of {_format_type(inner)}"
     return str(schema["type"])
 
 
-def _default(schema: Schema, required: bool) -> str:
+def _format_default(schema: Schema, required: bool) -> str:
     """Of an object only short ones: those of its fields stand beside them."""
     if "default" in schema:
-        said = schema["default"] if isinstance(schema["default"], str) else json.dumps(schema["default"])
-        return f"`{said}`" if len(said) <= _LONG else "those of its fields"
+        text = schema["default"] if isinstance(schema["default"], str) else json.dumps(schema["default"])
+        return f"`{text}`" if len(text) <= _LONG else "those of its fields"
     return "required" if required else ""
 
 
-def _bounds(schema: Schema) -> str:
-    said = [words for low, high, unit in _RANGES if (words := _range(schema.get(low), schema.get(high), unit))]
+def _format_bounds(schema: Schema) -> str:
+    parts = [text for low, high, unit in _RANGES if (text := _format_range(schema.get(low), schema.get(high), unit))]
     if "enum" in schema:
-        said.append(", ".join(f"`{one}`" for one in schema["enum"]))
+        parts.append(", ".join(f"`{one}`" for one in schema["enum"]))
     if schema.get("pattern") in _PATTERNS:
-        said.append(_PATTERNS[schema["pattern"]])
+        parts.append(_PATTERNS[schema["pattern"]])
     for keyword in ("items", "additionalProperties"):
         inner = schema.get(keyword)
-        if isinstance(inner, dict) and "properties" not in inner and (each := _bounds(inner)):
-            said.append(f"each {each}")
-    return _cell("; ".join(said))
+        if isinstance(inner, dict) and "properties" not in inner and (each := _format_bounds(inner)):
+            parts.append(f"each {each}")
+    return _escape_cell("; ".join(parts))
 
 
-def _range(low: Any, high: Any, unit: str) -> str:
+def _format_range(low: Any, high: Any, unit: str) -> str:
     if low is None and high is None:
         return ""
     if high is None and low == 1 and unit:
@@ -178,5 +184,5 @@ def _range(low: Any, high: Any, unit: str) -> str:
     return f"at most {high}{unit}" if low is None else f"{low} to {high}{unit}"
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", r"\|").replace("'*'", "`*`")

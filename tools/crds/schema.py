@@ -46,14 +46,14 @@ def _object_schema(model: type[BaseModel], skip: frozenset[str] = frozenset()) -
     schema: Schema = {
         "type": "object",
         "description": _first_sentences(model),
-        "properties": {_alias(name, info): _field_schema(info) for name, info in sorted(fields.items())},
+        "properties": {_json_name(name, info): _field_schema(info) for name, info in sorted(fields.items())},
     }
-    required = sorted(_alias(name, info) for name, info in fields.items() if _note(info).required)
+    required = sorted(_json_name(name, info) for name, info in fields.items() if _crd_of(info).required)
     return schema | ({"required": required} if required else {})
 
 
 def _field_schema(info: FieldInfo) -> Schema:
-    return _apply(_type_schema(info.annotation), _note(info))
+    return _apply(_type_schema(info.annotation), _crd_of(info))
 
 
 def _type_schema(annotation: Any) -> Schema:
@@ -75,23 +75,26 @@ def _type_schema(annotation: Any) -> Schema:
     raise TypeError(f"no OpenAPI type is known for {annotation!r}")
 
 
-def _apply(schema: Schema, note: Crd) -> Schema:
+def _apply(schema: Schema, crd: Crd) -> Schema:
     """Add a note to a schema; a keyword given as None is taken away, rules are appended."""
-    if note.doc:
-        schema["description"] = note.doc
-    schema |= note.schema
+    if crd.doc:
+        schema["description"] = crd.doc
+    schema |= crd.schema
     schema = {keyword: value for keyword, value in schema.items() if value is not None}
-    if note.rules:
-        schema["x-kubernetes-validations"] = [*schema.get("x-kubernetes-validations", []), *map(_rule, note.rules)]
-    if note.items is not None:
+    if crd.rules:
+        schema["x-kubernetes-validations"] = [
+            *schema.get("x-kubernetes-validations", []),
+            *map(_validation_rule, crd.rules),
+        ]
+    if crd.items is not None:
         inner = "items" if schema["type"] == "array" else "additionalProperties"
-        schema[inner] = _apply(schema[inner], note.items)
-    for alias, about in note.fields.items():
+        schema[inner] = _apply(schema[inner], crd.items)
+    for alias, about in crd.fields.items():
         schema["properties"][alias] = _apply(schema["properties"][alias], about)
     return schema
 
 
-def _rule(rule: Rule) -> Mapping[str, str]:
+def _validation_rule(rule: Rule) -> Mapping[str, str]:
     return {"rule": rule.rule, "message": rule.message}
 
 
@@ -101,14 +104,14 @@ def _without_none(annotation: Any) -> Any:
     return annotation
 
 
-def _note(info: FieldInfo) -> Crd:
-    note = next((one for one in info.metadata if isinstance(one, Crd)), None)
-    if note is None:
+def _crd_of(info: FieldInfo) -> Crd:
+    crd = next((one for one in info.metadata if isinstance(one, Crd)), None)
+    if crd is None:
         raise TypeError(f"a field without a Crd note: {info!r}")
-    return note
+    return crd
 
 
-def _alias(name: str, info: FieldInfo) -> str:
+def _json_name(name: str, info: FieldInfo) -> str:
     return info.serialization_alias or name
 
 

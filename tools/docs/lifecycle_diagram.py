@@ -26,10 +26,15 @@ _STEPS: Final = {
     (Phase.INITIALIZATION, Phase.READY): "Ready",
     (Phase.READY, Phase.DRAIN): "it goes",
     (Phase.DRAIN, Phase.TERMINATION): "pods left",
-    (Phase.TERMINATION, Phase.GONE): "EC2 ended it",
+    (Phase.TERMINATION, Phase.DELETED): "EC2 ended it",
 }
-_COLOURS: Final = {Phase.READY: "#2e7d32", Phase.DRAIN: "#b26a00", Phase.TERMINATION: "#b26a00", Phase.GONE: "#616161"}
-_USUAL: Final = "#3f51b5"
+_COLOURS: Final = {
+    Phase.READY: "#2e7d32",
+    Phase.DRAIN: "#b26a00",
+    Phase.TERMINATION: "#b26a00",
+    Phase.DELETED: "#616161",
+}
+_DEFAULT_COLOUR: Final = "#3f51b5"
 
 
 def text() -> str:
@@ -43,34 +48,34 @@ def text() -> str:
             "<title>The life of a node: its phases, and what leads from one to the next</title>",
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
             '<path d="M0,0 L8,4 L0,8 z" fill="#888"/></marker></defs>',
-            *_arrows(),
-            *_boxes(),
+            *_draw_arrows(),
+            *_draw_boxes(),
             "</svg>\n",
         )
     )
 
 
-def _boxes() -> Iterator[str]:
+def _draw_boxes() -> Iterator[str]:
     for number, phase in enumerate(_PHASES):
-        left, colour = 8 + number * _STEP, _COLOURS.get(phase, _USUAL)
+        left, colour = 8 + number * _STEP, _COLOURS.get(phase, _DEFAULT_COLOUR)
         yield f'<rect x="{left}" y="{_LINE}" width="{_WIDE}" height="{_HIGH}" rx="6" fill="{colour}"/>'
         middle = left + _WIDE // 2
-        place = f'x="{middle}" y="{_LINE + 25}" text-anchor="middle"'
-        yield f'<text {place} fill="#fff" font-size="14">{phase.value}</text>'
+        position = f'x="{middle}" y="{_LINE + 25}" text-anchor="middle"'
+        yield f'<text {position} fill="#fff" font-size="14">{phase.value}</text>'
 
 
-def _arrows() -> Iterator[str]:
+def _draw_arrows() -> Iterator[str]:
     for before, following in TRANSITIONS.items():
         for after, cause in following.items():
-            path = _path(_PHASES.index(before), _PHASES.index(after))
+            path = _arrow_path(_PHASES.index(before), _PHASES.index(after))
             title = f"<title>{before.value} to {after.value}: {escape(cause)}</title>"
             yield f'<path d="{path}" fill="none" stroke="#888" stroke-width="1.5" marker-end="url(#tip)">{title}</path>'
-            if word := _STEPS.get((before, after)):
+            if label := _STEPS.get((before, after)):
                 at = 8 + _PHASES.index(before) * _STEP + _WIDE + (_STEP - _WIDE) // 2
-                yield f'<text x="{at}" y="{_LINE + _HIGH + 18}" text-anchor="middle" fill="#888">{word}</text>'
+                yield f'<text x="{at}" y="{_LINE + _HIGH + 18}" text-anchor="middle" fill="#888">{label}</text>'
 
 
-def _path(before: int, after: int) -> str:
+def _arrow_path(before: int, after: int) -> str:
     """From box to box."""
     left = 8 + before * _STEP
     if after == before + 1:

@@ -20,62 +20,62 @@ _LINK: Final = re.compile(r"(\]\()([^)#\s]+)")
 
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
     """Add what is linked to, and what that links to."""
-    seen: set[Path] = set()
-    waiting = {target for page in DOCS.rglob("*.md") for target in _outside(page)}
+    visited: set[Path] = set()
+    waiting = {target for page in DOCS.rglob("*.md") for target in _outside_targets(page)}
     while waiting:
         target = waiting.pop()
-        seen.add(target)
+        visited.add(target)
         if target.suffix == ".md":
-            waiting |= set(_outside(target)) - seen
-        files.append(File.generated(config, _uri(target), content=_content(target)))
+            waiting |= set(_outside_targets(target)) - visited
+        files.append(File.generated(config, _site_uri(target), content=_generated_content(target)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Links of docs/ that lead outside of it lead to the copies."""
     source = DOCS / page.file.src_uri
-    return _rewritten(markdown, source, page.file.src_uri) if source.exists() else markdown
+    return _rewrite_links(markdown, source, page.file.src_uri) if source.exists() else markdown
 
 
-def _outside(page: Path) -> list[Path]:
-    targets = (_target(page, link) for _, link in _LINK.findall(page.read_text()))
+def _outside_targets(page: Path) -> list[Path]:
+    targets = (_resolve_link(page, link) for _, link in _LINK.findall(page.read_text()))
     return [target for target in targets if target and DOCS not in target.parents and target.exists()]
 
 
-def _target(page: Path, link: str) -> Path | None:
+def _resolve_link(page: Path, link: str) -> Path | None:
     if "://" in link or link.startswith("mailto:"):
         return None
     found = (page.parent / link).resolve()
     return found if ROOT in found.parents else None
 
 
-def _uri(target: Path) -> str:
+def _site_uri(target: Path) -> str:
     inside = target.relative_to(ROOT).as_posix()
     return f"{_BELOW}/{inside}/index.md" if target.is_dir() else f"{_BELOW}/{inside}"
 
 
-def _content(target: Path) -> str | bytes:
+def _generated_content(target: Path) -> str | bytes:
     if target.is_dir():
         inside = target.relative_to(ROOT).as_posix()
-        return f"# {inside}\n\n" + "".join(f"- `{name}`\n" for name in _tracked(inside))
+        return f"# {inside}\n\n" + "".join(f"- `{name}`\n" for name in _tracked_files(inside))
     if target.suffix == ".md":
-        return _rewritten(target.read_text(), target, _uri(target))
+        return _rewrite_links(target.read_text(), target, _site_uri(target))
     return target.read_bytes()
 
 
-def _tracked(folder: str) -> list[str]:
+def _tracked_files(folder: str) -> list[str]:
     listing = subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, check=True, text=True)
     return listing.stdout.splitlines()
 
 
-def _rewritten(markdown: str, source: Path, uri: str) -> str:
+def _rewrite_links(markdown: str, source: Path, uri: str) -> str:
     """`uri`: where the page stands in the site."""
 
-    def moved(found: "re.Match[str]") -> str:
-        target = _target(source, found[2])
+    def rewrite_link(found: "re.Match[str]") -> str:
+        target = _resolve_link(source, found[2])
         if target is None or not target.exists():
             return found[0]
-        inside = target.relative_to(DOCS).as_posix() if DOCS in target.parents else _uri(target)
+        inside = target.relative_to(DOCS).as_posix() if DOCS in target.parents else _site_uri(target)
         return found[1] + os.path.relpath(inside, Path(uri).parent)
 
-    return _LINK.sub(moved, markdown)
+    return _LINK.sub(rewrite_link, markdown)

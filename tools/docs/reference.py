@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tenure.apis import labels
-from tenure.controller.temporal.namespace import commands
+from tenure.controller.temporal.namespace import create_commands
 from tools.docs.events import REASONS
 from tools.metrics.catalog import KARPENTER_ONLY, MEASURES, TEMPORALS
 from workflows import search_attributes
@@ -80,23 +80,26 @@ CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {
 }
 
 
-def pages() -> Mapping[Path, str]:
+def render_pages() -> Mapping[Path, str]:
     """Path to text."""
     return {
-        FOLDER / "metrics.md": _metrics(),
-        FOLDER / "events.md": _events(),
-        FOLDER / "search-attributes.md": _attributes(),
-        FOLDER / "conditions.md": _conditions(),
-        FOLDER / "annotations.md": _annotations(),
+        FOLDER / "metrics.md": _metrics_page(),
+        FOLDER / "events.md": _events_page(),
+        FOLDER / "search-attributes.md": _search_attributes_page(),
+        FOLDER / "conditions.md": _conditions_page(),
+        FOLDER / "annotations.md": _annotations_page(),
     }
 
 
-def _metrics() -> str:
-    ours = table(
+def _metrics_page() -> str:
+    ours = markdown_table(
         ("Metric", "Type", "Labels", "What it tells"),
-        ((f"`{one.name}`", one.kind, " ".join(f"`{name}`" for name in one.labels), one.tells) for one in MEASURES),
+        (
+            (f"`{one.name}`", one.kind, " ".join(f"`{name}`" for name in one.labels), one.description)
+            for one in MEASURES
+        ),
     )
-    temporals = table(("Metric", "Type", "What it tells"), ((f"`{name}`", *rest) for name, *rest in TEMPORALS))
+    temporals = markdown_table(("Metric", "Type", "What it tells"), ((f"`{name}`", *rest) for name, *rest in TEMPORALS))
     absent = "\n".join(f"- {one}" for one in KARPENTER_ONLY)
     return (
         WRITTEN.format(source="tools/metrics/catalog.py")
@@ -113,8 +116,8 @@ def _metrics() -> str:
     )
 
 
-def _events() -> str:
-    rows = table(
+def _events_page() -> str:
+    rows = markdown_table(
         ("Reason", "Type", "Object", "When", "What to do"),
         ((f"`{one.reason}`", "Warning" if one.warning else "Normal", one.kinds, one.when, one.todo) for one in REASONS),
     )
@@ -127,12 +130,12 @@ def _events() -> str:
     )
 
 
-def _attributes() -> str:
-    rows = table(
+def _search_attributes_page() -> str:
+    rows = markdown_table(
         ("Attribute", "Type", "What it says"),
         ((f"`{name}`", kind, ATTRIBUTES[name]) for name, kind in search_attributes.ALL.items()),
     )
-    queries = table(("To find", "Query"), ((what, f"`{query}`") for what, query in QUERIES))
+    queries = markdown_table(("To find", "Query"), ((what, f"`{query}`") for what, query in QUERIES))
     return (
         WRITTEN.format(source="workflows/search_attributes.py and tools/docs/reference.py")
         + "# Search attributes\n\nOf the workflows, in Temporal's UI and `temporal workflow list --query`. The worker "
@@ -143,16 +146,16 @@ def _attributes() -> str:
 
 def _by_hand() -> str:
     """How an administrator makes all of them, for workers that may not."""
-    own, cloud = commands("NAMESPACE", search_attributes.ALL)
+    own, cloud = create_commands("NAMESPACE", search_attributes.ALL)
     return (
         "A worker that may not make them runs with those that somebody else made. On a service of your own:\n\n"
         f"    {own}\n\nIn Temporal Cloud, where it was not tried:\n\n    {cloud}\n"
     )
 
 
-def _conditions() -> str:
+def _conditions_page() -> str:
     parts = (
-        f"## {kind}\n{table(('Condition', 'True when'), ((f'`{n}`', w) for n, w in rows))}"
+        f"## {kind}\n{markdown_table(('Condition', 'True when'), ((f'`{n}`', w) for n, w in rows))}"
         for kind, rows in CONDITIONS.items()
     )
     return (
@@ -163,8 +166,8 @@ def _conditions() -> str:
     )
 
 
-def _annotations() -> str:
-    rows = table(("Name", "What it is"), ((f"`{name}`", text) for name, text in own_names().items()))
+def _annotations_page() -> str:
+    rows = markdown_table(("Name", "What it is"), ((f"`{name}`", text) for name, text in own_names().items()))
     return (
         WRITTEN.format(source="tenure/apis/labels.py")
         + "# Annotations and labels\n\nKarpenter's are as in its manual. These are Tenure's own; none "
@@ -189,6 +192,6 @@ def own_names() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def table(head: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
+def markdown_table(head: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from tenure.settings import AWS_GATES, CLUSTER_NAME, GATES, Settings, plain, written
-from tools.docs.reference import WRITTEN, table
+from tenure.settings import AWS_GATES, CLUSTER_NAME, GATES, Settings, format_default, plain_description
+from tools.docs.reference import WRITTEN, markdown_table
 
 FILE: Final = Path(__file__).parents[2] / "docs" / "settings.md"
 OURS: Final = frozenset(
@@ -46,7 +46,7 @@ GATES_ARE_FOR: Final = {
 
 def text() -> str:
     """The page."""
-    settings = table(("Variable", "Default", "", "Meaning"), list(_settings()))
+    settings = markdown_table(("Variable", "Default", "", "Meaning"), list(_setting_rows()))
     switches = [(f"`{name}`", "on" if on else "off", GATES_ARE_FOR[name]) for name, on in (GATES | AWS_GATES).items()]
     return f"""{WRITTEN.format(source="tenure/settings.py")}
 # Settings of the worker
@@ -59,22 +59,22 @@ Each is an environment variable, and a flag of the same name in lower case with 
 
 A name that is not known is an error. The defaults are Karpenter's.
 
-{table(("Gate", "Default", "For"), switches)}"""
+{markdown_table(("Gate", "Default", "For"), switches)}"""
 
 
-def _settings() -> Iterator[tuple[str, ...]]:
+def _setting_rows() -> Iterator[tuple[str, ...]]:
     for name, field in Settings.model_fields.items():
         karpenters = name not in OURS and not name.startswith("temporal_")
-        yield f"`{name.upper()}`", _default(field), "K" if karpenters else "", field.description or ""
+        yield f"`{name.upper()}`", _format_default(field), "K" if karpenters else "", field.description or ""
 
 
-def _default(field: FieldInfo) -> str:
+def _format_default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     if isinstance(field.default, dict):
         return "[see below](#feature-gates)"
-    said = re.sub(r"(?<=[hm])0[ms]", "", written(field.default))
-    return f"`{said}`" if said else ""
+    text = re.sub(r"(?<=[hm])0[ms]", "", format_default(field.default))
+    return f"`{text}`" if text else ""
 
 
 Schema = dict[str, Any]
@@ -113,18 +113,18 @@ def settings_schema() -> Schema:
         "type": "object",
         "additionalProperties": False,
         "required": list(REQUIRED),
-        "properties": {name: _property(name, field) for name, field in fields.items() if name not in NOT_VALUES},
+        "properties": {name: _property_schema(name, field) for name, field in fields.items() if name not in NOT_VALUES},
     }
 
 
-def _property(name: str, field: FieldInfo) -> Schema:
-    schema = {"description": plain(field)} | _type(name, field)
+def _property_schema(name: str, field: FieldInfo) -> Schema:
+    schema = {"description": plain_description(field)} | _type_schema(name, field)
     if name not in REQUIRED and name not in _GATES:
-        schema["default"] = written(field.default) if isinstance(field.default, timedelta) else field.default
+        schema["default"] = format_default(field.default) if isinstance(field.default, timedelta) else field.default
     return schema | _IN_A_POD.get(name, {})
 
 
-def _type(name: str, field: FieldInfo) -> Schema:
+def _type_schema(name: str, field: FieldInfo) -> Schema:
     if gates := _GATES.get(name):
         switches = {gate: {"type": "boolean", "default": on} for gate, on in gates.items()}
         return {"type": "object", "additionalProperties": False, "properties": switches}
@@ -132,14 +132,14 @@ def _type(name: str, field: FieldInfo) -> Schema:
         return {"type": "string", "enum": list(get_args(field.annotation))}
     if field.annotation is timedelta:
         return {"type": "string", "pattern": _DURATION}
-    return {"type": _PLAIN[field.annotation]} | _bounds(field.metadata)
+    return {"type": _PLAIN[field.annotation]} | _bounds_schema(field.metadata)
 
 
-def _bounds(notes: Iterable[Any]) -> Schema:
+def _bounds_schema(constraints: Iterable[Any]) -> Schema:
     """Those of annotated-types (`Ge` and the like), in JSON Schema's words."""
     found: Schema = {}
-    for note in notes:
-        found |= {word: getattr(note, name) for name, word in _BOUNDS.items() if hasattr(note, name)}
-        if hasattr(note, "min_length"):
-            found["minLength"] = note.min_length
+    for constraint in constraints:
+        found |= {keyword: getattr(constraint, name) for name, keyword in _BOUNDS.items() if hasattr(constraint, name)}
+        if hasattr(constraint, "min_length"):
+            found["minLength"] = constraint.min_length
     return found

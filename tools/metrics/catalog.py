@@ -13,11 +13,11 @@ class Measure(NamedTuple):
     name: str
     kind: Kind
     labels: tuple[str, ...]
-    tells: str
+    description: str
 
 
-def _measure(name: str, kind: Kind, labels: str, tells: str) -> Measure:
-    return Measure(name, kind, tuple(labels.split()), tells)
+def _define_measure(name: str, kind: Kind, labels: str, description: str) -> Measure:
+    return Measure(name, kind, tuple(labels.split()), description)
 
 
 _DECISION: Final = "decision reason consolidation_type"
@@ -26,193 +26,217 @@ _OFFERING: Final = "instance_type capacity_type zone"
 MEASURES: Final = tuple(
     sorted(
         (
-            _measure("tenure_nodeclaims", "gauge", "phase nodepool capacity_type", "NodeClaims by phase"),
-            _measure(
+            _define_measure("tenure_nodeclaims", "gauge", "phase nodepool capacity_type", "NodeClaims by phase"),
+            _define_measure(
                 "tenure_nodeclaims_overdue", "gauge", "phase nodepool", "NodeClaims past the deadline of their phase"
             ),
-            _measure(
+            _define_measure(
                 "tenure_nodeclaims_drain_waiting",
                 "gauge",
                 "nodepool",
                 "NodeClaims whose drain waits for pods or volumes; `tenure why` says for which",
             ),
-            _measure(
+            _define_measure(
                 "tenure_pods_not_bound",
                 "gauge",
                 "nodepool",
                 "pods planned onto nodes that are up, and not bound there by kube-scheduler for over a minute",
             ),
-            _measure("tenure_paused", "gauge", "kind", "what is paused: `Cluster`, `NodePool`, `NodeClaim`"),
-            _measure("tenure_overdue_total", "counter", "phase nodepool", "deadlines that passed"),
-            _measure(
+            _define_measure("tenure_paused", "gauge", "kind", "what is paused: `Cluster`, `NodePool`, `NodeClaim`"),
+            _define_measure("tenure_overdue_total", "counter", "phase nodepool", "deadlines that passed"),
+            _define_measure(
                 "tenure_startup_duration_seconds",
                 "histogram",
                 "phase nodepool instance_type",
                 "how long nodes took for Launch, Registration and Initialization; its count under `Launch` is launches",
             ),
-            _measure("tenure_hooks_total", "counter", "point outcome nodepool", "what became of hooks"),
-            _measure("tenure_aws_events_total", "counter", "kind nodepool", "what AWS said of nodes, each change once"),
-            _measure("tenure_rollouts_total", "counter", "nodepool event", "what became of roll-outs, by their events"),
-            _measure("tenure_disruption_commands_total", "counter", f"{_DECISION} ending", "commands that are over"),
-            _measure("tenure_disruption_excluded_nodes", "gauge", "cause", "nodes kept from disruption, last pass"),
-            _measure("tenure_disruption_pass_duration_seconds", "histogram", "", "how long a pass over all nodes took"),
-            _measure("tenure_interruption_messages_dropped_total", "counter", "why", "messages no node was told of"),
-            _measure(
+            _define_measure("tenure_hooks_total", "counter", "point outcome nodepool", "what became of hooks"),
+            _define_measure(
+                "tenure_aws_events_total", "counter", "kind nodepool", "what AWS said of nodes, each change once"
+            ),
+            _define_measure(
+                "tenure_rollouts_total", "counter", "nodepool event", "what became of roll-outs, by their events"
+            ),
+            _define_measure(
+                "tenure_disruption_commands_total", "counter", f"{_DECISION} ending", "commands that are over"
+            ),
+            _define_measure(
+                "tenure_disruption_excluded_nodes", "gauge", "cause", "nodes kept from disruption, last pass"
+            ),
+            _define_measure(
+                "tenure_disruption_pass_duration_seconds", "histogram", "", "how long a pass over all nodes took"
+            ),
+            _define_measure(
+                "tenure_interruption_messages_dropped_total", "counter", "why", "messages no node was told of"
+            ),
+            _define_measure(
                 "tenure_interruption_last_read_seconds",
                 "gauge",
                 "source",
                 "Unix time at which `queue` or `status` was last read; each worker's start counts as a read",
             ),
-            _measure("tenure_upkeep_collected_total", "counter", "kind", "things that upkeep put away or put right"),
-            _measure("tenure_upkeep_failed_total", "counter", "kind", "things that upkeep could not put away"),
-            _measure("tenure_upkeep_faults_total", "counter", "task", "runs of upkeep that came to nothing"),
-            _measure(
+            _define_measure(
+                "tenure_upkeep_collected_total", "counter", "kind", "things that upkeep put away or put right"
+            ),
+            _define_measure("tenure_upkeep_failed_total", "counter", "kind", "things that upkeep could not put away"),
+            _define_measure("tenure_upkeep_faults_total", "counter", "task", "runs of upkeep that came to nothing"),
+            _define_measure(
                 "tenure_aws_call_wait_seconds", "histogram", "operation", "wait for a turn; its count is AWS calls"
             ),
-            _measure("tenure_aws_throttled_total", "counter", "operation", "calls that AWS refused as too many"),
-            _measure(
+            _define_measure("tenure_aws_throttled_total", "counter", "operation", "calls that AWS refused as too many"),
+            _define_measure(
                 "tenure_kubernetes_call_wait_seconds",
                 "histogram",
                 "",
                 "wait for a turn at `KUBE_CLIENT_QPS`; its count is requests",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_nodeclaims_disrupted_total",
                 "counter",
                 "reason nodepool capacity_type",
                 "NodeClaims deleted for a disruption, a deadline, or what AWS says",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_nodeclaims_created_total",
                 "counter",
                 "reason nodepool min_values_relaxed",
                 "NodeClaims made: `provisioned`, or for a disruption's reason",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_nodes_created_total", "counter", "nodepool zone", "Nodes that registered, or were taken over"
             ),
-            _measure("karpenter_nodes_terminated_total", "counter", "nodepool zone", "Nodes that are over"),
-            _measure(
+            _define_measure("karpenter_nodes_terminated_total", "counter", "nodepool zone", "Nodes that are over"),
+            _define_measure(
                 "karpenter_nodeclaims_terminated_total",
                 "counter",
                 "nodepool capacity_type zone",
                 "NodeClaims that are over",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_nodeclaims_termination_duration_seconds",
                 "histogram",
                 "nodepool",
                 "how long NodeClaims took to go, drain included",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_nodes_termination_duration_seconds",
                 "histogram",
                 "nodepool",
                 "the same of those whose Node had registered",
             ),
-            _measure("karpenter_nodes_drained_total", "counter", "nodepool", "nodes whose pods and volumes have left"),
-            _measure("karpenter_pods_drained_total", "counter", "reason", "pods that were told to leave their node"),
-            _measure(
+            _define_measure(
+                "karpenter_nodes_drained_total", "counter", "nodepool", "nodes whose pods and volumes have left"
+            ),
+            _define_measure(
+                "karpenter_pods_drained_total", "counter", "reason", "pods that were told to leave their node"
+            ),
+            _define_measure(
                 "karpenter_pods_eviction_requests_total", "counter", "code", "evictions asked for, by the answer's code"
             ),
-            _measure(
+            _define_measure(
                 "karpenter_nodepools_usage",
                 "gauge",
                 "nodepool resource_type",
                 "capacity of a pool's nodes: cores, bytes, counts",
             ),
-            _measure("karpenter_nodepools_limit", "gauge", "nodepool resource_type", "what a pool's limits allow"),
-            _measure(
+            _define_measure(
+                "karpenter_nodepools_limit", "gauge", "nodepool resource_type", "what a pool's limits allow"
+            ),
+            _define_measure(
                 "karpenter_nodepools_cost_total",
                 "gauge",
                 "nodepool",
                 "US dollars an hour of a pool's launched instances",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_nodepools_allowed_disruptions", "gauge", "nodepool reason", "nodes that budgets let go now"
             ),
-            _measure(
+            _define_measure(
                 "karpenter_nodepools_nodes_consuming_budgets", "gauge", "nodepool reason", "nodes that use budgets up"
             ),
-            _measure(
+            _define_measure(
                 "karpenter_scheduler_scheduling_duration_seconds",
                 "histogram",
                 "controller",
                 "how long a plan took: `provisioner`",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_scheduler_unschedulable_pods_count",
                 "gauge",
                 "controller",
                 "pods the last plan found no node for",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_voluntary_disruption_decisions_total",
                 "counter",
                 _DECISION,
                 "commands begun, and empty nodes",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_voluntary_disruption_decisions_by_nodepool_total",
                 "counter",
                 f"nodepool {_DECISION}",
                 "the same by NodePool",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_voluntary_disruption_eligible_nodes", "gauge", "reason", "nodes that could go, last pass"
             ),
-            _measure(
+            _define_measure(
                 "karpenter_voluntary_disruption_failed_validations_total",
                 "counter",
                 "consolidation_type",
                 "commands that went stale",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_voluntary_disruption_queue_failures_total",
                 "counter",
                 _DECISION,
                 "commands begun that came to nothing",
             ),
-            _measure("karpenter_interruption_received_messages_total", "counter", "message_type", "messages received"),
-            _measure("karpenter_interruption_deleted_messages_total", "counter", "", "messages deleted"),
-            _measure(
+            _define_measure(
+                "karpenter_interruption_received_messages_total", "counter", "message_type", "messages received"
+            ),
+            _define_measure("karpenter_interruption_deleted_messages_total", "counter", "", "messages deleted"),
+            _define_measure(
                 "karpenter_interruption_message_queue_duration_seconds",
                 "histogram",
                 "",
                 "from an event to its handling",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_interruption_instance_status_unhealthy_total",
                 "counter",
                 "category",
                 "what EC2's status said of instances",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_cloudprovider_instance_launch_failures_total",
                 "counter",
                 "zone zone_id capacity_type reason",
                 "errors in CreateFleet's answers; the reason is EC2's code",
             ),
-            _measure("karpenter_cloudprovider_instance_type_cpu_cores", "gauge", "instance_type", "vCPUs of a type"),
-            _measure(
+            _define_measure(
+                "karpenter_cloudprovider_instance_type_cpu_cores", "gauge", "instance_type", "vCPUs of a type"
+            ),
+            _define_measure(
                 "karpenter_cloudprovider_instance_type_memory_bytes",
                 "gauge",
                 "instance_type",
                 "memory, as planned with",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_cloudprovider_instance_type_offering_available",
                 "gauge",
                 _OFFERING,
                 "1 where some EC2NodeClass can be launched so",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_cloudprovider_instance_type_offering_price_estimate",
                 "gauge",
                 _OFFERING,
                 "US dollars an hour",
             ),
-            _measure(
+            _define_measure(
                 "karpenter_ec2nodeclasses_userdata_bytes", "gauge", "nodeclass", "bytes of user data; EC2 takes 16384"
             ),
         )

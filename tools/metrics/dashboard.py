@@ -16,20 +16,20 @@ _ACROSS: Final = 24
 
 
 def text() -> str:
-    return json.dumps(dashboard(), indent=1) + "\n"
+    return json.dumps(build_dashboard(), indent=1) + "\n"
 
 
-def dashboard() -> dict[str, Any]:
+def build_dashboard() -> dict[str, Any]:
     """Grafana's classic form of a dashboard, schema version 39: Grafana 10.3 and later take it."""
     panels: list[dict[str, Any]] = []
     top = 0
     for title, row in ROWS:
-        panels.append(_row(title, len(panels) + 1, top))
+        panels.append(_build_row(title, len(panels) + 1, top))
         top += 1
         for number, panel in enumerate(row):
             across, down = number % (_ACROSS // _WIDTH), number // (_ACROSS // _WIDTH)
-            place = {"h": _HEIGHT, "w": _WIDTH, "x": across * _WIDTH, "y": top + down * _HEIGHT}
-            panels.append(_panel(panel, len(panels) + 1, place))
+            grid_position = {"h": _HEIGHT, "w": _WIDTH, "x": across * _WIDTH, "y": top + down * _HEIGHT}
+            panels.append(_build_panel(panel, len(panels) + 1, grid_position))
         top += -(-len(row) * _WIDTH // _ACROSS) * _HEIGHT
     return {
         "title": "Tenure",
@@ -45,16 +45,16 @@ def dashboard() -> dict[str, Any]:
         "timezone": "",
         "annotations": {"list": []},
         "links": [],
-        "templating": {"list": [_datasource(), _pools()]},
+        "templating": {"list": [_datasource_variable(), _nodepool_variable()]},
         "panels": panels,
     }
 
 
-def _datasource() -> dict[str, Any]:
+def _datasource_variable() -> dict[str, Any]:
     return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "hide": 0}
 
 
-def _pools() -> dict[str, Any]:
+def _nodepool_variable() -> dict[str, Any]:
     return {
         "name": "nodepool",
         "label": "NodePool",
@@ -71,15 +71,18 @@ def _pools() -> dict[str, Any]:
     }
 
 
-def _row(title: str, number: int, top: int) -> dict[str, Any]:
-    place = {"h": 1, "w": _ACROSS, "x": 0, "y": top}
-    return {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}
+def _build_row(title: str, number: int, top: int) -> dict[str, Any]:
+    grid_position = {"h": 1, "w": _ACROSS, "x": 0, "y": top}
+    return {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": grid_position, "panels": []}
 
 
-def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
+def _build_panel(panel: Panel, number: int, grid_position: dict[str, int]) -> dict[str, Any]:
     drawn = {"fillOpacity": 20, "showPoints": "never", "stacking": {"mode": "normal", "group": "A"}}
     custom = drawn if panel.stacked else {"showPoints": "never"}
-    shown = {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True}, "tooltip": {"mode": "multi"}}
+    options = {
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+        "tooltip": {"mode": "multi"},
+    }
     stat = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "graphMode": "area"}
     return {
         "id": number,
@@ -87,12 +90,12 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "title": panel.title,
         "description": panel.about,
         "datasource": _SOURCE,
-        "gridPos": place,
+        "gridPos": grid_position,
         "fieldConfig": {
             "defaults": {"unit": panel.unit, "min": 0, "custom": {} if panel.stat else custom},
             "overrides": [],
         },
-        "options": stat if panel.stat else shown,
+        "options": stat if panel.stat else options,
         "targets": [
             {"refId": chr(ord("A") + index), "datasource": _SOURCE, "expr": expr, "legendFormat": legend, "range": True}
             for index, (expr, legend) in enumerate(panel.queries)

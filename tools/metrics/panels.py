@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 _POOL: Final = 'nodepool=~"$nodepool"'
-_REFUSED: Final = "karpenter_cloudprovider_instance_launch_failures_total"
+_LAUNCH_FAILURES: Final = "karpenter_cloudprovider_instance_launch_failures_total"
 _LAUNCH: Final = f'phase="Launch", {_POOL}'
 
 
@@ -17,12 +17,12 @@ class Panel(NamedTuple):
     stat: bool = False
 
 
-def _rate(metric: str, by: str, labels: str = "") -> str:
+def _rate_query(metric: str, by: str, labels: str = "") -> str:
     return f"sum by ({by}) (rate({metric}{{{labels}}}[$__rate_interval]))"
 
 
-def _p95(metric: str, by: str, labels: str = "") -> str:
-    buckets = _rate(f"{metric}_bucket", ", ".join(part for part in ("le", by) if part), labels)
+def _p95_query(metric: str, by: str, labels: str = "") -> str:
+    buckets = _rate_query(f"{metric}_bucket", ", ".join(part for part in ("le", by) if part), labels)
     return f"histogram_quantile(0.95, {buckets})"
 
 
@@ -93,10 +93,13 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Nodes launched, and NodeClaims that are over, per minute.",
                 (
                     (
-                        f"60 * {_rate('tenure_startup_duration_seconds_count', 'nodepool', _LAUNCH)}",
+                        f"60 * {_rate_query('tenure_startup_duration_seconds_count', 'nodepool', _LAUNCH)}",
                         "{{nodepool}} launched",
                     ),
-                    (f"60 * {_rate('karpenter_nodeclaims_terminated_total', 'nodepool', _POOL)}", "{{nodepool}} over"),
+                    (
+                        f"60 * {_rate_query('karpenter_nodeclaims_terminated_total', 'nodepool', _POOL)}",
+                        "{{nodepool}} over",
+                    ),
                 ),
             ),
             Panel(
@@ -104,7 +107,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Errors in CreateFleet's answers, per minute, by EC2's code.",
                 (
                     (
-                        f"60 * {_rate(_REFUSED, 'reason, capacity_type')}",
+                        f"60 * {_rate_query(_LAUNCH_FAILURES, 'reason, capacity_type')}",
                         "{{reason}} {{capacity_type}}",
                     ),
                 ),
@@ -112,7 +115,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Time per phase, 95th percentile",
                 "Launch counts from the NodeClaim's birth.",
-                ((_p95("tenure_startup_duration_seconds", "phase", _POOL), "{{phase}}"),),
+                ((_p95_query("tenure_startup_duration_seconds", "phase", _POOL), "{{phase}}"),),
                 "s",
             ),
             Panel(
@@ -128,7 +131,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Deadlines that passed",
                 "Per hour.",
-                ((f"3600 * {_rate('tenure_overdue_total', 'phase', _POOL)}", "{{phase}}"),),
+                ((f"3600 * {_rate_query('tenure_overdue_total', 'phase', _POOL)}", "{{phase}}"),),
             ),
         ),
     ),
@@ -141,7 +144,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (
                     (
                         "3600 * "
-                        + _rate(
+                        + _rate_query(
                             "karpenter_voluntary_disruption_decisions_by_nodepool_total", "decision, reason", _POOL
                         ),
                         "{{decision}} {{reason}}",
@@ -151,7 +154,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "How commands end",
                 "Per hour.",
-                ((f"3600 * {_rate('tenure_disruption_commands_total', 'ending')}", "{{ending}}"),),
+                ((f"3600 * {_rate_query('tenure_disruption_commands_total', 'ending')}", "{{ending}}"),),
             ),
             Panel("Paused", "By kind: `tenure resume`.", (("max by (kind) (tenure_paused)", "{{kind}}"),)),
             Panel(
@@ -162,7 +165,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Evictions",
                 "Asked for per second, by the answer: 429 is a budget.",
-                ((_rate("karpenter_pods_eviction_requests_total", "code"), "{{code}}"),),
+                ((_rate_query("karpenter_pods_eviction_requests_total", "code"), "{{code}}"),),
             ),
             Panel(
                 "What budgets leave",
@@ -177,18 +180,18 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "What AWS says",
                 "Events of nodes, per hour.",
-                ((f"3600 * {_rate('tenure_aws_events_total', 'kind', _POOL)}", "{{kind}}"),),
+                ((f"3600 * {_rate_query('tenure_aws_events_total', 'kind', _POOL)}", "{{kind}}"),),
             ),
             Panel(
                 "Age of what AWS says when it is handled",
                 "95th percentile; two minutes is all the notice of a spot interruption.",
-                ((_p95("karpenter_interruption_message_queue_duration_seconds", ""), "95 %"),),
+                ((_p95_query("karpenter_interruption_message_queue_duration_seconds", ""), "95 %"),),
                 "s",
             ),
             Panel(
                 "Hooks",
                 "Outcomes per hour.",
-                ((f"3600 * {_rate('tenure_hooks_total', 'point, outcome', _POOL)}", "{{point}} {{outcome}}"),),
+                ((f"3600 * {_rate_query('tenure_hooks_total', 'point, outcome', _POOL)}", "{{point}} {{outcome}}"),),
             ),
         ),
     ),
@@ -199,8 +202,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Time of plans and passes",
                 "95th percentile: plans for pending pods, passes of disruption.",
                 (
-                    (_p95("karpenter_scheduler_scheduling_duration_seconds", ""), "plan"),
-                    (_p95("tenure_disruption_pass_duration_seconds", ""), "pass"),
+                    (_p95_query("karpenter_scheduler_scheduling_duration_seconds", ""), "plan"),
+                    (_p95_query("tenure_disruption_pass_duration_seconds", ""), "pass"),
                 ),
                 "s",
             ),
@@ -208,8 +211,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Workflow tasks, 95th percentile",
                 "Waiting for a worker, and computing; two seconds is the limit.",
                 (
-                    (_p95("temporal_workflow_task_schedule_to_start_latency", ""), "waiting"),
-                    (_p95("temporal_workflow_task_execution_latency", ""), "computing"),
+                    (_p95_query("temporal_workflow_task_schedule_to_start_latency", ""), "waiting"),
+                    (_p95_query("temporal_workflow_task_execution_latency", ""), "computing"),
                 ),
                 "s",
             ),
@@ -217,9 +220,9 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Failed tries of activities",
                 "Per minute; most are retried. A task that fails is a bug.",
                 (
-                    (f"60 * {_rate('temporal_activity_execution_failed', 'activity_type')}", "{{activity_type}}"),
+                    (f"60 * {_rate_query('temporal_activity_execution_failed', 'activity_type')}", "{{activity_type}}"),
                     (
-                        f"60 * {_rate('temporal_workflow_task_execution_failed', 'workflow_type')}",
+                        f"60 * {_rate_query('temporal_workflow_task_execution_failed', 'workflow_type')}",
                         "{{workflow_type}}: task",
                     ),
                 ),
@@ -227,21 +230,21 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "AWS calls",
                 "Per second.",
-                ((_rate("tenure_aws_call_wait_seconds_count", "operation"), "{{operation}}"),),
+                ((_rate_query("tenure_aws_call_wait_seconds_count", "operation"), "{{operation}}"),),
             ),
             Panel(
                 "Waiting for a turn, 95th percentile",
                 "At AWS by operation, and at the API server.",
                 (
-                    (_p95("tenure_aws_call_wait_seconds", "operation"), "{{operation}}"),
-                    (_p95("tenure_kubernetes_call_wait_seconds", ""), "Kubernetes"),
+                    (_p95_query("tenure_aws_call_wait_seconds", "operation"), "{{operation}}"),
+                    (_p95_query("tenure_kubernetes_call_wait_seconds", ""), "Kubernetes"),
                 ),
                 "s",
             ),
             Panel(
                 "Throttled by AWS",
                 "Per minute.",
-                ((f"60 * {_rate('tenure_aws_throttled_total', 'operation')}", "{{operation}}"),),
+                ((f"60 * {_rate_query('tenure_aws_throttled_total', 'operation')}", "{{operation}}"),),
             ),
         ),
     ),

@@ -12,13 +12,13 @@ from urllib.parse import quote
 import typer
 
 from benchmarks.harness import benchmark, in_sandbox, run
-from tenure.cli.exit_codes import Failed, Refused, leave
-from tenure.cli.nodes.workflows import NodeLife
-from tenure.cli.sandbox.environment import Stage
+from tenure.cli.exit_codes import CommandFailed, UsageError, exit_process
+from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.sandbox.environment import SandboxSession
 from tenure.sandbox.environment import Sandbox
 from tools.docs.reference import QUERIES
 from tools.screenshots import scene
-from tools.screenshots.browser import Browser, BrowserFault, NoBrowser, find
+from tools.screenshots.browser import Browser, BrowserFault, NoBrowser, find_chromium
 from workflows import ids
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
@@ -35,86 +35,86 @@ app = benchmark()
 
 
 class Album:
-    def __init__(self, browser: Browser, stage: Stage, folder: Path) -> None:
-        self._browser, self._stage, self._folder = browser, stage, folder
-        self._base = f"{stage.sandbox.temporal_ui}/namespaces/{stage.sandbox.plan.namespace}/workflows"
+    def __init__(self, browser: Browser, session: SandboxSession, folder: Path) -> None:
+        self._browser, self._session, self._folder = browser, session, folder
+        self._base = f"{session.sandbox.temporal_ui}/namespaces/{session.sandbox.plan.namespace}/workflows"
 
-    async def node(self, name: str, life: NodeLife, *texts: str, height: int) -> None:
+    async def capture_node(self, name: str, nodeclaim: NodeClaimSummary, *texts: str, height: int) -> None:
         """What the workflow of a node says of itself."""
         await self._browser.size(WIDTH, height)
-        await self._browser.open(f"{await self._run(life.workflow_id)}/user-metadata")
-        await self._browser.shows("Current Details", "How it came here", *texts)
-        await self._take(name)
+        await self._browser.open(f"{await self._run_url(nodeclaim.workflow_id)}/user-metadata")
+        await self._browser.wait_for_text("Current Details", "How it came here", *texts)
+        await self._capture(name)
 
-    async def view(self, name: str, what: str, *texts: str, height: int) -> None:
+    async def capture_view(self, name: str, what: str, *texts: str, height: int) -> None:
         """A saved view: the query of that name in the documents, with the columns that tell most."""
         query = dict(QUERIES)[what]
-        namespace = self._stage.sandbox.plan.namespace
+        namespace = self._session.sandbox.plan.namespace
         columns = [{"label": one, "pinned": number < 2} for number, one in enumerate(COLUMNS)]
         saved = {"id": name, "name": what, "query": query, "icon": "bookmark", "type": "user"}
-        await self._browser.keep("namespace-workflow-table-columns", {namespace: columns})
-        await self._browser.keep("saved-namespace-queries", {namespace: [saved]})
+        await self._browser.store_local("namespace-workflow-table-columns", {namespace: columns})
+        await self._browser.store_local("saved-namespace-queries", {namespace: [saved]})
         await self._browser.size(WIDTH, height)
         await self._browser.open(f"{self._base}?query={quote(query)}&savedQuery={name}")
-        await self._browser.shows("TenureBlockedBy", *texts)
-        await self._take(name)
+        await self._browser.wait_for_text("TenureBlockedBy", *texts)
+        await self._capture(name)
 
-    async def pause(self, listed: str, filled: str, pool: str, *, height: int) -> None:
+    async def capture_pause(self, listed: str, filled: str, pool: str, *, height: int) -> None:
         """The updates of a NodePool with what they are for; then one is sent, and taken."""
         browser, workflow_id = self._browser, ids.nodepool(scene.CLUSTER, pool)
         await browser.size(WIDTH, height)
-        await browser.open(f"{await self._run(workflow_id)}/user-metadata")
-        await browser.shows("Current Details", "Permits")
-        await browser.press("More Actions")
-        await browser.press("Send an Update")
-        await browser.press(within="[data-testid=update-select-button]")
-        await browser.shows("Let voluntary disruption go on")
-        await self._take(listed, DIALOG)
-        await browser.press("pause")
+        await browser.open(f"{await self._run_url(workflow_id)}/user-metadata")
+        await browser.wait_for_text("Current Details", "Permits")
+        await browser.click("More Actions")
+        await browser.click("Send an Update")
+        await browser.click(within="[data-testid=update-select-button]")
+        await browser.wait_for_text("Let voluntary disruption go on")
+        await self._capture(listed, DIALOG)
+        await browser.click("pause")
         await browser.write(json.dumps(PAUSE), into="dialog[open] .cm-content")
-        await browser.shows("training run 812")
-        await self._take(filled, DIALOG)
-        await browser.press("Submit")
-        handle = self._stage.temporal.get_workflow_handle(workflow_id)
+        await browser.wait_for_text("training run 812")
+        await self._capture(filled, DIALOG)
+        await browser.click("Submit")
+        handle = self._session.temporal.get_workflow_handle(workflow_id)
 
-        async def held() -> str:
+        async def why_not_paused() -> str:
             return "" if await handle.query("pauses", result_type=list[str]) else f"NodePool {pool} is not paused"
 
-        await self._stage.settled(held, what="the pause that was sent by the UI", seconds=30)
+        await self._session.wait_until_resolved(why_not_paused, what="the pause that was sent by the UI", seconds=30)
 
-    async def _run(self, workflow_id: str) -> str:
+    async def _run_url(self, workflow_id: str) -> str:
         """The page of its run that is open."""
-        found = await self._stage.temporal.get_workflow_handle(workflow_id).describe()
+        found = await self._session.temporal.get_workflow_handle(workflow_id).describe()
         return f"{self._base}/{quote(workflow_id, safe='')}/{found.run_id}"
 
-    async def _take(self, name: str, css: str = PAGE) -> None:
+    async def _capture(self, name: str, css: str = PAGE) -> None:
         await asyncio.sleep(SETTLES)
-        file, place = self._folder / f"{name}.png", await self._browser.place(css)
-        picture = await self._browser.shoot(**place)
+        file, box = self._folder / f"{name}.png", await self._browser.bounding_box(css)
+        picture = await self._browser.capture_screenshot(**box)
         if len(picture) > LARGEST:
-            raise Failed(f"{file}: {len(picture)} bytes, which is more than {LARGEST}; take less of the page")
+            raise CommandFailed(f"{file}: {len(picture)} bytes, which is more than {LARGEST}; take less of the page")
         await asyncio.to_thread(file.write_bytes, picture)
         typer.echo(f"{file.name}: {len(picture) // 1000} kB")
 
 
-async def take(sandbox: Sandbox, program: str, folder: Path) -> None:
-    async with Stage(sandbox, deployment=scene.DEPLOYMENT) as stage:
-        nodes = await scene.played(stage)
-        for what, number in (await scene.asked(stage)).items():
+async def capture_all(sandbox: Sandbox, program: str, folder: Path) -> None:
+    async with SandboxSession(sandbox, deployment=scene.DEPLOYMENT) as session:
+        nodes = await scene.prepare_nodes(session)
+        for what, number in (await scene.count_query_matches(session)).items():
             typer.echo(f"{what}: {number}")
         try:
             async with Browser(program) as browser:
-                await browser.open(stage.sandbox.temporal_ui)
-                await browser.shows("Workflows")
-                album = Album(browser, stage, folder)
-                await album.node("node-draining", nodes.draining, "Blocked by", "default/shop", height=980)
-                await album.node("node-starting", nodes.starting, "Blocked by", scene.TAINT, height=940)
-                await album.node("node-ready", nodes.ready, "Waits for", height=940)
-                await album.view("view-overdue", "nodes that are overdue", nodes.draining.name, height=480)
-                await album.view("view-pool", "nodes of a NodePool", nodes.ready.name, height=480)
-                await album.pause("updates", "update-pause", "general", height=800)
+                await browser.open(session.sandbox.temporal_ui)
+                await browser.wait_for_text("Workflows")
+                album = Album(browser, session, folder)
+                await album.capture_node("node-draining", nodes.draining, "Blocked by", "default/shop", height=980)
+                await album.capture_node("node-starting", nodes.starting, "Blocked by", scene.TAINT, height=940)
+                await album.capture_node("node-ready", nodes.ready, "Waits for", height=940)
+                await album.capture_view("view-overdue", "nodes that are overdue", nodes.draining.name, height=480)
+                await album.capture_view("view-pool", "nodes of a NodePool", nodes.ready.name, height=480)
+                await album.capture_pause("updates", "update-pause", "general", height=800)
         except BrowserFault as fault:
-            raise Failed(str(fault)) from fault
+            raise CommandFailed(str(fault)) from fault
 
 
 @app.command()
@@ -124,12 +124,12 @@ def pictures(
 ) -> None:
     """Take the pictures anew."""
     try:
-        program = find(chromium)
+        program = find_chromium(chromium)
     except NoBrowser as absent:
-        raise Refused(f"pictures: {absent}") from absent
+        raise UsageError(f"pictures: {absent}") from absent
     folder.mkdir(parents=True, exist_ok=True)
-    in_sandbox(scene.plan(), lambda sandbox: take(sandbox, program, folder))
+    in_sandbox(scene.plan(), lambda sandbox: capture_all(sandbox, program, folder))
 
 
 if __name__ == "__main__":
-    leave(run(app, "pictures"))
+    exit_process(run(app, "pictures"))

@@ -24,7 +24,7 @@ TO_INSTALL: Final = (
 )
 FLAGS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-lcd-text")
 """Without its own sandbox, since it may be run as root in a container; it opens pages of this machine alone."""
-LOOK_EVERY: Final = 0.1
+POLL_INTERVAL_SECONDS: Final = 0.1
 TEXT: Final = (
     "[document, ...[...document.querySelectorAll('iframe')].map(one => one.contentDocument)]"
     ".map(one => one?.body?.innerText ?? '').join(' ')"
@@ -41,7 +41,7 @@ class BrowserFault(Exception):
     """A page that did not come to what it was waited for, or a script that failed."""
 
 
-def find(named: str = "") -> str:
+def find_chromium(named: str = "") -> str:
     """Its program. Raises `NoBrowser`."""
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
@@ -79,110 +79,112 @@ class Browser:
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._stack.push_async_callback(_end, process)
-        port = await _port(folder / "DevToolsActivePort", process)
+        self._stack.push_async_callback(_terminate, process)
+        port = await _wait_for_port(folder / "DevToolsActivePort", process)
         session = await self._stack.enter_async_context(aiohttp.ClientSession())
-        async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-            page = next(one for one in await answer.json() if one["type"] == "page")
+        async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
+            page = next(one for one in await response.json() if one["type"] == "page")
         self._page = await self._stack.enter_async_context(
             session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0)
         )
 
-    async def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    async def _send_command(self, method: str, **parameters: Any) -> dict[str, Any]:
         number = next(self._numbers)
         await self._page.send_json({"id": number, "method": method, "params": parameters})
         while True:
-            answer = json.loads(await self._page.receive_str())
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise BrowserFault(f"{method}: {answer['error']['message']}")
-                result: dict[str, Any] = answer["result"]
+            response = json.loads(await self._page.receive_str())
+            if response.get("id") == number:
+                if "error" in response:
+                    raise BrowserFault(f"{method}: {response['error']['message']}")
+                result: dict[str, Any] = response["result"]
                 return result
 
     async def size(self, width: int, height: int) -> None:
         """Of the page, in CSS pixels."""
-        await self._call(
+        await self._send_command(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
 
     async def open(self, url: str) -> None:
-        await self._call("Page.navigate", url=url)
+        await self._send_command("Page.navigate", url=url)
 
     async def run(self, script: str) -> Any:
         """What the expression comes to; promises are waited for."""
-        answer = await self._call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        if wrong := answer.get("exceptionDetails"):
-            raise BrowserFault(f"{script[:80]}: {wrong.get('exception', {}).get('description', wrong['text'])}")
-        return answer["result"].get("value")
+        response = await self._send_command(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        if exception := response.get("exceptionDetails"):
+            raise BrowserFault(f"{script[:80]}: {exception.get('exception', {}).get('description', exception['text'])}")
+        return response["result"].get("value")
 
-    async def until(self, script: str, seconds: float = 30.0) -> Any:
+    async def wait_for(self, script: str, seconds: float = 30.0) -> Any:
         """Until the expression is true. Raises `BrowserFault` with what the page shows instead."""
         try:
             async with asyncio.timeout(seconds):
                 while not (found := await self.run(script)):  # noqa: ASYNC110 - nothing tells of it
-                    await asyncio.sleep(LOOK_EVERY)
+                    await asyncio.sleep(POLL_INTERVAL_SECONDS)
                 return found
         except TimeoutError:
-            shown = await self.run(TEXT)
-            raise BrowserFault(f"{script[:120]}: not so after {seconds:g} s; the page says: {shown[-600:]}") from None
+            text = await self.run(TEXT)
+            raise BrowserFault(f"{script[:120]}: not so after {seconds:g} s; the page says: {text[-600:]}") from None
 
-    async def shows(self, *texts: str, seconds: float = 30.0) -> None:
+    async def wait_for_text(self, *texts: str, seconds: float = 30.0) -> None:
         """Until the page shows each of them."""
         for text in texts:
-            await self.until(f"{TEXT}.includes({json.dumps(text)})", seconds)
+            await self.wait_for(f"{TEXT}.includes({json.dumps(text)})", seconds)
 
-    async def press(self, text: str = "", *, within: str = PRESSABLE, seconds: float = 30.0) -> None:
+    async def click(self, text: str = "", *, within: str = PRESSABLE, seconds: float = 30.0) -> None:
         """The first that is visible of those that the CSS selector chooses, and of that text in its first line."""
-        wanted = json.dumps(text)
-        await self.until(
+        label = json.dumps(text)
+        await self.wait_for(
             f"(() => {{ const one = [...document.querySelectorAll({json.dumps(within)})].find(each =>"
-            f" each.checkVisibility({{visibilityProperty: true}}) && (!{wanted}"
-            f" || each.innerText.trim().split('\\n')[0] === {wanted}));"
+            f" each.checkVisibility({{visibilityProperty: true}}) && (!{label}"
+            f" || each.innerText.trim().split('\\n')[0] === {label}));"
             " if (one) one.click(); return !!one; })()",
             seconds,
         )
 
     async def write(self, text: str, *, into: str) -> None:
         """As if typed, into what the CSS selector chooses."""
-        await self.until(
+        await self.wait_for(
             f"(() => {{ const one = document.querySelector({json.dumps(into)}); one?.focus(); return !!one; }})()"
         )
-        await self._call("Input.insertText", text=text)
+        await self._send_command("Input.insertText", text=text)
 
-    async def keep(self, name: str, value: Any) -> None:
+    async def store_local(self, name: str, value: Any) -> None:
         """In the storage of the page's site, before it is opened again."""
         await self.run(f"localStorage.setItem({json.dumps(name)}, {json.dumps(json.dumps(value))})")
 
-    async def place(self, css: str) -> dict[str, float]:
-        """Where it is on the page, as `shoot` takes it."""
+    async def bounding_box(self, css: str) -> dict[str, float]:
+        """Where it is on the page, as `capture_screenshot` takes it."""
         found: dict[str, float] = await self.run(
             f"(() => {{ const {{x, y, width, height}} = document.querySelector({json.dumps(css)})"
             ".getBoundingClientRect(); return {x, y, width, height}; })()"
         )
         return found
 
-    async def shoot(self, *, x: float, y: float, width: float, height: float) -> bytes:
+    async def capture_screenshot(self, *, x: float, y: float, width: float, height: float) -> bytes:
         """A PNG of that part of the page, once its fonts are there and it has come to rest."""
         await self.run("document.fonts.ready.then(() => true)")
         clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
-        answer = await self._call("Page.captureScreenshot", format="png", clip=clip)
-        return base64.b64decode(answer["data"])
+        response = await self._send_command("Page.captureScreenshot", format="png", clip=clip)
+        return base64.b64decode(response["data"])
 
 
-async def _port(file: Path, process: asyncio.subprocess.Process, seconds: float = 30.0) -> int:
+async def _wait_for_port(file: Path, process: asyncio.subprocess.Process, seconds: float = 30.0) -> int:
     """That Chromium listens on, as it writes it down. Raises `BrowserFault`."""
     try:
         async with asyncio.timeout(seconds):
             while not (file.exists() and (lines := file.read_text().splitlines())):  # noqa: ASYNC240 - local, tiny
                 if process.returncode is not None:
                     raise BrowserFault(f"Chromium ended at its start with code {process.returncode}")
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_INTERVAL_SECONDS)
             return int(lines[0])
     except TimeoutError:
         raise BrowserFault(f"Chromium did not listen within {seconds:g} s") from None
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _terminate(process: asyncio.subprocess.Process) -> None:
     """With all processes that it made."""
     if process.returncode is None:
         os.killpg(process.pid, signal.SIGTERM)

@@ -6,9 +6,9 @@ from typing import Final
 
 from temporalio.service import RPCError
 
-from tenure.cli.exit_codes import Failed
-from tenure.cli.nodes.workflows import NodeLife
-from tenure.cli.sandbox.environment import Stage, View
+from tenure.cli.exit_codes import CommandFailed
+from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.sandbox.environment import ClusterView, SandboxSession
 from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.nodeclaim_history import Phase
@@ -22,7 +22,7 @@ MANIFESTS: Final = (
 )
 DEPLOYMENT: Final = "shop"
 TAINT: Final = "example.com/network-agent"
-PATIENCE: Final = 240.0
+ACT_TIMEOUT_SECONDS: Final = 240.0
 """Seconds for an act."""
 
 
@@ -38,23 +38,23 @@ def plan() -> Plan:
 
 @dataclass(frozen=True)
 class Nodes:
-    draining: NodeLife
-    starting: NodeLife
-    ready: NodeLife
+    draining: NodeClaimSummary
+    starting: NodeClaimSummary
+    ready: NodeClaimSummary
 
 
-async def played(stage: Stage) -> Nodes:
-    """Brought to where the pictures are taken. Raises `Failed` when it does not come to that."""
-    await stage.apply(*MANIFESTS)
-    view = await stage.until(_stand, what="two nodes Ready, and one held up", seconds=PATIENCE)
-    first = min((one for one in view.lives if one.phase == Phase.READY.value), key=lambda one: one.name)
-    await stage.delete(NODE_CLAIMS.path(first.name))
-    view = await stage.until(
-        lambda now: any(one.overdue and one.name == first.name for one in now.lives),
+async def prepare_nodes(session: SandboxSession) -> Nodes:
+    """Brought to where the pictures are taken. Raises `CommandFailed` when it does not come to that."""
+    await session.apply(*MANIFESTS)
+    view = await session.wait_until(_is_prepared, what="two nodes Ready, and one held up", seconds=ACT_TIMEOUT_SECONDS)
+    first = min((one for one in view.nodeclaims if one.phase == Phase.READY.value), key=lambda one: one.name)
+    await session.delete(NODE_CLAIMS.path(first.name))
+    view = await session.wait_until(
+        lambda now: any(one.overdue and one.name == first.name for one in now.nodeclaims),
         what=f"the drain of {first.name} overdue",
-        seconds=PATIENCE,
+        seconds=ACT_TIMEOUT_SECONDS,
     )
-    by_phase = {one.phase: one for one in view.lives}
+    by_phase = {one.phase: one for one in view.nodeclaims}
     return Nodes(
         draining=by_phase[Phase.DRAIN.value],
         starting=by_phase[Phase.INITIALIZATION.value],
@@ -62,17 +62,18 @@ async def played(stage: Stage) -> Nodes:
     )
 
 
-def _stand(view: View) -> bool:
-    ready = [one for one in view.lives if one.phase == Phase.READY.value]
-    return len(ready) == 2 and any(TAINT in one.blocked_by for one in view.lives)
+def _is_prepared(view: ClusterView) -> bool:
+    ready = [one for one in view.nodeclaims if one.phase == Phase.READY.value]
+    return len(ready) == 2 and any(TAINT in one.blocked_by for one in view.nodeclaims)
 
 
-async def asked(stage: Stage) -> dict[str, int]:
-    """How many workflows each query of the documents finds. Raises `Failed` for one that Temporal does not take."""
+async def count_query_matches(session: SandboxSession) -> dict[str, int]:
+    """How many workflows each query of the documents finds. Raises `CommandFailed` for one that Temporal does not
+    take."""
     found = {}
     for what, query in QUERIES:
         try:
-            found[what] = (await stage.temporal.count_workflows(query)).count
+            found[what] = (await session.temporal.count_workflows(query)).count
         except RPCError as error:
-            raise Failed(f"{what}: {query}: {error.message}") from error
+            raise CommandFailed(f"{what}: {query}: {error.message}") from error
     return found

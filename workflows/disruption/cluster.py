@@ -19,145 +19,164 @@ from temporalio.exceptions import (
 from temporalio.workflow import ParentClosePolicy
 
 from activities.disruption import CommandActivities
-from activities.planner_host import DisruptingActivities
+from activities.planner_host import DisruptionPlanningActivities
 from tenure.model.disruption.commands import (
-    CommandAsked,
-    CommandMade,
-    CommandOver,
+    ClusterChanged,
+    CommandFinished,
+    CommandLaunched,
+    CommandRequest,
     CommandRun,
     CommandState,
-    DecideAsked,
-    Decided,
+    DisruptionDecision,
+    DisruptionDecisionRequest,
     DisruptionState,
+    InFlightCommand,
     Proposal,
-    Stirred,
-    UnderWay,
 )
-from tenure.model.disruption.permits import BookAnswered, BookAsked
-from tenure.model.operator_requests import MirrorAsked
+from tenure.model.disruption.permits import ReservationRequest, ReservationResult
+from tenure.model.operator_requests import PauseAnnotationRequest
 from tenure.policy.disruption.commands import (
-    active,
-    after_fault,
-    earliest,
-    holds,
-    kept,
-    lost,
+    active_backoffs,
+    cluster_blockers,
+    lost_commands,
     next_pass,
-    remembered,
+    next_timed_pass_at,
+    prune_backoffs,
+    record_command_result,
+    retry_pass_at,
     why_not_start,
 )
-from tenure.policy.disruption.permits import before, booked, lapses
+from tenure.policy.disruption.permits import reservations_lapse_at, reserved_by_others, update_reservations
 from workflows import current_details, ids, visibility
-from workflows.activity_options import COMMAND, DECIDE, named, roll_due
+from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, with_summary
 from workflows.disruption.command import DisruptionWorkflow
-from workflows.pausable import Brake, ClusterBraked
+from workflows.pausable import PausableCluster, PauseController
 
-PUT_BACK_WITHIN = timedelta(minutes=5)
+ROLL_BACK_TIMEOUT = timedelta(minutes=5)
 
 
 @workflow.defn
-class ClusterWorkflow(ClusterBraked):
+class ClusterWorkflow(PausableCluster):
     @workflow.init
     def __init__(self, state: DisruptionState) -> None:
         self._state = state
-        target = MirrorAsked(kind="Cluster", name=state.cluster)
-        self._brake = Brake(lambda: target, lambda: self._state, self._change, changed=self._braked)
+        target = PauseAnnotationRequest(kind="Cluster", name=state.cluster)
+        self._pause_controller = PauseController(
+            lambda: target, lambda: self._state, self._update_state, on_changed=self._on_pause_changed
+        )
 
     @workflow.run
     async def run(self, state: DisruptionState) -> None:
-        keeping = asyncio.create_task(self._brake.keep())
+        pause_task = asyncio.create_task(self._pause_controller.run())
         try:
             while True:
-                await self._turn()
+                await self._run_cycle()
         finally:
-            keeping.cancel()
+            pause_task.cancel()
 
-    async def _turn(self) -> None:
-        self._describe()
-        await self._news()
-        if roll_due():
-            await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._brake.busy)
+    async def _run_cycle(self) -> None:
+        self._set_current_details()
+        await self._wait_for_change()
+        if is_continue_as_new_due():
+            await workflow.wait_condition(
+                lambda: workflow.all_handlers_finished() and not self._pause_controller.is_writing
+            )
             workflow.continue_as_new(self._state)
-        if self._due():
-            await self._put_back()
-            await self._pass()
+        if self._is_pass_due():
+            await self._roll_back_lost_commands()
+            await self._run_pass()
 
-    def _braked(self) -> None:
+    def _on_pause_changed(self) -> None:
         """It is paused, or goes on; then there is something to decide again."""
         if self._state.pause is None:
-            self._change(news=True)
-        self._describe()
+            self._update_state(has_changed=True)
+        self._set_current_details()
 
     @workflow.signal(description="From the watch: something that disruption looks at has changed")
-    def stirred(self, stirred: Stirred) -> None:
-        if stirred.number > self._state.stirred:
-            self._change(stirred=stirred.number, news=True)
+    def cluster_changed(self, change: ClusterChanged) -> None:
+        if change.number > self._state.change_number:
+            self._update_state(change_number=change.number, has_changed=True)
 
     @workflow.signal(description="From a command: its replacements are there")
-    def command_made(self, made: CommandMade) -> None:
+    def command_launched(self, launched: CommandLaunched) -> None:
         """Its replacements are there, and no room for anything else."""
-        self._change(
+        self._update_state(
             under_way=tuple(
-                _with_claims(one, made) if one.under_way.proposal.id == made.proposal_id else one
+                _with_nodeclaims(one, launched) if one.under_way.proposal.id == launched.proposal_id else one
                 for one in self._state.under_way
             )
         )
 
     @workflow.signal(description="From a command: how it ended")
-    def command_over(self, over: CommandOver) -> None:
+    def command_finished(self, finished: CommandFinished) -> None:
         """What it leaves behind may be news; what came to nothing is left alone for a while."""
         state = self._state
-        ended = [one for one in state.under_way if one.under_way.proposal.id == over.proposal_id]
-        left = tuple(one for one in state.under_way if one not in ended)
-        memory = state.bounced
+        ended = [one for one in state.under_way if one.under_way.proposal.id == finished.proposal_id]
+        remaining = tuple(one for one in state.under_way if one not in ended)
+        backoffs = state.backoffs
         for one in ended:
-            memory = remembered(memory, one.under_way.proposal, over, workflow.now())
-        self._change(under_way=left, bounced=memory, news=True)
+            backoffs = record_command_result(backoffs, one.under_way.proposal, finished, workflow.now())
+        self._update_state(under_way=remaining, backoffs=backoffs, has_changed=True)
 
     @workflow.signal(description="From a NodePool: it is about to give permits")
-    async def book(self, asked: BookAsked) -> None:
+    async def reserve_cluster_permit(self, request: ReservationRequest) -> None:
         """A NodePool whose nodes are limited together with all others is about to give permits."""
-        self._change(booked=booked(self._state.booked, asked, workflow.now()))
-        if asked.token:
-            book = self._state.booked
-            answer = BookAnswered(token=asked.token, others=before(book, asked.pool), until=lapses(book, asked.pool))
+        self._update_state(reservations=update_reservations(self._state.reservations, request, workflow.now()))
+        if request.token:
+            ledger = self._state.reservations
+            response = ReservationResult(
+                token=request.token,
+                others=reserved_by_others(ledger, request.pool),
+                until=reservations_lapse_at(ledger, request.pool),
+            )
             with suppress(FailureError):
-                await workflow.get_external_workflow_handle(asked.workflow_id).signal("booked", answer)
+                await workflow.get_external_workflow_handle(request.workflow_id).signal("booked", response)
 
     @workflow.query(description="All that the workflow knows")
     def state(self) -> DisruptionState:
         return self._state
 
-    async def _news(self) -> None:
+    async def _wait_for_change(self) -> None:
         """While nothing changes and no verdict has an end, nothing happens at all."""
-        moment = next_pass(self._state, workflow.now())
-        known = self._state.news
+        next_pass_at = next_pass(self._state, workflow.now())
+        known = self._state.has_changed
         try:
             await workflow.wait_condition(
-                lambda: self._due() or self._state.news != known or roll_due(),
-                timeout=max(moment - workflow.now(), timedelta(0)) if moment else None,
-                timeout_summary="the next pass" if moment else None,
+                lambda: self._is_pass_due() or self._state.has_changed != known or is_continue_as_new_due(),
+                timeout=max(next_pass_at - workflow.now(), timedelta(0)) if next_pass_at else None,
+                timeout_summary="the next pass" if next_pass_at else None,
             )
         except TimeoutError:
             return
 
-    def _due(self) -> bool:
+    def _is_pass_due(self) -> bool:
         now = workflow.now()
-        moment = next_pass(self._state, now)
-        return moment is not None and moment <= now
+        next_pass_at = next_pass(self._state, now)
+        return next_pass_at is not None and next_pass_at <= now
 
-    async def _pass(self) -> None:
+    async def _run_pass(self) -> None:
         """What is said to have changed while the planner decides is for the next pass."""
         now = workflow.now()
-        self._change(news=False, last=now, passes=self._state.passes + 1, bounced=kept(self._state.bounced, now))
-        decided = await self._decide(now)
+        self._update_state(
+            has_changed=False,
+            last=now,
+            passes=self._state.passes + 1,
+            backoffs=prune_backoffs(self._state.backoffs, now),
+        )
+        decided = await self._compute_disruption(now)
         now = workflow.now()
         if decided.blocked:
             faults = self._state.faults + 1
-            pause = after_fault(faults, now)
-            self._change(faults=faults, blocked_by=decided.blocked, not_before=pause, again=pause, first=decided.first)
+            retry_at = retry_pass_at(faults, now)
+            self._update_state(
+                faults=faults,
+                blocked_by=decided.blocked,
+                not_before=retry_at,
+                next_pass_at=retry_at,
+                first=decided.first,
+            )
             return
-        self._change(
+        self._update_state(
             faults=0,
             blocked_by="",
             not_before=None,
@@ -165,34 +184,36 @@ class ClusterWorkflow(ClusterBraked):
             eligible=decided.eligible,
             excluded=decided.excluded,
         )
-        if not holds(self._state, now):
+        if not cluster_blockers(self._state, now):
             for proposal in decided.proposals:
-                await self._start(proposal)
-        self._change(again=earliest(self._state, decided.again, workflow.now()))
+                await self._start_command(proposal)
+        self._update_state(next_pass_at=next_timed_pass_at(self._state, decided.next_pass_at, workflow.now()))
 
-    async def _decide(self, now: datetime) -> Decided:
+    async def _compute_disruption(self, now: datetime) -> DisruptionDecision:
         state = self._state
-        asked = DecideAsked(
+        request = DisruptionDecisionRequest(
             under_way=tuple(one.under_way for one in state.under_way),
-            holds=holds(state, now),
-            bounced=active(state.bounced, now),
+            holds=cluster_blockers(state, now),
+            backoffs=active_backoffs(state.backoffs, now),
             first=state.first,
         )
-        options = {**named(DECIDE, f"pass {state.passes}"), "task_queue": ids.plan_queue(state.cluster)}
+        options = {**with_summary(DECIDE, f"pass {state.passes}"), "task_queue": ids.plan_queue(state.cluster)}
         try:
-            return await workflow.execute_activity_method(DisruptingActivities.decide_disruption, asked, **options)
+            return await workflow.execute_activity_method(
+                DisruptionPlanningActivities.compute_disruption, request, **options
+            )
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            return Decided(blocked=f"nothing was decided: {error.cause or error}"[:200], first=state.first)
+            return DisruptionDecision(blocked=f"nothing was decided: {error.cause or error}"[:200], first=state.first)
 
-    async def _start(self, proposal: Proposal) -> None:
+    async def _start_command(self, proposal: Proposal) -> None:
         """What is running under this id already is the same command, begun by a run that was lost."""
         now, others = workflow.now(), self._state.under_way
-        if why_not_start(proposal, others, self._state.bounced, now):
+        if why_not_start(proposal, others, self._state.backoffs, now):
             return
-        begun = CommandRun(under_way=UnderWay(proposal=proposal), since=now)
-        self._change(under_way=(*others, begun))
+        begun = CommandRun(under_way=InFlightCommand(proposal=proposal), since=now)
+        self._update_state(under_way=(*others, begun))
         cluster = self._state.cluster
         try:
             await workflow.start_child_workflow(
@@ -206,33 +227,33 @@ class ClusterWorkflow(ClusterBraked):
         except WorkflowAlreadyStartedError:
             return
 
-    async def _put_back(self) -> None:
+    async def _roll_back_lost_commands(self) -> None:
         """What commands left that will never say how they ended."""
-        for one in lost(self._state.under_way, workflow.now()):
+        for one in lost_commands(self._state.under_way, workflow.now()):
             proposal = one.under_way.proposal
             why = "its workflow said nothing for hours"
-            asked = CommandAsked(
+            request = CommandRequest(
                 workflow_id=ids.disruption(self._state.cluster, proposal.id),
                 reason=proposal.reason,
                 candidates=proposal.candidates,
                 why=why,
             )
-            options = {**named(COMMAND, "put nodes back"), "schedule_to_close_timeout": PUT_BACK_WITHIN}
+            options = {**with_summary(COMMAND, "put nodes back"), "schedule_to_close_timeout": ROLL_BACK_TIMEOUT}
             try:
-                await workflow.execute_activity_method(CommandActivities.undo_command, asked, **options)
+                await workflow.execute_activity_method(CommandActivities.roll_back_command, request, **options)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                self._change(blocked_by=f"nodes could not be put back: {error.cause or error}"[:200])
+                self._update_state(blocked_by=f"nodes could not be put back: {error.cause or error}"[:200])
                 return
-            self.command_over(CommandOver(proposal_id=proposal.id, ending="failed", why=why))
+            self.command_finished(CommandFinished(proposal_id=proposal.id, ending="failed", why=why))
 
-    def _change(self, **fields: object) -> None:
+    def _update_state(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
 
-    def _describe(self) -> None:
-        workflow.set_current_details(current_details.of_cluster(self._state))
+    def _set_current_details(self) -> None:
+        workflow.set_current_details(current_details.render_cluster(self._state))
 
 
-def _with_claims(one: CommandRun, made: CommandMade) -> CommandRun:
-    return one.model_copy(update={"under_way": one.under_way.model_copy(update={"claims": made.claims})})
+def _with_nodeclaims(one: CommandRun, launched: CommandLaunched) -> CommandRun:
+    return one.model_copy(update={"under_way": one.under_way.model_copy(update={"claims": launched.claims})})

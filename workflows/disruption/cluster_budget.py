@@ -15,95 +15,104 @@ from typing import Final
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
-from tenure.model.disruption.permits import BookAnswered, BookAsked
+from tenure.model.disruption.permits import ReservationRequest, ReservationResult
 from tenure.model.workflow_states import Permit
-from tenure.policy.disruption.budgets import Allowance
-from tenure.policy.disruption.permits import LOOK_AGAIN, is_fixed, next_look
+from tenure.policy.disruption.budgets import AllowedDisruptions
+from tenure.policy.disruption.permits import CHECK_INTERVAL, is_fixed, next_check_at
 
-ANSWERS_WITHIN: Final = timedelta(seconds=20)
-NO_ANSWER: Final = "the Cluster workflow, which gives the permits that clusterNodes limits, does not answer"
+RESPONSE_TIMEOUT: Final = timedelta(seconds=20)
+NO_RESPONSE: Final = "the Cluster workflow, which gives the permits that clusterNodes limits, does not answer"
 
 
-class Booking:
+class ClusterPermitReservations:
     """`cluster` is the id of the Cluster workflow."""
 
     def __init__(self, pool: str, cluster: str) -> None:
         self._pool, self._cluster = pool, cluster
-        self._known: Mapping[str, datetime] = {}
-        self._answer = BookAnswered()
+        self._sent: Mapping[str, datetime] = {}
+        self._response = ReservationResult()
 
-    def hear(self, answer: BookAnswered) -> None:
-        self._answer = answer
+    def on_response(self, response: ReservationResult) -> None:
+        self._response = response
 
     @property
-    def until(self) -> datetime | None:
+    def next_expiry(self) -> datetime | None:
         """When the first of others' places lapses, as the last answer had it."""
-        return self._answer.until
+        return self._response.until
 
-    def differs(self, wanted: Mapping[str, datetime]) -> bool:
+    def differs_from(self, desired: Mapping[str, datetime]) -> bool:
         """The book has places of this NodePool, and others than it wants."""
-        return bool(self._known) and self._known != wanted
+        return bool(self._sent) and self._sent != desired
 
-    async def book(self, wanted: Mapping[str, datetime]) -> tuple[str, ...] | None:
+    async def reserve(self, desired: Mapping[str, datetime]) -> tuple[str, ...] | None:
         """UIDs of what other NodePools booked before; None when nobody answers."""
         token = str(workflow.uuid4())
-        if not await self._tell(wanted, token):
+        if not await self._send(desired, token):
             return None
         try:
             await workflow.wait_condition(
-                lambda: self._answer.token == token, timeout=ANSWERS_WITHIN, timeout_summary="places for permits"
+                lambda: self._response.token == token, timeout=RESPONSE_TIMEOUT, timeout_summary="places for permits"
             )
         except TimeoutError:
             return None
-        return self._answer.others
+        return self._response.others
 
-    async def keep(self, wanted: Mapping[str, datetime]) -> None:
+    async def sync(self, desired: Mapping[str, datetime]) -> None:
         """These places alone. What the Cluster workflow does not hear of lapses by itself."""
-        if self.differs(wanted):
-            await self._tell(wanted, "")
+        if self.differs_from(desired):
+            await self._send(desired, "")
 
-    async def _tell(self, wanted: Mapping[str, datetime], token: str) -> bool:
-        self._known = dict(wanted)
-        asked = BookAsked(pool=self._pool, workflow_id=workflow.info().workflow_id, wanted=dict(wanted), token=token)
+    async def _send(self, desired: Mapping[str, datetime], token: str) -> bool:
+        self._sent = dict(desired)
+        request = ReservationRequest(
+            pool=self._pool, workflow_id=workflow.info().workflow_id, desired=dict(desired), token=token
+        )
         with suppress(FailureError):
-            await workflow.get_external_workflow_handle(self._cluster).signal("book", asked)
+            await workflow.get_external_workflow_handle(self._cluster).signal("book", request)
             return True
         return False
 
 
-class Looks:
+class BudgetPollSchedule:
     def __init__(self) -> None:
-        self._since = 0
+        self._polls_since_change = 0
         """How many since the last change."""
-        self._began: datetime | None = None
-        self.again: datetime | None = None
+        self._started_at: datetime | None = None
+        self.next_at: datetime | None = None
         """When the next is due; None before the first."""
 
-    def begin(self, *, anew: bool) -> None:
-        """`anew`: something changed since the last."""
-        self._since = 1 if anew else self._since + 1
-        self._began = workflow.now()
+    def start_poll(self, *, has_changed: bool) -> None:
+        """`has_changed`: something changed since the last."""
+        self._polls_since_change = 1 if has_changed else self._polls_since_change + 1
+        self._started_at = workflow.now()
 
-    def end(
+    def finish_poll(
         self,
-        allowances: Mapping[str, Allowance],
+        allowed_disruptions: Mapping[str, AllowedDisruptions],
         permits: Sequence[Permit],
-        held: tuple[str, datetime | None],
+        blocked: tuple[str, datetime | None],
         *,
-        waits: bool,
-        passing: bool,
-        booked_until: datetime | None,
+        has_pending: bool,
+        is_transient: bool,
+        reserved_until: datetime | None,
     ) -> None:
-        """`waits`: some wish does; `passing`: for what is over within minutes, untold; `booked_until`: when others'
+        """`has_pending`: some wish does; `is_transient`: for what is over within minutes, untold; `reserved_until`:
+        when others'
         places in the book begin to lapse."""
-        now = self._began or workflow.now()
-        why, until = held
-        if passing:
-            self._since = 1
-        if (self._since > 1 or booked_until or is_fixed(allowances, why)) and waits:
-            self.again = next_look(
-                self._since, allowances, permits, now, held=why, until=until, booked_until=booked_until
+        now = self._started_at or workflow.now()
+        why, until = blocked
+        if is_transient:
+            self._polls_since_change = 1
+        if (self._polls_since_change > 1 or reserved_until or is_fixed(allowed_disruptions, why)) and has_pending:
+            self.next_at = next_check_at(
+                self._polls_since_change,
+                allowed_disruptions,
+                permits,
+                now,
+                blocked_by=why,
+                until=until,
+                reserved_until=reserved_until,
             )
             return
-        usual = now + LOOK_AGAIN
-        self.again = min(usual, until) if why and until and until > workflow.now() else usual
+        default_at = now + CHECK_INTERVAL
+        self.next_at = min(default_at, until) if why and until and until > workflow.now() else default_at

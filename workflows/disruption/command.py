@@ -13,178 +13,191 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import CommandActivities
-from activities.planner_host import DisruptingActivities
+from activities.planner_host import DisruptionPlanningActivities
 from tenure.model.disruption.commands import (
-    CommandMade,
-    CommandOver,
+    CommandCancellation,
+    CommandFinished,
+    CommandLaunched,
     CommandState,
-    GiveUp,
-    PermitRecalled,
-    ReplaceAsked,
-    ReplacementSaid,
+    PermitRevoked,
+    ReplacementMessage,
+    ReplacementRequest,
     Step,
 )
-from tenure.model.signals import PermitAnswered, Verdict
+from tenure.model.signals import PermitResult, Verdict
 from tenure.policy.disruption.commands import (
+    CHECK_INTERVAL,
     DEADLINES,
     FINISH_WITHIN,
-    LOOK_EVERY,
     all_ready,
-    answer,
-    given_up,
-    look_due,
-    next_look,
-    refusal_of,
-    refused,
-    sooner,
-    starting,
-    unpermitted,
-    why_unpermitted,
+    cancellation_changes,
+    cancellation_message,
+    candidates_without_permit,
+    describe_unready_replacements,
+    explain_unpermitted,
+    is_check_due,
+    next_check_at,
+    next_wakeup_at,
+    rejected_candidates,
+    rejection_reason,
 )
 from workflows import ids
-from workflows.activity_options import PLAN, named
-from workflows.disruption.command_context import Command, RollOver
+from workflows.activity_options import PLAN, with_summary
+from workflows.disruption.command_context import Command, ContinueAsNewRequested
 from workflows.disruption.metrics import count_command, count_ending
 
-AGAIN_IN = timedelta(seconds=20)
+RETRY_AFTER = timedelta(seconds=20)
 """Before nodes are put back again, after a fault that retries could not help."""
-HOST_AGAIN_IN = timedelta(seconds=5)
+PLANNER_RETRY_AFTER = timedelta(seconds=5)
 """Before the planner's host is asked again: the watch may be moving to another process."""
 
 
-async def permit(command: Command) -> Step:
+async def acquire_permits(command: Command) -> Step:
     """Every candidate needs one, of its own NodePool."""
-    while left := unpermitted(command.state, workflow.now()):
+    while missing := candidates_without_permit(command.state, workflow.now()):
         known = command.state.permits
-        silent = await command.ask()
-        if silent:
-            return command.stop("not permitted", f"NodePool {silent} has no workflow yet")
-        why, against = why_unpermitted(command.state, left), refused(command.state)
-        if command.late():
-            return command.stop("not permitted", why, nodes=(one.claim_uid for one in against or left))
-        if against:
-            command.block(why)
-        await command.until(partial(_answered, command, known), command.renewal(), "permits")
-        if command.state.recalled:
+        unresponsive_nodepool = await command.request_permits()
+        if unresponsive_nodepool:
+            return command.stop_with("not permitted", f"NodePool {unresponsive_nodepool} has no workflow yet")
+        why, rejections = explain_unpermitted(command.state, missing), rejected_candidates(command.state)
+        if command.is_past_deadline():
+            return command.stop_with("not permitted", why, nodes=(one.claim_uid for one in rejections or missing))
+        if rejections:
+            command.set_blocked_by(why)
+        await command.wait_until(partial(_permits_changed, command, known), command.next_renewal_at(), "permits")
+        if command.state.revocation:
             break
     return "Begin"
 
 
-def _answered(command: Command, before: dict[str, PermitAnswered]) -> bool:
+def _permits_changed(command: Command, before: dict[str, PermitResult]) -> bool:
     return command.state.permits is not before
 
 
-async def begin(command: Command) -> Step:
+async def begin_command(command: Command) -> Step:
     """Nodes are tainted before anything is bought, as Karpenter does (reference 4.9): what is simulated and bought for
     is then what is there, since no pod comes in after, and a wish to stay costs two patches and no instance."""
-    acted = await command.act(
+    result = await command.execute_on_candidates(
         CommandActivities.begin_command, "take nodes out of service", until=command.state.deadline
     )
-    if acted.outcome != "done":
-        return command.stop("held", acted.why, nodes=acted.nodes)
+    if result.outcome != "done":
+        return command.stop_with("held", result.why, nodes=result.nodes)
     count_command(command.state.proposal)
     return "Replace"
 
 
-async def replace(command: Command) -> Step:
+async def create_replacements(command: Command) -> Step:
     """The planner's host looks once more whether all of it still holds, also where nothing is to be bought."""
     state = command.state
-    asked = ReplaceAsked(
+    request = ReplacementRequest(
         proposal=state.proposal,
         plan_id=state.plan_id,
         workflow_id=workflow.info().workflow_id,
         under_way=state.others,
     )
-    options = {**named(PLAN, "check again, make replacements"), "task_queue": ids.plan_queue(state.cluster)}
+    options = {**with_summary(PLAN, "check again, make replacements"), "task_queue": ids.plan_queue(state.cluster)}
     try:
-        made = await workflow.execute_activity_method(DisruptingActivities.make_replacements, asked, **options)
+        result = await workflow.execute_activity_method(
+            DisruptionPlanningActivities.create_replacements, request, **options
+        )
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
-        return await _host_again(command, str(error.cause or error)[:200])
-    match made.outcome:
+        return await _retry_planner(command, str(error.cause or error)[:200])
+    match result.outcome:
         case "stale":
-            return command.stop("stale", made.why)
+            return command.stop_with("stale", result.why)
         case "not now":
-            return await _host_again(command, made.why)
+            return await _retry_planner(command, result.why)
     now = workflow.now()
-    command.change(claims=made.claims, others=(), ready_by=now + DEADLINES["Wait"], look_at=now + LOOK_EVERY)
-    await command.tell_cluster("command_made", CommandMade(proposal_id=state.proposal.id, claims=made.claims))
+    command.update_state(
+        claims=result.claims, others=(), ready_by=now + DEADLINES["Wait"], next_check_at=now + CHECK_INTERVAL
+    )
+    await command.signal_cluster("command_made", CommandLaunched(proposal_id=state.proposal.id, claims=result.claims))
     return "Wait"
 
 
-async def _host_again(command: Command, why: str) -> Step:
-    command.block(why)
-    if command.late():
-        return command.stop("failed", why)
-    await command.until(lambda: False, workflow.now() + HOST_AGAIN_IN, "the planner's host")
+async def _retry_planner(command: Command, why: str) -> Step:
+    command.set_blocked_by(why)
+    if command.is_past_deadline():
+        return command.stop_with("failed", why)
+    await command.wait_until(lambda: False, workflow.now() + PLANNER_RETRY_AFTER, "the planner's host")
     return "Replace"
 
 
-async def wait(command: Command) -> Step:
+async def wait_for_replacements(command: Command) -> Step:
     """Replacements say when they are ready, or that they never will be."""
-    while not look_due(command.state, workflow.now()):
+    while not is_check_due(command.state, workflow.now()):
         state = command.state
         if state.lost:
-            return command.stop("not replaced", state.lost)
-        if command.late():
-            return command.stop("not replaced", f"not initialized in time: {starting(state) or state.blocked_by}")
-        await command.ask()
+            return command.stop_with("not replaced", state.lost)
+        if command.is_past_deadline():
+            return command.stop_with(
+                "not replaced", f"not initialized in time: {describe_unready_replacements(state) or state.blocked_by}"
+            )
+        await command.request_permits()
         if not all_ready(state):
-            command.block(f"waits for {starting(state)}")
-        await command.until(partial(_spoke, command, state), sooner(command.state), "replacements")
-        if command.state.recalled:
+            command.set_blocked_by(f"waits for {describe_unready_replacements(state)}")
+        await command.wait_until(
+            partial(_replacements_changed, command, state), next_wakeup_at(command.state), "replacements"
+        )
+        if command.state.revocation:
             break
     return "Finish"
 
 
-def _spoke(command: Command, before: CommandState) -> bool:
+def _replacements_changed(command: Command, before: CommandState) -> bool:
     now = command.state
     return (now.ready, now.lost) != (before.ready, before.lost)
 
 
-async def finish(command: Command) -> Step:
-    acted = await command.act(
+async def finish_command(command: Command) -> Step:
+    result = await command.execute_on_candidates(
         CommandActivities.finish_command,
         "look again, delete the NodeClaims",
         until=workflow.now() + FINISH_WITHIN,
         stoppable=True,
     )
-    match acted.outcome:
+    match result.outcome:
         case "held":
-            return command.stop("held", acted.why, nodes=acted.nodes)
+            return command.stop_with("held", result.why, nodes=result.nodes)
         case "lost":
-            return command.stop("not replaced", acted.why)
+            return command.stop_with("not replaced", result.why)
         case "waiting":
-            command.change(looks=command.state.looks + 1, look_at=next_look(command.state, workflow.now()))
-            command.block(acted.why)
+            command.update_state(
+                failed_checks=command.state.failed_checks + 1,
+                next_check_at=next_check_at(command.state, workflow.now()),
+            )
+            command.set_blocked_by(result.why)
             return "Wait"
-    command.end("done")
-    await command.withdraw(used=True)
+    command.record_ending("done")
+    await command.release_permits(used=True)
     return "Over"
 
 
-async def undo(command: Command) -> Step:
+async def roll_back(command: Command) -> Step:
     """For as long as it takes: a node that is tainted and goes nowhere would be waste without end."""
     try:
-        await command.act(CommandActivities.undo_command, "put nodes back, take replacements away", until=None)
+        await command.execute_on_candidates(
+            CommandActivities.roll_back_command, "put nodes back, take replacements away", until=None
+        )
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
-        command.block(str(error.cause or error)[:200])
-        await workflow.sleep(AGAIN_IN, summary="before putting nodes back again")
+        command.set_blocked_by(str(error.cause or error)[:200])
+        await workflow.sleep(RETRY_AFTER, summary="before putting nodes back again")
         return "Undo"
-    await command.withdraw()
+    await command.release_permits()
     return "Over"
 
 
 STEPS: dict[Step, Callable[[Command], Awaitable[Step]]] = {
-    "Permit": permit,
-    "Begin": begin,
-    "Replace": replace,
-    "Wait": wait,
-    "Finish": finish,
-    "Undo": undo,
+    "Permit": acquire_permits,
+    "Begin": begin_command,
+    "Replace": create_replacements,
+    "Wait": wait_for_replacements,
+    "Finish": finish_command,
+    "Undo": roll_back,
 }
 
 
@@ -195,74 +208,74 @@ class DisruptionWorkflow:
         self._command = Command(state)
 
     @workflow.run
-    async def run(self, state: CommandState) -> CommandOver:
+    async def run(self, state: CommandState) -> CommandFinished:
         command = self._command
-        command.begin()
+        command.start_run()
         try:
             while command.state.step != "Over":
-                command.enter(await self._step(command))
-        except RollOver:
+                command.transition_to(await self._run_step(command))
+        except ContinueAsNewRequested:
             await workflow.wait_condition(workflow.all_handlers_finished)
             workflow.continue_as_new(command.state)
-        over = command.state.over or CommandOver(proposal_id=command.state.proposal.id, ending="done")
-        count_ending(command.state.proposal, over)
-        await command.tell_cluster("command_over", over)
-        return over
+        finished = command.state.over or CommandFinished(proposal_id=command.state.proposal.id, ending="done")
+        count_ending(command.state.proposal, finished)
+        await command.signal_cluster("command_over", finished)
+        return finished
 
-    async def _step(self, command: Command) -> Step:
+    async def _run_step(self, command: Command) -> Step:
         """Between steps it is safe to stop: when a permit is recalled, and when a person cancels the workflow."""
         step = command.state.step
-        if command.state.recalled and step != "Undo":
-            return command.stop("recalled", command.state.recalled)
+        if command.state.revocation and step != "Undo":
+            return command.stop_with("recalled", command.state.revocation)
         try:
             return await STEPS[step](command)
         except (asyncio.CancelledError, ActivityError) as error:
             if is_cancelled_exception(error):
-                return command.stop("recalled", command.state.recalled or "a person cancelled it")
-            return command.stop("failed", str(getattr(error, "cause", None) or error))
+                return command.stop_with("recalled", command.state.revocation or "a person cancelled it")
+            return command.stop_with("failed", str(getattr(error, "cause", None) or error))
 
     @workflow.signal(description="From a NodePool: a permit, or why there is none")
-    def permitted(self, answer: PermitAnswered) -> None:
+    def permit_decided(self, response: PermitResult) -> None:
         """Once nodes are out of service they count for their budgets by themselves, and a refusal says nothing new."""
         state = self._command.state
         uids = {one.claim_uid for one in state.proposal.candidates}
-        uid = answer.claim_uid or (min(uids) if len(uids) == 1 else "")
-        if uid in uids and (answer.granted or state.step == "Permit"):
-            self._command.change(permits={**state.permits, uid: answer})
+        uid = response.claim_uid or (min(uids) if len(uids) == 1 else "")
+        if uid in uids and (response.granted or state.step == "Permit"):
+            self._command.update_state(permits={**state.permits, uid: response})
 
     @workflow.signal(description="From a NodeClaim that was bought for this: it is ready, or will not be")
-    def replacement(self, said: ReplacementSaid) -> None:
-        if said.ready:
-            others = tuple(one for one in self._command.state.ready if one != said.claim)
-            self._command.change(ready=(*others, said.claim), looks=0)
+    def replacement_status(self, message: ReplacementMessage) -> None:
+        if message.ready:
+            others = tuple(one for one in self._command.state.ready if one != message.claim)
+            self._command.update_state(ready=(*others, message.claim), failed_checks=0)
         else:
-            self._command.change(lost=f"replacement {said.claim}: {said.why}")
+            self._command.update_state(lost=f"replacement {message.claim}: {message.why}")
 
     @workflow.signal(description="From a NodePool: it called the permit back")
-    def recalled(self, recalled: PermitRecalled) -> None:
-        self._command.change(recalled=recalled.why or "its permit was recalled")
+    def permit_revoked(self, revocation: PermitRevoked) -> None:
+        self._command.update_state(revocation=revocation.why or "its permit was recalled")
 
     @workflow.update(description='Undo it: its nodes stay, its replacements go: {"by": "ann", "reason": "launch day"}')
-    def give_up(self, said: GiveUp) -> Verdict:
+    def cancel(self, request: CommandCancellation) -> Verdict:
         """A person wants it undone."""
-        return self._give_up(said)
+        return self._cancel(request)
 
-    @give_up.validator
-    def _check_give_up(self, said: GiveUp) -> None:
-        if why := refusal_of(self._command.state, said):
+    @cancel.validator
+    def _validate_cancel(self, request: CommandCancellation) -> None:
+        if why := rejection_reason(self._command.state, request):
             raise ValueError(why)
 
     @workflow.signal(description="give_up without an answer: works in bulk, and waits for a worker")
-    def given_up(self, said: GiveUp) -> None:
+    def cancel_by_signal(self, request: CommandCancellation) -> None:
         """The same where no worker may be there to answer; what makes no sense is not heeded."""
-        self._give_up(said)
+        self._cancel(request)
 
-    def _give_up(self, said: GiveUp) -> Verdict:
+    def _cancel(self, request: CommandCancellation) -> Verdict:
         state = self._command.state
-        if why := refusal_of(state, said):
+        if why := rejection_reason(state, request):
             return Verdict(accepted=False, message=why)
-        self._command.change(**given_up(state, said, workflow.now()))
-        return Verdict(message=answer(state, said))
+        self._command.update_state(**cancellation_changes(state, request, workflow.now()))
+        return Verdict(message=cancellation_message(state, request))
 
     @workflow.query(description="All that the workflow knows")
     def state(self) -> CommandState:

@@ -13,24 +13,30 @@ from temporalio.exceptions import FailureError
 from temporalio.workflow import ActivityCancellationType
 
 from tenure.model.disruption.commands import (
-    CommandActed,
-    CommandAsked,
-    CommandMade,
-    CommandOver,
+    CommandFinished,
+    CommandLaunched,
+    CommandRequest,
+    CommandResult,
     CommandState,
     Ending,
     Step,
 )
-from tenure.model.disruption.planning import Leaving
-from tenure.model.signals import PermitAsked, PermitWithdrawn
-from tenure.policy.disruption.commands import BEGINS_WITHIN, DEADLINES, ask_due, renewal, to_ask
+from tenure.model.disruption.planning import CommandCandidate
+from tenure.model.signals import PermitRequest, PermitWithdrawn
+from tenure.policy.disruption.commands import (
+    BEGINS_WITHIN,
+    DEADLINES,
+    candidates_to_request,
+    is_permit_request_due,
+    permit_renewal_at,
+)
 from workflows import current_details, ids, visibility
-from workflows.activity_options import COMMAND, named, roll_due
+from workflows.activity_options import COMMAND, is_continue_as_new_due, with_summary
 
-Act = Callable[[Any, CommandAsked], Awaitable[CommandActed]]
+CommandActivity = Callable[[Any, CommandRequest], Awaitable[CommandResult]]
 
 
-class RollOver(Exception):
+class ContinueAsNewRequested(Exception):
     """Raised out of a wait: the run continues as new with the state as it stands."""
 
 
@@ -38,18 +44,18 @@ class Command:
     def __init__(self, state: CommandState) -> None:
         self.state = state
 
-    def change(self, **fields: object) -> None:
+    def update_state(self, **fields: object) -> None:
         """Replace fields of the state."""
         self.state = self.state.model_copy(update=fields)
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         """At the top of every run."""
         if self.state.born is None:
-            self.change(born=workflow.now(), plan_id=workflow.uuid4().hex[:12])
-            self.enter(self.state.step)
-        self._describe()
+            self.update_state(born=workflow.now(), plan_id=workflow.uuid4().hex[:12])
+            self.transition_to(self.state.step)
+        self._set_current_details()
 
-    def enter(self, step: Step) -> None:
+    def transition_to(self, step: Step) -> None:
         """A step that goes on keeps its time; waiting keeps that of all its looks."""
         before = self.state
         if step == before.step and before.since is not None:
@@ -58,34 +64,40 @@ class Command:
         deadline = now + DEADLINES[step] if step in DEADLINES else None
         if step in ("Wait", "Finish"):
             deadline = before.ready_by
-        self.change(step=step, since=now, deadline=deadline, blocked_by=before.blocked_by if step == "Wait" else "")
-        self._show()
+        self.update_state(
+            step=step, since=now, deadline=deadline, blocked_by=before.blocked_by if step == "Wait" else ""
+        )
+        self._publish_status()
 
-    def block(self, why: str) -> None:
+    def set_blocked_by(self, why: str) -> None:
         """Say what is waited for."""
         if why != self.state.blocked_by:
-            self.change(blocked_by=why)
-            self._show()
+            self.update_state(blocked_by=why)
+            self._publish_status()
 
-    def end(self, ending: Ending, why: str = "", *, nodes: Iterable[str] = ()) -> None:
+    def record_ending(self, ending: Ending, why: str = "", *, nodes: Iterable[str] = ()) -> None:
         """How it ends; what was found first is what is said."""
-        over = CommandOver(proposal_id=self.state.proposal.id, ending=ending, why=why[:300], nodes=tuple(nodes))
-        self.change(over=(self.state.over or over).model_copy(update={"keep_until": self.state.keep_until}))
+        finished = CommandFinished(proposal_id=self.state.proposal.id, ending=ending, why=why[:300], nodes=tuple(nodes))
+        self.update_state(
+            over=(self.state.over or finished).model_copy(update={"retain_until": self.state.retain_until})
+        )
 
-    def stop(self, ending: Ending, why: str, *, nodes: Iterable[str] = ()) -> Step:
+    def stop_with(self, ending: Ending, why: str, *, nodes: Iterable[str] = ()) -> Step:
         """Undo, and say why."""
-        self.end(ending, why, nodes=nodes)
+        self.record_ending(ending, why, nodes=nodes)
         return "Undo"
 
-    def late(self) -> bool:
+    def is_past_deadline(self) -> bool:
         deadline = self.state.deadline
         return deadline is not None and workflow.now() >= deadline
 
-    async def act(self, act: Act, summary: str, *, until: datetime | None, stoppable: bool = False) -> CommandActed:
-        """One live act on all candidates; without `until` it is tried for ever. A `stoppable` one ends when it is
+    async def execute_on_candidates(
+        self, activity: CommandActivity, summary: str, *, until: datetime | None, stoppable: bool = False
+    ) -> CommandResult:
+        """One live act on all candidates; without `wait_until` it is tried for ever. A `stoppable` one ends when it is
         recalled. Raises ActivityError."""
         state = self.state
-        asked = CommandAsked(
+        request = CommandRequest(
             workflow_id=workflow.info().workflow_id,
             reason=state.proposal.reason,
             candidates=state.proposal.candidates,
@@ -93,52 +105,52 @@ class Command:
             why=state.over.why if state.over else state.proposal.why,
         )
         bound = {"schedule_to_close_timeout": max(until - workflow.now(), timedelta(seconds=1))} if until else {}
-        options = {**named(COMMAND, summary), **bound}
+        options = {**with_summary(COMMAND, summary), **bound}
         if not stoppable:
-            acted: CommandActed = await workflow.execute_activity_method(act, asked, **options)
-            return acted
+            result: CommandResult = await workflow.execute_activity_method(activity, request, **options)
+            return result
         # What is put back next must not be deleted by a try that is still under way.
         options["cancellation_type"] = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
-        under_way = workflow.start_activity_method(act, asked, **options)
-        stopping = asyncio.create_task(self._stop_when_recalled(under_way))
+        handle = workflow.start_activity_method(activity, request, **options)
+        cancel_task = asyncio.create_task(self._cancel_when_revoked(handle))
         try:
-            acted = await under_way
+            result = await handle
         finally:
-            stopping.cancel()
-        return acted
+            cancel_task.cancel()
+        return result
 
-    async def _stop_when_recalled(self, under_way: workflow.ActivityHandle[CommandActed]) -> None:
-        await workflow.wait_condition(lambda: bool(self.state.recalled))
-        under_way.cancel()
+    async def _cancel_when_revoked(self, handle: workflow.ActivityHandle[CommandResult]) -> None:
+        await workflow.wait_condition(lambda: bool(self.state.revocation))
+        handle.cancel()
 
-    async def until(self, happened: Callable[[], bool], moment: datetime | None, summary: str) -> None:
+    async def wait_until(self, happened: Callable[[], bool], at: datetime | None, summary: str) -> None:
         """Sleep until something happened, it is recalled, or a moment or the step's deadline has come. The run may roll
         over."""
-        until = min((one for one in (moment, self.state.deadline) if one), default=None)
+        until = min((one for one in (at, self.state.deadline) if one), default=None)
         if until is not None and until <= workflow.now():
             return
-        if roll_due():
-            raise RollOver
+        if is_continue_as_new_due():
+            raise ContinueAsNewRequested
         try:
             await workflow.wait_condition(
-                lambda: happened() or bool(self.state.recalled) or roll_due(),
+                lambda: happened() or bool(self.state.revocation) or is_continue_as_new_due(),
                 timeout=until - workflow.now() if until else None,
                 timeout_summary=summary if until else None,
             )
         except TimeoutError:
             return
 
-    async def ask(self) -> str:
+    async def request_permits(self) -> str:
         """Ask for permits, or for them to last longer, where it is time; names a NodePool that nobody answers for."""
-        if not ask_due(self.state, workflow.now()):
+        if not is_permit_request_due(self.state, workflow.now()):
             return ""
-        asked = to_ask(self.state)
-        self.change(renewed=workflow.now())
-        told = await asyncio.gather(*(self._ask_for(one) for one in asked))
-        return next((one.pool for one, heard in zip(asked, told, strict=True) if not heard), "")
+        candidates = candidates_to_request(self.state)
+        self.update_state(renewed=workflow.now())
+        delivered = await asyncio.gather(*(self._request_permit(one) for one in candidates))
+        return next((one.pool for one, is_delivered in zip(candidates, delivered, strict=True) if not is_delivered), "")
 
-    async def _ask_for(self, one: Leaving) -> bool:
-        asked = PermitAsked(
+    async def _request_permit(self, one: CommandCandidate) -> bool:
+        request = PermitRequest(
             claim_name=one.claim,
             claim_uid=one.claim_uid,
             workflow_id=workflow.info().workflow_id,
@@ -146,21 +158,21 @@ class Command:
             since=self.state.born or workflow.now(),
             begins_within=BEGINS_WITHIN,
         )
-        return await self._tell(ids.nodepool(self.state.cluster, one.pool), "asked", asked)
+        return await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "asked", request)
 
-    async def withdraw(self, *, used: bool = False) -> None:
+    async def release_permits(self, *, used: bool = False) -> None:
         """Hand all permits back, and take back the wishes for more; `used`: the nodes are on their way."""
-        await asyncio.gather(*(self._withdraw(one, used) for one in self.state.proposal.candidates))
+        await asyncio.gather(*(self._release_permit(one, used) for one in self.state.proposal.candidates))
 
-    async def _withdraw(self, one: Leaving, used: bool) -> None:
+    async def _release_permit(self, one: CommandCandidate, used: bool) -> None:
         who = workflow.info().workflow_id
-        withdrawn = PermitWithdrawn(claim_uid=one.claim_uid, workflow_id=who, used=used)
-        await self._tell(ids.nodepool(self.state.cluster, one.pool), "withdrawn", withdrawn)
+        release = PermitWithdrawn(claim_uid=one.claim_uid, workflow_id=who, used=used)
+        await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "withdrawn", release)
 
-    async def tell_cluster(self, signal: str, message: CommandOver | CommandMade) -> None:
-        await self._tell(ids.cluster(self.state.cluster), signal, message)
+    async def signal_cluster(self, signal: str, message: CommandFinished | CommandLaunched) -> None:
+        await self._send_signal(ids.cluster(self.state.cluster), signal, message)
 
-    async def _tell(self, workflow_id: str, signal: str, message: object) -> bool:
+    async def _send_signal(self, workflow_id: str, signal: str, message: object) -> bool:
         """False: nobody is there."""
         try:
             await workflow.get_external_workflow_handle(workflow_id).signal(signal, message)
@@ -168,12 +180,12 @@ class Command:
             return False
         return True
 
-    def renewal(self) -> datetime | None:
-        return renewal(self.state)
+    def next_renewal_at(self) -> datetime | None:
+        return permit_renewal_at(self.state)
 
-    def _show(self) -> None:
-        workflow.upsert_search_attributes(visibility.of_command(self.state))
-        self._describe()
+    def _publish_status(self) -> None:
+        workflow.upsert_search_attributes(visibility.command_attributes(self.state))
+        self._set_current_details()
 
-    def _describe(self) -> None:
-        workflow.set_current_details(current_details.of_command(self.state))
+    def _set_current_details(self) -> None:
+        workflow.set_current_details(current_details.render_command(self.state))

@@ -8,7 +8,7 @@ from typing import Final
 
 from temporalio import workflow
 
-from tenure.model.disruption.commands import CommandOver, Proposal
+from tenure.model.disruption.commands import CommandFinished, Proposal
 
 DECISIONS: Final = "karpenter_voluntary_disruption_decisions_total"
 BY_NODEPOOL: Final = "karpenter_voluntary_disruption_decisions_by_nodepool_total"
@@ -19,32 +19,32 @@ COMMANDS: Final = "tenure_disruption_commands_total"
 
 def count_command(proposal: Proposal) -> None:
     """A command begins."""
-    _count(_labels(proposal), (one.pool for one in proposal.candidates))
+    _count_decision(_decision_labels(proposal), (one.pool for one in proposal.candidates))
 
 
 def count_empty(pool: str) -> None:
     """A node that is empty goes by itself, without a command."""
-    _count({"decision": "delete", "reason": "empty", "consolidation_type": "empty"}, (pool,))
+    _count_decision({"decision": "delete", "reason": "empty", "consolidation_type": "empty"}, (pool,))
 
 
-def count_ending(proposal: Proposal, over: CommandOver) -> None:
+def count_ending(proposal: Proposal, finished: CommandFinished) -> None:
     """How a command ended. What people stopped, and what never began, has not failed."""
-    labels = _labels(proposal)
-    _add(COMMANDS, "Commands of voluntary disruption, by how they ended", {**labels, "ending": over.ending})
-    if over.ending in ("not replaced", "held", "failed"):
+    labels = _decision_labels(proposal)
+    _add(COMMANDS, "Commands of voluntary disruption, by how they ended", {**labels, "ending": finished.ending})
+    if finished.ending in ("not replaced", "held", "failed"):
         _add(FAILURES, "Commands that had begun and came to nothing", labels)
-    if over.ending == "stale":
+    if finished.ending == "stale":
         kind = {"consolidation_type": labels["consolidation_type"]}
         _add(VALIDATIONS, "Commands that would not be decided like this any more", kind)
 
 
-def _count(labels: dict[str, str], pools: Iterable[str]) -> None:
+def _count_decision(labels: dict[str, str], pools: Iterable[str]) -> None:
     _add(DECISIONS, "Decisions to disrupt nodes voluntarily", labels)
     for pool in sorted({*pools}):
         _add(BY_NODEPOOL, "Decisions to disrupt nodes voluntarily, by NodePool", {**labels, "nodepool": pool})
 
 
-def _labels(proposal: Proposal) -> dict[str, str]:
+def _decision_labels(proposal: Proposal) -> dict[str, str]:
     return {
         "decision": "replace" if proposal.replacements else "delete",
         "reason": proposal.reason.lower(),

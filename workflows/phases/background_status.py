@@ -25,47 +25,60 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
-from activities.nodeclaim.annotations import AbsenceActivities
+from activities.nodeclaim.annotations import NotReadyActivities
 from tenure.apis import labels
-from tenure.model.node_health import Absence, begun, ended, lasting, merged, written
-from tenure.model.nodeclaim_requests import AbsencesTold, Report
+from tenure.model.node_health import (
+    NotReadyInterval,
+    begin_interval,
+    end_interval,
+    format_intervals,
+    merge_intervals,
+    ongoing_since,
+)
+from tenure.model.nodeclaim_requests import NotReadyNotification, Report
 from tenure.model.nodeclaim_state import ClaimState, Phase
-from tenure.model.observations import ClaimSeen
-from tenure.policy.lifecycle.deadlines import blocked_by, is_alarmed
-from workflows.activity_options import PATCH, named
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import ref
+from tenure.model.observations import ObservedNodeClaim
+from tenure.policy.lifecycle.deadlines import describe_blocker, is_alarmed
+from workflows.activity_options import PATCH, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import nodeclaim_ref
 
-AGAIN_IN = timedelta(minutes=5)
+RETRY_AFTER = timedelta(minutes=5)
 """After a fault that no retry helps."""
-LAST_WORDS = timedelta(minutes=2)
+FLUSH_TIMEOUT = timedelta(minutes=2)
 """A try that is lost with its worker comes again after 45 s."""
 
 
-async def whenever(
-    life: Life, is_news: Callable[[ClaimState], bool], write: Callable[[Life], Awaitable[None]], *, about: str
+async def write_on_change(
+    context: NodeClaimContext,
+    has_changes: Callable[[ClaimState], bool],
+    write: Callable[[NodeClaimContext], Awaitable[None]],
+    *,
+    subject: str,
 ) -> None:
     """Write whenever there is news; what was written has to make it none. The run does not roll over meanwhile."""
     while True:
-        await workflow.wait_condition(lambda: is_news(life.state))
-        life.show()
-        life.telling += 1
-        written = await _is_written(life, write)
-        life.telling -= 1
+        await workflow.wait_condition(lambda: has_changes(context.state))
+        context.publish_status()
+        context.pending_writes += 1
+        written = await _try_write(context, write)
+        context.pending_writes -= 1
         if not written:
-            await workflow.sleep(AGAIN_IN, summary=f"before writing of {about} again")
+            await workflow.sleep(RETRY_AFTER, summary=f"before writing of {subject} again")
 
 
-async def last_words(life: Life) -> None:
+async def flush_pending_writes(context: NodeClaimContext) -> None:
     """What is just being written comes to its end, before the life does."""
-    if life.telling:
+    if context.pending_writes:
         with suppress(TimeoutError):
-            await workflow.wait_condition(lambda: not life.telling, timeout=LAST_WORDS, timeout_summary="last words")
+            await workflow.wait_condition(
+                lambda: not context.pending_writes, timeout=FLUSH_TIMEOUT, timeout_summary="last words"
+            )
 
 
-async def _is_written(life: Life, write: Callable[[Life], Awaitable[None]]) -> bool:
+async def _try_write(context: NodeClaimContext, write: Callable[[NodeClaimContext], Awaitable[None]]) -> bool:
     try:
-        await write(life)
+        await write(context)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
@@ -73,52 +86,50 @@ async def _is_written(life: Life, write: Callable[[Life], Awaitable[None]]) -> b
     return True
 
 
-async def tell_overdue(life: Life) -> None:
+async def report_overdue(context: NodeClaimContext) -> None:
     """For as long as the run lasts: whenever it is overdue, or no more, say so."""
-    await workflow.wait_condition(lambda: _is_news(life.state))
-    await whenever(life, _is_news, _tell, about="the deadline")
+    await workflow.wait_condition(lambda: _is_overdue_unreported(context.state))
+    await write_on_change(context, _is_overdue_unreported, _write_overdue, subject="the deadline")
 
 
-async def keep_time(life: Life) -> None:
+async def enforce_changed_deadline(context: NodeClaimContext) -> None:
     """A deadline that a LifecyclePolicy moves while an activity runs is kept all the same; waits look themselves."""
     while True:
-        await workflow.wait_condition(lambda: life.insisting and life.moved)
-        life.moved = False
-        if life.state.deadline is not None and not life.state.overdue:
-            await _keep(life, life.state.deadline - life.now)
-            if life.insisting and life.overdue():
-                life.mark_overdue()
+        await workflow.wait_condition(lambda: context.is_executing_activity and context.deadline_changed)
+        context.deadline_changed = False
+        if context.state.deadline is not None and not context.state.overdue:
+            await _wait_for_changed_deadline(context, context.state.deadline - context.now)
+            if context.is_executing_activity and context.is_past_deadline():
+                context.mark_overdue()
 
 
-async def _keep(life: Life, left: timedelta) -> None:
-    if left > timedelta(0):
+async def _wait_for_changed_deadline(context: NodeClaimContext, remaining: timedelta) -> None:
+    if remaining > timedelta(0):
         with suppress(TimeoutError):
             await workflow.wait_condition(
-                lambda: life.moved or not life.insisting or life.state.overdue,
-                timeout=left,
+                lambda: context.deadline_changed or not context.is_executing_activity or context.state.overdue,
+                timeout=remaining,
                 timeout_summary="the deadline that was moved",
             )
 
 
-def _is_news(state: ClaimState) -> bool:
-    if state.phase is Phase.GONE or not state.seen.exists:
+def _is_overdue_unreported(state: ClaimState) -> bool:
+    if state.phase is Phase.DELETED or not state.observed.exists:
         return False
-    return state.told_overdue is not _to_tell(state)
+    return state.notified_overdue is not _overdue_phase(state)
 
 
-def _to_tell(state: ClaimState) -> Phase | None:
+def _overdue_phase(state: ClaimState) -> Phase | None:
     return state.phase if is_alarmed(state) else None
 
 
-async def _tell(life: Life) -> None:
-    state = life.state
-    phase = _to_tell(state)
-    report = Report(claim=ref(life), condition=labels.OVERDUE, status="")
+async def _write_overdue(context: NodeClaimContext) -> None:
+    state = context.state
+    phase = _overdue_phase(state)
+    report = Report(claim=nodeclaim_ref(context), condition=labels.OVERDUE, status="")
     if phase:
-        since, until = (
-            moment.isoformat(timespec="seconds") if moment else "-" for moment in (state.since, state.deadline)
-        )
-        message = f"in {phase.value} since {since}, deadline {until}; {blocked_by(state)}"
+        since, until = (at.isoformat(timespec="seconds") if at else "-" for at in (state.since, state.deadline))
+        message = f"in {phase.value} since {since}, deadline {until}; {describe_blocker(state)}"
         report = report.model_copy(
             update={
                 "status": "True",
@@ -129,85 +140,99 @@ async def _tell(life: Life) -> None:
             }
         )
     summary = f"say that {phase.value} is overdue" if phase else "say that it is overdue no more"
-    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, summary))
-    life.change(told_overdue=phase)
+    await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(PATCH, summary))
+    context.update_state(notified_overdue=phase)
 
 
 NOT_READY = "NotReady"
 _PHASES = (Phase.INITIALIZATION, Phase.READY)
 
 
-def note_absence(life: Life, seen: ClaimSeen) -> None:
-    """Take into the record what the watch sees now, beside what it saw last: `life.state.seen`. A node that is going is
+def record_not_ready_interval(context: NodeClaimContext, observed: ObservedNodeClaim) -> None:
+    """Take into the record what the watch sees now, beside what it saw last: `context.state.observed`. A node that is
+    going is
     away for good, which is no flap."""
-    known = life.state.absences
-    if seen.deleting or not seen.exists or not seen.node_name:
+    intervals = context.state.not_ready_intervals
+    if observed.deleting or not observed.exists or not observed.node_name:
         return
-    if seen.away_since and lasting(known) is None:
-        life.change(absences=begun(known, seen.away_since), flaps=life.state.flaps + 1)
-    elif seen.away_since is None and lasting(known):
-        life.change(absences=_ended(life, known, seen))
+    if observed.not_ready_since and ongoing_since(intervals) is None:
+        context.update_state(
+            not_ready_intervals=begin_interval(intervals, observed.not_ready_since), flaps=context.state.flaps + 1
+        )
+    elif observed.not_ready_since is None and ongoing_since(intervals):
+        context.update_state(not_ready_intervals=_end_not_ready_interval(context, intervals, observed))
 
 
-def recall_absences(life: Life, known: tuple[Absence, ...]) -> None:
+def recover_not_ready_intervals(context: NodeClaimContext, known: tuple[NotReadyInterval, ...]) -> None:
     """Of a life that is begun anew: what its NodeClaim says of the time before; and its end, if the node is back."""
-    record, seen = merged(known, life.state.absences), life.state.seen
-    if seen.node_name and seen.away_since is None and lasting(record):
-        record = _ended(life, record, seen)
-    life.change(absences=record, absences_told=written(known), flaps=len(record))
+    intervals, observed = merge_intervals(known, context.state.not_ready_intervals), context.state.observed
+    if observed.node_name and observed.not_ready_since is None and ongoing_since(intervals):
+        intervals = _end_not_ready_interval(context, intervals, observed)
+    context.update_state(
+        not_ready_intervals=intervals, notified_intervals=format_intervals(known), flaps=len(intervals)
+    )
 
 
-def _ended(life: Life, known: tuple[Absence, ...], seen: ClaimSeen) -> tuple[Absence, ...]:
+def _end_not_ready_interval(
+    context: NodeClaimContext, known: tuple[NotReadyInterval, ...], observed: ObservedNodeClaim
+) -> tuple[NotReadyInterval, ...]:
     """The watch may tell late that it is Ready again, and then says since when; that a taint went it sees, or not."""
-    came, left = seen.ready_since, lasting(known)
-    late = NOT_READY in life.state.seen.away_for and came and left and came > left
-    return ended(known, came if late and came else life.now)
+    ready_since, not_ready_since = observed.ready_since, ongoing_since(known)
+    is_late = (
+        NOT_READY in context.state.observed.not_ready_reason
+        and ready_since
+        and not_ready_since
+        and ready_since > not_ready_since
+    )
+    return end_interval(known, ready_since if is_late and ready_since else context.now)
 
 
-async def tell_absences(life: Life) -> None:
+async def report_not_ready_intervals(context: NodeClaimContext) -> None:
     """For as long as the run lasts: whenever there is more to say than was written, write that."""
-    await whenever(life, _is_absence_unreported, _report_absence, about="absences")
+    await write_on_change(context, _is_not_ready_unreported, _write_not_ready_intervals, subject="absences")
 
 
-def _is_absence_unreported(state: ClaimState) -> bool:
-    stays = state.phase in _PHASES and state.seen.exists and not state.seen.deleting
-    return stays and written(state.absences) != state.absences_told
+def _is_not_ready_unreported(state: ClaimState) -> bool:
+    is_observable = state.phase in _PHASES and state.observed.exists and not state.observed.deleting
+    return is_observable and format_intervals(state.not_ready_intervals) != state.notified_intervals
 
 
-async def _report_absence(life: Life) -> None:
-    absences = life.state.absences
-    asked = AbsencesTold(claim=ref(life), absences=absences)
-    summary = "write down that it is away" if lasting(absences) else "write down that it is back"
-    await workflow.execute_activity_method(AbsenceActivities.record_absences, asked, **named(PATCH, summary))
-    life.change(absences_told=written(absences))
+async def _write_not_ready_intervals(context: NodeClaimContext) -> None:
+    intervals = context.state.not_ready_intervals
+    request = NotReadyNotification(claim=nodeclaim_ref(context), not_ready_intervals=intervals)
+    summary = "write down that it is away" if ongoing_since(intervals) else "write down that it is back"
+    await workflow.execute_activity_method(
+        NotReadyActivities.record_not_ready_intervals, request, **with_summary(PATCH, summary)
+    )
+    context.update_state(notified_intervals=format_intervals(intervals))
 
 
 _DRIFT_PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
 
 
-async def tell_drift(life: Life) -> None:
+async def report_drift(context: NodeClaimContext) -> None:
     """For as long as the run lasts: whenever the watch says something else than what was written, write that."""
-    await whenever(life, _is_drift_unreported, _report_drift, about="drift")
+    await write_on_change(context, _is_drift_unreported, _write_drift, subject="drift")
 
 
 def _is_drift_unreported(state: ClaimState) -> bool:
     """A node that is going is judged no more, so what its NodeClaim says of drift stays as it is."""
-    seen = state.seen
-    stays = state.phase in _DRIFT_PHASES and seen.exists and not seen.deleting
-    return stays and (seen.drift, seen.drift_message) != (state.drift, state.drift_message)
+    observed = state.observed
+    is_observable = state.phase in _DRIFT_PHASES and observed.exists and not observed.deleting
+    return is_observable and (observed.drift, observed.drift_message) != (state.drift, state.drift_message)
 
 
-async def _report_drift(life: Life) -> None:
-    seen = life.state.seen
-    again = seen.drift == life.state.drift
+async def _write_drift(context: NodeClaimContext) -> None:
+    observed = context.state.observed
+    is_same_drift = observed.drift == context.state.drift
     report = Report(
-        claim=ref(life),
+        claim=nodeclaim_ref(context),
         condition=labels.DRIFTED,
-        status="True" if seen.drift else "",
-        reason=seen.drift,
-        message=seen.drift_message,
-        event=seen.drift if not again else "",
+        status="True" if observed.drift else "",
+        reason=observed.drift,
+        message=observed.drift_message,
+        event=observed.drift if not is_same_drift else "",
     )
-    summary = f"say that it drifted: {seen.drift}" if seen.drift else "say that it has not drifted"
-    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, summary))
-    life.change(drift=seen.drift, drift_message=seen.drift_message)
+    summary = f"say that it drifted: {observed.drift}" if observed.drift else "say that it has not drifted"
+    await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(PATCH, summary))
+    context.update_state(drift=observed.drift, drift_message=observed.drift_message)

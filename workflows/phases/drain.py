@@ -14,146 +14,168 @@ from temporalio.workflow import ActivityCancellationType
 
 from activities.nodeclaim.drain import DrainActivities
 from tenure.apis.lifecyclepolicy import DrainRules
-from tenure.model.disruption.drain import DrainState, GaveUp
-from tenure.model.nodeclaim_requests import DrainAsked, Drained, GiveUpAsked
+from tenure.model.disruption.drain import CancelledDrain, DrainState
+from tenure.model.nodeclaim_requests import CancelDrainRequest, DrainRequest, DrainResult
 from tenure.model.nodeclaim_state import Phase
-from tenure.policy.drain.decision import DrainStep, again_at, decide_drain
-from tenure.policy.hooks.decision import given_up
+from tenure.policy.drain.decision import DrainStep, decide_drain, retry_drain_at
+from tenure.policy.hooks.decision import reset_for_next_drain
 from tenure.policy.lifecycle.ready import drain_rules
-from workflows.activity_options import DRAIN, PATCH, SELDOM, leaving, named, patience_of
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import ref
+from workflows.activity_options import DRAIN, PATCH, RARE_HEARTBEAT, drain_queue_options, poll_timeout, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import nodeclaim_ref
 from workflows.phases.hooks import run_hooks
-from workflows.phases.interruption import called_off, forced, go_on, holding, is_overtaken, overtake
-from workflows.phases.pause import drain_held
-from workflows.phases.ready import withdraw
+from workflows.phases.interruption import (
+    drain_cancellation_reason,
+    event_drain_options,
+    is_forced_drain,
+    is_superseded,
+    stop_retaining_if_unblocked,
+    switch_to_superseding_event,
+)
+from workflows.phases.pause import drain_pause_reason
+from workflows.phases.ready import release_permit
 
 
-async def drain(life: Life) -> Phase:
-    if not await _is_prepared(life):
+async def run_drain(context: NodeClaimContext) -> Phase:
+    if not await _run_before_drain_hooks(context):
         return Phase.READY
     step = DrainStep(do="wait")
     while True:
-        life.roll_if_due()
-        await _hasten(life)
-        call = partial(_drain, life, step)
-        cluster = life.state.identity.cluster
-        answer = await life.insist(call, leaving(DRAIN, cluster, f"drain {life.state.node_name}"))
-        if answer is not None:
-            life.note_left(answer.left)
-        if answer is not None and answer.outcome != "waiting":
-            life.change(drain=None)
-            await run_hooks(life, "afterDrain")
+        context.continue_as_new_if_suggested()
+        await _expedite_if_superseded(context)
+        call = partial(_run_drain_activity, context, step)
+        cluster = context.state.identity.cluster
+        result = await context.execute_until_done(
+            call, drain_queue_options(DRAIN, cluster, f"drain {context.state.node_name}")
+        )
+        if result is not None:
+            context.record_evicted_pods(result.evicted_pods)
+        if result is not None and result.outcome != "waiting":
+            context.update_state(drain=None)
+            await run_hooks(context, "afterDrain")
             return Phase.TERMINATION
-        if answer is not None:
-            _remember(life, answer)
-        go_on(life)
-        step = _given_up(life) or _braked(life) or _blocked(life)
-        if step.do == "give up" and await _give_up(life, step):
+        if result is not None:
+            _store_drain_status(context, result)
+        stop_retaining_if_unblocked(context)
+        step = _step_if_cancelled(context) or _step_if_paused(context) or _step_if_blocked(context)
+        if step.do == "give up" and await _abort_drain(context, step):
             return Phase.READY
-        if life.overdue():
-            life.mark_overdue()
+        if context.is_past_deadline():
+            context.mark_overdue()
 
 
-async def _is_prepared(life: Life) -> bool:
+async def _run_before_drain_hooks(context: NodeClaimContext) -> bool:
     """By the hooks before it; False where the drain is given up instead."""
-    while why := await run_hooks(life, "beforeDrain", lambda one: called_off(one) or drain_held(one)):
-        if await _give_up(life, DrainStep(do="give up", why=why)):
+    while why := await run_hooks(
+        context, "beforeDrain", lambda context: drain_cancellation_reason(context) or drain_pause_reason(context)
+    ):
+        if await _abort_drain(context, DrainStep(do="give up", why=why)):
             return False
     return True
 
 
-def _rules(life: Life) -> DrainRules | None:
-    return drain_rules(life.state)
+def _drain_rules(context: NodeClaimContext) -> DrainRules | None:
+    return drain_rules(context.state)
 
 
-async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
+async def _run_drain_activity(context: NodeClaimContext, step: DrainStep, options: Any) -> DrainResult | None:
     """None when the rules changed meanwhile, so that the activity has to be told anew."""
-    rules, known, hold = _rules(life), life.state.drain, holding(life)
-    asked = DrainAsked(
-        claim=ref(life),
-        known_blockers=life.state.blocked_by,
-        known=known.verdict if known else None,
-        patience=patience_of(life.now, step.until, hold.until).total_seconds(),
-        began=life.state.since,
-        keep=bool(known and known.keep),
+    rules, previous, event_options = _drain_rules(context), context.state.drain, event_drain_options(context)
+    request = DrainRequest(
+        claim=nodeclaim_ref(context),
+        known_blockers=context.state.blocked_by,
+        known=previous.verdict if previous else None,
+        poll_timeout=poll_timeout(context.now, step.until, event_options.blocked_until).total_seconds(),
+        began=context.state.since,
+        retains_nodeclaim=bool(previous and previous.retains_nodeclaim),
         escalate=step.do == "escalate",
         rules=rules,
-        held=hold.held,
-        override=hold.override,
+        pod_rules=event_options.blocked_pods,
+        override=event_options.override,
     )
-    if not asked.stoppable:
-        options = {**options, **SELDOM}
-    if known and known.keep:
+    if not request.cancellable:
+        options = {**options, **RARE_HEARTBEAT}
+    if previous and previous.retains_nodeclaim:
         # What is given up must not be taken out of service again by a look that was still under way.
         options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
-    under_way = workflow.start_activity_method(DrainActivities.drain_node, asked, **options)
+    handle = workflow.start_activity_method(DrainActivities.drain_node, request, **options)
 
-    def changed() -> bool:
-        return _rules(life) != rules or holding(life) != hold or bool(drain_held(life))
+    def inputs_changed() -> bool:
+        return (
+            _drain_rules(context) != rules
+            or event_drain_options(context) != event_options
+            or bool(drain_pause_reason(context))
+        )
 
-    await workflow.wait_condition(lambda: under_way.done() or changed() or is_overtaken(life))
-    told_anew = not under_way.done()
-    if told_anew:
-        under_way.cancel()
+    await workflow.wait_condition(lambda: handle.done() or inputs_changed() or is_superseded(context))
+    must_restart = not handle.done()
+    if must_restart:
+        handle.cancel()
     try:
-        answer: Drained = await under_way
-        return answer
+        result: DrainResult = await handle
+        return result
     except ActivityError as error:
         # What it was cancelled for may be over again by now.
-        if is_cancelled_exception(error) and told_anew:
+        if is_cancelled_exception(error) and must_restart:
             return None
         raise
 
 
-async def _hasten(life: Life) -> None:
+async def _expedite_if_superseded(context: NodeClaimContext) -> None:
     """AWS leaves less time by now than what the node was drained for."""
-    if is_overtaken(life):
-        await overtake(life)
-        go_on(life)
+    if is_superseded(context):
+        await switch_to_superseding_event(context)
+        stop_retaining_if_unblocked(context)
 
 
-def _braked(life: Life) -> DrainStep | None:
+def _step_if_paused(context: NodeClaimContext) -> DrainStep | None:
     """A pause came, or the permit is called back."""
-    why = drain_held(life)
+    why = drain_pause_reason(context)
     return DrainStep(do="give up", why=why) if why else None
 
 
-def _given_up(life: Life) -> DrainStep | None:
+def _step_if_cancelled(context: NodeClaimContext) -> DrainStep | None:
     """AWS took back what the node was drained for, and it can still be kept."""
-    why = called_off(life)
+    why = drain_cancellation_reason(context)
     return DrainStep(do="give up", why=why) if why else None
 
 
-def _blocked(life: Life) -> DrainStep:
+def _step_if_blocked(context: NodeClaimContext) -> DrainStep:
     """What follows from how long it is held. AWS does not wait: what it drains for is not given up."""
-    step = decide_drain(_rules(life), life.state.drain or DrainState(), life.now)
-    return DrainStep(do="wait") if step.do == "give up" and forced(life) else step
+    step = decide_drain(_drain_rules(context), context.state.drain or DrainState(), context.now)
+    return DrainStep(do="wait") if step.do == "give up" and is_forced_drain(context) else step
 
 
-def _remember(life: Life, answer: Drained) -> None:
+def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:
     """Shown in the details also where the line that is searched for stays the same."""
-    life.change(drain=DrainState(keep=answer.keep, verdict=answer.verdict))
-    if answer.blockers == life.state.blocked_by:
-        life.show()
-    life.block(answer.blockers)
+    context.update_state(drain=DrainState(retains_nodeclaim=result.retains_nodeclaim, verdict=result.verdict))
+    if result.blockers == context.state.blocked_by:
+        context.publish_status()
+    context.set_blocked_by(result.blockers)
 
 
-async def _give_up(life: Life, step: DrainStep) -> bool:
+async def _abort_drain(context: NodeClaimContext, step: DrainStep) -> bool:
     """Uncordon the node and hand the permit back; False where the NodeClaim has come to be deleted meanwhile."""
-    rules, held = _rules(life), drain_held(life)
-    asked = GiveUpAsked(claim=ref(life), why=step.why)
-    kept = await workflow.execute_activity_method(
-        DrainActivities.keep_node, asked, **named(PATCH, "give the drain up: keep the node")
+    rules, pause_reason = _drain_rules(context), drain_pause_reason(context)
+    request = CancelDrainRequest(claim=nodeclaim_ref(context), why=step.why)
+    is_uncordoned = await workflow.execute_activity_method(
+        DrainActivities.uncordon_node, request, **with_summary(PATCH, "give the drain up: keep the node")
     )
-    if not kept:
-        life.change(drain=life.state.drain.model_copy(update={"keep": False}) if life.state.drain else None)
+    if not is_uncordoned:
+        context.update_state(
+            drain=context.state.drain.model_copy(update={"retains_nodeclaim": False}) if context.state.drain else None
+        )
         return False
     # What a pause ended goes on when that is over.
-    again = life.now if held or called_off(life) else again_at(rules, life.now)
-    gave_up = GaveUp(at=life.now, again=again, why=step.why)
-    life.change(
-        drain=None, gave_up=gave_up, disruption="", recalled="", interrupted="", hooks=given_up(life.state.hooks)
+    retry_at = context.now if pause_reason or drain_cancellation_reason(context) else retry_drain_at(rules, context.now)
+    aborted_drain = CancelledDrain(at=context.now, retry_at=retry_at, why=step.why)
+    context.update_state(
+        drain=None,
+        cancelled_drain=aborted_drain,
+        disruption="",
+        revocation="",
+        interrupted="",
+        hooks=reset_for_next_drain(context.state.hooks),
     )
-    await withdraw(life)
+    await release_permit(context)
     return True

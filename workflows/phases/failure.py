@@ -14,116 +14,124 @@ from temporalio.exceptions import FailureError
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.instance import TerminationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim_requests import ClaimRef, DisruptionAsked, Report
+from tenure.model.nodeclaim_requests import ClaimRef, NodeClaimDisruptionRequest, Report
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.observations import StartEnded
-from tenure.policy.disruption.commands import replacement_says
-from tenure.policy.interruption.decision import acts
-from tenure.policy.lifecycle.ready import look_pause
-from tenure.policy.nodepool import counts
-from workflows.activity_options import PATCH, named
-from workflows.nodeclaim_context import Life
+from tenure.policy.disruption.commands import replacement_status
+from tenure.policy.interruption.decision import requires_action
+from tenure.policy.lifecycle.ready import check_interval
+from tenure.policy.nodepool import counts_as_failure
+from workflows.activity_options import PATCH, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
 
 
-async def give_up(life: Life, *, reason: str, message: str, at_once: bool = False) -> None:
+async def fail_nodeclaim(context: NodeClaimContext, *, reason: str, message: str, at_once: bool = False) -> None:
     """An event with the reason, then deletion. Conditions keep what was last known."""
-    life.change(disruption=reason)
-    report = Report(claim=ref(life), event=reason, message=message, warning=True)
-    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
-    await _tell_pool(life, reason=reason, message=message)
-    await disrupt(life, reason=reason, at_once=at_once)
+    context.update_state(disruption=reason)
+    report = Report(claim=nodeclaim_ref(context), event=reason, message=message, warning=True)
+    await workflow.execute_activity_method(
+        DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {reason}")
+    )
+    await _report_startup_failure(context, reason=reason, message=message)
+    await delete_nodeclaim(context, reason=reason, at_once=at_once)
 
 
-async def _tell_pool(life: Life, *, reason: str, message: str) -> None:
+async def _report_startup_failure(context: NodeClaimContext, *, reason: str, message: str) -> None:
     """A start that failed counts for its NodePool's condition NodeRegistrationHealthy. Best effort: a pool without a
     workflow has nobody to tell."""
-    state = life.state
-    refused = state.refused.reason if state.refused else ""
-    if not state.identity.pool or not counts(state.phase, reason, refused):
+    state = context.state
+    rejection_reason = state.rejection.reason if state.rejection else ""
+    if not state.identity.pool or not counts_as_failure(state.phase, reason, rejection_reason):
         return
-    why = (refused or labels.LAUNCH_FAILED) if state.phase is Phase.LAUNCH else labels.REGISTRATION_FAILED
-    failed = StartEnded(uid=life.uid, at=life.now, reason=why, message=f"{life.name}: {message}"[:300])
+    why = (rejection_reason or labels.LAUNCH_FAILED) if state.phase is Phase.LAUNCH else labels.REGISTRATION_FAILED
+    failed = StartEnded(uid=context.uid, at=context.now, reason=why, message=f"{context.name}: {message}"[:300])
     with suppress(FailureError):
-        await workflow.get_external_workflow_handle(life.pool_workflow()).signal("start_failed", failed)
+        await workflow.get_external_workflow_handle(context.nodepool_workflow_id()).signal("start_failed", failed)
 
 
-async def disrupt(life: Life, *, reason: str, at_once: bool = False) -> None:
+async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: bool = False) -> None:
     """Delete the NodeClaim forcefully: by a deadline or expiry, which no budget holds up. `at_once`: no pod either."""
-    asked = DisruptionAsked(claim=ref(life), reason=reason, voluntary=False, at_once=at_once)
+    request = NodeClaimDisruptionRequest(claim=nodeclaim_ref(context), reason=reason, voluntary=False, at_once=at_once)
     await workflow.execute_activity_method(
-        DisruptionActivities.disrupt_claim, asked, **named(PATCH, f"delete the NodeClaim: {reason}")
+        DisruptionActivities.delete_nodeclaim, request, **with_summary(PATCH, f"delete the NodeClaim: {reason}")
     )
 
 
-async def lost(life: Life) -> bool:
+async def handle_missing_node(context: NodeClaimContext) -> bool:
     """The Node is gone from the cluster: give the claim up if its instance is gone too, else wait for either."""
-    before = life.state.seen
-    if await _ended(life, "the Node and its instance are gone"):
+    before = context.state.observed
+    if await _fail_if_instance_terminated(context, "the Node and its instance are gone"):
         return True
-    await _say_lost(life)
-    if life.state.seen is not before:
+    await _report_missing_node(context)
+    if context.state.observed is not before:
         return False
-    pause = look_pause(_looked(life))
-    await life.wait(news(life), until=life.now + pause, summary="the Node's return")
+    pause = check_interval(_count_poll(context))
+    await context.wait(watch_observed(context), until=context.now + pause, summary="the Node's return")
     return False
 
 
-def news(life: Life) -> Callable[[], bool]:
+def watch_observed(context: NodeClaimContext) -> Callable[[], bool]:
     """Whether the watch has seen it anew, or AWS says by now what makes it go at once."""
-    seen = life.state.seen
-    return lambda: life.state.seen is not seen or acts(life.state, life.now)
+    observed = context.state.observed
+    return lambda: context.state.observed is not observed or requires_action(context.state, context.now)
 
 
-async def dead(life: Life) -> bool:
+async def handle_not_ready_node(context: NodeClaimContext) -> bool:
     """The Node has not been Ready for a while: give the claim up if its instance is gone (reference 3.8)."""
-    if await _ended(life, "the instance is gone and its Node is not Ready"):
+    if await _fail_if_instance_terminated(context, "the instance is gone and its Node is not Ready"):
         return True
-    _looked(life)
-    life.change(unready_since=life.now)
+    _count_poll(context)
+    context.update_state(unready_since=context.now)
     return False
 
 
-def _looked(life: Life) -> int:
+def _count_poll(context: NodeClaimContext) -> int:
     """The instance runs; how often that was found in a row."""
-    life.change(looks=life.state.looks + 1)
-    return life.state.looks
+    context.update_state(instance_checks=context.state.instance_checks + 1)
+    return context.state.instance_checks
 
 
-async def _ended(life: Life, message: str) -> bool:
-    runs = await workflow.execute_activity_method(
-        TerminationActivities.instance_runs, ref(life), **named(PATCH, "does the instance still run?")
+async def _fail_if_instance_terminated(context: NodeClaimContext, message: str) -> bool:
+    is_running = await workflow.execute_activity_method(
+        TerminationActivities.instance_is_running,
+        nodeclaim_ref(context),
+        **with_summary(PATCH, "does the instance still run?"),
     )
-    if not runs:
-        await give_up(life, reason="GarbageCollected", message=message)
-    return not runs
+    if not is_running:
+        await fail_nodeclaim(context, reason="GarbageCollected", message=message)
+    return not is_running
 
 
-async def _say_lost(life: Life) -> None:
+async def _report_missing_node(context: NodeClaimContext) -> None:
     """Once, however often it is looked for."""
     why = f"{labels.NODE_NOT_FOUND}: the Node left the cluster while its instance runs on"
-    if life.state.blocked_by == why:
+    if context.state.blocked_by == why:
         return
-    life.block(why)
-    report = Report(claim=ref(life), event=labels.NODE_NOT_FOUND, message=why.partition(": ")[2], warning=True)
-    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, "say that it is lost"))
-
-
-def ref(life: Life) -> ClaimRef:
-    launched = life.state.launched
-    return ClaimRef(
-        name=life.name,
-        uid=life.uid,
-        node_name=life.state.node_name,
-        provider_id=launched.provider_id if launched else "",
-        initialized=life.state.initialized,
+    context.set_blocked_by(why)
+    report = Report(
+        claim=nodeclaim_ref(context), event=labels.NODE_NOT_FOUND, message=why.partition(": ")[2], warning=True
+    )
+    await workflow.execute_activity_method(
+        DisruptionActivities.publish_event, report, **with_summary(PATCH, "say that it is lost")
     )
 
 
-async def tell_replaced(life: Life) -> None:
+def nodeclaim_ref(context: NodeClaimContext) -> ClaimRef:
+    launched = context.state.launched
+    return ClaimRef(
+        name=context.name,
+        uid=context.uid,
+        node_name=context.state.node_name,
+        provider_id=launched.provider_id if launched else "",
+        initialized=context.state.initialized,
+    )
+
+
+async def signal_replacement_status(context: NodeClaimContext) -> None:
     """Once. A disruption that is over needs no telling."""
-    said = replacement_says(life.state)
-    if said is None:
+    message = replacement_status(context.state)
+    if message is None:
         return
     with suppress(FailureError):
-        await workflow.get_external_workflow_handle(life.state.identity.replaces).signal("replacement", said)
-    life.change(said_ready=said.ready)
+        await workflow.get_external_workflow_handle(context.state.identity.replaces).signal("replacement", message)
+    context.update_state(reported_ready=message.ready)

@@ -16,170 +16,189 @@ from activities.disruption import DisruptionActivities
 from activities.nodeclaim.hooks import HookActivities
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
-from tenure.model.hooks import HookAnswer, HookAsked, HookRun, Point
+from tenure.model.hooks import HookRequest, HookResult, HookRun, Point
 from tenure.model.nodeclaim_requests import Report
 from tenure.policy.hooks.decision import (
     HookStep,
-    begun,
-    bound,
     decide_hooks,
-    ended,
-    follows,
-    passed,
-    run_of,
-    stopped,
-    time_left,
+    describe_failure_outcome,
+    find_run,
+    hooks_deadline,
+    record_outcome,
+    record_passed,
+    record_progress,
+    remaining_time,
+    start_run,
 )
-from tenure.policy.hooks.messages import is_at_one, job_name, key_of, subject, title, words
+from tenure.policy.hooks.messages import describe_run, hook_subject, hook_title, is_waiting_for_hook, job_name, run_key
 from tenure.policy.hooks.rules import hooks_of
 from workflows import metrics
-from workflows.activity_options import HOOK, PATCH, answered, leaving, named
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import ref
-from workflows.phases.interruption import forced
+from workflows.activity_options import HOOK, PATCH, drain_queue_options, execute_unless, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import nodeclaim_ref
+from workflows.phases.interruption import is_forced_drain
 
-SAID_IN = timedelta(seconds=30)
+EVENT_TIMEOUT = timedelta(seconds=30)
 """An event that cannot be written holds up nothing."""
-_BEYOND = timedelta(minutes=2)
+_ACTIVITY_OVERHEAD = timedelta(minutes=2)
 """For what an activity does beside the hook itself."""
-Stops = Callable[[Life], str]
+StopReason = Callable[[NodeClaimContext], str]
 
 
-class _Basis(Value):
+class _HookInputs(Value):
     """What a hook that is under way goes by: told anew where it changes."""
 
     hook: Hook | None
-    bound: str
-    keep: bool
+    deadline: str
+    retains_nodeclaim: bool
 
 
-def _nothing(_: Life) -> str:
+def _never_stop(_: NodeClaimContext) -> str:
     return ""
 
 
-async def run_hooks(life: Life, point: Point, stops: Stops = _nothing) -> str:
-    """Why the drain is to be given up: by a hook, or by what `stops` says; empty where the life goes on."""
+async def run_hooks(context: NodeClaimContext, point: Point, stop_reason: StopReason = _never_stop) -> str:
+    """Why the drain is to be given up: by a hook, or by what `stop_reason` says; empty where the life goes on."""
     while True:
-        step = decide_hooks(life.state, point, life.now, keepable=_keepable(life))
+        step = decide_hooks(context.state, point, context.now, cancellable=_can_abort_drain(context))
         if step.do == "done" or step.hook is None:
-            _pass(life, point)
+            _mark_passed(context, point)
             return ""
-        if why := stops(life):
+        if why := stop_reason(context):
             return why
         if step.do == "give up":
             return step.why
-        life.roll_if_due()
+        context.continue_as_new_if_suggested()
         if step.do == "wait":
-            await _wait(life, point, step, step.hook, stops)
+            await _wait_for_retry(context, point, step, step.hook, stop_reason)
         else:
-            await _run(life, point, step, step.hook, stops)
+            await _run_hook(context, point, step, step.hook, stop_reason)
 
 
-def _pass(life: Life, point: Point) -> None:
-    life.change(hooks=passed(life.state.hooks, point))
-    if is_at_one(life.state):
-        life.block("")
+def _mark_passed(context: NodeClaimContext, point: Point) -> None:
+    context.update_state(hooks=record_passed(context.state.hooks, point))
+    if is_waiting_for_hook(context.state):
+        context.set_blocked_by("")
 
 
-def _keepable(life: Life) -> bool:
+def _can_abort_drain(context: NodeClaimContext) -> bool:
     """A drain whose NodeClaim stands can be given up. AWS does not wait: what it drains for is not."""
-    return _stands(life) and not forced(life)
+    return _retains_nodeclaim(context) and not is_forced_drain(context)
 
 
-def _stands(life: Life) -> bool:
+def _retains_nodeclaim(context: NodeClaimContext) -> bool:
     """The NodeClaim is not deleted before the end of the drain."""
-    drain = life.state.drain
-    return drain is not None and drain.keep and not life.leaving
+    drain = context.state.drain
+    return drain is not None and drain.retains_nodeclaim and not context.is_deleting
 
 
-def _basis(life: Life, point: Point, name: str) -> _Basis:
-    found = next((one for one in hooks_of(life.state.seen.rules, point) if one.name == name), None)
-    ends = bound(life.state, point)
-    return _Basis(hook=found, bound=ends.isoformat() if ends else "", keep=_stands(life))
+def _hook_inputs(context: NodeClaimContext, point: Point, name: str) -> _HookInputs:
+    found = next((one for one in hooks_of(context.state.observed.rules, point) if one.name == name), None)
+    deadline = hooks_deadline(context.state, point)
+    return _HookInputs(
+        hook=found, deadline=deadline.isoformat() if deadline else "", retains_nodeclaim=_retains_nodeclaim(context)
+    )
 
 
-async def _wait(life: Life, point: Point, step: HookStep, hook: Hook, stops: Stops) -> None:
+async def _wait_for_retry(
+    context: NodeClaimContext, point: Point, step: HookStep, hook: Hook, stop_reason: StopReason
+) -> None:
     """Until it is tried again, or the policy or AWS says otherwise."""
-    life.block(step.why)
-    known, moments = _basis(life, point, hook.name), (step.until, life.next_mark())
-    await life.wait(
-        lambda: _basis(life, point, hook.name) != known or bool(stops(life)),
-        until=min((one for one in moments if one), default=None),
+    context.set_blocked_by(step.why)
+    inputs, wakeup_times = _hook_inputs(context, point, hook.name), (step.until, context.next_slow_or_overdue_at())
+    await context.wait(
+        lambda: _hook_inputs(context, point, hook.name) != inputs or bool(stop_reason(context)),
+        until=min((one for one in wakeup_times if one), default=None),
         summary=f"until hook {point}/{hook.name} is tried again",
     )
-    if life.overdue():
-        life.mark_overdue()
+    if context.is_past_deadline():
+        context.mark_overdue()
 
 
-async def _run(life: Life, point: Point, step: HookStep, hook: Hook, stops: Stops) -> None:
+async def _run_hook(
+    context: NodeClaimContext, point: Point, step: HookStep, hook: Hook, stop_reason: StopReason
+) -> None:
     """To its outcome; without one where the policy or AWS says otherwise meanwhile."""
-    life.change(hooks=begun(life.state.hooks, point, hook, step.number, life.now))
-    key = key_of(life.uid, point, hook.name, step.number)
-    said = title(point, hook, job_name(key, hook.name))
-    life.block(f"{said} runs")
+    context.update_state(hooks=start_run(context.state.hooks, point, hook, step.number, context.now))
+    key = run_key(context.uid, point, hook.name, step.number)
+    description = hook_title(point, hook, job_name(key, hook.name))
+    context.set_blocked_by(f"{description} runs")
     try:
-        options = leaving(HOOK, life.state.identity.cluster, said)
-        answer = await life.insist(lambda options: _hook(life, point, hook, key, stops, options), options)
+        options = drain_queue_options(HOOK, context.state.identity.cluster, description)
+        result = await context.execute_until_done(
+            lambda options: _run_hook_activity(context, point, hook, key, stop_reason, options), options
+        )
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
-        answer = HookAnswer(outcome="failed", why=str(error.cause or error))
-    if answer is not None and answer.outcome is None:
-        life.change(hooks=stopped(life.state.hooks, point, hook.name, answer))
-    elif answer is not None:
-        await _record(life, point, hook, answer)
+        result = HookResult(outcome="failed", why=str(error.cause or error))
+    if result is not None and result.outcome is None:
+        context.update_state(hooks=record_progress(context.state.hooks, point, hook.name, result))
+    elif result is not None:
+        await _record_result(context, point, hook, result)
 
 
-async def _hook(life: Life, point: Point, hook: Hook, key: str, stops: Stops, options: Any) -> HookAnswer | None:
+async def _run_hook_activity(
+    context: NodeClaimContext, point: Point, hook: Hook, key: str, stop_reason: StopReason, options: Any
+) -> HookResult | None:
     """None where it has to be told anew, or is to be stopped."""
-    known, left = _basis(life, point, hook.name), time_left(life.state, point, hook, life.now)
-    run = run_of(life.state.hooks, point, hook.name)
+    inputs, remaining = _hook_inputs(context, point, hook.name), remaining_time(context.state, point, hook, context.now)
+    run = find_run(context.state.hooks, point, hook.name)
 
-    def other() -> bool:
-        return _basis(life, point, hook.name) != known or bool(stops(life))
+    def inputs_changed() -> bool:
+        return _hook_inputs(context, point, hook.name) != inputs or bool(stop_reason(context))
 
-    asked = HookAsked(
-        claim=ref(life),
-        subject=subject(life.state, point, hook),
+    request = HookRequest(
+        claim=nodeclaim_ref(context),
+        subject=hook_subject(context.state, point, hook),
         hook=hook,
         key=key,
         job=job_name(key, hook.name) if hook.job else "",
-        seconds=left.total_seconds(),
-        since=life.state.hooks.since,
+        seconds=remaining.total_seconds(),
+        since=context.state.hooks.since,
         begun=run.begun if run else 0,
-        keep=known.keep,
+        retains_nodeclaim=inputs.retains_nodeclaim,
     )
-    options = {**options, "start_to_close_timeout": left + _BEYOND}
-    answer: HookAnswer | None = await answered(HookActivities.run_hook, asked, options, other)
-    return answer
+    options = {**options, "start_to_close_timeout": remaining + _ACTIVITY_OVERHEAD}
+    result: HookResult | None = await execute_unless(HookActivities.run_hook, request, options, inputs_changed)
+    return result
 
 
-async def _record(life: Life, point: Point, hook: Hook, answer: HookAnswer) -> None:
+async def _record_result(context: NodeClaimContext, point: Point, hook: Hook, result: HookResult) -> None:
     """Once, whatever restarts: in the state, in the metrics, and as an event."""
-    life.change(hooks=ended(life.state.hooks, point, hook.name, answer, life.now))
-    run = run_of(life.state.hooks, point, hook.name)
+    context.update_state(hooks=record_outcome(context.state.hooks, point, hook.name, result, context.now))
+    run = find_run(context.state.hooks, point, hook.name)
     assert run is not None
-    metrics.count_hook(life.state, run)
-    life.show()
+    metrics.count_hook(context.state, run)
+    context.publish_status()
     report = Report(
-        claim=ref(life), event=_event(run), message=_message(life, point, hook, run), warning=_is_failure(run)
+        claim=nodeclaim_ref(context),
+        event=_event_reason(run),
+        message=_event_message(context, point, hook, run),
+        warning=_is_failure(run),
     )
-    options = {**named(PATCH, f"say what came of {point}/{hook.name}"), "schedule_to_close_timeout": SAID_IN}
+    options = {
+        **with_summary(PATCH, f"say what came of {point}/{hook.name}"),
+        "schedule_to_close_timeout": EVENT_TIMEOUT,
+    }
     try:
-        await workflow.execute_activity_method(DisruptionActivities.report, report, **options)
+        await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **options)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
 
 
-def _event(run: HookRun) -> str:
+def _event_reason(run: HookRun) -> str:
     return "HookFailed" if _is_failure(run) else "HookSkipped" if run.outcome == "skipped" else "HookSucceeded"
 
 
-def _message(life: Life, point: Point, hook: Hook, run: HookRun) -> str:
+def _event_message(context: NodeClaimContext, point: Point, hook: Hook, run: HookRun) -> str:
     if not _is_failure(run):
-        return words(run)
-    return f"{words(run)}; {follows(life.state, point, hook, life.now, keepable=_keepable(life))}"
+        return describe_run(run)
+    return (
+        f"{describe_run(run)}; "
+        f"{describe_failure_outcome(context.state, point, hook, context.now, cancellable=_can_abort_drain(context))}"
+    )
 
 
 def _is_failure(run: HookRun) -> bool:

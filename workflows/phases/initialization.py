@@ -9,158 +9,173 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from activities.disruption import DisruptionActivities
-from activities.nodeclaim.registration import JoiningActivities
+from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
 from tenure.model.nodeclaim_requests import Report
 from tenure.model.nodeclaim_state import Phase
-from tenure.policy.interruption.decision import Interrupted
+from tenure.policy.interruption.decision import InterruptionDecision
 from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget
 from tenure.policy.lifecycle.repair import Repair, decide_repair
-from workflows.activity_options import PATCH, named
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import disrupt, give_up, lost, ref
-from workflows.phases.interruption import goes, leave, starting
-from workflows.phases.repair import repair
+from workflows.activity_options import PATCH, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import delete_nodeclaim, fail_nodeclaim, handle_missing_node, nodeclaim_ref
+from workflows.phases.interruption import decide_for_starting_node, disrupt_for_interruption, requires_drain
+from workflows.phases.repair import repair_node
 
-LOOK_AGAIN = timedelta(seconds=10)
-LOOK_SLOWEST = timedelta(minutes=5)
-SETTLE = timedelta(seconds=10)
+RECHECK_DELAY = timedelta(seconds=10)
+MAX_RECHECK_DELAY = timedelta(minutes=5)
+REPORT_DELAY = timedelta(seconds=10)
 """What holds a node up is written to its NodeClaim once it has held for this long."""
 
 
-async def initialization(life: Life) -> Phase:
-    looked_at, told, refuted = -1, "", 0
+async def run_initialization(context: NodeClaimContext) -> Phase:
+    checked_number, reported_reason, failed_checks = -1, "", 0
     while True:
-        if life.leaving:
-            life.change(disruption="Deleted")
+        if context.is_deleting:
+            context.update_state(disruption="Deleted")
             return Phase.DRAIN
-        if goes(starting(life)):
-            return await leave(life)
-        if _expires_here(life) and has_expired(life.state, life.now):
-            life.change(disruption="Expired")
-            await disrupt(life, reason="Expired")
+        if requires_drain(decide_for_starting_node(context)):
+            return await disrupt_for_interruption(context)
+        if _expires_here(context) and has_expired(context.state, context.now):
+            context.update_state(disruption="Expired")
+            await delete_nodeclaim(context, reason="Expired")
             return Phase.DRAIN
-        if life.overdue() and not life.state.overdue:
-            told = _holding(life) or life.state.blocked_by
-            life.change(blocked_by=told)
-            life.mark_overdue()
-            await _say(life, told)
-        if life.state.overdue and not life.alarmed():
-            return Phase.READY if await _initialize(life) else await _give_up(life)
-        if decide_repair(life.state, life.now).do != "wait":
-            if await repair(life):
+        if context.is_past_deadline() and not context.state.overdue:
+            reported_reason = _initialization_blocker(context) or context.state.blocked_by
+            context.update_state(blocked_by=reported_reason)
+            context.mark_overdue()
+            await _report_blocked(context, reported_reason)
+        if context.state.overdue and not context.is_alarmed():
+            return Phase.READY if await _initialize_node(context) else await _fail_overdue_nodeclaim(context)
+        if decide_repair(context.state, context.now).do != "wait":
+            if await repair_node(context):
                 return Phase.DRAIN
             continue
-        if _complete(life) and life.state.seen.number > looked_at:
-            looked_at = life.state.seen.number
-            if await _initialize(life):
+        if _is_complete(context) and context.state.observed.number > checked_number:
+            checked_number = context.state.observed.number
+            if await _initialize_node(context):
                 return Phase.READY
-            refuted += 1
+            failed_checks += 1
             continue
-        if not life.state.seen.node_name:
-            if await lost(life):
+        if not context.state.observed.node_name:
+            if await handle_missing_node(context):
                 return Phase.DRAIN
             continue
-        if _complete(life):
-            await _reconsider(life, looked_at, refuted)
-            looked_at = -1
+        if _is_complete(context):
+            await _wait_before_recheck(context, checked_number, failed_checks)
+            checked_number = -1
             continue
-        told = await _wait(life, told, looked_at)
+        reported_reason = await _wait_for_change(context, reported_reason, checked_number)
 
 
-async def _reconsider(life: Life, looked_at: int, refuted: int) -> None:
+async def _wait_before_recheck(context: NodeClaimContext, checked_number: int, failed_checks: int) -> None:
     """The live state contradicted the watch, which may have nothing more to say: look again, ever more slowly."""
-    pause = min(LOOK_SLOWEST, LOOK_AGAIN * 2 ** min(refuted, 6))
-    await life.wait(
-        lambda: life.leaving or goes(starting(life)) or life.state.seen.number > looked_at,
-        until=life.now + pause,
+    pause = min(MAX_RECHECK_DELAY, RECHECK_DELAY * 2 ** min(failed_checks, 6))
+    await context.wait(
+        lambda: (
+            context.is_deleting
+            or requires_drain(decide_for_starting_node(context))
+            or context.state.observed.number > checked_number
+        ),
+        until=context.now + pause,
         summary="another look",
     )
 
 
-async def _give_up(life: Life) -> Phase:
+async def _fail_overdue_nodeclaim(context: NodeClaimContext) -> Phase:
     """What a LifecyclePolicy wants of a node that is overdue: away with it, with its pods' leave or without. Before, it
     was tried once more, live: nobody may have been at work when the Node became Ready."""
-    at_once = action_of(life.state.seen.rules, Phase.INITIALIZATION) == "terminate"
-    why = life.state.blocked_by or _holding(life) or "nothing is known to hold it up"
-    await give_up(life, reason="InitializationTimeout", message=f"not initialized in time: {why}", at_once=at_once)
+    at_once = action_of(context.state.observed.rules, Phase.INITIALIZATION) == "terminate"
+    why = context.state.blocked_by or _initialization_blocker(context) or "nothing is known to hold it up"
+    await fail_nodeclaim(
+        context, reason="InitializationTimeout", message=f"not initialized in time: {why}", at_once=at_once
+    )
     return Phase.DRAIN
 
 
-async def _wait(life: Life, told: str, looked_at: int) -> str:
+async def _wait_for_change(context: NodeClaimContext, reported_reason: str, checked_number: int) -> str:
     """Wait for news or the deadline; say what holds the node up, once, if it still does after a while."""
-    why = _holding(life)
-    untold = bool(why) and why != told
-    ends = _ends(life)
-    marks = (life.now + SETTLE if untold else life.next_mark(), ends[0], ends[1].until, ends[2].until)
-    moved = life.moved_since()
-    news = await life.wait(
+    why = _initialization_blocker(context)
+    is_unreported = bool(why) and why != reported_reason
+    pending_decisions = _pending_decisions(context)
+    wakeup_times = (
+        context.now + REPORT_DELAY if is_unreported else context.next_slow_or_overdue_at(),
+        pending_decisions[0],
+        pending_decisions[1].until,
+        pending_decisions[2].until,
+    )
+    deadline_changed = context.watch_deadline()
+    has_changed = await context.wait(
         lambda: (
-            moved()
-            or life.leaving
-            or _holding(life) != why
-            or (_complete(life) and life.state.seen.number > looked_at)
-            or _ends(life) != ends
+            deadline_changed()
+            or context.is_deleting
+            or _initialization_blocker(context) != why
+            or (_is_complete(context) and context.state.observed.number > checked_number)
+            or _pending_decisions(context) != pending_decisions
         ),
-        until=min((one for one in marks if one), default=None),
+        until=min((one for one in wakeup_times if one), default=None),
         summary="initialization",
     )
-    if news:
-        return told
-    if untold and (life.state.overdue or not life.overdue()):
-        life.block(why)
-        await _say(life, why)
+    if has_changed:
+        return reported_reason
+    if is_unreported and (context.state.overdue or not context.is_past_deadline()):
+        context.set_blocked_by(why)
+        await _report_blocked(context, why)
         return why
-    life.notice_slow()
-    return told
+    context.mark_slow_if_due()
+    return reported_reason
 
 
-async def _initialize(life: Life) -> bool:
-    answer = await life.insist(
-        lambda options: workflow.execute_activity_method(JoiningActivities.initialize_node, ref(life), **options),
-        named(PATCH, f"initialize {life.state.node_name}"),
+async def _initialize_node(context: NodeClaimContext) -> bool:
+    result = await context.execute_until_done(
+        lambda options: workflow.execute_activity_method(
+            RegistrationActivities.initialize_node, nodeclaim_ref(context), **options
+        ),
+        with_summary(PATCH, f"initialize {context.state.node_name}"),
     )
-    if answer.outcome == "initialized":
-        life.change(initialized=True, boot_id=answer.boot_id)
-        life.change(expires=answer.expires, lifetime=answer.lifetime)
+    if result.outcome == "initialized":
+        context.update_state(initialized=True, boot_id=result.boot_id)
+        context.update_state(expires=result.expires, lifetime=result.lifetime)
         return True
-    if answer.outcome == "waiting":
-        life.block(answer.waiting_for)
+    if result.outcome == "waiting":
+        context.set_blocked_by(result.waiting_for)
     return False
 
 
-async def _say(life: Life, why: str) -> None:
+async def _report_blocked(context: NodeClaimContext, why: str) -> None:
     """On the condition; of a machine that rebooted by an event, since the condition never reverts (reference 3.4)."""
     reason, _, message = why.partition(": ")
-    again = life.state.initialized
+    has_rebooted = context.state.initialized
     report = Report(
-        claim=ref(life),
-        condition="" if again else labels.INITIALIZED_CONDITION,
+        claim=nodeclaim_ref(context),
+        condition="" if has_rebooted else labels.INITIALIZED_CONDITION,
         reason=reason,
-        message=f"the machine rebooted, and its Node is not back yet: {why}" if again else message,
-        event=labels.HAS_REBOOTED if again else "",
+        message=f"the machine rebooted, and its Node is not back yet: {why}" if has_rebooted else message,
+        event=labels.HAS_REBOOTED if has_rebooted else "",
     )
-    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
+    await workflow.execute_activity_method(
+        DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {reason}")
+    )
 
 
-def _ends(life: Life) -> tuple[datetime | None, Repair, Interrupted]:
+def _pending_decisions(context: NodeClaimContext) -> tuple[datetime | None, Repair, InterruptionDecision]:
     """When it expires, what its health asks for, and what AWS's word does."""
-    expiry = expiry_of(life.state) if _expires_here(life) else None
-    return expiry, decide_repair(life.state, life.now), starting(life)
+    expiry = expiry_of(context.state) if _expires_here(context) else None
+    return expiry, decide_repair(context.state, context.now), decide_for_starting_node(context)
 
 
-def _expires_here(life: Life) -> bool:
+def _expires_here(context: NodeClaimContext) -> bool:
     """Budgets count nodes that were initialized: another needs no permit, and one of those asks once it is back."""
-    return not (life.state.initialized and is_under_budget(life.state))
+    return not (context.state.initialized and is_under_budget(context.state))
 
 
-def _holding(life: Life) -> str:
-    seen = life.state.seen
-    if not seen.node_ready:
+def _initialization_blocker(context: NodeClaimContext) -> str:
+    observed = context.state.observed
+    if not observed.node_ready:
         return "NodeNotReady: the kubelet does not report Ready"
-    return seen.waiting_for[0] if seen.waiting_for else ""
+    return observed.waiting_for[0] if observed.waiting_for else ""
 
 
-def _complete(life: Life) -> bool:
-    return not _holding(life)
+def _is_complete(context: NodeClaimContext) -> bool:
+    return not _initialization_blocker(context)

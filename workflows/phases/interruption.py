@@ -20,52 +20,52 @@ from temporalio import workflow
 
 from activities.interruption.activities import NodeInterruptionActivities
 from tenure.model.base import Value
-from tenure.model.disruption.drain import DrainState, PodsHeld
-from tenure.model.interruption.notices import Notice, Notices
-from tenure.model.interruption.records import MEMO, EventRecord, NoticesTold
+from tenure.model.disruption.drain import DrainState, PodDrainRule
+from tenure.model.interruption.notices import InterruptionMessage, InterruptionMessages
+from tenure.model.interruption.records import MEMO, EventRecord, InterruptionNotification
 from tenure.model.nodeclaim_state import ENDING, ClaimState, Phase
 from tenure.policy.interruption.decision import (
     ACTING,
-    Interrupted,
+    InterruptionDecision,
     decide_event,
     decide_interruption,
-    drained_for,
-    expected_back,
-    held_pods,
-    overrides,
-    overtaking,
+    draining_event,
+    maintenance_until,
+    overrides_do_not_disrupt,
+    pods_blocked_by_event,
+    superseding_interruption,
 )
-from tenure.policy.interruption.events import noted, recalled, settled, written
-from tenure.policy.interruption.messages import due, records_of, told
+from tenure.policy.interruption.events import end_stopping_events, format_annotation, record_messages, restore_messages
+from tenure.policy.interruption.messages import due_event_texts, event_records, published_versions
 from workflows import metrics
-from workflows.activity_options import PATCH, leaving, named
-from workflows.nodeclaim_context import Life
-from workflows.phases.background_status import whenever
-from workflows.phases.failure import disrupt, ref
+from workflows.activity_options import PATCH, drain_queue_options, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.background_status import write_on_change
+from workflows.phases.failure import delete_nodeclaim, nodeclaim_ref
 
 _PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY, Phase.DRAIN)
 
 
-def note_notices(life: Life, told: Notices) -> None:
+def record_interruption_messages(context: NodeClaimContext, messages: InterruptionMessages) -> None:
     """Take into the memory what came. What is said of another instance is nobody's."""
-    launched = life.state.launched
-    if launched is None or launched.provider_id.endswith(f"/{told.instance_id}"):
-        mine = [one for one in told.notices if not _is_own(life.state, one)]
-        notices = noted(life.state.notices, mine, workflow.now())
-        if notices != life.state.notices:
-            life.change(notices=notices)
-            settle(life)
-        life.note_left(told.left)
+    launched = context.state.launched
+    if launched is None or launched.provider_id.endswith(f"/{messages.instance_id}"):
+        relevant = [one for one in messages.notices if not _is_own_stop(context.state, one)]
+        updated = record_messages(context.state.notices, relevant, workflow.now())
+        if updated != context.state.notices:
+            context.update_state(notices=updated)
+            settle_interruptions(context)
+        context.record_evicted_pods(messages.evicted_pods)
 
 
-def settle(life: Life) -> None:
+def settle_interruptions(context: NodeClaimContext) -> None:
     """The node was seen: one that is Ready since it was stopped is back."""
-    state = life.state
-    if state.notices and state.seen.node_ready:
-        life.change(notices=settled(state.notices, state.seen.ready_since))
+    state = context.state
+    if state.notices and state.observed.node_ready:
+        context.update_state(notices=end_stopping_events(state.notices, state.observed.ready_since))
 
 
-def _is_own(state: ClaimState, notice: Notice) -> bool:
+def _is_own_stop(state: ClaimState, notice: InterruptionMessage) -> bool:
     """It was stopped by Tenure itself."""
     stop = state.stop
     if notice.kind != "instanceStopping" or stop is None or stop.step == "drain":
@@ -73,169 +73,184 @@ def _is_own(state: ClaimState, notice: Notice) -> bool:
     return notice.at >= stop.since and (stop.until is None or notice.at <= stop.until)
 
 
-def recall_notices(life: Life, text: str) -> None:
+def recover_interruption_messages(context: NodeClaimContext, text: str) -> None:
     """Of a life that is begun anew: what its NodeClaim says of the time before."""
     if text:
-        life.change(notices=recalled(text, life.state.notices), notices_written=text)
+        context.update_state(notices=restore_messages(text, context.state.notices), notices_written=text)
 
 
-def starting(life: Life) -> Interrupted:
+def decide_for_starting_node(context: NodeClaimContext) -> InterruptionDecision:
     """What follows for a node that runs no pods yet: there is nobody to ask for it, and nothing to keep."""
-    verdict = decide_interruption(life.state, life.now)
-    return verdict if verdict.do in ("drain", "terminate", "wait") else Interrupted()
+    verdict = decide_interruption(context.state, context.now)
+    return verdict if verdict.do in ("drain", "terminate", "wait") else InterruptionDecision()
 
 
-def goes(verdict: Interrupted) -> bool:
+def requires_drain(verdict: InterruptionDecision) -> bool:
     return verdict.do in ("drain", "terminate")
 
 
-def changed(life: Life) -> Callable[[], bool]:
+def watch_interruption_decision(context: NodeClaimContext) -> Callable[[], bool]:
     """Whether something else follows by now, for one that starts."""
-    known = starting(life)
-    return lambda: starting(life) != known
+    known = decide_for_starting_node(context)
+    return lambda: decide_for_starting_node(context) != known
 
 
-async def leave(life: Life) -> Phase:
+async def disrupt_for_interruption(context: NodeClaimContext) -> Phase:
     """The NodeClaim is deleted by its drain; what a policy holds back of its pods keeps it until then."""
-    verdict = decide_interruption(life.state, life.now)
-    life.change(disruption=verdict.reason, interrupted=verdict.key)
-    if life.state.phase is Phase.REGISTRATION:
-        await disrupt(life, reason=verdict.reason)
+    verdict = decide_interruption(context.state, context.now)
+    context.update_state(disruption=verdict.reason, interrupted=verdict.key)
+    if context.state.phase is Phase.REGISTRATION:
+        await delete_nodeclaim(context, reason=verdict.reason)
         return Phase.TERMINATION
     if verdict.do == "terminate":
-        await disrupt(life, reason=verdict.reason, at_once=True)
-    life.change(drain=DrainState(keep=True) if holding(life).held else None)
+        await delete_nodeclaim(context, reason=verdict.reason, at_once=True)
+    context.update_state(
+        drain=DrainState(retains_nodeclaim=True) if event_drain_options(context).blocked_pods else None
+    )
     return Phase.DRAIN
 
 
-async def tell_notices(life: Life) -> None:
+async def report_interruption_events(context: NodeClaimContext) -> None:
     """For as long as the run lasts: whenever there is something to say or to write down, do that."""
-    await whenever(life, _is_news, _tell, about="what AWS says")
+    await write_on_change(context, _has_unreported_events, _write_interruption_events, subject="what AWS says")
 
 
-def _is_news(state: ClaimState) -> bool:
+def _has_unreported_events(state: ClaimState) -> bool:
     if not state.notices and not state.notices_written:
         return False
-    if state.phase not in _PHASES or not state.seen.exists or (state.keeps_records and leaves(state)):
+    if state.phase not in _PHASES or not state.observed.exists or (state.records_events and is_about_to_drain(state)):
         return False
-    return _is_unwritten(state) or bool(due(state, workflow.now()))
+    return _is_unwritten(state) or bool(due_event_texts(state, workflow.now()))
 
 
-def leaves(state: ClaimState) -> bool:
+def is_about_to_drain(state: ClaimState) -> bool:
     """Something makes it go, and its drain is only about to begin: then all there is to say is said at once."""
-    return not state.interrupted and state.phase not in ENDING and goes(decide_interruption(state, workflow.now()))
+    return (
+        not state.interrupted
+        and state.phase not in ENDING
+        and requires_drain(decide_interruption(state, workflow.now()))
+    )
 
 
 def _is_unwritten(state: ClaimState) -> bool:
     """Of a node that goes it does not matter any more."""
     if state.phase is Phase.DRAIN:
         return False
-    return (written(state.notices), expected_back(state)) != (state.notices_written, state.expected_back)
+    return (format_annotation(state.notices), maintenance_until(state)) != (state.notices_written, state.expected_back)
 
 
-async def _tell(life: Life) -> None:
+async def _write_interruption_events(context: NodeClaimContext) -> None:
     """What acts at once is told beside its drain, and not written."""
-    state, now = life.state, life.now
-    write = _is_unwritten(state) and not goes(decide_interruption(state, now))
-    said, after = due(state, now), told(state, now)
-    asked = NoticesTold(
-        claim=ref(life),
-        said=tuple(said.values()),
+    state, now = context.state, context.now
+    write = _is_unwritten(state) and not requires_drain(decide_interruption(state, now))
+    event_texts, reported_texts = due_event_texts(state, now), published_versions(state, now)
+    request = InterruptionNotification(
+        claim=nodeclaim_ref(context),
+        events=tuple(event_texts.values()),
         write=write,
-        text=written(state.notices),
-        expected_back=expected_back(state),
+        text=format_annotation(state.notices),
+        expected_back=maintenance_until(state),
     )
-    if said or write:
-        await workflow.execute_activity_method(NodeInterruptionActivities.tell_notices, asked, **_options(state))
-    for topic in said:
+    if event_texts or write:
+        await workflow.execute_activity_method(
+            NodeInterruptionActivities.publish_interruption_events, request, **_publish_options(state)
+        )
+    for topic in event_texts:
         if topic.endswith("|status"):
             metrics.count_event(state, topic.partition("|")[0].partition("@")[0])
-    life.change(notices_told=after, notices_written=asked.text, expected_back=asked.expected_back)
+    context.update_state(
+        notified_interruptions=reported_texts, notices_written=request.text, expected_back=request.expected_back
+    )
 
 
-def _options(state: ClaimState) -> Any:
+def _publish_options(state: ClaimState) -> Any:
     """Of hundreds that go at once, each is told of beside its drain."""
     summary = "tell what AWS says"
-    beside = state.keeps_records and bool(state.interrupted)
-    return leaving(PATCH, state.identity.cluster, summary) if beside else named(PATCH, summary)
+    is_during_drain = state.records_events and bool(state.interrupted)
+    return (
+        drain_queue_options(PATCH, state.identity.cluster, summary) if is_during_drain else with_summary(PATCH, summary)
+    )
 
 
 # --- in a drain for an event ---
 
 
-class Holding(Value):
+class EventDrainOptions(Value):
     """What a drain for an event does otherwise than others."""
 
-    held: tuple[PodsHeld, ...] = ()
+    blocked_pods: tuple[PodDrainRule, ...] = ()
     override: bool = False
 
     @property
-    def until(self) -> datetime | None:
-        return min((one.until for one in self.held if one.held and one.until), default=None)
+    def blocked_until(self) -> datetime | None:
+        return min((one.until for one in self.blocked_pods if one.blocked and one.until), default=None)
 
 
-def holding(life: Life) -> Holding:
-    event = drained_for(life.state)
+def event_drain_options(context: NodeClaimContext) -> EventDrainOptions:
+    event = draining_event(context.state)
     if event is None:
-        return Holding()
-    return Holding(held=held_pods(life.state, event, life.now), override=overrides(life.state))
+        return EventDrainOptions()
+    return EventDrainOptions(
+        blocked_pods=pods_blocked_by_event(context.state, event, context.now),
+        override=overrides_do_not_disrupt(context.state),
+    )
 
 
-def called_off(life: Life) -> str:
+def drain_cancellation_reason(context: NodeClaimContext) -> str:
     """Why a drain that kept its NodeClaim for held pods is given up; empty where it goes on."""
-    state = life.state
-    if not state.interrupted or state.drain is None or not state.drain.keep or drained_for(state):
+    state = context.state
+    if not state.interrupted or state.drain is None or not state.drain.retains_nodeclaim or draining_event(state):
         return ""
     return "AWS does not do any more what the node was drained for"
 
 
-def forced(life: Life) -> bool:
+def is_forced_drain(context: NodeClaimContext) -> bool:
     """The drain is for an event that asks nobody: neither a pause nor a budget that holds a pod ends it."""
-    event = drained_for(life.state)
-    return event is not None and decide_event(life.state, event, life.now).do in ACTING
+    event = draining_event(context.state)
+    return event is not None and decide_event(context.state, event, context.now).do in ACTING
 
 
-def is_overtaken(life: Life) -> bool:
-    return overtaking(life.state, life.now) is not None
+def is_superseded(context: NodeClaimContext) -> bool:
+    return superseding_interruption(context.state, context.now) is not None
 
 
-async def overtake(life: Life) -> None:
+async def switch_to_superseding_event(context: NodeClaimContext) -> None:
     """The drain goes on for what came last; why the node goes stays what it was."""
-    verdict = overtaking(life.state, life.now)
+    verdict = superseding_interruption(context.state, context.now)
     assert verdict is not None
     if verdict.do == "terminate":
         # First: what could not be written is tried again by the drain's next beginning.
-        await disrupt(life, reason=verdict.reason, at_once=True)
-    life.change(interrupted=verdict.key)
+        await delete_nodeclaim(context, reason=verdict.reason, at_once=True)
+    context.update_state(interrupted=verdict.key)
 
 
-def go_on(life: Life) -> None:
+def stop_retaining_if_unblocked(context: NodeClaimContext) -> None:
     """No pod is held back any more: from here on it goes as other drains do."""
-    drain = life.state.drain
-    if drain and drain.keep and forced(life) and not holding(life).held:
-        life.change(drain=drain.model_copy(update={"keep": False}))
+    drain = context.state.drain
+    if drain and drain.retains_nodeclaim and is_forced_drain(context) and not event_drain_options(context).blocked_pods:
+        context.update_state(drain=drain.model_copy(update={"retains_nodeclaim": False}))
 
 
-_MANY = TypeAdapter(tuple[EventRecord, ...])
+_EVENT_RECORDS = TypeAdapter(tuple[EventRecord, ...])
 
 
-async def record_events(life: Life) -> None:
+async def record_events(context: NodeClaimContext) -> None:
     """For as long as the run lasts: whenever something else is so, keep it. One event each time; a mark that the code
     of before replays by would be two more, for each node of a storm. A run that goes on from another one finds its
     memo, or writes it anew."""
-    if not life.state.keeps_records:
+    if not context.state.records_events:
         return
-    await workflow.wait_condition(lambda: bool(life.state.notices))
-    kept = _MANY.validate_python(workflow.memo_value(MEMO, []))
+    await workflow.wait_condition(lambda: bool(context.state.notices))
+    recorded = _EVENT_RECORDS.validate_python(workflow.memo_value(MEMO, []))
 
-    def found() -> tuple[EventRecord, ...]:
-        return records_of(life.state, kept, workflow.now())
+    def current_records() -> tuple[EventRecord, ...]:
+        return event_records(context.state, recorded, workflow.now())
 
-    def is_news() -> bool:
+    def has_changes() -> bool:
         """One that is about to go is kept once it does."""
-        return found() != kept and not leaves(life.state)
+        return current_records() != recorded and not is_about_to_drain(context.state)
 
     while True:
-        await workflow.wait_condition(is_news)
-        kept = found()
-        workflow.upsert_memo({MEMO: _MANY.dump_python(kept, mode="json", exclude_defaults=True)})
+        await workflow.wait_condition(has_changes)
+        recorded = current_records()
+        workflow.upsert_memo({MEMO: _EVENT_RECORDS.dump_python(recorded, mode="json", exclude_defaults=True)})

@@ -18,190 +18,210 @@ from tenure.model.launch import (
     Launched,
     LaunchGroup,
     LaunchPrepared,
-    LaunchRefused,
+    LaunchRejection,
     LaunchResult,
     Member,
-    latest,
+    latest_unavailable_offerings,
 )
-from tenure.model.nodeclaim_requests import ClaimRef, LaunchAsked
+from tenure.model.nodeclaim_requests import ClaimRef, NodeClaimLaunchRequest
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import Joining, MarksSeen
+from tenure.model.observations import Joining, ObservedUnavailableOfferings
 from workflows import ids
-from workflows.activity_options import CREATE_FLEET, PREPARE, launch_options, named
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import give_up
-from workflows.phases.recovery import is_late, recall
+from workflows.activity_options import CREATE_FLEET, PREPARE, launch_options, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import fail_nodeclaim
+from workflows.phases.recovery import needs_recovery, recover_state
 
-AGAIN_IN = timedelta(seconds=10)
+RETRY_AFTER = timedelta(seconds=10)
 """Between attempts of a claim that launches itself."""
-AGAIN_IN_OVERDUE = timedelta(minutes=2)
+RETRY_AFTER_OVERDUE = timedelta(minutes=2)
 """The same past the deadline, where it goes on."""
-MOST_ATTEMPTS = 10
+MAX_ATTEMPTS = 10
 """That follow each other at once, each leaving out what the ones before were refused."""
 
 
-async def launch(life: Life) -> Phase:
-    if is_late(life) and (known := await recall(life)):
-        return known
-    if life.state.refused is None and (life.state.identity.group_id or await _join(life)):
-        await _with_its_group(life)
-        unheard = life.state.refused is None or _went_first(life)
-        if life.state.launched is None and unheard and (known := await recall(life)):
-            return known
-    return await _alone(life)
+async def run_launch(context: NodeClaimContext) -> Phase:
+    if needs_recovery(context) and (recovered_phase := await recover_state(context)):
+        return recovered_phase
+    if context.state.rejection is None and (context.state.identity.group_id or await _join_launch_group(context)):
+        await _wait_for_launch_group(context)
+        has_no_result = context.state.rejection is None or _was_deleted_first(context)
+        if context.state.launched is None and has_no_result and (recovered_phase := await recover_state(context)):
+            return recovered_phase
+    return await _launch_individually(context)
 
 
-async def _join(life: Life) -> bool:
+async def _join_launch_group(context: NodeClaimContext) -> bool:
     """A claim of a pool that no plan made: with others that are alike it is one call of many.
 
     True: Provisioning has it in hand. Where there is none to be told, the claim launches itself."""
-    state, identity = life.state, life.state.identity
+    state, identity = context.state, context.state.identity
     if state.joined:
         return True
     if not (identity.pool and identity.alike) or state.group is not None or state.launched is not None:
         return False
-    wish = Joining(
-        name=life.name, uid=life.uid, pool=identity.pool, node_class=identity.node_class, alike=identity.alike
+    request = Joining(
+        name=context.name, uid=context.uid, pool=identity.pool, node_class=identity.node_class, alike=identity.alike
     )
     try:
-        await workflow.get_external_workflow_handle(ids.provisioning(identity.cluster)).signal("join", wish)
+        await workflow.get_external_workflow_handle(ids.provisioning(identity.cluster)).signal("join", request)
     except ApplicationError:
         return False
-    life.change(joined=True)
+    context.update_state(joined=True)
     return True
 
 
-async def _with_its_group(life: Life) -> None:
+async def _wait_for_launch_group(context: NodeClaimContext) -> None:
     """Wait for the group's word, even while being deleted: the instance may be on its way already.
 
     A refusal that may pass is the group's last word too: from there on the claim tries by itself, with its own tokens.
     """
-    await life.wait_or_alarm(
-        lambda: _answered(life) or life.state.refused is not None or (life.state.overdue and life.leaving),
+    await context.wait_or_alarm(
+        lambda: (
+            _has_launch_result(context)
+            or context.state.rejection is not None
+            or (context.state.overdue and context.is_deleting)
+        ),
         summary="launch deadline",
     )
-    refused = life.state.refused
-    if refused and not refused.final:
-        life.change(launch_attempt=life.state.launch_attempt + 1)
-        life.block(f"{refused.reason}: {refused.message}")
-        await _pause(life)
+    rejection = context.state.rejection
+    if rejection and not rejection.final:
+        context.update_state(launch_attempt=context.state.launch_attempt + 1)
+        context.set_blocked_by(f"{rejection.reason}: {rejection.message}")
+        await _wait_before_retry(context)
 
 
-async def _alone(life: Life) -> Phase:
-    while not _answered(life) and _may_try(life):
-        if life.leaving:
+async def _launch_individually(context: NodeClaimContext) -> Phase:
+    while not _has_launch_result(context) and _may_attempt(context):
+        if context.is_deleting:
             break
-        result = await _attempt(life)
+        result = await _attempt_launch(context)
         if result is None:
-            return await recall(life) or Phase.TERMINATION
+            return await recover_state(context) or Phase.TERMINATION
         if isinstance(result, Launched):
-            life.change(launched=result, refused=None, group=None)
+            context.update_state(launched=result, rejection=None, group=None)
         else:
-            life.change(refused=result, group=None, launch_attempt=life.state.launch_attempt + 1)
+            context.update_state(rejection=result, group=None, launch_attempt=context.state.launch_attempt + 1)
             if not result.final:
-                life.block(f"{result.reason}: {result.message}")
-                await _pause_unless_elsewhere(life, result)
-    return await _after(life)
+                context.set_blocked_by(f"{result.reason}: {result.message}")
+                await _wait_unless_other_offerings(context, result)
+    return await _finish_launch(context)
 
 
-def _may_try(life: Life) -> bool:
+def _may_attempt(context: NodeClaimContext) -> bool:
     """Until the deadline, and on where then a person is waited for; one who is first heard of after it has one try,
     unless a group may be out for it."""
-    untried = life.state.launch_attempt == 1 and not life.state.identity.group_id and not life.state.joined
-    return untried or not life.overdue() or life.raise_alarm()
+    is_first_attempt = (
+        context.state.launch_attempt == 1 and not context.state.identity.group_id and not context.state.joined
+    )
+    return is_first_attempt or not context.is_past_deadline() or context.raise_alarm()
 
 
-async def _attempt(life: Life) -> LaunchResult | None:
+async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:
     """One token's worth: freeze, then call. A run that rolled or restarted in between calls with the same group.
 
     None when the NodeClaim turns out to have an instance already."""
-    me = Member(name=life.name, uid=life.uid)
+    member = Member(name=context.name, uid=context.uid)
     try:
-        if life.state.group is None:
+        if context.state.group is None:
             prepared = await workflow.execute_activity_method(
                 LaunchActivities.prepare_launch,
-                _asked(life),
-                **named(PREPARE, "prepare launch"),
+                _build_launch_request(context),
+                **with_summary(PREPARE, "prepare launch"),
             )
             match prepared.preparation:
                 case None:
                     return None
-                case LaunchRefused() as refused:
-                    return refused
+                case LaunchRejection() as rejection:
+                    return rejection
                 case LaunchPrepared(request=request):
-                    life.change(
+                    context.update_state(
                         group=LaunchGroup(
-                            group_id=life.name,
-                            attempt=life.state.launch_attempt,
-                            pool=life.state.identity.pool,
-                            members=(me,),
+                            group_id=context.name,
+                            attempt=context.state.launch_attempt,
+                            pool=context.state.identity.pool,
+                            members=(member,),
                             request=request,
                         )
                     )
-        group = life.state.group
+        group = context.state.group
         assert group is not None
-        outcome = await life.insist(
-            lambda options: workflow.execute_activity_method(LaunchActivities.launch_alone, group, **options),
-            {**named(CREATE_FLEET, "CreateFleet"), **launch_options(life.state.identity.cluster, group.pool, 1)},
+        outcome = await context.execute_until_done(
+            lambda options: workflow.execute_activity_method(LaunchActivities.launch_one, group, **options),
+            {
+                **with_summary(CREATE_FLEET, "CreateFleet"),
+                **launch_options(context.state.identity.cluster, group.pool, 1),
+            },
         )
     except ActivityError as error:
-        return LaunchRefused(reason="LaunchFailed", message=str(error.cause or error), final=False)
-    return await _learn(life, outcome)
+        return LaunchRejection(reason="LaunchFailed", message=str(error.cause or error), final=False)
+    return await _apply_outcome(context, outcome)
 
 
-async def _learn(life: Life, outcome: GroupOutcome) -> LaunchResult:
+async def _apply_outcome(context: NodeClaimContext, outcome: GroupOutcome) -> LaunchResult:
     """Where only some offerings were refused, the next attempt leaves them out; Provisioning hears of them too."""
-    marks = outcome.unavailable
-    if marks:
-        life.change(unavailable=latest((*life.state.unavailable, *marks), life.now))
+    unavailable_offerings = outcome.unavailable
+    if unavailable_offerings:
+        context.update_state(
+            unavailable=latest_unavailable_offerings((*context.state.unavailable, *unavailable_offerings), context.now)
+        )
         with suppress(FailureError):
-            provisioning = workflow.get_external_workflow_handle(ids.provisioning(life.state.identity.cluster))
-            await provisioning.signal("refused", MarksSeen(unavailable=marks))
-    result = outcome.results.get(life.uid) or LaunchRefused(reason="NodeClaimGone", message=f"{life.name} is gone")
-    if isinstance(result, LaunchRefused) and result.final and marks and life.state.launch_attempt < MOST_ATTEMPTS:
+            provisioning = workflow.get_external_workflow_handle(ids.provisioning(context.state.identity.cluster))
+            await provisioning.signal("refused", ObservedUnavailableOfferings(unavailable=unavailable_offerings))
+    result = outcome.results.get(context.uid) or LaunchRejection(
+        reason="NodeClaimGone", message=f"{context.name} is gone"
+    )
+    if (
+        isinstance(result, LaunchRejection)
+        and result.final
+        and unavailable_offerings
+        and context.state.launch_attempt < MAX_ATTEMPTS
+    ):
         return result.model_copy(update={"final": False})
     return result
 
 
-def _asked(life: Life) -> LaunchAsked:
-    return LaunchAsked(
-        claim=ClaimRef(name=life.name, uid=life.uid),
-        unavailable=latest(life.state.unavailable, life.now),
-        again=life.state.launch_attempt > 1,
+def _build_launch_request(context: NodeClaimContext) -> NodeClaimLaunchRequest:
+    return NodeClaimLaunchRequest(
+        claim=ClaimRef(name=context.name, uid=context.uid),
+        unavailable=latest_unavailable_offerings(context.state.unavailable, context.now),
+        retry=context.state.launch_attempt > 1,
     )
 
 
-async def _pause_unless_elsewhere(life: Life, refused: LaunchRefused) -> None:
+async def _wait_unless_other_offerings(context: NodeClaimContext, rejection: LaunchRejection) -> None:
     """Another offering may have room now; what else is wrong takes its time."""
-    if refused.reason != labels.INSUFFICIENT_CAPACITY:
-        await _pause(life)
+    if rejection.reason != labels.INSUFFICIENT_CAPACITY:
+        await _wait_before_retry(context)
 
 
-async def _pause(life: Life) -> None:
-    deadline = life.state.deadline or life.now
-    until = life.now + AGAIN_IN_OVERDUE if life.alarmed() else min(life.now + AGAIN_IN, deadline)
-    await life.wait(lambda: life.state.seen.deleting, until=until, summary="before the next attempt")
+async def _wait_before_retry(context: NodeClaimContext) -> None:
+    deadline = context.state.deadline or context.now
+    until = context.now + RETRY_AFTER_OVERDUE if context.is_alarmed() else min(context.now + RETRY_AFTER, deadline)
+    await context.wait(lambda: context.state.observed.deleting, until=until, summary="before the next attempt")
 
 
-def _answered(life: Life) -> bool:
-    refused = life.state.refused
-    return life.state.launched is not None or (refused is not None and refused.final)
+def _has_launch_result(context: NodeClaimContext) -> bool:
+    rejection = context.state.rejection
+    return context.state.launched is not None or (rejection is not None and rejection.final)
 
 
-def _went_first(life: Life) -> bool:
+def _was_deleted_first(context: NodeClaimContext) -> bool:
     """Its group found it deleted, whether the watch has said so or not."""
-    return life.state.refused is not None and life.state.refused.reason == DELETED
+    return context.state.rejection is not None and context.state.rejection.reason == DELETED
 
 
-async def _after(life: Life) -> Phase:
-    state = life.state
+async def _finish_launch(context: NodeClaimContext) -> Phase:
+    state = context.state
     if state.launched:
         return Phase.REGISTRATION
-    if life.leaving or _went_first(life):
-        life.change(disruption="Deleted")
-    elif state.refused and state.refused.final:
-        await give_up(life, reason=state.refused.reason, message=state.refused.message)
+    if context.is_deleting or _was_deleted_first(context):
+        context.update_state(disruption="Deleted")
+    elif state.rejection and state.rejection.final:
+        await fail_nodeclaim(context, reason=state.rejection.reason, message=state.rejection.message)
     else:
-        life.mark_overdue()
-        await give_up(life, reason="LaunchTimeout", message=state.blocked_by or "no instance before the deadline")
+        context.mark_overdue()
+        await fail_nodeclaim(
+            context, reason="LaunchTimeout", message=state.blocked_by or "no instance before the deadline"
+        )
     return Phase.TERMINATION

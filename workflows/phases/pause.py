@@ -17,95 +17,97 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
-from tenure.model.disruption.commands import PermitRecalled
+from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.nodeclaim_state import ClaimState, Phase
-from tenure.model.operator_requests import MirrorAsked
-from tenure.policy.lifecycle.pauses import holds, words
-from workflows.activity_options import PATCH, named
-from workflows.nodeclaim_context import Life
-from workflows.pausable import Brake
-from workflows.phases.failure import ref
-from workflows.phases.interruption import forced
+from tenure.model.operator_requests import PauseAnnotationRequest
+from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active
+from workflows.activity_options import PATCH, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.pausable import PauseController
+from workflows.phases.failure import nodeclaim_ref
+from workflows.phases.interruption import is_forced_drain
 
 
-def brake_of(life: Life) -> Brake:
-    return Brake(
-        lambda: _target(life.state),
-        lambda: life.state,
-        life.change,
-        changed=life.show,
-        began=lambda why: _call_back(life, why),
-        note=lambda: _note(life.state),
-        shown=False,
+def create_pause_controller(context: NodeClaimContext) -> PauseController:
+    return PauseController(
+        lambda: _annotation_target(context.state),
+        lambda: context.state,
+        context.update_state,
+        on_changed=context.publish_status,
+        on_pause=lambda why: _request_permit_revocation(context, why),
+        describe_effect=lambda: _irreversible_drain_message(context.state),
+        sets_attribute=False,
     )
 
 
-def give_back(life: Life, why: str) -> None:
+def handle_permit_revoked(context: NodeClaimContext, why: str) -> None:
     """The NodePool has taken the permit back already; to ask anew is to be told what holds it. Where the permit is
     being used at this moment, the drain that follows is given up if it can be."""
-    permit = life.state.permit
-    if life.state.phase is Phase.DRAIN:
-        life.change(recalled=why)
+    permit = context.state.permit
+    if context.state.phase is Phase.DRAIN:
+        context.update_state(revocation=why)
     elif permit and permit.granted:
-        life.change(permit=None, permit_asked=None, recalled=why)
+        context.update_state(permit=None, permit_requested_at=None, revocation=why)
 
 
-def is_held(life: Life) -> bool:
+def is_disruption_blocked(context: NodeClaimContext) -> bool:
     """Nothing voluntary is to be begun, or to be tried again."""
-    return holds(life.state.pause, life.now) or bool(life.state.recalled)
+    return is_pause_active(context.state.pause, context.now) or bool(context.state.revocation)
 
 
-def drain_held(life: Life) -> str:
+def drain_pause_reason(context: NodeClaimContext) -> str:
     """Why a drain that can be given up is given up now, in words; empty for none."""
-    state = life.state
-    if state.drain is None or not state.drain.keep or forced(life):
+    state = context.state
+    if state.drain is None or not state.drain.retains_nodeclaim or is_forced_drain(context):
         return ""
-    if holds(state.pause, life.now) and state.pause:
-        return f"NodeClaim {life.name} {words(state.pause)}"
-    return state.recalled
+    if is_pause_active(state.pause, context.now) and state.pause:
+        return f"NodeClaim {context.name} {describe_pause(state.pause)}"
+    return state.revocation
 
 
-def _target(state: ClaimState) -> MirrorAsked:
-    return MirrorAsked(
-        kind="NodeClaim", name=state.identity.name, uid=state.identity.uid, node_name=state.seen.node_name
+def _annotation_target(state: ClaimState) -> PauseAnnotationRequest:
+    return PauseAnnotationRequest(
+        kind="NodeClaim", name=state.identity.name, uid=state.identity.uid, node_name=state.observed.node_name
     )
 
 
-def _note(state: ClaimState) -> str:
-    if state.phase in (Phase.DRAIN, Phase.TERMINATION) and not (state.drain and state.drain.keep):
+def _irreversible_drain_message(state: ClaimState) -> str:
+    if state.phase in (Phase.DRAIN, Phase.TERMINATION) and not (state.drain and state.drain.retains_nodeclaim):
         return "Its NodeClaim is being deleted, which cannot be undone: it goes all the same"
     return ""
 
 
-async def _call_back(life: Life, why: str) -> None:
+async def _request_permit_revocation(context: NodeClaimContext, why: str) -> None:
     """A command that has a permit for this node gives it back. Best effort: a pool without a workflow gave none."""
-    if life.state.identity.pool:
-        pool = workflow.get_external_workflow_handle(life.pool_workflow())
+    if context.state.identity.pool:
+        pool = workflow.get_external_workflow_handle(context.nodepool_workflow_id())
         with suppress(FailureError):
-            await pool.signal("recall", PermitRecalled(claim_uid=life.uid, why=why))
+            await pool.signal("recall", PermitRevoked(claim_uid=context.uid, why=why))
 
 
-TRIES_FOR: Final = timedelta(seconds=30)
+RESTORE_TIMEOUT: Final = timedelta(seconds=30)
 """At a stretch: the node may have to go for another reason meanwhile."""
-TRIES_AGAIN: Final = timedelta(minutes=1)
+RESTORE_RETRY_AFTER: Final = timedelta(minutes=1)
 
 
-async def put_back(life: Life) -> bool:
+async def restore_schedulable(context: NodeClaimContext) -> bool:
     """Whether it was, just now. What fails is tried again for as long as it takes."""
-    if not life.state.marked:
+    if not context.state.out_of_service:
         return False
-    options = {**named(PATCH, "put the node back into service"), "schedule_to_close_timeout": TRIES_FOR}
+    options = {**with_summary(PATCH, "put the node back into service"), "schedule_to_close_timeout": RESTORE_TIMEOUT}
     try:
-        await workflow.execute_activity_method(DisruptionActivities.put_back, ref(life), **options)
+        await workflow.execute_activity_method(
+            DisruptionActivities.restore_schedulable, nodeclaim_ref(context), **options
+        )
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
         return False
-    life.change(marked=False)
+    context.update_state(out_of_service=False)
     return True
 
 
-def again_if_marked(life: Life, until: datetime | None) -> datetime | None:
+def limit_to_restore_retry(context: NodeClaimContext, until: datetime | None) -> datetime | None:
     """No later than this one is waited, where the node is still to be put back."""
-    again = life.now + TRIES_AGAIN if life.state.marked else None
-    return min((one for one in (until, again) if one is not None), default=None)
+    retry_at = context.now + RESTORE_RETRY_AFTER if context.state.out_of_service else None
+    return min((one for one in (until, retry_at) if one is not None), default=None)

@@ -13,11 +13,11 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 from activities.disruption import DisruptionActivities
 from tenure.apis import labels
 from tenure.model.disruption.drain import DrainState
-from tenure.model.nodeclaim_requests import Disrupted, DisruptionAsked, Report
+from tenure.model.nodeclaim_requests import Disrupted, NodeClaimDisruptionRequest, Report
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.signals import DisruptionReason, PermitAnswered, PermitAsked, PermitWithdrawn
-from tenure.policy.drain.decision import keeps
-from tenure.policy.hooks.rules import keeps as hooks_keep
+from tenure.model.signals import DisruptionReason, PermitRequest, PermitResult, PermitWithdrawn
+from tenure.policy.drain.decision import can_cancel_drain
+from tenure.policy.hooks.rules import can_hook_cancel_drain as hooks_retain_nodeclaim
 from tenure.policy.interruption.decision import decide_interruption
 from tenure.policy.lifecycle.ready import (
     EMPTY,
@@ -29,171 +29,210 @@ from tenure.policy.lifecycle.ready import (
     drain_rules,
     expiry_of,
 )
-from workflows.activity_options import PATCH, answered, named
+from workflows.activity_options import PATCH, execute_unless, with_summary
 from workflows.disruption.metrics import count_empty
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import dead, disrupt, lost, news, ref
-from workflows.phases.interruption import holding, leave
-from workflows.phases.pause import again_if_marked, is_held, put_back
-from workflows.phases.repair import repair
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import (
+    delete_nodeclaim,
+    handle_missing_node,
+    handle_not_ready_node,
+    nodeclaim_ref,
+    watch_observed,
+)
+from workflows.phases.interruption import disrupt_for_interruption, event_drain_options
+from workflows.phases.pause import is_disruption_blocked, limit_to_restore_retry, restore_schedulable
+from workflows.phases.repair import repair_node
 from workflows.phases.stop_start import stop_and_start
 
-_REASONS: Final[dict[str, DisruptionReason]] = {EXPIRED: EXPIRED, INTERRUPTED: INTERRUPTED}
+_INVOLUNTARY_REASONS: Final[dict[str, DisruptionReason]] = {EXPIRED: EXPIRED, INTERRUPTED: INTERRUPTED}
 """Those for which the node goes whatever runs there."""
-_STAYS: Final = ("wait", "ask", "withdraw")
-NOT_NOW = timedelta(seconds=10)
-NOT_NOW_LONGEST = timedelta(minutes=10)
+_NON_DISRUPTIVE_ACTIONS: Final = ("wait", "ask", "withdraw")
+RECHECK_DELAY = timedelta(seconds=10)
+MAX_RECHECK_DELAY = timedelta(minutes=10)
 """A live read contradicted the watch: decide again when there is news, or after so long at first and at last."""
 
 
-async def ready(life: Life) -> Phase:
-    refuted = 0
+async def run_ready(context: NodeClaimContext) -> Phase:
+    failed_checks = 0
     while True:
-        verdict = decide_ready(life.state, life.now)
-        if verdict.do in _STAYS and await put_back(life):
+        verdict = decide_ready(context.state, context.now)
+        if verdict.do in _NON_DISRUPTIVE_ACTIONS and await restore_schedulable(context):
             continue
         match verdict.do:
             case "drain":
-                life.change(disruption=life.state.disruption or verdict.why, drain=None)
+                context.update_state(disruption=context.state.disruption or verdict.why, drain=None)
                 return Phase.DRAIN
             case "interrupt":
-                following = await _interrupt(life)
-                if following is not None:
-                    return following
+                next_phase = await _handle_interruption(context)
+                if next_phase is not None:
+                    return next_phase
             case "initialize":
-                life.change(reboots=life.state.reboots + 1)
+                context.update_state(reboots=context.state.reboots + 1)
                 return Phase.INITIALIZATION
             case "expire":
-                life.change(disruption=EXPIRED)
-                await disrupt(life, reason=EXPIRED)
+                context.update_state(disruption=EXPIRED)
+                await delete_nodeclaim(context, reason=EXPIRED)
                 return Phase.DRAIN
             case "ask":
-                await _ask(life, verdict)
+                await _request_permit(context, verdict)
             case "withdraw":
-                await withdraw(life)
+                await release_permit(context)
             case "disrupt":
-                if await _disrupt(life, verdict):
+                if await _delete_with_permit(context, verdict):
                     return Phase.DRAIN
-                life.change(interrupted="")
-                await put_back(life)
-                refuted = 0 if await _reconsider(life, refuted) else refuted + 1
+                context.update_state(interrupted="")
+                await restore_schedulable(context)
+                failed_checks = 0 if await _wait_before_recheck(context, failed_checks) else failed_checks + 1
             case "look":
-                if await (lost(life) if not life.state.seen.node_name else dead(life)):
+                if await (
+                    handle_missing_node(context)
+                    if not context.state.observed.node_name
+                    else handle_not_ready_node(context)
+                ):
                     return Phase.DRAIN
             case "repair":
-                if await repair(life):
+                if await repair_node(context):
                     return Phase.DRAIN
             case "wait":
-                await _wait(life, verdict)
+                await _wait_for_change(context, verdict)
 
 
-async def _interrupt(life: Life) -> Phase | None:
+async def _handle_interruption(context: NodeClaimContext) -> Phase | None:
     """None where all is to be decided anew."""
-    event = decide_interruption(life.state, life.now)
-    return await stop_and_start(life, event.key) if event.do == "stop" else await leave(life)
+    event = decide_interruption(context.state, context.now)
+    return await stop_and_start(context, event.key) if event.do == "stop" else await disrupt_for_interruption(context)
 
 
-async def _wait(life: Life, verdict: Verdict) -> None:
+async def _wait_for_change(context: NodeClaimContext, verdict: Verdict) -> None:
     """News that changes nothing leaves the timer as it is. A refusal is said on the NodeClaim, once for each."""
-    refused = bool(verdict.blocked_by) and life.state.permit is not None
-    if refused and verdict.blocked_by != life.state.blocked_by:
-        await _say_blocked(life, verdict.blocked_by)
-    life.change(waits_until=decide_interruption(life.state, life.now).until)
-    life.block(verdict.blocked_by or _still_blocked(life, verdict))
-    await life.wait(
-        lambda: decide_ready(life.state, life.now) != verdict,
-        until=again_if_marked(life, verdict.until),
-        summary=verdict.why or ("a look at its instance" if life.state.unready_since else "expiry"),
+    is_rejected = bool(verdict.blocked_by) and context.state.permit is not None
+    if is_rejected and verdict.blocked_by != context.state.blocked_by:
+        await _report_blocked(context, verdict.blocked_by)
+    context.update_state(waits_until=decide_interruption(context.state, context.now).until)
+    context.set_blocked_by(verdict.blocked_by or _previous_blocked_by(context, verdict))
+    await context.wait(
+        lambda: decide_ready(context.state, context.now) != verdict,
+        until=limit_to_restore_retry(context, verdict.until),
+        summary=verdict.why or ("a look at its instance" if context.state.unready_since else "expiry"),
     )
 
 
-def _still_blocked(life: Life, verdict: Verdict) -> str:
+def _previous_blocked_by(context: NodeClaimContext, verdict: Verdict) -> str:
     """Who was refused and asks again waits for what it waited for until it is answered, and that was said."""
-    state = life.state
-    asks_again = verdict.why == PERMIT and state.permit is None and state.asks > 0
-    return state.blocked_by if asks_again and state.blocked_by else ""
+    state = context.state
+    is_repeated_request = verdict.why == PERMIT and state.permit is None and state.permit_retries > 0
+    return state.blocked_by if is_repeated_request and state.blocked_by else ""
 
 
-async def _say_blocked(life: Life, why: str) -> None:
+async def _report_blocked(context: NodeClaimContext, why: str) -> None:
     """It could go and may not: Karpenter's words for both (reference 3.9, 5.2)."""
-    consolidatable = labels.CONSOLIDATABLE if life.state.permit_for == EMPTY else ""
-    report = Report(claim=ref(life), condition=consolidatable, status="True", event="DisruptionBlocked", message=why)
-    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, "say what blocks it"))
+    consolidatable = labels.CONSOLIDATABLE if context.state.permit_for == EMPTY else ""
+    report = Report(
+        claim=nodeclaim_ref(context), condition=consolidatable, status="True", event="DisruptionBlocked", message=why
+    )
+    await workflow.execute_activity_method(
+        DisruptionActivities.publish_event, report, **with_summary(PATCH, "say what blocks it")
+    )
 
 
-async def _ask(life: Life, verdict: Verdict) -> None:
-    reason = _REASONS.get(verdict.why, EMPTY)
-    since = life.state.seen.empty_since if reason == EMPTY else expiry_of(life.state) if reason == EXPIRED else None
-    asked = PermitAsked(
-        claim_name=life.name,
-        claim_uid=life.uid,
+async def _request_permit(context: NodeClaimContext, verdict: Verdict) -> None:
+    reason = _INVOLUNTARY_REASONS.get(verdict.why, EMPTY)
+    since = (
+        context.state.observed.empty_since
+        if reason == EMPTY
+        else expiry_of(context.state)
+        if reason == EXPIRED
+        else None
+    )
+    request = PermitRequest(
+        claim_name=context.name,
+        claim_uid=context.uid,
         workflow_id=workflow.info().workflow_id,
         reason=reason,
-        since=since or life.now,
+        since=since or context.now,
     )
-    life.change(permit=None, permit_asked=life.now, permit_for=reason, recalled="", asks=_asks(life, reason))
-    if not await _tell_pool(life, "asked", asked):
-        refused = PermitAnswered(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
-        life.change(permit=refused)
+    context.update_state(
+        permit=None,
+        permit_requested_at=context.now,
+        permit_for=reason,
+        revocation="",
+        permit_retries=_count_requests(context, reason),
+    )
+    if not await _signal_nodepool(context, "asked", request):
+        rejection = PermitResult(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
+        context.update_state(permit=rejection)
 
 
-def _asks(life: Life, reason: DisruptionReason) -> int:
-    state = life.state
-    if state.permit_asked is None or state.permit_for != reason:
+def _count_requests(context: NodeClaimContext, reason: DisruptionReason) -> int:
+    state = context.state
+    if state.permit_requested_at is None or state.permit_for != reason:
         return 0
-    refused = state.permit is not None and not state.permit.granted
-    return state.asks + 1 if refused else state.asks
+    is_rejected = state.permit is not None and not state.permit.granted
+    return state.permit_retries + 1 if is_rejected else state.permit_retries
 
 
-async def withdraw(life: Life) -> None:
+async def release_permit(context: NodeClaimContext) -> None:
     """Hand the permit back, or take the wish for one."""
-    life.change(permit=None, permit_asked=None, blocked_by="")
-    withdrawn = PermitWithdrawn(claim_uid=life.uid, workflow_id=workflow.info().workflow_id)
-    await _tell_pool(life, "withdrawn", withdrawn)
+    context.update_state(permit=None, permit_requested_at=None, blocked_by="")
+    release = PermitWithdrawn(claim_uid=context.uid, workflow_id=workflow.info().workflow_id)
+    await _signal_nodepool(context, "withdrawn", release)
 
 
-async def _disrupt(life: Life, verdict: Verdict) -> bool:
+async def _delete_with_permit(context: NodeClaimContext, verdict: Verdict) -> bool:
     """Delete the NodeClaim while the permit lasts and if the live state still agrees; else give the permit back."""
-    options = named(PATCH, f"delete the NodeClaim: {verdict.why}")
-    permit = life.state.permit
+    options = with_summary(PATCH, f"delete the NodeClaim: {verdict.why}")
+    permit = context.state.permit
     if permit and permit.until:
-        options = {**options, "schedule_to_close_timeout": permit.until - life.now}
-    event = decide_interruption(life.state, life.now) if verdict.why == INTERRUPTED else None
-    reason, drained = event.reason if event else verdict.why, event.key if event else ""
-    life.change(interrupted=drained, marked=True)
-    keep = keeps(drain_rules(life.state)) or hooks_keep(life.state.seen.rules) or bool(holding(life).held)
-    asked = DisruptionAsked(claim=ref(life), reason=reason, voluntary=verdict.why not in _REASONS, keep=keep)
+        options = {**options, "schedule_to_close_timeout": permit.until - context.now}
+    event = decide_interruption(context.state, context.now) if verdict.why == INTERRUPTED else None
+    reason, event_key = event.reason if event else verdict.why, event.key if event else ""
+    context.update_state(interrupted=event_key, out_of_service=True)
+    retains_nodeclaim = (
+        can_cancel_drain(drain_rules(context.state))
+        or hooks_retain_nodeclaim(context.state.observed.rules)
+        or bool(event_drain_options(context).blocked_pods)
+    )
+    request = NodeClaimDisruptionRequest(
+        claim=nodeclaim_ref(context),
+        reason=reason,
+        voluntary=verdict.why not in _INVOLUNTARY_REASONS,
+        retains_nodeclaim=retains_nodeclaim,
+    )
     try:
-        answer: Disrupted | None = await answered(
-            DisruptionActivities.disrupt_claim, asked, options, lambda: is_held(life)
+        result: Disrupted | None = await execute_unless(
+            DisruptionActivities.delete_nodeclaim, request, options, lambda: is_disruption_blocked(context)
         )
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise
-        await withdraw(life)
-        life.block(str(error.cause or error)[:200])
+        await release_permit(context)
+        context.set_blocked_by(str(error.cause or error)[:200])
         return False
-    if answer is None:
+    if result is None:
         return False
-    if answer.outcome != "not now":
-        life.change(disruption=reason, drain=DrainState(keep=True) if keep else None, marked=False)
+    if result.outcome != "not now":
+        context.update_state(
+            disruption=reason,
+            drain=DrainState(retains_nodeclaim=True) if retains_nodeclaim else None,
+            out_of_service=False,
+        )
         if verdict.why == EMPTY:
-            count_empty(life.state.identity.pool)
+            count_empty(context.state.identity.pool)
         return True
-    life.change(marked=False)
-    await withdraw(life)
-    life.block(answer.why)
+    context.update_state(out_of_service=False)
+    await release_permit(context)
+    context.set_blocked_by(result.why)
     return False
 
 
-async def _reconsider(life: Life, refuted: int) -> bool:
+async def _wait_before_recheck(context: NodeClaimContext, failed_checks: int) -> bool:
     """True when there is news. Without any the watch may be wrong for good, so the pauses grow."""
-    pause = min(NOT_NOW_LONGEST, NOT_NOW * 2 ** min(refuted, 6))
-    return await life.wait(news(life), until=life.now + pause, summary="the node is in use")
+    pause = min(MAX_RECHECK_DELAY, RECHECK_DELAY * 2 ** min(failed_checks, 6))
+    return await context.wait(watch_observed(context), until=context.now + pause, summary="the node is in use")
 
 
-async def _tell_pool(life: Life, signal: str, message: PermitAsked | PermitWithdrawn) -> bool:
-    pool = workflow.get_external_workflow_handle(life.pool_workflow())
+async def _signal_nodepool(context: NodeClaimContext, signal: str, message: PermitRequest | PermitWithdrawn) -> bool:
+    pool = workflow.get_external_workflow_handle(context.nodepool_workflow_id())
     try:
         await pool.signal(signal, message)
     except ApplicationError:

@@ -9,60 +9,62 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.nodeclaim.recovery import RecallActivities
+from activities.nodeclaim.recovery import RecoveryActivities
 from tenure.model.nodeclaim_state import Phase
-from workflows.activity_options import PATCH, named
-from workflows.nodeclaim_context import Life
-from workflows.phases.background_status import recall_absences
-from workflows.phases.failure import ref
-from workflows.phases.interruption import recall_notices
+from workflows.activity_options import PATCH, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.background_status import recover_not_ready_intervals
+from workflows.phases.failure import nodeclaim_ref
+from workflows.phases.interruption import recover_interruption_messages
 
-PROMPT = timedelta(seconds=30)
+MAX_START_DELAY = timedelta(seconds=30)
 """A life that begins so soon after its NodeClaim's birth is taken for its first."""
 
 
-def is_late(life: Life) -> bool:
+def needs_recovery(context: NodeClaimContext) -> bool:
     """Nothing has been done in this phase yet, and the NodeClaim has been there for a while, has an instance, or goes:
     of one that goes, no more than that is told."""
-    state = life.state
-    untouched = state.group is None and state.launched is None and state.refused is None
-    if not untouched or state.since is None:
+    state = context.state
+    is_untouched = state.group is None and state.launched is None and state.rejection is None
+    if not is_untouched or state.since is None:
         return False
-    lived = state.seen.deleting or bool(state.seen.provider_id)
-    return state.since - state.identity.created > PROMPT or lived
+    has_progressed = state.observed.deleting or bool(state.observed.provider_id)
+    return state.since - state.identity.created > MAX_START_DELAY or has_progressed
 
 
-async def recall(life: Life) -> Phase | None:
+async def recover_state(context: NodeClaimContext) -> Phase | None:
     """The phase to go on with; None when there is no instance, as far as anyone knows."""
-    found = await workflow.execute_activity_method(
-        RecallActivities.recall_life, ref(life), **named(PATCH, "what is known of this NodeClaim?")
+    recovered = await workflow.execute_activity_method(
+        RecoveryActivities.recover_state,
+        nodeclaim_ref(context),
+        **with_summary(PATCH, "what is known of this NodeClaim?"),
     )
-    if found.launched is None:
+    if recovered.launched is None:
         return None
-    life.change(
-        launched=found.launched,
-        node_name=found.node_name,
-        registered=found.registered,
-        initialized=found.initialized,
-        boot_id=found.boot_id,
-        expires=found.expires,
-        lifetime=found.lifetime,
-        drift=found.drift,
-        drift_message=found.drift_message,
-        told_overdue=Phase(found.told_overdue) if found.told_overdue in list(Phase) else None,
+    context.update_state(
+        launched=recovered.launched,
+        node_name=recovered.node_name,
+        registered=recovered.registered,
+        initialized=recovered.initialized,
+        boot_id=recovered.boot_id,
+        expires=recovered.expires,
+        lifetime=recovered.lifetime,
+        drift=recovered.drift,
+        drift_message=recovered.drift_message,
+        notified_overdue=Phase(recovered.notified_overdue) if recovered.notified_overdue in list(Phase) else None,
     )
-    recall_absences(life, found.absences)
-    recall_notices(life, found.interruptions)
-    if found.initialized:
+    recover_not_ready_intervals(context, recovered.not_ready_intervals)
+    recover_interruption_messages(context, recovered.interruptions)
+    if recovered.initialized:
         return Phase.READY
-    return Phase.INITIALIZATION if found.registered else Phase.REGISTRATION
+    return Phase.INITIALIZATION if recovered.registered else Phase.REGISTRATION
 
 
-async def stands(life: Life) -> bool:
+async def nodeclaim_exists(context: NodeClaimContext) -> bool:
     """Whether the NodeClaim is there, from a live read: what follows where it is not cannot be undone."""
     try:
         return await workflow.execute_activity_method(
-            RecallActivities.claim_stands, ref(life), **named(PATCH, "is the NodeClaim gone?")
+            RecoveryActivities.nodeclaim_exists, nodeclaim_ref(context), **with_summary(PATCH, "is the NodeClaim gone?")
         )
     except ActivityError:
         return True

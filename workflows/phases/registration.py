@@ -10,110 +10,129 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
 from activities.disruption import DisruptionActivities
-from activities.nodeclaim.registration import JoiningActivities
+from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
 from tenure.model.nodeclaim_requests import Report
 from tenure.model.nodeclaim_state import Phase
-from workflows.activity_options import PATCH, named
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import give_up, ref
-from workflows.phases.interruption import changed, goes, leave, starting
+from workflows.activity_options import PATCH, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import fail_nodeclaim, nodeclaim_ref
+from workflows.phases.interruption import (
+    decide_for_starting_node,
+    disrupt_for_interruption,
+    requires_drain,
+    watch_interruption_decision,
+)
 
-LOOK_AGAIN = timedelta(seconds=5)
+RECHECK_DELAY = timedelta(seconds=5)
 """The watch has seen a Node that the live read did not find: it is looked for again after this long, ..."""
-LOOK_SLOWEST = timedelta(minutes=1)
+MAX_RECHECK_DELAY = timedelta(minutes=1)
 """... and then ever more slowly, ..."""
-LOOK_OVERDUE = timedelta(minutes=10)
+OVERDUE_RECHECK_DELAY = timedelta(minutes=10)
 """... and past the deadline, where it is kept, as slowly as this."""
-SEVERAL = "MultipleNodesFound: more than one Node has this instance's provider id"
+MULTIPLE_NODES = "MultipleNodesFound: more than one Node has this instance's provider id"
 
 
-async def registration(life: Life) -> Phase:
-    looked_at, looks = -1, 0
+async def run_registration(context: NodeClaimContext) -> Phase:
+    checked_number, attempts = -1, 0
     while True:
-        while not life.overdue() or life.alarmed():
-            again = life.now + _pause(life, looks) if looks else None
-            event = starting(life)
-            happened = await _news(life, looked_at, min((one for one in (again, event.until) if one), default=None))
-            if life.leaving:
-                life.change(disruption="Deleted")
+        while not context.is_past_deadline() or context.is_alarmed():
+            retry_at = context.now + _recheck_delay(context, attempts) if attempts else None
+            event = decide_for_starting_node(context)
+            happened = await _wait_for_node(
+                context, checked_number, min((one for one in (retry_at, event.until) if one), default=None)
+            )
+            if context.is_deleting:
+                context.update_state(disruption="Deleted")
                 return Phase.TERMINATION
-            if goes(starting(life)):
-                return await leave(life)
-            if happened and not _joined(life, looked_at):
+            if requires_drain(decide_for_starting_node(context)):
+                return await disrupt_for_interruption(context)
+            if happened and not _has_joined(context, checked_number):
                 continue
-            if not happened and again is None:
-                if event.until is None or life.overdue():
+            if not happened and retry_at is None:
+                if event.until is None or context.is_past_deadline():
                     break
                 continue
-            looked_at, looks = life.state.seen.number, looks + 1
-            if await _register(life):
+            checked_number, attempts = context.state.observed.number, attempts + 1
+            if await _register_node(context):
                 return Phase.INITIALIZATION
-        if not life.overdue():
+        if not context.is_past_deadline():
             continue
-        life.mark_overdue()
-        if await _register(life):
+        context.mark_overdue()
+        if await _register_node(context):
             return Phase.INITIALIZATION
-        if not life.alarmed():
+        if not context.is_alarmed():
             break
-    await give_up(life, reason="RegistrationTimeout", message=f"no Node joined: {life.state.blocked_by or 'none seen'}")
+    await fail_nodeclaim(
+        context, reason="RegistrationTimeout", message=f"no Node joined: {context.state.blocked_by or 'none seen'}"
+    )
     return Phase.TERMINATION
 
 
-def _pause(life: Life, looks: int) -> timedelta:
-    slowest = LOOK_OVERDUE if life.alarmed() else LOOK_SLOWEST
-    doublings: int = 2 ** min(looks - 1, 10)
-    return min(LOOK_AGAIN * doublings, slowest)
+def _recheck_delay(context: NodeClaimContext, attempts: int) -> timedelta:
+    max_delay = OVERDUE_RECHECK_DELAY if context.is_alarmed() else MAX_RECHECK_DELAY
+    doublings: int = 2 ** min(attempts - 1, 10)
+    return min(RECHECK_DELAY * doublings, max_delay)
 
 
-async def _news(life: Life, looked_at: int, again: datetime | None) -> bool:
-    other = changed(life)
-    return await life.wait_in_time(
-        lambda: life.leaving or _joined(life, looked_at) or other(), sooner=again, summary="registration deadline"
+async def _wait_for_node(context: NodeClaimContext, checked_number: int, retry_at: datetime | None) -> bool:
+    interruption_changed = watch_interruption_decision(context)
+    return await context.wait_until_deadline(
+        lambda: context.is_deleting or _has_joined(context, checked_number) or interruption_changed(),
+        sooner=retry_at,
+        summary="registration deadline",
     )
 
 
-async def _register(life: Life) -> bool:
+async def _register_node(context: NodeClaimContext) -> bool:
     """Past the deadline it is tried once more, live: nobody may have been at work when the Node joined."""
-    if life.state.seen.node_count > 1:
-        await _say_several(life)
+    if context.state.observed.node_count > 1:
+        await _report_multiple_nodes(context)
         return False
-    life.change(node_name=life.state.seen.node_name)
-    named_options = named(PATCH, f"register {life.state.node_name or 'whichever Node joined'}")
-    options = named_options if life.overdue() else life.bounded(named_options)
+    context.update_state(node_name=context.state.observed.node_name)
+    named_options = with_summary(PATCH, f"register {context.state.node_name or 'whichever Node joined'}")
+    options = named_options if context.is_past_deadline() else context.bound_by_deadline(named_options)
     try:
-        answer = await workflow.execute_activity_method(JoiningActivities.register_node, ref(life), **options)
+        result = await workflow.execute_activity_method(
+            RegistrationActivities.register_node, nodeclaim_ref(context), **options
+        )
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise
-        life.block(str(error.cause or error)[:200])
+        context.set_blocked_by(str(error.cause or error)[:200])
         return False
-    match answer.outcome:
+    match result.outcome:
         case "registered":
-            life.change(registered=True, node_name=answer.node_name, boot_id=answer.boot_id)
-            life.change(expires=answer.expires, lifetime=answer.lifetime)
+            context.update_state(registered=True, node_name=result.node_name, boot_id=result.boot_id)
+            context.update_state(expires=result.expires, lifetime=result.lifetime)
             return True
         case "several nodes":
-            await _say_several(life)
+            await _report_multiple_nodes(context)
         case "no node":
-            life.block("NodeNotFound: the Node was seen and is not there")
+            context.set_blocked_by("NodeNotFound: the Node was seen and is not there")
         case "gone":
-            life.change(seen=life.state.seen.model_copy(update={"exists": False}))
+            context.update_state(observed=context.state.observed.model_copy(update={"exists": False}))
     return False
 
 
-async def _say_several(life: Life) -> None:
+async def _report_multiple_nodes(context: NodeClaimContext) -> None:
     """Once, on the condition too (reference 3.3)."""
-    if life.state.blocked_by == SEVERAL:
+    if context.state.blocked_by == MULTIPLE_NODES:
         return
-    life.block(SEVERAL)
-    reason, _, message = SEVERAL.partition(": ")
+    context.set_blocked_by(MULTIPLE_NODES)
+    reason, _, message = MULTIPLE_NODES.partition(": ")
     report = Report(
-        claim=ref(life), condition=labels.REGISTERED_CONDITION, status="False", reason=reason, message=message
+        claim=nodeclaim_ref(context),
+        condition=labels.REGISTERED_CONDITION,
+        status="False",
+        reason=reason,
+        message=message,
     )
-    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
+    await workflow.execute_activity_method(
+        DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {reason}")
+    )
 
 
-def _joined(life: Life, looked_at: int) -> bool:
-    seen = life.state.seen
-    return bool(seen.node_name) and seen.number > looked_at
+def _has_joined(context: NodeClaimContext, checked_number: int) -> bool:
+    observed = context.state.observed
+    return bool(observed.node_name) and observed.number > checked_number

@@ -12,70 +12,74 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.repair import RepairActivities
 from tenure.apis import labels
-from tenure.model.node_health import RepairAsked, Repaired
+from tenure.model.node_health import RepairRequest, RepairResult
 from tenure.model.nodeclaim_requests import Report
 from tenure.policy.lifecycle import repair as policy
 from tenure.policy.lifecycle.repair import Repair, decide_repair
-from workflows.activity_options import PATCH, named
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import ref
+from workflows.activity_options import PATCH, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import nodeclaim_ref
 
 
-async def repair(life: Life) -> bool:
+async def repair_node(context: NodeClaimContext) -> bool:
     """True once the NodeClaim is being deleted. Every other end changes the node's `Health`, so that the next verdict
     differs."""
-    verdict, health = decide_repair(life.state, life.now), life.state.health
+    verdict, health = decide_repair(context.state, context.now), context.state.health
     match verdict.do:
         case "wait":
             return False
         case "recovered":
-            life.change(health=policy.after_recovery(health, life.now))
-            await _say_recovered(life, verdict)
+            context.update_state(health=policy.after_recovery(health, context.now))
+            await _report_recovered(context, verdict)
             return False
         case "reboot":
-            await _reboot(life, verdict)
+            await _reboot_node(context, verdict)
             return False
         case "replace":
-            return await _replace(life, verdict)
+            return await _replace_node(context, verdict)
         case _:
             assert_never(verdict.do)
 
 
-async def _reboot(life: Life, verdict: Repair) -> None:
+async def _reboot_node(context: NodeClaimContext, verdict: Repair) -> None:
     """The time for it runs from the request. One that may not be asked for counts as one that did not help."""
-    boot_id, began = life.state.seen.boot_id, life.now
+    boot_id, started_at = context.state.observed.boot_id, context.now
     try:
-        answer = await _step(life, verdict)
+        result = await _execute_step(context, verdict)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
-        answer = Repaired(outcome="gone", why=str(error.cause or error)[:200])
-    if answer.outcome == "done":
-        life.change(health=policy.after_step(life.state.health, verdict, boot_id=boot_id, now=began))
-    elif answer.outcome == "gone":
-        life.change(health=policy.after_failure(life.state.health, verdict, boot_id=boot_id, now=began))
-        await _say(life, "RebootFailed", f"{verdict.condition}: {answer.why or 'there is no instance to reboot'}")
+        result = RepairResult(outcome="gone", why=str(error.cause or error)[:200])
+    if result.outcome == "done":
+        context.update_state(health=policy.after_step(context.state.health, verdict, boot_id=boot_id, now=started_at))
+    elif result.outcome == "gone":
+        context.update_state(
+            health=policy.after_failure(context.state.health, verdict, boot_id=boot_id, now=started_at)
+        )
+        await _publish_event(
+            context, "RebootFailed", f"{verdict.condition}: {result.why or 'there is no instance to reboot'}"
+        )
     else:
-        _hold(life, answer)
+        _postpone_repair(context, result)
 
 
-async def _replace(life: Life, verdict: Repair) -> bool:
-    answer = await _step(life, verdict)
-    if answer.outcome in ("done", "gone"):
-        life.change(disruption=labels.UNHEALTHY)
+async def _replace_node(context: NodeClaimContext, verdict: Repair) -> bool:
+    result = await _execute_step(context, verdict)
+    if result.outcome in ("done", "gone"):
+        context.update_state(disruption=labels.UNHEALTHY)
         return True
-    _hold(life, answer)
+    _postpone_repair(context, result)
     return False
 
 
-def _hold(life: Life, answer: Repaired) -> None:
-    pause = policy.HELD_FOR if answer.outcome == "held" else policy.AGAIN_IN
-    life.change(health=policy.held(life.state.health, answer.why, life.now + pause))
+def _postpone_repair(context: NodeClaimContext, result: RepairResult) -> None:
+    pause = policy.BREAKER_CHECK_INTERVAL if result.outcome == "held" else policy.RECHECK_AFTER
+    context.update_state(health=policy.block_repair(context.state.health, result.why, context.now + pause))
 
 
-async def _step(life: Life, verdict: Repair) -> Repaired:
-    state, claim = life.state, ref(life)
-    asked = RepairAsked(
+async def _execute_step(context: NodeClaimContext, verdict: Repair) -> RepairResult:
+    state, claim = context.state, nodeclaim_ref(context)
+    request = RepairRequest(
         name=claim.name,
         uid=claim.uid,
         pool=state.identity.pool,
@@ -84,21 +88,23 @@ async def _step(life: Life, verdict: Repair) -> Repaired:
         step="reboot" if verdict.do == "reboot" else "replace",
         rung=verdict.rung,
         condition=verdict.condition,
-        conditions=tuple((one.type, one.status) for one in policy.counted(state.seen.rules)),
-        max_unhealthy=policy.rules_of(state.seen.rules).max_unhealthy or policy.MAX_UNHEALTHY,
+        conditions=tuple((one.type, one.status) for one in policy.repair_conditions(state.observed.rules)),
+        max_unhealthy=policy.repair_rules_of(state.observed.rules).max_unhealthy or policy.MAX_UNHEALTHY,
         after_reboot=state.health.step_at is not None,
-        graceful_for=policy.graceful_for(state.seen.rules),
+        graceful_for=policy.graceful_for(state.observed.rules),
     )
-    options = named(PATCH, f"{asked.step} for {verdict.condition}")
-    if asked.step == "reboot":
-        options = {**options, "schedule_to_close_timeout": policy.reboot_for(state.seen.rules)}
-    return await workflow.execute_activity_method(RepairActivities.repair_node, asked, **options)
+    options = with_summary(PATCH, f"{request.step} for {verdict.condition}")
+    if request.step == "reboot":
+        options = {**options, "schedule_to_close_timeout": policy.reboot_for(state.observed.rules)}
+    return await workflow.execute_activity_method(RepairActivities.repair_node, request, **options)
 
 
-async def _say_recovered(life: Life, verdict: Repair) -> None:
-    await _say(life, "Repaired", f"the node is well again after {verdict.condition}", warning=False)
+async def _report_recovered(context: NodeClaimContext, verdict: Repair) -> None:
+    await _publish_event(context, "Repaired", f"the node is well again after {verdict.condition}", warning=False)
 
 
-async def _say(life: Life, event: str, message: str, *, warning: bool = True) -> None:
-    report = Report(claim=ref(life), event=event, message=message, warning=warning)
-    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {event}"))
+async def _publish_event(context: NodeClaimContext, event: str, message: str, *, warning: bool = True) -> None:
+    report = Report(claim=nodeclaim_ref(context), event=event, message=message, warning=warning)
+    await workflow.execute_activity_method(
+        DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {event}")
+    )

@@ -12,167 +12,207 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.drain import DrainActivities
-from activities.nodeclaim.instance import CyclingActivities
+from activities.nodeclaim.instance import StopStartActivities
 from tenure.model.disruption.drain import DrainState
 from tenure.model.interruption.records import Event, StopStart
-from tenure.model.nodeclaim_requests import Cycled, DisruptionAsked, DrainAsked, Drained, GiveUpAsked
+from tenure.model.nodeclaim_requests import (
+    CancelDrainRequest,
+    DrainRequest,
+    DrainResult,
+    NodeClaimDisruptionRequest,
+    StopStartResult,
+)
 from tenure.model.nodeclaim_state import Phase
-from tenure.policy.interruption.decision import cycle_deadline, decide_event, held_pods, live, overrides_for
-from tenure.policy.interruption.events import done
+from tenure.policy.interruption.decision import (
+    decide_event,
+    event_overrides_do_not_disrupt,
+    live_events,
+    pods_blocked_by_event,
+    stop_start_deadline,
+)
+from tenure.policy.interruption.events import record_done
 from tenure.policy.lifecycle.ready import drain_rules
-from workflows.activity_options import AT_LEAST, DRAIN, PATCH, TERMINATE, answered, leaving, named, patience_of
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import ref
+from workflows.activity_options import (
+    DRAIN,
+    MIN_POLL_TIMEOUT,
+    PATCH,
+    TERMINATE,
+    drain_queue_options,
+    execute_unless,
+    poll_timeout,
+    with_summary,
+)
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import nodeclaim_ref
 
-BACK = "its instance was stopped and started, and is back"
+RETURNED_MESSAGE = "its instance was stopped and started, and is back"
 
 
-async def stop_and_start(life: Life, key: str) -> Phase | None:
+async def stop_and_start(context: NodeClaimContext, key: str) -> Phase | None:
     """The phase that follows; None where all is to be decided anew."""
-    known = life.state.stop
-    if known is None or known.key != key or known.step in ("done", "failed"):
-        life.change(stop=StopStart(key=key, since=life.now, boot_id=life.state.seen.boot_id))
-        await _take_out(life)
+    previous = context.state.stop
+    if previous is None or previous.key != key or previous.step in ("done", "failed"):
+        context.update_state(stop=StopStart(key=key, since=context.now, boot_id=context.state.observed.boot_id))
+        await _take_out_of_service(context)
     while True:
-        stop = life.state.stop
+        stop = context.state.stop
         assert stop is not None
         match stop.step:
             case "drain":
-                if not await _is_emptied(life, key):
-                    await _put_back(life, "the node is not stopped for it any more")
-                    life.change(stop=None)
+                if not await _drain_for_stop(context, key):
+                    await _return_to_service(context, "the node is not stopped for it any more")
+                    context.update_state(stop=None)
                     return None
-                _step(life, step="stop", deadline=life.now + cycle_deadline(life.state, key))
+                _update_step(context, step="stop", deadline=context.now + stop_start_deadline(context.state, key))
             case "stop" | "start":
-                if not await _is_brought(life, stop):
+                if not await _stop_or_start_instance(context, stop):
                     return None
             case "back":
-                return Phase.INITIALIZATION if await _is_back(life, stop) else None
+                return Phase.INITIALIZATION if await _wait_for_reboot(context, stop) else None
             case _:
                 return None
 
 
-def _step(life: Life, **fields: Any) -> None:
-    stop = life.state.stop
+def _update_step(context: NodeClaimContext, **fields: Any) -> None:
+    stop = context.state.stop
     assert stop is not None
-    life.change(stop=stop.model_copy(update=fields), waits_until=fields.get("deadline", life.state.waits_until))
-    life.show()
+    context.update_state(
+        stop=stop.model_copy(update=fields), waits_until=fields.get("deadline", context.state.waits_until)
+    )
+    context.publish_status()
 
 
-async def _take_out(life: Life) -> None:
+async def _take_out_of_service(context: NodeClaimContext) -> None:
     """With the reason on the NodeClaim, so that a rebuilt workflow puts the node back into service."""
-    asked = DisruptionAsked(claim=ref(life), reason="StopStart", voluntary=False, keep=True)
+    request = NodeClaimDisruptionRequest(
+        claim=nodeclaim_ref(context), reason="StopStart", voluntary=False, retains_nodeclaim=True
+    )
     await workflow.execute_activity_method(
-        DisruptionActivities.disrupt_claim, asked, **named(PATCH, "take the node out of service")
+        DisruptionActivities.delete_nodeclaim, request, **with_summary(PATCH, "take the node out of service")
     )
 
 
-async def _is_emptied(life: Life, key: str) -> bool:
+async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
     """False where the node is not to be stopped any more: it goes, AWS or the policy say otherwise, or it is late."""
-    while (event := _wanted(life, key)) is not None:
-        life.roll_if_due()
-        held, override = held_pods(life.state, event, life.now), overrides_for(life.state, event)
-        known = life.state.drain
-        ends = [pods.until for pods in held if pods.held]
-        asked = DrainAsked(
-            claim=ref(life),
-            known_blockers=life.state.blocked_by,
-            known=known.verdict if known else None,
-            patience=patience_of(life.now, event.starts, *ends).total_seconds(),
-            began=life.state.stop.since if life.state.stop else None,
-            keep=True,
+    while (event := _find_requested_event(context, key)) is not None:
+        context.continue_as_new_if_suggested()
+        blocked_pods, override = (
+            pods_blocked_by_event(context.state, event, context.now),
+            event_overrides_do_not_disrupt(context.state, event),
+        )
+        previous = context.state.drain
+        blocked_until = [pods.until for pods in blocked_pods if pods.blocked]
+        request = DrainRequest(
+            claim=nodeclaim_ref(context),
+            known_blockers=context.state.blocked_by,
+            known=previous.verdict if previous else None,
+            poll_timeout=poll_timeout(context.now, event.starts, *blocked_until).total_seconds(),
+            began=context.state.stop.since if context.state.stop else None,
+            retains_nodeclaim=True,
             stay=True,
-            rules=drain_rules(life.state),
-            held=held,
+            rules=drain_rules(context.state),
+            pod_rules=blocked_pods,
             override=override,
         )
-        answer = await _drained(life, key, event, asked)
-        if answer is not None and answer.outcome != "waiting":
-            life.change(drain=None)
+        result = await _run_drain_activity(context, key, event, request)
+        if result is not None and result.outcome != "waiting":
+            context.update_state(drain=None)
             return True
-        if answer is not None:
-            life.change(drain=DrainState(keep=True, verdict=answer.verdict))
-            life.block(f"is emptied to be stopped: {answer.blockers}")
-    life.change(drain=None)
+        if result is not None:
+            context.update_state(drain=DrainState(retains_nodeclaim=True, verdict=result.verdict))
+            context.set_blocked_by(f"is emptied to be stopped: {result.blockers}")
+    context.update_state(drain=None)
     return False
 
 
-async def _drained(life: Life, key: str, event: Event, asked: DrainAsked) -> Drained | None:
+async def _run_drain_activity(
+    context: NodeClaimContext, key: str, event: Event, request: DrainRequest
+) -> DrainResult | None:
     """None when it has to be told anew."""
 
-    def other() -> bool:
-        return _wanted(life, key) != event or held_pods(life.state, event, life.now) != asked.held
+    def inputs_changed() -> bool:
+        return (
+            _find_requested_event(context, key) != event
+            or pods_blocked_by_event(context.state, event, context.now) != request.pod_rules
+        )
 
-    options = leaving(DRAIN, life.state.identity.cluster, f"empty {life.state.node_name} to stop its instance")
-    answer: Drained | None = await answered(DrainActivities.drain_node, asked, options, other)
-    return answer
+    options = drain_queue_options(
+        DRAIN, context.state.identity.cluster, f"empty {context.state.node_name} to stop its instance"
+    )
+    result: DrainResult | None = await execute_unless(DrainActivities.drain_node, request, options, inputs_changed)
+    return result
 
 
-def _wanted(life: Life, key: str) -> Event | None:
+def _find_requested_event(context: NodeClaimContext, key: str) -> Event | None:
     """The event, while it asks for this."""
-    if life.leaving:
+    if context.is_deleting:
         return None
-    found = [one for one in live(life.state) if decide_event(life.state, one, life.now).do != "nothing"]
-    asks = {one.key: decide_event(life.state, one, life.now).do for one in found}
-    if any(do in ("drain", "terminate") for do in asks.values()) or asks.get(key) != "stop":
+    found = [one for one in live_events(context.state) if decide_event(context.state, one, context.now).do != "nothing"]
+    actions = {one.key: decide_event(context.state, one, context.now).do for one in found}
+    if any(action in ("drain", "terminate") for action in actions.values()) or actions.get(key) != "stop":
         return None
     return next(one for one in found if one.key == key)
 
 
-async def _is_brought(life: Life, stop: StopStart) -> bool:
+async def _stop_or_start_instance(context: NodeClaimContext, stop: StopStart) -> bool:
     """To a stop, and up again. False where that failed: the node is to be drained as usual."""
-    life.block("its instance is stopped for maintenance" if stop.step == "stop" else "its instance is started again")
-    step = CyclingActivities.stop_instance if stop.step == "stop" else CyclingActivities.start_instance
-    options = {**named(TERMINATE, f"{stop.step} the instance"), "schedule_to_close_timeout": _left(life, stop.deadline)}
+    context.set_blocked_by(
+        "its instance is stopped for maintenance" if stop.step == "stop" else "its instance is started again"
+    )
+    activity = StopStartActivities.stop_instance if stop.step == "stop" else StopStartActivities.start_instance
+    options = {
+        **with_summary(TERMINATE, f"{stop.step} the instance"),
+        "schedule_to_close_timeout": _remaining_time(context, stop.deadline),
+    }
     try:
-        answer: Cycled = await workflow.execute_activity_method(step, ref(life), **options)
+        result: StopStartResult = await workflow.execute_activity_method(activity, nodeclaim_ref(context), **options)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
-        answer = Cycled(outcome="unfit", why=str(error.cause or error)[:200])
-    if answer.outcome != "done":
-        await _fail(life, answer.why)
+        result = StopStartResult(outcome="unfit", why=str(error.cause or error)[:200])
+    if result.outcome != "done":
+        await _fail_stop_start(context, result.why)
         return False
-    _step(life, step="start" if stop.step == "stop" else "back")
+    _update_step(context, step="start" if stop.step == "stop" else "back")
     return True
 
 
-def _left(life: Life, deadline: datetime | None) -> Any:
-    return max(deadline - life.now, AT_LEAST) if deadline else None
+def _remaining_time(context: NodeClaimContext, deadline: datetime | None) -> Any:
+    return max(deadline - context.now, MIN_POLL_TIMEOUT) if deadline else None
 
 
-async def _is_back(life: Life, stop: StopStart) -> bool:
-    life.block("its machine boots after maintenance")
-    news = await life.wait(
-        lambda: _booted(life, stop) or life.leaving,
+async def _wait_for_reboot(context: NodeClaimContext, stop: StopStart) -> bool:
+    context.set_blocked_by("its machine boots after maintenance")
+    has_changed = await context.wait(
+        lambda: _has_rebooted(context, stop) or context.is_deleting,
         until=stop.deadline,
         summary="until its machine is back",
     )
-    if not news or not _booted(life, stop):
-        if not life.leaving:
-            await _fail(life, "its machine did not come back in time")
+    if not has_changed or not _has_rebooted(context, stop):
+        if not context.is_deleting:
+            await _fail_stop_start(context, "its machine did not come back in time")
         return False
-    life.change(notices=done(life.state.notices, stop.key), reboots=life.state.reboots + 1)
-    await _put_back(life, BACK)
-    _step(life, step="done", until=life.now)
+    context.update_state(notices=record_done(context.state.notices, stop.key), reboots=context.state.reboots + 1)
+    await _return_to_service(context, RETURNED_MESSAGE)
+    _update_step(context, step="done", until=context.now)
     return True
 
 
-def _booted(life: Life, stop: StopStart) -> bool:
-    boot_id = life.state.seen.boot_id
+def _has_rebooted(context: NodeClaimContext, stop: StopStart) -> bool:
+    boot_id = context.state.observed.boot_id
     return bool(boot_id) and boot_id != stop.boot_id
 
 
-async def _fail(life: Life, why: str) -> None:
+async def _fail_stop_start(context: NodeClaimContext, why: str) -> None:
     """`tenure/policy/interruption/decision.py` makes a drain of it."""
-    life.block(f"stop and start came to nothing: {why}")
-    _step(life, step="failed", until=life.now)
+    context.set_blocked_by(f"stop and start came to nothing: {why}")
+    _update_step(context, step="failed", until=context.now)
 
 
-async def _put_back(life: Life, why: str) -> None:
+async def _return_to_service(context: NodeClaimContext, why: str) -> None:
     """Into service, where it is not being deleted."""
-    asked = GiveUpAsked(claim=ref(life), why=why, event="StopStartOver", warning=False)
+    request = CancelDrainRequest(claim=nodeclaim_ref(context), why=why, event="StopStartOver", warning=False)
     await workflow.execute_activity_method(
-        DrainActivities.keep_node, asked, **named(PATCH, "put the node back into service")
+        DrainActivities.uncordon_node, request, **with_summary(PATCH, "put the node back into service")
     )
-    life.change(waits_until=None, blocked_by="")
+    context.update_state(waits_until=None, blocked_by="")

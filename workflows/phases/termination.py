@@ -5,24 +5,26 @@ from typing import Any
 from temporalio import workflow
 
 from activities.nodeclaim.instance import TerminationActivities
-from tenure.model.nodeclaim_requests import TerminationAsked
+from tenure.model.nodeclaim_requests import TerminationRequest
 from tenure.model.nodeclaim_state import Phase
-from workflows.activity_options import SELDOM, TERMINATE, leaving
-from workflows.nodeclaim_context import Life
-from workflows.phases.failure import ref
+from workflows.activity_options import RARE_HEARTBEAT, TERMINATE, drain_queue_options
+from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.failure import nodeclaim_ref
 from workflows.phases.hooks import run_hooks
 
 
-async def termination(life: Life) -> Phase:
+async def run_termination(context: NodeClaimContext) -> Phase:
     """A claim that never had an instance still asks: its status may know of one that this workflow does not."""
-    if life.state.launched is not None:
-        await run_hooks(life, "beforeTerminate")
-    options = leaving({**TERMINATE, **SELDOM}, life.state.identity.cluster, "terminate the instance")
-    await life.insist(lambda options: _terminate(life, options), options)
-    return Phase.GONE
+    if context.state.launched is not None:
+        await run_hooks(context, "beforeTerminate")
+    options = drain_queue_options(
+        {**TERMINATE, **RARE_HEARTBEAT}, context.state.identity.cluster, "terminate the instance"
+    )
+    await context.execute_until_done(lambda options: _terminate_instance(context, options), options)
+    return Phase.DELETED
 
 
-async def _terminate(life: Life, options: Any) -> None:
+async def _terminate_instance(context: NodeClaimContext, options: Any) -> None:
     """Asked anew at every try: the launch group may have answered in between."""
-    asked = TerminationAsked(claim=ref(life), reason=life.state.disruption or "Deleted")
-    await workflow.execute_activity_method(TerminationActivities.terminate_node, asked, **options)
+    request = TerminationRequest(claim=nodeclaim_ref(context), reason=context.state.disruption or "Deleted")
+    await workflow.execute_activity_method(TerminationActivities.terminate_instance, request, **options)

@@ -48,7 +48,7 @@ _XVDA: Final = (DefaultDisk("/dev/xvda", 20 * GIB),)
 _WINDOWS_DISK: Final = (DefaultDisk("/dev/sda1", 50 * GIB),)
 
 
-def _windows(name: str, build: str) -> Family:
+def _windows_family(name: str, build: str) -> Family:
     return Family(
         name, _WINDOWS_DISK, data_device="/dev/sda1", eni_limited_pods=False, os="windows", windows_build=build
     )
@@ -72,9 +72,9 @@ FAMILIES: Final[dict[str, Family]] = {
         AL2023,
         BOTTLEROCKET,
         CUSTOM,
-        _windows("Windows2019", "10.0.17763"),
-        _windows("Windows2022", "10.0.20348"),
-        _windows("Windows2025", "10.0.26100"),
+        _windows_family("Windows2019", "10.0.17763"),
+        _windows_family("Windows2022", "10.0.20348"),
+        _windows_family("Windows2025", "10.0.26100"),
     )
 }
 _BY_ALIAS: Final = {name.lower(): family for name, family in FAMILIES.items() if family is not CUSTOM}
@@ -118,39 +118,41 @@ class AliasError(ValueError):
 
 def parameters_of(alias: str, version: str, minor: int) -> tuple[AliasParameter, ...]:
     """For Kubernetes `version` (such as 1.34), whose minor is given too. Raises AliasError."""
-    name, at, wanted = alias.partition("@")
+    name, at, image_version = alias.partition("@")
     family = family_of_alias(alias)
-    if family is None or not at or not wanted or "@" in wanted:
+    if family is None or not at or not image_version or "@" in image_version:
         raise AliasError(f"alias {alias!r} is not of the form family@version, such as al2023@latest")
     if family is AL2 and minor >= 33:
         raise AliasError(f"AL2 images end with Kubernetes 1.32, the cluster runs {version}; use al2023@latest")
     if family is AL2:
-        return _al2(version, wanted)
+        return _al2_parameters(version, image_version)
     if family is AL2023:
-        return _al2023(version, wanted)
+        return _al2023_parameters(version, image_version)
     if family is BOTTLEROCKET:
-        return _bottlerocket(version, wanted)
-    return _windows_alias(family, name, version, wanted, minor)
+        return _bottlerocket_parameters(version, image_version)
+    return _windows_parameters(family, name, version, image_version, minor)
 
 
-def _al2(version: str, wanted: str) -> tuple[AliasParameter, ...]:
+def _al2_parameters(version: str, image_version: str) -> tuple[AliasParameter, ...]:
     def path(product: str, prefix: str) -> str:
-        image = "recommended" if wanted == _LATEST else f"{prefix}-{version}-{wanted}"
+        image = "recommended" if image_version == _LATEST else f"{prefix}-{version}-{image_version}"
         return f"{_EKS}/{version}/{product}/{image}/image_id"
 
-    moves = wanted == _LATEST
+    moves = image_version == _LATEST
     return (
-        AliasParameter(path("amazon-linux-2", "amazon-eks-node"), (_variant(_AMD64, _STANDARD),), moves),
-        AliasParameter(path("amazon-linux-2-arm64", "amazon-eks-arm64-node"), (_variant(_ARM64, _STANDARD),), moves),
+        AliasParameter(path("amazon-linux-2", "amazon-eks-node"), (_variant_requirements(_AMD64, _STANDARD),), moves),
+        AliasParameter(
+            path("amazon-linux-2-arm64", "amazon-eks-arm64-node"), (_variant_requirements(_ARM64, _STANDARD),), moves
+        ),
         AliasParameter(
             path("amazon-linux-2-gpu", "amazon-eks-gpu-node"),
-            (_variant(_AMD64, _NEURON), _variant(_AMD64, _NVIDIA)),
+            (_variant_requirements(_AMD64, _NEURON), _variant_requirements(_AMD64, _NVIDIA)),
             moves,
         ),
     )
 
 
-def _al2023(version: str, wanted: str) -> tuple[AliasParameter, ...]:
+def _al2023_parameters(version: str, image_version: str) -> tuple[AliasParameter, ...]:
     kinds = (
         ("x86_64", _AMD64, (_STANDARD, _NVIDIA, _NEURON)),
         ("arm64", _ARM64, (_STANDARD, _NVIDIA)),
@@ -158,43 +160,51 @@ def _al2023(version: str, wanted: str) -> tuple[AliasParameter, ...]:
     found = []
     for machine, architecture, variants in kinds:
         for variant in variants:
-            pinned = f"amazon-eks-node-al2023-{machine}-{variant}-{version}-{wanted}"
-            image = "recommended" if wanted == _LATEST else pinned
+            pinned = f"amazon-eks-node-al2023-{machine}-{variant}-{version}-{image_version}"
+            image = "recommended" if image_version == _LATEST else pinned
             path = f"{_EKS}/{version}/amazon-linux-2023/{machine}/{variant}/{image}/image_id"
-            found.append(AliasParameter(path, (_variant(architecture, variant),), wanted == _LATEST))
+            found.append(
+                AliasParameter(path, (_variant_requirements(architecture, variant),), image_version == _LATEST)
+            )
     return tuple(found)
 
 
-def _bottlerocket(version: str, wanted: str) -> tuple[AliasParameter, ...]:
-    release = _LATEST if wanted == _LATEST else wanted.removeprefix("v")
+def _bottlerocket_parameters(version: str, image_version: str) -> tuple[AliasParameter, ...]:
+    release = _LATEST if image_version == _LATEST else image_version.removeprefix("v")
 
     def path(flavour: str, machine: str) -> str:
         return f"/aws/service/bottlerocket/aws-k8s-{version}{flavour}/{machine}/{release}/image_id"
 
-    moves = wanted == _LATEST
+    moves = image_version == _LATEST
     return (
-        AliasParameter(path("", "x86_64"), (_variant(_AMD64, _STANDARD), _variant(_AMD64, _NEURON)), moves),
-        AliasParameter(path("", "arm64"), (_variant(_ARM64, _STANDARD),), moves),
-        AliasParameter(path("-nvidia", "x86_64"), (_variant(_AMD64, _NVIDIA),), moves),
-        AliasParameter(path("-nvidia", "arm64"), (_variant(_ARM64, _NVIDIA),), moves),
+        AliasParameter(
+            path("", "x86_64"),
+            (_variant_requirements(_AMD64, _STANDARD), _variant_requirements(_AMD64, _NEURON)),
+            moves,
+        ),
+        AliasParameter(path("", "arm64"), (_variant_requirements(_ARM64, _STANDARD),), moves),
+        AliasParameter(path("-nvidia", "x86_64"), (_variant_requirements(_AMD64, _NVIDIA),), moves),
+        AliasParameter(path("-nvidia", "arm64"), (_variant_requirements(_ARM64, _NVIDIA),), moves),
     )
 
 
-def _windows_alias(family: Family, name: str, version: str, wanted: str, minor: int) -> tuple[AliasParameter, ...]:
+def _windows_parameters(
+    family: Family, name: str, version: str, image_version: str, minor: int
+) -> tuple[AliasParameter, ...]:
     year = name.lower().removeprefix("windows")
-    if wanted != _LATEST:
+    if image_version != _LATEST:
         raise AliasError(f"Windows images are published as latest alone; write {name}@latest")
     if year == "2025" and 0 < minor < 35:
         raise AliasError(f"Windows 2025 images begin with Kubernetes 1.35, the cluster runs {version}")
     path = f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-{version}/image_id"
-    wants = (
+    requirements = (
         Requirement(key=labels.OS, operator="In", values=("windows",)),
         Requirement(key=labels.WINDOWS_BUILD, operator="In", values=(family.windows_build,)),
     )
-    return (AliasParameter(path, (wants,)),)
+    return (AliasParameter(path, (requirements,)),)
 
 
-def _variant(architecture: str, variant: str) -> tuple[Requirement, ...]:
+def _variant_requirements(architecture: str, variant: str) -> tuple[Requirement, ...]:
     """Keys by length and then by alphabet, as the status shows them."""
     arch = Requirement(key=labels.ARCH, operator="In", values=(architecture,))
     gpus = Requirement(key=labels.INSTANCE_GPU_COUNT, operator="Exists" if variant == _NVIDIA else "DoesNotExist")

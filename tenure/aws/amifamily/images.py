@@ -20,7 +20,7 @@ from tenure.apis.ec2nodeclass_selectors import AmiTerm
 from tenure.apis.meta import Requirement
 from tenure.aws.amifamily.families import AliasParameter, parameters_of
 from tenure.aws.amifamily.ssm import Parameters
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.tags import tag_filters
@@ -55,60 +55,62 @@ class Images:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clients, self._clusters = clients, clusters
-        self._resolved: Expiring[Sequence[ResolvedAmi]] = Expiring(refresh_seconds, clock=clock)
+        self._resolved: ExpiringCache[Sequence[ResolvedAmi]] = ExpiringCache(refresh_seconds, clock=clock)
         self._parameters = Parameters(clients, clock)
 
     async def resolve(self, node_class: EC2NodeClass) -> Sequence[ResolvedAmi]:
         """Newest first; empty when nothing is found."""
         key = (node_class.uid, node_class.metadata.generation)
-        return await self._resolved.get_or(key, lambda: self._find(node_class.spec.ami_selector_terms))
+        return await self._resolved.get_or_load(key, lambda: self._find_amis(node_class.spec.ami_selector_terms))
 
-    async def pinned(self, pin: ImagePin, found: Sequence[ResolvedAmi]) -> tuple[Sequence[ResolvedAmi], Sequence[str]]:
+    async def apply_pin(
+        self, pin: ImagePin, found: Sequence[ResolvedAmi]
+    ) -> tuple[Sequence[ResolvedAmi], Sequence[str]]:
         """What is used instead of the images that a pin names, and those of its images that are no longer there: in
         their place what was found is used."""
-        wanted = {pin.images[one.id] for one in found if one.id in pin.images}
-        there = {image.id: image for image in await self._by_id(wanted)}
+        image_ids = {pin.images[one.id] for one in found if one.id in pin.images}
+        there = {image.id: image for image in await self._by_id(image_ids)}
         instead = {bad: there[good] for bad, good in pin.images.items() if good in there}
-        return [_instead(one, instead.get(one.id)) for one in found], sorted(wanted - there.keys())
+        return [_substitute_image(one, instead.get(one.id)) for one in found], sorted(image_ids - there.keys())
 
-    async def _find(self, terms: Sequence[AmiTerm]) -> Sequence[ResolvedAmi]:
+    async def _find_amis(self, terms: Sequence[AmiTerm]) -> Sequence[ResolvedAmi]:
         alias = next((term.alias for term in terms if term.alias), "")
         pairs = await (self._of_alias(alias) if alias else self._of_terms(terms))
-        kept: dict[tuple[Requirement, ...], FoundImage] = {}
-        for image, wants in pairs:
-            if wants not in kept or _better(image, kept[wants]):
-                kept[wants] = image
-        chosen = sorted(kept.items(), key=lambda item: item[1].id)
+        newest: dict[tuple[Requirement, ...], FoundImage] = {}
+        for image, requirements in pairs:
+            if requirements not in newest or _is_better(image, newest[requirements]):
+                newest[requirements] = image
+        chosen = sorted(newest.items(), key=lambda item: item[1].id)
         chosen.sort(key=lambda item: item[1].created, reverse=True)
         return [
-            ResolvedAmi(id=image.id, name=image.name, deprecated=image.deprecated, requirements=wants)
+            ResolvedAmi(id=image.id, name=image.name, deprecated=image.deprecated, requirements=requirements)
             if image.deprecated
-            else ResolvedAmi(id=image.id, name=image.name, requirements=wants)
-            for wants, image in chosen
+            else ResolvedAmi(id=image.id, name=image.name, requirements=requirements)
+            for requirements, image in chosen
         ]
 
     async def _of_alias(self, alias: str) -> list[tuple[FoundImage, tuple[Requirement, ...]]]:
         cluster = await self._clusters.facts()
-        wanted = parameters_of(alias, cluster.version, cluster.minor)
-        images = await self._published(wanted)
-        stale = [one.path for one in wanted if one.moves and one.path in images and _is_stale(images[one.path])]
-        if [path for path in stale if self._parameters.doubt(path)]:
-            images = await self._published(wanted)
-        return [(image, variant) for one in wanted if (image := images.get(one.path)) for variant in one.variants]
+        parameters = parameters_of(alias, cluster.version, cluster.minor)
+        images = await self._published_images(parameters)
+        stale = [one.path for one in parameters if one.moves and one.path in images and _is_stale(images[one.path])]
+        if [path for path in stale if self._parameters.invalidate(path)]:
+            images = await self._published_images(parameters)
+        return [(image, variant) for one in parameters if (image := images.get(one.path)) for variant in one.variants]
 
-    async def _published(self, wanted: Sequence[AliasParameter]) -> dict[str, FoundImage | None]:
+    async def _published_images(self, parameters: Sequence[AliasParameter]) -> dict[str, FoundImage | None]:
         """Images by the path of their parameter, of those that exist; None where the image is gone."""
-        ids = await asyncio.gather(*(self._parameters.published(one.path) for one in wanted))
+        ids = await asyncio.gather(*(self._parameters.get_published(one.path) for one in parameters))
         images = {image.id: image for image in await self._by_id(set(filter(None, ids)))}
-        return {one.path: images.get(name) for one, name in zip(wanted, ids, strict=True) if name}
+        return {one.path: images.get(name) for one, name in zip(parameters, ids, strict=True) if name}
 
     async def _of_terms(self, terms: Sequence[AmiTerm]) -> list[tuple[FoundImage, tuple[Requirement, ...]]]:
         """Of a term `id` counts before `ssmParameter`, and that before the others."""
         by_parameter = [term.ssm_parameter for term in terms if term.ssm_parameter and not term.id]
-        named = await asyncio.gather(*(self._parameter(name) for name in by_parameter))
+        named = await asyncio.gather(*(self._read_parameter(name) for name in by_parameter))
         ids = {term.id for term in terms if term.id} | {one for one in named if one.startswith("ami-")}
         searches = [self._by_id(ids)]
-        searches += [self._search(term) for term in terms if not term.id and not term.ssm_parameter]
+        searches += [self._search_images(term) for term in terms if not term.id and not term.ssm_parameter]
         found = {image.id: image for images in await asyncio.gather(*searches) for image in images}
         return [
             (image, (Requirement(key=labels.ARCH, operator="In", values=(image.architecture,)),))
@@ -116,10 +118,10 @@ class Images:
             if image.architecture
         ]
 
-    async def _parameter(self, name: str) -> str:
+    async def _read_parameter(self, name: str) -> str:
         """Raises BadInput for what cannot be the name of a parameter."""
         try:
-            return await self._parameters.custom(name)
+            return await self._parameters.get_custom(name)
         except BadInput as fault:
             raise BadInput(
                 f"spec.amiSelectorTerms: ssmParameter {name!r} is no name or ARN of a parameter: {fault.message}",
@@ -127,17 +129,17 @@ class Images:
             ) from fault
 
     async def _by_id(self, ids: Iterable[str]) -> list[FoundImage]:
-        wanted = sorted(ids)
-        return await self._describe([{"Name": "image-id", "Values": wanted}], ()) if wanted else []
+        image_ids = sorted(ids)
+        return await self._describe_images([{"Name": "image-id", "Values": image_ids}], ()) if image_ids else []
 
-    async def _search(self, term: AmiTerm) -> list[FoundImage]:
+    async def _search_images(self, term: AmiTerm) -> list[FoundImage]:
         """By name, tags and owner. A name alone could be anybody's image, so that it has default owners."""
         filters = tag_filters(term.tags) + ([{"Name": "name", "Values": [term.name]}] if term.name else [])
         owners = (term.owner,) if term.owner else _DEFAULT_OWNERS if term.name else ()
         if not filters and not owners:
             return []
         try:
-            return await self._describe(filters, owners)
+            return await self._describe_images(filters, owners)
         except BadInput as fault:
             raise BadInput(
                 f"spec.amiSelectorTerms: EC2 refuses the search for name {term.name!r}, owner {term.owner!r}, tags "
@@ -145,11 +147,11 @@ class Images:
                 code=fault.code,
             ) from fault
 
-    async def _describe(self, filters: list[Any], owners: Sequence[str]) -> list[FoundImage]:
-        return await self._clients.pages(
+    async def _describe_images(self, filters: list[Any], owners: Sequence[str]) -> list[FoundImage]:
+        return await self._clients.paginate(
             self._clients.ec2.describe_images,
             "Images",
-            _image,
+            _parse_image,
             Filters=[*filters, {"Name": "state", "Values": ["available"]}],
             IncludeDeprecated=True,
             PaginationConfig={"PageSize": 1000},
@@ -157,7 +159,7 @@ class Images:
         )
 
 
-def _instead(found: ResolvedAmi, image: FoundImage | None) -> ResolvedAmi:
+def _substitute_image(found: ResolvedAmi, image: FoundImage | None) -> ResolvedAmi:
     """For the same nodes."""
     if image is None:
         return found
@@ -165,7 +167,7 @@ def _instead(found: ResolvedAmi, image: FoundImage | None) -> ResolvedAmi:
     return ResolvedAmi(id=image.id, name=image.name, requirements=found.requirements, **deprecated)
 
 
-def _image(raw: Mapping[str, Any]) -> FoundImage:
+def _parse_image(raw: Mapping[str, Any]) -> FoundImage:
     return FoundImage(
         id=raw["ImageId"],
         name=raw.get("Name", ""),
@@ -186,7 +188,7 @@ def _is_past(text: str) -> bool:
     return datetime.fromisoformat(text.replace("Z", "+00:00")) <= datetime.now(UTC)
 
 
-def _better(left: FoundImage, right: FoundImage) -> bool:
+def _is_better(left: FoundImage, right: FoundImage) -> bool:
     """The newer, then the larger name; of copies with one date and name the one that the status would list first."""
     if left.deprecated != right.deprecated:
         return right.deprecated
@@ -200,19 +202,19 @@ class ImageMap:
 
     def __init__(self, amis: Iterable[ResolvedAmi]) -> None:
         self._images = [(ami.id, requirements_of(ami)) for ami in amis]
-        self._keys = sorted({key for _, wanted in self._images for key in wanted})
-        self._answers: dict[tuple[tuple[str, ...], ...], str] = {}
+        self._keys = sorted({key for _, requirements in self._images for key in requirements})
+        self._image_by_values: dict[tuple[tuple[str, ...], ...], str] = {}
 
     def image_for(self, labels: Mapping[str, tuple[str, ...]]) -> str:
         """The image's id; empty when none fits."""
-        marks = tuple(labels.get(key, ()) for key in self._keys)
-        if marks not in self._answers:
-            self._answers[marks] = self._first_fit(dict(zip(self._keys, marks, strict=True)))
-        return self._answers[marks]
+        values = tuple(labels.get(key, ()) for key in self._keys)
+        if values not in self._image_by_values:
+            self._image_by_values[values] = self._first_fit(dict(zip(self._keys, values, strict=True)))
+        return self._image_by_values[values]
 
     def _first_fit(self, labels: Mapping[str, tuple[str, ...]]) -> str:
         described = Requirements.of_choices(labels)
-        fits = (image for image, wanted in self._images if described.compatible_strictly(wanted))
+        fits = (image for image, requirements in self._images if described.is_strictly_compatible(requirements))
         return next(fits, "")
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.model.errors import NotFound, Throttled, TryLater
 
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 _PUBLISHED_SECONDS: Final = 24 * 3600.0
 _CUSTOM_SECONDS: Final = 300.0
 _MISSING_SECONDS: Final = 300.0
-_DOUBT_SECONDS: Final = 1800.0
+_INVALIDATION_SECONDS: Final = 1800.0
 """A parameter is asked for again out of turn at most once in that time."""
 
 
@@ -30,35 +30,35 @@ class Parameters:
 
     def __init__(self, clients: AwsClients, clock: Callable[[], float] = time.monotonic) -> None:
         self._clients = clients
-        self._published: Expiring[str] = Expiring(_PUBLISHED_SECONDS, clock=clock)
-        self._custom: Expiring[str] = Expiring(_CUSTOM_SECONDS, clock=clock)
-        self._missing: Expiring[bool] = Expiring(_MISSING_SECONDS, clock=clock)
-        self._doubted: Expiring[bool] = Expiring(_DOUBT_SECONDS, clock=clock)
+        self._published: ExpiringCache[str] = ExpiringCache(_PUBLISHED_SECONDS, clock=clock)
+        self._custom: ExpiringCache[str] = ExpiringCache(_CUSTOM_SECONDS, clock=clock)
+        self._missing: ExpiringCache[bool] = ExpiringCache(_MISSING_SECONDS, clock=clock)
+        self._invalidated: ExpiringCache[bool] = ExpiringCache(_INVALIDATION_SECONDS, clock=clock)
         self._last: dict[str, str] = {}
-        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._read_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def published(self, path: str) -> str:
+    async def get_published(self, path: str) -> str:
         """Of AWS's own parameters, good for a day. Empty when there is none of this name."""
-        return await self._value(path, self._published)
+        return await self._get_value(path, self._published)
 
-    async def custom(self, name: str) -> str:
+    async def get_custom(self, name: str) -> str:
         """Of a parameter that a class names, by name or ARN, good for five minutes. Empty when there is none."""
-        return await self._value(name, self._custom)
+        return await self._get_value(name, self._custom)
 
-    def doubt(self, path: str) -> bool:
+    def invalidate(self, path: str) -> bool:
         """The image that it named is deprecated or gone: whether it is to be asked for again now."""
-        if self._doubted.get(path):
+        if self._invalidated.get(path):
             return False
-        self._doubted.put(path, True)
+        self._invalidated.put(path, True)
         self._published.forget(path)
         return True
 
-    async def _value(self, name: str, held: Expiring[str]) -> str:
-        async with self._asking[name]:
+    async def _get_value(self, name: str, cache: ExpiringCache[str]) -> str:
+        async with self._read_locks[name]:
             if self._missing.get(name):
                 return ""
             try:
-                return await held.get_or(name, lambda: self._read(name))
+                return await cache.get_or_load(name, lambda: self._read(name))
             except NotFound:
                 self._missing.put(name, True)
                 self._last.pop(name, None)
@@ -70,6 +70,6 @@ class Parameters:
                 return self._last[name]
 
     async def _read(self, name: str) -> str:
-        answer = await self._clients.call(self._clients.ssm.get_parameter, Name=name)
-        value = self._last[name] = str(answer["Parameter"].get("Value", ""))
+        response = await self._clients.call(self._clients.ssm.get_parameter, Name=name)
+        value = self._last[name] = str(response["Parameter"].get("Value", ""))
         return value

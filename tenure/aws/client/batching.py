@@ -31,16 +31,16 @@ class Batcher(Generic[K, R]):
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
 
-    async def ask(self, key: K) -> R | None:
+    async def fetch(self, key: K) -> R | None:
         """The answer for one key. Callers with the same key in one window share it; one who leaves disturbs nobody."""
         loop = asyncio.get_running_loop()
-        answer = self._waiting.get(key)
-        if answer is None:
+        future = self._waiting.get(key)
+        if future is None:
             if not self._waiting:
                 self._opened = loop.time()
-            answer = self._waiting[key] = loop.create_future()
+            future = self._waiting[key] = loop.create_future()
         self._set_timer(loop)
-        return await asyncio.shield(answer)
+        return await asyncio.shield(future)
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
@@ -54,13 +54,13 @@ class Batcher(Generic[K, R]):
     def _close_window(self) -> None:
         self._timer = None
         batch, self._waiting = self._waiting, {}
-        task = asyncio.get_running_loop().create_task(self._answer(batch))
+        task = asyncio.get_running_loop().create_task(self._run_batch(batch))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _answer(self, batch: Mapping[K, asyncio.Future[R | None]]) -> None:
+    async def _run_batch(self, batch: Mapping[K, asyncio.Future[R | None]]) -> None:
         try:
-            answers = await self._run(list(batch))
+            results = await self._run(list(batch))
         except BaseException as error:
             for future in batch.values():
                 if not future.done():
@@ -72,51 +72,51 @@ class Batcher(Generic[K, R]):
             raise
         for key, future in batch.items():
             if not future.done():
-                future.set_result(answers.get(key))
+                future.set_result(results.get(key))
 
 
 V = TypeVar("V")
 
 
-class Expiring(Generic[V]):
+class ExpiringCache(Generic[V]):
     """Values by key, each for `seconds`; with `sliding` a use counts as new."""
 
     def __init__(
         self, seconds: float, *, sliding: bool = False, clock: Callable[[], float] = time.monotonic, limit: int = 4096
     ) -> None:
         self._seconds, self._sliding, self._clock, self._limit = seconds, sliding, clock, limit
-        self._held: dict[Hashable, tuple[float, V]] = {}
+        self._entries: dict[Hashable, tuple[float, V]] = {}
 
     def get(self, key: Hashable) -> V | None:
-        held = self._held.get(key)
-        if held is None or held[0] <= self._clock():
-            self._held.pop(key, None)
+        entry = self._entries.get(key)
+        if entry is None or entry[0] <= self._clock():
+            self._entries.pop(key, None)
             return None
         if self._sliding:
-            self.put(key, held[1])
-        return held[1]
+            self.put(key, entry[1])
+        return entry[1]
 
     def put(self, key: Hashable, value: V) -> None:
-        if len(self._held) >= self._limit:
-            self._sweep()
-        self._held[key] = (self._clock() + self._seconds, value)
+        if len(self._entries) >= self._limit:
+            self._remove_expired()
+        self._entries[key] = (self._clock() + self._seconds, value)
 
     def forget(self, key: Hashable) -> None:
-        self._held.pop(key, None)
+        self._entries.pop(key, None)
 
     def clear(self) -> None:
-        self._held.clear()
+        self._entries.clear()
 
-    async def get_or(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
-        """What is held, or what `ask` answers, which is then held."""
-        held = self.get(key)
-        if held is None:
-            held = await ask()
-            self.put(key, held)
-        return held
+    async def get_or_load(self, key: Hashable, load: Callable[[], Awaitable[V]]) -> V:
+        """What is held, or what `fetch` answers, which is then held."""
+        value = self.get(key)
+        if value is None:
+            value = await load()
+            self.put(key, value)
+        return value
 
-    def _sweep(self) -> None:
+    def _remove_expired(self) -> None:
         now = self._clock()
-        self._held = {key: held for key, held in self._held.items() if held[0] > now}
-        if len(self._held) >= self._limit:
-            self._held.clear()
+        self._entries = {key: entry for key, entry in self._entries.items() if entry[0] > now}
+        if len(self._entries) >= self._limit:
+            self._entries.clear()

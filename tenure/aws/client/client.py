@@ -27,7 +27,7 @@ from botocore.session import Session, get_session
 from botocore.utils import parse_timestamp
 
 from tenure.aws.client.errors import BOTO_ERRORS, fault_of
-from tenure.aws.client.rate_limiter import Buckets
+from tenure.aws.client.rate_limiter import TokenBuckets
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import Throttled
 
@@ -65,10 +65,10 @@ OF_AN_INSTANCE: Final = frozenset(
 """Members of EC2's Instance; the others are left where they come from. A test compares them with who reads them."""
 
 
-def session() -> Session:
+def new_session() -> Session:
     made = get_session()
     made.get_component("data_loader").file_loader = Terse()
-    made.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=moment)
+    made.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_datetime)
     return made
 
 
@@ -84,7 +84,7 @@ class Terse(JSONFileLoader):
         return None
 
 
-def moment(value: Any) -> datetime:
+def parse_datetime(value: Any) -> datetime:
     """Of EC2's `2026-06-01T12:00:00.000Z`; all else is botocore's to read. Raises ValueError."""
     if isinstance(value, str) and value[4:5] == "-":
         try:
@@ -124,10 +124,10 @@ class AwsClients:
     def __init__(self, settings: AwsSettings) -> None:
         self.region = settings.region
         self._endpoint = settings.endpoint_url or None
-        self._session = boto3.session.Session(botocore_session=session(), region_name=settings.region)
+        self._session = boto3.session.Session(botocore_session=new_session(), region_name=settings.region)
         self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
         self._waiting = ThreadPoolExecutor(max_workers=_LONG_CALLS, thread_name_prefix="aws-wait")
-        self._buckets = Buckets()
+        self._buckets = TokenBuckets()
         self.waited: Callable[[str, float], None] = lambda operation, seconds: None
         """Told of each call's wait for its turn, in seconds."""
         self.throttled: Callable[[str], None] = lambda operation: None
@@ -142,7 +142,7 @@ class AwsClients:
         self.ec2: EC2Client = self._session.client("ec2", endpoint_url=self._endpoint, config=self._config)
 
     @cached_property
-    def launching(self) -> "EC2Client":
+    def ec2_without_retries(self) -> "EC2Client":
         """For calls of which each try is to be counted: no second one is made unseen."""
         config = self._config.merge(Config(retries={"total_max_attempts": 1, "mode": "standard"}))
         return self._session.client("ec2", endpoint_url=self._endpoint, config=config)
@@ -192,14 +192,16 @@ class AwsClients:
     async def call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a client's method in a thread. Raises model.faults."""
         operation = method.__name__
-        return await self._paced(operation, lambda: _called(operation, method, *args, **kwargs))
+        return await self._call_rate_limited(operation, lambda: _invoke(operation, method, *args, **kwargs))
 
     async def long_call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """The same for a call that the service may hold open: it takes no thread from the others."""
         operation = method.__name__
-        return await self._paced(operation, lambda: _called(operation, method, *args, **kwargs), self._waiting)
+        return await self._call_rate_limited(
+            operation, lambda: _invoke(operation, method, *args, **kwargs), self._waiting
+        )
 
-    async def pages(
+    async def paginate(
         self,
         method: Callable[..., Any],
         key: str,
@@ -213,28 +215,30 @@ class AwsClients:
         pages: Iterator[Mapping[str, Any]] = iter(client.get_paginator(operation).paginate(**request))
 
         def read() -> list[R] | None:
-            page = _called(operation, lambda: next(pages, None))
+            page = _invoke(operation, lambda: next(pages, None))
             return None if page is None else [pick(item) for item in page.get(key, ())]
 
         found: list[R] = []
-        while (more := await self._paced(operation, read)) is not None:
+        while (more := await self._call_rate_limited(operation, read)) is not None:
             found += more
-        self._buckets.of(operation).give_back()
+        self._buckets.bucket_for(operation).give_back()
         return found
 
-    def share(self, replicas: int) -> None:
+    def set_replicas(self, replicas: int) -> None:
         """So many workers call AWS beside each other: each takes its part of every rate."""
-        self._buckets.share(replicas)
+        self._buckets.set_replicas(replicas)
 
-    async def _paced(self, operation: str, call: Callable[[], R], pool: ThreadPoolExecutor | None = None) -> R:
-        bucket = self._buckets.of(operation)
-        asked = time.monotonic()
-        await bucket.take()
-        self.waited(operation, time.monotonic() - asked)
+    async def _call_rate_limited(
+        self, operation: str, call: Callable[[], R], pool: ThreadPoolExecutor | None = None
+    ) -> R:
+        bucket = self._buckets.bucket_for(operation)
+        started_at = time.monotonic()
+        await bucket.acquire()
+        self.waited(operation, time.monotonic() - started_at)
         try:
             return await asyncio.get_running_loop().run_in_executor(pool or self._pool, call)
         except Throttled:
-            bucket.refused()
+            bucket.on_throttled()
             self.throttled(operation)
             raise
 
@@ -247,7 +251,7 @@ class AwsClients:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _called(operation: str, method: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+def _invoke(operation: str, method: Callable[..., R], *args: Any, **kwargs: Any) -> R:
     try:
         return method(*args, **kwargs)
     except BOTO_ERRORS as error:
@@ -256,5 +260,7 @@ def _called(operation: str, method: Callable[..., R], *args: Any, **kwargs: Any)
 
 def _pricing_region(region: str) -> str:
     """The price list is served from few regions."""
-    places = {"ap-": "ap-south-1", "cn-": "cn-northwest-1", "eu-": "eu-central-1"}
-    return next((place for prefix, place in places.items() if region.startswith(prefix)), "us-east-1")
+    regions = {"ap-": "ap-south-1", "cn-": "cn-northwest-1", "eu-": "eu-central-1"}
+    return next(
+        (pricing_region for prefix, pricing_region in regions.items() if region.startswith(prefix)), "us-east-1"
+    )

@@ -111,7 +111,7 @@ def names_missing_profile(fault: Fault) -> bool:
 def fault_of(error: Exception, operation: str) -> Fault:
     """The fault that an error of botocore stands for, its message led by the operation."""
     if isinstance(error, ClientError):
-        return _of_answer(error, operation)
+        return _fault_of_response(error, operation)
     text = f"{operation}: {error}"
     if isinstance(error, ParamValidationError):
         return BadInput(text, code="ParamValidation")
@@ -120,10 +120,10 @@ def fault_of(error: Exception, operation: str) -> Fault:
     return TryLater(text, code=type(error).__name__)
 
 
-def _of_answer(error: ClientError, operation: str) -> Fault:
-    said = error.response.get("Error", {})
-    code, status = said.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return _class_of(code, status)(f"{operation}: {said.get('Message', '')}", code=code)
+def _fault_of_response(error: ClientError, operation: str) -> Fault:
+    error_body = error.response.get("Error", {})
+    code, status = error_body.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return _class_of(code, status)(f"{operation}: {error_body.get('Message', '')}", code=code)
 
 
 def _class_of(code: str, status: int) -> type[Fault]:

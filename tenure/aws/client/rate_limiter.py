@@ -45,7 +45,7 @@ def rate_of(operation: str) -> Rate:
 
 
 class TokenBucket:
-    """`take` waits until a call may go out; calls go in the order in which they asked."""
+    """`acquire` waits until a call may go out; calls go in the order in which they asked."""
 
     def __init__(
         self,
@@ -56,70 +56,70 @@ class TokenBucket:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._rate, self._replicas, self._clock, self._sleep = rate, replicas, clock, sleep
-        self._tokens = self._most
+        self._tokens = self._max_tokens
         self._filled = clock()
         self._fell = self._filled - _FALLS_EVERY
-        self._pace = 1.0
+        self._rate_factor = 1.0
         self._turn = asyncio.Lock()
 
     @property
     def per_second(self) -> float:
         """Calls that go out at present, when there is no end of them."""
-        return self._rate.per_second / self._replicas * self._pace
+        return self._rate.per_second / self._replicas * self._rate_factor
 
     @property
-    def _most(self) -> float:
+    def _max_tokens(self) -> float:
         return max(1.0, self._rate.burst / self._replicas)
 
-    def share(self, replicas: int) -> None:
+    def set_replicas(self, replicas: int) -> None:
         """So many workers call this API."""
-        self._fill()
+        self._refill()
         self._replicas = max(1, replicas)
-        self._tokens = min(self._tokens, self._most)
+        self._tokens = min(self._tokens, self._max_tokens)
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         async with self._turn:
-            self._fill()
+            self._refill()
             while self._tokens < 1:
                 await self._sleep((1 - self._tokens) / self.per_second)
-                self._fill()
+                self._refill()
             self._tokens -= 1
 
     def give_back(self) -> None:
         """The call turned out not to be needed."""
-        self._tokens = min(self._most, self._tokens + 1)
+        self._tokens = min(self._max_tokens, self._tokens + 1)
 
-    def refused(self) -> None:
+    def on_throttled(self) -> None:
         """AWS said that it was too much: what is left of the burst is not ours, and less is granted than we thought."""
-        self._fill()
+        self._refill()
         self._tokens = min(self._tokens, 0.0)
         if self._filled - self._fell >= _FALLS_EVERY:
             self._fell = self._filled
-            self._pace = max(_SLOWEST, self._pace * _FALLS_TO)
+            self._rate_factor = max(_SLOWEST, self._rate_factor * _FALLS_TO)
 
-    def _fill(self) -> None:
+    def _refill(self) -> None:
         now = self._clock()
         passed = now - self._filled
-        self._tokens = min(self._most, self._tokens + passed * self.per_second + 1e-9)
-        self._pace = min(1.0, self._pace + passed * _RISES)
+        self._tokens = min(self._max_tokens, self._tokens + passed * self.per_second + 1e-9)
+        self._rate_factor = min(1.0, self._rate_factor + passed * _RISES)
         self._filled = now
 
 
-class Buckets:
+class TokenBuckets:
     """A bucket per operation, made when it is first called."""
 
     def __init__(self) -> None:
         self._buckets: dict[str, TokenBucket] = {}
         self._replicas = 1
 
-    def of(self, operation: str) -> TokenBucket:
+    def bucket_for(self, operation: str) -> TokenBucket:
         bucket = self._buckets.get(operation)
         if bucket is None:
             bucket = self._buckets[operation] = TokenBucket(rate_of(operation), replicas=self._replicas)
         return bucket
 
-    def share(self, replicas: int) -> None:
+    def set_replicas(self, replicas: int) -> None:
         """So many workers call the APIs of this account and region."""
         self._replicas = max(1, replicas)
         for bucket in self._buckets.values():
-            bucket.share(self._replicas)
+            bucket.set_replicas(self._replicas)

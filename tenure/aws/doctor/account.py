@@ -39,14 +39,14 @@ class Caller(Value):
 async def check_caller(clients: AwsClients) -> tuple[Caller, list[Finding]]:
     """The caller; an empty one when AWS does not know the credentials."""
     try:
-        answer = await clients.call(clients.sts.get_caller_identity)
+        response = await clients.call(clients.sts.get_caller_identity)
     except Fault as fault:
         return Caller(), [
             problem(
                 AREA, "credentials", fault.message, "give the role's credentials: environment, profile or pod identity"
             )
         ]
-    caller = Caller(account=answer["Account"], arn=answer["Arn"])
+    caller = Caller(account=response["Account"], arn=response["Arn"])
     return caller, [ok(AREA, "credentials", f"{caller.arn} in {clients.region}")]
 
 
@@ -55,14 +55,14 @@ async def check_zones(zones: ZonalShifts) -> list[Finding]:
     subject = "zonal shift"
     try:
         await zones.check()
-        away = sorted(await zones.away())
+        shifted_zones = sorted(await zones.fetch_shifted_zones())
     except (BadInput, Forbidden) as fault:
         return [problem(AREA, subject, fault.message, "see ENABLE_ZONAL_SHIFT, and arc-zonal-shift in deploy/iam")]
     except Fault as fault:
         return [unknown(AREA, subject, fault.message, "try again")]
-    if away:
+    if shifted_zones:
         todo = "nothing, if that is meant: the shift ends at its time, or when a person ends it"
-        return [advice(AREA, subject, f"nothing is bought in {', '.join(away)}", todo)]
+        return [advice(AREA, subject, f"nothing is bought in {', '.join(shifted_zones)}", todo)]
     return []
 
 
@@ -79,8 +79,8 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
     except Fault as fault:
         return [unknown(AREA, subject, fault.message, "try again")]
     missing = [
-        word
-        for word, value in (
+        field
+        for field, value in (
             ("endpoint", facts.endpoint),
             ("certificate", facts.ca_bundle),
             ("Service range", facts.cidr),
@@ -90,8 +90,8 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
     if missing:
         return [problem(AREA, subject, f"EKS does not tell its {', '.join(missing)}", "wait until it is ACTIVE")]
     if not OLDEST <= facts.minor <= NEWEST:
-        said = f"Kubernetes {facts.version}; tried with 1.{OLDEST} to 1.{NEWEST}"
-        return [problem(AREA, subject, said, "bring the cluster to a version in that range")]
+        message = f"Kubernetes {facts.version}; tried with 1.{OLDEST} to 1.{NEWEST}"
+        return [problem(AREA, subject, message, "bring the cluster to a version in that range")]
     return [ok(AREA, subject, f"Kubernetes {facts.version}, {facts.endpoint}")]
 
 
@@ -135,44 +135,44 @@ def class_of(instance_type: str) -> str:
 async def check_quotas(clients: AwsClients, pools: Sequence[NodePool]) -> list[Finding]:
     """For what the pools may launch, and for what runs now."""
     try:
-        used = await _used(clients)
+        used = await _count_used_vcpus(clients)
     except Fault as fault:
         return [unknown(QUOTAS_AREA, "vCPUs in use", fault.message, "allow ec2:DescribeInstances")]
-    wanted = {pair for pool in pools for pair in _reach(pool)} | {pair for pair in used if pair[0]}
+    quota_keys = {pair for pool in pools for pair in _reachable_classes(pool)} | {pair for pair in used if pair[0]}
     found = []
     for vcpu_class in _CLASSES:
         for capacity_type, code in vcpu_class.codes.items():
-            if (vcpu_class.name, capacity_type) in wanted:
-                found.append(await _check(clients, vcpu_class.name, capacity_type, code, used))
+            if (vcpu_class.name, capacity_type) in quota_keys:
+                found.append(await _check_quota(clients, vcpu_class.name, capacity_type, code, used))
     return found
 
 
-async def _check(
+async def _check_quota(
     clients: AwsClients, name: str, capacity_type: str, code: str, used: Mapping[tuple[str, str], int]
 ) -> Finding:
     subject = f"{name} vCPUs, {capacity_type}"
     try:
-        answer = await clients.call(clients.quotas.get_service_quota, ServiceCode="ec2", QuotaCode=code)
+        response = await clients.call(clients.quotas.get_service_quota, ServiceCode="ec2", QuotaCode=code)
     except NotFound:
         return unknown(QUOTAS_AREA, subject, f"quota {code} is not served in this region", "look in the console")
     except Fault as fault:
         return unknown(QUOTAS_AREA, subject, fault.message, "run the doctor once with servicequotas:GetServiceQuota")
-    limit, running = answer["Quota"]["Value"], used.get((name, capacity_type), 0)
-    said = f"{running:g} of {limit:g} vCPUs are in use"
+    limit, running = response["Quota"]["Value"], used.get((name, capacity_type), 0)
+    message = f"{running:g} of {limit:g} vCPUs are in use"
     todo = f"ask for more: quota {code} of service ec2 in Service Quotas"
     if limit - running < 1:
-        return problem(QUOTAS_AREA, subject, said, todo)
+        return problem(QUOTAS_AREA, subject, message, todo)
     if limit - running < limit * _LITTLE:
-        return advice(QUOTAS_AREA, subject, said, todo)
-    return ok(QUOTAS_AREA, subject, said)
+        return advice(QUOTAS_AREA, subject, message, todo)
+    return ok(QUOTAS_AREA, subject, message)
 
 
-async def _used(clients: AwsClients) -> Mapping[tuple[str, str], int]:
+async def _count_used_vcpus(clients: AwsClients) -> Mapping[tuple[str, str], int]:
     """vCPUs by class and capacity type, of every instance of the account in the region."""
-    found = await clients.pages(
+    found = await clients.paginate(
         clients.ec2.describe_instances,
         "Reservations",
-        lambda reservation: [_vcpus(one) for one in reservation.get("Instances", ())],
+        lambda reservation: [_instance_vcpus(one) for one in reservation.get("Instances", ())],
         Filters=_RUNNING,
         PaginationConfig={"PageSize": 1000},
     )
@@ -183,7 +183,7 @@ async def _used(clients: AwsClients) -> Mapping[tuple[str, str], int]:
     return used
 
 
-def _vcpus(raw: Mapping[str, Any]) -> tuple[tuple[str, str], int]:
+def _instance_vcpus(raw: Mapping[str, Any]) -> tuple[tuple[str, str], int]:
     cpu = raw.get("CpuOptions") or {}
     capacity_type = labels.SPOT if raw.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND
     return (class_of(raw.get("InstanceType", "")), capacity_type), cpu.get("CoreCount", 0) * cpu.get(
@@ -191,15 +191,19 @@ def _vcpus(raw: Mapping[str, Any]) -> tuple[tuple[str, str], int]:
     )
 
 
-def _reach(pool: NodePool) -> set[tuple[str, str]]:
+def _reachable_classes(pool: NodePool) -> set[tuple[str, str]]:
     """Class and capacity type of what the pool's requirements name; without names, of the standard types."""
-    wants = {one.key: one for one in pool.spec.template.spec.requirements if one.operator == "In"}
+    requirements = {one.key: one for one in pool.spec.template.spec.requirements if one.operator == "In"}
     named = [
         value
         for key in (labels.INSTANCE_TYPE, labels.INSTANCE_FAMILY, labels.INSTANCE_CATEGORY)
-        for value in (wants[key].values if key in wants else ())
+        for value in (requirements[key].values if key in requirements else ())
     ]
     # A category is letters alone; a digit makes it look like the family that the patterns are written for.
     classes = {class_of(one if any(c.isdigit() for c in one) else f"{one}1") for one in named} - {""} or {"Standard"}
-    types = wants[labels.CAPACITY_TYPE].values if labels.CAPACITY_TYPE in wants else (labels.SPOT, labels.ON_DEMAND)
+    types = (
+        requirements[labels.CAPACITY_TYPE].values
+        if labels.CAPACITY_TYPE in requirements
+        else (labels.SPOT, labels.ON_DEMAND)
+    )
     return {(name, capacity) for name in classes for capacity in types if capacity != labels.RESERVED}

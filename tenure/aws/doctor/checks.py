@@ -12,10 +12,10 @@ from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.images import Images
 from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.account import Caller, check_caller, check_cluster, check_quotas, check_zones
-from tenure.aws.doctor.eventbridge import Where, check_rules, rules_of
-from tenure.aws.doctor.nodeclass import Selectors, Trials
+from tenure.aws.doctor.eventbridge import QueueTarget, check_rules, rules_of
+from tenure.aws.doctor.nodeclass import PermissionDryRuns, Selectors
 from tenure.aws.doctor.permissions import check_permissions
-from tenure.aws.doctor.queue import AREA, TEMPLATE, check_keeping, check_key, check_policy
+from tenure.aws.doctor.queue import AREA, TEMPLATE, check_key, check_policy, check_retention
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses, Networks
@@ -43,13 +43,13 @@ async def check_events(
     except Fault as fault:
         return [unknown(AREA, subject, fault.message, "try again")]
     try:
-        answer = await clients.call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["All"])
+        response = await clients.call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["All"])
     except Fault as fault:
         todo = "run the doctor once with credentials that may sqs:GetQueueAttributes"
         return [unknown(AREA, subject, f"it is there; its attributes cannot be read: {fault.message}", todo)]
-    attributes = {str(key): str(value) for key, value in answer.get("Attributes", {}).items()}
-    itself = [check_keeping(queue, attributes), *await check_key(clients, queue, attributes)]
-    where = Where(queue=queue, arn=attributes["QueueArn"])
+    attributes = {str(key): str(value) for key, value in response.get("Attributes", {}).items()}
+    itself = [check_retention(queue, attributes), *await check_key(clients, queue, attributes)]
+    where = QueueTarget(queue=queue, arn=attributes["QueueArn"])
     try:
         rules = await rules_of(clients, where)
     except Fault as fault:
@@ -90,7 +90,7 @@ class AwsDoctor:
         selectors = Selectors(
             self._clients, Networks(self._clients, FreeAddresses()), Images(self._clients, self._clusters)
         )
-        trials = Trials(self._clients, self._settings)
+        trials = PermissionDryRuns(self._clients, self._settings)
         parts = await asyncio.gather(
             check_cluster(self._clusters, self._settings.cluster_name),
             check_zones(ZonalShifts(self._clients, self._settings)),

@@ -55,7 +55,7 @@ KINDS: Final = tuple(_EVENTS)
 """Those that come by the queue."""
 
 
-def named(kind: EventKind) -> str:
+def describe_event(kind: EventKind) -> str:
     """Source and detail-type, as a rule has them."""
     source, detail_type, _ = _EVENTS[kind][0]
     return f"source {source}, detail-type {detail_type}"
@@ -77,58 +77,62 @@ def events_of(kind: EventKind, *, account: str = "", region: str = "") -> tuple[
     )
 
 
-def matches(pattern: str, event: Mapping[str, Any]) -> bool:
+def matches_pattern(pattern: str, event: Mapping[str, Any]) -> bool:
     """`pattern` as `describe_rule` has it; a rule of a schedule has none, and matches nothing."""
     try:
-        said = json.loads(pattern) if pattern else None
+        parsed = json.loads(pattern) if pattern else None
     except ValueError:
         return False
-    return isinstance(said, dict) and bool(said) and _object(said, event)
+    return isinstance(parsed, dict) and bool(parsed) and _object_matches(parsed, event)
 
 
-def _object(pattern: Mapping[str, Any], event: Any) -> bool:
+def _object_matches(pattern: Mapping[str, Any], event: Any) -> bool:
     if not isinstance(event, Mapping):
         return False
     return all(
-        any(isinstance(one, Mapping) and _object(one, event) for one in wanted)
+        any(isinstance(one, Mapping) and _object_matches(one, event) for one in expected)
         if key == "$or"
-        else _field(wanted, key, event)
-        for key, wanted in pattern.items()
+        else _field_matches(expected, key, event)
+        for key, expected in pattern.items()
     )
 
 
-def _field(wanted: Any, key: str, event: Mapping[str, Any]) -> bool:
+def _field_matches(expected: Any, key: str, event: Mapping[str, Any]) -> bool:
     value = event.get(key)
     many = value if isinstance(value, list) else [value]
-    if isinstance(wanted, Mapping):
-        return any(_object(wanted, one) for one in many)
-    if not isinstance(wanted, list):
+    if isinstance(expected, Mapping):
+        return any(_object_matches(expected, one) for one in many)
+    if not isinstance(expected, list):
         return False
-    return any(_value(one, single, there=key in event) for one in wanted for single in many)
+    return any(_value_matches(one, single, there=key in event) for one in expected for single in many)
 
 
-def _value(wanted: Any, value: Any, *, there: bool) -> bool:
-    if not isinstance(wanted, Mapping):
-        return there and bool(wanted == value)
-    if "exists" in wanted:
-        return wanted["exists"] is there
-    return there and isinstance(value, str) and all(_operator(name, said, value) for name, said in wanted.items())
+def _value_matches(expected: Any, value: Any, *, there: bool) -> bool:
+    if not isinstance(expected, Mapping):
+        return there and bool(expected == value)
+    if "exists" in expected:
+        return expected["exists"] is there
+    return (
+        there
+        and isinstance(value, str)
+        and all(_operator_matches(name, operand, value) for name, operand in expected.items())
+    )
 
 
-def _operator(name: str, said: Any, value: str) -> bool:
+def _operator_matches(name: str, operand: Any, value: str) -> bool:
     match name:
-        case "prefix" if isinstance(said, str):
-            return value.startswith(said)
-        case "suffix" if isinstance(said, str):
-            return value.endswith(said)
-        case "equals-ignore-case" if isinstance(said, str):
-            return value.lower() == said.lower()
-        case "wildcard" if isinstance(said, str):
-            return fnmatchcase(value, said.replace("[", "[[]").replace("?", "[?]"))
-        case "anything-but" if isinstance(said, Mapping):
-            return not any(_operator(inner, one, value) for inner, one in said.items())
+        case "prefix" if isinstance(operand, str):
+            return value.startswith(operand)
+        case "suffix" if isinstance(operand, str):
+            return value.endswith(operand)
+        case "equals-ignore-case" if isinstance(operand, str):
+            return value.lower() == operand.lower()
+        case "wildcard" if isinstance(operand, str):
+            return fnmatchcase(value, operand.replace("[", "[[]").replace("?", "[?]"))
+        case "anything-but" if isinstance(operand, Mapping):
+            return not any(_operator_matches(inner, one, value) for inner, one in operand.items())
         case "anything-but":
-            return value not in (said if isinstance(said, list) else [said])
+            return value not in (operand if isinstance(operand, list) else [operand])
         case _:
             return False
 
@@ -144,7 +148,7 @@ _MISSED: Final[Mapping[EventKind, str]] = {
 }
 _VITAL: Final = frozenset({"spotInterruption", "instanceStopping", "instanceTerminating"})
 """Without these pods die unannounced."""
-_SHOWN: Final = 3
+_MAX_LISTED: Final = 3
 """Rules for others that match the same."""
 
 
@@ -157,7 +161,7 @@ class Rule(Value):
     targets: tuple[str, ...] = ()
 
 
-class Where(Value):
+class QueueTarget(Value):
     """The queue whose rules are looked at."""
 
     queue: str
@@ -171,30 +175,30 @@ class Where(Value):
         """Whether a rule without this target was likely to have it: it has none, or a queue of this name elsewhere."""
         return not rule.targets or any(":sqs:" in one and one.endswith(f":{self.queue}") for one in rule.targets)
 
-    def sends(self, rule: Rule, kind: EventKind) -> bool:
+    def accepts_kind(self, rule: Rule, kind: EventKind) -> bool:
         """Whether its pattern lets the kind through."""
         events = events_of(kind, account=self.arn.split(":")[4], region=self.region)
-        return any(matches(rule.pattern, one) for one in events)
+        return any(matches_pattern(rule.pattern, one) for one in events)
 
 
-async def rules_of(clients: AwsClients, where: Where) -> list[Rule]:
+async def rules_of(clients: AwsClients, where: QueueTarget) -> list[Rule]:
     """Those on the default bus that have the queue as a target. Raises model.faults."""
-    return await _targeting(clients, where.arn, DEFAULT_BUS)
+    return await _rules_targeting(clients, where.arn, DEFAULT_BUS)
 
 
 async def check_rules(
-    clients: AwsClients, where: Where, rules: Sequence[Rule], ignored: frozenset[EventKind]
+    clients: AwsClients, where: QueueTarget, rules: Sequence[Rule], ignored: frozenset[EventKind]
 ) -> list[Finding]:
     """A finding for each kind. `ignored`: those that every NodePool's policies ignore."""
-    silent = [kind for kind in KINDS if kind not in ignored and not any(where.sends(one, kind) for one in rules)]
-    near = await _near(clients, where, silent, {one.name for one in rules}) if silent else []
-    return [_kind(kind, where, rules, near, ignored) for kind in KINDS]
+    silent = [kind for kind in KINDS if kind not in ignored and not any(where.accepts_kind(one, kind) for one in rules)]
+    near = await _find_near_misses(clients, where, silent, {one.name for one in rules}) if silent else []
+    return [_check_kind(kind, where, rules, near, ignored) for kind in KINDS]
 
 
-def _kind(
-    kind: EventKind, where: Where, rules: Sequence[Rule], near: Sequence[Rule], ignored: frozenset[EventKind]
+def _check_kind(
+    kind: EventKind, where: QueueTarget, rules: Sequence[Rule], near: Sequence[Rule], ignored: frozenset[EventKind]
 ) -> Finding:
-    subject, found = f"rule for {kind}", [one for one in rules if where.sends(one, kind)]
+    subject, found = f"rule for {kind}", [one for one in rules if where.accepts_kind(one, kind)]
     if at_work := next((one for one in found if one.on), None):
         needless = ", though every NodePool's LifecyclePolicies ignore them" if kind in ignored else ""
         return ok(AREA, subject, f"rule {at_work.name} sends them{needless}")
@@ -204,73 +208,75 @@ def _kind(
     if found:
         todo = f"aws events enable-rule --name {found[0].name} --region {where.region}"
         return level(AREA, subject, f"rule {found[0].name} is disabled: {_MISSED[kind]}", todo)
-    said, todo = _amiss(kind, where, [one for one in near if where.sends(one, kind)])
-    return level(AREA, subject, f"{said}: {_MISSED[kind]}", todo)
+    message, todo = _explain_missing_rule(kind, where, [one for one in near if where.accepts_kind(one, kind)])
+    return level(AREA, subject, f"{message}: {_MISSED[kind]}", todo)
 
 
-def _amiss(kind: EventKind, where: Where, near: Sequence[Rule]) -> tuple[str, str]:
+def _explain_missing_rule(kind: EventKind, where: QueueTarget, near: Sequence[Rule]) -> tuple[str, str]:
     """What is wrong, and what to do. Rules of other clusters in the region match the same, and are no mistake."""
     if meant := next((one for one in near if one.bus != DEFAULT_BUS or where.is_meant_by(one)), None):
         if meant.bus != DEFAULT_BUS:
-            said = f"rule {meant.name} is on the bus {meant.bus}, where AWS's own events do not come"
-            return said, f"make it on the default bus of {where.region}"
+            message = f"rule {meant.name} is on the bus {meant.bus}, where AWS's own events do not come"
+            return message, f"make it on the default bus of {where.region}"
         put = f"aws events put-targets --rule {meant.name} --region {where.region} --targets Id=tenure,Arn={where.arn}"
-        return f"rule {meant.name} sends them to {_listed(meant.targets)}, not to this queue", put
-    elsewhere = "; ".join(f"{one.name} sends them to {_listed(one.targets)}" for one in near[:_SHOWN])
+        return f"rule {meant.name} sends them to {_join_targets(meant.targets)}, not to this queue", put
+    elsewhere = "; ".join(f"{one.name} sends them to {_join_targets(one.targets)}" for one in near[:_MAX_LISTED])
     shipped = f"{TEMPLATE} with {kind[0].upper()}{kind[1:]}=true"
-    todo = f"make a rule in {where.region} for {named(kind)}, whose target is {where.arn}: {shipped}"
+    todo = f"make a rule in {where.region} for {describe_event(kind)}, whose target is {where.arn}: {shipped}"
     return "no rule sends them here" + (f" ({elsewhere})" if elsewhere else ""), todo
 
 
-def _listed(targets: Sequence[str]) -> str:
+def _join_targets(targets: Sequence[str]) -> str:
     return ", ".join(targets) or "nobody"
 
 
-async def _near(clients: AwsClients, where: Where, kinds: Sequence[EventKind], known: set[str]) -> list[Rule]:
+async def _find_near_misses(
+    clients: AwsClients, where: QueueTarget, kinds: Sequence[EventKind], known: set[str]
+) -> list[Rule]:
     """Rules that would send these kinds, were they on the right bus or had they the right target. What these
     credentials may not look at is left out."""
     found = []
     try:
-        for rule in await _all(clients):
-            if rule.name not in known and any(where.sends(rule, kind) for kind in kinds):
-                answer = await clients.call(clients.events.list_targets_by_rule, Rule=rule.name)
-                targets = tuple(str(one["Arn"]) for one in answer.get("Targets", ()))
+        for rule in await _default_bus_rules(clients):
+            if rule.name not in known and any(where.accepts_kind(rule, kind) for kind in kinds):
+                response = await clients.call(clients.events.list_targets_by_rule, Rule=rule.name)
+                targets = tuple(str(one["Arn"]) for one in response.get("Targets", ()))
                 found.append(rule.model_copy(update={"targets": targets}))
     except Fault:
         pass
     try:
         buses = (await clients.call(clients.events.list_event_buses)).get("EventBuses", [])
         for bus in (str(one["Name"]) for one in buses if one["Name"] != DEFAULT_BUS):
-            found += await _targeting(clients, where.arn, bus)
+            found += await _rules_targeting(clients, where.arn, bus)
     except Fault:
         pass
     return found
 
 
-async def _targeting(clients: AwsClients, arn: str, bus: str) -> list[Rule]:
-    names = await _pages(
+async def _rules_targeting(clients: AwsClients, arn: str, bus: str) -> list[Rule]:
+    names = await _paginate(
         clients, clients.events.list_rule_names_by_target, "RuleNames", TargetArn=arn, EventBusName=bus
     )
-    answers = [await clients.call(clients.events.describe_rule, Name=name, EventBusName=bus) for name in names]
-    return [_rule(one, bus) for one in answers]
+    responses = [await clients.call(clients.events.describe_rule, Name=name, EventBusName=bus) for name in names]
+    return [_parse_rule(one, bus) for one in responses]
 
 
-async def _all(clients: AwsClients) -> list[Rule]:
-    return [_rule(one, DEFAULT_BUS) for one in await _pages(clients, clients.events.list_rules, "Rules")]
+async def _default_bus_rules(clients: AwsClients) -> list[Rule]:
+    return [_parse_rule(one, DEFAULT_BUS) for one in await _paginate(clients, clients.events.list_rules, "Rules")]
 
 
-async def _pages(clients: AwsClients, method: Any, key: str, **request: Any) -> list[Any]:
+async def _paginate(clients: AwsClients, method: Any, key: str, **request: Any) -> list[Any]:
     """Of calls that botocore has no paginator for, or not in every version."""
     found, token = list[Any](), ""
     while True:
-        answer = await clients.call(method, **request, **({"NextToken": token} if token else {}))
-        found += answer.get(key, ())
-        token = answer.get("NextToken") or ""
+        response = await clients.call(method, **request, **({"NextToken": token} if token else {}))
+        found += response.get(key, ())
+        token = response.get("NextToken") or ""
         if not token:
             return found
 
 
-def _rule(raw: Mapping[str, Any], bus: str) -> Rule:
+def _parse_rule(raw: Mapping[str, Any], bus: str) -> Rule:
     return Rule(
         name=str(raw["Name"]),
         arn=str(raw.get("Arn", "")),

@@ -31,35 +31,35 @@ class Selectors:
 
     async def check(self, node_class: EC2NodeClass) -> list[Finding]:
         """Each part by itself: one that cannot be looked at hides no other."""
-        parts = (self._subnets, self._groups, self._amis, self._identity)
-        found = await asyncio.gather(*(_guarded(part, node_class) for part in parts))
+        parts = (self._check_subnets, self._check_security_groups, self._check_amis, self._check_identity)
+        found = await asyncio.gather(*(_run_guarded(part, node_class) for part in parts))
         return [one for part in found for one in part]
 
-    async def _subnets(self, node_class: EC2NodeClass) -> list[Finding]:
+    async def _check_subnets(self, node_class: EC2NodeClass) -> list[Finding]:
         subject = f"EC2NodeClass {node_class.name} subnets"
-        subnets = await self._networks.subnets(node_class)
+        subnets = await self._networks.find_subnets(node_class)
         if not subnets:
-            return [problem(AREA, subject, "none match", _tagging("spec.subnetSelectorTerms", "subnets"))]
+            return [problem(AREA, subject, "none match", _tagging_advice("spec.subnetSelectorTerms", "subnets"))]
         zones = sorted({one.zone for one in subnets})
-        said = f"{len(subnets)} in {', '.join(zones)} with {sum(one.free for one in subnets)} free addresses"
+        message = f"{len(subnets)} in {', '.join(zones)} with {sum(one.free for one in subnets)} free addresses"
         tight = [one.id for one in subnets if one.free < _FEW_ADDRESSES]
         if len(tight) == len(subnets):
-            return [problem(AREA, subject, f"{said}: hardly any room", "add subnets or a secondary range")]
+            return [problem(AREA, subject, f"{message}: hardly any room", "add subnets or a secondary range")]
         if tight:
             todo = "add subnets or a secondary range, or free addresses"
-            return [advice(AREA, subject, f"{said}; few are left in {', '.join(tight)}", todo)]
+            return [advice(AREA, subject, f"{message}; few are left in {', '.join(tight)}", todo)]
         if len(zones) == 1:
-            return [advice(AREA, subject, said, "name subnets of another zone too: capacity differs by zone")]
-        return [ok(AREA, subject, said)]
+            return [advice(AREA, subject, message, "name subnets of another zone too: capacity differs by zone")]
+        return [ok(AREA, subject, message)]
 
-    async def _groups(self, node_class: EC2NodeClass) -> list[Finding]:
+    async def _check_security_groups(self, node_class: EC2NodeClass) -> list[Finding]:
         subject = f"EC2NodeClass {node_class.name} security groups"
-        groups = await self._networks.groups(node_class)
+        groups = await self._networks.find_security_groups(node_class)
         if not groups:
-            return [problem(AREA, subject, "none match", _tagging("spec.securityGroupSelectorTerms", "groups"))]
+            return [problem(AREA, subject, "none match", _tagging_advice("spec.securityGroupSelectorTerms", "groups"))]
         return [ok(AREA, subject, ", ".join(one.id for one in groups))]
 
-    async def _amis(self, node_class: EC2NodeClass) -> list[Finding]:
+    async def _check_amis(self, node_class: EC2NodeClass) -> list[Finding]:
         subject = f"EC2NodeClass {node_class.name} images"
         try:
             images = await self._images.resolve(node_class)
@@ -72,7 +72,7 @@ class Selectors:
             return [advice(AREA, subject, f"deprecated: {', '.join(old)}", "select a newer image")]
         return [ok(AREA, subject, f"{len(images)} found, newest {images[0].id}")]
 
-    async def _identity(self, node_class: EC2NodeClass) -> list[Finding]:
+    async def _check_identity(self, node_class: EC2NodeClass) -> list[Finding]:
         """The role is made by people; the profile too, where the class names one itself."""
         role, profile = node_class.spec.role.rpartition("/")[2], node_class.spec.instance_profile
         iam = self._clients.iam
@@ -91,7 +91,9 @@ class Selectors:
         return [ok(AREA, f"EC2NodeClass {node_class.name} role", profile or role)]
 
 
-async def _guarded(part: Callable[[EC2NodeClass], Awaitable[list[Finding]]], node_class: EC2NodeClass) -> list[Finding]:
+async def _run_guarded(
+    part: Callable[[EC2NodeClass], Awaitable[list[Finding]]], node_class: EC2NodeClass
+) -> list[Finding]:
     try:
         return await part(node_class)
     except Fault as fault:
@@ -99,7 +101,7 @@ async def _guarded(part: Callable[[EC2NodeClass], Awaitable[list[Finding]]], nod
         return [unknown(AREA, f"EC2NodeClass {node_class.name}", fault.message, todo)]
 
 
-def _tagging(field: str, what: str) -> str:
+def _tagging_advice(field: str, what: str) -> str:
     return f"tag the {what} as {field} says, or correct {field}"
 
 
@@ -108,7 +110,7 @@ _POOL: Final = "doctor"
 _TYPES: Final = {"amd64": "m5.large", "arm64": "m6g.large"}
 
 
-class Trials:
+class PermissionDryRuns:
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
 
@@ -121,10 +123,12 @@ class Trials:
         tags = as_list(node_tags(self._settings, node_class, _POOL))
         return list(
             await asyncio.gather(
-                self._try(
-                    f"{subject}: RunInstances", self._clients.ec2.run_instances, self._instance(node_class, tags)
+                self._dry_run(
+                    f"{subject}: RunInstances",
+                    self._clients.ec2.run_instances,
+                    self._run_instances_request(node_class, tags),
                 ),
-                self._try(
+                self._dry_run(
                     f"{subject}: CreateLaunchTemplate",
                     self._clients.ec2.create_launch_template,
                     {
@@ -140,19 +144,19 @@ class Trials:
         """TerminateInstances, CreateTags and DeleteLaunchTemplate on one that is there; nothing where none is."""
         ours = [{"Name": f"tag:{cluster_tag(self._settings)}", "Values": ["owned"]}]
         ec2, found = self._clients.ec2, list[Awaitable[Finding]]()
-        for instance_id in (await self._ids("describe_instances", "Reservations", ours))[:1]:
+        for instance_id in (await self._find_ids("describe_instances", "Reservations", ours))[:1]:
             tags = [{"Key": labels.TAG_EKS_CLUSTER_NAME, "Value": self._settings.cluster_name}]
             found += [
-                self._try("TerminateInstances", ec2.terminate_instances, {"InstanceIds": [instance_id]}),
-                self._try("CreateTags", ec2.create_tags, {"Resources": [instance_id], "Tags": tags}),
+                self._dry_run("TerminateInstances", ec2.terminate_instances, {"InstanceIds": [instance_id]}),
+                self._dry_run("CreateTags", ec2.create_tags, {"Resources": [instance_id], "Tags": tags}),
             ]
-        for template_id in (await self._ids("describe_launch_templates", "LaunchTemplates", ours))[:1]:
+        for template_id in (await self._find_ids("describe_launch_templates", "LaunchTemplates", ours))[:1]:
             found.append(
-                self._try("DeleteLaunchTemplate", ec2.delete_launch_template, {"LaunchTemplateId": template_id})
+                self._dry_run("DeleteLaunchTemplate", ec2.delete_launch_template, {"LaunchTemplateId": template_id})
             )
         return list(await asyncio.gather(*found))
 
-    def _instance(self, node_class: EC2NodeClass, tags: list[Any]) -> dict[str, Any]:
+    def _run_instances_request(self, node_class: EC2NodeClass, tags: list[Any]) -> dict[str, Any]:
         status = node_class.status
         image = status.amis[0]
         architectures = [value for one in image.requirements if one.key == labels.ARCH for value in one.values]
@@ -176,16 +180,20 @@ class Trials:
             request["IamInstanceProfile"] = {"Name": status.instance_profile}
         return request
 
-    async def _ids(self, method: str, key: str, filters: list[Any]) -> list[str]:
+    async def _find_ids(self, method: str, key: str, filters: list[Any]) -> list[str]:
         try:
-            answer = await self._clients.call(getattr(self._clients.ec2, method), Filters=filters, MaxResults=5)
+            response = await self._clients.call(getattr(self._clients.ec2, method), Filters=filters, MaxResults=5)
         except Fault:
             return []
         if key == "Reservations":
-            return [str(one["InstanceId"]) for held in answer.get(key, ()) for one in held.get("Instances", ())]
-        return [str(one["LaunchTemplateId"]) for one in answer.get(key, ())]
+            return [
+                str(one["InstanceId"])
+                for reservation in response.get(key, ())
+                for one in reservation.get("Instances", ())
+            ]
+        return [str(one["LaunchTemplateId"]) for one in response.get(key, ())]
 
-    async def _try(self, subject: str, method: Callable[..., Any], request: dict[str, Any]) -> Finding:
+    async def _dry_run(self, subject: str, method: Callable[..., Any], request: dict[str, Any]) -> Finding:
         try:
             await self._clients.call(method, DryRun=True, **request)
         except Forbidden as fault:

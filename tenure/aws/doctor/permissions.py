@@ -67,8 +67,8 @@ async def _arn_of(clients: AwsClients, caller: Caller) -> str:
     """The ARN of a session says nothing of its role's path, so IAM is asked for it."""
     if ":assumed-role/" not in caller.arn:
         return caller.arn
-    answer = await clients.call(clients.iam.get_role, RoleName=caller.role)
-    return str(answer["Role"]["Arn"])
+    response = await clients.call(clients.iam.get_role, RoleName=caller.role)
+    return str(response["Role"]["Arn"])
 
 
 _OPTIONAL: Final = frozenset({"AllowScopedReboot", "AllowScopedStopStart"})
@@ -76,13 +76,13 @@ _OPTIONAL: Final = frozenset({"AllowScopedReboot", "AllowScopedStopStart"})
 
 
 async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Statement]) -> list[Finding]:
-    room = asyncio.Semaphore(_AT_ONCE)
+    semaphore = asyncio.Semaphore(_AT_ONCE)
 
     async def simulate(statement: Statement) -> list[str]:
-        async with room:
-            return await _denied(clients, arn, statement)
+        async with semaphore:
+            return await _denied_actions(clients, arn, statement)
 
-    answers = await asyncio.gather(*(simulate(one) for one in statements))
+    results = await asyncio.gather(*(simulate(one) for one in statements))
     found = [
         (advice if statement["Sid"] in _OPTIONAL else problem)(
             AREA,
@@ -90,45 +90,45 @@ async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Stat
             f"{arn} is denied {', '.join(denied)}",
             f"attach the statement {statement['Sid']} of deploy/iam, or take away the Deny that overrules it",
         )
-        for statement, denied in zip(statements, answers, strict=True)
+        for statement, denied in zip(statements, results, strict=True)
         if denied
     ]
     allowed = len(statements) - len(found)
     return [*found, ok(AREA, arn, f"{allowed} of {len(statements)} statements of the shipped policy are allowed")]
 
 
-async def _denied(clients: AwsClients, arn: str, statement: Statement) -> list[str]:
+async def _denied_actions(clients: AwsClients, arn: str, statement: Statement) -> list[str]:
     """The actions of the statement that IAM would refuse on one of its resources."""
     denied: set[str] = set()
-    for resource in _resources(statement):
-        answer = await clients.call(
+    for resource in _sample_resources(statement):
+        response = await clients.call(
             clients.iam.simulate_principal_policy,
             PolicySourceArn=arn,
-            ActionNames=_listed(statement["Action"]),
+            ActionNames=_as_list(statement["Action"]),
             ResourceArns=[resource],
-            ContextEntries=list(_context(statement)),
+            ContextEntries=list(_sample_context(statement)),
         )
-        results = answer.get("EvaluationResults")
+        results = response.get("EvaluationResults")
         if results is None:
             raise TryLater("iam:SimulatePrincipalPolicy answered without results")
         denied |= {one["EvalActionName"] for one in results if one["EvalDecision"] != "allowed"}
     return sorted(denied)
 
 
-def _resources(statement: Statement) -> list[str]:
-    return [one if one == "*" else one.replace("*", _SAMPLE) for one in _listed(statement["Resource"])]
+def _sample_resources(statement: Statement) -> list[str]:
+    return [one if one == "*" else one.replace("*", _SAMPLE) for one in _as_list(statement["Resource"])]
 
 
-def _context(statement: Statement) -> Iterable[Any]:
+def _sample_context(statement: Statement) -> Iterable[Any]:
     """A request that meets the statement's conditions: their own first values, a sample where anything goes."""
     for operator, keys in (statement.get("Condition") or {}).items():
         for key, values in keys.items():
-            listed = _listed(values)
+            listed = _as_list(values)
             many = operator.startswith("ForA")
             chosen = listed if many else [listed[0].replace("*", _SAMPLE)]
             kind = "stringList" if many else "string"
             yield {"ContextKeyName": key, "ContextKeyValues": chosen, "ContextKeyType": kind}
 
 
-def _listed(value: str | Sequence[str]) -> list[str]:
+def _as_list(value: str | Sequence[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)

@@ -22,21 +22,21 @@ from tenure.aws.client.errors import (
     TOKEN_MISMATCH,
 )
 from tenure.aws.instance.instances import AwsInstances
-from tenure.aws.instance.launch_errors import SPREAD_GROUP_FULL, create_error_reason, how_to_mend, rank
+from tenure.aws.instance.launch_errors import SPREAD_GROUP_FULL, create_error_reason, error_rank, error_remedy
 from tenure.aws.instance.launch_templates import LaunchTemplates
-from tenure.aws.instancetype.capacity_reservations import Counts
-from tenure.aws.instancetype.unavailable_offerings import Unavailable
+from tenure.aws.instancetype.capacity_reservations import ReservationCounts
+from tenure.aws.instancetype.unavailable_offerings import UnavailableOfferings
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
 from tenure.aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, as_list
 from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled
 from tenure.model.launch import (
-    FleetAnswer,
     FleetError,
     FleetInstance,
+    FleetResult,
     LaunchGroup,
     LaunchOverride,
     LaunchRequest,
-    marks_of,
+    list_unavailable_offerings,
 )
 from tenure.model.provider_results import InstanceFacts
 
@@ -55,19 +55,19 @@ def create_fleet_request(group: LaunchGroup) -> dict[str, Any]:
     request = group.request
     found: dict[str, Any] = {
         "Type": "instant",
-        "ClientToken": group.token(),
-        "LaunchTemplateConfigs": _configs(request),
+        "ClientToken": group.client_token(),
+        "LaunchTemplateConfigs": _launch_template_configs(request),
         "TargetCapacitySpecification": {
             "DefaultTargetCapacityType": _TARGETS.get(request.market, request.capacity_type),
             "TotalTargetCapacity": len(group.members),
         },
-        "TagSpecifications": [{"ResourceType": kind, "Tags": as_list(_tags(group))} for kind in _TAGGED],
+        "TagSpecifications": [{"ResourceType": kind, "Tags": as_list(_instance_tags(group))} for kind in _TAGGED],
     }
-    found |= _strategy(request)
+    found |= _allocation_options(request)
     return found | ({"Context": request.context} if request.context else {})
 
 
-def _strategy(request: LaunchRequest) -> dict[str, Any]:
+def _allocation_options(request: LaunchRequest) -> dict[str, Any]:
     """How EC2 is to choose; a capacity block leaves nothing to choose."""
     if request.capacity_type == labels.SPOT:
         strategy = "capacity-optimized-prioritized" if request.prioritized else "price-capacity-optimized"
@@ -79,24 +79,25 @@ def _strategy(request: LaunchRequest) -> dict[str, Any]:
     return {"OnDemandOptions": {"AllocationStrategy": "prioritized" if request.prioritized else "lowest-price"}}
 
 
-def fleet_answer(group: LaunchGroup, raw: Mapping[str, Any]) -> FleetAnswer:
+def parse_fleet_result(group: LaunchGroup, raw: Mapping[str, Any]) -> FleetResult:
     """Instances in the order of the answer, the most telling error first.
 
     An answer that is short of both instances and reasons says so."""
     instances = tuple(
-        _instance(group.request, item, instance_id)
+        _parse_instance(group.request, item, instance_id)
         for item in raw.get("Instances") or ()
         for instance_id in item.get("InstanceIds") or ()
     )
     errors = sorted(
-        (_error(group.request, item) for item in raw.get("Errors") or ()), key=lambda one: rank(one.code, one.message)
+        (_parse_error(group.request, item) for item in raw.get("Errors") or ()),
+        key=lambda one: error_rank(one.code, one.message),
     )
     if len(instances) < len(group.members) and not errors:
-        errors = [refusal(UNFULFILLABLE, "too few instances returned", group.request.capacity_type)]
-    return FleetAnswer(instances=instances, errors=tuple(errors))
+        errors = [classify_fleet_error(UNFULFILLABLE, "too few instances returned", group.request.capacity_type)]
+    return FleetResult(instances=instances, errors=tuple(errors))
 
 
-def refusal(code: str, message: str, capacity_type: str, **place: str) -> FleetError:
+def classify_fleet_error(code: str, message: str, capacity_type: str, **location: str) -> FleetError:
     """A FleetError, classified."""
     return FleetError(
         code=code,
@@ -104,13 +105,13 @@ def refusal(code: str, message: str, capacity_type: str, **place: str) -> FleetE
         capacity_type=labels.SPOT if code in SERVICE_LINKED_ROLE else capacity_type,
         insufficient=code in INSUFFICIENT or SPREAD_GROUP_FULL in message,
         reason=create_error_reason(code, message),
-        mend=how_to_mend(code, message),
-        scope=_scope(code, message),
-        **place,
+        remedy=error_remedy(code, message),
+        scope=_error_scope(code, message),
+        **location,
     )
 
 
-def _scope(code: str, message: str) -> Literal["offering", "capacity type", "subnet", "placement group"]:
+def _error_scope(code: str, message: str) -> Literal["offering", "capacity type", "subnet", "placement group"]:
     if code in SERVICE_LINKED_ROLE:
         return "capacity type"
     if code in SUBNET_FULL:
@@ -118,10 +119,10 @@ def _scope(code: str, message: str) -> Literal["offering", "capacity type", "sub
     return "placement group" if SPREAD_GROUP_FULL in message else "offering"
 
 
-def _configs(request: LaunchRequest) -> list[dict[str, Any]]:
+def _launch_template_configs(request: LaunchRequest) -> list[dict[str, Any]]:
     by_template: dict[str, list[dict[str, Any]]] = {}
     for one in request.overrides:
-        by_template.setdefault(one.launch_template, []).append(_override(one))
+        by_template.setdefault(one.launch_template, []).append(_override_request(one))
     return [
         {
             "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
@@ -131,7 +132,7 @@ def _configs(request: LaunchRequest) -> list[dict[str, Any]]:
     ]
 
 
-def _override(one: LaunchOverride) -> dict[str, Any]:
+def _override_request(one: LaunchOverride) -> dict[str, Any]:
     return {
         "InstanceType": one.instance_type,
         "SubnetId": one.subnet_id,
@@ -141,16 +142,16 @@ def _override(one: LaunchOverride) -> dict[str, Any]:
     }
 
 
-def _tags(group: LaunchGroup) -> dict[str, str]:
+def _instance_tags(group: LaunchGroup) -> dict[str, str]:
     """The token finds instances whose answer was lost; a claim that is alone is named."""
-    tags = {**group.request.tags, TAG_LAUNCH_GROUP: group.group_id, TAG_LAUNCH_TOKEN: group.token()}
+    tags = {**group.request.tags, TAG_LAUNCH_GROUP: group.group_id, TAG_LAUNCH_TOKEN: group.client_token()}
     if len(group.members) == 1:
         tags[labels.TAG_NODECLAIM] = group.members[0].name
     return tags
 
 
-def _instance(request: LaunchRequest, item: Mapping[str, Any], instance_id: str) -> FleetInstance:
-    chosen = _chosen(item)
+def _parse_instance(request: LaunchRequest, item: Mapping[str, Any], instance_id: str) -> FleetInstance:
+    chosen = _chosen_override(item)
     known = _override_of(request, chosen)
     return FleetInstance(
         instance_id=instance_id,
@@ -168,10 +169,10 @@ def _instance(request: LaunchRequest, item: Mapping[str, Any], instance_id: str)
     )
 
 
-def _error(request: LaunchRequest, item: Mapping[str, Any]) -> FleetError:
-    chosen = _chosen(item)
+def _parse_error(request: LaunchRequest, item: Mapping[str, Any]) -> FleetError:
+    chosen = _chosen_override(item)
     known = _override_of(request, chosen)
-    return refusal(
+    return classify_fleet_error(
         item.get("ErrorCode", ""),
         item.get("ErrorMessage", ""),
         labels.SPOT if item.get("Lifecycle") == "spot" else request.capacity_type,
@@ -184,7 +185,7 @@ def _error(request: LaunchRequest, item: Mapping[str, Any]) -> FleetError:
     )
 
 
-def _chosen(item: Mapping[str, Any]) -> Mapping[str, Any]:
+def _chosen_override(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return (item.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
 
 
@@ -194,9 +195,9 @@ def _override_of(request: LaunchRequest, chosen: Mapping[str, Any]) -> LaunchOve
     return next((one for one in request.overrides if one.subnet_id == subnet and one.instance_type == name), None)
 
 
-_REFUSED = (Forbidden, BadInput, NotFound)
+_REJECTIONS = (Forbidden, BadInput, NotFound)
 """EC2 looked at the call and will not do it; nothing was made by this one."""
-_TURNS: Final = 5
+_MAX_ATTEMPTS: Final = 5
 
 
 class FleetCalls:
@@ -208,75 +209,75 @@ class FleetCalls:
         *,
         templates: LaunchTemplates,
         instances: AwsInstances,
-        unavailable: Unavailable,
+        unavailable: UnavailableOfferings,
         free: FreeAddresses,
-        counts: Counts,
+        counts: ReservationCounts,
     ) -> None:
         self._clients, self._templates, self._instances = clients, templates, instances
         self._unavailable, self._free, self._counts = unavailable, free, counts
 
-    async def create(self, group: LaunchGroup) -> FleetAnswer:
+    async def create(self, group: LaunchGroup) -> FleetResult:
         """A refused call is answered with the instances that an earlier one with this token made, if it made any."""
         try:
-            raw = await self._call(group)
+            raw = await self._call_create_fleet(group)
         except Fault as fault:
-            if fault.code not in INSUFFICIENT and not isinstance(fault, _REFUSED):
+            if fault.code not in INSUFFICIENT and not isinstance(fault, _REJECTIONS):
                 raise
-            answer = await self._made_before(group) or _refused(group, fault)
+            result = await self._made_before(group) or _rejected_result(group, fault)
         else:
-            answer = fleet_answer(group, raw)
-        self._learn(group, answer)
-        return answer
+            result = parse_fleet_result(group, raw)
+        self._record_result(group, result)
+        return result
 
-    async def find(self, group: LaunchGroup) -> FleetAnswer:
+    async def find(self, group: LaunchGroup) -> FleetResult:
         """The instances that carry this token and run, by id: for when no answer is to be had any more."""
-        found = await self._instances.tagged(TAG_LAUNCH_TOKEN, group.token())
-        return FleetAnswer(instances=_instances(found, group))
+        found = await self._instances.find_by_tag(TAG_LAUNCH_TOKEN, group.client_token())
+        return FleetResult(instances=_fleet_instances(found, group))
 
-    async def _call(self, group: LaunchGroup) -> Mapping[str, Any]:
+    async def _call_create_fleet(self, group: LaunchGroup) -> Mapping[str, Any]:
         """A template that is missing is made again where this process knows it, and the call repeated once."""
         request = create_fleet_request(group)
         try:
-            return await self._in_turn(request)
+            return await self._create_with_retries(request)
         except NotFound as fault:
             names = sorted({one.launch_template for one in group.request.overrides})
-            if fault.code not in LAUNCH_TEMPLATE_NOT_FOUND or not await self._templates.again(names):
+            if fault.code not in LAUNCH_TEMPLATE_NOT_FOUND or not await self._templates.recreate(names):
                 raise
-        return await self._in_turn(request)
+        return await self._create_with_retries(request)
 
-    async def _in_turn(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _create_with_retries(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """One that is throttled waits for its next turn here; a fault would send it to the end of a longer queue."""
-        for _ in range(_TURNS - 1):
+        for _ in range(_MAX_ATTEMPTS - 1):
             try:
-                return await self._clients.call(self._clients.launching.create_fleet, **request)
+                return await self._clients.call(self._clients.ec2_without_retries.create_fleet, **request)
             except Throttled:
                 continue
-        return await self._clients.call(self._clients.launching.create_fleet, **request)
+        return await self._clients.call(self._clients.ec2_without_retries.create_fleet, **request)
 
-    async def _made_before(self, group: LaunchGroup) -> FleetAnswer | None:
+    async def _made_before(self, group: LaunchGroup) -> FleetResult | None:
         """Permissions, templates and words may have changed since a call whose answer was lost."""
         found = await self.find(group)
         return found if found.instances else None
 
-    def _learn(self, group: LaunchGroup, answer: FleetAnswer) -> None:
+    def _record_result(self, group: LaunchGroup, result: FleetResult) -> None:
         now = datetime.now(UTC)
-        self._unavailable.learn(marks_of(answer.errors, group.request.node_class, now), now)
-        self._counts.learn(answer)
-        for instance in answer.instances:
-            self._free.taken(instance.subnet_id, 1)
-        missing = {error.code for error in answer.errors} & LAUNCH_TEMPLATE_NOT_FOUND
+        self._unavailable.add(list_unavailable_offerings(result.errors, group.request.node_class, now), now)
+        self._counts.record_launch_result(result)
+        for instance in result.instances:
+            self._free.record_launch(instance.subnet_id, 1)
+        missing = {error.code for error in result.errors} & LAUNCH_TEMPLATE_NOT_FOUND
         if missing:
             self._templates.forget(one.launch_template for one in group.request.overrides)
 
 
-def _refused(group: LaunchGroup, fault: Fault) -> FleetAnswer:
-    said = fault.message
+def _rejected_result(group: LaunchGroup, fault: Fault) -> FleetResult:
+    message = fault.message
     if fault.code in TOKEN_MISMATCH:
-        said = f"{said} (token {group.token()} of {group.group_id})"
-    return FleetAnswer(errors=(refusal(fault.code, said, group.request.capacity_type),))
+        message = f"{message} (token {group.client_token()} of {group.group_id})"
+    return FleetResult(errors=(classify_fleet_error(fault.code, message, group.request.capacity_type),))
 
 
-def _instances(found: Sequence[InstanceFacts], group: LaunchGroup) -> tuple[FleetInstance, ...]:
+def _fleet_instances(found: Sequence[InstanceFacts], group: LaunchGroup) -> tuple[FleetInstance, ...]:
     return tuple(
         FleetInstance(
             instance_id=one.instance_id,

@@ -35,19 +35,21 @@ class Candidate:
         return self.offerings[0].price
 
 
-def candidate(instance_type: InstanceType, offerings: Iterable[Offering]) -> Candidate | None:
+def make_candidate(instance_type: InstanceType, offerings: Iterable[Offering]) -> Candidate | None:
     """None when there is nothing to launch."""
-    ordered = tuple(sorted(offerings, key=_order))
+    ordered = tuple(sorted(offerings, key=_offering_order))
     return Candidate(instance_type, ordered) if ordered else None
 
 
-def keeping(found: Iterable[Candidate], keep: Callable[[Offering], bool]) -> Sequence[Candidate]:
+def filter_offerings(found: Iterable[Candidate], predicate: Callable[[Offering], bool]) -> Sequence[Candidate]:
     """With only the offerings that are kept; candidates left without any are gone."""
-    kept = (candidate(one.type, (offering for offering in one.offerings if keep(offering))) for one in found)
-    return [one for one in kept if one]
+    candidates = (
+        make_candidate(one.type, (offering for offering in one.offerings if predicate(offering))) for one in found
+    )
+    return [one for one in candidates if one]
 
 
-def _order(offering: Offering) -> tuple[float, str, str, str, str]:
+def _offering_order(offering: Offering) -> tuple[float, str, str, str, str]:
     return offering.price, offering.zone, offering.capacity_type, offering.reservation_id, offering.partition
 
 
@@ -60,28 +62,28 @@ _PREFERRED: Final[tuple[Market, ...]] = ("default", "capacity-block", "interrupt
 
 def reserved_only(found: Sequence[Candidate], remaining: Remaining) -> Sequence[Candidate]:
     """The candidates with reserved offerings of one kind; empty when none has room."""
-    reserved = keeping(found, lambda one: _has_room(one, remaining))
+    reserved = filter_offerings(found, lambda one: _has_capacity(one, remaining))
     kinds = {kind: of for kind in _PREFERRED if (of := _of_kind(reserved, kind))}
     if not kinds:
         return ()
-    kind = min(kinds, key=lambda kind: (_lowest(kinds[kind]), _PREFERRED.index(kind)))
+    kind = min(kinds, key=lambda kind: (_lowest_price(kinds[kind]), _PREFERRED.index(kind)))
     chosen = _cheapest_block(kinds[kind]) if kind == "capacity-block" else kinds[kind]
     return [one for each in chosen if (one := _one_per_zone(each, remaining))]
 
 
-def unreserved(found: Sequence[Candidate]) -> Sequence[Candidate]:
-    return keeping(found, lambda one: one.capacity_type != labels.RESERVED)
+def unreserved_only(found: Sequence[Candidate]) -> Sequence[Candidate]:
+    return filter_offerings(found, lambda one: one.capacity_type != labels.RESERVED)
 
 
-def _has_room(one: Offering, remaining: Remaining) -> bool:
+def _has_capacity(one: Offering, remaining: Remaining) -> bool:
     return one.capacity_type == labels.RESERVED and remaining(one.reservation_id) > 0
 
 
 def _of_kind(reserved: Sequence[Candidate], kind: Market) -> Sequence[Candidate]:
-    return keeping(reserved, lambda one: one.market == kind)
+    return filter_offerings(reserved, lambda one: one.market == kind)
 
 
-def _lowest(found: Sequence[Candidate]) -> float:
+def _lowest_price(found: Sequence[Candidate]) -> float:
     return min(one.price for one in found)
 
 
@@ -89,7 +91,7 @@ def _cheapest_block(found: Sequence[Candidate]) -> Sequence[Candidate]:
     """A request for a capacity block names a single one."""
     cheapest = min(found, key=lambda one: (one.price, one.type.name))
     reservation = cheapest.offerings[0].reservation_id
-    return keeping([cheapest], lambda one: one.reservation_id == reservation)
+    return filter_offerings([cheapest], lambda one: one.reservation_id == reservation)
 
 
 def _one_per_zone(found: Candidate, remaining: Remaining) -> Candidate | None:
@@ -100,14 +102,14 @@ def _one_per_zone(found: Candidate, remaining: Remaining) -> Candidate | None:
         if known is None or remaining(one.reservation_id) > remaining(known.reservation_id):
             fullest[one.zone] = one
     ids = {one.reservation_id for one in fullest.values()}
-    return candidate(found.type, (one for one in found.offerings if one.reservation_id in ids))
+    return make_candidate(found.type, (one for one in found.offerings if one.reservation_id in ids))
 
 
 MOST_TYPES: Final = 60
-NOTHING_LEFT: Final = "all requested instance types were unavailable during launch"
+ALL_TYPES_UNAVAILABLE: Final = "all requested instance types were unavailable during launch"
 _EXOTIC: Final = (labels.NVIDIA_GPU, labels.AMD_GPU, labels.NEURON, labels.NEURON_CORE, labels.GAUDI)
 
-IsMarked = Callable[[str, str, str, str], bool]
+IsUnavailable = Callable[[str, str, str, str], bool]
 """(instance type, zone, capacity type, partition) was refused lately; the partition may be empty."""
 
 
@@ -122,43 +124,50 @@ class Selection:
     """Of the placement group; empty leaves it to EC2."""
 
 
-def select(
-    claim: NodeClaim, types: ResolvedTypes, zones: Collection[str], marked: IsMarked, remaining: Remaining = lambda _: 0
+def select_offerings(
+    claim: NodeClaim,
+    types: ResolvedTypes,
+    zones: Collection[str],
+    is_unavailable: IsUnavailable,
+    remaining: Remaining = lambda _: 0,
 ) -> Selection | None:
     """`zones` have a subnet with room; `remaining` tells the room of reservations. None when nothing is left.
 
     Raises RequirementError.
     """
-    wanted = requirements_of(claim)
+    requirements = requirements_of(claim)
     requests = parse_resources(claim.spec.resources.requests)
     found: Sequence[Candidate] = [
         candidate
-        for one in _named(types, wanted)
-        if (candidate := _candidate(one, wanted, zones, marked))
-        and wanted.compatible(types.requirements(one))
+        for one in _named_types(types, requirements)
+        if (candidate := _available_candidate(one, requirements, zones, is_unavailable))
+        and requirements.is_compatible(types.requirements(one))
         and fits(requests, one.allocatable())
     ]
-    minimum = {key: one.min_values for key, one in wanted.items() if one.min_values}
+    minimum = {key: one.min_values for key, one in requirements.items() if one.min_values}
     # Reservations are few, so that they may not have the variety that minValues asks for: then without them.
-    choices = (_narrowed(some, wanted, minimum, claim) for some in (reserved_only(found, remaining), unreserved(found)))
+    choices = (
+        _restrict_candidates(some, requirements, minimum, claim)
+        for some in (reserved_only(found, remaining), unreserved_only(found))
+    )
     return next((one for one in choices if one), None)
 
 
-def _narrowed(
-    found: Sequence[Candidate], wanted: Requirements, minimum: Mapping[str, int], claim: NodeClaim
+def _restrict_candidates(
+    found: Sequence[Candidate], requirements: Requirements, minimum: Mapping[str, int], claim: NodeClaim
 ) -> Selection | None:
     if not minimum:
         found = _without_exotic(found)
-        found = _without_dear_spot(found)
-    found = _cheapest(found, minimum)
-    if not found or not _keeps(found, {} if _is_relaxed(claim) else minimum):
+        found = _without_expensive_spot(found)
+    found = _take_cheapest(found, minimum)
+    if not found or not _meets_min_values(found, {} if _is_relaxed(claim) else minimum):
         return None
     capacity_type = _capacity_type(found)
-    partition, narrowed = _in_partition(
-        keeping(found, lambda offering: offering.capacity_type == capacity_type), wanted
+    partition, restricted = _in_partition(
+        filter_offerings(found, lambda offering: offering.capacity_type == capacity_type), requirements
     )
-    market = narrowed[0].offerings[0].market
-    return Selection(capacity_type, tenancy_of(wanted), tuple(narrowed), market, partition)
+    market = restricted[0].offerings[0].market
+    return Selection(capacity_type, tenancy_of(requirements), tuple(restricted), market, partition)
 
 
 def requirements_of(claim: NodeClaim) -> Requirements:
@@ -169,46 +178,49 @@ def requirements_of(claim: NodeClaim) -> Requirements:
     )
 
 
-def tenancy_of(wanted: Requirements) -> str:
+def tenancy_of(requirements: Requirements) -> str:
     """`dedicated` only where the claim leaves no other choice."""
     default, dedicated = labels.TENANCIES
-    return default if _allows(wanted, labels.INSTANCE_TENANCY, default) else dedicated
+    return default if _allows(requirements, labels.INSTANCE_TENANCY, default) else dedicated
 
 
-def _named(types: ResolvedTypes, wanted: Requirements) -> Iterable[InstanceType]:
+def _named_types(types: ResolvedTypes, requirements: Requirements) -> Iterable[InstanceType]:
     """Where the claim names its types, the others need not be looked at."""
-    named = wanted.get(labels.INSTANCE_TYPE)
+    named = requirements.get(labels.INSTANCE_TYPE)
     if named is None or named.complement:
         return types.types
     return [types.by_name[name] for name in sorted(named.values) if name in types.by_name]
 
 
-def _candidate(
-    instance_type: InstanceType, wanted: Requirements, zones: Collection[str], marked: IsMarked
+def _available_candidate(
+    instance_type: InstanceType, requirements: Requirements, zones: Collection[str], is_unavailable: IsUnavailable
 ) -> Candidate | None:
-    names_reservation = any(key in wanted for key in labels.RESERVATION_LABELS)
+    names_reservation = any(key in requirements for key in labels.RESERVATION_LABELS)
     offerings = [
         one
         for one in instance_type.offerings
         if one.available
         and one.zone in zones
-        and _allows(wanted, labels.CAPACITY_TYPE, one.capacity_type)
-        and _allows(wanted, labels.ZONE, one.zone)
-        and _allows(wanted, labels.ZONE_ID, one.zone_id)
-        and _admits(wanted, labels.PLACEMENT_GROUP_PARTITION, one.partition)
-        and (not names_reservation or all(_admits(wanted, key, value) for key, value in one.reserved_labels.items()))
-        and not marked(instance_type.name, one.zone, one.capacity_type, one.partition)
+        and _allows(requirements, labels.CAPACITY_TYPE, one.capacity_type)
+        and _allows(requirements, labels.ZONE, one.zone)
+        and _allows(requirements, labels.ZONE_ID, one.zone_id)
+        and _allows_optional(requirements, labels.PLACEMENT_GROUP_PARTITION, one.partition)
+        and (
+            not names_reservation
+            or all(_allows_optional(requirements, key, value) for key, value in one.reserved_labels.items())
+        )
+        and not is_unavailable(instance_type.name, one.zone, one.capacity_type, one.partition)
     ]
-    return candidate(instance_type, offerings)
+    return make_candidate(instance_type, offerings)
 
 
-def _allows(wanted: Requirements, key: str, value: str) -> bool:
-    return key not in wanted or wanted[key].has(value)
+def _allows(requirements: Requirements, key: str, value: str) -> bool:
+    return key not in requirements or requirements[key].has(value)
 
 
-def _admits(wanted: Requirements, key: str, value: str) -> bool:
+def _allows_optional(requirements: Requirements, key: str, value: str) -> bool:
     """As `_allows`, for a label that the offering lacks where the value is empty."""
-    return _allows(wanted, key, value) if value else key not in wanted or not wanted[key].present
+    return _allows(requirements, key, value) if value else key not in requirements or not requirements[key].present
 
 
 def _without_exotic(found: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -222,27 +234,27 @@ def _is_exotic(one: InstanceType) -> bool:
     return metal or any(one.capacity.get(resource) for resource in _EXOTIC)
 
 
-def _without_dear_spot(found: Sequence[Candidate]) -> Sequence[Candidate]:
+def _without_expensive_spot(found: Sequence[Candidate]) -> Sequence[Candidate]:
     """Spot that costs more than the cheapest on-demand is no bargain."""
     on_demand = [o.price for one in found for o in one.offerings if o.capacity_type == labels.ON_DEMAND]
     if not on_demand:
         return found
     limit = min(on_demand)
-    return keeping(found, lambda one: one.capacity_type != labels.SPOT or one.price <= limit)
+    return filter_offerings(found, lambda one: one.capacity_type != labels.SPOT or one.price <= limit)
 
 
-def _cheapest(found: Sequence[Candidate], minimum: Mapping[str, int]) -> Sequence[Candidate]:
+def _take_cheapest(found: Sequence[Candidate], minimum: Mapping[str, int]) -> Sequence[Candidate]:
     """At most so many types as one request takes; those that bring values which minValues asks for come first."""
     ordered = sorted(found, key=lambda one: (one.price, one.type.name))
     if len(ordered) <= MOST_TYPES or not minimum:
         return ordered[:MOST_TYPES]
     missing = {key: (count, set[str]()) for key, count in minimum.items()}
-    first = [one for one in ordered if _brings(one.type, missing)]
+    first = [one for one in ordered if _adds_missing_value(one.type, missing)]
     rest = [one for one in ordered if one not in first]
     return sorted([*first, *rest][:MOST_TYPES], key=lambda one: (one.price, one.type.name))
 
 
-def _keeps(found: Sequence[Candidate], minimum: Mapping[str, int]) -> bool:
+def _meets_min_values(found: Sequence[Candidate], minimum: Mapping[str, int]) -> bool:
     """Whether as many distinct values are left of each key as minValues asks for."""
     return all(
         len({value for one in found for value in one.type.labels.get(key, ())}) >= count
@@ -254,7 +266,7 @@ def _is_relaxed(claim: NodeClaim) -> bool:
     return claim.metadata.annotations.get(labels.NODECLAIM_MIN_VALUES_RELAXED) == "true"
 
 
-def _brings(one: InstanceType, missing: Mapping[str, tuple[int, set[str]]]) -> bool:
+def _adds_missing_value(one: InstanceType, missing: Mapping[str, tuple[int, set[str]]]) -> bool:
     """Whether it has a value of which there are too few still; notes it if so."""
     useful = False
     for key, (count, have) in missing.items():
@@ -270,15 +282,15 @@ def _capacity_type(found: Sequence[Candidate]) -> str:
     return next(kind for kind in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND) if kind in offered)
 
 
-def _in_partition(found: Sequence[Candidate], wanted: Requirements) -> tuple[str, Sequence[Candidate]]:
+def _in_partition(found: Sequence[Candidate], requirements: Requirements) -> tuple[str, Sequence[Candidate]]:
     """The lowest partition that the claim names, by the order of strings; one that names none leaves it to EC2."""
     partitions = {offering.partition for one in found for offering in one.offerings}
-    if labels.PLACEMENT_GROUP_PARTITION in wanted:
+    if labels.PLACEMENT_GROUP_PARTITION in requirements:
         lowest = min(partitions)
-        return lowest, keeping(found, lambda offering: offering.partition == lowest)
-    return "", [one for each in found if (one := candidate(each.type, _once(each.offerings)))]
+        return lowest, filter_offerings(found, lambda offering: offering.partition == lowest)
+    return "", [one for each in found if (one := make_candidate(each.type, _merge_partitions(each.offerings)))]
 
 
-def _once(offerings: Iterable[Offering]) -> Iterable[Offering]:
+def _merge_partitions(offerings: Iterable[Offering]) -> Iterable[Offering]:
     """Offerings that differ in their partition alone are one."""
     return dict.fromkeys(one.model_copy(update={"partition": ""}) if one.partition else one for one in offerings)

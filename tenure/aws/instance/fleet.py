@@ -19,33 +19,39 @@ from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
 from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import ClusterFacts, Clusters
 from tenure.aws.instance.create_fleet import FleetCalls
-from tenure.aws.instance.filter import NOTHING_LEFT, Candidate, Selection, select
+from tenure.aws.instance.filter import ALL_TYPES_UNAVAILABLE, Candidate, Selection, select_offerings
 from tenure.aws.instance.instances import AwsInstances
-from tenure.aws.instance.launch_templates import LaunchTemplate, LaunchTemplates, Place, Target, launch_template
+from tenure.aws.instance.launch_templates import (
+    LaunchTemplate,
+    LaunchTemplates,
+    Placement,
+    ReservationTarget,
+    launch_template,
+)
 from tenure.aws.instance.nodeclaim_status import launch_facts
 from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.instancetype.provider import AwsOfferings
 from tenure.aws.instancetype.resolver import ResolvedTypes
-from tenure.aws.instancetype.unavailable_offerings import Unavailable
+from tenure.aws.instancetype.unavailable_offerings import UnavailableOfferings
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
 from tenure.aws.settings import NODE_OVERLAY, AwsSettings
 from tenure.aws.tags import node_tags
-from tenure.model.discovered_capacity import NOTHING_LEARNT, Learnt
+from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.instance_types import InstanceType, UnavailableOffering
 from tenure.model.launch import (
-    FleetAnswer,
+    FleetResult,
     LaunchGroup,
     LaunchOverride,
     LaunchPreparation,
     LaunchPrepared,
-    LaunchRefused,
+    LaunchRejection,
     LaunchRequest,
 )
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.provider_results import LaunchFacts
 from tenure.model.requirements import RequirementError
 
-HeededOverlays = Callable[[], Awaitable[Sequence[OverlayFact]]]
+ReadAcceptedOverlays = Callable[[], Awaitable[Sequence[OverlayFact]]]
 """Tells the NodeOverlays that are heeded now; raises model.faults."""
 _Use = tuple[str, str]
 """An instance type's name, and the id of the reservation that it is launched into or nothing."""
@@ -77,12 +83,12 @@ class AwsFleet:
         free: FreeAddresses,
         reservations: Reservations,
         instances: AwsInstances,
-        overlays: HeededOverlays | None = None,
+        overlays: ReadAcceptedOverlays | None = None,
     ) -> None:
         self._clients, self._settings, self._reservations = clients, settings, reservations
         self._overlays = overlays
         self._offerings, self._templates, self._clusters, self._free = offerings, templates, clusters, free
-        self._unavailable = Unavailable()
+        self._unavailable = UnavailableOfferings()
         self._calls = FleetCalls(
             clients,
             templates=templates,
@@ -97,68 +103,83 @@ class AwsFleet:
         claim: NodeClaim,
         node_class: EC2NodeClass,
         *,
-        learnt: Learnt = NOTHING_LEARNT,
+        discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
         now: datetime,
         unavailable: Sequence[UnavailableOffering] = (),
-        again: bool = False,
+        is_retry: bool = False,
     ) -> LaunchPreparation:
         """Refused when nothing can be had or what was asked for means nothing; else the templates are there.
 
-        `unavailable` is left out. `again`: an attempt failed, so that templates are looked for whatever is believed."""
-        types = await self._types(claim, node_class, learnt)
-        marks = self._unavailable.marks(
+        `unavailable` is left out. `is_retry`: an attempt failed, so that templates are looked for whatever is
+        believed."""
+        types = await self._resolve_types(claim, node_class, discovered)
+        unavailable_offerings = self._unavailable.for_nodeclass(
             unavailable, node_class=node_class.name, placement_group=types.placement_group, now=now
         )
-        away = await self._offerings.away()
-        full = marks.full_subnets
-        subnets = self._free.best(
-            [one for one in node_class.status.subnets if one.zone_id not in away and one.id not in full]
+        shifted_zones = await self._offerings.fetch_shifted_zones()
+        full = unavailable_offerings.full_subnets
+        subnets = self._free.choose_subnets(
+            [one for one in node_class.status.subnets if one.zone_id not in shifted_zones and one.id not in full]
         )
         try:
-            await self._reservations.freshen([node_class])
-            selection = select(claim, types, subnets.keys(), marks.covers, self._reservations.remaining)
+            await self._reservations.refresh_counts([node_class])
+            selection = select_offerings(
+                claim, types, subnets.keys(), unavailable_offerings.covers, self._reservations.remaining
+            )
         except RequirementError as error:
-            return LaunchRefused(reason=labels.LAUNCH_FAILED, message=f"NodeClaim {claim.name}: {error}")
+            return LaunchRejection(reason=labels.LAUNCH_FAILED, message=f"NodeClaim {claim.name}: {error}")
         if selection is None:
-            return LaunchRefused(reason="InsufficientCapacity", message=NOTHING_LEFT)
+            return LaunchRejection(reason="InsufficientCapacity", message=ALL_TYPES_UNAVAILABLE)
         try:
             cluster = await self._clusters.facts()
             templates = self._templates_for(selection, claim, node_class, cluster, types.kubelets)
         except UserDataError as error:
-            return LaunchRefused(reason="NodeClassNotReady", message=f"EC2NodeClass {node_class.name}: {error}")
+            return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {node_class.name}: {error}")
         distinct = {one.name: one for one in templates.values()}
-        if again:
+        if is_retry:
             self._templates.forget(distinct)
         await self._templates.ensure(list(distinct.values()))
         request = self._request(selection, templates, subnets, claim, node_class)
-        return LaunchPrepared(request=request.model_copy(update={"node_class_stamp": _stamp(node_class, cluster)}))
+        return LaunchPrepared(
+            request=request.model_copy(update={"node_class_stamp": _nodeclass_stamp(node_class, cluster)})
+        )
 
-    async def create(self, group: LaunchGroup) -> FleetAnswer:
+    async def create(self, group: LaunchGroup) -> FleetResult:
         """A call that EC2 refuses is an answer; a fault says that it is not known what the call did."""
         return await self._calls.create(group)
 
-    async def find(self, group: LaunchGroup) -> FleetAnswer:
+    async def find(self, group: LaunchGroup) -> FleetResult:
         """What was launched for this attempt and runs, without launching anything."""
         return await self._calls.find(group)
 
     async def describe(
-        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt = NOTHING_LEARNT
+        self,
+        result: FleetResult,
+        node_class: EC2NodeClass,
+        claim: NodeClaim,
+        *,
+        discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
     ) -> Sequence[LaunchFacts]:
         """From what is known of types and subnets, without a call."""
-        types = await self._types(claim, node_class, learnt)
-        return [launch_facts(one, types.by_name.get(one.instance_type), node_class, claim) for one in answer.instances]
+        types = await self._resolve_types(claim, node_class, discovered)
+        return [launch_facts(one, types.by_name.get(one.instance_type), node_class, claim) for one in result.instances]
 
-    async def _types(self, claim: NodeClaim, node_class: EC2NodeClass, learnt: Learnt) -> ResolvedTypes:
+    async def _resolve_types(
+        self, claim: NodeClaim, node_class: EC2NodeClass, discovered: DiscoveredCapacity
+    ) -> ResolvedTypes:
         """As the plan saw them that the claim came from."""
-        types = (await self._offerings.resolved(node_class)).heeding(learnt, _hash(node_class))
+        types = (await self._offerings.types_for(node_class)).with_discovered(discovered, _spec_hash(node_class))
         if self._overlays is None or not self._is_overlaid(claim):
             return types
-        return types.overlaid(await self._overlays(), claim.metadata.labels)
+        return types.with_overlays(await self._overlays(), claim.metadata.labels)
 
     def _is_overlaid(self, claim: NodeClaim) -> bool:
         """A plan says so on its claims, whatever gates this worker has."""
-        said = claim.metadata.annotations.keys() & {labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED}
-        return bool(said) or self._settings.gate(NODE_OVERLAY)
+        overlay_annotations = claim.metadata.annotations.keys() & {
+            labels.PRICE_OVERLAY_APPLIED,
+            labels.CAPACITY_OVERLAY_APPLIED,
+        }
+        return bool(overlay_annotations) or self._settings.is_gate_enabled(NODE_OVERLAY)
 
     def _templates_for(
         self,
@@ -170,10 +191,10 @@ class AwsFleet:
     ) -> Mapping[_Use, LaunchTemplate]:
         """Types with one image and the same numbers in user data share a template; each reservation has its own."""
         passed_on = not family_of(node_class).syncs_taints_itself
-        wants_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
+        requests_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
         made: dict[_Numbers, LaunchTemplate] = {}
         by_use: dict[_Use, LaunchTemplate] = {}
-        for one, reservation in _uses(selection):
+        for one, reservation in _type_reservations(selection):
             computed = kubelets.get(one.name)
             # Custom user data is passed on as it is, so that no number of ours is in it.
             numbers = _Numbers(
@@ -181,15 +202,15 @@ class AwsFleet:
                 placement_group=one.placement_group,
                 reservation=reservation,
                 pods=0 if passed_on else one.capacity.get(labels.PODS, 0),
-                efa=one.capacity.get(labels.EFA, 0) if wants_efa else 0,
+                efa=one.capacity.get(labels.EFA, 0) if requests_efa else 0,
                 kubelet=json.dumps(computed, sort_keys=True) if computed and not passed_on else "",
             )
             if numbers not in made:
-                made[numbers] = self._template(numbers, selection, claim, node_class, cluster)
+                made[numbers] = self._build_template(numbers, selection, claim, node_class, cluster)
             by_use[one.name, reservation] = made[numbers]
         return by_use
 
-    def _template(
+    def _build_template(
         self,
         numbers: _Numbers,
         selection: Selection,
@@ -208,7 +229,7 @@ class AwsFleet:
             max_pods=numbers.pods,
             computed=json.loads(numbers.kubelet) if numbers.kubelet else None,
         )
-        place = Place(tenancy=selection.tenancy, group=numbers.placement_group, partition=selection.partition)
+        placement = Placement(tenancy=selection.tenancy, group=numbers.placement_group, partition=selection.partition)
         return launch_template(
             node_class,
             family,
@@ -217,8 +238,8 @@ class AwsFleet:
             user_data=render(family, bootstrap),
             tags=node_tags(self._settings, node_class, claim.nodepool),
             capacity_type=selection.capacity_type,
-            placement=place,
-            reservation=Target(reservation_id=numbers.reservation, market=selection.market),
+            placement=placement,
+            reservation=ReservationTarget(reservation_id=numbers.reservation, market=selection.market),
             efa_interfaces=numbers.efa,
             enclaves=bool(parse_resources(claim.spec.resources.requests).get(labels.NITRO_SANDBOX_RESOURCE)),
         )
@@ -232,7 +253,9 @@ class AwsFleet:
         node_class: EC2NodeClass,
     ) -> LaunchRequest:
         relaxed = claim.metadata.annotations.get(labels.NODECLAIM_MIN_VALUES_RELAXED) == "true"
-        overrides = (one for candidate in selection.candidates for one in _overrides(candidate, templates, subnets))
+        overrides = (
+            one for candidate in selection.candidates for one in _launch_overrides(candidate, templates, subnets)
+        )
         return LaunchRequest(
             node_class=node_class.name,
             capacity_type=selection.capacity_type,
@@ -247,14 +270,14 @@ class AwsFleet:
         )
 
 
-def _uses(selection: Selection) -> Iterator[tuple[InstanceType, str]]:
+def _type_reservations(selection: Selection) -> Iterator[tuple[InstanceType, str]]:
     """Each type, with each reservation that it may be launched into; with none where it is not reserved."""
     for candidate in selection.candidates:
         for reservation in dict.fromkeys(offering.reservation_id for offering in candidate.offerings):
             yield candidate.type, reservation
 
 
-def _overrides(
+def _launch_overrides(
     candidate: Candidate, templates: Mapping[_Use, LaunchTemplate], subnets: Mapping[str, str]
 ) -> list[LaunchOverride]:
     found: InstanceType = candidate.type
@@ -272,11 +295,11 @@ def _overrides(
     ]
 
 
-def _stamp(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
+def _nodeclass_stamp(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
     """What its templates are made from, which may be newer than what the class is stamped with."""
     return f"{HASH_VERSION}/{nodeclass_hash(node_class, ca_bundle=cluster.ca_bundle)}"
 
 
-def _hash(node_class: EC2NodeClass) -> str:
+def _spec_hash(node_class: EC2NodeClass) -> str:
     """Of its spec, as its NodeClaims bear it too."""
     return node_class.metadata.annotations.get(labels.NODECLASS_HASH, "")

@@ -36,8 +36,8 @@ class AwsInstances:
     ) -> None:
         self._clients, self._settings, self._zones = clients, settings, zones
         self._counts = reservations.counts
-        self._reserved = settings.gate(RESERVED_CAPACITY)
-        self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe, idle=0.1, longest=1.0, size=500)
+        self._reserved = settings.is_gate_enabled(RESERVED_CAPACITY)
+        self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe_batch, idle=0.1, longest=1.0, size=500)
         self._lists: Batcher[str, Sequence[InstanceFacts]] = Batcher(self._list, idle=0.05, longest=0.5, size=1_000)
         self._names: Batcher[str, Sequence[InstanceFacts]] = Batcher(
             self._list_named, idle=0.1, longest=1.0, size=_FILTER_VALUES
@@ -49,46 +49,46 @@ class AwsInstances:
 
         While a zone is shifted away from, what EC2 leaves out may be in it: TryLater, since a node's end rests on this.
         """
-        found = await self._gets.ask(instance_id)
-        if found is None and (away := await self._zones.away()):
-            zones = ", ".join(sorted(away))
+        found = await self._gets.fetch(instance_id)
+        if found is None and (shifted_zones := await self._zones.fetch_shifted_zones()):
+            zones = ", ".join(sorted(shifted_zones))
             raise TryLater(f"EC2 does not list {instance_id}: not taken for its end while {zones} is shifted away from")
         if found is None or found.state == _TERMINATED:
-            self._counts.gone(instance_id)
+            self._counts.record_termination(instance_id)
             return None
-        self._counts.holds(instance_id, found.reservation_id)
+        self._counts.record_running(instance_id, found.reservation_id)
         return found
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
         """Those that are not terminated. Who asks within the same moment shares one list, begun after all asked."""
-        return await self._lists.ask(_ALL) or ()
+        return await self._lists.fetch(_ALL) or ()
 
-    async def _list(self, asked: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
-        found = await self._find(
+    async def _list(self, keys: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
+        found = await self._describe_filtered(
             {"Name": "tag-key", "Values": [labels.TAG_NODEPOOL]},
             {"Name": "tag-key", "Values": [labels.TAG_NODECLASS]},
             {"Name": f"tag:{labels.TAG_EKS_CLUSTER_NAME}", "Values": [self._settings.cluster_name]},
             {"Name": "instance-state-name", "Values": list(_ALIVE)},
         )
-        return dict.fromkeys(asked, found)
+        return dict.fromkeys(keys, found)
 
-    async def named(self, claim: str) -> Sequence[InstanceFacts]:
+    async def find_by_nodeclaim(self, claim: str) -> Sequence[InstanceFacts]:
         """Those with this NodeClaim's name that run or are about to. Hundreds of lives may ask, of which few have one:
         EC2 looks, since to read a list of all costs seconds for each thousand."""
-        return await self._names.ask(claim) or ()
+        return await self._names.fetch(claim) or ()
 
     async def _list_named(self, claims: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
         found: dict[str, list[InstanceFacts]] = {}
-        for one in await self._running({"Name": f"tag:{labels.TAG_NODECLAIM}", "Values": list(claims)}):
+        for one in await self._find_running({"Name": f"tag:{labels.TAG_NODECLAIM}", "Values": list(claims)}):
             found.setdefault(one.tags[labels.TAG_NODECLAIM], []).append(one)
         return found
 
-    async def tagged(self, key: str, value: str) -> Sequence[InstanceFacts]:
+    async def find_by_tag(self, key: str, value: str) -> Sequence[InstanceFacts]:
         """This cluster's instances with such a tag that run or are about to."""
-        return await self._running({"Name": f"tag:{key}", "Values": [value]})
+        return await self._find_running({"Name": f"tag:{key}", "Values": [value]})
 
-    async def _running(self, tags: Mapping[str, Any]) -> Sequence[InstanceFacts]:
-        return await self._find(
+    async def _find_running(self, tags: Mapping[str, Any]) -> Sequence[InstanceFacts]:
+        return await self._describe_filtered(
             {"Name": f"tag:{labels.TAG_EKS_CLUSTER_NAME}", "Values": [self._settings.cluster_name]},
             tags,
             {"Name": "instance-state-name", "Values": ["pending", "running"]},
@@ -96,22 +96,22 @@ class AwsInstances:
 
     async def terminate(self, instance_id: str) -> bool:
         """False when it is gone already; one that is shutting down counts as asked for."""
-        answer = await self._ends.ask(instance_id)
-        if isinstance(answer, Fault):
-            raise answer
-        return bool(answer)
+        result = await self._ends.fetch(instance_id)
+        if isinstance(result, Fault):
+            raise result
+        return bool(result)
 
     async def reboot(self, instance_id: str) -> bool:
-        return await self._tell(self._clients.ec2.reboot_instances, instance_id)
+        return await self._call_for_instance(self._clients.ec2.reboot_instances, instance_id)
 
     async def stop(self, instance_id: str) -> bool:
-        return await self._tell(self._clients.ec2.stop_instances, instance_id)
+        return await self._call_for_instance(self._clients.ec2.stop_instances, instance_id)
 
     async def start(self, instance_id: str) -> bool:
         """Raises a Fault with EC2's code where it has no room for it now."""
-        return await self._tell(self._clients.ec2.start_instances, instance_id)
+        return await self._call_for_instance(self._clients.ec2.start_instances, instance_id)
 
-    async def _tell(self, method: Callable[..., Any], instance_id: str) -> bool:
+    async def _call_for_instance(self, method: Callable[..., Any], instance_id: str) -> bool:
         """One by one: these are rare, and one that is refused is nobody else's. False when it is gone."""
         try:
             await self._clients.call(method, InstanceIds=[instance_id])
@@ -119,24 +119,26 @@ class AwsInstances:
             return False
         return True
 
-    async def _describe(self, ids: Sequence[str]) -> Mapping[str, InstanceFacts]:
+    async def _describe_batch(self, ids: Sequence[str]) -> Mapping[str, InstanceFacts]:
         """By filter, where an unknown id is merely absent; what is absent is asked for once more by itself."""
         chunks = [ids[start : start + _FILTER_VALUES] for start in range(0, len(ids), _FILTER_VALUES)]
-        answers = await asyncio.gather(*(self._find({"Name": "instance-id", "Values": list(c)}) for c in chunks))
-        found = {one.instance_id: one for answer in answers for one in answer}
+        chunk_results = await asyncio.gather(
+            *(self._describe_filtered({"Name": "instance-id", "Values": list(c)}) for c in chunks)
+        )
+        found = {one.instance_id: one for instances in chunk_results for one in instances}
         missing = [one for one in ids if one not in found]
-        again = await asyncio.gather(*(self._describe_one(one) for one in missing))
-        return found | {one.instance_id: one for one in again if one}
+        retried = await asyncio.gather(*(self._describe_one(one) for one in missing))
+        return found | {one.instance_id: one for one in retried if one}
 
     async def _describe_one(self, instance_id: str) -> InstanceFacts | None:
         try:
-            answer = await self._clients.call(self._clients.ec2.describe_instances, InstanceIds=[instance_id])
+            response = await self._clients.call(self._clients.ec2.describe_instances, InstanceIds=[instance_id])
         except NotFound:
             return None
-        return next((one for item in answer.get("Reservations", ()) for one in self._of_reservation(item)), None)
+        return next((one for item in response.get("Reservations", ()) for one in self._of_reservation(item)), None)
 
-    async def _find(self, *filters: Any) -> list[InstanceFacts]:
-        reservations = await self._clients.pages(
+    async def _describe_filtered(self, *filters: Any) -> list[InstanceFacts]:
+        reservations = await self._clients.paginate(
             self._clients.ec2.describe_instances,
             "Reservations",
             self._of_reservation,
@@ -151,9 +153,9 @@ class AwsInstances:
         One by one each hears of its own fault alone: an instance that may not be ended holds up no other.
         """
         try:
-            return await self._terminate_together(ids)
+            return await self._terminate_batch(ids)
         except NotFound:
-            found = await self._find({"Name": "instance-id", "Values": list(ids)}) if len(ids) > 1 else []
+            found = await self._describe_filtered({"Name": "instance-id", "Values": list(ids)}) if len(ids) > 1 else []
             there = [one.instance_id for one in found if one.state != _TERMINATED]
             return await self._terminate_each(there)
         except (Throttled, TryLater):
@@ -163,22 +165,22 @@ class AwsInstances:
                 raise
             return await self._terminate_each(ids)
 
-    async def _terminate_together(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
-        answer = await self._clients.call(self._clients.ec2.terminate_instances, InstanceIds=list(ids))
-        changes = answer.get("TerminatingInstances", [])
+    async def _terminate_batch(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
+        response = await self._clients.call(self._clients.ec2.terminate_instances, InstanceIds=list(ids))
+        changes = response.get("TerminatingInstances", [])
         ended = {one["InstanceId"]: one for one in changes if one["CurrentState"]["Name"] in _ENDING}
-        left = [one for one in ids if one not in ended]
-        rest = await self._terminate_each(left) if left and len(ids) > 1 else {}
-        gone = {key: one["PreviousState"]["Name"] != _TERMINATED for key, one in ended.items()}
-        return {**gone, **rest}
+        remaining = [one for one in ids if one not in ended]
+        rest = await self._terminate_each(remaining) if remaining and len(ids) > 1 else {}
+        outcomes = {key: one["PreviousState"]["Name"] != _TERMINATED for key, one in ended.items()}
+        return {**outcomes, **rest}
 
     async def _terminate_each(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
-        answers = await asyncio.gather(*(self._terminate_one(one) for one in ids))
-        return dict(zip(ids, answers, strict=True))
+        results = await asyncio.gather(*(self._terminate_one(one) for one in ids))
+        return dict(zip(ids, results, strict=True))
 
     async def _terminate_one(self, instance_id: str) -> bool | Fault:
         try:
-            return (await self._terminate_together([instance_id])).get(instance_id, False)
+            return (await self._terminate_batch([instance_id])).get(instance_id, False)
         except NotFound:
             return False
         except Fault as fault:
@@ -200,7 +202,7 @@ def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
         subnet_id=raw.get("SubnetId", ""),
         security_group_ids=tuple(sorted(one["GroupId"] for one in raw.get("SecurityGroups") or ())),
         capacity_type=capacity_type,
-        **(_reservation(raw) if capacity_type == labels.RESERVED else {}),
+        **(_reservation_facts(raw) if capacity_type == labels.RESERVED else {}),
         placement_group=placement.get("GroupId", ""),
         partition=str(placement.get("PartitionNumber") or ""),
         tags=as_dict(raw.get("Tags")),
@@ -210,7 +212,7 @@ def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
     )
 
 
-def _reservation(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _reservation_facts(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Of an instance that counts as reserved; the lifecycle tells the kind."""
     lifecycle = raw.get("InstanceLifecycle")
     return {

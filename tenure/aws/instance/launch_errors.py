@@ -19,14 +19,15 @@ class _Case(NamedTuple):
     """Any of these; none for any code."""
     text: str = ""
     """Has to be in the message, whatever its case."""
-    mend: str = ""
+    remedy: str = ""
 
 
 _CASES: Final = (
     _Case(
         "SpotSLRCreationFailed",
         SERVICE_LINKED_ROLE,
-        mend="create the service-linked role: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+        remedy="create the service-linked role: aws iam create-service-linked-role --aws-service-name "
+        "spot.amazonaws.com",
     ),
     _Case(
         "Unauthorized",
@@ -43,7 +44,7 @@ _CASES: Final = (
     _Case(
         "Unauthorized",
         _DENIED,
-        mend="let the controller's role do it: the policies in deploy/iam are what it needs, with iam:PassRole "
+        remedy="let the controller's role do it: the policies in deploy/iam are what it needs, with iam:PassRole "
         "for the role of the nodes",
     ),
     _Case(
@@ -52,11 +53,11 @@ _CASES: Final = (
         "image",
         "share the image with this account, or select another one in spec.amiSelectorTerms",
     ),
-    _Case("Unauthorized", {"AuthFailure"}, mend="let the controller's role do it"),
+    _Case("Unauthorized", {"AuthFailure"}, remedy="let the controller's role do it"),
     _Case(
         "SecurityGroupSubnetVPCMismatch",
         text="belong to different networks",
-        mend="let spec.subnetSelectorTerms and spec.securityGroupSelectorTerms select within one VPC",
+        remedy="let spec.subnetSelectorTerms and spec.securityGroupSelectorTerms select within one VPC",
     ),
     _Case(
         "InstanceProfileNameInvalid",
@@ -67,27 +68,29 @@ _CASES: Final = (
     _Case(
         "InstanceProfileNameInvalid", {"InvalidParameterValue"}, "iaminstanceprofile.name", "see spec.instanceProfile"
     ),
-    _Case("LaunchTemplateNotFound", LAUNCH_TEMPLATE_NOT_FOUND, mend="somebody deleted it; it is made again"),
+    _Case("LaunchTemplateNotFound", LAUNCH_TEMPLATE_NOT_FOUND, remedy="somebody deleted it; it is made again"),
     _Case(
         "UserDataSizeLimitExceeded",
         {"InvalidUserData.Malformed"},
         "user data is limited to",
         "shorten spec.userData: what is made of it may have 16384 bytes",
     ),
-    _Case("InvalidAMIID", {"InvalidAMIID.Malformed", "InvalidAMIID.Unavailable"}, mend="see spec.amiSelectorTerms"),
-    _Case("AMINotFound", {"InvalidAMIID.NotFound"}, mend="the image is gone; see spec.amiSelectorTerms"),
+    _Case("InvalidAMIID", {"InvalidAMIID.Malformed", "InvalidAMIID.Unavailable"}, remedy="see spec.amiSelectorTerms"),
+    _Case("AMINotFound", {"InvalidAMIID.NotFound"}, remedy="the image is gone; see spec.amiSelectorTerms"),
     _Case("RequestLimitExceeded", {"RequestLimitExceeded"}),
     _Case("InternalError", {"InternalError"}),
     _Case(
-        "FreeTierIneligible", {"FreeTierRestrictionError"}, mend="the account may launch types of the free tier only"
+        "FreeTierIneligible", {"FreeTierRestrictionError"}, remedy="the account may launch types of the free tier only"
     ),
-    _Case("FreeTierIneligible", text="free tier", mend="the account may launch types of the free tier only"),
-    _Case("FleetQuotaExceeded", {"MaxFleetCountExceeded"}, mend="ask AWS for a higher quota of EC2 fleets"),
-    _Case("AccountPendingVerification", {"PendingVerification"}, mend="AWS verifies the account; wait, or ask AWS"),
-    _Case("SpotQuotaExceeded", {"MaxSpotInstanceCountExceeded"}, mend="ask AWS for a higher quota of spot instances"),
-    _Case("VCPULimitExceeded", {"VcpuLimitExceeded"}, mend="ask AWS for a higher quota of running instances"),
+    _Case("FreeTierIneligible", text="free tier", remedy="the account may launch types of the free tier only"),
+    _Case("FleetQuotaExceeded", {"MaxFleetCountExceeded"}, remedy="ask AWS for a higher quota of EC2 fleets"),
+    _Case("AccountPendingVerification", {"PendingVerification"}, remedy="AWS verifies the account; wait, or ask AWS"),
+    _Case("SpotQuotaExceeded", {"MaxSpotInstanceCountExceeded"}, remedy="ask AWS for a higher quota of spot instances"),
+    _Case("VCPULimitExceeded", {"VcpuLimitExceeded"}, remedy="ask AWS for a higher quota of running instances"),
     _Case(
-        "InsufficientFreeAddressesInSubnet", SUBNET_FULL, mend="select subnets with free addresses, or make them larger"
+        "InsufficientFreeAddressesInSubnet",
+        SUBNET_FULL,
+        remedy="select subnets with free addresses, or make them larger",
     ),
 )
 _LAST: Final = _Case(LAUNCH_FAILED)
@@ -96,22 +99,22 @@ SPREAD_GROUP_FULL: Final = "limit of instances in this spread placement group"
 
 def create_error_reason(code: str, message: str) -> str:
     """The reason a NodeClaim shows for a launch that failed with this code; `LaunchFailed` for any other."""
-    return _case(code, message)[1].reason
+    return _match_case(code, message)[1].reason
 
 
-def how_to_mend(code: str, message: str) -> str:
+def error_remedy(code: str, message: str) -> str:
     """A clause for the person who reads it; empty where there is nothing to mend or nothing is known."""
-    return _case(code, message)[1].mend
+    return _match_case(code, message)[1].remedy
 
 
-def rank(code: str, message: str) -> int:
+def error_rank(code: str, message: str) -> int:
     """Lower is told first."""
-    return _case(code, message)[0]
+    return _match_case(code, message)[0]
 
 
-def _case(code: str, message: str) -> tuple[int, _Case]:
-    said = message.lower()
-    for place, case in enumerate(_CASES):
-        if (not case.codes or code in case.codes) and case.text in said:
-            return place, case
+def _match_case(code: str, message: str) -> tuple[int, _Case]:
+    text = message.lower()
+    for index, case in enumerate(_CASES):
+        if (not case.codes or code in case.codes) and case.text in text:
+            return index, case
     return len(_CASES), _LAST

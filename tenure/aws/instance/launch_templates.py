@@ -20,7 +20,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.ec2nodeclass_instance import BlockDevice, BlockDeviceMapping
 from tenure.apis.quantity import parse_quantity
 from tenure.aws.amifamily.families import GIB, Family
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
 from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
@@ -37,26 +37,26 @@ _MARKET_TYPES: Final[dict[Market, str]] = {
 }
 
 
-class Place(Value):
+class Placement(Value):
     """Where in EC2's buildings: tenancy, placement group by id, and its partition by number, where it has any."""
 
     tenancy: str = "default"
     group: str = ""
     partition: str = ""
 
-    def said(self) -> dict[str, Any]:
+    def to_request(self) -> dict[str, Any]:
         found: dict[str, Any] = {"Tenancy": self.tenancy}
         found |= {"GroupId": self.group} if self.group else {}
         return found | ({"PartitionNumber": int(self.partition)} if self.partition else {})
 
 
-class Target(Value):
+class ReservationTarget(Value):
     """The one reservation that the template's instances go into, or none at all."""
 
     reservation_id: str = ""
     market: Market = ""
 
-    def said(self) -> dict[str, Any]:
+    def to_request(self) -> dict[str, Any]:
         """For the gate ReservedCapacity switched on; off, EC2's own default holds, which nobody is told of."""
         if not self.reservation_id:
             # Otherwise an instance could land in an open reservation that nobody meant for it.
@@ -71,8 +71,8 @@ class Target(Value):
         )
 
 
-ANYWHERE: Final = Place()
-NO_RESERVATION: Final = Target()
+ANYWHERE: Final = Placement()
+NO_RESERVATION: Final = ReservationTarget()
 
 
 class LaunchTemplate(Value):
@@ -92,8 +92,8 @@ def launch_template(
     user_data: str,
     tags: Mapping[str, str],
     capacity_type: str,
-    placement: Place = ANYWHERE,
-    reservation: Target = NO_RESERVATION,
+    placement: Placement = ANYWHERE,
+    reservation: ReservationTarget = NO_RESERVATION,
     efa_interfaces: int = 0,
     enclaves: bool = False,
 ) -> LaunchTemplate:
@@ -101,25 +101,25 @@ def launch_template(
     data = {
         "ImageId": image_id,
         "UserData": base64.b64encode(user_data.encode()).decode(),
-        "MetadataOptions": _metadata(node_class, settings),
+        "MetadataOptions": _metadata_options(node_class, settings),
         "Monitoring": {"Enabled": bool(node_class.spec.detailed_monitoring)},
-        "NetworkInterfaces": _interfaces(node_class, settings, efa_interfaces),
+        "NetworkInterfaces": _network_interfaces(node_class, settings, efa_interfaces),
         "TagSpecifications": _tag_specifications(tags, capacity_type),
-        "Placement": placement.said(),
-        **_disks(node_class, family),
-        **_options(node_class),
+        "Placement": placement.to_request(),
+        **_block_device_mappings(node_class, family),
+        **_instance_options(node_class),
         **({"EnclaveOptions": {"Enabled": True}} if enclaves else {}),
-        **(reservation.said() if settings.gate(RESERVED_CAPACITY) else {}),
+        **(reservation.to_request() if settings.is_gate_enabled(RESERVED_CAPACITY) else {}),
     }
-    return LaunchTemplate(name=_name(data, settings), data=data, tags=dict(tags))
+    return LaunchTemplate(name=_template_name(data, settings), data=data, tags=dict(tags))
 
 
-def _name(data: Mapping[str, Any], settings: AwsSettings) -> str:
-    said = json.dumps([settings.cluster_name, data], sort_keys=True)
-    return NAME_PREFIX + str(int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big"))
+def _template_name(data: Mapping[str, Any], settings: AwsSettings) -> str:
+    content = json.dumps([settings.cluster_name, data], sort_keys=True)
+    return NAME_PREFIX + str(int.from_bytes(hashlib.sha256(content.encode()).digest()[:8], "big"))
 
 
-def _options(node_class: EC2NodeClass) -> dict[str, Any]:
+def _instance_options(node_class: EC2NodeClass) -> dict[str, Any]:
     spec, found = node_class.spec, dict[str, Any]()
     if node_class.status.instance_profile:
         found["IamInstanceProfile"] = {"Name": node_class.status.instance_profile}
@@ -128,7 +128,7 @@ def _options(node_class: EC2NodeClass) -> dict[str, Any]:
     return found
 
 
-def _metadata(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
+def _metadata_options(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
     options = node_class.spec.metadata_options
     found: dict[str, Any] = {
         "HttpEndpoint": options.http_endpoint,
@@ -146,20 +146,24 @@ def _tag_specifications(tags: Mapping[str, str], capacity_type: str) -> list[dic
     return [{"ResourceType": kind, "Tags": as_list(tags)} for kind in kinds]
 
 
-def _interfaces(node_class: EC2NodeClass, settings: AwsSettings, efa: int) -> list[dict[str, Any]]:
+def _network_interfaces(node_class: EC2NodeClass, settings: AwsSettings, efa: int) -> list[dict[str, Any]]:
     """Always at least one: groups on an interface and on the instance exclude each other."""
     groups = [group.id for group in node_class.status.security_groups]
     if node_class.spec.network_interfaces:
         return [
-            _interface(node_class, settings, groups, one.network_card_index, one.device_index, one.interface_type)
+            _network_interface(
+                node_class, settings, groups, one.network_card_index, one.device_index, one.interface_type
+            )
             for one in node_class.spec.network_interfaces
         ]
     if efa:
-        return [_interface(node_class, settings, groups, card, 0 if card == 0 else 1, "efa") for card in range(efa)]
-    return [_interface(node_class, settings, groups, 0, 0, "interface")]
+        return [
+            _network_interface(node_class, settings, groups, card, 0 if card == 0 else 1, "efa") for card in range(efa)
+        ]
+    return [_network_interface(node_class, settings, groups, 0, 0, "interface")]
 
 
-def _interface(
+def _network_interface(
     node_class: EC2NodeClass, settings: AwsSettings, groups: Sequence[str], card: int, device: int, kind: str
 ) -> dict[str, Any]:
     found: dict[str, Any] = {
@@ -170,21 +174,21 @@ def _interface(
     }
     if kind == "efa-only":
         return found
-    return found | _addresses(node_class, settings) | _tracking(node_class)
+    return found | _address_options(node_class, settings) | _connection_tracking(node_class)
 
 
-def _addresses(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
+def _address_options(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
     spec, found = node_class.spec, dict[str, Any]()
     if spec.associate_public_ip_address is not None:
         found["AssociatePublicIpAddress"] = spec.associate_public_ip_address
-    if settings.ipv6:
+    if settings.is_ipv6:
         found |= {"PrimaryIpv6": True, "Ipv6AddressCount": 1}
     if spec.ip_prefix_count is not None:
-        found["Ipv6PrefixCount" if settings.ipv6 else "Ipv4PrefixCount"] = spec.ip_prefix_count
+        found["Ipv6PrefixCount" if settings.is_ipv6 else "Ipv4PrefixCount"] = spec.ip_prefix_count
     return found
 
 
-def _tracking(node_class: EC2NodeClass) -> dict[str, Any]:
+def _connection_tracking(node_class: EC2NodeClass) -> dict[str, Any]:
     tracking = node_class.spec.connection_tracking
     if tracking is None:
         return {}
@@ -196,10 +200,10 @@ def _tracking(node_class: EC2NodeClass) -> dict[str, Any]:
     return {"ConnectionTrackingSpecification": {name: value for name, value in named.items() if value is not None}}
 
 
-def _disks(node_class: EC2NodeClass, family: Family) -> dict[str, Any]:
+def _block_device_mappings(node_class: EC2NodeClass, family: Family) -> dict[str, Any]:
     mappings = node_class.spec.block_device_mappings
     if mappings:
-        return {"BlockDeviceMappings": [_disk(one) for one in mappings]}
+        return {"BlockDeviceMappings": [_block_device_mapping(one) for one in mappings]}
     defaults = [
         {
             "DeviceName": disk.device,
@@ -210,12 +214,12 @@ def _disks(node_class: EC2NodeClass, family: Family) -> dict[str, Any]:
     return {"BlockDeviceMappings": defaults} if defaults else {}
 
 
-def _disk(mapping: BlockDeviceMapping) -> dict[str, Any]:
+def _block_device_mapping(mapping: BlockDeviceMapping) -> dict[str, Any]:
     found: dict[str, Any] = {"DeviceName": mapping.device_name} if mapping.device_name else {}
-    return found | ({"Ebs": _ebs(mapping.ebs)} if mapping.ebs else {})
+    return found | ({"Ebs": _ebs_request(mapping.ebs)} if mapping.ebs else {})
 
 
-def _ebs(ebs: BlockDevice) -> dict[str, Any]:
+def _ebs_request(ebs: BlockDevice) -> dict[str, Any]:
     """Sizes are whole GiB, rounded up."""
     named = {
         "DeleteOnTermination": ebs.delete_on_termination,
@@ -231,7 +235,7 @@ def _ebs(ebs: BlockDevice) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-_SEEN_SECONDS: Final = 60.0
+_EXISTENCE_SECONDS: Final = 60.0
 _FILTER_VALUES: Final = 200
 """EC2 takes no more values in one filter."""
 
@@ -241,8 +245,8 @@ class LaunchTemplates:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._there: Expiring[LaunchTemplate] = Expiring(_SEEN_SECONDS, sliding=True)
-        self._known: Expiring[LaunchTemplate] = Expiring(_SEEN_SECONDS * 30, limit=512)
+        self._existence_cache: ExpiringCache[LaunchTemplate] = ExpiringCache(_EXISTENCE_SECONDS, sliding=True)
+        self._known: ExpiringCache[LaunchTemplate] = ExpiringCache(_EXISTENCE_SECONDS * 30, limit=512)
         self._turn = asyncio.Lock()
 
     async def ensure(self, templates: Sequence[LaunchTemplate]) -> None:
@@ -250,13 +254,13 @@ class LaunchTemplates:
         for template in templates:
             self._known.put(template.name, template)
         async with self._turn:
-            unsure = {one.name: one for one in templates if self._there.get(one.name) is None}
+            unsure = {one.name: one for one in templates if self._existence_cache.get(one.name) is None}
             if not unsure:
                 return
-            found = await self._existing(sorted(unsure))
+            found = await self._find_existing(sorted(unsure))
             await asyncio.gather(*(self._create(one) for name, one in unsure.items() if name not in found))
             for name, template in unsure.items():
-                self._there.put(name, template)
+                self._existence_cache.put(name, template)
 
     def used_lately(self, name: str) -> bool:
         """Whether a launch of this process has asked for it in the last half hour."""
@@ -265,9 +269,9 @@ class LaunchTemplates:
     def forget(self, names: Iterable[str]) -> None:
         """EC2 says that they are not there: look before they are used again."""
         for name in names:
-            self._there.forget(name)
+            self._existence_cache.forget(name)
 
-    async def again(self, names: Sequence[str]) -> bool:
+    async def recreate(self, names: Sequence[str]) -> bool:
         """Make those again that EC2 misses; False when this process does not know what one of them says."""
         self.forget(names)
         known = [one for name in names if (one := self._known.get(name)) is not None]
@@ -276,7 +280,7 @@ class LaunchTemplates:
 
     async def delete_of(self, node_class: EC2NodeClass) -> None:
         """Delete all that were made for this class in this cluster."""
-        found = await self._clients.pages(
+        found = await self._clients.paginate(
             self._clients.ec2.describe_launch_templates,
             "LaunchTemplates",
             lambda one: (str(one["LaunchTemplateId"]), str(one["LaunchTemplateName"])),
@@ -288,19 +292,19 @@ class LaunchTemplates:
         )
         await asyncio.gather(*(self._delete(template_id) for template_id, _ in found))
         for _, name in found:
-            self._there.forget(name)
+            self._existence_cache.forget(name)
 
-    async def _existing(self, names: Sequence[str]) -> Collection[str]:
+    async def _find_existing(self, names: Sequence[str]) -> Collection[str]:
         found: list[str] = []
         for start in range(0, len(names), _FILTER_VALUES):
-            wanted: list[Any] = [
+            filters: list[Any] = [
                 {"Name": "launch-template-name", "Values": list(names[start : start + _FILTER_VALUES])}
             ]
-            found += await self._clients.pages(
+            found += await self._clients.paginate(
                 self._clients.ec2.describe_launch_templates,
                 "LaunchTemplates",
                 lambda one: str(one["LaunchTemplateName"]),
-                Filters=wanted,
+                Filters=filters,
                 PaginationConfig={"PageSize": 200},
             )
         return frozenset(found)

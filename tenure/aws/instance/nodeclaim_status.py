@@ -11,7 +11,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
 from tenure.aws.instance.filter import requirements_of, tenancy_of
-from tenure.model.instance_types import InstanceType, amounts, reservation_labels
+from tenure.model.instance_types import InstanceType, drop_zero_amounts, reservation_labels
 from tenure.model.launch import FleetInstance
 from tenure.model.provider_results import LaunchFacts
 from tenure.model.requirements import RequirementError
@@ -24,18 +24,18 @@ def launch_facts(
     instance: FleetInstance, found: InstanceType | None, node_class: EC2NodeClass, claim: NodeClaim
 ) -> LaunchFacts:
     """A type that is no longer listed leaves only what EC2 said of the instance."""
-    wants_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
+    requests_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
     return LaunchFacts(
         provider_id=f"aws:///{instance.zone}/{instance.instance_id}",
         image_id=instance.image_id or (found.image_id if found else ""),
-        labels=_labels(instance, found, node_class, claim),
-        annotations=_annotations(instance, node_class),
-        capacity=_shown(found.capacity if found else {}, wants_efa),
-        allocatable=_shown(found.allocatable() if found else {}, wants_efa),
+        labels=_node_labels(instance, found, node_class, claim),
+        annotations=_launch_annotations(instance, node_class),
+        capacity=_status_resources(found.capacity if found else {}, requests_efa),
+        allocatable=_status_resources(found.allocatable() if found else {}, requests_efa),
     )
 
 
-def _labels(
+def _node_labels(
     instance: FleetInstance, found: InstanceType | None, node_class: EC2NodeClass, claim: NodeClaim
 ) -> dict[str, str]:
     single = {key: values[0] for key, values in (found.labels if found else {}).items() if len(values) == 1}
@@ -47,14 +47,14 @@ def _labels(
         labels.ZONE: instance.zone,
         labels.ZONE_ID: zone_ids.get(instance.zone, ""),
         labels.CAPACITY_TYPE: instance.capacity_type,
-        labels.INSTANCE_TENANCY: _tenancy(claim),
+        labels.INSTANCE_TENANCY: _claim_tenancy(claim),
         labels.NODEPOOL: claim.nodepool,
         labels.NODECLASS: node_class.name,
     }
-    return single | {key: value for key, value in known.items() if value} | _placed(instance, found)
+    return single | {key: value for key, value in known.items() if value} | _placement_labels(instance, found)
 
 
-def _placed(instance: FleetInstance, found: InstanceType | None) -> dict[str, str]:
+def _placement_labels(instance: FleetInstance, found: InstanceType | None) -> dict[str, str]:
     """Of its reservation, and the partition: empty while only EC2 knows which one it chose."""
     reserved = reservation_labels(instance.reservation_id, instance.market) if instance.reservation_id else {}
     if found is None or labels.PLACEMENT_GROUP_PARTITION not in found.labels:
@@ -62,7 +62,7 @@ def _placed(instance: FleetInstance, found: InstanceType | None) -> dict[str, st
     return reserved | {labels.PLACEMENT_GROUP_PARTITION: instance.partition}
 
 
-def _tenancy(claim: NodeClaim) -> str:
+def _claim_tenancy(claim: NodeClaim) -> str:
     """As the launch chose it."""
     try:
         return tenancy_of(requirements_of(claim))
@@ -70,7 +70,7 @@ def _tenancy(claim: NodeClaim) -> str:
         return labels.TENANCIES[0]
 
 
-def _annotations(instance: FleetInstance, node_class: EC2NodeClass) -> dict[str, str]:
+def _launch_annotations(instance: FleetInstance, node_class: EC2NodeClass) -> dict[str, str]:
     """The class as it was at launch, for drift and for the clean-up of profiles; as it is now where nobody knows."""
     keys = (labels.NODECLASS_HASH_VERSION, labels.NODECLASS_HASH)
     found = dict(zip(keys, instance.node_class_stamp.partition("/")[::2], strict=True))
@@ -80,5 +80,5 @@ def _annotations(instance: FleetInstance, node_class: EC2NodeClass) -> dict[str,
     return {key: value for key, value in found.items() if value}
 
 
-def _shown(resources: Mapping[str, int], wants_efa: bool) -> dict[str, int]:
-    return {key: amount for key, amount in amounts(resources).items() if key != labels.EFA or wants_efa}
+def _status_resources(resources: Mapping[str, int], requests_efa: bool) -> dict[str, int]:
+    return {key: amount for key, amount in drop_zero_amounts(resources).items() if key != labels.EFA or requests_efa}

@@ -1,6 +1,6 @@
 """What is made in AWS for launches, listed and put away again; and the names that instances are given.
 
-Satisfies `activities.upkeep_ports.Leftovers`. `launch_templates.py` and `profiles.py` make what is listed here.
+Satisfies `activities.upkeep_ports.OrphanedResources`. `launch_templates.py` and `profiles.py` make what is listed here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from tenure.model.garbage_collection import ProfileMark, TemplateMark
 _PAGE: Final = {"PageSize": 200}
 
 
-class AwsLeftovers:
+class AwsOrphanedResources:
     """Raises model.faults."""
 
     def __init__(
@@ -28,12 +28,12 @@ class AwsLeftovers:
         self._clients, self._settings = clients, settings
         self._templates, self._profiles = templates, profiles
 
-    async def templates(self) -> Sequence[TemplateMark]:
+    async def list_launch_templates(self) -> Sequence[TemplateMark]:
         """By the tags that the IAM policy lets them be deleted by, and by how their names begin."""
-        found = await self._clients.pages(
+        found = await self._clients.paginate(
             self._clients.ec2.describe_launch_templates,
             "LaunchTemplates",
-            self._template,
+            self._parse_template,
             Filters=[
                 {"Name": f"tag:{cluster_tag(self._settings)}", "Values": [OWNED]},
                 {"Name": "tag-key", "Values": [labels.TAG_NODEPOOL]},
@@ -49,21 +49,21 @@ class AwsLeftovers:
             await self._clients.call(self._clients.ec2.delete_launch_template, LaunchTemplateId=template.id)
         self._templates.forget([template.name])
 
-    async def profiles(self) -> Sequence[ProfileMark]:
+    async def list_instance_profiles(self) -> Sequence[ProfileMark]:
         if self._settings.isolated_vpc:
             return ()
         prefix = f"/karpenter/{self._settings.region}/{self._settings.cluster_name}/"
-        return await self._clients.pages(
-            self._clients.iam.list_instance_profiles, "InstanceProfiles", _profile, PathPrefix=prefix
+        return await self._clients.paginate(
+            self._clients.iam.list_instance_profiles, "InstanceProfiles", _parse_profile, PathPrefix=prefix
         )
 
     async def delete_profile(self, profile: ProfileMark) -> None:
         await self._profiles.delete(profile.name, profile.roles)
 
-    async def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
+    async def tag_instance(self, instance_id: str, tags: Mapping[str, str]) -> None:
         await self._clients.call(self._clients.ec2.create_tags, Resources=[instance_id], Tags=as_list(tags))
 
-    def _template(self, raw: Mapping[str, Any]) -> TemplateMark:
+    def _parse_template(self, raw: Mapping[str, Any]) -> TemplateMark:
         tags = as_dict(raw.get("Tags"))
         return TemplateMark(
             id=raw["LaunchTemplateId"],
@@ -75,7 +75,7 @@ class AwsLeftovers:
         )
 
 
-def _profile(raw: Mapping[str, Any]) -> ProfileMark:
+def _parse_profile(raw: Mapping[str, Any]) -> ProfileMark:
     return ProfileMark(
         name=raw["InstanceProfileName"],
         node_class_uid=raw["Path"].rstrip("/").rpartition("/")[2],

@@ -24,7 +24,7 @@ from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.settings import AwsSettings
 
 MIB: Final = 1 << 20
-_ARM_KEPT_MIB: Final = 64
+_ARM_RESERVED_MIB: Final = 64
 _DEFAULT_DISK: Final = 20 * GIB
 _PODS_WITHOUT_ENI_LIMIT: Final = 110
 _GPU_RESOURCES: Final = {"nvidia": labels.NVIDIA_GPU, "amd": labels.AMD_GPU, "habana": labels.GAUDI}
@@ -48,18 +48,18 @@ def capacity_of(machine: Machine) -> dict[str, int]:
     """Millicores, bytes and counts; resources that the machine does not have are left out."""
     found = {
         labels.CPU: machine.info.vcpus * 1000,
-        labels.MEMORY: memory_of(machine),
+        labels.MEMORY: estimate_memory(machine),
         labels.EPHEMERAL_STORAGE: storage_of(machine),
         labels.PODS: pods_of(machine),
-        **_devices(machine),
+        **_device_capacity(machine),
     }
     return {key: amount for key, amount in found.items() if amount or key == labels.PODS}
 
 
-def memory_of(machine: Machine) -> int:
+def estimate_memory(machine: Machine) -> int:
     """An estimate, in bytes, until a node of this type and image has shown what it really has."""
     info = machine.info
-    mib = info.memory_mib - (_ARM_KEPT_MIB if info.architecture == "arm64" else 0)
+    mib = info.memory_mib - (_ARM_RESERVED_MIB if info.architecture == "arm64" else 0)
     return (mib - ceil(mib * machine.settings.vm_memory_overhead_percent)) * MIB
 
 
@@ -109,7 +109,7 @@ def _data_disks(machine: Machine) -> list[BlockDeviceMapping]:
     return [*root, *(one for one in mappings if one.device_name == machine.family.data_device)]
 
 
-def _devices(machine: Machine) -> Mapping[str, int]:
+def _device_capacity(machine: Machine) -> Mapping[str, int]:
     info = machine.info
     found: dict[str, int] = {}
     for gpu in info.gpus:
@@ -138,7 +138,7 @@ _SIGNALS: Final = {"memory.available": labels.MEMORY, "nodefs.available": labels
 def overhead_of(machine: Machine, capacity: Mapping[str, int]) -> dict[str, int]:
     """All three together, in millicores and bytes."""
     system = parse_resources(machine.kubelet.system_reserved)
-    found = add(kube_reserved(machine, capacity), system, eviction(machine, capacity))
+    found = add(kube_reserved(machine, capacity), system, eviction_overhead(machine, capacity))
     return {key: amount for key, amount in found.items() if amount and key != "pid"}
 
 
@@ -162,7 +162,7 @@ def reserved_millicores(vcpus: int) -> int:
     return total + int(left * _CPU_REST_PER_MILLE)
 
 
-def eviction(machine: Machine, capacity: Mapping[str, int]) -> dict[str, int]:
+def eviction_overhead(machine: Machine, capacity: Mapping[str, int]) -> dict[str, int]:
     """What the kubelet keeps free: below it pods are evicted. Soft thresholds keep nothing."""
     found = {
         labels.MEMORY: _EVICTION_MEMORY,
@@ -170,13 +170,13 @@ def eviction(machine: Machine, capacity: Mapping[str, int]) -> dict[str, int]:
     }
     for signal, resource in _SIGNALS.items():
         text = machine.kubelet.eviction_hard.get(signal)
-        amount = None if text is None else threshold(text, capacity.get(resource, 0))
+        amount = None if text is None else parse_threshold(text, capacity.get(resource, 0))
         if amount is not None:
             found[resource] = amount
     return found
 
 
-def threshold(text: str, capacity: int) -> int | None:
+def parse_threshold(text: str, capacity: int) -> int | None:
     """A quantity, or a percentage of capacity rounded up, where 100 % switches the signal off; None for neither."""
     try:
         if not text.endswith("%"):

@@ -24,16 +24,16 @@ import structlog
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
 from tenure.apis.ec2nodeclass_selectors import CapacityReservationTerm
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
 from tenure.aws.tags import tag_filters
 from tenure.model.base import Value
 from tenure.model.errors import Fault, NotFound
-from tenure.model.instance_types import Offering, ReservationRoom
-from tenure.model.launch import FleetAnswer
+from tenure.model.instance_types import Offering, ReservationHeadroom
+from tenure.model.launch import FleetResult
 
-_KEPT_FOR: Final = timedelta(hours=24)
+_COUNT_TTL: Final = timedelta(hours=24)
 """A count that is not renewed for so long says nothing any more."""
 
 
@@ -45,67 +45,67 @@ class _Count:
     full_at: datetime | None = None
 
 
-class Counts:
+class ReservationCounts:
     """By reservation id. One that EC2 was never asked about has room for none."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
-        self._held: dict[str, _Count] = {}
-        self._running: Expiring[str] = Expiring(_KEPT_FOR.total_seconds())
+        self._counts: dict[str, _Count] = {}
+        self._running: ExpiringCache[str] = ExpiringCache(_COUNT_TTL.total_seconds())
 
-    def seen(self, available: Mapping[str, int], asked: datetime) -> None:
+    def record_counts(self, available: Mapping[str, int], requested_at: datetime) -> None:
         """EC2's counts; `asked` is when the question went out, and what happened after that still counts."""
         for key, count in available.items():
-            held = self._held.get(key)
-            later = [one for one in held.changes if one[0] > asked] if held else []
-            full = held.full_at if held and held.full_at and held.full_at > asked else None
-            self._held[key] = _Count(count, asked, later, full)
-        self._held = {key: one for key, one in self._held.items() if asked - one.at < _KEPT_FOR}
+            previous = self._counts.get(key)
+            later = [one for one in previous.changes if one[0] > requested_at] if previous else []
+            full = previous.full_at if previous and previous.full_at and previous.full_at > requested_at else None
+            self._counts[key] = _Count(count, requested_at, later, full)
+        self._counts = {key: one for key, one in self._counts.items() if requested_at - one.at < _COUNT_TTL}
 
-    def learn(self, answer: FleetAnswer) -> None:
+    def record_launch_result(self, result: FleetResult) -> None:
         """What CreateFleet came to. Only a want of room makes a reservation full: a throttled call says nothing."""
-        for instance in answer.instances:
-            self.launched(instance.reservation_id)
-        for error in answer.errors:
+        for instance in result.instances:
+            self.record_launch(instance.reservation_id)
+        for error in result.errors:
             if error.insufficient:
-                self.full(error.reservation_id)
+                self.set_full(error.reservation_id)
 
-    def launched(self, reservation_id: str) -> None:
-        self._change(reservation_id, -1)
+    def record_launch(self, reservation_id: str) -> None:
+        self._record_change(reservation_id, -1)
 
-    def holds(self, instance_id: str, reservation_id: str) -> None:
+    def record_running(self, instance_id: str, reservation_id: str) -> None:
         """Seen running there, by whoever will also see its end."""
         if reservation_id:
             self._running.put(instance_id, reservation_id)
 
-    def gone(self, instance_id: str) -> None:
+    def record_termination(self, instance_id: str) -> None:
         """It runs no more: its place is free, if it was seen to have one."""
         reservation_id = self._running.get(instance_id)
         if reservation_id is not None:
             self._running.forget(instance_id)
-            self._change(reservation_id, 1)
+            self._record_change(reservation_id, 1)
 
-    def full(self, reservation_id: str) -> None:
+    def set_full(self, reservation_id: str) -> None:
         """EC2 refused for want of room: none, until it counts anew."""
-        if held := self._held.get(reservation_id):
-            held.full_at = self._clock()
+        if count := self._counts.get(reservation_id):
+            count.full_at = self._clock()
 
     def remaining(self, reservation_id: str) -> int:
-        held = self._held.get(reservation_id)
-        if held is None or held.full_at is not None or self._clock() - held.at >= _KEPT_FOR:
+        count = self._counts.get(reservation_id)
+        if count is None or count.full_at is not None or self._clock() - count.at >= _COUNT_TTL:
             return 0
-        return max(0, held.available + sum(change for _, change in held.changes))
+        return max(0, count.available + sum(change for _, change in count.changes))
 
-    def room(self, reservation_id: str) -> ReservationRoom | None:
+    def last_reported(self, reservation_id: str) -> ReservationHeadroom | None:
         """EC2's own last count; None when it is not known. One that is full has none."""
-        held = self._held.get(reservation_id)
-        if held is None:
+        count = self._counts.get(reservation_id)
+        if count is None:
             return None
-        return ReservationRoom(available=0 if held.full_at else held.available, at=held.at)
+        return ReservationHeadroom(available=0 if count.full_at else count.available, at=count.at)
 
-    def _change(self, reservation_id: str, change: int) -> None:
-        if held := self._held.get(reservation_id):
-            held.changes.append((self._clock(), change))
+    def _record_change(self, reservation_id: str, change: int) -> None:
+        if count := self._counts.get(reservation_id):
+            count.changes.append((self._clock(), change))
 
 
 _log = structlog.get_logger(__name__)
@@ -115,7 +115,7 @@ BLOCK: Final = "capacity-block"
 EXPIRING: Final = "expiring"
 BLOCK_LEAD: Final = timedelta(minutes=40)
 """EC2 ends the instances of a capacity block before its end; nodes must be drained by then (reference 6.4)."""
-_PATIENCE: Final = 5.0
+_REFRESH_TIMEOUT_SECONDS: Final = 5.0
 """Seconds that a launch or a plan waits for fresh counts before it takes the last ones."""
 _ACTIVE: Final = {"Name": "state", "Values": ["active"]}
 
@@ -128,7 +128,7 @@ class FoundReservation(Value):
     available: int
     """Instances that still fit in."""
 
-    def at(self, now: datetime) -> ResolvedCapacityReservation | None:
+    def resolve_at(self, now: datetime) -> ResolvedCapacityReservation | None:
         """As the status shows it at this time; None once it is over."""
         one = self.resolved
         if not self.active or (one.end_time is not None and one.end_time <= now):
@@ -143,9 +143,9 @@ class Reservations:
         self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._clients, self._clock = clients, clock
-        self.enabled = settings.gate(RESERVED_CAPACITY)
-        self._answers: Expiring[Sequence[FoundReservation]] = Expiring(FRESH_SECONDS)
-        self.counts = Counts(clock)
+        self.enabled = settings.is_gate_enabled(RESERVED_CAPACITY)
+        self._cache: ExpiringCache[Sequence[FoundReservation]] = ExpiringCache(FRESH_SECONDS)
+        self.counts = ReservationCounts(clock)
         self._known: dict[str, FoundReservation] = {}
         """As EC2 last described each."""
 
@@ -153,33 +153,33 @@ class Reservations:
         """By id; none that is over, and none at all with the gate off."""
         if not self.enabled:
             return ()
-        found = await self._find(node_class.spec.capacity_reservation_selector_terms)
+        found = await self._find_by_terms(node_class.spec.capacity_reservation_selector_terms)
         now = self._clock()
-        shown = {one.resolved.id: shown for one in found if (shown := one.at(now)) is not None}
-        return [shown[key] for key in sorted(shown)]
+        resolved = {one.resolved.id: resolved for one in found if (resolved := one.resolve_at(now)) is not None}
+        return [resolved[key] for key in sorted(resolved)]
 
-    def of(self, node_class: EC2NodeClass) -> Sequence[ResolvedCapacityReservation]:
+    def for_nodeclass(self, node_class: EC2NodeClass) -> Sequence[ResolvedCapacityReservation]:
         """What the class's status names; none with the gate off, whatever an earlier worker left there."""
         return node_class.status.capacity_reservations if self.enabled else ()
 
-    async def freshen(self, node_classes: Iterable[EC2NodeClass]) -> None:
+    async def refresh_counts(self, node_classes: Iterable[EC2NodeClass]) -> None:
         """Bring the counts up to date where they are older than a minute; what cannot be asked keeps its last one."""
-        due = [one for one in node_classes if self.of(one)]
+        due = [one for one in node_classes if self.for_nodeclass(one)]
         if not due:
             return
-        asked = asyncio.gather(*(self._find(one.spec.capacity_reservation_selector_terms) for one in due))
+        requests = asyncio.gather(*(self._find_by_terms(one.spec.capacity_reservation_selector_terms) for one in due))
         try:
-            await asyncio.wait_for(asked, _PATIENCE)
+            await asyncio.wait_for(requests, _REFRESH_TIMEOUT_SECONDS)
         except (Fault, TimeoutError) as error:
             _log.warning("capacity reservations could not be counted", reason=str(error))
 
-    def rooms(self, node_classes: Iterable[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
+    def capacities(self, node_classes: Iterable[EC2NodeClass]) -> Mapping[str, ReservationHeadroom]:
         """What EC2 said of each, without this process's own launches: who plans counts NodeClaims itself."""
-        reserved = {one.id for node_class in node_classes for one in self.of(node_class)}
-        known = {one: room for one in sorted(reserved) if (room := self.counts.room(one)) is not None}
+        reserved = {one.id for node_class in node_classes for one in self.for_nodeclass(node_class)}
+        known = {one: capacity for one in sorted(reserved) if (capacity := self.counts.last_reported(one)) is not None}
         return {
-            one: room if self._is_usable(one) else room.model_copy(update={"available": 0})
-            for one, room in known.items()
+            one: capacity if self._is_usable(one) else capacity.model_copy(update={"available": 0})
+            for one, capacity in known.items()
         }
 
     def remaining(self, reservation_id: str) -> int:
@@ -189,44 +189,48 @@ class Reservations:
     def _is_usable(self, reservation_id: str) -> bool:
         """By the clock, and not by a status that was written before it ended."""
         known = self._known.get(reservation_id)
-        shown = known.at(self._clock()) if known else None
-        return shown is not None and shown.state != EXPIRING
+        resolved = known.resolve_at(self._clock()) if known else None
+        return resolved is not None and resolved.state != EXPIRING
 
-    async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
+    async def find_ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
         """Capacity blocks among them whose instances EC2 will end soon, with their ends; asked of EC2 now."""
         if not self.enabled or not reservation_ids:
             return {}
-        found = [one.resolved for one in await self._ask_by_ids(sorted(reservation_ids))]
+        found = [one.resolved for one in await self._describe_by_ids(sorted(reservation_ids))]
         now = self._clock()
         return {one.id: one.end_time for one in found if one.end_time is not None and ends_soon(one, now)}
 
-    async def _find(self, terms: Sequence[CapacityReservationTerm]) -> Sequence[FoundReservation]:
+    async def _find_by_terms(self, terms: Sequence[CapacityReservationTerm]) -> Sequence[FoundReservation]:
         ids = sorted({term.id for term in terms if term.id})
-        queries = [self._by_filters(_filters(term)) for term in terms if not term.id]
+        queries = [self._by_filters(_term_filters(term)) for term in terms if not term.id]
         if ids:
-            queries.append(self._answers.get_or(("ids", *ids), lambda: self._ask_by_ids(ids)))
+            queries.append(self._cache.get_or_load(("ids", *ids), lambda: self._describe_by_ids(ids)))
         return [one for found in await asyncio.gather(*queries) for one in found]
 
     async def _by_filters(self, filters: Sequence[Any]) -> Sequence[FoundReservation]:
-        return await self._answers.get_or(str(filters), lambda: self._ask(Filters=list(filters)))
+        return await self._cache.get_or_load(str(filters), lambda: self._describe(Filters=list(filters)))
 
-    async def _ask_by_ids(self, ids: Sequence[str]) -> Sequence[FoundReservation]:
+    async def _describe_by_ids(self, ids: Sequence[str]) -> Sequence[FoundReservation]:
         """EC2 refuses all for one that is not there: then each is asked for by itself."""
         try:
-            return await self._ask(CapacityReservationIds=list(ids))
+            return await self._describe(CapacityReservationIds=list(ids))
         except NotFound:
             if len(ids) == 1:
                 return ()
-        return [one for found in await asyncio.gather(*(self._ask_by_ids([i]) for i in ids)) for one in found]
+        return [one for found in await asyncio.gather(*(self._describe_by_ids([i]) for i in ids)) for one in found]
 
-    async def _ask(self, **request: Any) -> Sequence[FoundReservation]:
-        asked = self._clock()
+    async def _describe(self, **request: Any) -> Sequence[FoundReservation]:
+        requested_at = self._clock()
         paging = {} if "CapacityReservationIds" in request else {"PaginationConfig": {"PageSize": 1000}}
-        found = await self._clients.pages(
-            self._clients.ec2.describe_capacity_reservations, "CapacityReservations", _found, **request, **paging
+        found = await self._clients.paginate(
+            self._clients.ec2.describe_capacity_reservations,
+            "CapacityReservations",
+            _parse_reservation,
+            **request,
+            **paging,
         )
         self._known |= {one.resolved.id: one for one in found}
-        self.counts.seen({one.resolved.id: one.available for one in found}, asked)
+        self.counts.record_counts({one.resolved.id: one.available for one in found}, requested_at)
         return found
 
 
@@ -235,13 +239,13 @@ def ends_soon(one: ResolvedCapacityReservation, now: datetime) -> bool:
     return one.reservation_type == BLOCK and one.end_time is not None and now >= one.end_time - BLOCK_LEAD
 
 
-def _filters(term: CapacityReservationTerm) -> list[Any]:
+def _term_filters(term: CapacityReservationTerm) -> list[Any]:
     named = {"owner-id": term.owner_id, "instance-match-criteria": term.instance_match_criteria}
     filters = [{"Name": name, "Values": [value]} for name, value in named.items() if value]
     return [_ACTIVE, *filters, *tag_filters(term.tags)]
 
 
-def _found(raw: Mapping[str, Any]) -> FoundReservation:
+def _parse_reservation(raw: Mapping[str, Any]) -> FoundReservation:
     optional = {"endTime": raw.get("EndDate"), "interruptible": raw.get("Interruptible")}
     resolved = {
         "availabilityZone": raw.get("AvailabilityZone", ""),

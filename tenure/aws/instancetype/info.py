@@ -79,7 +79,7 @@ class TypeInfo:
         return next((card.interfaces for card in self.cards if card.index == self.default_card), 0)
 
     @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> "TypeInfo":
+    def from_ec2(cls, raw: Mapping[str, Any]) -> "TypeInfo":
         network, processor = raw.get("NetworkInfo") or {}, raw.get("ProcessorInfo") or {}
         disks = raw.get("InstanceStorageInfo") or {}
         return cls(
@@ -95,11 +95,12 @@ class TypeInfo:
             network_mbps=network_mbps(raw["InstanceType"], network),
             local_disk_gb=disks.get("TotalSizeInGB", 0),
             nvme_gb=disks.get("TotalSizeInGB", 0) if disks.get("NvmeSupport") != "unsupported" else 0,
-            gpus=_devices((raw.get("GpuInfo") or {}).get("Gpus")),
-            accelerators=_devices((raw.get("InferenceAcceleratorInfo") or {}).get("Accelerators")),
-            neuron=_devices((raw.get("NeuronInfo") or {}).get("NeuronDevices")),
+            gpus=_parse_devices((raw.get("GpuInfo") or {}).get("Gpus")),
+            accelerators=_parse_devices((raw.get("InferenceAcceleratorInfo") or {}).get("Accelerators")),
+            neuron=_parse_devices((raw.get("NeuronInfo") or {}).get("NeuronDevices")),
             cards=tuple(
-                NetworkCard(c.get("NetworkCardIndex", 0), c["MaximumNetworkInterfaces"]) for c in _cards(network)
+                NetworkCard(c.get("NetworkCardIndex", 0), c["MaximumNetworkInterfaces"])
+                for c in _network_cards(network)
             ),
             default_card=network.get("DefaultNetworkCardIndex", 0),
             ipv4_per_interface=network.get("Ipv4AddressesPerInterface", 0),
@@ -117,7 +118,7 @@ def _architecture(supported: Any) -> str:
     return next((_ARCHITECTURES[name] for name in supported if name in _ARCHITECTURES), "")
 
 
-def _cards(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _network_cards(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return network.get("NetworkCards") or []
 
 
@@ -128,7 +129,7 @@ def _ebs_mbps(ebs: Mapping[str, Any]) -> int:
     return int((ebs.get("EbsOptimizedInfo") or {}).get("MaximumBandwidthInMbps", 0))
 
 
-def _devices(found: Any) -> tuple[Device, ...]:
+def _parse_devices(found: Any) -> tuple[Device, ...]:
     return tuple(
         Device(
             name=_label_form(one.get("Name", "")),
@@ -167,7 +168,9 @@ def type_labels(info: TypeInfo, family: Family, region: str, zones: Mapping[str,
         found[labels.ZONE_ID] = ids
     if family.windows_build:
         found[labels.WINDOWS_BUILD] = (family.windows_build,)
-    found.update((key, (value,)) for key, value in (_named(info) | _sized(info) | _accelerated(info)).items())
+    found.update(
+        (key, (value,)) for key, value in (_name_labels(info) | _size_labels(info) | _accelerator_labels(info)).items()
+    )
     return found
 
 
@@ -176,7 +179,7 @@ def _os(info: TypeInfo, family: Family) -> tuple[str, ...]:
     return () if family.os == "windows" and info.architecture != "amd64" else (family.os,)
 
 
-def _named(info: TypeInfo) -> dict[str, str]:
+def _name_labels(info: TypeInfo) -> dict[str, str]:
     family, _, size = info.name.partition(".")
     named = {
         labels.INSTANCE_FAMILY: family,
@@ -195,7 +198,7 @@ def _named(info: TypeInfo) -> dict[str, str]:
     return named
 
 
-def _sized(info: TypeInfo) -> dict[str, str]:
+def _size_labels(info: TypeInfo) -> dict[str, str]:
     sizes = {
         labels.INSTANCE_CPU: info.vcpus,
         labels.INSTANCE_MEMORY: info.memory_mib,
@@ -207,7 +210,7 @@ def _sized(info: TypeInfo) -> dict[str, str]:
     return {key: str(size) for key, size in sizes.items() if size}
 
 
-def _accelerated(info: TypeInfo) -> dict[str, str]:
+def _accelerator_labels(info: TypeInfo) -> dict[str, str]:
     found: dict[str, str] = {}
     if len(info.gpus) == 1:
         gpu = info.gpus[0]

@@ -116,11 +116,11 @@ z1d: large=13 xlarge=28 3xlarge=54 6xlarge=54 2xlarge=58 12xlarge=107 metal=107
 
 def branch_interfaces(instance_type: str) -> int:
     """Zero where there is no trunk."""
-    return _counts().get(instance_type, 0)
+    return _parse_counts().get(instance_type, 0)
 
 
 @cache
-def _counts() -> dict[str, int]:
+def _parse_counts() -> dict[str, int]:
     found = {}
     for line in _TABLE.strip().splitlines():
         families, _, sizes = line.partition(":")

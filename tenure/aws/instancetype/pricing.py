@@ -34,7 +34,7 @@ _SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 
 
 @dataclass(frozen=True, slots=True)
-class PriceBook:
+class PriceTable:
     """Empty maps mean that AWS has not been asked yet, or did not answer."""
 
     on_demand: Mapping[str, float] = field(default_factory=dict)
@@ -48,9 +48,9 @@ class PriceBook:
             return self.spot.get((instance_type, zone))
         return (self.on_demand or self.estimates).get(instance_type)
 
-    def merged(self, read: "PricesRead") -> "PriceBook":
+    def merge(self, read: "PricesRead") -> "PriceTable":
         """New prices over old ones: what an answer leaves out keeps its last known price."""
-        return PriceBook({**self.on_demand, **read.on_demand}, {**self.spot, **read.spot}, self.estimates)
+        return PriceTable({**self.on_demand, **read.on_demand}, {**self.spot, **read.spot}, self.estimates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,12 @@ class PricesRead:
 
 async def read_prices(clients: AwsClients, settings: AwsSettings) -> PricesRead:
     """Both kinds at a time; a fault of one costs that one alone, and is logged."""
-    ask = price_list_is_there(settings)
+    has_price_list = price_list_is_there(settings)
     on_demand, spot = await asyncio.gather(
-        _or_none(read_on_demand(clients, settings.region)) if ask else _nothing(), _or_none(read_spot(clients))
+        _or_none(read_on_demand(clients, settings.region)) if has_price_list else _no_prices(),
+        _or_none(read_spot(clients)),
     )
-    return PricesRead(on_demand or {}, spot or {}, complete=bool(on_demand or not ask) and spot is not None)
+    return PricesRead(on_demand or {}, spot or {}, complete=bool(on_demand or not has_price_list) and spot is not None)
 
 
 def price_list_is_there(settings: AwsSettings) -> bool:
@@ -81,13 +82,13 @@ async def read_on_demand(clients: AwsClients, region: str) -> dict[str, float]:
     currency = "CNY" if region.startswith("cn-") else "USD"
     found: dict[str, float] = {}
     for tenancy, family in _PRODUCTS:
-        wanted = _COMMON | {"regionCode": region, "tenancy": tenancy, "productFamily": family}
-        rows = await clients.pages(
+        filters = _COMMON | {"regionCode": region, "tenancy": tenancy, "productFamily": family}
+        rows = await clients.paginate(
             clients.pricing.get_products,
             "PriceList",
-            lambda product: _product(product, currency),
+            lambda product: _parse_product(product, currency),
             ServiceCode="AmazonEC2",
-            Filters=[{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()],
+            Filters=[{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in filters.items()],
             PaginationConfig={"PageSize": 100},
         )
         found.update((name, price) for name, price in rows if price)
@@ -96,7 +97,7 @@ async def read_on_demand(clients: AwsClients, region: str) -> dict[str, float]:
 
 async def read_spot(clients: AwsClients, now: datetime | None = None) -> dict[tuple[str, str], float]:
     """ec2:DescribeSpotPriceHistory from now on: the latest price of each type and zone. Raises model.faults."""
-    rows = await clients.pages(
+    rows = await clients.paginate(
         clients.ec2.describe_spot_price_history,
         "SpotPriceHistory",
         _spot_row,
@@ -105,10 +106,10 @@ async def read_spot(clients: AwsClients, now: datetime | None = None) -> dict[tu
         PaginationConfig={"PageSize": 1000},
     )
     latest: dict[tuple[str, str], tuple[datetime, float]] = {}
-    for place, at, price in rows:
-        if price and (place not in latest or latest[place][0] < at):
-            latest[place] = (at, price)
-    return {place: price for place, (_, price) in latest.items()}
+    for offering_key, at, price in rows:
+        if price and (offering_key not in latest or latest[offering_key][0] < at):
+            latest[offering_key] = (at, price)
+    return {offering_key: price for offering_key, (_, price) in latest.items()}
 
 
 async def _or_none(reading: Awaitable[T]) -> T | None:
@@ -119,7 +120,7 @@ async def _or_none(reading: Awaitable[T]) -> T | None:
         return None
 
 
-async def _nothing() -> dict[str, float]:
+async def _no_prices() -> dict[str, float]:
     return {}
 
 
@@ -127,7 +128,7 @@ def _spot_row(row: Mapping[str, Any]) -> tuple[tuple[str, str], datetime, float]
     return (row["InstanceType"], row["AvailabilityZone"]), row["Timestamp"], float(row["SpotPrice"])
 
 
-def _product(product: Any, currency: str) -> tuple[str, float]:
+def _parse_product(product: Any, currency: str) -> tuple[str, float]:
     """(instance type, dollars an hour); zero where the product has no such price."""
     parsed = json.loads(product)
     name = parsed.get("product", {}).get("attributes", {}).get("instanceType", "")

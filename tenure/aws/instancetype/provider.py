@@ -21,14 +21,14 @@ from tenure.aws.amifamily.families import family_of
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.instancetype.info import TypeInfo
-from tenure.aws.instancetype.pricing import PriceBook, read_prices
+from tenure.aws.instancetype.pricing import PriceTable, read_prices
 from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
-from tenure.aws.instancetype.static_prices import estimate
+from tenure.aws.instancetype.static_prices import estimate_price
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.placement_groups import PlacementGroup, PlacementGroups
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import Fault
-from tenure.model.instance_types import Catalogue, InstanceType, ReservationRoom
+from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
 
 _MATTERS_NOT: Final = {
     "subnet_selector_terms",
@@ -74,37 +74,37 @@ class TypeCache:
     """What no class asks for any more is dropped."""
 
     def __init__(self) -> None:
-        self._held: dict[str, ResolvedTypes] = {}
+        self._types: dict[str, ResolvedTypes] = {}
         self._key_of_class: dict[str, str] = {}
 
     def get(self, uid: str, key: str) -> ResolvedTypes | None:
-        return self._held.get(key) if self._key_of_class.get(uid) == key else self._shared(uid, key)
+        return self._types.get(key) if self._key_of_class.get(uid) == key else self._get_shared(uid, key)
 
     def put(self, uid: str, key: str, types: ResolvedTypes) -> None:
         self._key_of_class[uid] = key
-        self._held[key] = types
-        self._sweep()
+        self._types[key] = types
+        self._remove_unused()
 
-    def keep_only(self, uids: Collection[str]) -> None:
+    def retain_only(self, uids: Collection[str]) -> None:
         """The others are gone."""
         self._key_of_class = {uid: key for uid, key in self._key_of_class.items() if uid in uids}
-        self._sweep()
+        self._remove_unused()
 
-    def _shared(self, uid: str, key: str) -> ResolvedTypes | None:
-        found = self._held.get(key)
+    def _get_shared(self, uid: str, key: str) -> ResolvedTypes | None:
+        found = self._types.get(key)
         if found is not None:
             self.put(uid, key, found)
         return found
 
-    def _sweep(self) -> None:
-        wanted = set(self._key_of_class.values())
-        self._held = {key: types for key, types in self._held.items() if key in wanted}
+    def _remove_unused(self) -> None:
+        used_keys = set(self._key_of_class.values())
+        self._types = {key: types for key, types in self._types.items() if key in used_keys}
 
 
 _log = structlog.get_logger(__name__)
 
 _REFRESH_SECONDS: Final = 12 * 3600.0
-_AGAIN_SECONDS: Final = 600.0
+_RETRY_SECONDS: Final = 600.0
 """After prices could not be read."""
 
 
@@ -137,7 +137,7 @@ class AwsOfferings:
             await self._read_what_is_due()
 
     async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
-        return (await self.resolved(node_class)).types
+        return (await self.types_for(node_class)).types
 
     async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue:
         """One that cannot be resolved now is left out: a class in trouble stops no other."""
@@ -145,35 +145,35 @@ class AwsOfferings:
         found: dict[str, tuple[InstanceType, ...]] = {}
         for node_class in node_classes:
             try:
-                found[node_class.name] = (await self.resolved(node_class)).types
+                found[node_class.name] = (await self.types_for(node_class)).types
             except Fault as fault:
                 _log.warning("no instance types for a class", node_class=node_class.name, reason=fault.message)
-        self._resolved.keep_only({node_class.uid for node_class in node_classes})
+        self._resolved.retain_only({node_class.uid for node_class in node_classes})
         return Catalogue(by_node_class=found)
 
-    async def rooms(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
+    async def reservation_capacities(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationHeadroom]:
         """How much room the classes' reservations have, as EC2 said within the last minute or when it last answered."""
-        await self._reservations.freshen(node_classes)
-        return self._reservations.rooms(node_classes)
+        await self._reservations.refresh_counts(node_classes)
+        return self._reservations.capacities(node_classes)
 
-    async def away(self) -> frozenset[str]:
+    async def fetch_shifted_zones(self) -> frozenset[str]:
         """Ids of the zones that the cluster is shifted away from."""
-        return await self._zones.away()
+        return await self._zones.fetch_shifted_zones()
 
-    async def resolved(self, node_class: EC2NodeClass) -> ResolvedTypes:
+    async def types_for(self, node_class: EC2NodeClass) -> ResolvedTypes:
         """The class's types, with their requirements; kept until something that they depend on changes."""
         region = await self.region()
         epoch = self._epoch
         group = await self._placement.resolve(node_class)
-        reserved = self._reservations.of(node_class)
+        reserved = self._reservations.for_nodeclass(node_class)
         key = key_of(node_class, epoch=epoch, group=group, reserved=reserved)
-        held = self._resolved.get(node_class.uid, key)
-        if held is None:
-            held = await self._clients.in_thread(
+        types = self._resolved.get(node_class.uid, key)
+        if types is None:
+            types = await self._clients.in_thread(
                 lambda: resolve_types(region, node_class, self._settings, group, reserved)
             )
-            self._resolved.put(node_class.uid, key, held)
-        return held
+            self._resolved.put(node_class.uid, key, types)
+        return types
 
     async def region(self) -> Region:
         """Types, zones and prices. Waits for the first reading only; later ones go on beside those who ask."""
@@ -188,23 +188,23 @@ class AwsOfferings:
         try:
             await self.refresh()
         except Fault as fault:
-            self._due = self._clock() + _AGAIN_SECONDS
+            self._due = self._clock() + _RETRY_SECONDS
             _log.warning("instance types could not be read again; the last known ones stand", reason=fault.message)
 
     async def _read_what_is_due(self) -> None:
         if self._region is not None and self._clock() < self._due:
             return
         types, prices = await asyncio.gather(self._read_types(), read_prices(self._clients, self._settings))
-        before = self._region.prices if self._region else PriceBook()
-        self._region = types.with_prices(before.merged(prices))
+        before = self._region.prices if self._region else PriceTable()
+        self._region = types.with_prices(before.merge(prices))
         self._epoch += 1
-        self._due = self._clock() + (_REFRESH_SECONDS if prices.complete else _AGAIN_SECONDS)
+        self._due = self._clock() + (_REFRESH_SECONDS if prices.complete else _RETRY_SECONDS)
 
     async def _read_types(self) -> Region:
         ec2 = self._clients.ec2
         infos, rows = await asyncio.gather(
-            self._clients.pages(ec2.describe_instance_types, "InstanceTypes", TypeInfo.of, **_TYPES),
-            self._clients.pages(
+            self._clients.paginate(ec2.describe_instance_types, "InstanceTypes", TypeInfo.from_ec2, **_TYPES),
+            self._clients.paginate(
                 ec2.describe_instance_type_offerings,
                 "InstanceTypeOfferings",
                 lambda row: (str(row["InstanceType"]), str(row["Location"])),
@@ -219,7 +219,7 @@ class AwsOfferings:
             types={info.name: info for info in sorted(infos, key=lambda info: info.name)},
             zones_of={name: frozenset(zones) for name, zones in zones_of.items()},
             zones=tuple(sorted({zone for _, zone in rows})),
-            prices=PriceBook(estimates={info.name: estimate(info, self._settings.region) for info in infos}),
+            prices=PriceTable(estimates={info.name: estimate_price(info, self._settings.region) for info in infos}),
         )
 
 

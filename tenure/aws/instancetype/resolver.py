@@ -20,14 +20,14 @@ from tenure.aws.amifamily.images import ImageMap
 from tenure.aws.instancetype.capacity import Machine, capacity_of, overhead_of
 from tenure.aws.instancetype.capacity_reservations import reserved_labels, reserved_offerings
 from tenure.aws.instancetype.info import TYPE_KEYS, TypeInfo, type_labels
-from tenure.aws.instancetype.pricing import PriceBook
+from tenure.aws.instancetype.pricing import PriceTable
 from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError
 from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.nodeclass.placement_groups import PlacementGroup
 from tenure.aws.settings import NODECLASS_CEL, AwsSettings
-from tenure.model.discovered_capacity import Learnt, as_learnt
+from tenure.model.discovered_capacity import DiscoveredCapacity, with_discovered_memory
 from tenure.model.instance_types import InstanceType, Offering
-from tenure.model.nodeoverlays import OverlayFact, lay
+from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import Requirements
 
 
@@ -45,15 +45,15 @@ def why_incompatible(machine: Machine) -> str:
         return "connection tracking can be set on Nitro machines only"
     if machine.strategy and machine.strategy not in info.strategies:
         return f"it cannot stand in a placement group of strategy {machine.strategy}"
-    if 0 < (spec.ip_prefix_count or 0) >= _slots(machine):
+    if 0 < (spec.ip_prefix_count or 0) >= _address_slots(machine):
         return "its interfaces take fewer addresses than spec.ipPrefixCount asks for"
     return _why_interfaces(machine) if spec.network_interfaces else ""
 
 
-def _slots(machine: Machine) -> int:
+def _address_slots(machine: Machine) -> int:
     """Addresses of an interface; a prefix takes the place of one, and the interface's own address one more."""
     info = machine.info
-    return info.ipv6_per_interface if machine.settings.ipv6 else info.ipv4_per_interface
+    return info.ipv6_per_interface if machine.settings.is_ipv6 else info.ipv4_per_interface
 
 
 def _why_interfaces(machine: Machine) -> str:
@@ -61,14 +61,14 @@ def _why_interfaces(machine: Machine) -> str:
     limits = {card.index: card.interfaces for card in info.cards}
     if not info.ena:
         return "its network has no ENA"
-    if any(_over(limits, one) for one in interfaces):
+    if any(_exceeds_limit(limits, one) for one in interfaces):
         return "it has fewer network cards or interfaces than spec.networkInterfaces names"
     if sum(1 for one in interfaces if one.interface_type == "efa-only") > info.efa_interfaces:
         return "it has fewer EFA interfaces than spec.networkInterfaces names"
     return ""
 
 
-def _over(limits: dict[int, int], one: NetworkInterface) -> bool:
+def _exceeds_limit(limits: dict[int, int], one: NetworkInterface) -> bool:
     return one.device_index >= limits.get(one.network_card_index, 0)
 
 
@@ -87,11 +87,11 @@ class Region:
     zones_of: Mapping[str, frozenset[str]]
     """Instance type to the zones that offer it."""
     zones: tuple[str, ...]
-    prices: PriceBook
+    prices: PriceTable
 
-    def with_prices(self, book: PriceBook) -> "Region":
-        """With what AWS says of prices in `book`, and the estimates that are here."""
-        return replace(self, prices=replace(book, estimates=self.prices.estimates))
+    def with_prices(self, prices: PriceTable) -> "Region":
+        """With what AWS says of prices in `prices`, and the estimates that are here."""
+        return replace(self, prices=replace(prices, estimates=self.prices.estimates))
 
 
 class ResolvedTypes:
@@ -102,7 +102,7 @@ class ResolvedTypes:
         self.kubelets = kubelets if kubelets is not None else {}
         """spec.kubelet by type, where expressions in it have been computed."""
         self._requirements: dict[str, Requirements] = {}
-        self._heeding: tuple[Learnt, str, ResolvedTypes] | None = None
+        self._discovered_variant: tuple[DiscoveredCapacity, str, ResolvedTypes] | None = None
         self._overlaid: deque[tuple[_Laid, ResolvedTypes]] = deque(maxlen=_MOST_LAID)
 
     @property
@@ -114,27 +114,29 @@ class ResolvedTypes:
     def by_name(self) -> Mapping[str, InstanceType]:
         return {one.name: one for one in self.types}
 
-    def heeding(self, learnt: Learnt, spec_hash: str = "") -> "ResolvedTypes":
+    def with_discovered(self, discovered: DiscoveredCapacity, spec_hash: str = "") -> "ResolvedTypes":
         """The same types with the memory that such machines have shown; what was made of their labels stands."""
-        if not learnt.images:
+        if not discovered.images:
             return self
-        if self._heeding is None or self._heeding[:2] != (learnt, spec_hash):
-            found = ResolvedTypes((as_learnt(one, learnt, spec_hash) for one in self.types), self.kubelets)
+        if self._discovered_variant is None or self._discovered_variant[:2] != (discovered, spec_hash):
+            found = ResolvedTypes(
+                (with_discovered_memory(one, discovered, spec_hash) for one in self.types), self.kubelets
+            )
             found._requirements = self._requirements
-            self._heeding = (learnt, spec_hash, found)
-        return self._heeding[2]
+            self._discovered_variant = (discovered, spec_hash, found)
+        return self._discovered_variant[2]
 
-    def overlaid(self, overlays: Sequence[OverlayFact], labels: Mapping[str, str]) -> "ResolvedTypes":
+    def with_overlays(self, overlays: Sequence[OverlayFact], labels: Mapping[str, str]) -> "ResolvedTypes":
         """The same types as NodeOverlays say they are on nodes with these labels. Raises RequirementError."""
         if not overlays:
             return self
-        asked = {wanted.key for one in overlays for wanted in one.requirements}
-        said = (tuple(overlays), {key: value for key, value in labels.items() if key in asked})
-        known = next((found for before, found in self._overlaid if before == said), None)
+        required_keys = {requirement.key for one in overlays for requirement in one.requirements}
+        cache_key = (tuple(overlays), {key: value for key, value in labels.items() if key in required_keys})
+        known = next((found for before, found in self._overlaid if before == cache_key), None)
         if known is None:
-            known = ResolvedTypes(lay(self.types, overlays, labels), self.kubelets)
+            known = ResolvedTypes(apply_overlays(self.types, overlays, labels), self.kubelets)
             known._requirements = self._requirements
-            self._overlaid.append((said, known))
+            self._overlaid.append((cache_key, known))
         return known
 
     def requirements(self, instance_type: InstanceType) -> Requirements:
@@ -174,7 +176,7 @@ class _Resolver:
         self._reservations = reservations
         self._family: Family = family_of(node_class)
         self._kubelet = Kubelet.of(node_class.spec.kubelet)
-        self._computed = ComputedKubelet(node_class.spec.kubelet, enabled=settings.gate(NODECLASS_CEL))
+        self._computed = ComputedKubelet(node_class.spec.kubelet, enabled=settings.is_gate_enabled(NODECLASS_CEL))
         self.kubelets: dict[str, Mapping[str, Any]] = {}
         self._zone_ids = {subnet.zone: subnet.zone_id for subnet in node_class.status.subnets}
         self._images = ImageMap(node_class.status.amis)
@@ -207,20 +209,20 @@ class _Resolver:
         if not self._computed:
             return machine, True
         try:
-            whole, filled = self._computed.on(machine)
+            evaluated, filled = self._computed.apply_to(machine)
         except ExpressionError:
             return machine, False
         self.kubelets[machine.info.name] = filled
-        return whole, True
+        return evaluated, True
 
     def _offerings(
         self, info: TypeInfo, launchable: Mapping[str, str], matching: Sequence[ResolvedCapacityReservation]
     ) -> Sequence[Offering]:
-        base = self._base(info, launchable)
+        base = self._base_offerings(info, launchable)
         reserved = reserved_offerings(matching, base, self._zone_ids, launchable.keys())
         return self._group.spread_over_partitions([*base, *reserved]) if self._group else [*base, *reserved]
 
-    def _base(self, info: TypeInfo, launchable: Mapping[str, str]) -> Sequence[Offering]:
+    def _base_offerings(self, info: TypeInfo, launchable: Mapping[str, str]) -> Sequence[Offering]:
         found = []
         for zone in self._region.zones:
             for capacity_type in (labels.ON_DEMAND, labels.SPOT):

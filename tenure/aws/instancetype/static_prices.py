@@ -61,7 +61,7 @@ _PER_DEVICE_GIB: Final = 0.05
 _REGIONS: Final = {"us-gov-": 1.2, "cn-": 10.0}
 
 
-def estimate(info: TypeInfo, region: str = "") -> float:
+def estimate_price(info: TypeInfo, region: str = "") -> float:
     """An hour in US dollars (in China: yuan)."""
     share = next((factor for prefix, factor in _REGIONS.items() if region.startswith(prefix)), 1.0)
     return round((_by_family(info) or _by_parts(info)) * share, 5)

@@ -10,51 +10,53 @@ from itertools import product
 from typing import Final
 
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.launch import latest
+from tenure.model.launch import latest_unavailable_offerings
 
 _MOST: Final = 5_000
 
 
-class Marks:
+class UnavailableForNodeClass:
     """Those that concern one EC2NodeClass and its placement group at one moment."""
 
     def __init__(
-        self, marks: Iterable[UnavailableOffering], *, node_class: str, placement_group: str, now: datetime
+        self, offerings: Iterable[UnavailableOffering], *, node_class: str, placement_group: str, now: datetime
     ) -> None:
         concerned = [
-            mark
-            for mark in marks
-            if now < mark.until
-            and mark.node_class in ("", node_class)
-            and mark.placement_group in ("", placement_group)
+            offering
+            for offering in offerings
+            if now < offering.until
+            and offering.node_class in ("", node_class)
+            and offering.placement_group in ("", placement_group)
         ]
-        self.full_subnets = frozenset(mark.subnet_id for mark in concerned if mark.subnet_id)
-        self._refused = {
-            (mark.instance_type, mark.zone, mark.capacity_type, mark.partition)
-            for mark in concerned
-            if not mark.subnet_id and not mark.reservation_id
+        self.full_subnets = frozenset(offering.subnet_id for offering in concerned if offering.subnet_id)
+        self._unavailable = {
+            (offering.instance_type, offering.zone, offering.capacity_type, offering.partition)
+            for offering in concerned
+            if not offering.subnet_id and not offering.reservation_id
         }
 
     def covers(self, instance_type: str, zone: str, capacity_type: str, partition: str = "") -> bool:
         """A mark without a partition covers all of them. Reservations are told apart by their room, not here."""
-        if not self._refused:
+        if not self._unavailable:
             return False
         keys = product((instance_type, "*"), (zone, "*"), (capacity_type, "*"), {partition, ""})
-        return any(key in self._refused for key in keys)
+        return any(key in self._unavailable for key in keys)
 
 
-class Unavailable:
+class UnavailableOfferings:
     """Each new refusal renews its mark."""
 
     def __init__(self) -> None:
-        self._marks: tuple[UnavailableOffering, ...] = ()
+        self._offerings: tuple[UnavailableOffering, ...] = ()
 
-    def learn(self, marks: Collection[UnavailableOffering], now: datetime) -> None:
-        if marks:
-            self._marks = latest((*self._marks, *marks), now)[-_MOST:]
+    def add(self, offerings: Collection[UnavailableOffering], now: datetime) -> None:
+        if offerings:
+            self._offerings = latest_unavailable_offerings((*self._offerings, *offerings), now)[-_MOST:]
 
-    def marks(
+    def for_nodeclass(
         self, known: Iterable[UnavailableOffering], *, node_class: str, placement_group: str, now: datetime
-    ) -> Marks:
+    ) -> UnavailableForNodeClass:
         """What is `known` to the caller, and what was heard here."""
-        return Marks((*known, *self._marks), node_class=node_class, placement_group=placement_group, now=now)
+        return UnavailableForNodeClass(
+            (*known, *self._offerings), node_class=node_class, placement_group=placement_group, now=now
+        )

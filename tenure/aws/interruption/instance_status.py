@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tenure.aws.client.client import AwsClients
-from tenure.model.interruption.notices import CheckKind, FailedCheck, Notice, StatusReport
+from tenure.model.interruption.notices import CheckKind, FailedCheck, InterruptionMessage, StatusReport
 
 EVENT_CODES: Final = ("instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop")
 _FILTERS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
@@ -39,7 +39,7 @@ class AwsInstanceStatuses:
         return tuple(_report(one, now) for one in raw.values())
 
     async def _list(self, name: str, values: tuple[str, ...]) -> list[Mapping[str, Any]]:
-        return await self._clients.pages(
+        return await self._clients.paginate(
             self._clients.ec2.describe_instance_status,
             "InstanceStatuses",
             lambda item: item,
@@ -51,12 +51,12 @@ class AwsInstanceStatuses:
 def _report(raw: Mapping[str, Any], now: datetime) -> StatusReport:
     return StatusReport(
         instance_id=raw["InstanceId"],
-        failed=tuple(_failed(raw)),
-        events=tuple(_event(one, now) for one in raw.get("Events") or () if one.get("Code") in EVENT_CODES),
+        failed=tuple(_failed_checks(raw)),
+        events=tuple(_parse_event(one, now) for one in raw.get("Events") or () if one.get("Code") in EVENT_CODES),
     )
 
 
-def _failed(raw: Mapping[str, Any]) -> Iterator[FailedCheck]:
+def _failed_checks(raw: Mapping[str, Any]) -> Iterator[FailedCheck]:
     """Of each kind the check that fails longest; checks of attached volumes are nobody's reason to go."""
     for name, kind in _CHECKS.items():
         details = [one for one in (raw.get(name) or {}).get("Details") or () if one.get("Status") == _FAILED]
@@ -65,11 +65,11 @@ def _failed(raw: Mapping[str, Any]) -> Iterator[FailedCheck]:
             yield FailedCheck(kind=kind, since=min(known) if known else None)
 
 
-def _event(raw: Mapping[str, Any], now: datetime) -> Notice:
+def _parse_event(raw: Mapping[str, Any], now: datetime) -> InterruptionMessage:
     description = " ".join(str(raw.get("Description") or "").split())
     starts = raw.get("NotBefore")
     prefix = description.partition(" ")[0].lower()
-    return Notice.model_validate(
+    return InterruptionMessage.model_validate(
         {
             "kind": "scheduledChange",
             "id": raw.get("InstanceEventId") or f"{raw['Code']}/{starts.isoformat() if starts else ''}",

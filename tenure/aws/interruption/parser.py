@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from tenure.model.interruption.notices import EventKind, Notice
-from tenure.model.interruption.records import Dropped, EventParsed, Said
+from tenure.model.interruption.notices import EventKind, InterruptionMessage
+from tenure.model.interruption.records import Dropped, InstanceInterruption, ParsedEvent
 
 _TEXT: Final = 300
 """Characters of a description that are kept."""
@@ -28,139 +28,144 @@ _RESOLVED: Final = "RESOLVED"
 Detail = Mapping[str, Any]
 
 
-class _NothingToSay(Exception):
+class _MessageDropped(Exception):
     def __init__(self, dropped: Dropped, why: str) -> None:
         super().__init__(why)
         self.dropped, self.why = dropped, why
 
 
-def parse(body: str, *, sent: datetime) -> EventParsed:
+def parse(body: str, *, sent: datetime) -> ParsedEvent:
     """Never raises. `sent` stands in where the envelope does not say when it happened."""
     at = sent
     try:
-        envelope = _object(_json(body), "the body")
-        at = _moment(envelope.get("time")) or sent
-        said = _parser(envelope)(_object(envelope.get("detail"), "detail"), at)
-        return EventParsed(said=said, at=at)
-    except _NothingToSay as nothing:
-        return EventParsed(at=at, dropped=nothing.dropped, why=nothing.why)
+        envelope = _require_object(_parse_json(body), "the body")
+        at = _parse_time(envelope.get("time")) or sent
+        messages = _find_parser(envelope)(_require_object(envelope.get("detail"), "detail"), at)
+        return ParsedEvent(interruptions=messages, at=at)
+    except _MessageDropped as nothing:
+        return ParsedEvent(at=at, dropped=nothing.dropped, why=nothing.why)
 
 
-def _json(body: str) -> Any:
+def _parse_json(body: str) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise _NothingToSay("malformed", f"the body is no JSON: {str(error)[:100]}") from error
+        raise _MessageDropped("malformed", f"the body is no JSON: {str(error)[:100]}") from error
 
 
-def _parser(envelope: Detail) -> Callable[[Detail, datetime], tuple[Said, ...]]:
+def _find_parser(envelope: Detail) -> Callable[[Detail, datetime], tuple[InstanceInterruption, ...]]:
     key = tuple(envelope.get(name) for name in ("version", "source", "detail-type"))
     if not all(isinstance(part, str) and part for part in key):
-        raise _NothingToSay("malformed", "no version, source or detail-type: not a message of EventBridge")
+        raise _MessageDropped("malformed", "no version, source or detail-type: not a message of EventBridge")
     found = _PARSERS.get(key)
     if found is None:
-        raise _NothingToSay("unknown", " ".join(str(part)[:100] for part in key))
+        raise _MessageDropped("unknown", " ".join(str(part)[:100] for part in key))
     return found
 
 
-def _spot_interruption(detail: Detail, at: datetime) -> tuple[Said, ...]:
+def _spot_interruption(detail: Detail, at: datetime) -> tuple[InstanceInterruption, ...]:
     """The id is EC2's action, since a spot instance is taken but once."""
-    action = _word(detail, "instance-action") or "terminate"
-    return _one(detail, Notice(kind="spotInterruption", id=action, at=at, code=action))
+    action = _text_field(detail, "instance-action") or "terminate"
+    return _single_message(detail, InterruptionMessage(kind="spotInterruption", id=action, at=at, code=action))
 
 
-def _reservation_interruption(detail: Detail, at: datetime) -> tuple[Said, ...]:
-    action = _word(detail, "instance-action") or "terminate"
-    starts = _moment(detail.get("instance-termination-time"))
-    return _one(detail, Notice(kind="capacityReservationInterruption", id=action, at=at, starts=starts, code=action))
+def _reservation_interruption(detail: Detail, at: datetime) -> tuple[InstanceInterruption, ...]:
+    action = _text_field(detail, "instance-action") or "terminate"
+    starts = _parse_time(detail.get("instance-termination-time"))
+    return _single_message(
+        detail,
+        InterruptionMessage(kind="capacityReservationInterruption", id=action, at=at, starts=starts, code=action),
+    )
 
 
-def _rebalance(detail: Detail, at: datetime) -> tuple[Said, ...]:
-    return _one(detail, Notice(kind="rebalanceRecommendation", id="rebalance", at=at))
+def _rebalance_recommendation(detail: Detail, at: datetime) -> tuple[InstanceInterruption, ...]:
+    return _single_message(detail, InterruptionMessage(kind="rebalanceRecommendation", id="rebalance", at=at))
 
 
-def _state_change(detail: Detail, at: datetime) -> tuple[Said, ...]:
+def _state_change(detail: Detail, at: datetime) -> tuple[InstanceInterruption, ...]:
     """An instance ends once, but may be stopped again and again."""
-    state = _word(detail, "state")
+    state = _text_field(detail, "state")
     if not state:
-        raise _NothingToSay("malformed", "detail.state is not there")
+        raise _MessageDropped("malformed", "detail.state is not there")
     kind = _STATES.get(state)
     if kind is None:
-        raise _NothingToSay("unwanted", f"the instance is {state[:100]}")
+        raise _MessageDropped("unwanted", f"the instance is {state[:100]}")
     name = state if kind == "instanceTerminating" else f"{state}/{at.isoformat()}"
-    return _one(detail, Notice(kind=kind, id=name, at=at, code=state))
+    return _single_message(detail, InterruptionMessage(kind=kind, id=name, at=at, code=state))
 
 
-def _health_event(detail: Detail, at: datetime) -> tuple[Said, ...]:
+def _health_event(detail: Detail, at: datetime) -> tuple[InstanceInterruption, ...]:
     """One notice for each affected instance; every message of one event has the same eventArn."""
-    service, category = _word(detail, "service"), _word(detail, "eventTypeCategory")
+    service, category = _text_field(detail, "service"), _text_field(detail, "eventTypeCategory")
     if service != "EC2" or category != "scheduledChange":
-        raise _NothingToSay("unwanted", f"{category[:100] or 'an event'} of {service[:100] or 'no service'}")
+        raise _MessageDropped("unwanted", f"{category[:100] or 'an event'} of {service[:100] or 'no service'}")
     entities = detail.get("affectedEntities") or []
     if not isinstance(entities, list):
-        raise _NothingToSay("malformed", "detail.affectedEntities is no list")
-    starts, ends = _moment(detail.get("startTime")), _moment(detail.get("endTime"))
-    code = _word(detail, "eventTypeCode")
-    notice = Notice(
+        raise _MessageDropped("malformed", "detail.affectedEntities is no list")
+    starts, ends = _parse_time(detail.get("startTime")), _parse_time(detail.get("endTime"))
+    code = _text_field(detail, "eventTypeCode")
+    notice = InterruptionMessage(
         kind="scheduledChange",
-        id=_word(detail, "eventArn") or f"{code}/{starts.isoformat() if starts else ''}",
+        id=_text_field(detail, "eventArn") or f"{code}/{starts.isoformat() if starts else ''}",
         at=at,
         starts=starts,
         ends=ends,
         code=code,
         text=_description(detail),
     )
-    said = {}
+    messages = {}
     for entity in entities:
-        instance = _instance(entity.get("entityValue")) if isinstance(entity, dict) else ""
+        instance = _instance_id(entity.get("entityValue")) if isinstance(entity, dict) else ""
         if instance:
             over = detail.get("statusCode") == _CLOSED or entity.get("status") == _RESOLVED
-            said[instance] = Said(instance_id=instance, notice=_over(notice) if over else notice)
-    if not said:
-        raise _NothingToSay("unwanted", "it names no instance")
-    return tuple(said.values())
+            messages[instance] = InstanceInterruption(
+                instance_id=instance, notice=_close_event(notice) if over else notice
+            )
+    if not messages:
+        raise _MessageDropped("unwanted", "it names no instance")
+    return tuple(messages.values())
 
 
-def _over(notice: Notice) -> Notice:
+def _close_event(notice: InterruptionMessage) -> InterruptionMessage:
     """AWS closes what it has done and what it has called off alike: before its start nothing was done."""
     early = notice.starts is not None and notice.at < notice.starts
     return notice.model_copy(update={"status": "withdrawn" if early else "over"})
 
 
-_PARSERS: Final[Mapping[tuple[Any, ...], Callable[[Detail, datetime], tuple[Said, ...]]]] = {
+_PARSERS: Final[Mapping[tuple[Any, ...], Callable[[Detail, datetime], tuple[InstanceInterruption, ...]]]] = {
     ("0", "aws.ec2", "EC2 Spot Instance Interruption Warning"): _spot_interruption,
     ("0", "aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"): _reservation_interruption,
-    ("0", "aws.ec2", "EC2 Instance Rebalance Recommendation"): _rebalance,
+    ("0", "aws.ec2", "EC2 Instance Rebalance Recommendation"): _rebalance_recommendation,
     ("0", "aws.ec2", "EC2 Instance State-change Notification"): _state_change,
     ("0", "aws.health", "AWS Health Event"): _health_event,
 }
 
 
-def _one(detail: Detail, notice: Notice) -> tuple[Said, ...]:
-    instance = _instance(detail.get("instance-id"))
+def _single_message(detail: Detail, notice: InterruptionMessage) -> tuple[InstanceInterruption, ...]:
+    instance = _instance_id(detail.get("instance-id"))
     if not instance:
-        raise _NothingToSay("malformed", "detail.instance-id is no instance id")
-    return (Said(instance_id=instance, notice=notice),)
+        raise _MessageDropped("malformed", "detail.instance-id is no instance id")
+    return (InstanceInterruption(instance_id=instance, notice=notice),)
 
 
-def _instance(value: Any) -> str:
+def _instance_id(value: Any) -> str:
     """From an id or an ARN; empty for anything else."""
     found = value.rpartition("/")[2] if isinstance(value, str) else ""
     return found if found.startswith("i-") and len(found) <= 40 else ""
 
 
-def _object(value: Any, name: str) -> Detail:
+def _require_object(value: Any, name: str) -> Detail:
     if not isinstance(value, dict):
-        raise _NothingToSay("malformed", f"{name} is no object")
+        raise _MessageDropped("malformed", f"{name} is no object")
     return value
 
 
-def _word(detail: Detail, name: str) -> str:
+def _text_field(detail: Detail, name: str) -> str:
     value = detail.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _moment(value: Any) -> datetime | None:
+def _parse_time(value: Any) -> datetime | None:
     """EventBridge writes ISO 8601, AWS Health the form of mail; what is neither is not known."""
     if not isinstance(value, str):
         return None
@@ -174,8 +179,8 @@ def _moment(value: Any) -> datetime | None:
 
 
 def _description(detail: Detail) -> str:
-    said = detail.get("eventDescription")
-    for one in said if isinstance(said, list) else ():
+    descriptions = detail.get("eventDescription")
+    for one in descriptions if isinstance(descriptions, list) else ():
         if isinstance(one, dict) and isinstance(one.get("latestDescription"), str):
             return " ".join(one["latestDescription"].split())[:_TEXT]
     return ""

@@ -38,33 +38,33 @@ class SqsQueue:
     async def receive(self, queue: str, *, wait: int) -> Sequence[QueueMessage]:
         """Up to ten messages; waits so many seconds, at most 20, for the first one."""
         left = self._left.get(queue)
-        poll = left.pop() if left else asyncio.ensure_future(self._poll(queue, wait))
+        poll = left.pop() if left else asyncio.ensure_future(self._receive_messages(queue, wait))
         try:
             ended, found = await asyncio.shield(poll)
         except asyncio.CancelledError:
-            poll.add_done_callback(_seen)
+            poll.add_done_callback(_retrieve_exception)
             self._left.setdefault(queue, []).append(poll)
             raise
         return found if self._clock() - ended < VISIBILITY / 2 else ()
 
     async def delete(self, queue: str, receipts: Sequence[str]) -> int:
         """How many are gone; the others come again. In batches of ten."""
-        url, room = await self._url(queue), asyncio.Semaphore(DELETES)
+        url, semaphore = await self._queue_url(queue), asyncio.Semaphore(DELETES)
         sqs = self._clients.sqs
 
-        async def gone(batch: Sequence[str]) -> int:
+        async def delete_batch(batch: Sequence[str]) -> int:
             entries: Any = [{"Id": str(number), "ReceiptHandle": one} for number, one in enumerate(batch)]
-            async with room:
-                answer = await self._clients.long_call(sqs.delete_message_batch, QueueUrl=url, Entries=entries)
-            return len(answer.get("Successful", ()))
+            async with semaphore:
+                response = await self._clients.long_call(sqs.delete_message_batch, QueueUrl=url, Entries=entries)
+            return len(response.get("Successful", ()))
 
         batches = (receipts[start : start + MOST] for start in range(0, len(receipts), MOST))
-        return sum(await asyncio.gather(*map(gone, batches)))
+        return sum(await asyncio.gather(*map(delete_batch, batches)))
 
-    async def _poll(self, queue: str, wait: int) -> tuple[float, Sequence[QueueMessage]]:
-        url = await self._url(queue)
+    async def _receive_messages(self, queue: str, wait: int) -> tuple[float, Sequence[QueueMessage]]:
+        url = await self._queue_url(queue)
         try:
-            answer = await self._clients.long_call(
+            response = await self._clients.long_call(
                 self._clients.sqs.receive_message,
                 QueueUrl=url,
                 MaxNumberOfMessages=MOST,
@@ -76,32 +76,32 @@ class SqsQueue:
             self._urls.pop(queue, None)
             raise
         now = datetime.now(UTC)
-        return self._clock(), tuple(_message(one, now) for one in answer.get("Messages", ()))
+        return self._clock(), tuple(_parse_message(one, now) for one in response.get("Messages", ()))
 
-    async def _url(self, queue: str) -> str:
+    async def _queue_url(self, queue: str) -> str:
         if queue not in self._urls:
-            answer = await self._clients.call(self._clients.sqs.get_queue_url, QueueName=queue)
-            self._urls[queue] = answer["QueueUrl"]
+            response = await self._clients.call(self._clients.sqs.get_queue_url, QueueName=queue)
+            self._urls[queue] = response["QueueUrl"]
         return self._urls[queue]
 
 
-def _seen(poll: _Poll) -> None:
+def _retrieve_exception(poll: _Poll) -> None:
     """So that a fault which nobody waits for is no complaint in the log; whoever takes the poll over gets it."""
     if not poll.cancelled():
         poll.exception()
 
 
-def _message(raw: Mapping[str, Any], now: datetime) -> QueueMessage:
+def _parse_message(raw: Mapping[str, Any], now: datetime) -> QueueMessage:
     attributes = raw.get("Attributes") or {}
-    sent = _milliseconds(attributes.get("SentTimestamp")) or now
+    sent = _from_milliseconds(attributes.get("SentTimestamp")) or now
     return QueueMessage(
         id=raw.get("MessageId", ""),
         receipt=raw["ReceiptHandle"],
         sent=sent,
-        first_received=_milliseconds(attributes.get("ApproximateFirstReceiveTimestamp")) or now,
+        first_received=_from_milliseconds(attributes.get("ApproximateFirstReceiveTimestamp")) or now,
         parsed=parse(raw.get("Body", ""), sent=sent),
     )
 
 
-def _milliseconds(value: Any) -> datetime | None:
+def _from_milliseconds(value: Any) -> datetime | None:
     return datetime.fromtimestamp(int(value) / 1000, UTC) if str(value or "").isdigit() else None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import structlog
 
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import BadInput, Fault, NotFound
@@ -26,11 +26,11 @@ class ZonalShifts:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._held: Expiring[frozenset[str]] = Expiring(_FRESH_SECONDS)
+        self._cache: ExpiringCache[frozenset[str]] = ExpiringCache(_FRESH_SECONDS)
         self._last: frozenset[str] | None = None
         self._arn = ""
 
-    async def away(self) -> frozenset[str]:
+    async def fetch_shifted_zones(self) -> frozenset[str]:
         """Ids of zones, at most half a minute old. Without an answer the last ones stand; the first must come.
 
         Raises model.faults.
@@ -38,18 +38,18 @@ class ZonalShifts:
         if not self._settings.zonal_shift:
             return frozenset()
         try:
-            self._last = await self._held.get_or(_KEY, self._ask)
+            self._last = await self._cache.get_or_load(_KEY, self._fetch)
         except Fault as fault:
             if self._last is None:
                 raise
-            self._held.put(_KEY, self._last)
+            self._cache.put(_KEY, self._last)
             _log.warning("zonal shifts could not be read; the last known ones stand", reason=fault.message)
         return self._last
 
     async def check(self) -> None:
         """Raises BadInput when the setting is on and the cluster takes no zonal shifts."""
         try:
-            await self.away()
+            await self.fetch_shifted_zones()
         except NotFound as fault:
             name = self._settings.cluster_name
             raise BadInput(
@@ -57,15 +57,15 @@ class ZonalShifts:
                 f"aws eks update-cluster-config --name {name} --zonal-shift-config enabled=true"
             ) from fault
 
-    async def _ask(self) -> frozenset[str]:
+    async def _fetch(self) -> frozenset[str]:
         if not self._arn:
-            answer = await self._clients.call(self._clients.eks.describe_cluster, name=self._settings.cluster_name)
-            self._arn = str(answer["cluster"].get("arn", ""))
+            response = await self._clients.call(self._clients.eks.describe_cluster, name=self._settings.cluster_name)
+            self._arn = str(response["cluster"].get("arn", ""))
         found = await self._clients.call(self._clients.zonal_shift.get_managed_resource, resourceIdentifier=self._arn)
-        return frozenset(_away(found, datetime.now(UTC)))
+        return frozenset(_shifted_zone_ids(found, datetime.now(UTC)))
 
 
-def _away(raw: Mapping[str, Any], now: datetime) -> Iterator[str]:
+def _shifted_zone_ids(raw: Mapping[str, Any], now: datetime) -> Iterator[str]:
     """Shifts by people that are applied and have not run out, and AWS's own, which have no end of their own."""
     for shift in raw.get("zonalShifts", ()):
         if shift.get("appliedStatus") == _APPLIED and shift["expiryTime"] > now:

@@ -20,12 +20,12 @@ class Expression:
         try:
             self._made = _environment().compile(text)
         except RuntimeError as error:
-            raise ExpressionError(f"{text!r}: {_told(str(error))}") from None
+            raise ExpressionError(f"{text!r}: {_first_error(str(error))}") from None
         kind = self._made.return_type()
         if kind not in (_INT, _DOUBLE, cel.Type.DYN):
             raise ExpressionError(f"{text!r} makes a {kind.name().lower()}: it must make an int or a double")
 
-    def value(self, variables: Variables) -> int:
+    def evaluate(self, variables: Variables) -> int:
         """A whole number of at least zero; what is behind the point is cut off. Raises ExpressionError."""
         found = self._made.eval(data=variables)
         number, where = found.value(), f"{self._text!r} for {variables['instance_type']}"
@@ -52,22 +52,22 @@ def _environment() -> cel.Env:
 
 def _of_two(name: str, choose: Callable[[float, float], float]) -> cel.FunctionDecl:
     pairs = ((_INT, _INT), (_DOUBLE, _DOUBLE), (_INT, _DOUBLE), (_DOUBLE, _INT))
-    return cel.FunctionDecl(name, [_overload(name, left, right, choose) for left, right in pairs])
+    return cel.FunctionDecl(name, [_make_overload(name, left, right, choose) for left, right in pairs])
 
 
-def _overload(name: str, left: cel.Type, right: cel.Type, choose: Callable[[float, float], float]) -> cel.Overload:
+def _make_overload(name: str, left: cel.Type, right: cel.Type, choose: Callable[[float, float], float]) -> cel.Overload:
     """Of an int and a double the answer is a double."""
-    whole = left == right == _INT
+    is_int = left == right == _INT
     return cel.Overload(
         f"{name}_{left.name()}_{right.name()}".lower(),
-        _INT if whole else _DOUBLE,
+        _INT if is_int else _DOUBLE,
         [left, right],
         False,
-        choose if whole else lambda a, b: float(choose(a, b)),
+        choose if is_int else lambda a, b: float(choose(a, b)),
     )
 
 
-def _told(message: str) -> str:
+def _first_error(message: str) -> str:
     """The first complaint of the library, without its drawing of where."""
     first = message.split("ERROR: ")[1:2] or [message]
     return first[0].partition("\n")[0].removeprefix("<input>:").partition(" [INVALID_ARGUMENT]")[0]

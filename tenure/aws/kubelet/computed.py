@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tenure.aws.kubelet.cel_expression import Expression
 
 
-_KEPT: Final = 256
+_MAX_CACHED: Final = 256
 """Expressions; each takes some kilobytes."""
 
 
@@ -42,8 +42,8 @@ class Variables(TypedDict):
     instance_type: str
 
 
-@lru_cache(maxsize=_KEPT)
-def expression(text: str) -> "Expression":
+@lru_cache(maxsize=_MAX_CACHED)
+def compile_expression(text: str) -> "Expression":
     """Raises ExpressionError."""
     from tenure.aws.kubelet.cel_expression import Expression  # noqa: PLC0415 - its library takes 5 MB, and few write expressions
 
@@ -71,45 +71,47 @@ class ComputedKubelet:
     def __bool__(self) -> bool:
         return bool(self._expressions)
 
-    def filled(self, machine: Machine) -> dict[str, Any]:
+    def evaluate(self, machine: Machine) -> dict[str, Any]:
         """The map with amounts in the place of expressions. Raises ExpressionError, led by the field."""
         found = dict(self._raw)
         for field, _, text in self._expressions:
             if field == "maxPods":
-                found["maxPods"] = _pods(machine, text)
-                machine = _with(machine, max_pods=found["maxPods"])
-        known = _variables(machine) if self._reserves else None
+                found["maxPods"] = _evaluate_max_pods(machine, text)
+                machine = _with_kubelet(machine, max_pods=found["maxPods"])
+        known = _machine_variables(machine) if self._reserves else None
         for field, key, text in self._expressions:
             if key and known is not None:
-                found[field] = {**found[field], key: _amount(known, field, key, text)}
+                found[field] = {**found[field], key: _evaluate_amount(known, field, key, text)}
         return found
 
-    def on(self, machine: Machine) -> tuple[Machine, Mapping[str, Any]]:
+    def apply_to(self, machine: Machine) -> tuple[Machine, Mapping[str, Any]]:
         """The machine with its own amounts, and the map that says them. Raises ExpressionError."""
         if not self._expressions:
             return machine, self._raw
-        filled = self.filled(machine)
+        filled = self.evaluate(machine)
         return replace(machine, kubelet=Kubelet.of(filled)), filled
 
 
-def _pods(machine: Machine, text: str) -> int:
+def _evaluate_max_pods(machine: Machine, text: str) -> int:
     """`max_pods` is here what the type would have by itself."""
-    pods = _value(_variables(_with(machine, max_pods=None, pods_per_core=None)), "maxPods", text)
+    pods = _evaluate_field(
+        _machine_variables(_with_kubelet(machine, max_pods=None, pods_per_core=None)), "maxPods", text
+    )
     if pods > _MOST_PODS:
         raise ExpressionError(f"maxPods: {text!r} makes {pods} for {machine.info.name}, more than {_MOST_PODS}")
     return pods
 
 
-def _amount(known: Variables, field: str, key: str, text: str) -> str:
+def _evaluate_amount(known: Variables, field: str, key: str, text: str) -> str:
     step, unit = _STEPS[key]
-    return f"{ceil(_value(known, f'{field}.{key}', text) / step) * step}{unit}"
+    return f"{ceil(_evaluate_field(known, f'{field}.{key}', text) / step) * step}{unit}"
 
 
-def _with(machine: Machine, **kubelet: int | None) -> Machine:
+def _with_kubelet(machine: Machine, **kubelet: int | None) -> Machine:
     return replace(machine, kubelet=machine.kubelet.model_copy(update=kubelet))
 
 
-def _variables(machine: Machine) -> Variables:
+def _machine_variables(machine: Machine) -> Variables:
     info = machine.info
     return Variables(
         vcpus=info.vcpus,
@@ -121,8 +123,8 @@ def _variables(machine: Machine) -> Variables:
     )
 
 
-def _value(known: Variables, field: str, text: str) -> int:
+def _evaluate_field(known: Variables, field: str, text: str) -> int:
     try:
-        return expression(text).value(known)
+        return compile_expression(text).evaluate(known)
     except ExpressionError as error:
         raise ExpressionError(f"{field}: {error}") from None

@@ -28,34 +28,34 @@ class Kubelet(Value):
 
     @classmethod
     def of(cls, raw: Mapping[str, Any] | None) -> Self:
-        given = raw or {}
+        values = raw or {}
         return cls(
-            max_pods=_count(given.get("maxPods")),
-            pods_per_core=_count(given.get("podsPerCore")),
-            cluster_dns=tuple(str(address) for address in given.get("clusterDNS") or ()),
-            system_reserved=_amounts(given.get("systemReserved")),
-            kube_reserved=_amounts(given.get("kubeReserved")),
-            eviction_hard=_texts(given.get("evictionHard")),
-            eviction_soft=_texts(given.get("evictionSoft")),
-            eviction_soft_grace_period=_texts(given.get("evictionSoftGracePeriod")),
-            eviction_max_pod_grace_period=_count(given.get("evictionMaxPodGracePeriod")),
-            image_gc_high=_count(given.get("imageGCHighThresholdPercent")),
-            image_gc_low=_count(given.get("imageGCLowThresholdPercent")),
-            cpu_cfs_quota=given.get("cpuCFSQuota") if isinstance(given.get("cpuCFSQuota"), bool) else None,
+            max_pods=_parse_count(values.get("maxPods")),
+            pods_per_core=_parse_count(values.get("podsPerCore")),
+            cluster_dns=tuple(str(address) for address in values.get("clusterDNS") or ()),
+            system_reserved=_parse_amounts(values.get("systemReserved")),
+            kube_reserved=_parse_amounts(values.get("kubeReserved")),
+            eviction_hard=_parse_texts(values.get("evictionHard")),
+            eviction_soft=_parse_texts(values.get("evictionSoft")),
+            eviction_soft_grace_period=_parse_texts(values.get("evictionSoftGracePeriod")),
+            eviction_max_pod_grace_period=_parse_count(values.get("evictionMaxPodGracePeriod")),
+            image_gc_high=_parse_count(values.get("imageGCHighThresholdPercent")),
+            image_gc_low=_parse_count(values.get("imageGCLowThresholdPercent")),
+            cpu_cfs_quota=values.get("cpuCFSQuota") if isinstance(values.get("cpuCFSQuota"), bool) else None,
         )
 
 
-def _count(value: Any) -> int | None:
+def _parse_count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _texts(value: Any) -> dict[str, str]:
+def _parse_texts(value: Any) -> dict[str, str]:
     return {str(key): str(text) for key, text in value.items()} if isinstance(value, Mapping) else {}
 
 
-def _amounts(value: Any) -> dict[str, str]:
+def _parse_amounts(value: Any) -> dict[str, str]:
     """Those entries that are quantities: an expression is not, and is evaluated elsewhere or reported."""
-    return {key: text for key, text in _texts(value).items() if _is_quantity(text)}
+    return {key: text for key, text in _parse_texts(value).items() if _is_quantity(text)}
 
 
 def _is_quantity(text: str) -> bool:

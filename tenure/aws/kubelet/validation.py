@@ -31,9 +31,9 @@ def _record(fields: Mapping[str, Shape]) -> Shape:
             return f"{path} must be a map of fields, not {value!r}"
         for key in sorted(value, key=str):
             if key not in fields:
-                return f"{_inside(path, key)} is no field of KubeletConfiguration{_advice(str(key), fields)}"
+                return f"{_join_path(path, key)} is no field of KubeletConfiguration{_suggest_field(str(key), fields)}"
             # A null leaves the field as if it were not written.
-            problem = "" if value[key] is None else fields[key](_inside(path, key), value[key])
+            problem = "" if value[key] is None else fields[key](_join_path(path, key), value[key])
             if problem:
                 return problem
         return ""
@@ -41,25 +41,25 @@ def _record(fields: Mapping[str, Shape]) -> Shape:
     return check
 
 
-def _many(shape: Shape) -> Shape:
+def _list_of(shape: Shape) -> Shape:
     def check(path: str, value: Any) -> str:
         if not isinstance(value, list | tuple):
             return f"{path} must be a list, not {value!r}"
-        return next(filter(None, (shape(f"{path}[{place}]", one) for place, one in enumerate(value))), "")
+        return next(filter(None, (shape(f"{path}[{index}]", one) for index, one in enumerate(value))), "")
 
     return check
 
 
-def _keyed(shape: Shape) -> Shape:
+def _map_of(shape: Shape) -> Shape:
     def check(path: str, value: Any) -> str:
         if not isinstance(value, Mapping):
             return f"{path} must be a map, not {value!r}"
-        return next(filter(None, (shape(_inside(path, str(key)), one) for key, one in value.items())), "")
+        return next(filter(None, (shape(_join_path(path, str(key)), one) for key, one in value.items())), "")
 
     return check
 
 
-def _whole(least: int, most: int) -> Shape:
+def _integer(least: int, most: int) -> Shape:
     def check(path: str, value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, int):
             return f"{path} must be a whole number, not {value!r}"
@@ -102,28 +102,28 @@ def _quantity(path: str, value: Any) -> str:
     return ""
 
 
-def _inside(path: str, key: str) -> str:
+def _join_path(path: str, key: str) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _advice(key: str, fields: Mapping[str, Shape]) -> str:
+def _suggest_field(key: str, fields: Mapping[str, Shape]) -> str:
     by_case = {name.lower(): name for name in fields}
     near = by_case.get(key.lower()) or next(iter(get_close_matches(key, fields, n=1)), "")
     return f": write {near}" if near else ""
 
 
-def _fields(names: str, shape: Shape) -> dict[str, Shape]:
+def _fields_of_shape(names: str, shape: Shape) -> dict[str, Shape]:
     return dict.fromkeys(names.split(), shape)
 
 
-_int32: Final = _whole(-(2**31), 2**31 - 1)
-_int64: Final = _whole(-(2**63), 2**63 - 1)
-_uint32: Final = _whole(0, 2**32 - 1)
+_int32: Final = _integer(-(2**31), 2**31 - 1)
+_int64: Final = _integer(-(2**63), 2**63 - 1)
+_uint32: Final = _integer(0, 2**32 - 1)
 _STREAMS: Final = {"splitStream": _bool, "infoBufferSize": _quantity}
 
 _CONFIGURATION: Final = _record(
-    _fields("apiVersion kind", _text)
-    | _fields(
+    _fields_of_shape("apiVersion kind", _text)
+    | _fields_of_shape(
         """enableServer rotateCertificates serverTLSBootstrap enableDebuggingHandlers enableContentionProfiling
         cgroupsPerQOS singleProcessOOMKill runOnce cpuCFSQuota serializeImagePulls mergeDefaultEvictionSettings
         enableControllerAttachDetach protectKernelDefaults makeIPTablesUtilChains failSwapOn kernelMemcgNotification
@@ -131,7 +131,7 @@ _CONFIGURATION: Final = _record(
         registerNode localStorageCapacityIsolation failCgroupV1""",
         _bool,
     )
-    | _fields(
+    | _fields_of_shape(
         """staticPodPath podLogsDir staticPodURL address tlsCertFile tlsPrivateKeyFile tlsMinVersion
         imagePullCredentialsVerificationPolicy healthzBindAddress clusterDomain kubeletCgroups systemCgroups cgroupRoot
         cgroupDriver cpuManagerPolicy memoryManagerPolicy memoryReservationPolicy topologyManagerPolicy
@@ -140,37 +140,37 @@ _CONFIGURATION: Final = _record(
         kubeReservedCgroup volumePluginDir providerID containerRuntimeEndpoint imageServiceEndpoint""",
         _text,
     )
-    | _fields(
+    | _fields_of_shape(
         """port readOnlyPort registryPullQPS registryBurst eventRecordQPS eventBurst healthzPort oomScoreAdj
         nodeLeaseDurationSeconds imageGCHighThresholdPercent imageGCLowThresholdPercent maxPods nodeStatusMaxImages
         kubeAPIQPS kubeAPIBurst maxParallelImagePulls evictionMaxPodGracePeriod podsPerCore iptablesMasqueradeBit
         iptablesDropBit containerLogMaxFiles containerLogMaxWorkers""",
         _int32,
     )
-    | _fields("podPidsLimit maxOpenFiles", _int64)
-    | _fields("memoryThrottlingFactor", _number)
-    | _fields(
+    | _fields_of_shape("podPidsLimit maxOpenFiles", _int64)
+    | _fields_of_shape("memoryThrottlingFactor", _number)
+    | _fields_of_shape(
         """syncFrequency fileCheckFrequency httpCheckFrequency streamingConnectionIdleTimeout nodeStatusUpdateFrequency
         nodeStatusReportFrequency imageMinimumGCAge imageMaximumGCAge volumeStatsAggPeriod cpuManagerReconcilePeriod
         draManagerReconcilePeriod runtimeRequestTimeout cpuCFSQuotaPeriod evictionPressureTransitionPeriod
         containerLogMonitorInterval shutdownGracePeriod shutdownGracePeriodCriticalPods""",
         _duration,
     )
-    | _fields(
+    | _fields_of_shape(
         """tlsCipherSuites clusterDNS enforceNodeAllocatable allowedUnsafeSysctls
         preloadedImagesVerificationAllowlist""",
-        _many(_text),
+        _list_of(_text),
     )
-    | _fields("tlsCurvePreferences", _many(_int32))
-    | _fields(
+    | _fields_of_shape("tlsCurvePreferences", _list_of(_int32))
+    | _fields_of_shape(
         """cpuManagerPolicyOptions topologyManagerPolicyOptions qosReserved evictionHard evictionSoft
         evictionSoftGracePeriod evictionMinimumReclaim systemReserved kubeReserved""",
-        _keyed(_text),
+        _map_of(_text),
     )
     | {
-        "staticPodURLHeader": _keyed(_many(_text)),
-        "featureGates": _keyed(_bool),
-        "registerWithTaints": _many(_record(_fields("key value effect timeAdded", _text))),
+        "staticPodURLHeader": _map_of(_list_of(_text)),
+        "featureGates": _map_of(_bool),
+        "registerWithTaints": _list_of(_record(_fields_of_shape("key value effect timeAdded", _text))),
         "authentication": _record(
             {
                 "x509": _record({"clientCAFile": _text}),
@@ -179,20 +179,22 @@ _CONFIGURATION: Final = _record(
             }
         ),
         "authorization": _record(
-            {"mode": _text, "webhook": _record(_fields("cacheAuthorizedTTL cacheUnauthorizedTTL", _duration))}
+            {"mode": _text, "webhook": _record(_fields_of_shape("cacheAuthorizedTTL cacheUnauthorizedTTL", _duration))}
         ),
         "memorySwap": _record({"swapBehavior": _text}),
         "crashLoopBackOff": _record({"maxContainerRestartPeriod": _duration}),
         "userNamespaces": _record({"idsPerPod": _int64}),
         "tracing": _record({"endpoint": _text, "samplingRatePerMillion": _int32}),
-        "reservedMemory": _many(_record({"numaNode": _int32, "limits": _keyed(_quantity)})),
-        "shutdownGracePeriodByPodPriority": _many(_record({"priority": _int32, "shutdownGracePeriodSeconds": _int64})),
+        "reservedMemory": _list_of(_record({"numaNode": _int32, "limits": _map_of(_quantity)})),
+        "shutdownGracePeriodByPodPriority": _list_of(
+            _record({"priority": _int32, "shutdownGracePeriodSeconds": _int64})
+        ),
         "logging": _record(
             {
                 "format": _text,
                 "flushFrequency": _duration_or_nanoseconds,
                 "verbosity": _uint32,
-                "vmodule": _many(_record({"filePattern": _text, "verbosity": _uint32})),
+                "vmodule": _list_of(_record({"filePattern": _text, "verbosity": _uint32})),
                 "options": _record({"text": _record(_STREAMS), "json": _record(_STREAMS)}),
             }
         ),
@@ -235,7 +237,13 @@ def why_malformed(raw: Mapping[str, Any]) -> str:
     if "registerWithTaints" in raw:
         return "registerWithTaints belongs to the NodePool: write spec.template.spec.taints there"
     masked = {key: value for key, value in raw.items() if not (key == "maxPods" and isinstance(value, str))}
-    return why_not_kubelet(masked) or _counts(raw) or _reserved(raw) or _evictions(raw) or _collection(raw)
+    return (
+        why_not_kubelet(masked)
+        or _check_counts(raw)
+        or _check_reserved(raw)
+        or _check_evictions(raw)
+        or _check_image_gc(raw)
+    )
 
 
 def why_unsupported(raw: Mapping[str, Any], family: Family) -> str:
@@ -257,12 +265,12 @@ def expressions_of(raw: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     if isinstance(raw.get("maxPods"), str):
         yield "maxPods", "", raw["maxPods"]
     for field in _RESERVED_FIELDS:
-        for key, text in _map(raw, field).items():
+        for key, text in _get_map(raw, field).items():
             if isinstance(text, str) and not _is_quantity(text):
                 yield field, str(key), text
 
 
-def _counts(raw: Mapping[str, Any]) -> str:
+def _check_counts(raw: Mapping[str, Any]) -> str:
     for key in ("podsPerCore", "evictionMaxPodGracePeriod", "maxPods"):
         value = raw.get(key)
         if isinstance(value, int) and value < 0:
@@ -270,9 +278,9 @@ def _counts(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _reserved(raw: Mapping[str, Any]) -> str:
+def _check_reserved(raw: Mapping[str, Any]) -> str:
     for field in _RESERVED_FIELDS:
-        for key, amount in _map(raw, field).items():
+        for key, amount in _get_map(raw, field).items():
             if key not in _RESERVED:
                 return f"{field} has no {key!r}: write one of {', '.join(sorted(_RESERVED))}"
             if str(amount).startswith("-"):
@@ -280,20 +288,20 @@ def _reserved(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _evictions(raw: Mapping[str, Any]) -> str:
+def _check_evictions(raw: Mapping[str, Any]) -> str:
     for field in ("evictionHard", "evictionSoft", "evictionSoftGracePeriod"):
-        for key in _map(raw, field):
+        for key in _get_map(raw, field):
             if key not in _SIGNALS:
                 return f"{field} has no {key!r}: write one of {', '.join(sorted(_SIGNALS))}"
     for field in ("evictionHard", "evictionSoft"):
-        for key, text in _map(raw, field).items():
+        for key, text in _get_map(raw, field).items():
             if not _is_threshold(str(text)):
                 return f"{field}.{key}: {text!r} is neither a quantity nor a percentage up to 100%"
-    return _soft(raw)
+    return _check_soft_evictions(raw)
 
 
-def _soft(raw: Mapping[str, Any]) -> str:
-    soft, grace = _map(raw, "evictionSoft"), _map(raw, "evictionSoftGracePeriod")
+def _check_soft_evictions(raw: Mapping[str, Any]) -> str:
+    soft, grace = _get_map(raw, "evictionSoft"), _get_map(raw, "evictionSoftGracePeriod")
     if soft.keys() != grace.keys():
         missing = sorted(soft.keys() ^ grace.keys())[0]
         return f"evictionSoft and evictionSoftGracePeriod must have the same keys; {missing} is in one of them only"
@@ -303,7 +311,7 @@ def _soft(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _collection(raw: Mapping[str, Any]) -> str:
+def _check_image_gc(raw: Mapping[str, Any]) -> str:
     high, low = raw.get("imageGCHighThresholdPercent"), raw.get("imageGCLowThresholdPercent")
     for name, value in (("imageGCHighThresholdPercent", high), ("imageGCLowThresholdPercent", low)):
         if value is not None and not 0 <= value <= 100:
@@ -313,7 +321,7 @@ def _collection(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _map(raw: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+def _get_map(raw: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     found = raw.get(field)
     return found if isinstance(found, Mapping) else {}
 

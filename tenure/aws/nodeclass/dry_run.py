@@ -21,7 +21,7 @@ import structlog
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedSubnet
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import (
     ALREADY_EXISTS,
@@ -30,27 +30,27 @@ from tenure.aws.client.errors import (
     LAUNCH_TEMPLATE_NOT_FOUND,
     names_missing_profile,
 )
-from tenure.aws.instance.launch_errors import LAUNCH_FAILED, create_error_reason, how_to_mend
+from tenure.aws.instance.launch_errors import LAUNCH_FAILED, create_error_reason, error_remedy
 from tenure.aws.instance.launch_templates import LaunchTemplate
 from tenure.aws.nodeclass.dry_run_request import Choice, create_fleet, create_template, run_instances, trial_template
 from tenure.model.base import Value
 from tenure.model.errors import Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
 
-class Wrong(Value):
+class Rejected(Value):
     reason: str
     message: str
-    lasts: bool = True
+    cacheable: bool = True
     """Whether it may be remembered."""
 
 
 class Undecided(Value):
     message: str
-    again_in: timedelta | None = None
+    retry_after: timedelta | None = None
     """Where it will be known very soon."""
 
 
-Verdict = Wrong | Undecided | None
+Verdict = Rejected | Undecided | None
 
 SOON: Final = timedelta(seconds=5)
 _CREDENTIALS: Final = frozenset({"NoCredentials", "InvalidClientTokenId", "SignatureDoesNotMatch"})
@@ -75,42 +75,46 @@ def verdict_of(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> Verdic
     if fault.code == DRY_RUN or fault.code in INSUFFICIENT:
         return None
     if isinstance(fault, Throttled | TryLater) or fault.code in _CREDENTIALS:
-        return Undecided(message=_said(fault))
+        return Undecided(message=_format_fault(fault))
     if fault.code in LAUNCH_TEMPLATE_NOT_FOUND:
-        return Undecided(message=_said(fault), again_in=SOON)
+        return Undecided(message=_format_fault(fault), retry_after=SOON)
     if names_missing_profile(fault) or _NO_ROLE in fault.message:
-        return _profile(fault, node_class)
-    known, mend = create_error_reason(fault.code, fault.message), how_to_mend(fault.code, fault.message)
-    said = f"{_said(fault)}; {mend}" if mend else _said(fault)
+        return _profile_verdict(fault, node_class)
+    known, remedy = create_error_reason(fault.code, fault.message), error_remedy(fault.code, fault.message)
+    message = f"{_format_fault(fault)}; {remedy}" if remedy else _format_fault(fault)
     if isinstance(fault, Forbidden) and known in _OF_THE_CALL:
-        return Wrong(reason=forbidden, message=said)
+        return Rejected(reason=forbidden, message=message)
     reason = labels.DRY_RUN_FAILED if known in _OF_THE_CALL else known
-    return Wrong(reason=reason, message=f"{_field(fault)}: EC2 would not launch with it: {said}")
+    return Rejected(reason=reason, message=f"{_invalid_field(fault)}: EC2 would not launch with it: {message}")
 
 
-def _profile(fault: Fault, node_class: EC2NodeClass) -> Verdict:
+def _profile_verdict(fault: Fault, node_class: EC2NodeClass) -> Verdict:
     """IAM's own answer that it is there comes some seconds before EC2 knows of it."""
-    given = node_class.spec.instance_profile
-    if not given:
-        return Undecided(message=f"EC2 does not know the new instance profile yet: {fault.message}", again_in=SOON)
+    profile_name = node_class.spec.instance_profile
+    if not profile_name:
+        return Undecided(message=f"EC2 does not know the new instance profile yet: {fault.message}", retry_after=SOON)
     missing = names_missing_profile(fault)
-    told = f"there is no instance profile {given!r}" if missing else f"instance profile {given!r} has no role"
+    problem = (
+        f"there is no instance profile {profile_name!r}"
+        if missing
+        else f"instance profile {profile_name!r} has no role"
+    )
     reason = labels.INSTANCE_PROFILE_NOT_FOUND if missing else labels.DRY_RUN_FAILED
-    return Wrong(reason=reason, message=f"spec.instanceProfile: {told}: {fault.message}", lasts=False)
+    return Rejected(reason=reason, message=f"spec.instanceProfile: {problem}: {fault.message}", cacheable=False)
 
 
-def _field(fault: Fault) -> str:
+def _invalid_field(fault: Fault) -> str:
     return next((field for start, field in _FIELDS if fault.code.startswith(start)), "spec")
 
 
-def _said(fault: Fault) -> str:
+def _format_fault(fault: Fault) -> str:
     return f"{fault.code}: {fault.message}" if fault.code else fault.message
 
 
 _log = structlog.get_logger(__name__)
 
 _GOOD_SECONDS: Final = 30 * 60.0
-_WRONG_SECONDS: Final = 50.0
+_REJECTED_SECONDS: Final = 50.0
 """Shorter than the pause until a class that is not ready is looked at again: a right that is granted counts soon."""
 _OWN: Final = frozenset({labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION})
 
@@ -132,7 +136,7 @@ class Trial:
     def key(self) -> str:
         """Of everything that a new verdict could come from. Lists are sorted, since free addresses reorder them."""
         one, status = self.node_class, self.node_class.status
-        said: list[Any] = [
+        dependencies: list[Any] = [
             one.name,
             one.to_object().get("spec"),
             {name: text for name, text in one.metadata.annotations.items() if name not in _OWN},
@@ -142,7 +146,7 @@ class Trial:
             status.instance_profile,
             self.template.name,
         ]
-        return json.dumps(said, sort_keys=True, default=str)
+        return json.dumps(dependencies, sort_keys=True, default=str)
 
 
 class DryRuns:
@@ -150,78 +154,78 @@ class DryRuns:
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
-        self._good: Expiring[str] = Expiring(_GOOD_SECONDS)
-        self._wrong: Expiring[tuple[str, Wrong]] = Expiring(_WRONG_SECONDS)
-        self._left: set[str] = set()
+        self._good: ExpiringCache[str] = ExpiringCache(_GOOD_SECONDS)
+        self._rejected: ExpiringCache[tuple[str, Rejected]] = ExpiringCache(_REJECTED_SECONDS)
+        self._undeleted_templates: set[str] = set()
         """Names of launch templates that could not be deleted; the next look at any class tries again."""
 
-    async def verdict(self, trial: Trial) -> Verdict:
+    async def get_verdict(self, trial: Trial) -> Verdict:
         """None when nothing speaks against a launch."""
-        await asyncio.gather(*map(self._delete, self._left))
+        await asyncio.gather(*map(self._delete, self._undeleted_templates))
         uid, key = trial.node_class.uid, trial.key()
         if self._good.get(uid) == key:
             return None
-        held = self._wrong.get(uid)
-        if held is not None and held[0] == key:
-            return held[1]
-        verdict = await self._tried(trial)
+        cached = self._rejected.get(uid)
+        if cached is not None and cached[0] == key:
+            return cached[1]
+        verdict = await self._run_trial(trial)
         if verdict is None:
             self._good.put(uid, key)
-        elif isinstance(verdict, Wrong) and verdict.lasts:
-            self._wrong.put(uid, (key, verdict))
+        elif isinstance(verdict, Rejected) and verdict.cacheable:
+            self._rejected.put(uid, (key, verdict))
         return verdict
 
     def forget(self, node_class: EC2NodeClass) -> None:
         self._good.forget(node_class.uid)
-        self._wrong.forget(node_class.uid)
+        self._rejected.forget(node_class.uid)
 
-    async def _tried(self, trial: Trial) -> Verdict:
+    async def _run_trial(self, trial: Trial) -> Verdict:
         template = trial_template(trial.template)
         reason = labels.CREATE_LAUNCH_TEMPLATE_AUTH_CHECK_FAILED
-        made = asyncio.ensure_future(self._asked(trial, reason, lambda: self._make(template)))
+        made = asyncio.ensure_future(self._verdict_of_call(trial, reason, lambda: self._create_template(template)))
         try:
-            wrong = await asyncio.shield(made)
-            return wrong if wrong is not None else await self._launched(trial, template)
+            verdict = await asyncio.shield(made)
+            return verdict if verdict is not None else await self._try_launch(trial, template)
         finally:
             # Also when this activity is cancelled: it has to be gone before that is.
-            await asyncio.shield(self._gone(template, made))
+            await asyncio.shield(self._clean_up_template(template, made))
 
-    async def _gone(self, template: LaunchTemplate, made: Awaitable[Verdict]) -> None:
+    async def _clean_up_template(self, template: LaunchTemplate, made: Awaitable[Verdict]) -> None:
         """What EC2 did not answer may have been done all the same; a call under way is not called back."""
-        if not isinstance(await made, Wrong):
+        if not isinstance(await made, Rejected):
             await self._delete(template.name)
 
-    async def _launched(self, trial: Trial, template: LaunchTemplate) -> Verdict:
-        ec2, choice = self._clients.launching, trial.choice
+    async def _try_launch(self, trial: Trial, template: LaunchTemplate) -> Verdict:
+        ec2, choice = self._clients.ec2_without_retries, trial.choice
         fleet = create_fleet(template, choice, trial.subnets)
         reason = labels.CREATE_FLEET_AUTH_CHECK_FAILED
-        wrong = await self._asked(trial, reason, lambda: self._clients.call(ec2.create_fleet, **fleet))
-        return wrong if wrong is not None else await self._run(trial, template)
+        verdict = await self._verdict_of_call(trial, reason, lambda: self._clients.call(ec2.create_fleet, **fleet))
+        return verdict if verdict is not None else await self._run(trial, template)
 
     async def _run(self, trial: Trial, template: LaunchTemplate) -> Verdict:
         """One subnet that works is enough; where none does, the first says why."""
         first: Verdict = None
         for subnet in trial.subnets:
             request = run_instances(template, trial.choice, subnet)
-            call = partial(self._clients.call, self._clients.launching.run_instances, **request)
-            verdict = await self._asked(trial, labels.RUN_INSTANCES_AUTH_CHECK_FAILED, call)
+            call = partial(self._clients.call, self._clients.ec2_without_retries.run_instances, **request)
+            verdict = await self._verdict_of_call(trial, labels.RUN_INSTANCES_AUTH_CHECK_FAILED, call)
             if verdict is None or isinstance(verdict, Undecided):
                 return verdict
             first = first or verdict
         return first
 
-    async def _asked(self, trial: Trial, forbidden: str, call: Callable[[], Awaitable[Any]]) -> Verdict:
+    async def _verdict_of_call(self, trial: Trial, forbidden: str, call: Callable[[], Awaitable[Any]]) -> Verdict:
         try:
             await call()
         except Fault as fault:
             return verdict_of(fault, trial.node_class, forbidden)
         return None
 
-    async def _make(self, template: LaunchTemplate) -> None:
+    async def _create_template(self, template: LaunchTemplate) -> None:
         """One that is there was left by a worker that died, or is made by another at this moment: it says the same."""
         try:
             request = create_template(template)
-            await self._clients.call(self._clients.launching.create_launch_template, **request)
+            await self._clients.call(self._clients.ec2_without_retries.create_launch_template, **request)
         except Conflict as fault:
             if fault.code not in ALREADY_EXISTS:
                 raise
@@ -231,7 +235,7 @@ class DryRuns:
         try:
             with suppress(NotFound):
                 await self._clients.call(self._clients.ec2.delete_launch_template, LaunchTemplateName=name)
-            self._left.discard(name)
+            self._undeleted_templates.discard(name)
         except Fault as fault:
-            self._left.add(name)
+            self._undeleted_templates.add(name)
             _log.warning("launch template of a trial is left", name=name, reason=fault.message)

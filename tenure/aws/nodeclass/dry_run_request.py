@@ -43,36 +43,38 @@ class Choice:
     """spec.kubelet with amounts in the place of expressions, where it has any."""
 
 
-def choose(region: Region, node_class: EC2NodeClass, settings: AwsSettings, pools: Sequence[NodePool]) -> Choice | None:
+def choose_launch(
+    region: Region, node_class: EC2NodeClass, settings: AwsSettings, pools: Sequence[NodePool]
+) -> Choice | None:
     """None when no instance type has an image."""
-    wanted = [one for pool in pools if (one := _requirements(pool)) is not None]
-    found = _fitting(region, node_class, settings, wanted)
+    pool_requirements = [one for pool in pools if (one := _parse_pool_requirements(pool)) is not None]
+    found = _find_fitting_type(region, node_class, settings, pool_requirements)
     if found is None:
         return None
     types, chosen = found
     return Choice(
         instance_type=chosen,
-        tenancy="dedicated" if any(_admits_dedicated(one) for one in wanted) else "default",
+        tenancy="dedicated" if any(_admits_dedicated(one) for one in pool_requirements) else "default",
         pool=min((pool.metadata.name for pool in pools), default=node_class.name),
         zones=frozenset(one.zone for one in chosen.offerings if one.available),
         kubelet=types.kubelets.get(chosen.name),
     )
 
 
-def _fitting(
-    region: Region, node_class: EC2NodeClass, settings: AwsSettings, wanted: Sequence[Requirements]
+def _find_fitting_type(
+    region: Region, node_class: EC2NodeClass, settings: AwsSettings, pool_requirements: Sequence[Requirements]
 ) -> tuple[ResolvedTypes, InstanceType] | None:
     """The first that a pool could get, else the first common one, else the first of all."""
     plain = {image.id for image in node_class.status.amis if not _is_special(image)}
-    fits_none = family_of(node_class).os == "windows" or not wanted
+    fits_none = family_of(node_class).os == "windows" or not pool_requirements
     fallback: tuple[ResolvedTypes, InstanceType] | None = None
-    for names in _batches(region.types, {name for one in wanted for name in _named(one)}):
-        types = resolve_types(_only(region, names), node_class, settings)
+    for names in _type_batches(region.types, {name for one in pool_requirements for name in _named_types(one)}):
+        types = resolve_types(_with_types_only(region, names), node_class, settings)
         for one in types.types:
             if not one.image_id or not any(offering.available for offering in one.offerings):
                 continue
             fallback = fallback or (types, one)
-            fits = any(need.compatible(types.requirements(one)) for need in wanted)
+            fits = any(need.is_compatible(types.requirements(one)) for need in pool_requirements)
             if not fits_none and one.image_id in plain and fits:
                 return types, one
         if fits_none and fallback is not None:
@@ -80,7 +82,7 @@ def _fitting(
     return fallback
 
 
-def _batches(names: Iterable[str], named: Collection[str]) -> Iterator[Sequence[str]]:
+def _type_batches(names: Iterable[str], named: Collection[str]) -> Iterator[Sequence[str]]:
     """The common ones one by one, in their order; then those that pools name; then the rest, by name."""
     known = set(names)
     yield from ([name] for name in COMMON if name in known)
@@ -89,12 +91,12 @@ def _batches(names: Iterable[str], named: Collection[str]) -> Iterator[Sequence[
         yield batch
 
 
-def _named(wanted: Requirements) -> Collection[str]:
-    found = wanted.get(labels.INSTANCE_TYPE)
+def _named_types(requirements: Requirements) -> Collection[str]:
+    found = requirements.get(labels.INSTANCE_TYPE)
     return () if found is None or found.complement else found.values
 
 
-def _only(region: Region, names: Iterable[str]) -> Region:
+def _with_types_only(region: Region, names: Iterable[str]) -> Region:
     return replace(region, types={name: region.types[name] for name in names})
 
 
@@ -103,7 +105,7 @@ def _is_special(image: ResolvedAmi) -> bool:
     return any(one.key in _SPECIAL and one.operator == "Exists" for one in image.requirements)
 
 
-def _requirements(pool: NodePool) -> Requirements | None:
+def _parse_pool_requirements(pool: NodePool) -> Requirements | None:
     """What its nodes have to be; None where that makes no sense, of which the pool's own status tells."""
     try:
         return Requirements.of(
@@ -114,8 +116,8 @@ def _requirements(pool: NodePool) -> Requirements | None:
         return None
 
 
-def _admits_dedicated(wanted: Requirements) -> bool:
-    return labels.INSTANCE_TENANCY in wanted and wanted[labels.INSTANCE_TENANCY].has("dedicated")
+def _admits_dedicated(requirements: Requirements) -> bool:
+    return labels.INSTANCE_TENANCY in requirements and requirements[labels.INSTANCE_TENANCY].has("dedicated")
 
 
 _TRIAL: Final = "validation/"
@@ -155,7 +157,7 @@ def create_fleet(template: LaunchTemplate, choice: Choice, subnets: Sequence[Res
         ],
         "TargetCapacitySpecification": {"DefaultTargetCapacityType": "on-demand", "TotalTargetCapacity": 1},
         "OnDemandOptions": {"AllocationStrategy": "lowest-price"},
-        "TagSpecifications": _tagged(("fleet", "instance", "volume"), template.tags),
+        "TagSpecifications": _tag_specifications(("fleet", "instance", "volume"), template.tags),
     }
 
 
@@ -168,9 +170,9 @@ def run_instances(template: LaunchTemplate, choice: Choice, subnet: ResolvedSubn
         "InstanceType": choice.instance_type.name,
         "LaunchTemplate": {"LaunchTemplateName": template.name, "Version": "$Latest"},
         "NetworkInterfaces": [{**one, "SubnetId": subnet.id} for one in template.data["NetworkInterfaces"]],
-        "TagSpecifications": _tagged(("instance", "volume", "network-interface"), template.tags),
+        "TagSpecifications": _tag_specifications(("instance", "volume", "network-interface"), template.tags),
     }
 
 
-def _tagged(kinds: Sequence[str], tags: Mapping[str, str]) -> list[dict[str, Any]]:
+def _tag_specifications(kinds: Sequence[str], tags: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"ResourceType": kind, "Tags": as_list(tags)} for kind in kinds]

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
 from tenure.aws.settings import AwsSettings
@@ -44,8 +44,8 @@ class Profiles:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._known: Expiring[str] = Expiring(_FRESH_SECONDS)
-        self._missing: Expiring[bool] = Expiring(_MISSING_SECONDS)
+        self._known: ExpiringCache[str] = ExpiringCache(_FRESH_SECONDS)
+        self._missing: ExpiringCache[bool] = ExpiringCache(_MISSING_SECONDS)
 
     async def resolve(self, node_class: EC2NodeClass) -> str:
         """The profile's name; made when it is not there. Raises NotFound for the role."""
@@ -54,36 +54,36 @@ class Profiles:
         role = _role_of(node_class)
         if self._missing.get(role):
             raise _no_role(role, "")
-        return await self._known.get_or((node_class.uid, role), lambda: self._found(node_class, role))
+        return await self._known.get_or_load((node_class.uid, role), lambda: self._find_or_create(node_class, role))
 
-    async def _found(self, node_class: EC2NodeClass, role: str) -> str:
-        if await self._serves(node_class, role):
+    async def _find_or_create(self, node_class: EC2NodeClass, role: str) -> str:
+        if await self._is_usable(node_class, role):
             return node_class.status.instance_profile
         name = self.name_of(node_class, role)
-        await self._ensure(node_class, name, role)
+        await self._ensure_profile(node_class, name, role)
         return name
 
     async def in_use(self, node_class: EC2NodeClass) -> ProfileInUse:
         """As `resolve`, from reads alone: one that is not there is not made. Raises NotFound where none is named."""
         if own := node_class.spec.instance_profile:
-            return ProfileInUse(name=own, there=await self._look(own) is not None, whose="the class's own")
+            return ProfileInUse(name=own, there=await self._get_profile(own) is not None, whose="the class's own")
         role = _role_of(node_class)
-        if await self._serves(node_class, role):
+        if await self._is_usable(node_class, role):
             return ProfileInUse(name=node_class.status.instance_profile, there=True, whose="Karpenter's")
         name = self.name_of(node_class, role)
-        return ProfileInUse(name=name, there=await self._look(name) is not None, whose="Tenure's")
+        return ProfileInUse(name=name, there=await self._get_profile(name) is not None, whose="Tenure's")
 
-    async def _serves(self, node_class: EC2NodeClass, role: str) -> bool:
+    async def _is_usable(self, node_class: EC2NodeClass, role: str) -> bool:
         """The profile that the status names is this class's, maybe by another controller, and holds the role."""
         name = node_class.status.instance_profile
         if not name or name == self.name_of(node_class, role):
             return False
-        found = await self._look(name)
-        return found is not None and found["Path"] == self.path_of(node_class) and _roles(found) == [role]
+        found = await self._get_profile(name)
+        return found is not None and found["Path"] == self.path_of(node_class) and _role_names(found) == [role]
 
     def name_of(self, node_class: EC2NodeClass, role: str) -> str:
-        said = "\n".join((self._settings.region, node_class.uid, role))
-        digest = hashlib.sha256(said.encode()).hexdigest()[:_HASH_LENGTH]
+        identity = "\n".join((self._settings.region, node_class.uid, role))
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:_HASH_LENGTH]
         return f"{self._settings.cluster_name[: _NAME_LIMIT - _HASH_LENGTH - 1]}_{digest}"
 
     def path_of(self, node_class: EC2NodeClass) -> str:
@@ -93,17 +93,17 @@ class Profiles:
         """Delete all that were made for this class."""
         if self._settings.isolated_vpc:
             return
-        found = await self._clients.pages(
+        found = await self._clients.paginate(
             self._clients.iam.list_instance_profiles, "InstanceProfiles", dict, PathPrefix=self.path_of(node_class)
         )
-        old = await self._legacy(node_class)
+        old = await self._find_legacy(node_class)
         for profile in [*found, *([old] if old else [])]:
-            await self.delete(profile["InstanceProfileName"], _roles(profile))
+            await self.delete(profile["InstanceProfileName"], _role_names(profile))
 
-    async def _legacy(self, node_class: EC2NodeClass) -> Mapping[str, Any] | None:
+    async def _find_legacy(self, node_class: EC2NodeClass) -> Mapping[str, Any] | None:
         """What Karpenter made for a class before profiles had paths; only with this class's tags is it that."""
         name = legacy_name(self._settings.cluster_name, self._settings.region, node_class.name)
-        found = await self._look(name) if _NAME.fullmatch(name) else None
+        found = await self._get_profile(name) if _NAME.fullmatch(name) else None
         ours = profile_tags(self._settings, node_class)
         tags = as_dict(found.get("Tags")) if found else {}
         return (
@@ -130,7 +130,7 @@ class Profiles:
         """Look all up again before they are used."""
         self._known.clear()
 
-    async def _ensure(self, node_class: EC2NodeClass, name: str, role: str) -> None:
+    async def _ensure_profile(self, node_class: EC2NodeClass, name: str, role: str) -> None:
         roles = await self._roles_of(name)
         if roles is None:
             await self._create(node_class, name)
@@ -143,15 +143,15 @@ class Profiles:
 
     async def _roles_of(self, name: str) -> list[str] | None:
         """None when there is no such profile."""
-        found = await self._look(name)
-        return None if found is None else _roles(found)
+        found = await self._get_profile(name)
+        return None if found is None else _role_names(found)
 
-    async def _look(self, name: str) -> Mapping[str, Any] | None:
+    async def _get_profile(self, name: str) -> Mapping[str, Any] | None:
         try:
-            answer = await self._clients.call(self._clients.iam.get_instance_profile, InstanceProfileName=name)
+            response = await self._clients.call(self._clients.iam.get_instance_profile, InstanceProfileName=name)
         except NotFound:
             return None
-        return answer["InstanceProfile"]
+        return response["InstanceProfile"]
 
     async def _create(self, node_class: EC2NodeClass, name: str) -> None:
         try:
@@ -214,7 +214,7 @@ def _role_of(node_class: EC2NodeClass) -> str:
     return role
 
 
-def _roles(profile: Mapping[str, Any]) -> list[str]:
+def _role_names(profile: Mapping[str, Any]) -> list[str]:
     return [role["RoleName"] for role in profile.get("Roles", ())]
 
 

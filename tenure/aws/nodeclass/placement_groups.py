@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.model.base import Value
 from tenure.model.errors import NotFound, Throttled, TryLater
@@ -26,15 +26,17 @@ class PlacementGroup(Value):
     def labels(self) -> dict[str, tuple[str, ...]]:
         """What nodes in this group may have."""
         found = {labels.PLACEMENT_GROUP_ID: (self.id,)}
-        return found | ({labels.PLACEMENT_GROUP_PARTITION: self._numbers()} if self.partitions else {})
+        return found | ({labels.PLACEMENT_GROUP_PARTITION: self._partition_numbers()} if self.partitions else {})
 
     def spread_over_partitions(self, offerings: Iterable[Offering]) -> list[Offering]:
         """Each offering once for each partition: one may be full while another has room."""
         if not self.partitions:
             return list(offerings)
-        return [one.model_copy(update={"partition": number}) for one in offerings for number in self._numbers()]
+        return [
+            one.model_copy(update={"partition": number}) for one in offerings for number in self._partition_numbers()
+        ]
 
-    def _numbers(self) -> tuple[str, ...]:
+    def _partition_numbers(self) -> tuple[str, ...]:
         return tuple(str(number) for number in range(1, self.partitions + 1))
 
 
@@ -43,22 +45,22 @@ class PlacementGroups:
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
-        self._held: Expiring[PlacementGroup] = Expiring(_FRESH_SECONDS)
-        self._last: Expiring[PlacementGroup] = Expiring(_LAST_SECONDS)
+        self._cache: ExpiringCache[PlacementGroup] = ExpiringCache(_FRESH_SECONDS)
+        self._last: ExpiringCache[PlacementGroup] = ExpiringCache(_LAST_SECONDS)
 
     async def resolve(self, node_class: EC2NodeClass) -> PlacementGroup | None:
         """None when the class asks for none; NotFound when the one that it asks for is not there."""
         selector = node_class.spec.placement_group_selector
         if selector is None:
             return None
-        wanted = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
+        query = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
         key = (node_class.uid, node_class.metadata.generation)
-        return await self._held.get_or(key, lambda: self._asked(key, wanted, selector.id or selector.name))
+        return await self._cache.get_or_load(key, lambda: self._find_or_last(key, query, selector.id or selector.name))
 
-    async def _asked(self, key: Hashable, wanted: Mapping[str, Any], said: str) -> PlacementGroup:
+    async def _find_or_last(self, key: Hashable, query: Mapping[str, Any], identifier: str) -> PlacementGroup:
         """A group that EC2 says is gone is gone; one that it cannot be asked about now is as it was."""
         try:
-            found = await self._find(wanted, said)
+            found = await self._find_group(query, identifier)
         except NotFound:
             self._last.forget(key)
             raise
@@ -70,12 +72,12 @@ class PlacementGroups:
         self._last.put(key, found)
         return found
 
-    async def _find(self, wanted: Mapping[str, Any], said: str) -> PlacementGroup:
-        answer = await self._clients.call(self._clients.ec2.describe_placement_groups, Filters=_AVAILABLE, **wanted)
-        for group in answer.get("PlacementGroups", []):
+    async def _find_group(self, query: Mapping[str, Any], identifier: str) -> PlacementGroup:
+        response = await self._clients.call(self._clients.ec2.describe_placement_groups, Filters=_AVAILABLE, **query)
+        for group in response.get("PlacementGroups", []):
             strategy = group.get("Strategy", "")
             count = group.get("PartitionCount") or 0
             return PlacementGroup(
                 id=group.get("GroupId", ""), strategy=strategy, partitions=count if strategy == "partition" else 0
             )
-        raise NotFound(f"no available placement group is {said!r} (spec.placementGroupSelector)")
+        raise NotFound(f"no available placement group is {identifier!r} (spec.placementGroupSelector)")

@@ -28,7 +28,7 @@ from tenure.aws.nodeclass.placement_groups import PlacementGroups
 from tenure.aws.nodeclass.subnets_and_security_groups import Networks
 from tenure.aws.nodeclass.validation import DEPENDENCIES, Validated, Validation
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound
-from tenure.model.provider_results import ConditionPatch, Resolved
+from tenure.model.provider_results import ConditionPatch, ResolvedNodeClass
 from tenure.model.rollout import ImagePin, pin_in_force
 
 
@@ -48,38 +48,40 @@ class Parts:
     placement: PlacementGroups
     reservations: Reservations
 
-    async def amis(self, node_class: EC2NodeClass) -> Part:
+    async def resolve_amis(self, node_class: EC2NodeClass) -> Part:
         try:
             found = await self.images.resolve(node_class)
         except AliasError as error:
-            return Part({"amis": []}, (false(labels.AMIS_READY, labels.UNSUPPORTED_ALIAS, str(error)),))
-        used, said = await self._pinned(node_class, found)
+            return Part({"amis": []}, (false_condition(labels.AMIS_READY, labels.UNSUPPORTED_ALIAS, str(error)),))
+        used, pin_conditions = await self._apply_pin(node_class, found)
         missing = "spec.amiSelectorTerms match no image"
-        part = _listed("amis", used, labels.AMIS_READY, labels.AMI_NOT_FOUND, missing)
-        return replace(part, conditions=(*part.conditions, *said))
+        part = _list_part("amis", used, labels.AMIS_READY, labels.AMI_NOT_FOUND, missing)
+        return replace(part, conditions=(*part.conditions, *pin_conditions))
 
-    async def _pinned(
+    async def _apply_pin(
         self, node_class: EC2NodeClass, found: Sequence[ResolvedAmi]
     ) -> tuple[Sequence[ResolvedAmi], tuple[ConditionPatch, ...]]:
         """Where a roll-out was rolled back the last good images take the place of those that failed."""
         pin = pin_in_force(node_class, datetime.now(UTC))
         if pin is None or not any(one.id in pin.images for one in found):
-            left = node_class.condition(labels.IMAGES_PINNED) is not None
-            return found, (ConditionPatch(type=labels.IMAGES_PINNED, status=""),) if left else ()
-        used, gone = await self.images.pinned(pin, found)
-        return used, (_images_pinned(pin, found, gone),)
+            had_condition = node_class.condition(labels.IMAGES_PINNED) is not None
+            return found, (ConditionPatch(type=labels.IMAGES_PINNED, status=""),) if had_condition else ()
+        used, missing = await self.images.apply_pin(pin, found)
+        return used, (_images_pinned(pin, found, missing),)
 
-    async def subnets(self, node_class: EC2NodeClass) -> Part:
-        found = [subnet.resolved() for subnet in await self.networks.subnets(node_class)]
+    async def resolve_subnets(self, node_class: EC2NodeClass) -> Part:
+        found = [subnet.to_resolved() for subnet in await self.networks.find_subnets(node_class)]
         missing = "spec.subnetSelectorTerms match no subnet"
-        return _listed("subnets", found, labels.SUBNETS_READY, labels.SUBNETS_NOT_FOUND, missing)
+        return _list_part("subnets", found, labels.SUBNETS_READY, labels.SUBNETS_NOT_FOUND, missing)
 
-    async def groups(self, node_class: EC2NodeClass) -> Part:
-        found = await self.networks.groups(node_class)
+    async def resolve_security_groups(self, node_class: EC2NodeClass) -> Part:
+        found = await self.networks.find_security_groups(node_class)
         missing = "spec.securityGroupSelectorTerms match no security group"
-        return _listed("securityGroups", found, labels.SECURITY_GROUPS_READY, labels.SECURITY_GROUPS_NOT_FOUND, missing)
+        return _list_part(
+            "securityGroups", found, labels.SECURITY_GROUPS_READY, labels.SECURITY_GROUPS_NOT_FOUND, missing
+        )
 
-    async def profile(self, node_class: EC2NodeClass) -> Part:
+    async def resolve_profile(self, node_class: EC2NodeClass) -> Part:
         """A role or a permission that is missing may come: the condition is unknown until it does."""
         try:
             name = await self.profiles.resolve(node_class)
@@ -91,48 +93,48 @@ class Parts:
                 message=fault.message,
             )
             return Part(conditions=(waits,))
-        return Part({"instanceProfile": name}, (true(labels.INSTANCE_PROFILE_READY),))
+        return Part({"instanceProfile": name}, (true_condition(labels.INSTANCE_PROFILE_READY),))
 
-    async def reserved(self, node_class: EC2NodeClass) -> Part:
+    async def resolve_reservations(self, node_class: EC2NodeClass) -> Part:
         """Without the gate there is no condition, and what was left in the status when it was on is emptied."""
         if not self.reservations.enabled:
-            left = node_class.condition(labels.CAPACITY_RESERVATIONS_READY) is not None
-            off = (ConditionPatch(type=labels.CAPACITY_RESERVATIONS_READY, status=""),) if left else ()
+            had_condition = node_class.condition(labels.CAPACITY_RESERVATIONS_READY) is not None
+            off = (ConditionPatch(type=labels.CAPACITY_RESERVATIONS_READY, status=""),) if had_condition else ()
             return Part({"capacityReservations": []} if node_class.status.capacity_reservations else {}, off)
         found = [one.to_object() for one in await self.reservations.resolve(node_class)]
-        return Part({"capacityReservations": found}, (true(labels.CAPACITY_RESERVATIONS_READY),))
+        return Part({"capacityReservations": found}, (true_condition(labels.CAPACITY_RESERVATIONS_READY),))
 
-    async def placement_group(self, node_class: EC2NodeClass) -> Part:
+    async def resolve_placement_group(self, node_class: EC2NodeClass) -> Part:
         try:
             await self.placement.resolve(node_class)
         except NotFound as fault:
             return _no_group(labels.PLACEMENT_GROUP_NOT_FOUND, fault)
         except (Forbidden, BadInput) as fault:
             return _no_group(labels.PLACEMENT_GROUP_RESOLUTION_FAILED, fault)
-        return Part(conditions=(true(labels.PLACEMENT_GROUP_READY),))
+        return Part(conditions=(true_condition(labels.PLACEMENT_GROUP_READY),))
 
 
-def true(condition: str) -> ConditionPatch:
+def true_condition(condition: str) -> ConditionPatch:
     return ConditionPatch(type=condition, status="True")
 
 
-def false(condition: str, reason: str, message: str) -> ConditionPatch:
+def false_condition(condition: str, reason: str, message: str) -> ConditionPatch:
     return ConditionPatch(type=condition, status="False", reason=reason, message=message)
 
 
-def _images_pinned(pin: ImagePin, found: Sequence[ResolvedAmi], gone: Sequence[str]) -> ConditionPatch:
+def _images_pinned(pin: ImagePin, found: Sequence[ResolvedAmi], missing: Sequence[str]) -> ConditionPatch:
     pairs = ", ".join(
         f"{pin.images[one.id]} instead of {one.id}"
         for one in found
-        if one.id in pin.images and pin.images[one.id] not in gone
+        if one.id in pin.images and pin.images[one.id] not in missing
     )
-    told = f"rolled back by {pin.by} at {pin.since.isoformat(timespec='minutes')}: {pin.reason}" if pairs else ""
-    lost = f"{', '.join(gone)} would be used instead and is no longer there" if gone else ""
+    rollback = f"rolled back by {pin.by} at {pin.since.isoformat(timespec='minutes')}: {pin.reason}" if pairs else ""
+    lost = f"{', '.join(missing)} would be used instead and is no longer there" if missing else ""
     until = (
         f"until {pin.until.isoformat(timespec='minutes')}, another image, other amiSelectorTerms, or the annotation "
         f"{labels.IMAGE_PIN} is taken away"
     )
-    message = "; ".join(part for part in (pairs, told, lost, until) if part)
+    message = "; ".join(part for part in (pairs, rollback, lost, until) if part)
     reason = labels.ROLLED_BACK if pairs else labels.IMAGE_GONE
     return ConditionPatch(
         type=labels.IMAGES_PINNED, status="True" if pairs else "False", reason=reason, message=message
@@ -141,13 +143,15 @@ def _images_pinned(pin: ImagePin, found: Sequence[ResolvedAmi], gone: Sequence[s
 
 def _no_group(reason: str, fault: Fault) -> Part:
     return Part(
-        conditions=(false(labels.PLACEMENT_GROUP_READY, reason, f"spec.placementGroupSelector: {fault.message}"),)
+        conditions=(
+            false_condition(labels.PLACEMENT_GROUP_READY, reason, f"spec.placementGroupSelector: {fault.message}"),
+        )
     )
 
 
-def _listed(key: str, found: Sequence[KubeModel], condition: str, reason: str, missing: str) -> Part:
+def _list_part(key: str, found: Sequence[KubeModel], condition: str, reason: str, missing: str) -> Part:
     status = {key: [one.to_object() for one in found]}
-    return Part(status, (true(condition) if found else false(condition, reason, missing),))
+    return Part(status, (true_condition(condition) if found else false_condition(condition, reason, missing),))
 
 
 A = TypeVar("A")
@@ -155,7 +159,7 @@ _SOON: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Unanswered:
+class _NoResponse:
     what: str
     """The condition that stays as it is."""
     why: str
@@ -168,41 +172,44 @@ class AwsNodeClasses:
     def __init__(self, *, parts: Parts, validation: Validation, templates: LaunchTemplates, clusters: Clusters) -> None:
         self._parts, self._validation, self._templates, self._clusters = parts, validation, templates, clusters
 
-    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> ResolvedNodeClass:
         """The parts in Karpenter's order, which is also that of the conditions."""
-        answers = await asyncio.gather(
-            *self._selected(node_class), _asked(labels.INSTANCE_PROFILE_READY, self._parts.profile(node_class))
+        results = await asyncio.gather(
+            *self._resolve_selectors(node_class),
+            _resolve_part(labels.INSTANCE_PROFILE_READY, self._parts.resolve_profile(node_class)),
         )
-        found = [one for one in answers if isinstance(one, Part)]
-        silent = [one for one in answers if isinstance(one, _Unanswered)]
+        found = [one for one in results if isinstance(one, Part)]
+        silent = [one for one in results if isinstance(one, _NoResponse)]
         status = {key: value for part in found for key, value in part.status.items()}
         conditions = [one for part in found for one in part.conditions]
-        validated, more = await self._validated(_with(node_class, status), _standing(node_class, conditions), pools)
+        validated, more = await self._validate(
+            _with_status(node_class, status), _dependency_statuses(node_class, conditions), pools
+        )
         silent += more
-        if validated.again_in is not None:
+        if validated.retry_after is not None:
             # EC2 misses what IAM was said to have: the next look asks IAM too.
             self._parts.profiles.forget()
         if validated.condition is not None:
             conditions.append(validated.condition)
-        return Resolved(
+        return ResolvedNodeClass(
             status=status,
-            conditions=(*conditions, *_answering(node_class, silent)),
-            unanswered=tuple(f"{one.what}: {one.why}" for one in silent),
+            conditions=(*conditions, *_aws_response_condition(node_class, silent)),
+            failed_lookups=tuple(f"{one.what}: {one.why}" for one in silent),
             warnings=validated.warnings,
             user_data_bytes=validated.user_data_bytes,
             ca_bundle=await self._ca_bundle(),
-            again_in=validated.again_in or (_SOON if self._may_change(node_class) else None),
+            retry_after=validated.retry_after or (_SOON if self._may_change(node_class) else None),
         )
 
-    async def preview(self, node_class: EC2NodeClass) -> Resolved:
+    async def preview(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """What `resolve` would find of the selectors, with nothing made and nothing tried: reads alone."""
-        answers = await asyncio.gather(*self._selected(node_class))
-        found = [one for one in answers if isinstance(one, Part)]
-        silent = [one for one in answers if isinstance(one, _Unanswered)]
-        return Resolved(
+        results = await asyncio.gather(*self._resolve_selectors(node_class))
+        found = [one for one in results if isinstance(one, Part)]
+        silent = [one for one in results if isinstance(one, _NoResponse)]
+        return ResolvedNodeClass(
             status={key: value for part in found for key, value in part.status.items()},
             conditions=tuple(one for part in found for one in part.conditions),
-            unanswered=tuple(f"{one.what}: {one.why}" for one in silent),
+            failed_lookups=tuple(f"{one.what}: {one.why}" for one in silent),
             ca_bundle=await self._ca_bundle(),
         )
 
@@ -210,33 +217,35 @@ class AwsNodeClasses:
         """What new nodes would have; made only by `resolve`. Raises model.faults."""
         return await self._parts.profiles.in_use(node_class)
 
-    def _selected(self, node_class: EC2NodeClass) -> list[Coroutine[Any, Any, Part | _Unanswered]]:
+    def _resolve_selectors(self, node_class: EC2NodeClass) -> list[Coroutine[Any, Any, Part | _NoResponse]]:
         parts = self._parts
         return [
-            _asked(labels.AMIS_READY, parts.amis(node_class)),
-            _asked(labels.CAPACITY_RESERVATIONS_READY, parts.reserved(node_class)),
-            _asked(labels.PLACEMENT_GROUP_READY, parts.placement_group(node_class)),
-            _asked(labels.SUBNETS_READY, parts.subnets(node_class)),
-            _asked(labels.SECURITY_GROUPS_READY, parts.groups(node_class)),
+            _resolve_part(labels.AMIS_READY, parts.resolve_amis(node_class)),
+            _resolve_part(labels.CAPACITY_RESERVATIONS_READY, parts.resolve_reservations(node_class)),
+            _resolve_part(labels.PLACEMENT_GROUP_READY, parts.resolve_placement_group(node_class)),
+            _resolve_part(labels.SUBNETS_READY, parts.resolve_subnets(node_class)),
+            _resolve_part(labels.SECURITY_GROUPS_READY, parts.resolve_security_groups(node_class)),
         ]
 
     async def _ca_bundle(self) -> str | None:
-        cluster = await _asked("cluster", self._clusters.facts())
-        return None if isinstance(cluster, _Unanswered) else cluster.ca_bundle
+        cluster = await _resolve_part("cluster", self._clusters.facts())
+        return None if isinstance(cluster, _NoResponse) else cluster.ca_bundle
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:
         self._validation.forget(node_class)
         await asyncio.gather(self._parts.profiles.clean_up(node_class), self._templates.delete_of(node_class))
 
-    async def _validated(
+    async def _validate(
         self, node_class: EC2NodeClass, dependencies: Mapping[str, str], pools: Sequence[NodePool]
-    ) -> tuple[Validated, list[_Unanswered]]:
-        answer = await _asked(labels.VALIDATION_SUCCEEDED, self._validation.of(node_class, dependencies, pools))
-        if isinstance(answer, _Unanswered):
-            return Validated(None), [answer]
-        if not answer.unanswered:
-            return answer, []
-        return answer, [_Unanswered(labels.VALIDATION_SUCCEEDED, answer.unanswered, "Undecided")]
+    ) -> tuple[Validated, list[_NoResponse]]:
+        result = await _resolve_part(
+            labels.VALIDATION_SUCCEEDED, self._validation.validate(node_class, dependencies, pools)
+        )
+        if isinstance(result, _NoResponse):
+            return Validated(None), [result]
+        if not result.undecided:
+            return result, []
+        return result, [_NoResponse(labels.VALIDATION_SUCCEEDED, result.undecided, "Undecided")]
 
     @staticmethod
     def _may_change(node_class: EC2NodeClass) -> bool:
@@ -246,21 +255,21 @@ class AwsNodeClasses:
         return bool(spec.capacity_reservation_selector_terms or spec.placement_group_selector)
 
 
-async def _asked(what: str, asking: Awaitable[A]) -> A | _Unanswered:
+async def _resolve_part(what: str, awaitable: Awaitable[A]) -> A | _NoResponse:
     try:
-        return await asking
+        return await awaitable
     except Fault as fault:
-        told = f"{fault.code}: {fault.message}" if fault.code else fault.message
-        return _Unanswered(what, told, type(fault).__name__)
+        message = f"{fault.code}: {fault.message}" if fault.code else fault.message
+        return _NoResponse(what, message, type(fault).__name__)
 
 
-def _with(node_class: EC2NodeClass, status: Mapping[str, object]) -> EC2NodeClass:
+def _with_status(node_class: EC2NodeClass, status: Mapping[str, object]) -> EC2NodeClass:
     """As the object will be once this is written."""
     raw = node_class.to_object()
     return EC2NodeClass.from_object({**raw, "status": {**(raw.get("status") or {}), **status}})
 
 
-def _standing(node_class: EC2NodeClass, conditions: Iterable[ConditionPatch]) -> dict[str, str]:
+def _dependency_statuses(node_class: EC2NodeClass, conditions: Iterable[ConditionPatch]) -> dict[str, str]:
     """Status by condition: found just now, or told before of this generation."""
     generation = node_class.metadata.generation
     before = {one.type: one.status for one in node_class.conditions if one.observed_generation == generation}
@@ -268,7 +277,7 @@ def _standing(node_class: EC2NodeClass, conditions: Iterable[ConditionPatch]) ->
     return {name: now.get(name) or before.get(name, "Unknown") for name in DEPENDENCIES}
 
 
-def _answering(node_class: EC2NodeClass, silent: Sequence[_Unanswered]) -> list[ConditionPatch]:
+def _aws_response_condition(node_class: EC2NodeClass, silent: Sequence[_NoResponse]) -> list[ConditionPatch]:
     """A condition beside those that count: there while AWS cannot be asked, and gone when it answers again."""
     if not silent:
         there = node_class.condition(labels.AWS_ANSWERS) is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedSecurityGroup, ResolvedSubnet
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.tags import tag_filters
 from tenure.model.base import Value
@@ -25,7 +25,7 @@ class FoundSubnet(Value):
     free: int
     """Free addresses."""
 
-    def resolved(self) -> ResolvedSubnet:
+    def to_resolved(self) -> ResolvedSubnet:
         return ResolvedSubnet(id=self.id, zone=self.zone, zone_id=self.zone_id)
 
 
@@ -33,27 +33,27 @@ class FreeAddresses:
     """Free addresses per subnet: what EC2 said, less what was launched since. A hint, never a promise."""
 
     def __init__(self, refresh_seconds: float = 60) -> None:
-        self._free: Expiring[int] = Expiring(refresh_seconds + _FREE_BEYOND_SECONDS)
+        self._free: ExpiringCache[int] = ExpiringCache(refresh_seconds + _FREE_BEYOND_SECONDS)
 
-    def seen(self, subnets: Iterable[FoundSubnet]) -> None:
+    def record_subnets(self, subnets: Iterable[FoundSubnet]) -> None:
         for subnet in subnets:
             self._free.put(subnet.id, subnet.free)
 
-    def taken(self, subnet_id: str, count: int) -> None:
+    def record_launch(self, subnet_id: str, count: int) -> None:
         free = self._free.get(subnet_id)
         if free is not None:
             self._free.put(subnet_id, max(0, free - count))
 
-    def full(self, subnet_id: str) -> None:
+    def set_full(self, subnet_id: str) -> None:
         """EC2 refused for want of addresses."""
         self._free.put(subnet_id, 0)
 
-    def best(self, subnets: Sequence[ResolvedSubnet]) -> dict[str, str]:
+    def choose_subnets(self, subnets: Sequence[ResolvedSubnet]) -> dict[str, str]:
         """Per zone the subnet with most free addresses; where nothing is known, the first. Full ones are left out."""
         chosen: dict[str, tuple[int, str]] = {}
-        for place, subnet in enumerate(subnets):
+        for index, subnet in enumerate(subnets):
             free = self._free.get(subnet.id)
-            rank = -place if free is None else free + 1
+            rank = -index if free is None else free + 1
             if free != 0 and (subnet.zone not in chosen or rank > chosen[subnet.zone][0]):
                 chosen[subnet.zone] = (rank, subnet.id)
         return {zone: subnet_id for zone, (_, subnet_id) in chosen.items()}
@@ -64,26 +64,28 @@ class Networks:
 
     def __init__(self, clients: AwsClients, free: FreeAddresses, *, refresh_seconds: float = 60) -> None:
         self._clients, self._free = clients, free
-        self._subnets: Expiring[Sequence[FoundSubnet]] = Expiring(refresh_seconds)
-        self._groups: Expiring[Sequence[ResolvedSecurityGroup]] = Expiring(refresh_seconds)
+        self._subnets: ExpiringCache[Sequence[FoundSubnet]] = ExpiringCache(refresh_seconds)
+        self._groups: ExpiringCache[Sequence[ResolvedSecurityGroup]] = ExpiringCache(refresh_seconds)
 
-    async def subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
+    async def find_subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
         """Those with most free addresses first."""
-        return await self._subnets.get_or(_key(node_class), lambda: self._find_subnets(node_class))
+        return await self._subnets.get_or_load(_cache_key(node_class), lambda: self._find_subnets(node_class))
 
-    async def groups(self, node_class: EC2NodeClass) -> Sequence[ResolvedSecurityGroup]:
+    async def find_security_groups(self, node_class: EC2NodeClass) -> Sequence[ResolvedSecurityGroup]:
         """By id."""
-        return await self._groups.get_or(_key(node_class), lambda: self._find_groups(node_class))
+        return await self._groups.get_or_load(_cache_key(node_class), lambda: self._find_groups(node_class))
 
     async def _find_subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
         terms = node_class.spec.subnet_selector_terms
         queries = _queries({"subnet-id": [t.id for t in terms if t.id]}, [t.tags for t in terms if t.tags and not t.id])
         pages = (
-            self._clients.pages(self._clients.ec2.describe_subnets, "Subnets", _subnet, Filters=filters, **_PAGE)
+            self._clients.paginate(
+                self._clients.ec2.describe_subnets, "Subnets", _parse_subnet, Filters=filters, **_PAGE
+            )
             for filters in queries
         )
         found = {subnet.id: subnet for page in await asyncio.gather(*pages) for subnet in page}
-        self._free.seen(found.values())
+        self._free.record_subnets(found.values())
         return sorted(found.values(), key=lambda subnet: (-subnet.free, subnet.id))
 
     async def _find_groups(self, node_class: EC2NodeClass) -> Sequence[ResolvedSecurityGroup]:
@@ -94,8 +96,12 @@ class Networks:
         }
         queries = _queries(named, [t.tags for t in terms if t.tags and not t.id and not t.name])
         pages = (
-            self._clients.pages(
-                self._clients.ec2.describe_security_groups, "SecurityGroups", _group, Filters=filters, **_PAGE
+            self._clients.paginate(
+                self._clients.ec2.describe_security_groups,
+                "SecurityGroups",
+                _parse_security_group,
+                Filters=filters,
+                **_PAGE,
             )
             for filters in queries
         )
@@ -109,11 +115,11 @@ def _queries(named: Mapping[str, list[str]], tags: Sequence[Mapping[str, str]]) 
     return by_name + [tag_filters(one) for one in tags]
 
 
-def _key(node_class: EC2NodeClass) -> tuple[str, int]:
+def _cache_key(node_class: EC2NodeClass) -> tuple[str, int]:
     return node_class.uid, node_class.metadata.generation
 
 
-def _subnet(raw: Mapping[str, Any]) -> FoundSubnet:
+def _parse_subnet(raw: Mapping[str, Any]) -> FoundSubnet:
     return FoundSubnet(
         id=raw["SubnetId"],
         zone=raw["AvailabilityZone"],
@@ -122,5 +128,5 @@ def _subnet(raw: Mapping[str, Any]) -> FoundSubnet:
     )
 
 
-def _group(raw: Mapping[str, Any]) -> ResolvedSecurityGroup:
+def _parse_security_group(raw: Mapping[str, Any]) -> ResolvedSecurityGroup:
     return ResolvedSecurityGroup(id=raw["GroupId"], name=raw.get("GroupName", ""))

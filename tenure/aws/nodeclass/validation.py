@@ -24,15 +24,15 @@ from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
 from tenure.aws.amifamily.user_data.validation import why_near_limit, why_unreadable
 from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import ClusterFacts, Clusters
-from tenure.aws.instance.launch_templates import Place, launch_template
+from tenure.aws.instance.launch_templates import Placement, launch_template
 from tenure.aws.instancetype.capacity import Machine
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.instancetype.provider import AwsOfferings
-from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError, expression
+from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError, compile_expression
 from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
-from tenure.aws.nodeclass.dry_run import DryRuns, Trial, Verdict, Wrong
-from tenure.aws.nodeclass.dry_run_request import Choice, choose
+from tenure.aws.nodeclass.dry_run import DryRuns, Rejected, Trial, Verdict
+from tenure.aws.nodeclass.dry_run_request import Choice, choose_launch
 from tenure.aws.settings import NODECLASS_CEL, AwsSettings
 from tenure.aws.tags import node_tags
 from tenure.model.errors import BadInput, Forbidden, NotFound
@@ -50,10 +50,10 @@ def why_invalid(
     """The first thing that is wrong with what the class says; `expressions`: the gate NodeClassCEL is on."""
     raw = node_class.spec.kubelet or {}
     return (
-        _range(family, cluster)
-        or _led(labels.INVALID_KUBELET_CONFIGURATION, why_malformed(raw))
-        or (_unreadable(raw) if expressions else _disabled(raw))
-        or _led(labels.UNSUPPORTED_KUBELET_CONFIGURATION, why_unsupported(raw, family))
+        _why_no_service_cidr(family, cluster)
+        or _kubelet_problem(labels.INVALID_KUBELET_CONFIGURATION, why_malformed(raw))
+        or (_why_expression_invalid(raw) if expressions else _why_expressions_disabled(raw))
+        or _kubelet_problem(labels.UNSUPPORTED_KUBELET_CONFIGURATION, why_unsupported(raw, family))
         or _user_data(node_class, family)
     )
 
@@ -66,7 +66,7 @@ def why_not_evaluated(
     first = ""
     for name in sorted(types) if computed else ():
         try:
-            computed.filled(machine_of(types[name]))
+            computed.evaluate(machine_of(types[name]))
         except ExpressionError as error:
             failed, first = [*failed, name], first or str(error)
     if not failed:
@@ -83,25 +83,25 @@ def why_tags(node_class: EC2NodeClass) -> Problem | None:
     return None
 
 
-def _range(family: Family, cluster: ClusterFacts) -> Problem | None:
+def _why_no_service_cidr(family: Family, cluster: ClusterFacts) -> Problem | None:
     if family is not AL2023 or cluster.cidr:
         return None
     return labels.CLUSTER_CIDR_RESOLUTION_FAILED, "the range of the cluster's Service addresses is not known"
 
 
-def _disabled(raw: Mapping[str, Any]) -> Problem | None:
+def _why_expressions_disabled(raw: Mapping[str, Any]) -> Problem | None:
     for field, key, _ in expressions_of(raw):
-        told = f"spec.kubelet.{_name(field, key)} is an expression: write an amount, or set AWS_FEATURE_GATES"
-        return labels.KUBELET_EXPRESSIONS_DISABLED, f"{told}=NodeClassCEL=true"
+        message = f"spec.kubelet.{_field_name(field, key)} is an expression: write an amount, or set AWS_FEATURE_GATES"
+        return labels.KUBELET_EXPRESSIONS_DISABLED, f"{message}=NodeClassCEL=true"
     return None
 
 
-def _unreadable(raw: Mapping[str, Any]) -> Problem | None:
+def _why_expression_invalid(raw: Mapping[str, Any]) -> Problem | None:
     for field, key, text in expressions_of(raw):
         try:
-            expression(text)
+            compile_expression(text)
         except ExpressionError as error:
-            return labels.KUBELET_EXPRESSION_INVALID, f"spec.kubelet.{_name(field, key)}: {error}"
+            return labels.KUBELET_EXPRESSION_INVALID, f"spec.kubelet.{_field_name(field, key)}: {error}"
     return None
 
 
@@ -110,11 +110,11 @@ def _user_data(node_class: EC2NodeClass, family: Family) -> Problem | None:
     return (labels.INVALID_USER_DATA, problem) if problem else None
 
 
-def _led(reason: str, problem: str) -> Problem | None:
+def _kubelet_problem(reason: str, problem: str) -> Problem | None:
     return (reason, f"spec.kubelet: {problem}") if problem else None
 
 
-def _name(field: str, key: str) -> str:
+def _field_name(field: str, key: str) -> str:
     return f"{field}.{key}" if key else field
 
 
@@ -130,8 +130,8 @@ DEPENDENCIES: Final = (
 class Validated:
     condition: ConditionPatch | None
     """None: there is no verdict, and the last one stands."""
-    unanswered: str = ""
-    again_in: timedelta | None = None
+    undecided: str = ""
+    retry_after: timedelta | None = None
     warnings: tuple[tuple[str, str], ...] = ()
     user_data_bytes: int = 0
 
@@ -146,7 +146,7 @@ class Validation:
         self._clusters, self._offerings = clusters, offerings
         self._trials = DryRuns(clients)
 
-    async def of(
+    async def validate(
         self, node_class: EC2NodeClass, dependencies: Mapping[str, str], pools: Sequence[NodePool]
     ) -> Validated:
         """`node_class` with the status that it is about to get; `dependencies`: condition to status."""
@@ -156,26 +156,26 @@ class Validation:
         except (Forbidden, NotFound, BadInput) as fault:
             if family is not AL2023:
                 raise
-            return _wrong((labels.CLUSTER_CIDR_RESOLUTION_FAILED, fault.message))
-        wrong = why_invalid(node_class, family, cluster, expressions=self._settings.gate(NODECLASS_CEL))
-        if wrong:
-            return _wrong(wrong)
-        waiting = _waiting(dependencies)
+            return _invalid((labels.CLUSTER_CIDR_RESOLUTION_FAILED, fault.message))
+        problem = why_invalid(node_class, family, cluster, expressions=self._settings.is_gate_enabled(NODECLASS_CEL))
+        if problem:
+            return _invalid(problem)
+        waiting = _waiting_condition(dependencies)
         if waiting is not None:
             return Validated(waiting)
-        wrong = await self._not_evaluated(node_class, family) or why_tags(node_class)
-        return _wrong(wrong) if wrong else await self._tried(node_class, family, cluster, pools)
+        problem = await self._not_evaluated(node_class, family) or why_tags(node_class)
+        return _invalid(problem) if problem else await self._run_dry_run(node_class, family, cluster, pools)
 
     def forget(self, node_class: EC2NodeClass) -> None:
         self._trials.forget(node_class)
 
     async def _not_evaluated(self, node_class: EC2NodeClass, family: Family) -> Problem | None:
-        computed = ComputedKubelet(node_class.spec.kubelet, enabled=self._settings.gate(NODECLASS_CEL))
+        computed = ComputedKubelet(node_class.spec.kubelet, enabled=self._settings.is_gate_enabled(NODECLASS_CEL))
         if not computed:
             return None
         region, settings = await self._offerings.region(), self._settings
 
-        def evaluated() -> Problem | None:
+        def evaluate() -> Problem | None:
             kubelet = Kubelet.of(node_class.spec.kubelet)
             return why_not_evaluated(
                 computed,
@@ -183,27 +183,27 @@ class Validation:
                 lambda info: Machine(info, family, kubelet, node_class.spec, settings),
             )
 
-        return await self._clients.in_thread(evaluated)
+        return await self._clients.in_thread(evaluate)
 
-    async def _tried(
+    async def _run_dry_run(
         self, node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, pools: Sequence[NodePool]
     ) -> Validated:
         region, settings = await self._offerings.region(), self._settings
-        choice = await self._clients.in_thread(lambda: choose(region, node_class, settings, pools))
+        choice = await self._clients.in_thread(lambda: choose_launch(region, node_class, settings, pools))
         if choice is None:
-            told = "spec.amiSelectorTerms: no instance type of the region runs any of the images"
-            return _wrong((labels.AMI_NOT_FOUND, told))
+            message = "spec.amiSelectorTerms: no instance type of the region runs any of the images"
+            return _invalid((labels.AMI_NOT_FOUND, message))
         try:
             text = self._user_data(node_class, family, cluster, choice)
         except UserDataError as error:
             large = isinstance(error, UserDataTooLarge)
-            return _wrong((labels.USER_DATA_SIZE_LIMIT_EXCEEDED if large else labels.INVALID_USER_DATA, str(error)))
+            return _invalid((labels.USER_DATA_SIZE_LIMIT_EXCEEDED if large else labels.INVALID_USER_DATA, str(error)))
         verdict: Verdict = None
         if not self._settings.disable_dry_run:
-            verdict = await self._trials.verdict(self._trial(node_class, family, choice, text))
-        return _judged(verdict, len(text.encode()))
+            verdict = await self._trials.get_verdict(self._make_trial(node_class, family, choice, text))
+        return _validated_of_verdict(verdict, len(text.encode()))
 
-    def _trial(self, node_class: EC2NodeClass, family: Family, choice: Choice, user_data: str) -> Trial:
+    def _make_trial(self, node_class: EC2NodeClass, family: Family, choice: Choice, user_data: str) -> Trial:
         template = launch_template(
             node_class,
             family,
@@ -212,7 +212,7 @@ class Validation:
             user_data=user_data,
             tags=node_tags(self._settings, node_class, choice.pool),
             capacity_type=labels.ON_DEMAND,
-            placement=Place(tenancy=choice.tenancy),
+            placement=Placement(tenancy=choice.tenancy),
         )
         return Trial(node_class, choice, template)
 
@@ -239,7 +239,7 @@ class Validation:
         return render(family, bootstrap)
 
 
-def _waiting(dependencies: Mapping[str, str]) -> ConditionPatch | None:
+def _waiting_condition(dependencies: Mapping[str, str]) -> ConditionPatch | None:
     for status in ("False", "Unknown"):
         bad = [name for name in DEPENDENCIES if dependencies.get(name, "Unknown") == status]
         if bad:
@@ -252,18 +252,18 @@ def _waiting(dependencies: Mapping[str, str]) -> ConditionPatch | None:
     return None
 
 
-def _judged(verdict: Verdict, size: int) -> Validated:
+def _validated_of_verdict(verdict: Verdict, size: int) -> Validated:
     """`size` of the user data in bytes."""
-    if isinstance(verdict, Wrong):
-        return _wrong((verdict.reason, verdict.message))
+    if isinstance(verdict, Rejected):
+        return _invalid((verdict.reason, verdict.message))
     near = why_near_limit(size)
     warnings = ((labels.USER_DATA_NEAR_LIMIT, near),) if near else ()
     if verdict is not None:
-        return Validated(None, verdict.message, verdict.again_in, warnings, size)
+        return Validated(None, verdict.message, verdict.retry_after, warnings, size)
     good = ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="True")
     return Validated(good, warnings=warnings, user_data_bytes=size)
 
 
-def _wrong(wrong: Problem) -> Validated:
-    reason, message = wrong
+def _invalid(problem: Problem) -> Validated:
+    reason, message = problem
     return Validated(ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="False", reason=reason, message=message))

@@ -8,8 +8,8 @@ import typer
 import yaml
 
 from deploy.resources import crd_files
-from tenure.cli.exit_codes import Refused
-from tenure.cli.output import answer, said
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.output import print_message, print_result
 from tenure.kube.client.client import KubeClient, connect
 from tenure.model.errors import Fault
 
@@ -29,26 +29,28 @@ def crds(apply: Apply = False, kubeconfig: Kubeconfig = "", output: Form = "yaml
     """Print the CustomResourceDefinitions, or apply them. Objects of their kinds stay as they are."""
     files = crd_files()
     if apply:
-        names = asyncio.run(applied(kubeconfig, [document_of(one) for one in files]))
-        said(output, f"applied {', '.join(names)}; `tenure doctor` says whether the rest is there", applied=names)
+        names = asyncio.run(apply_documents(kubeconfig, [load_document(one) for one in files]))
+        print_message(
+            output, f"applied {', '.join(names)}; `tenure doctor` says whether the rest is there", applied=names
+        )
     elif output == "yaml":
         typer.echo("---\n".join(one.read_text() for one in files), nl=False)
     else:
-        found = [document_of(one) for one in files]
-        answer(output, found, "\n".join(one["metadata"]["name"] for one in found))
+        found = [load_document(one) for one in files]
+        print_result(output, found, "\n".join(one["metadata"]["name"] for one in found))
 
 
-def document_of(file: Path) -> dict[str, Any]:
+def load_document(file: Path) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(file.read_text())
     return found
 
 
-async def applied(kubeconfig: str, documents: list[dict[str, Any]]) -> list[str]:
+async def apply_documents(kubeconfig: str, documents: list[dict[str, Any]]) -> list[str]:
     """Their names. Server-side, so that what others added stays; raises `Refused` where the server says no."""
     try:
         client = await connect(kubeconfig)
     except Fault as fault:
-        raise Refused(f"crds: {fault.message}; set KUBECONFIG or give --kubeconfig") from fault
+        raise UsageError(f"crds: {fault.message}; set KUBECONFIG or give --kubeconfig") from fault
     try:
         return [await _apply(client, one) for one in documents]
     finally:
@@ -62,7 +64,7 @@ async def _apply(client: KubeClient, document: dict[str, Any]) -> str:
     try:
         await client.request("PATCH", path, params=params, body=document, content_type=_APPLY)
     except Fault as fault:
-        raise Refused(
+        raise UsageError(
             f"crds: {name}: {fault.message}; it takes the right to patch and create CustomResourceDefinitions"
         ) from fault
     return name

@@ -17,8 +17,8 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.doctor.account import Caller
 from tenure.aws.doctor.checks import AwsDoctor
-from tenure.cli.console import draw, findings_table, summary
-from tenure.cli.exit_codes import Refused
+from tenure.cli.console import findings_table, print_renderables, summarize_findings
+from tenure.cli.exit_codes import UsageError
 from tenure.cli.output import Output
 from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.doctor import check_temporal
@@ -28,9 +28,9 @@ from tenure.model.errors import Fault, Finding, has_problem, problem
 from tenure.model.interruption.notices import EventKind
 from tenure.model.nodeclaim_state import Deadlines
 from tenure.policy.interruption.rules import ignored_by_all
-from tenure.policy.lifecycle_policy import resolve
+from tenure.policy.lifecycle_policy import resolve_policies
 from tenure.settings import Settings, SettingsError, load
-from worker import aws_settings, security
+from worker import aws_settings, temporal_security
 
 app = typer.Typer(add_completion=False)
 
@@ -47,80 +47,88 @@ def doctor(context: typer.Context, role: Role = "", node_role: NodeRole = "", ou
     try:
         settings = load(list(context.args))
     except SettingsError as error:
-        raise Refused(f"doctor: {error}") from error
-    found = asyncio.run(examine(settings, role=role, node_role=node_role))
-    draw(output, [one.model_dump() for one in found], findings_table(found), summary(found))
+        raise UsageError(f"doctor: {error}") from error
+    found = asyncio.run(run_checks(settings, role=role, node_role=node_role))
+    print_renderables(output, [one.model_dump() for one in found], findings_table(found), summarize_findings(found))
     return int(has_problem(found))
 
 
-async def examine(settings: Settings, *, role: str = "", node_role: str = "") -> list[Finding]:
+async def run_checks(settings: Settings, *, role: str = "", node_role: str = "") -> list[Finding]:
     """All findings: of the cluster, of AWS, of Temporal. What does not answer is a finding too."""
-    in_cluster, seen = await _cluster(settings)
-    cloud, memory = await asyncio.gather(_aws(settings, role, node_role, seen), _temporal(settings))
-    return [*in_cluster, *cloud, *memory]
+    in_cluster, cluster_objects = await _check_cluster(settings)
+    in_aws, in_temporal = await asyncio.gather(
+        _check_aws(settings, role, node_role, cluster_objects), _check_temporal(settings)
+    )
+    return [*in_cluster, *in_aws, *in_temporal]
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ClusterObjects:
     """What the cluster has that AWS is asked about."""
 
     pools: Sequence[NodePool] = ()
     classes: Sequence[EC2NodeClass] = ()
-    ignored: frozenset[EventKind] = frozenset()
+    ignored_events: frozenset[EventKind] = frozenset()
     """Kinds of events that LifecyclePolicies ignore for each of the NodePools."""
 
 
-async def _cluster(settings: Settings) -> tuple[list[Finding], _Seen]:
+async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObjects]:
     try:
         cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     except Fault as fault:
-        return [problem("cluster", "API server", fault.message, "set KUBECONFIG")], _Seen()
+        return [problem("cluster", "API server", fault.message, "set KUBECONFIG")], _ClusterObjects()
     try:
         found = await check_version(cluster.client)
         found += await check_kinds(cluster.client)
         found += await check_rights(cluster.client, rights_of(rbac_documents()), account=service_account())
         objects, pools, classes = await check_objects(cluster, settings.leader_election_name, datetime.now(UTC))
-        return [*found, *objects], _Seen(pools, classes, await ignored(cluster, settings.deadlines(), pools))
+        return [*found, *objects], _ClusterObjects(
+            pools, classes, await list_ignored_events(cluster, settings.build_deadlines(), pools)
+        )
     except Fault as fault:
-        return [problem("cluster", "API server", fault.message, "see whether KUBECONFIG names the right one")], _Seen()
+        return [
+            problem("cluster", "API server", fault.message, "see whether KUBECONFIG names the right one")
+        ], _ClusterObjects()
     finally:
         await cluster.close()
 
 
-async def ignored(cluster: KubeAdapters, usual: Deadlines, pools: Sequence[NodePool]) -> frozenset[EventKind]:
+async def list_ignored_events(
+    cluster: KubeAdapters, default_deadlines: Deadlines, pools: Sequence[NodePool]
+) -> frozenset[EventKind]:
     """Kinds of events that LifecyclePolicies ignore for each NodePool; none where the policies cannot be read."""
     try:
         facts = await cluster.lifecycle_policies.facts()
     except Fault:
         return frozenset()
     labels = {one.name: one.metadata.labels for one in pools}
-    rules = resolve(facts, labels, usual).rules
+    rules = resolve_policies(facts, labels, default_deadlines).rules
     return ignored_by_all(rules.get(name) for name in labels)
 
 
-async def _aws(settings: Settings, role: str, node_role: str, seen: _Seen) -> list[Finding]:
+async def _check_aws(settings: Settings, role: str, node_role: str, cluster_objects: _ClusterObjects) -> list[Finding]:
     aws = AwsDoctor(aws_settings(settings))
 
-    def policies(caller: Caller) -> Sequence[Mapping[str, Any]]:
+    def render_policies(caller: Caller) -> Sequence[Mapping[str, Any]]:
         return policy_statements(
             {
                 "ClusterName": settings.cluster_name,
                 "AWS::Region": settings.aws_region,
                 "AWS::AccountId": caller.account,
                 "AWS::Partition": caller.partition,
-                "NodeRoleName": node_role or _node_role(settings, seen.classes),
+                "NodeRoleName": node_role or _node_role(settings, cluster_objects.classes),
                 "InterruptionQueueName": settings.interruption_queue or settings.cluster_name,
             }
         )
 
     try:
         return await aws.check(
-            policies=policies,
+            policies=render_policies,
             role=role,
             queue=settings.interruption_queue,
-            node_classes=seen.classes,
-            pools=seen.pools,
-            ignored=seen.ignored,
+            node_classes=cluster_objects.classes,
+            pools=cluster_objects.pools,
+            ignored=cluster_objects.ignored_events,
         )
     finally:
         aws.close()
@@ -132,15 +140,15 @@ def _node_role(settings: Settings, classes: Sequence[EC2NodeClass]) -> str:
     return named[0] if named else f"KarpenterNodeRole-{settings.cluster_name}"
 
 
-async def _temporal(settings: Settings) -> list[Finding]:
+async def _check_temporal(settings: Settings) -> list[Finding]:
     address, namespace = settings.temporal_address, settings.temporal_namespace
-    where = Connection(address, namespace, settings.cluster_name, security(settings))
+    connection = Connection(address, namespace, settings.cluster_name, temporal_security(settings))
     try:
         return await check_temporal(
-            await where.client(),
+            await connection.connect(),
             settings.cluster_name,
             queue=settings.interruption_queue,
             build=settings.temporal_worker_build_id,
         )
-    except Refused as refused:
-        return [problem("temporal", settings.temporal_address, str(refused), "set TEMPORAL_ADDRESS")]
+    except UsageError as error:
+        return [problem("temporal", settings.temporal_address, str(error), "set TEMPORAL_ADDRESS")]

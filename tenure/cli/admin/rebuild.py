@@ -18,15 +18,15 @@ from rich.table import Table
 from temporalio.service import RPCError
 
 import tenure.kube.adapters.build
-from tenure.cli.console import draw
-from tenure.cli.exit_codes import DONE, FAILED, Failed, Refused
+from tenure.cli.console import print_renderables
+from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError
 from tenure.cli.output import Output
 from tenure.cli.temporal_client import Connection
-from tenure.controller.rebuild import Astray, Rebuild, read, running
-from tenure.controller.temporal.errors import refusal
+from tenure.controller.rebuild import Discrepancy, Rebuild, list_running_workflows, read
+from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.errors import BadInput, Fault
 from tenure.settings import Settings, SettingsError, load
-from worker import host_settings, security, window
+from worker import batch_window, host_settings, temporal_security
 
 app = typer.Typer(add_completion=False)
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what is missing.")]
@@ -48,39 +48,44 @@ def rebuild(context: typer.Context, dry_run: DryRun = False, output: Output = "t
     try:
         settings = load(list(context.args))
     except SettingsError as error:
-        raise Refused(f"rebuild: {error}") from error
+        raise UsageError(f"rebuild: {error}") from error
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    found = asyncio.run(rebuilt(settings, dry_run=dry_run))
+    found = asyncio.run(rebuild_workflows(settings, dry_run=dry_run))
     listed = [as_json(one, dry_run) for one in found]
-    draw(output, listed, *([table_of(found, settings, dry_run)] if found else []), summary(found, dry_run))
+    print_renderables(
+        output,
+        listed,
+        *([findings_table(found, settings, dry_run)] if found else []),
+        summarize_rebuild(found, dry_run),
+    )
     return FAILED if found and dry_run else DONE
 
 
-async def rebuilt(settings: Settings, *, dry_run: bool) -> list[Astray]:
-    """What was found, and, but for a dry run, mended. Raises `Refused` and `Failed`."""
-    where = Connection(
-        settings.temporal_address, settings.temporal_namespace, settings.cluster_name, security(settings)
+async def rebuild_workflows(settings: Settings, *, dry_run: bool) -> list[Discrepancy]:
+    """What was found, and, but for a dry run, mended. Raises `Refused` and `CommandFailed`."""
+    connection = Connection(
+        settings.temporal_address, settings.temporal_namespace, settings.cluster_name, temporal_security(settings)
     )
-    temporal = await where.client()
+    temporal = await connection.connect()
     try:
         cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     except Fault as fault:
-        raise Refused(f"rebuild: {fault.message}; set KUBECONFIG") from fault
+        raise UsageError(f"rebuild: {fault.message}; set KUBECONFIG") from fault
     try:
-        seen = await running(temporal, settings.cluster_name)
+        running_workflows = await list_running_workflows(temporal, settings.cluster_name)
         snapshot = await read(cluster, host_settings(settings), datetime.now(UTC))
-        rebuild = Rebuild(temporal, snapshot, seen)
-        found = await rebuild.look()
+        rebuild = Rebuild(temporal, snapshot, running_workflows)
+        found = await rebuild.find_discrepancies()
         if found and not dry_run:
-            await _mended(rebuild, found, settings)
+            await _apply_rebuild(rebuild, found, settings)
     except RPCError as error:
-        why = refusal(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
-        raise Refused(f"rebuild: {why}") from error
+        reason = format_rpc_error(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
+        raise UsageError(f"rebuild: {reason}") from error
     except Fault as fault:
-        raise Refused(
+        raise UsageError(
             f"rebuild: the API server: {fault.message}; see whether KUBECONFIG names the right one"
         ) from fault
     finally:
@@ -88,59 +93,61 @@ async def rebuilt(settings: Settings, *, dry_run: bool) -> list[Astray]:
     return found
 
 
-async def _mended(rebuild: Rebuild, found: Sequence[Astray], settings: Settings) -> None:
+async def _apply_rebuild(rebuild: Rebuild, found: Sequence[Discrepancy], settings: Settings) -> None:
     try:
-        await rebuild.mend(found, window(settings), events=settings.interruption_queue)
-    except BadInput as wrong:
-        raise Refused(f"rebuild: {wrong.message}") from wrong
+        await rebuild.repair(found, batch_window(settings), events=settings.interruption_queue)
+    except BadInput as invalid:
+        raise UsageError(f"rebuild: {invalid.message}") from invalid
     except Fault as fault:
-        again = "what was started stays started: run it again for the rest"
-        raise Failed(f"rebuild: {fault.message}; {again}") from fault
+        hint = "what was started stays started: run it again for the rest"
+        raise CommandFailed(f"rebuild: {fault.message}; {hint}") from fault
 
 
-def as_json(one: Astray, dry_run: bool) -> dict[str, Any]:
+def as_json(one: Discrepancy, dry_run: bool) -> dict[str, Any]:
     return {
         "kind": one.kind,
         "name": one.name,
         "workflow": one.workflow or None,
-        "found": _found(one),
-        "done": None if dry_run else _done(one),
+        "found": _describe_finding(one),
+        "done": None if dry_run else _describe_action(one),
     }
 
 
-def table_of(found: Sequence[Astray], settings: Settings, dry_run: bool) -> Table:
+def findings_table(found: Sequence[Discrepancy], settings: Settings, dry_run: bool) -> Table:
     table = Table(expand=False)
     for name in ("kind", "name"):
         table.add_column(name, no_wrap=True)
     table.add_column("found", overflow="fold")
     table.add_column("would be" if dry_run else "done", overflow="fold")
     for one in found:
-        table.add_row(one.kind, one.name, _found(one), f"{_done(one)}{_queue(one, settings)}")
+        table.add_row(
+            one.kind, one.name, _describe_finding(one), f"{_describe_action(one)}{_describe_queue(one, settings)}"
+        )
     return table
 
 
-def summary(found: Sequence[Astray], dry_run: bool) -> str:
+def summarize_rebuild(found: Sequence[Discrepancy], dry_run: bool) -> str:
     """`3 NodeClaim, 1 Cluster started. ...`: what there was, and what to do next."""
     if not found:
         return "Nothing is missing in Temporal, and nothing runs there without its object."
-    counts = Counter("told that their object is gone" if one.gone else "started" for one in found)
-    said = ", ".join(f"{number} {what}" for what, number in counts.items())
+    counts = Counter("told that their object is gone" if one.is_orphaned else "started" for one in found)
+    counted = ", ".join(f"{number} {what}" for what, number in counts.items())
     if dry_run:
-        return f"Would be: {said}. To do it, run this without --dry-run."
-    return f"{said[0].upper()}{said[1:]}. {_AFTER}"
+        return f"Would be: {counted}. To do it, run this without --dry-run."
+    return f"{counted[0].upper()}{counted[1:]}. {_AFTER}"
 
 
-def _found(one: Astray) -> str:
-    return "its object is gone" if one.gone else _MISSING.get(one.kind, "no open workflow")
+def _describe_finding(one: Discrepancy) -> str:
+    return "its object is gone" if one.is_orphaned else _MISSING.get(one.kind, "no open workflow")
 
 
-def _done(one: Astray) -> str:
-    if one.gone:
+def _describe_action(one: Discrepancy) -> str:
+    if one.is_orphaned:
         return "told; it looks for itself, then ends"
     return "registered" if one.kind == "SearchAttribute" else "started"
 
 
-def _queue(one: Astray, settings: Settings) -> str:
+def _describe_queue(one: Discrepancy, settings: Settings) -> str:
     """What AWS says is read by this one; a queue that only the worker knows is named at the worker's next start."""
     if (one.kind, one.name) != ("Cluster", "interruption"):
         return ""

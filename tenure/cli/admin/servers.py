@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 from aiohttp import web
 
-from tenure.cli.exit_codes import Refused
-from tenure.controller.temporal.codec_server import app as server
-from tenure.controller.temporal.encryption import Encrypting
+from tenure.cli.exit_codes import UsageError
+from tenure.controller.temporal.codec_server import make_app as server
+from tenure.controller.temporal.encryption import EncryptionCodec
 from tenure.controller.temporal.payload_codec import VARIABLE, read_keys
 from tenure.model.errors import BadInput
 
@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[3]
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def worker(context: typer.Context) -> None:
     """Run the worker. Settings come from the environment and flags; `tenure worker --help` lists them."""
-    os.execv(sys.executable, command(context.args))
+    os.execv(sys.executable, worker_command(context.args))
 
 
-def command(arguments: list[str]) -> list[str]:
+def worker_command(arguments: list[str]) -> list[str]:
     """The worker by its path, so that it starts from any folder."""
     return [sys.executable, str(ROOT / "worker.py"), *arguments]
 
@@ -49,13 +49,15 @@ def codec_server(
     """Decrypt for Temporal's UI and CLI, until it is stopped. Give its address to the UI as codec endpoint, or to
     `temporal` with --codec-endpoint."""
     if not keys:
-        raise Refused(f"codec-server: which keys? Give --temporal-payload-keys, or set {VARIABLE}, as for the worker")
+        raise UsageError(
+            f"codec-server: which keys? Give --temporal-payload-keys, or set {VARIABLE}, as for the worker"
+        )
     try:
-        codec = Encrypting(read_keys(keys))
-    except BadInput as wrong:
-        raise Refused(wrong.message) from wrong
+        codec = EncryptionCodec(read_keys(keys))
+    except BadInput as invalid:
+        raise UsageError(invalid.message) from invalid
     typer.echo(f"decrypts at http://{host}:{port} for pages of {origin}; stop it with Ctrl-C")
     try:
         web.run_app(server(codec, origin), host=host, port=port, print=None)
     except OSError as error:
-        raise Refused(f"codec-server: --port {port}: {error.strerror or error}; name a free one") from error
+        raise UsageError(f"codec-server: --port {port}: {error.strerror or error}; name a free one") from error

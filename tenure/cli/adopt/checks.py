@@ -10,15 +10,15 @@ from typing import Final
 from tenure.apis import labels
 from tenure.apis.nodepool import NodePool
 from tenure.aws.nodeclass.instance_profiles import ProfileInUse
-from tenure.controller.adoption_preview import Foreseen, Taken
+from tenure.controller.adoption_preview import AdoptedNodeClaim, AdoptionPreview
 from tenure.kube.adapters.cluster import LeaseSeen
 from tenure.kube.adapters.workloads import Deployed
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.facts.objects import is_ours
 from tenure.model.errors import Finding, advice, ok, problem, unknown
-from tenure.model.provider_results import Resolved
-from tenure.policy.nodepool import refuse_static, validate_node_pool
+from tenure.model.provider_results import ResolvedNodeClass
+from tenure.policy.nodepool import reject_static, validate_nodepool
 
 CONTROLLER: Final = "controller"
 OBJECTS: Final = "objects"
@@ -27,7 +27,9 @@ NODES: Final = "nodes"
 _SOON: Final = timedelta(hours=1)
 
 
-def of_controller(leases: Sequence[LeaseSeen], karpenter: Deployed | None, path: str, now: datetime) -> list[Finding]:
+def check_controllers(
+    leases: Sequence[LeaseSeen], karpenter: Deployed | None, path: str, now: datetime
+) -> list[Finding]:
     """Who is at work."""
     found = []
     for one in leases:
@@ -40,113 +42,113 @@ def of_controller(leases: Sequence[LeaseSeen], karpenter: Deployed | None, path:
     if not leases:
         found.append(ok(CONTROLLER, "Lease", "there is none: nobody leads"))
     if karpenter is not None:
-        said = f"{karpenter.replicas} replicas of {karpenter.image}"
-        return [*found, ok(CONTROLLER, f"Deployment {karpenter.path}", said)]
+        message = f"{karpenter.replicas} replicas of {karpenter.image}"
+        return [*found, ok(CONTROLLER, f"Deployment {karpenter.path}", message)]
     if any(one.held(now) for one in leases):
         todo = "name it: --karpenter NAMESPACE/NAME"
         return [*found, problem(CONTROLLER, f"Deployment {path}", "Karpenter runs, and this is not there", todo)]
     return [*found, ok(CONTROLLER, f"Deployment {path}", "it is not there")]
 
 
-def of_objects(foreseen: Foreseen, static: bool) -> list[Finding]:
+def check_adopted_objects(preview: AdoptionPreview, static: bool) -> list[Finding]:
     """What a worker would leave out or refuse. `static`: the gate StaticCapacity is on."""
     kinds = (resources.NODE_POOLS, resources.EC2_NODE_CLASSES, resources.NODE_CLAIMS, resources.NODES)
-    counts = ", ".join(f"{len(foreseen.objects.get(one.plural, ()))} {one.kind}s" for one in kinds)
+    counts = ", ".join(f"{len(preview.objects.get(one.plural, ()))} {one.kind}s" for one in kinds)
     found = [ok(OBJECTS, "read", counts)]
-    for kind, name, wrong in foreseen.unreadable:
-        found.append(problem(OBJECTS, f"{kind} {name}", wrong, "correct the field: a worker would leave it out"))
-    for raw in foreseen.objects.get(resources.NODE_POOLS.plural, ()):
-        found += _of_pool(NodePool.from_object(raw), raw, static)
-    for raw in foreseen.objects.get(resources.NODE_CLAIMS.plural, ()):
+    for kind, name, violation in preview.unreadable:
+        found.append(problem(OBJECTS, f"{kind} {name}", violation, "correct the field: a worker would leave it out"))
+    for raw in preview.objects.get(resources.NODE_POOLS.plural, ()):
+        found += _check_nodepool(NodePool.from_object(raw), raw, static)
+    for raw in preview.objects.get(resources.NODE_CLAIMS.plural, ()):
         if not is_ours(raw["spec"]["nodeClassRef"]):
-            found.append(_of_another(f"NodeClaim {raw['metadata']['name']}", raw["spec"]["nodeClassRef"]))
+            found.append(_foreign_object_finding(f"NodeClaim {raw['metadata']['name']}", raw["spec"]["nodeClassRef"]))
     return found
 
 
-def _of_pool(pool: NodePool, raw: Json, static: bool) -> Iterator[Finding]:
+def _check_nodepool(pool: NodePool, raw: Json, static: bool) -> Iterator[Finding]:
     subject = f"NodePool {pool.name}"
     reference = raw["spec"]["template"]["spec"]["nodeClassRef"]
     if not is_ours(reference):
-        yield _of_another(subject, reference)
+        yield _foreign_object_finding(subject, reference)
         return
-    for wrong in (*validate_node_pool(pool), *(() if static else refuse_static(pool))):
-        yield problem(OBJECTS, subject, wrong, "correct it: Tenure buys no node for it until then")
+    for violation in (*validate_nodepool(pool), *(() if static else reject_static(pool))):
+        yield problem(OBJECTS, subject, violation, "correct it: Tenure buys no node for it until then")
     if pool.metadata.deleting:
         yield advice(OBJECTS, subject, "it is being deleted, and its nodes with it", "wait until it is gone")
 
 
-def _of_another(subject: str, reference: Json) -> Finding:
-    said = f"nodeClassRef names the kind {reference.get('kind')} of {reference.get('group')}"
-    return advice(OBJECTS, subject, said, "Tenure leaves it alone: nobody looks after it when Karpenter is stopped")
+def _foreign_object_finding(subject: str, reference: Json) -> Finding:
+    message = f"nodeClassRef names the kind {reference.get('kind')} of {reference.get('group')}"
+    return advice(OBJECTS, subject, message, "Tenure leaves it alone: nobody looks after it when Karpenter is stopped")
 
 
-def of_classes(
-    resolved: Mapping[str, Resolved], profiles: Mapping[str, ProfileInUse | str], objects: Sequence[Json]
+def check_nodeclasses(
+    resolved: Mapping[str, ResolvedNodeClass], profiles: Mapping[str, ProfileInUse | str], objects: Sequence[Json]
 ) -> list[Finding]:
     """What their selectors mean now, and the instance profiles that stay in use. `profiles`: words where unknown."""
     found: list[Finding] = []
     for raw in objects:
         name = raw["metadata"]["name"]
         subject = f"EC2NodeClass {name}"
-        answer = resolved.get(name)
-        if answer is None:
+        resolution = resolved.get(name)
+        if resolution is None:
             todo = "wait until it is gone, or see what holds it: its nodes are not looked at for drift"
             found.append(advice(CLASSES, subject, "it is being deleted", todo))
             continue
-        bad = [one for one in answer.conditions if one.status == "False"]
+        bad = [one for one in resolution.conditions if one.status == "False"]
         found += [
             problem(CLASSES, subject, f"{one.type} {one.reason}: {one.message}", "correct the selector it names")
             for one in bad
         ]
-        for words in answer.unanswered:
-            found.append(unknown(CLASSES, subject, words, "its nodes are not judged for this: try again"))
-        if answer.ca_bundle is None:
+        for message in resolution.failed_lookups:
+            found.append(unknown(CLASSES, subject, message, "its nodes are not judged for this: try again"))
+        if resolution.ca_bundle is None:
             todo = "let these credentials call eks:DescribeCluster"
             found.append(unknown(CLASSES, subject, "the cluster's certificate, of the static hash, is not known", todo))
-        found.append(_of_profile(subject, raw, profiles.get(name, "")))
+        found.append(_check_instance_profile(subject, raw, profiles.get(name, "")))
     return found
 
 
-def _of_profile(subject: str, raw: Json, profile: ProfileInUse | str) -> Finding:
+def _check_instance_profile(subject: str, raw: Json, profile: ProfileInUse | str) -> Finding:
     if isinstance(profile, str):
         todo = "let these credentials call iam:GetInstanceProfile"
         return unknown(CLASSES, subject, f"instance profile: {profile}", todo)
     has = (raw.get("status") or {}).get("instanceProfile", "")
     if profile.name == has or not has:
-        there = "stays in use" if profile.there else "would be made"
-        return ok(CLASSES, subject, f"instance profile {profile.name} ({profile.whose}) {there}")
-    said = f"status.instanceProfile {has} would not be used again: nodes to come have {profile.name}"
-    return advice(CLASSES, subject, said, "nothing: nodes that run keep theirs, and none drifts for it")
+        status = "stays in use" if profile.there else "would be made"
+        return ok(CLASSES, subject, f"instance profile {profile.name} ({profile.whose}) {status}")
+    message = f"status.instanceProfile {has} would not be used again: nodes to come have {profile.name}"
+    return advice(CLASSES, subject, message, "nothing: nodes that run keep theirs, and none drifts for it")
 
 
-def of_nodes(foreseen: Foreseen) -> list[Finding]:
+def check_nodes(preview: AdoptionPreview) -> list[Finding]:
     """What would become of each NodeClaim, and of instances that are nobody's."""
-    now = foreseen.at
-    found = [one for taken in foreseen.claims for one in _of_claim(taken, now)]
-    calm = sum(not list(_of_claim(taken, now)) for taken in foreseen.claims)
-    if foreseen.claims:
-        said = f"{calm} of {len(foreseen.claims)} would be taken over as they are"
-        found.insert(0, ok(NODES, "NodeClaims", said))
-    for one in foreseen.unowned:
-        said = f"it runs, bears this cluster's tags, and no NodeClaim has it ({one.instance_type} in {one.zone})"
+    now = preview.at
+    found = [one for taken in preview.claims for one in _check_nodeclaim(taken, now)]
+    calm = sum(not list(_check_nodeclaim(taken, now)) for taken in preview.claims)
+    if preview.claims:
+        message = f"{calm} of {len(preview.claims)} would be taken over as they are"
+        found.insert(0, ok(NODES, "NodeClaims", message))
+    for one in preview.unowned:
+        message = f"it runs, bears this cluster's tags, and no NodeClaim has it ({one.instance_type} in {one.zone})"
         todo = "upkeep would end it, as Karpenter would; to keep it take its tags off"
-        found.append(advice(NODES, f"instance {one.instance_id}", said, todo))
+        found.append(advice(NODES, f"instance {one.instance_id}", message, todo))
     return found
 
 
-def _of_claim(taken: Taken, now: datetime) -> Iterator[Finding]:
+def _check_nodeclaim(taken: AdoptedNodeClaim, now: datetime) -> Iterator[Finding]:
     claim = taken.claim
     subject = f"NodeClaim {claim.name}"
-    yield from _of_drift(subject, taken)
+    yield from _check_drift(subject, taken)
     if claim.deleting:
         todo = "nothing, Tenure goes on with its drain; or wait until it is gone"
         yield advice(NODES, subject, "it is being deleted", todo)
         return
-    yield from _of_instance(subject, taken)
-    if claim.disruption or _is_marked(taken):
-        said = f"Karpenter is about to disrupt it ({claim.disruption or labels.DISRUPTED_TAINT_KEY})"
+    yield from _check_instance(subject, taken)
+    if claim.disruption or _is_being_disrupted(taken):
+        message = f"Karpenter is about to disrupt it ({claim.disruption or labels.DISRUPTED_TAINT_KEY})"
         todo = "nothing, Tenure puts it back into service and decides anew; or wait until it is gone"
-        yield advice(NODES, subject, said, todo)
+        yield advice(NODES, subject, message, todo)
     if claim.expire_after_seconds is not None:
         ends = claim.created + timedelta(seconds=claim.expire_after_seconds)
         if ends < now + _SOON:
@@ -154,41 +156,45 @@ def _of_claim(taken: Taken, now: datetime) -> Iterator[Finding]:
             yield advice(NODES, subject, f"spec.expireAfter: it {when}", "nothing: with Karpenter it goes as well")
 
 
-def _of_drift(subject: str, taken: Taken) -> Iterator[Finding]:
+def _check_drift(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
     claim, drift = taken.claim, taken.drift
     if drift is not None and claim.drifted:
-        said = f"it has drifted already ({claim.drifted}), and stays so ({drift.reason}: {drift.message})"
-        yield advice(NODES, subject, said, "nothing: its NodePool's budgets say when it goes, as with Karpenter")
+        message = f"it has drifted already ({claim.drifted}), and stays so ({drift.reason}: {drift.message})"
+        yield advice(NODES, subject, message, "nothing: its NodePool's budgets say when it goes, as with Karpenter")
     elif drift is not None:
-        said = f"it would drift, and has not with Karpenter: {drift.reason}: {drift.message}"
+        message = f"it would drift, and has not with Karpenter: {drift.reason}: {drift.message}"
         todo = 'find out why before taking over; a budget of nodes: "0" for Drifted on its NodePool keeps it meanwhile'
-        yield problem(NODES, subject, said, todo)
-    elif not taken.judged and claim.launched and claim.pool and not claim.deleting:
-        said = f"nobody can tell whether it would drift: instance types of EC2NodeClass {claim.node_class} are unknown"
-        yield problem(NODES, subject, said, "mend what is said of the class, and look again")
+        yield problem(NODES, subject, message, todo)
+    elif not taken.is_evaluated and claim.launched and claim.pool and not claim.deleting:
+        message = (
+            f"nobody can tell whether it would drift: instance types of EC2NodeClass {claim.node_class} are unknown"
+        )
+        yield problem(NODES, subject, message, "mend what is said of the class, and look again")
     elif claim.drifted:
         yield ok(NODES, subject, f"Karpenter calls it drifted ({claim.drifted}); with Tenure it would not be")
 
 
-def _of_instance(subject: str, taken: Taken) -> Iterator[Finding]:
+def _check_instance(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
     claim = taken.claim
     if not claim.provider_id:
         yield advice(NODES, subject, "it has no instance yet: Karpenter may be launching it", "look again in a minute")
         return
     if taken.instance is None:
-        said = f"status.providerID {claim.provider_id}: EC2 knows no such instance"
-        yield advice(NODES, subject, said, "nothing: upkeep would delete it, as Karpenter would")
+        message = f"status.providerID {claim.provider_id}: EC2 knows no such instance"
+        yield advice(NODES, subject, message, "nothing: upkeep would delete it, as Karpenter would")
         return
     if not taken.tagged:
-        wanted = (labels.TAG_NODEPOOL, labels.TAG_NODECLASS, labels.TAG_EKS_CLUSTER_NAME)
-        missing = ", ".join(one for one in wanted if one not in taken.instance.tags) or labels.TAG_EKS_CLUSTER_NAME
-        said = f"instance {taken.instance.instance_id} is not found by its tags: {missing} is missing or another"
+        expected_tags = (labels.TAG_NODEPOOL, labels.TAG_NODECLASS, labels.TAG_EKS_CLUSTER_NAME)
+        missing = (
+            ", ".join(one for one in expected_tags if one not in taken.instance.tags) or labels.TAG_EKS_CLUSTER_NAME
+        )
+        message = f"instance {taken.instance.instance_id} is not found by its tags: {missing} is missing or another"
         todo = "tag it as its siblings are: what nobody finds by tags is not judged for drift, and costs a call each"
-        yield advice(NODES, subject, said, todo)
+        yield advice(NODES, subject, message, todo)
     if claim.registered and taken.node is None:
-        said = f"no Node has the providerID {claim.provider_id}"
-        yield advice(NODES, subject, said, "see `kubectl describe nodeclaim`: without it nothing can be drained")
+        message = f"no Node has the providerID {claim.provider_id}"
+        yield advice(NODES, subject, message, "see `kubectl describe nodeclaim`: without it nothing can be drained")
 
 
-def _is_marked(taken: Taken) -> bool:
+def _is_being_disrupted(taken: AdoptedNodeClaim) -> bool:
     return taken.node is not None and taken.node.being_disrupted

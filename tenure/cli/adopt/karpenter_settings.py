@@ -14,12 +14,12 @@ from tenure.settings import AWS_GATES, GATES, Settings, SettingsError, load
 
 AREA: Final = "settings"
 Verdict = Literal["same", "set", "differs", "none", "elsewhere", "wrong"]
-_OF_THE_CHART: Final = frozenset({"SYSTEM_NAMESPACE", "METRICS_PORT", "HEALTH_PROBE_PORT", "KUBECONFIG"})
+_SET_BY_CHART: Final = frozenset({"SYSTEM_NAMESPACE", "METRICS_PORT", "HEALTH_PROBE_PORT", "KUBECONFIG"})
 """Each chart sets them for its own pods."""
 _GATED: Final = {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
 _MUST_AGREE: Final = ("CLUSTER_NAME", "LEADER_ELECTION_NAME")
 """By the first instances are found, by the second Karpenter is."""
-_TOLD_BY_ANOTHER: Final = {
+_CONFIGURED_ELSEWHERE: Final = {
     "KARPENTER_SERVICE": "nothing: the chart names the Service",
     "KUBERNETES_MIN_VERSION": "nothing",
     "LOG_OUTPUT_PATHS": "nothing: logs go to stdout",
@@ -32,7 +32,7 @@ _TOLD_BY_ANOTHER: Final = {
     "DISABLE_CLUSTER_STATE_OBSERVABILITY": "nothing",
     "EKS_CONTROL_PLANE": "nothing",
 }
-_MISSED: Final = {
+_UNSUPPORTED: Final = {
     "IGNORE_DRA_REQUESTS": ("true", "Tenure does not plan for ResourceClaims: keep such pods on nodes of their own"),
     "SCHEDULER_CONFIG": ("", "write its default constraints into the pods as topologySpreadConstraints"),
     "DISABLE_LEADER_ELECTION": (
@@ -44,7 +44,7 @@ _MISSED: Final = {
 
 
 @dataclass(frozen=True)
-class Row:
+class SettingComparison:
     variable: str
     karpenter: str
     tenure: str
@@ -52,7 +52,7 @@ class Row:
     verdict: Verdict
     todo: str = ""
 
-    def finding(self) -> Finding | None:
+    def to_finding(self) -> Finding | None:
         subject = f"{self.variable}={self.karpenter!r}"
         match self.verdict:
             case "wrong":
@@ -69,21 +69,23 @@ class Row:
                 return None
 
 
-def compared(karpenter: Deployed, tenure: Deployed | None) -> list[Row]:
+def compare_settings(karpenter: Deployed, tenure: Deployed | None) -> list[SettingComparison]:
     """By variable, in order."""
-    rows = [_row(name, value, tenure) for name, value in sorted(karpenter.environment.items())]
-    unread = [one for one in karpenter.elsewhere if one not in _TOLD_BY_ANOTHER and one not in _OF_THE_CHART]
-    rows += [Row(one, "", "", "elsewhere", "look there, and set what it says for Tenure") for one in unread]
+    rows = [_compare_variable(name, value, tenure) for name, value in sorted(karpenter.environment.items())]
+    unread = [one for one in karpenter.elsewhere if one not in _CONFIGURED_ELSEWHERE and one not in _SET_BY_CHART]
+    rows += [
+        SettingComparison(one, "", "", "elsewhere", "look there, and set what it says for Tenure") for one in unread
+    ]
     return rows
 
 
-def findings_of(rows: list[Row]) -> list[Finding]:
-    found = [one for one in (row.finding() for row in rows) if one is not None]
+def check_settings(rows: list[SettingComparison]) -> list[Finding]:
+    found = [one for one in (row.to_finding() for row in rows) if one is not None]
     fine = sum(row.verdict in ("same", "set") for row in rows)
     return [ok(AREA, "Karpenter's Deployment", f"{fine} of its settings mean the same to Tenure"), *found]
 
 
-def inherited(karpenter: Deployed | None, tenure: Deployed | None) -> dict[str, str]:
+def inherit_settings(karpenter: Deployed | None, tenure: Deployed | None) -> dict[str, str]:
     """What the settings are, by variable, as far as the Deployments say: Tenure's own first. What says where things
     are, and not how nodes are judged, is left to whoever asks."""
     found: dict[str, str] = {}
@@ -96,31 +98,35 @@ def inherited(karpenter: Deployed | None, tenure: Deployed | None) -> dict[str, 
     return found
 
 
-def _row(name: str, value: str, tenure: Deployed | None) -> Row:
-    if name in _OF_THE_CHART:
-        return Row(name, value, "", "none", "nothing: Tenure's chart sets its own")
-    if name in _MISSED:
-        harmless, todo = _MISSED[name]
-        return Row(name, value, "", "none", "nothing" if value in ("", harmless) else todo)
+def _compare_variable(name: str, value: str, tenure: Deployed | None) -> SettingComparison:
+    if name in _SET_BY_CHART:
+        return SettingComparison(name, value, "", "none", "nothing: Tenure's chart sets its own")
+    if name in _UNSUPPORTED:
+        harmless, todo = _UNSUPPORTED[name]
+        return SettingComparison(name, value, "", "none", "nothing" if value in ("", harmless) else todo)
     if not _is_shared(name):
-        return Row(name, value, "", "none", _TOLD_BY_ANOTHER.get(name, "see whether the worker needs it too: `env`"))
-    wanted = _known_gates(name, value)
-    meant = _read(name, wanted)
+        return SettingComparison(
+            name, value, "", "none", _CONFIGURED_ELSEWHERE.get(name, "see whether the worker needs it too: `env`")
+        )
+    expected = _known_gates(name, value)
+    meant = _read(name, expected)
     if meant is None:
-        return Row(name, value, "", "wrong", f"write another value of {name} for Tenure: docs/settings.md")
+        return SettingComparison(
+            name, value, "", "wrong", f"write another value of {name} for Tenure: docs/settings.md"
+        )
     if tenure is None:
-        return Row(name, value, wanted, "set", f"set {name} of the worker")
+        return SettingComparison(name, value, expected, "set", f"set {name} of the worker")
     if name in tenure.elsewhere:
-        return Row(name, value, "", "elsewhere", f"see that Tenure's {name} says {wanted!r}")
+        return SettingComparison(name, value, "", "elsewhere", f"see that Tenure's {name} says {expected!r}")
     has = tenure.environment.get(name)
-    if (_read(name, has) if has is not None else _default(name)) == meant:
-        return Row(name, value, has or wanted, "same")
-    return Row(name, value, has or "its default", "differs", f"set {name}={wanted} of the worker")
+    if (_read(name, has) if has is not None else _default_value(name)) == meant:
+        return SettingComparison(name, value, has or expected, "same")
+    return SettingComparison(name, value, has or "its default", "differs", f"set {name}={expected} of the worker")
 
 
 def _is_shared(name: str) -> bool:
     field = name.lower()
-    ours = name.startswith("TEMPORAL_") or name in _OF_THE_CHART or name.startswith("AWS_ENDPOINT")
+    ours = name.startswith("TEMPORAL_") or name in _SET_BY_CHART or name.startswith("AWS_ENDPOINT")
     return field in Settings.model_fields and name == field.upper() and not ours
 
 
@@ -142,10 +148,10 @@ def _read(name: str, value: str) -> Any:
         return None
 
 
-def _default(name: str) -> Any:
+def _default_value(name: str) -> Any:
     field = Settings.model_fields[name.lower()]
     return None if field.is_required() else field.default
 
 
-def arguments(found: Mapping[str, str]) -> list[str]:
+def format_flags(found: Mapping[str, str]) -> list[str]:
     return [f"--{name.lower().replace('_', '-')}={value}" for name, value in found.items()]

@@ -15,17 +15,23 @@ import tenure.kube.adapters.build
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.nodeclass.instance_profiles import ProfileInUse
 from tenure.aws.nodeclass.status import AwsNodeClasses
-from tenure.cli.adopt.checks import of_classes, of_controller, of_nodes, of_objects
-from tenure.cli.adopt.karpenter_settings import Row, arguments, compared, findings_of, inherited
-from tenure.cli.console import findings_table, summary
-from tenure.cli.disruption.plan import as_table as shown_table
-from tenure.cli.exit_codes import Refused
-from tenure.cli.nodes.why import as_json as shown_json
-from tenure.cli.simulate.results import Simulation, simulation
+from tenure.cli.adopt.checks import check_adopted_objects, check_controllers, check_nodeclasses, check_nodes
+from tenure.cli.adopt.karpenter_settings import (
+    SettingComparison,
+    check_settings,
+    compare_settings,
+    format_flags,
+    inherit_settings,
+)
+from tenure.cli.console import findings_table, summarize_findings
+from tenure.cli.disruption.plan import as_table as disruption_table
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.nodes.why import as_json as disruption_json
+from tenure.cli.simulate.results import Simulation, build_simulation
 from tenure.cli.simulate.results import as_json as plan_json
 from tenure.cli.simulate.results import as_table as plan_table
 from tenure.controller import settings
-from tenure.controller.adoption_preview import Foreseen, Shadow, Taken
+from tenure.controller.adoption_preview import AdoptedNodeClaim, AdoptionPreview, AdoptionPreviewer
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import LeaseSeen, dns_address
 from tenure.kube.adapters.workloads import Deployed, KubeDeployments
@@ -42,7 +48,7 @@ _OWN: Final = resources.LIFECYCLE_POLICIES.plural
 
 
 @dataclass(frozen=True)
-class Place:
+class DeploymentReference:
     """Where a Deployment is."""
 
     namespace: str
@@ -54,88 +60,98 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Report:
+class AdoptionReport:
     settings: Settings
     findings: tuple[Finding, ...]
     leases: tuple[LeaseSeen, ...] = ()
     karpenter: Deployed | None = None
     tenure: Deployed | None = None
-    rows: tuple[Row, ...] = ()
-    foreseen: Foreseen | None = None
+    setting_comparisons: tuple[SettingComparison, ...] = ()
+    preview: AdoptionPreview | None = None
     profiles: Mapping[str, ProfileInUse | str] | None = None
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return not has_problem(self.findings)
 
 
-def settings_of(given: Sequence[str], found: Mapping[str, str]) -> Settings:
+def resolve_settings(flags: Sequence[str], found: Mapping[str, str]) -> Settings:
     """Flags, then the environment, then what the Deployments say. Raises `Refused`."""
-    unsaid = {name: value for name, value in found.items() if name not in os.environ}
+    inherited = {name: value for name, value in found.items() if name not in os.environ}
     try:
-        return load([*arguments(unsaid), *given])
+        return load([*format_flags(inherited), *flags])
     except SettingsError as error:
-        raise Refused(f"adopt: {error}") from error
+        raise UsageError(f"adopt: {error}") from error
 
 
-async def connected(given: Sequence[str]) -> KubeAdapters:
+async def connect_cluster(flags: Sequence[str]) -> KubeAdapters:
     """The cluster that these flags or the environment name. Raises `Refused`."""
-    settings = settings_of(given, {"CLUSTER_NAME": "unknown"})
+    settings = resolve_settings(flags, {"CLUSTER_NAME": "unknown"})
     try:
         return await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     except Fault as fault:
-        raise Refused(f"adopt: {fault.message}; set KUBECONFIG") from fault
+        raise UsageError(f"adopt: {fault.message}; set KUBECONFIG") from fault
 
 
-async def find(deployments: KubeDeployments, place: Place, label: str) -> Deployed | None:
+async def find_deployment(deployments: KubeDeployments, reference: DeploymentReference, label: str) -> Deployed | None:
     """Where it is said to be; else the only one that a chart has labelled so."""
-    if there := await deployments.get(place.namespace, place.name):
-        return there
-    labelled = await deployments.called(label) if place.name == label else ()
-    return labelled[0] if len(labelled) == 1 else None
+    if deployment := await deployments.get(reference.namespace, reference.name):
+        return deployment
+    candidates = await deployments.called(label) if reference.name == label else ()
+    return candidates[0] if len(candidates) == 1 else None
 
 
-async def look_around(cluster: KubeAdapters, given: Sequence[str], karpenter: Place, tenure: Place) -> Report:
+async def inspect_controllers(
+    cluster: KubeAdapters, flags: Sequence[str], karpenter: DeploymentReference, tenure: DeploymentReference
+) -> AdoptionReport:
     """Who is at work, and what the settings are: the API server alone. Raises `Refused` where it does not answer, or
     CLUSTER_NAME is nowhere said."""
     deployments, now = KubeDeployments(cluster.client), datetime.now(UTC)
     try:
-        theirs = await find(deployments, karpenter, KARPENTER)
-        ours = await deployments.get(tenure.namespace, tenure.name)
-        settings = settings_of(given, inherited(theirs, ours))
+        karpenter_deployment = await find_deployment(deployments, karpenter, KARPENTER)
+        tenure_deployment = await deployments.get(tenure.namespace, tenure.name)
+        settings = resolve_settings(flags, inherit_settings(karpenter_deployment, tenure_deployment))
         leases = tuple(await cluster.leases.seen("", settings.leader_election_name))
         kinds = [*await check_version(cluster.client), *await check_kinds(cluster.client)]
     except Fault as fault:
-        raise Refused(f"adopt: {fault.message}; does KUBECONFIG name the cluster, and one who may?") from fault
-    rows = tuple(compared(theirs, ours)) if theirs else ()
-    found = [*of_controller(leases, theirs, karpenter.path, now), *kinds, *(findings_of(list(rows)) if rows else ())]
-    return Report(settings, tuple(found), leases, theirs, ours, rows)
+        raise UsageError(f"adopt: {fault.message}; does KUBECONFIG name the cluster, and one who may?") from fault
+    rows = tuple(compare_settings(karpenter_deployment, tenure_deployment)) if karpenter_deployment else ()
+    found = [
+        *check_controllers(leases, karpenter_deployment, karpenter.path, now),
+        *kinds,
+        *(check_settings(list(rows)) if rows else ()),
+    ]
+    return AdoptionReport(settings, tuple(found), leases, karpenter_deployment, tenure_deployment, rows)
 
 
-async def report(cluster: KubeAdapters, given: Sequence[str], karpenter: Place, tenure: Place) -> Report:
-    """All of it, with what a worker would do. Reads alone. Raises `Refused` as `look_around` does."""
-    known = await look_around(cluster, given, karpenter, tenure)
+async def preview_adoption(
+    cluster: KubeAdapters, flags: Sequence[str], karpenter: DeploymentReference, tenure: DeploymentReference
+) -> AdoptionReport:
+    """All of it, with what a worker would do. Reads alone. Raises `Refused` as `inspect_controllers` does."""
+    known = await inspect_controllers(cluster, flags, karpenter, tenure)
     if any(one.area == KINDS and one.level == "problem" and _OWN not in one.subject for one in known.findings):
         return known
     try:
-        foreseen, profiles = await foresee(cluster, known.settings)
+        preview, profiles = await compute_preview(cluster, known.settings)
     except Fault as fault:
-        said = problem("nodes", "shadow", fault.message, "see `tenure doctor`, and look again")
-        return replace(known, findings=(*known.findings, said))
+        finding = problem("nodes", "shadow", fault.message, "see `tenure doctor`, and look again")
+        return replace(known, findings=(*known.findings, finding))
     static = known.settings.feature_gates[settings.STATIC_CAPACITY]
     more = [
-        *of_objects(foreseen, static),
-        *of_classes(foreseen.classes, profiles, foreseen.objects.get(resources.EC2_NODE_CLASSES.plural, ())),
-        *of_nodes(foreseen),
+        *check_adopted_objects(preview, static),
+        *check_nodeclasses(preview.classes, profiles, preview.objects.get(resources.EC2_NODE_CLASSES.plural, ())),
+        *check_nodes(preview),
     ]
-    return replace(known, findings=(*known.findings, *more), foreseen=foreseen, profiles=profiles)
+    return replace(known, findings=(*known.findings, *more), preview=preview, profiles=profiles)
 
 
-async def foresee(cluster: KubeAdapters, settings: Settings) -> tuple[Foreseen, dict[str, ProfileInUse | str]]:
+async def compute_preview(
+    cluster: KubeAdapters, settings: Settings
+) -> tuple[AdoptionPreview, dict[str, ProfileInUse | str]]:
     """Raises model.faults."""
     dns = await dns_address(cluster.client)
     cloud = tenure.aws.adapters.build(aws_settings(settings, cluster_dns=dns))
-    shadow = Shadow(
+    shadow = AdoptionPreviewer(
         settings=host_settings(settings),
         kube=cluster,
         offerings=cloud.offerings,
@@ -144,15 +160,15 @@ async def foresee(cluster: KubeAdapters, settings: Settings) -> tuple[Foreseen, 
         now=lambda: datetime.now(UTC),
     )
     try:
-        foreseen = await shadow.look()
-        raw = [EC2NodeClass.from_object(one) for one in foreseen.objects[resources.EC2_NODE_CLASSES.plural]]
-        found = await asyncio.gather(*(_profile(cloud.resolver, one) for one in raw))
-        return foreseen, {one.name: profile for one, profile in zip(raw, found, strict=True)}
+        preview = await shadow.preview()
+        raw = [EC2NodeClass.from_object(one) for one in preview.objects[resources.EC2_NODE_CLASSES.plural]]
+        found = await asyncio.gather(*(_resolve_profile(cloud.resolver, one) for one in raw))
+        return preview, {one.name: profile for one, profile in zip(raw, found, strict=True)}
     finally:
         cloud.close()
 
 
-async def _profile(resolver: AwsNodeClasses, node_class: EC2NodeClass) -> ProfileInUse | str:
+async def _resolve_profile(resolver: AwsNodeClasses, node_class: EC2NodeClass) -> ProfileInUse | str:
     try:
         return await resolver.profile_of(node_class)
     except Fault as fault:
@@ -162,54 +178,56 @@ async def _profile(resolver: AwsNodeClasses, node_class: EC2NodeClass) -> Profil
 # --- written ---
 
 
-def as_json(found: Report) -> dict[str, Any]:
-    foreseen = found.foreseen
+def as_json(found: AdoptionReport) -> dict[str, Any]:
+    preview = found.preview
     return {
-        "ready": found.ready,
+        "ready": found.is_ready,
         "cluster": found.settings.cluster_name,
         "leases": [one.model_dump(mode="json") for one in found.leases],
-        "karpenter": _deployment(found.karpenter),
-        "tenure": _deployment(found.tenure),
-        "settings": [vars(one) for one in found.rows],
-        "objects": {kind: len(objects) for kind, objects in foreseen.objects.items()} if foreseen else {},
+        "karpenter": _deployment_json(found.karpenter),
+        "tenure": _deployment_json(found.tenure),
+        "settings": [vars(one) for one in found.setting_comparisons],
+        "objects": {kind: len(objects) for kind, objects in preview.objects.items()} if preview else {},
         "instanceProfiles": {
             name: profile.model_dump() if isinstance(profile, ProfileInUse) else {"unknown": profile}
             for name, profile in (found.profiles or {}).items()
         },
-        "nodeClaims": [_claim(one) for one in foreseen.claims] if foreseen else [],
-        "wouldLaunch": plan_json(_simulation(foreseen)) if foreseen and foreseen.plan else None,
-        "wouldDisrupt": shown_json(foreseen.shown) if foreseen else None,
+        "nodeClaims": [_nodeclaim_json(one) for one in preview.claims] if preview else [],
+        "wouldLaunch": plan_json(_to_simulation(preview)) if preview and preview.plan else None,
+        "wouldDisrupt": disruption_json(preview.disruption_status) if preview else None,
         "findings": [one.model_dump() for one in found.findings],
     }
 
 
-def as_tables(found: Report) -> list[RenderableType]:
+def as_tables(found: AdoptionReport) -> list[RenderableType]:
     """Worst last, so that it stands above the prompt."""
     parts: list[RenderableType] = []
-    if found.rows:
-        parts.append(_settings_table(found.rows))
-    foreseen = found.foreseen
-    if foreseen is not None:
-        parts += [_claims_table(foreseen.claims)] if foreseen.claims else []
+    if found.setting_comparisons:
+        parts.append(_settings_table(found.setting_comparisons))
+    preview = found.preview
+    if preview is not None:
+        parts += [_nodeclaims_table(preview.claims)] if preview.claims else []
         parts.append("What would be launched first:")
-        parts.append(plan_table(_simulation(foreseen)) if foreseen.plan else f"not known: {foreseen.shown.blocked}")
-        parts += ["What would be disrupted first:", shown_table(foreseen.shown)]
-    parts += [findings_table(found.findings), summary(found.findings), verdict(found)]
+        parts.append(
+            plan_table(_to_simulation(preview)) if preview.plan else f"not known: {preview.disruption_status.blocked}"
+        )
+        parts += ["What would be disrupted first:", disruption_table(preview.disruption_status)]
+    parts += [findings_table(found.findings), summarize_findings(found.findings), format_verdict(found)]
     return parts
 
 
-def verdict(found: Report) -> str:
-    if found.ready:
+def format_verdict(found: AdoptionReport) -> str:
+    if found.is_ready:
         return "Nothing stands in the way: `tenure adopt` takes over."
     return "Something stands in the way: what is called a problem is to be mended first."
 
 
-def _simulation(foreseen: Foreseen) -> Simulation:
-    assert foreseen.plan is not None
-    return simulation(foreseen.plan, foreseen.pods, foreseen.types, foreseen.plan.seconds)
+def _to_simulation(preview: AdoptionPreview) -> Simulation:
+    assert preview.plan is not None
+    return build_simulation(preview.plan, preview.pods, preview.types, preview.plan.seconds)
 
 
-def _claim(one: Taken) -> dict[str, Any]:
+def _nodeclaim_json(one: AdoptedNodeClaim) -> dict[str, Any]:
     return {
         "nodeClaim": one.claim.name,
         "nodePool": one.claim.pool,
@@ -220,15 +238,15 @@ def _claim(one: Taken) -> dict[str, Any]:
         "phase": one.phase.value,
         "drift": {"reason": one.drift.reason, "message": one.drift.message} if one.drift else None,
         "driftWithKarpenter": one.claim.drifted,
-        "judged": one.judged,
+        "judged": one.is_evaluated,
     }
 
 
-def _claims_table(claims: Sequence[Taken]) -> Table:
+def _nodeclaims_table(claims: Sequence[AdoptedNodeClaim]) -> Table:
     table = Table("NodeClaim", "NodePool", "node", "instance", "begins as", "drift with Karpenter", "with Tenure")
     for one in claims:
         instance = one.instance.instance_id if one.instance else "-"
-        drift = one.drift.reason if one.drift else "-" if one.judged else "not known"
+        drift = one.drift.reason if one.drift else "-" if one.is_evaluated else "not known"
         node = one.node.name if one.node else "-"
         table.add_row(
             one.claim.name, one.claim.pool or "-", node, instance, one.phase.value, one.claim.drifted or "-", drift
@@ -236,12 +254,12 @@ def _claims_table(claims: Sequence[Taken]) -> Table:
     return table
 
 
-def _settings_table(rows: Sequence[Row]) -> Table:
+def _settings_table(rows: Sequence[SettingComparison]) -> Table:
     table = Table("Karpenter's variable", "its value", "Tenure's", "", "to do")
     for one in rows:
         table.add_row(one.variable, one.karpenter, one.tenure or "-", one.verdict, one.todo)
     return table
 
 
-def _deployment(one: Deployed | None) -> dict[str, Any] | None:
+def _deployment_json(one: Deployed | None) -> dict[str, Any] | None:
     return one.model_dump(include={"namespace", "name", "replicas", "running", "image"}) if one else None

@@ -15,11 +15,11 @@ from typing import Annotated
 import typer
 
 from tenure.cli.demo.screen import Screen, console_for_output, screen_for
-from tenure.cli.demo.script import Demo, Options, stay
-from tenure.cli.exit_codes import DONE, FAILED, Failed, Refused, end_like_ctrl_c
-from tenure.cli.sandbox.background import held, let_go, tenure
-from tenure.cli.sandbox.command import exports, kept_demo
-from tenure.cli.sandbox.environment import Stage
+from tenure.cli.demo.script import Demo, Options, wait_until_interrupted
+from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError, end_like_ctrl_c
+from tenure.cli.sandbox.background import detach_from_parent, run_in_background, tenure_command
+from tenure.cli.sandbox.command import demo_directory, format_exports
+from tenure.cli.sandbox.environment import SandboxSession
 from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.errors import SandboxError
@@ -33,42 +33,42 @@ app = typer.Typer(add_completion=False)
 def demo(
     pods: Annotated[int, typer.Option(min=1, max=2000, help="How many pods to scale to.")] = 30,
     boot_seconds: Annotated[float, typer.Option(min=0, max=600, help="From a running instance to its Node.")] = 5.0,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave all of it running at the end.")] = False,
+    retain: Annotated[bool, typer.Option("--keep", help="Leave all of it running at the end.")] = False,
     tell: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> int:
     """Show nodes come and go on this machine, without an AWS account."""
-    if keep and tell < 0:
-        return held(tenure("demo", f"--pods={pods}", f"--boot-seconds={boot_seconds}", "--keep"))
+    if retain and tell < 0:
+        return run_in_background(tenure_command("demo", f"--pods={pods}", f"--boot-seconds={boot_seconds}", "--keep"))
     end_like_ctrl_c()
-    options = Options(pods=pods, boot_seconds=boot_seconds, keep=keep, tell=tell, began=time.monotonic())
-    directory = _directory(keep=keep)
+    options = Options(pods=pods, boot_seconds=boot_seconds, retain=retain, exit_code_fd=tell, began=time.monotonic())
+    directory = _prepare_directory(retain=retain)
     screen = screen_for(console_for_output())
     try:
-        code = _play(options, directory, screen)
+        code = _run_demo(options, directory, screen)
     except KeyboardInterrupt:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     if code == DONE:
         shutil.rmtree(directory, ignore_errors=True)
     else:
-        screen.say(f"The logs are in {directory / 'logs'}")
+        screen.print_line(f"The logs are in {directory / 'logs'}")
     return code
 
 
-def _directory(*, keep: bool) -> Path:
+def _prepare_directory(*, retain: bool) -> Path:
     """A new one; what is to be found again afterwards has a place of its own."""
-    if not keep:
+    if not retain:
         return Path(tempfile.mkdtemp(prefix="tenure-demo-"))
-    directory = kept_demo()
+    directory = demo_directory()
     if owner := owner_of(directory):
-        raise Refused(
+        raise UsageError(
             f"demo --keep: process {owner} keeps one already; `tenure sandbox down --dir {directory}` ends it"
         )
     shutil.rmtree(directory, ignore_errors=True)
     return directory
 
 
-def plan_of(options: Options) -> Plan:
+def build_plan(options: Options) -> Plan:
     """The cluster's name is the one that `examples/` select subnets and groups by."""
     return Plan(
         cluster_name="demo",
@@ -78,34 +78,36 @@ def plan_of(options: Options) -> Plan:
     )
 
 
-def _play(options: Options, directory: Path, screen: Screen) -> int:
+def _run_demo(options: Options, directory: Path, screen: Screen) -> int:
     try:
-        screen.act("A cluster, AWS and Temporal on this machine")
-        with Sandbox(directory, plan=plan_of(options)) as sandbox:
-            screen.say(f"Running after {time.monotonic() - options.began:.1f} s: {', '.join(sandbox.plan.parts)}")
-            return asyncio.run(_on_stage(sandbox, options, screen))
-    except (Failed, SandboxError) as failed:
-        screen.say(f"FAILED  {failed}")
+        screen.print_heading("A cluster, AWS and Temporal on this machine")
+        with Sandbox(directory, plan=build_plan(options)) as sandbox:
+            screen.print_line(
+                f"Running after {time.monotonic() - options.began:.1f} s: {', '.join(sandbox.plan.parts)}"
+            )
+            return asyncio.run(_run_in_session(sandbox, options, screen))
+    except (CommandFailed, SandboxError) as failed:
+        screen.print_line(f"FAILED  {failed}")
         return FAILED
 
 
-async def _on_stage(sandbox: Sandbox, options: Options, screen: Screen) -> int:
-    async with Stage(sandbox, deployment=options.deployment) as stage:
+async def _run_in_session(sandbox: Sandbox, options: Options, screen: Screen) -> int:
+    async with SandboxSession(sandbox, deployment=options.deployment) as session:
         with screen:
-            code = await Demo(stage, options, screen).run()
-        if options.keep:
-            _say_how_to_go_on(sandbox, options.deployment, screen)
-            if let_go(options.tell, code, sandbox.logs / "demo.log"):
-                await stay(stage)
+            code = await Demo(session, options, screen).run()
+        if options.retain:
+            _print_next_steps(sandbox, options.deployment, screen)
+            if detach_from_parent(options.exit_code_fd, code, sandbox.logs / "demo.log"):
+                await wait_until_interrupted(session)
         return code
 
 
-def _say_how_to_go_on(sandbox: Sandbox, deployment: str, screen: Screen) -> None:
+def _print_next_steps(sandbox: Sandbox, deployment: str, screen: Screen) -> None:
     """Lines for the shell first, as README.md has them."""
-    screen.act("All of it is left running")
+    screen.print_heading("All of it is left running")
     here = Path(sys.executable).parent
     lines = [] if shutil.which("tenure") else [f'export PATH={shlex.quote(str(here))}:"$PATH"']
-    for line in (*lines, *exports(sandbox.environment())):
+    for line in (*lines, *format_exports(sandbox.environment())):
         screen.console.print(line, markup=False, soft_wrap=True)
     where = f"--dir {sandbox.directory}"
     for command, what in (

@@ -9,9 +9,9 @@ from rich.live import Live
 from rich.rule import Rule
 from rich.text import Text
 
-from tenure.cli.nodes.tables import lives_table
-from tenure.cli.nodes.workflows import NodeLife
-from tenure.cli.sandbox.environment import View
+from tenure.cli.nodes.tables import nodeclaims_table
+from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.sandbox.environment import ClusterView
 from tenure.cli.sandbox.probes import PodCount
 
 WIDTH_OF_A_LOG = 160
@@ -24,13 +24,13 @@ class Screen(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def act(self, title: str) -> None:
+    def print_heading(self, title: str) -> None:
         """A new part of the demo begins."""
         ...
 
-    def say(self, line: str) -> None: ...
+    def print_line(self, line: str) -> None: ...
 
-    def show(self, view: View) -> None: ...
+    def update(self, view: ClusterView) -> None: ...
 
     def clear(self) -> None:
         """Nothing is looked at any more."""
@@ -53,8 +53,8 @@ class LiveScreen:
     def __init__(self, console: Console) -> None:
         self.console = console
         self._live = Live(console=console, refresh_per_second=4, transient=True, vertical_overflow="ellipsis")
-        self._view: View | None = None
-        self._live.get_renderable = self.renderable  # type: ignore[method-assign]  # its times tick between two views
+        self._view: ClusterView | None = None
+        self._live.get_renderable = self.render  # type: ignore[method-assign]  # its times tick between two views
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -63,25 +63,25 @@ class LiveScreen:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def act(self, title: str) -> None:
+    def print_heading(self, title: str) -> None:
         self.console.print(Rule(Text(title, style="bold"), align="left"))
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         self.console.print(line, markup=False)
 
-    def show(self, view: View) -> None:
+    def update(self, view: ClusterView) -> None:
         self._view = view
 
     def clear(self) -> None:
         self._live.stop()
 
-    def renderable(self) -> Group:
-        if self._view is None or not self._view.lives:
+    def render(self) -> Group:
+        if self._view is None or not self._view.nodeclaims:
             return Group()
         view = self._view
-        running = [life for life in view.lives if life.open] or list(view.lives)
-        title = f"pods: {view.pods}   nodes: {sum(life.open for life in view.lives)}"
-        return Group(lives_table(running, now=datetime.now(UTC), pods=view.pods.by_node, title=title))
+        running = [nodeclaim for nodeclaim in view.nodeclaims if nodeclaim.open] or list(view.nodeclaims)
+        title = f"pods: {view.pods}   nodes: {sum(nodeclaim.open for nodeclaim in view.nodeclaims)}"
+        return Group(nodeclaims_table(running, now=datetime.now(UTC), pods=view.pods.by_node, title=title))
 
 
 class LineScreen:
@@ -91,7 +91,7 @@ class LineScreen:
         self.console = console
         self._began = time.monotonic()
         self._phases: dict[str, tuple[str, bool, str]] = {}
-        self._pods, self._pods_told = "", 0.0
+        self._pods, self._pods_printed_at = "", 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -99,37 +99,41 @@ class LineScreen:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def act(self, title: str) -> None:
-        self.say(f"== {title}")
+    def print_heading(self, title: str) -> None:
+        self.print_line(f"== {title}")
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         self.console.print(f"{time.monotonic() - self._began:7.1f} s  {line}", markup=False, soft_wrap=True)
 
-    def show(self, view: View) -> None:
-        for life in view.lives:
-            now = (life.phase, life.overdue, life.blocked_by)
-            if self._phases.get(life.workflow_id) != now:
-                self._phases[life.workflow_id] = now
-                self.say(line_of(life))
-        self._show_pods(view.pods)
+    def update(self, view: ClusterView) -> None:
+        for nodeclaim in view.nodeclaims:
+            now = (nodeclaim.phase, nodeclaim.overdue, nodeclaim.blocked_by)
+            if self._phases.get(nodeclaim.workflow_id) != now:
+                self._phases[nodeclaim.workflow_id] = now
+                self.print_line(format_nodeclaim(nodeclaim))
+        self._print_pods(view.pods)
 
-    def _show_pods(self, pods: PodCount) -> None:
+    def _print_pods(self, pods: PodCount) -> None:
         """While they move, a line a second; the end of it at once."""
-        moving = 0 < pods.running < pods.total or pods.leaving
-        if str(pods) == self._pods or (moving and time.monotonic() < self._pods_told + 1):
+        moving = 0 < pods.running < pods.total or pods.terminating
+        if str(pods) == self._pods or (moving and time.monotonic() < self._pods_printed_at + 1):
             return
-        self._pods, self._pods_told = str(pods), time.monotonic()
-        self.say(f"pods: {pods}")
+        self._pods, self._pods_printed_at = str(pods), time.monotonic()
+        self.print_line(f"pods: {pods}")
 
     def clear(self) -> None:
         return None
 
 
-def line_of(life: NodeLife) -> str:
+def format_nodeclaim(nodeclaim: NodeClaimSummary) -> str:
     """One node's state in a line of a log."""
-    place = " ".join(part for part in (life.instance_id, life.instance_type, life.capacity_type, life.zone) if part)
-    words = [f"{life.name:<24}", f"{life.phase:<14}", place]
-    words += ["OVERDUE"] if life.overdue else []
-    words += [f"until {life.deadline:%H:%M:%S} UTC"] if life.deadline else []
-    words += [f"blocked by {life.blocked_by}"] if life.blocked_by else []
-    return "  ".join(word for word in words if word).rstrip()
+    machine = " ".join(
+        part
+        for part in (nodeclaim.instance_id, nodeclaim.instance_type, nodeclaim.capacity_type, nodeclaim.zone)
+        if part
+    )
+    columns = [f"{nodeclaim.name:<24}", f"{nodeclaim.phase:<14}", machine]
+    columns += ["OVERDUE"] if nodeclaim.overdue else []
+    columns += [f"until {nodeclaim.deadline:%H:%M:%S} UTC"] if nodeclaim.deadline else []
+    columns += [f"blocked by {nodeclaim.blocked_by}"] if nodeclaim.blocked_by else []
+    return "  ".join(column for column in columns if column).rstrip()

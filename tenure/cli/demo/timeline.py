@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from rich.table import Table
 
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.nodeclaim_state import ClaimOutcome, Phase, Step
 
 COLUMNS = {
@@ -30,15 +30,15 @@ LEGEND = "L launch  R registration  I initialization  = ready  D drain  T termin
 
 
 @dataclass(frozen=True)
-class LifeStory:
+class CompletedNodeClaim:
     """A life that ended, and where."""
 
-    life: NodeLife
+    nodeclaim: NodeClaimSummary
     outcome: ClaimOutcome
 
 
 @dataclass(frozen=True)
-class Stay:
+class PhaseInterval:
     """How long a node was in one phase: seconds since the start of the axis."""
 
     phase: Phase
@@ -50,11 +50,13 @@ class Stay:
         return self.end - self.begin
 
 
-def timeline(stories: Sequence[LifeStory], *, start: datetime, width: int = 44) -> Table:
+def timeline_table(completed: Sequence[CompletedNodeClaim], *, start: datetime, width: int = 44) -> Table:
     """Nodes in the order of their creation; `start` is the axis's zero."""
-    lasting = max((stay.end for one in stories for stay in stays(one.outcome.story, start)), default=1.0)
+    total_seconds = max(
+        (interval.end for one in completed for interval in phase_intervals(one.outcome.history, start)), default=1.0
+    )
     table = Table(
-        title=f"Every node's life: seconds in each phase, and {lasting:.1f} s from left to right: {LEGEND}",
+        title=f"Every node's life: seconds in each phase, and {total_seconds:.1f} s from left to right: {LEGEND}",
         title_justify="left",
     )
     for name in ("NodeClaim", "type", "zone", "went for"):
@@ -62,40 +64,40 @@ def timeline(stories: Sequence[LifeStory], *, start: datetime, width: int = 44) 
     for title in COLUMNS.values():
         table.add_column(title, justify="right")
     table.add_column("life", no_wrap=True, min_width=width)
-    for one in sorted(stories, key=lambda one: one.outcome.story[0].at):
-        table.add_row(*_row(one, start, lasting, width))
+    for one in sorted(completed, key=lambda one: one.outcome.history[0].at):
+        table.add_row(*_timeline_row(one, start, total_seconds, width))
     return table
 
 
-def _row(one: LifeStory, start: datetime, lasting: float, width: int) -> list[str]:
-    spent = stays(one.outcome.story, start)
+def _timeline_row(one: CompletedNodeClaim, start: datetime, total_seconds: float, width: int) -> list[str]:
+    intervals = phase_intervals(one.outcome.history, start)
     seconds: dict[Phase, float] = {}
-    for stay in spent:
-        seconds[stay.phase] = seconds.get(stay.phase, 0.0) + stay.seconds
+    for interval in intervals:
+        seconds[interval.phase] = seconds.get(interval.phase, 0.0) + interval.seconds
     return [
         one.outcome.name,
         one.outcome.instance_type or "-",
-        one.life.zone or "-",
+        one.nodeclaim.zone or "-",
         one.outcome.reason or "-",
         *(f"{seconds[phase]:.1f}" if phase in seconds else "-" for phase in LETTERS),
-        bar(spent, lasting, width),
+        render_bar(intervals, total_seconds, width),
     ]
 
 
-def stays(story: Sequence[Step], start: datetime) -> list[Stay]:
+def phase_intervals(steps: Sequence[Step], start: datetime) -> list[PhaseInterval]:
     """The phases of a story with their times; the last step ends the one before it."""
-    moments = [(step.phase, (step.at - start).total_seconds()) for step in story]
-    return [Stay(phase, begin, end) for (phase, begin), (_, end) in pairwise(moments)]
+    starts = [(step.phase, (step.at - start).total_seconds()) for step in steps]
+    return [PhaseInterval(phase, begin, end) for (phase, begin), (_, end) in pairwise(starts)]
 
 
-def bar(spent: Sequence[Stay], lasting: float, width: int) -> str:
+def render_bar(intervals: Sequence[PhaseInterval], total_seconds: float, width: int) -> str:
     """One letter a slot of the axis; each phase gets at least one, however short it was."""
     slots = [" "] * width
-    scale = width / lasting if lasting > 0 else 0.0
-    for stay in spent:
-        first = min(width - 1, max(0, int(stay.begin * scale)))
-        last = min(width, max(first + 1, int(stay.end * scale)))
-        slots[first:last] = LETTERS[stay.phase] * (last - first)
+    scale = width / total_seconds if total_seconds > 0 else 0.0
+    for interval in intervals:
+        first = min(width - 1, max(0, int(interval.begin * scale)))
+        last = min(width, max(first + 1, int(interval.end * scale)))
+        slots[first:last] = LETTERS[interval.phase] * (last - first)
     return "".join(slots).rstrip()
 
 

@@ -17,12 +17,12 @@ import typer
 from temporalio.client import Client, WorkflowHandle
 
 from tenure.apis.durations import DurationError, parse_duration
-from tenure.cli.exit_codes import Refused
-from tenure.cli.nodes.workflows import Lives
-from tenure.cli.output import Output, said
-from tenure.cli.temporal_client import Connection, connected
-from tenure.cli.temporal_updates import answered
-from tenure.model.disruption.commands import GiveUp
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.nodes.workflows import NodeClaimVisibility
+from tenure.cli.output import Output, print_message
+from tenure.cli.temporal_client import Connection, with_connection
+from tenure.cli.temporal_updates import send_update_for_message
+from tenure.model.disruption.commands import CommandCancellation
 from tenure.model.interruption.records import ApproveEvent, RejectEvent
 from tenure.model.rollout import ApproveRollout, RejectRollout
 from workflows import ids
@@ -39,7 +39,7 @@ Reason = Annotated[str, typer.Option("--reason", help="Written down with it.")]
 
 
 @app.command()
-@connected
+@with_connection
 def approve(
     connection: Connection,
     name: Name,
@@ -49,11 +49,11 @@ def approve(
 ) -> None:
     """Let a wave of a roll-out begin, one that has halted go on, or a node go that AWS says something of."""
     plan, event = ApproveRollout(plan=name, by=by, reason=reason), ApproveEvent(by=by, reason=reason)
-    said(output, asyncio.run(_connected(connection, name, plan, event)))
+    print_message(output, asyncio.run(_connect_and_decide(connection, name, plan, event)))
 
 
 @rejecting.command()
-@connected
+@with_connection
 def reject(
     connection: Connection,
     name: Name,
@@ -66,79 +66,83 @@ def reject(
     of, for as long as its policy lets that be."""
     plan = RejectRollout(plan=name, by=by, reason=reason, roll_back=roll_back)
     event = RejectEvent(by=by, reason=reason)
-    said(output, asyncio.run(_connected(connection, name, plan, event)))
+    print_message(output, asyncio.run(_connect_and_decide(connection, name, plan, event)))
 
 
-async def _connected(
+async def _connect_and_decide(
     connection: Connection, name: str, plan: ApproveRollout | RejectRollout, event: ApproveEvent | RejectEvent
 ) -> str:
-    client, cluster = await connection.client(), connection.cluster
-    life = await Lives(client, cluster).called(name)
-    return await tell_node(client, life.workflow_id, name, event) if life else await tell(client, cluster, plan)
+    client, cluster = await connection.connect(), connection.cluster
+    nodeclaim = await NodeClaimVisibility(client, cluster).find_running(name)
+    return (
+        await send_node_decision(client, nodeclaim.workflow_id, name, event)
+        if nodeclaim
+        else await send_rollout_decision(client, cluster, plan)
+    )
 
 
-async def tell_node(client: Client, workflow_id: str, name: str, said: ApproveEvent | RejectEvent) -> str:
+async def send_node_decision(client: Client, workflow_id: str, name: str, decision: ApproveEvent | RejectEvent) -> str:
     """What the NodeClaim's workflow answers. Raises `Refused` with its reason."""
-    verb = "approve" if isinstance(said, ApproveEvent) else "reject"
+    verb = "approve" if isinstance(decision, ApproveEvent) else "reject"
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
     absent = f"no node {name} lives any more; `tenure why {name}` tells how it ended"
-    return await answered(handle, f"{verb}_event", said, about=f"{verb} {name}", absent=absent)
+    return await send_update_for_message(handle, f"{verb}_event", decision, about=f"{verb} {name}", absent=absent)
 
 
-async def tell(client: Client, cluster: str, said: ApproveRollout | RejectRollout) -> str:
+async def send_rollout_decision(client: Client, cluster: str, decision: ApproveRollout | RejectRollout) -> str:
     """What the NodePool's workflow answers. Raises `Refused` with its reason, or where there is none."""
-    verb = "approve" if isinstance(said, ApproveRollout) else "reject"
-    about = f"{verb} {said.plan}"
-    pool, dash, _ = said.plan.rpartition("-")
+    verb = "approve" if isinstance(decision, ApproveRollout) else "reject"
+    about = f"{verb} {decision.plan}"
+    pool, dash, _ = decision.plan.rpartition("-")
     if not dash:
-        raise Refused(f"{about}: that is no plan; write its whole name, such as web-3f2a9c")
+        raise UsageError(f"{about}: that is no plan; write its whole name, such as web-3f2a9c")
     named = "an event of its NodePool names a plan, `tenure get` lists the nodes"
     absent = f"there is no NodePool {pool} in cluster {cluster}; {named}"
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.nodepool(cluster, pool))
-    return await answered(handle, verb, said, about=about, absent=absent)
+    return await send_update_for_message(handle, verb, decision, about=about, absent=absent)
 
 
 give_up_app = typer.Typer(add_completion=False)
-Which = Annotated[str, typer.Argument(help="The command: the id of its workflow, or the last part of that.")]
-GiveUpBy = Annotated[str, typer.Option("--by", envvar="USER", help="Who says so.")]
-GiveUpReason = Annotated[str, typer.Option("--reason", help="Why; shown on its nodes.")]
-Keep = Annotated[str, typer.Option("--keep", help="For how long its nodes are left alone, such as 4h.")]
+CommandName = Annotated[str, typer.Argument(help="The command: the id of its workflow, or the last part of that.")]
+CancelBy = Annotated[str, typer.Option("--by", envvar="USER", help="Who says so.")]
+CancelReason = Annotated[str, typer.Option("--reason", help="Why; shown on its nodes.")]
+Cooldown = Annotated[str, typer.Option("--keep", help="For how long its nodes are left alone, such as 4h.")]
 
 
 @give_up_app.command()
-@connected
-def give_up(
+@with_connection
+def cancel(
     connection: Connection,
-    command: Which,
-    by: GiveUpBy = "",
-    reason: GiveUpReason = "",
-    keep: Keep = "",
+    command: CommandName,
+    by: CancelBy = "",
+    reason: CancelReason = "",
+    cooldown: Cooldown = "",
     output: Output = "table",
 ) -> None:
     """Undo a command of voluntary disruption: its nodes stay, its replacements go unless pods run there."""
-    wanted = GiveUp(by=by, reason=reason, keep=kept(command, keep))
-    said(output, asyncio.run(_give_up_connected(connection, command, wanted)))
+    request = CommandCancellation(by=by, reason=reason, retain_for=parse_cooldown(command, cooldown))
+    print_message(output, asyncio.run(_connect_and_cancel(connection, command, request)))
 
 
-def kept(command: str, text: str) -> timedelta:
+def parse_cooldown(command: str, text: str) -> timedelta:
     """Raises `Refused` for what is no length of time."""
     try:
         found = parse_duration(text) if text else timedelta(0)
     except DurationError as error:
-        raise Refused(f"give-up {command}: --keep: {error}") from error
+        raise UsageError(f"give-up {command}: --keep: {error}") from error
     if found is None:
-        raise Refused(f"give-up {command}: --keep: {text!r} has no end; write such as 4h, or pause the NodePool")
+        raise UsageError(f"give-up {command}: --keep: {text!r} has no end; write such as 4h, or pause the NodePool")
     return found
 
 
-async def _give_up_connected(connection: Connection, command: str, said: GiveUp) -> str:
-    return await give_up_tell(await connection.client(), connection.cluster, command, said)
+async def _connect_and_cancel(connection: Connection, command: str, request: CommandCancellation) -> str:
+    return await send_cancel(await connection.connect(), connection.cluster, command, request)
 
 
-async def give_up_tell(client: Client, cluster: str, command: str, said: GiveUp) -> str:
+async def send_cancel(client: Client, cluster: str, command: str, request: CommandCancellation) -> str:
     """What the command's workflow answers. Raises `Refused` with its reason, or where there is none."""
     name = command.rpartition("/")[2]
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.disruption(cluster, name))
     named = "the condition DisruptionReason of NodeClaims names those that are, `tenure stuck` those that are late"
     absent = f"no command {name} is being carried out in cluster {cluster}; {named}"
-    return await answered(handle, "give_up", said, about=f"give-up {name}", absent=absent)
+    return await send_update_for_message(handle, "give_up", request, about=f"give-up {name}", absent=absent)

@@ -16,21 +16,21 @@ import typer
 from temporalio.client import Client, WorkflowHandle
 
 from tenure.apis.durations import DurationError, parse_duration
-from tenure.cli.exit_codes import Refused
-from tenure.cli.nodes.workflows import Lives
-from tenure.cli.output import Output, said
-from tenure.cli.temporal_client import Connection, connected
-from tenure.cli.temporal_updates import Unanswered, Unknown, told
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.nodes.workflows import NodeClaimVisibility
+from tenure.cli.output import Output, print_message
+from tenure.cli.temporal_client import Connection, with_connection
+from tenure.cli.temporal_updates import NoResponse, WorkflowNotFound, send_update
 from tenure.model.signals import Pause, Resume
 from tenure.policy.lifecycle.pauses import problem_of
 from workflows import ids
 
 pausing = typer.Typer(add_completion=False)
 resuming = typer.Typer(add_completion=False)
-Whole = Annotated[bool, typer.Option("--cluster", help="The whole cluster.")]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The whole cluster.")]
 Pool = Annotated[str, typer.Option("--nodepool", help="This NodePool.")]
 Node = Annotated[str, typer.Option("--node", help="This node: its name, that of its NodeClaim, or its instance id.")]
-Lasting = Annotated[str, typer.Option("--for", help="For how long, such as 2h.")]
+Duration = Annotated[str, typer.Option("--for", help="For how long, such as 2h.")]
 Until = Annotated[str, typer.Option("--until", help="Until when, such as 2026-06-01T18:00:00Z.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; shown wherever something waits for the end.")]
 By = Annotated[str, typer.Option("--by", help="Who; unset: you, on this machine.")]
@@ -40,24 +40,24 @@ By = Annotated[str, typer.Option("--by", help="Who; unset: you, on this machine.
 class Target:
     """What is paused; exactly one of these."""
 
-    whole: bool = False
+    cluster: bool = False
     pool: str = ""
     node: str = ""
 
     def check(self, verb: str) -> None:
         """Raises `Refused`."""
-        if sum((self.whole, bool(self.pool), bool(self.node))) != 1:
-            raise Refused(f"{verb}: what? Give one of --cluster, --nodepool NAME and --node NAME")
+        if sum((self.cluster, bool(self.pool), bool(self.node))) != 1:
+            raise UsageError(f"{verb}: what? Give one of --cluster, --nodepool NAME and --node NAME")
 
 
 @pausing.command()
-@connected
+@with_connection
 def pause(
     connection: Connection,
-    cluster: Whole = False,
+    cluster: Cluster = False,
     nodepool: Pool = "",
     node: Node = "",
-    lasting: Lasting = "",
+    duration: Duration = "",
     until: Until = "",
     reason: Reason = "",
     by: By = "",
@@ -66,15 +66,15 @@ def pause(
     """Hold voluntary disruption for a while. Launches, drains that have begun, and repair go on."""
     target = Target(cluster, nodepool, node)
     target.check("pause")
-    wanted = wanted_pause(lasting, until, reason, by or myself(), datetime.now(UTC))
-    said(output, asyncio.run(tell(connection, target, "pause", wanted)))
+    request = build_pause(duration, until, reason, by or current_user(), datetime.now(UTC))
+    print_message(output, asyncio.run(send_request(connection, target, "pause", request)))
 
 
 @resuming.command()
-@connected
+@with_connection
 def resume(
     connection: Connection,
-    cluster: Whole = False,
+    cluster: Cluster = False,
     nodepool: Pool = "",
     node: Node = "",
     by: By = "",
@@ -83,27 +83,27 @@ def resume(
     """Let voluntary disruption go on that was paused."""
     target = Target(cluster, nodepool, node)
     target.check("resume")
-    wanted = Resume(by=by or myself())
-    said(output, asyncio.run(tell(connection, target, "resume", wanted)))
+    request = Resume(by=by or current_user())
+    print_message(output, asyncio.run(send_request(connection, target, "resume", request)))
 
 
-def wanted_pause(lasting: str, until: str, reason: str, by: str, now: datetime) -> Pause:
+def build_pause(duration: str, until: str, reason: str, by: str, now: datetime) -> Pause:
     """Raises `Refused` with the option and what to write."""
-    if bool(lasting) == bool(until):
-        raise Refused("pause: until when? Give one of --for 2h and --until 2026-06-01T18:00:00Z")
+    if bool(duration) == bool(until):
+        raise UsageError("pause: until when? Give one of --for 2h and --until 2026-06-01T18:00:00Z")
     try:
-        moment = now + (parse_duration(lasting) or timedelta(0)) if lasting else datetime.fromisoformat(until)
+        ends_at = now + (parse_duration(duration) or timedelta(0)) if duration else datetime.fromisoformat(until)
     except DurationError as error:
-        raise Refused(f"--for: {error}") from error
+        raise UsageError(f"--for: {error}") from error
     except (ValueError, OverflowError) as error:
-        raise Refused(f"--until: {until!r} is no moment; write one such as 2026-06-01T18:00:00Z") from error
-    wanted = Pause(by=by, reason=reason, until=moment)
-    if wrong := problem_of(wanted, now):
-        raise Refused(f"pause: --{wrong}")
-    return wanted
+        raise UsageError(f"--until: {until!r} is no moment; write one such as 2026-06-01T18:00:00Z") from error
+    request = Pause(by=by, reason=reason, until=ends_at)
+    if problem := problem_of(request, now):
+        raise UsageError(f"pause: --{problem}")
+    return request
 
 
-def myself() -> str:
+def current_user() -> str:
     """By number where the user has no name: the image's has none."""
     try:
         user = getpass.getuser()
@@ -112,29 +112,33 @@ def myself() -> str:
     return f"{user}@{socket.gethostname()}".replace(",", " ")
 
 
-async def tell(connection: Connection, target: Target, verb: Literal["pause", "resume"], wanted: Pause | Resume) -> str:
+async def send_request(
+    connection: Connection, target: Target, verb: Literal["pause", "resume"], request: Pause | Resume
+) -> str:
     """The answer. Raises `Refused` where there is nothing of this name, or it says no."""
-    client = await connection.client()
-    workflow_id = await _workflow_of(client, connection.cluster, target)
+    client = await connection.connect()
+    workflow_id = await _find_workflow_id(client, connection.cluster, target)
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
     try:
-        return (await told(handle, verb, wanted, about=verb)).message
-    except Unanswered as late:
-        await handle.signal(f"{verb}_disruption", wanted)
+        return (await send_update(handle, verb, request, about=verb)).message
+    except NoResponse as late:
+        await handle.signal(f"{verb}_disruption", request)
         return f"no worker answers {late}; it was sent as a signal and counts as soon as one does"
-    except Unknown as unknown:
-        what = f"--nodepool {target.pool}" if target.pool else "--cluster" if target.whole else f"--node {target.node}"
+    except WorkflowNotFound as unknown:
+        what = (
+            f"--nodepool {target.pool}" if target.pool else "--cluster" if target.cluster else f"--node {target.node}"
+        )
         why = f"no workflow {workflow_id} runs; is the name right, and --cluster-name, and does a worker run?"
-        raise Refused(f"{what}: {why}") from unknown
+        raise UsageError(f"{what}: {why}") from unknown
 
 
-async def _workflow_of(client: Client, cluster: str, target: Target) -> str:
-    if target.whole:
+async def _find_workflow_id(client: Client, cluster: str, target: Target) -> str:
+    if target.cluster:
         return ids.cluster(cluster)
     if target.pool:
         return ids.nodepool(cluster, target.pool)
-    found = await Lives(client, cluster).called(target.node)
+    found = await NodeClaimVisibility(client, cluster).find_running(target.node)
     if found is None:
-        gone = f"no NodeClaim, Node or instance of this name runs in cluster {cluster}"
-        raise Refused(f"--node {target.node}: {gone}; `tenure get` lists those that do")
+        message = f"no NodeClaim, Node or instance of this name runs in cluster {cluster}"
+        raise UsageError(f"--node {target.node}: {message}; `tenure get` lists those that do")
     return found.workflow_id

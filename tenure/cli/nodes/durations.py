@@ -2,20 +2,24 @@
 
 from datetime import datetime, timedelta
 
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.nodes.workflows import NodeClaimSummary
 
 
-def since(life: NodeLife, now: datetime) -> str:
-    return f"{span(now - life.since)} ago" if life.since else "-"
+def format_since(nodeclaim: NodeClaimSummary, now: datetime) -> str:
+    return f"{format_span(now - nodeclaim.since)} ago" if nodeclaim.since else "-"
 
 
-def until(life: NodeLife, now: datetime) -> str:
-    if life.deadline is None:
+def format_until(nodeclaim: NodeClaimSummary, now: datetime) -> str:
+    if nodeclaim.deadline is None:
         return "-"
-    return f"in {span(life.deadline - now)}" if life.deadline > now else f"{span(now - life.deadline)} late"
+    return (
+        f"in {format_span(nodeclaim.deadline - now)}"
+        if nodeclaim.deadline > now
+        else f"{format_span(now - nodeclaim.deadline)} late"
+    )
 
 
-def span(length: timedelta) -> str:
+def format_span(length: timedelta) -> str:
     """`7s`, `4m05s`, `2h03m`: what fits into a column."""
     seconds = max(0, int(length.total_seconds()))
     if seconds < 60:

@@ -13,9 +13,9 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from tenure.cli.exit_codes import Refused
-from tenure.cli.nodes.timeline import Story, calls, ended
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.nodes.timeline import NodeExplanation, explain_completed, list_activity_calls
+from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.nodeclaim_history import ClaimOutcome, Phase
 from workflows import search_attributes
 
@@ -23,70 +23,76 @@ Read = Callable[[Sequence[HistoryEvent]], Sequence[HistoryEvent]]
 _CONVERTER: Final = pydantic_data_converter.payload_converter
 
 
-def stories(folder: Path, name: str, read: Read = tuple) -> list[Story]:
+def explain_exported_nodes(folder: Path, name: str, read: Read = tuple) -> list[NodeExplanation]:
     """By NodeClaim at once, else by Node or instance, for which all files are read; `read` decrypts events. Raises
     `Refused` for none."""
     if not folder.is_dir():
-        raise Refused(f"why {name}: --from {folder}: there is no such folder; `tenure history export --to` writes one")
+        raise UsageError(
+            f"why {name}: --from {folder}: there is no such folder; `tenure history export --to` writes one"
+        )
     files = sorted(folder.glob("*/nodeclaim/*/*/*.json"))
     mine = [one for one in files if one.parts[-3] == name]
-    found = [one for one in _lives(mine or files, read) if one.life.is_called(name)]
+    found = [one for one in _read_explanations(mine or files, read) if one.nodeclaim.is_called(name)]
     if not found:
-        raise Refused(f"why {name}: no NodeClaim, Node or instance of this name among {len(files)} files in {folder}")
-    return sorted(found, key=lambda one: one.life.since or datetime.min.replace(tzinfo=UTC))
+        raise UsageError(
+            f"why {name}: no NodeClaim, Node or instance of this name among {len(files)} files in {folder}"
+        )
+    return sorted(found, key=lambda one: one.nodeclaim.since or datetime.min.replace(tzinfo=UTC))
 
 
-def _lives(files: Iterable[Path], read: Read) -> Iterator[Story]:
+def _read_explanations(files: Iterable[Path], read: Read) -> Iterator[NodeExplanation]:
     """One for each life, by the last of its runs; a file that cannot be read is told of and hurts only its own."""
     runs: dict[Path, list[Sequence[HistoryEvent]]] = {}
     for file in files:
         try:
             runs.setdefault(file.parent, []).append(WorkflowHistory.from_json(file.stem, file.read_text()).events)
         except (ParseError, ValueError, OSError) as error:
-            lost = NodeLife("/".join(file.parts[-5:-1]), file.parts[-3], "", status="EXPORTED")
-            yield Story(lost, note=f"{file} is no history: {error}; remove it, and export it again")
-    for life, histories in runs.items():
+            unreadable = NodeClaimSummary("/".join(file.parts[-5:-1]), file.parts[-3], "", status="EXPORTED")
+            yield NodeExplanation(unreadable, remark=f"{file} is no history: {error}; remove it, and export it again")
+    for directory, histories in runs.items():
         last = max((one for one in histories if one), key=lambda one: one[0].event_time.ToNanoseconds(), default=())
         if last:
-            yield _story("/".join(life.parts[-4:]), read(last))
+            yield _explain_history("/".join(directory.parts[-4:]), read(last))
 
 
-def _story(workflow_id: str, events: Sequence[HistoryEvent]) -> Story:
-    shown = _shown(events)
-    life = NodeLife(
+def _explain_history(workflow_id: str, events: Sequence[HistoryEvent]) -> NodeExplanation:
+    attributes = _final_search_attributes(events)
+    nodeclaim = NodeClaimSummary(
         workflow_id=workflow_id,
         name=workflow_id.rsplit("/", 2)[-2],
-        phase=Phase.GONE.value,
-        pool=str(shown.get(search_attributes.NODE_POOL.name, "")).removeprefix("-"),
+        phase=Phase.DELETED.value,
+        pool=str(attributes.get(search_attributes.NODE_POOL.name, "")).removeprefix("-"),
         since=events[-1].event_time.ToDatetime(tzinfo=UTC),
-        instance_type=shown.get(search_attributes.INSTANCE_TYPE.name, ""),
-        instance_id=shown.get(search_attributes.INSTANCE_ID.name, ""),
-        zone=shown.get(search_attributes.ZONE.name, ""),
-        capacity_type=shown.get(search_attributes.CAPACITY_TYPE.name, ""),
-        price=shown.get(search_attributes.PRICE.name, 0.0),
-        node_name=shown.get(search_attributes.NODE_NAME.name, ""),
+        instance_type=attributes.get(search_attributes.INSTANCE_TYPE.name, ""),
+        instance_id=attributes.get(search_attributes.INSTANCE_ID.name, ""),
+        zone=attributes.get(search_attributes.ZONE.name, ""),
+        capacity_type=attributes.get(search_attributes.CAPACITY_TYPE.name, ""),
+        price=attributes.get(search_attributes.PRICE.name, 0.0),
+        node_name=attributes.get(search_attributes.NODE_NAME.name, ""),
         status="EXPORTED",
     )
     result = events[-1].workflow_execution_completed_event_attributes.result.payloads
     if not result:
-        said = "its workflow did not end by itself; each step, while Temporal has it"
-        return Story(life, note=f"{said}: tenure history {life.name}")
+        message = "its workflow did not end by itself; each step, while Temporal has it"
+        return NodeExplanation(nodeclaim, remark=f"{message}: tenure history {nodeclaim.name}")
     try:
         outcome: ClaimOutcome = _CONVERTER.from_payload(result[0], ClaimOutcome)
     except (ValidationError, RuntimeError) as error:
-        return Story(life, note=f"its outcome is of another version: {' '.join(str(error).split())[:200]}")
-    return replace(ended(life, outcome), calls=calls(events))
+        return NodeExplanation(
+            nodeclaim, remark=f"its outcome is of another version: {' '.join(str(error).split())[:200]}"
+        )
+    return replace(explain_completed(nodeclaim, outcome), calls=list_activity_calls(events))
 
 
-def _shown(events: Iterable[HistoryEvent]) -> dict[str, Any]:
+def _final_search_attributes(events: Iterable[HistoryEvent]) -> dict[str, Any]:
     """The search attributes as they stood at the end."""
     found: dict[str, Any] = {}
     for event in events:
-        for told in (
+        for upserted in (
             event.workflow_execution_started_event_attributes.search_attributes,
             event.upsert_workflow_search_attributes_event_attributes.search_attributes,
         ):
-            found |= _read(told.indexed_fields)
+            found |= _read(upserted.indexed_fields)
     return {name: value for name, value in found.items() if value not in (None, [])}
 
 

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from tenure.cli.exit_codes import Refused
-from tenure.cli.nodes.durations import since, until
-from tenure.cli.nodes.workflows import Lives, NodeLife, as_json
-from tenure.cli.output import Output, answer, columns
-from tenure.cli.temporal_client import Connection, connected
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.nodes.durations import format_since, format_until
+from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as_json
+from tenure.cli.output import Output, format_columns, print_result
+from tenure.cli.temporal_client import Connection, with_connection
 
 app = typer.Typer(add_completion=False)
 
@@ -41,7 +41,7 @@ _POOL: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
 @app.command()
-@connected
+@with_connection
 def get(
     connection: Connection,
     names: Names = None,
@@ -51,21 +51,21 @@ def get(
     output: Output = "table",
 ) -> None:
     """List nodes: phase, since when, until when, what they wait for, type, zone and price as launched."""
-    wanted = condition(nodepool, phase or "", overdue=overdue)
-    found = asyncio.run(read(connection, names or (), wanted))
-    answer(output, listing(found), shown(found, datetime.now(UTC)))
-    missing = [name for name in names or () if not any(life.is_called(name) for life in found)]
+    query = build_condition(nodepool, phase or "", overdue=overdue)
+    found = asyncio.run(read(connection, names or (), query))
+    print_result(output, nodes_as_json(found), format_table(found, datetime.now(UTC)))
+    missing = [name for name in names or () if not any(nodeclaim.is_called(name) for nodeclaim in found)]
     if missing:
-        raise Refused(
+        raise UsageError(
             f"get {' '.join(missing)}: no node of this name lives in cluster {connection.cluster}"
-            f"{' that these options choose' if wanted else ''}; `tenure why NAME` tells of those that are gone"
+            f"{' that these options choose' if query else ''}; `tenure why NAME` tells of those that are gone"
         )
 
 
-def condition(pool: str, phase: str, *, overdue: bool) -> str:
+def build_condition(pool: str, phase: str, *, overdue: bool) -> str:
     """What the list is narrowed by, in Temporal's words. Raises `Refused` for what is no NodePool's name."""
     if pool and not _POOL.fullmatch(pool):
-        raise Refused(f"get: --nodepool {pool}: that is no name; write that of a NodePool, such as web")
+        raise UsageError(f"get: --nodepool {pool}: that is no name; write that of a NodePool, such as web")
     parts = (
         f"TenureNodePool = '{pool}'" if pool else "",
         f"TenurePhase = '{phase}'" if phase else "",
@@ -74,44 +74,51 @@ def condition(pool: str, phase: str, *, overdue: bool) -> str:
     return " AND ".join(filter(None, parts))
 
 
-async def read(connection: Connection, names: Sequence[str], wanted: str) -> list[NodeLife]:
+async def read(connection: Connection, names: Sequence[str], query: str) -> list[NodeClaimSummary]:
     """By NodePool and name."""
-    lives = Lives(await connection.client(), connection.cluster)
-    running = " AND ".join(filter(None, ("ExecutionStatus = 'Running'", wanted)))
-    found = await (lives.named(names, running) if names else lives.all(running))
-    return sorted(found, key=lambda life: (life.pool, life.name))
+    visibility = NodeClaimVisibility(await connection.connect(), connection.cluster)
+    running = " AND ".join(filter(None, ("ExecutionStatus = 'Running'", query)))
+    found = await (visibility.find_by_names(names, running) if names else visibility.list_all(running))
+    return sorted(found, key=lambda nodeclaim: (nodeclaim.pool, nodeclaim.name))
 
 
-def listing(found: Sequence[NodeLife]) -> dict[str, Any]:
-    return {"nodes": [as_json(life) for life in found], "pricePerHour": round(sum(one.price for one in found), 6)}
+def nodes_as_json(found: Sequence[NodeClaimSummary]) -> dict[str, Any]:
+    return {
+        "nodes": [as_json(nodeclaim) for nodeclaim in found],
+        "pricePerHour": round(sum(one.price for one in found), 6),
+    }
 
 
-def shown(found: Sequence[NodeLife], now: datetime) -> str:
+def format_table(found: Sequence[NodeClaimSummary], now: datetime) -> str:
     """A row each, and one line that sums it up and says what is next."""
     if not found:
         return "There is no such node. `tenure plan` says what would be done, `tenure doctor` what is missing."
-    return f"{columns(_COLUMNS, [_row(life, now) for life in found])}\n\n{_sum(found)}"
-
-
-def _row(life: NodeLife, now: datetime) -> tuple[str, ...]:
     return (
-        life.name,
-        life.node_name or "-",
-        life.pool or "-",
-        life.phase + (" overdue" if life.overdue else "") + (" paused" if life.paused else ""),
-        since(life, now),
-        until(life, now),
-        life.instance_type or "-",
-        life.zone or "-",
-        life.capacity_type or "-",
-        f"{life.price:.4f}" if life.price else "-",
-        life.blocked_by or "-",
+        f"{format_columns(_COLUMNS, [_table_row(nodeclaim, now) for nodeclaim in found])}\n\n{_format_summary(found)}"
     )
 
 
-def _sum(found: Sequence[NodeLife]) -> str:
-    late = sum(life.overdue for life in found)
-    unknown = sum(not life.price for life in found)
-    price = f"{sum(life.price for life in found):.4g} $/h" + (f" without {unknown} of unknown price" if unknown else "")
-    words = f"{len(found)} node{'s' if len(found) != 1 else ''}, {price}"
-    return f"{words}, {late} overdue: `tenure stuck` says what follows" if late else words
+def _table_row(nodeclaim: NodeClaimSummary, now: datetime) -> tuple[str, ...]:
+    return (
+        nodeclaim.name,
+        nodeclaim.node_name or "-",
+        nodeclaim.pool or "-",
+        nodeclaim.phase + (" overdue" if nodeclaim.overdue else "") + (" paused" if nodeclaim.paused else ""),
+        format_since(nodeclaim, now),
+        format_until(nodeclaim, now),
+        nodeclaim.instance_type or "-",
+        nodeclaim.zone or "-",
+        nodeclaim.capacity_type or "-",
+        f"{nodeclaim.price:.4f}" if nodeclaim.price else "-",
+        nodeclaim.blocked_by or "-",
+    )
+
+
+def _format_summary(found: Sequence[NodeClaimSummary]) -> str:
+    overdue = sum(nodeclaim.overdue for nodeclaim in found)
+    unknown = sum(not nodeclaim.price for nodeclaim in found)
+    price = f"{sum(nodeclaim.price for nodeclaim in found):.4g} $/h" + (
+        f" without {unknown} of unknown price" if unknown else ""
+    )
+    summary = f"{len(found)} node{'s' if len(found) != 1 else ''}, {price}"
+    return f"{summary}, {overdue} overdue: `tenure stuck` says what follows" if overdue else summary

@@ -18,12 +18,12 @@ from temporalio.service import RPCError
 from typer.core import TyperGroup
 
 from tenure.aws.client.s3_archive import Bucket
-from tenure.cli.exit_codes import FAILED, Refused
-from tenure.cli.nodes.events import span_of
-from tenure.cli.nodes.timeline import Happened, happened, moment_of
-from tenure.cli.nodes.workflows import Lives
-from tenure.cli.output import Output, answer, columns
-from tenure.cli.temporal_client import Connection, connected
+from tenure.cli.exit_codes import FAILED, UsageError
+from tenure.cli.nodes.events import parse_span
+from tenure.cli.nodes.timeline import HistoryEntry, format_time, list_history_entries
+from tenure.cli.nodes.workflows import NodeClaimVisibility
+from tenure.cli.output import Output, format_columns, print_result
+from tenure.cli.temporal_client import Connection, with_connection
 from tenure.model.errors import Fault
 
 S3 = "s3://"
@@ -51,15 +51,15 @@ class Folder:
         part.replace(file)
 
 
-def archive(to: str) -> Archive:
+def open_archive(to: str) -> Archive:
     """Raises `Refused` for what is neither."""
     if not to.startswith(S3):
         if "://" in to:
-            raise Refused(f"history export: --to {to}: write a folder, or s3://bucket/prefix")
+            raise UsageError(f"history export: --to {to}: write a folder, or s3://bucket/prefix")
         return Folder(Path(to))
     bucket, _, prefix = to.removeprefix(S3).partition("/")
     if not bucket:
-        raise Refused(f"history export: --to {to}: which bucket? Write s3://bucket/prefix")
+        raise UsageError(f"history export: --to {to}: which bucket? Write s3://bucket/prefix")
     return Bucket(bucket, prefix)
 
 
@@ -67,7 +67,7 @@ AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     written: tuple[str, ...] = ()
     there: int = 0
     """That an earlier run wrote."""
@@ -75,34 +75,34 @@ class Exported:
     """A line each: which, and why."""
 
 
-def name_of(execution: WorkflowExecution) -> str:
+def archive_name(execution: WorkflowExecution) -> str:
     """A run each: a life that was continued has several."""
     return f"{execution.id}/{execution.run_id}.json"
 
 
-async def export(client: Client, cluster: str, to: Archive, after: datetime | None) -> Exported:
+async def export_histories(client: Client, cluster: str, to: Archive, after: datetime | None) -> ExportResult:
     """Lives that ended since then, or all that Temporal still has. One that fails does not keep the others."""
     closed = "ExecutionStatus != 'Running'"
     if after:
         closed += f" AND CloseTime >= '{after.isoformat()}'"
-    found = await Lives(client, cluster).executions(closed)
-    turn = asyncio.Semaphore(AT_ONCE)
+    found = await NodeClaimVisibility(client, cluster).list_runs(closed)
+    limit = asyncio.Semaphore(AT_ONCE)
 
-    async def one(execution: WorkflowExecution) -> Exported:
-        name = name_of(execution)
-        async with turn:
+    async def export_run(execution: WorkflowExecution) -> ExportResult:
+        name = archive_name(execution)
+        async with limit:
             try:
                 if await asyncio.to_thread(to.has, name):
-                    return Exported(there=1)
+                    return ExportResult(there=1)
                 handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
                 history = await handle.fetch_history()
                 await asyncio.to_thread(to.put, name, history.to_json())
             except (RPCError, Fault, OSError, ValueError) as error:
-                return Exported(failed=(f"{name}: {getattr(error, 'message', None) or error}",))
-            return Exported(written=(name,))
+                return ExportResult(failed=(f"{name}: {getattr(error, 'message', None) or error}",))
+            return ExportResult(written=(name,))
 
-    done = await asyncio.gather(*map(one, found))
-    return Exported(
+    done = await asyncio.gather(*map(export_run, found))
+    return ExportResult(
         written=tuple(name for part in done for name in part.written),
         there=sum(part.there for part in done),
         failed=tuple(line for part in done for line in part.failed),
@@ -125,68 +125,69 @@ Since = Annotated[str, typer.Option("--since", help="Those that ended since then
 
 @app.callback()
 def history() -> None:
-    """All that happened to a node (`tenure history NAME`), or to files before Temporal forgets it (`export`)."""
+    """All that happened to a node (`tenure history NAME`), or to files before Temporal forgets it
+    (`export_histories`)."""
 
 
 @app.command()
-@connected
+@with_connection
 def show(connection: Connection, name: Name, output: Output = "table") -> None:
     """Tell step by step what happened: phases, activities with how they ended, waits, signals, what people said."""
     found = asyncio.run(read(connection, name))
     steps = [{"workflow": workflow, "events": [one.as_json() for one in events]} for workflow, events in found]
-    answer(output, steps, "\n\n".join(text_of(workflow, events) for workflow, events in found))
+    print_result(output, steps, "\n\n".join(format_history(workflow, events) for workflow, events in found))
 
 
 @app.command("export")
-@connected
+@with_connection
 def export_all(connection: Connection, to: To, since: Since = "", output: Output = "table") -> int:
     """Write the histories of nodes that are gone, as JSON that Temporal's UI and replayer read. Safe to repeat: what is
     there is not written again. Exit code 1 when one could not be written."""
-    after = datetime.now(UTC) - span_of(since, "history export") if since else None
-    done = asyncio.run(_export(connection, to, after))
+    after = datetime.now(UTC) - parse_span(since, "history export") if since else None
+    done = asyncio.run(_connect_and_export(connection, to, after))
     data = {"written": list(done.written), "there": done.there, "failed": list(done.failed)}
-    answer(output, data, summary(done, to))
+    print_result(output, data, format_summary(done, to))
     return FAILED if done.failed else 0
 
 
-def summary(done: Exported, to: str) -> str:
+def format_summary(done: ExportResult, to: str) -> str:
     failed = [f"failed: {line}" for line in done.failed]
     next_ = "; run it again when that is mended" if failed else ""
     counts = f"{len(done.written)} written to {to}, {done.there} were there, {len(failed)} failed{next_}"
     return "\n".join([*failed, counts])
 
 
-async def _export(connection: Connection, to: str, after: datetime | None) -> Exported:
-    return await export(await connection.client(), connection.cluster, archive(to), after)
+async def _connect_and_export(connection: Connection, to: str, after: datetime | None) -> ExportResult:
+    return await export_histories(await connection.connect(), connection.cluster, open_archive(to), after)
 
 
-async def read(connection: Connection, name: str) -> list[tuple[str, list[Happened]]]:
+async def read(connection: Connection, name: str) -> list[tuple[str, list[HistoryEntry]]]:
     """By workflow, all runs of it together. Raises `Refused` where nothing has that name."""
-    client = await connection.client()
-    runs = await _runs(client, connection.cluster, name)
+    client = await connection.connect()
+    runs = await _list_runs(client, connection.cluster, name)
     if not runs:
         hint = "`tenure get` lists the nodes; one that is long gone may be in what `tenure history export` wrote"
-        raise Refused(f"history {name}: no node or workflow of this name in cluster {connection.cluster}; {hint}")
-    found: dict[str, list[Happened]] = {}
+        raise UsageError(f"history {name}: no node or workflow of this name in cluster {connection.cluster}; {hint}")
+    found: dict[str, list[HistoryEntry]] = {}
     for workflow, run in runs:
         events = (await client.get_workflow_handle(workflow, run_id=run).fetch_history()).events
-        found.setdefault(workflow, []).extend(happened(connection.read(events)))
+        found.setdefault(workflow, []).extend(list_history_entries(connection.decrypt_events(events)))
     return list(found.items())
 
 
-async def _runs(client: Client, cluster: str, name: str) -> Sequence[tuple[str, str]]:
+async def _list_runs(client: Client, cluster: str, name: str) -> Sequence[tuple[str, str]]:
     """Ids of workflows and their runs, oldest first."""
     if "'" in name:
         return ()
-    wanted = {one.workflow_id for one in await Lives(client, cluster).named([name])}
+    workflow_ids = {one.workflow_id for one in await NodeClaimVisibility(client, cluster).find_by_names([name])}
     if name.startswith(f"{cluster}/"):
-        wanted.add(name)
+        workflow_ids.add(name)
     runs = []
-    for workflow in sorted(wanted):
+    for workflow in sorted(workflow_ids):
         runs += [one async for one in client.list_workflows(f"WorkflowId = '{workflow}'", page_size=1000)]
     return [(one.id, one.run_id) for one in sorted(runs, key=lambda one: one.start_time)]
 
 
-def text_of(workflow: str, events: Sequence[Happened]) -> str:
-    rows = [(moment_of(one.at), one.kind, one.said) for one in events]
-    return f"{workflow}\n{columns(('at', 'kind', 'what'), rows)}"
+def format_history(workflow: str, events: Sequence[HistoryEntry]) -> str:
+    rows = [(format_time(one.at), one.kind, one.text) for one in events]
+    return f"{workflow}\n{format_columns(('at', 'kind', 'what'), rows)}"

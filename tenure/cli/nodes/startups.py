@@ -13,9 +13,9 @@ import typer
 from rich.table import Table
 
 from tenure.apis.labels import INSTANCE_TYPE
-from tenure.cli.console import draw
-from tenure.cli.exit_codes import Refused
-from tenure.cli.nodes.durations import span
+from tenure.cli.console import print_renderables
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.nodes.durations import format_span
 from tenure.cli.output import Output
 from tenure.kube.client.client import connect
 from tenure.kube.client.objects import Objects
@@ -32,7 +32,7 @@ Most = Annotated[int, typer.Option("--most", min=1, help="So many of the slowest
 
 
 @dataclass(frozen=True)
-class Times:
+class StartupTimes:
     """Of one NodeClaim: None for a phase that has not begun; `running` is the one that is under way."""
 
     claim: ClaimFact
@@ -47,15 +47,19 @@ class Times:
 
 
 @app.command()
-def startups(kubeconfig: Kubeconfig = "", nodepool: Pool = "", most: Most = 20, output: Output = "table") -> None:
+def list_startup_times(
+    kubeconfig: Kubeconfig = "", nodepool: Pool = "", most: Most = 20, output: Output = "table"
+) -> None:
     """Say how long nodes took for each phase of their start-up, slowest first."""
     try:
         claims = asyncio.run(read(kubeconfig))
     except Fault as fault:
-        raise Refused(f"startups: {fault.message}") from fault
-    found = slowest((one for one in claims if nodepool in ("", one.pool)), datetime.now(UTC))
-    shown = table(found[:most]) if found else "There is no NodeClaim; `tenure plan` says what would be done."
-    draw(output, [as_json(one) for one in found[:most]], shown)
+        raise UsageError(f"startups: {fault.message}") from fault
+    found = sort_slowest_first((one for one in claims if nodepool in ("", one.pool)), datetime.now(UTC))
+    rendered = (
+        startup_times_table(found[:most]) if found else "There is no NodeClaim; `tenure plan` says what would be done."
+    )
+    print_renderables(output, [as_json(one) for one in found[:most]], rendered)
 
 
 async def read(kubeconfig: str) -> list[ClaimFact]:
@@ -67,13 +71,13 @@ async def read(kubeconfig: str) -> list[ClaimFact]:
         await client.close()
 
 
-def slowest(claims: Iterable[ClaimFact], now: datetime) -> list[Times]:
+def sort_slowest_first(claims: Iterable[ClaimFact], now: datetime) -> list[StartupTimes]:
     """Those that are going before they were ready are left out."""
-    found = [times(one, now) for one in claims if one.initialized or not one.deleting]
+    found = [measure_startup(one, now) for one in claims if one.initialized or not one.deleting]
     return sorted(found, key=lambda one: (one.total, one.claim.name), reverse=True)
 
 
-def times(claim: ClaimFact, now: datetime) -> Times:
+def measure_startup(claim: ClaimFact, now: datetime) -> StartupTimes:
     ends = (claim.created, claim.launched_at, claim.registered_at, claim.initialized_at)
     spans: list[timedelta | None] = []
     running = ""
@@ -81,10 +85,10 @@ def times(claim: ClaimFact, now: datetime) -> Times:
         spans.append(max((ended or now) - began, timedelta(0)) if began else None)
         running = phase if began and not ended else running
     launch, registration, initialization = spans
-    return Times(claim, launch, registration, initialization, running)
+    return StartupTimes(claim, launch, registration, initialization, running)
 
 
-def as_json(one: Times) -> dict[str, Any]:
+def as_json(one: StartupTimes) -> dict[str, Any]:
     """For scripts; seconds, null for a phase that has not begun. `running`: the phase that is under way."""
     spans = {name: getattr(one, name) for name in ("launch", "registration", "initialization")}
     return {
@@ -97,20 +101,20 @@ def as_json(one: Times) -> dict[str, Any]:
     }
 
 
-def table(found: Sequence[Times]) -> Table:
-    shown = Table(expand=False)
+def startup_times_table(found: Sequence[StartupTimes]) -> Table:
+    result = Table(expand=False)
     for name in ("NodeClaim", "NodePool", "type", "launch", "registration", "initialization", "total"):
-        shown.add_column(name, no_wrap=True)
+        result.add_column(name, no_wrap=True)
     for one in found:
         claim = one.claim
-        cells = [_cell(one, phase) for phase in ("launch", "registration", "initialization")]
-        total = span(one.total) + (" so far" if one.running else "")
-        shown.add_row(claim.name, claim.pool or "-", claim.labels.get(INSTANCE_TYPE, "-"), *cells, total)
-    return shown
+        cells = [_format_phase(one, phase) for phase in ("launch", "registration", "initialization")]
+        total = format_span(one.total) + (" so far" if one.running else "")
+        result.add_row(claim.name, claim.pool or "-", claim.labels.get(INSTANCE_TYPE, "-"), *cells, total)
+    return result
 
 
-def _cell(one: Times, phase: str) -> str:
+def _format_phase(one: StartupTimes, phase: str) -> str:
     took: timedelta | None = getattr(one, phase)
     if took is None:
         return "-"
-    return span(took) + (" so far" if one.running == phase else "")
+    return format_span(took) + (" so far" if one.running == phase else "")

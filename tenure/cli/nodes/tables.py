@@ -6,8 +6,8 @@ from datetime import datetime
 from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.nodes.durations import since, until
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.nodes.durations import format_since, format_until
+from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.nodeclaim_history import Phase
 
 STYLES = {
@@ -17,12 +17,12 @@ STYLES = {
     Phase.READY.value: "bold green",
     Phase.DRAIN.value: "magenta",
     Phase.TERMINATION.value: "red",
-    Phase.GONE.value: "dim",
+    Phase.DELETED.value: "dim",
 }
 
 
-def lives_table(
-    lives: Sequence[NodeLife], *, now: datetime, pods: Mapping[str, int] | None = None, title: str = ""
+def nodeclaims_table(
+    nodeclaims: Sequence[NodeClaimSummary], *, now: datetime, pods: Mapping[str, int] | None = None, title: str = ""
 ) -> Table:
     """`pods` counts the Running ones by node name."""
     table = Table(title=title or None, title_justify="left", expand=False)
@@ -30,23 +30,27 @@ def lives_table(
         table.add_column(name, no_wrap=True)
     if pods is not None:
         table.add_column("pods", justify="right")
-    if any(life.blocked_by for life in lives):
+    if any(nodeclaim.blocked_by for nodeclaim in nodeclaims):
         table.add_column("blocked by", overflow="ellipsis", max_width=40)
-    for life in lives:
-        table.add_row(*_cells(life, now, pods, len(table.columns)), style="dim" if not life.open else None)
+    for nodeclaim in nodeclaims:
+        table.add_row(
+            *_table_cells(nodeclaim, now, pods, len(table.columns)), style="dim" if not nodeclaim.open else None
+        )
     return table
 
 
-def _cells(life: NodeLife, now: datetime, pods: Mapping[str, int] | None, columns: int) -> list[str | Text]:
+def _table_cells(
+    nodeclaim: NodeClaimSummary, now: datetime, pods: Mapping[str, int] | None, columns: int
+) -> list[str | Text]:
     cells: list[str | Text] = [
-        life.name,
-        Text(life.phase + (" overdue" if life.overdue else ""), style=STYLES.get(life.phase, "")),
-        since(life, now),
-        until(life, now),
-        life.instance_id or "-",
-        " ".join(part for part in (life.instance_type, life.capacity_type) if part) or "-",
-        life.zone or "-",
+        nodeclaim.name,
+        Text(nodeclaim.phase + (" overdue" if nodeclaim.overdue else ""), style=STYLES.get(nodeclaim.phase, "")),
+        format_since(nodeclaim, now),
+        format_until(nodeclaim, now),
+        nodeclaim.instance_id or "-",
+        " ".join(part for part in (nodeclaim.instance_type, nodeclaim.capacity_type) if part) or "-",
+        nodeclaim.zone or "-",
     ]
     if pods is not None:
-        cells.append(str(pods.get(life.node_name, 0)) if life.node_name and life.open else "-")
-    return cells if len(cells) == columns else [*cells, life.blocked_by]
+        cells.append(str(pods.get(nodeclaim.node_name, 0)) if nodeclaim.node_name and nodeclaim.open else "-")
+    return cells if len(cells) == columns else [*cells, nodeclaim.blocked_by]

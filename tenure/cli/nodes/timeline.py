@@ -14,8 +14,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from tenure.cli.nodes.workflows import NodeLife, as_json
-from tenure.model.base import few
+from tenure.cli.nodes.workflows import NodeClaimSummary, as_json
+from tenure.model.base import format_short_list
 from tenure.model.nodeclaim_history import ClaimOutcome, Step
 
 _OURS: Final = "Tenure"
@@ -30,83 +30,88 @@ _ENDS: Final = {
 
 
 @dataclass(frozen=True)
-class Happened:
+class HistoryEntry:
     at: datetime
     kind: str
-    """`life`, `shown`, `activity`, `timer`, `signal` or `update`."""
-    said: str
+    """`nodeclaim`, `text`, `activity`, `timer`, `signal` or `update`."""
+    text: str
 
     def as_json(self) -> dict[str, str]:
-        return {"at": self.at.isoformat(), "kind": self.kind, "said": self.said}
+        return {"at": self.at.isoformat(), "kind": self.kind, "said": self.text}
 
 
-def happened(events: Iterable[HistoryEvent]) -> list[Happened]:
+def list_history_entries(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
     """In order. Workflow tasks, which are the machinery's own, are left out."""
     known: dict[int, HistoryEvent] = {}
-    found: list[Happened] = []
+    found: list[HistoryEntry] = []
     for event in events:
         known[event.event_id] = event
         at = event.event_time.ToDatetime(tzinfo=UTC)
-        found += [Happened(at, kind, said) for kind, said in _words(event, known)]
+        found += [HistoryEntry(at, kind, text) for kind, text in _describe_event(event, known)]
     return found
 
 
-def _words(event: HistoryEvent, known: dict[int, HistoryEvent]) -> Iterator[tuple[str, str]]:
+def _describe_event(event: HistoryEvent, known: dict[int, HistoryEvent]) -> Iterator[tuple[str, str]]:
     name = EventType.Name(event.event_type).removeprefix("EVENT_TYPE_")
-    told: Any = getattr(event, event.WhichOneof("attributes") or "", None)
+    attributes: Any = getattr(event, event.WhichOneof("attributes") or "", None)
     if name == "WORKFLOW_EXECUTION_STARTED":
         yield "life", "begins"
     elif name == "WORKFLOW_EXECUTION_SIGNALED":
-        yield "signal", told.signal_name
+        yield "signal", attributes.signal_name
     elif name == "WORKFLOW_EXECUTION_UPDATE_ACCEPTED":
-        yield "update", told.accepted_request.input.name
+        yield "update", attributes.accepted_request.input.name
     elif name == "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES":
-        if shown := _shown(told.search_attributes.indexed_fields):
-            yield "shown", shown
+        if text := _format_search_attributes(attributes.search_attributes.indexed_fields):
+            yield "shown", text
     elif name == "ACTIVITY_TASK_SCHEDULED":
-        yield "activity", f"{called(event, told.activity_type.name)} begins"
+        yield "activity", f"{format_call_name(event, attributes.activity_type.name)} begins"
     elif name.startswith("ACTIVITY_TASK_") and name != "ACTIVITY_TASK_STARTED":
-        begun = known.get(told.scheduled_event_id)
+        begun = known.get(attributes.scheduled_event_id)
         what = begun.activity_task_scheduled_event_attributes.activity_type.name if begun else "an activity"
-        yield "activity", f"{called(begun, what)} {end_of(name.removeprefix('ACTIVITY_TASK_'), told)}"
+        yield (
+            "activity",
+            f"{format_call_name(begun, what)} {describe_activity_end(name.removeprefix('ACTIVITY_TASK_'), attributes)}",
+        )
     elif name in ("TIMER_STARTED", "TIMER_FIRED", "TIMER_CANCELED"):
-        yield from _timer(name, event, told, known)
+        yield from _describe_timer(name, event, attributes, known)
     elif name.startswith("WORKFLOW_EXECUTION_") and (end := _ENDS.get(name.removeprefix("WORKFLOW_EXECUTION_"))):
-        yield "life", f"{end}{_why(told)}"
+        yield "life", f"{end}{_failure_suffix(attributes)}"
 
 
-def _timer(name: str, event: HistoryEvent, told: Any, known: dict[int, HistoryEvent]) -> Iterator[tuple[str, str]]:
+def _describe_timer(
+    name: str, event: HistoryEvent, attributes: Any, known: dict[int, HistoryEvent]
+) -> Iterator[tuple[str, str]]:
     if name == "TIMER_STARTED":
-        seconds = told.start_to_fire_timeout.ToTimedelta().total_seconds()
-        yield "timer", f"{called(event, 'waits')}, {seconds:g} s at most"
+        seconds = attributes.start_to_fire_timeout.ToTimedelta().total_seconds()
+        yield "timer", f"{format_call_name(event, 'waits')}, {seconds:g} s at most"
     elif name == "TIMER_FIRED":
-        yield "timer", f"{called(known.get(told.started_event_id), 'a wait')} is over"
+        yield "timer", f"{format_call_name(known.get(attributes.started_event_id), 'a wait')} is over"
 
 
-def _shown(fields: Any) -> str:
+def _format_search_attributes(fields: Any) -> str:
     """`Phase Ready, NodeName n1`; what no longer holds is not named."""
     read = pydantic_data_converter.payload_converter.from_payload
     values = {name.removeprefix(_OURS): read(one) for name, one in sorted(fields.items()) if name.startswith(_OURS)}
     return ", ".join(f"{name} {value}" for name, value in values.items() if value not in (None, [], ""))
 
 
-def called(event: HistoryEvent | None, name: str) -> str:
+def format_call_name(event: HistoryEvent | None, name: str) -> str:
     """With its summary, as Temporal's UI has it."""
     if event is None or not event.user_metadata.HasField("summary"):
         return name
-    said = pydantic_data_converter.payload_converter.from_payload(event.user_metadata.summary)
-    return f"{name} ({said})"
+    summary = pydantic_data_converter.payload_converter.from_payload(event.user_metadata.summary)
+    return f"{name} ({summary})"
 
 
-def end_of(word: str, told: Any) -> str:
+def describe_activity_end(suffix: str, attributes: Any) -> str:
     """Of an activity, by the last word of its event."""
-    words = {"COMPLETED": "is done", "CANCEL_REQUESTED": "is asked to stop", "CANCELED": "has stopped"}
-    return words.get(word) or f"{word.lower().replace('_', ' ')}{_why(told)}"
+    descriptions = {"COMPLETED": "is done", "CANCEL_REQUESTED": "is asked to stop", "CANCELED": "has stopped"}
+    return descriptions.get(suffix) or f"{suffix.lower().replace('_', ' ')}{_failure_suffix(attributes)}"
 
 
-def _why(told: Any) -> str:
-    failure = getattr(told, "failure", None)
-    message = failure.message if failure is not None else getattr(told, "reason", "")
+def _failure_suffix(attributes: Any) -> str:
+    failure = getattr(attributes, "failure", None)
+    message = failure.message if failure is not None else getattr(attributes, "reason", "")
     return f": {' '.join(message.split())[:200]}" if message else ""
 
 
@@ -114,7 +119,7 @@ _PREFIX: Final = "EVENT_TYPE_ACTIVITY_TASK_"
 
 
 @dataclass(frozen=True)
-class Call:
+class ActivityCall:
     at: datetime
     what: str
     """The activity's name and summary."""
@@ -125,7 +130,7 @@ class Call:
     tries: int = 1
     """Of one that is under way, those that Temporal has written down: 1."""
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         if not self.end:
             return f"{self.what} is under way"
         tried = f" at try {self.tries}" if self.tries > 1 else ""
@@ -141,25 +146,27 @@ class Call:
         }
 
 
-def calls(events: Iterable[HistoryEvent]) -> list[Call]:
+def list_activity_calls(events: Iterable[HistoryEvent]) -> list[ActivityCall]:
     """In the order in which they were asked for."""
-    found: dict[int, Call] = {}
+    found: dict[int, ActivityCall] = {}
     for event in events:
         name = EventType.Name(event.event_type)
         if not name.startswith(_PREFIX):
             continue
         at = event.event_time.ToDatetime(tzinfo=UTC)
-        told: Any = getattr(event, event.WhichOneof("attributes") or "", None)
-        word = name.removeprefix(_PREFIX)
-        if word == "SCHEDULED":
-            found[event.event_id] = Call(at, called(event, told.activity_type.name))
-        elif (begun := found.get(told.scheduled_event_id)) is None:
+        attributes: Any = getattr(event, event.WhichOneof("attributes") or "", None)
+        suffix = name.removeprefix(_PREFIX)
+        if suffix == "SCHEDULED":
+            found[event.event_id] = ActivityCall(at, format_call_name(event, attributes.activity_type.name))
+        elif (begun := found.get(attributes.scheduled_event_id)) is None:
             continue
-        elif word == "STARTED":
-            found[told.scheduled_event_id] = replace(begun, tries=max(told.attempt, 1))
-        elif word != "CANCEL_REQUESTED":
+        elif suffix == "STARTED":
+            found[attributes.scheduled_event_id] = replace(begun, tries=max(attributes.attempt, 1))
+        elif suffix != "CANCEL_REQUESTED":
             seconds = (at - begun.at).total_seconds()
-            found[told.scheduled_event_id] = replace(begun, end=end_of(word, told), seconds=seconds)
+            found[attributes.scheduled_event_id] = replace(
+                begun, end=describe_activity_end(suffix, attributes), seconds=seconds
+            )
     return list(found.values())
 
 
@@ -168,96 +175,96 @@ CALLS: Final = 8
 
 
 @dataclass(frozen=True)
-class Story:
-    life: NodeLife
+class NodeExplanation:
+    nodeclaim: NodeClaimSummary
     steps: Sequence[Step] = ()
     reason: str = ""
     """What it went for."""
-    note: str = ""
+    remark: str = ""
     drift: str = ""
     drain: Sequence[str] = ()
     expires: datetime | None = None
     bought_for: str = ""
-    away: str = ""
+    not_ready: str = ""
     events: Sequence[str] = ()
     disruption: Sequence[str] = ()
     paused: Sequence[str] = ()
-    left: Sequence[str] = ()
+    evicted_pods: Sequence[str] = ()
     """Pods that had to go."""
-    calls: Sequence[Call] = ()
+    calls: Sequence[ActivityCall] = ()
     """Of its last run."""
 
-    def text(self) -> str:
-        life = self.life
-        place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
-        price = f" {life.price:.4f} $/h" if life.price else ""
+    def format_text(self) -> str:
+        nodeclaim = self.nodeclaim
+        machine = " ".join(part for part in (nodeclaim.instance_type, nodeclaim.capacity_type, nodeclaim.zone) if part)
+        price = f" {nodeclaim.price:.4f} $/h" if nodeclaim.price else ""
         lines = [
-            f"NodeClaim {life.name}" + (f" · node {life.node_name}" if life.node_name else ""),
-            f"  instance    {life.instance_id or 'none'} {place}{price}".rstrip(),
-            f"  phase       {life.phase}" + (" (overdue)" if life.overdue else ""),
-            f"  since       {moment_of(life.since)}",
+            f"NodeClaim {nodeclaim.name}" + (f" · node {nodeclaim.node_name}" if nodeclaim.node_name else ""),
+            f"  instance    {nodeclaim.instance_id or 'none'} {machine}{price}".rstrip(),
+            f"  phase       {nodeclaim.phase}" + (" (overdue)" if nodeclaim.overdue else ""),
+            f"  since       {format_time(nodeclaim.since)}",
         ]
-        lines += [f"  {name:<10}  {said}" for name, said in self._facts() if said]
-        lines += [line_of(step) for step in self.steps]
-        lines += self._calls()
+        lines += [f"  {name:<10}  {value}" for name, value in self._list_facts() if value]
+        lines += [format_step(step) for step in self.steps]
+        lines += self._format_calls()
         return "\n".join(lines)
 
-    def _calls(self) -> Iterator[str]:
+    def _format_calls(self) -> Iterator[str]:
         """The last ones; where all of them are told."""
         if self.calls:
             few_of = f"the last {CALLS} of {len(self.calls)} calls" if len(self.calls) > CALLS else "calls"
-            yield f"  {few_of}; with waits and signals: tenure history {self.life.name}"
-        yield from (f"  {moment_of(one.at)}  {one.line()}" for one in self.calls[-CALLS:])
+            yield f"  {few_of}; with waits and signals: tenure history {self.nodeclaim.name}"
+        yield from (f"  {format_time(one.at)}  {one.format_line()}" for one in self.calls[-CALLS:])
 
-    def _facts(self) -> Iterator[tuple[str, str]]:
+    def _list_facts(self) -> Iterator[tuple[str, str]]:
         yield "bought for", self.bought_for
-        yield "deadline", moment_of(self.life.deadline) if self.life.deadline else ""
-        yield "blocked by", self.life.blocked_by
+        yield "deadline", format_time(self.nodeclaim.deadline) if self.nodeclaim.deadline else ""
+        yield "blocked by", self.nodeclaim.blocked_by
         yield from (("from AWS", line) for line in self.events)
         yield from (("paused", line) for line in self.paused)
         yield from (("drain", line) for line in self.drain)
         yield "drifted", self.drift
-        yield "away", self.away
-        yield "expires", moment_of(self.expires) if self.expires else ""
+        yield "away", self.not_ready
+        yield "expires", format_time(self.expires) if self.expires else ""
         yield from (("disruption", line) for line in self.disruption)
-        yield "drained of", few(self.left, NAMED)
+        yield "drained of", format_short_list(self.evicted_pods, NAMED)
         yield "went for", self.reason
-        yield "note", self.note
+        yield "note", self.remark
 
     def as_json(self) -> dict[str, Any]:
         return {
-            **as_json(self.life),
+            **as_json(self.nodeclaim),
             "boughtFor": self.bought_for,
             "events": list(self.events),
             "paused": list(self.paused),
             "drain": list(self.drain),
             "drift": self.drift,
-            "away": self.away,
+            "away": self.not_ready,
             "expires": self.expires.isoformat() if self.expires else None,
             "disruption": list(self.disruption),
-            "drainedOf": list(self.left),
+            "drainedOf": list(self.evicted_pods),
             "wentFor": self.reason,
-            "note": self.note,
+            "note": self.remark,
             "calls": [one.as_json() for one in self.calls],
             "steps": [step.model_dump(mode="json") for step in self.steps],
         }
 
 
-def ended(life: NodeLife, outcome: ClaimOutcome) -> Story:
-    return Story(
-        life,
-        outcome.story,
+def explain_completed(nodeclaim: NodeClaimSummary, outcome: ClaimOutcome) -> NodeExplanation:
+    return NodeExplanation(
+        nodeclaim,
+        outcome.history,
         reason=outcome.reason,
         drift=outcome.drift,
         bought_for=outcome.why,
         events=outcome.events,
-        left=outcome.left,
+        evicted_pods=outcome.evicted_pods,
     )
 
 
-def line_of(step: Step) -> str:
-    return f"  {moment_of(step.at)}  {step.phase.value:<14}  {step.cause}".rstrip()
+def format_step(step: Step) -> str:
+    return f"  {format_time(step.at)}  {step.phase.value:<14}  {step.cause}".rstrip()
 
 
-def moment_of(moment: datetime | None) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "-"
+def format_time(at: datetime | None) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "-"

@@ -17,200 +17,218 @@ import typer
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
-from tenure.cli.exit_codes import Refused
-from tenure.cli.nodes.exported_histories import stories
-from tenure.cli.nodes.timeline import Call, Story, calls, ended
-from tenure.cli.nodes.workflows import Lives, NodeLife
-from tenure.cli.output import Output, answer
-from tenure.cli.temporal_client import Connection, connected
-from tenure.controller.temporal.errors import refusal
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.nodes.exported_histories import explain_exported_nodes
+from tenure.cli.nodes.timeline import ActivityCall, NodeExplanation, explain_completed, list_activity_calls
+from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
+from tenure.cli.output import Output, print_result
+from tenure.cli.temporal_client import Connection, with_connection
+from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.disruption.planning import NodeVerdict
-from tenure.model.nodeclaim_history import Told
-from tenure.model.operator_requests import ShowAsked, Shown
+from tenure.model.nodeclaim_history import NodeClaimExplanation
+from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from workflows import ids
 
-PATIENCE: Final = timedelta(seconds=30)
+PREVIEW_TIMEOUT: Final = timedelta(seconds=30)
 
 
-async def ask(client: Client, cluster: str, name: str = "") -> Shown:
+async def query_disruption_status(client: Client, cluster: str, name: str = "") -> DisruptionStatus:
     """`blocked` says why there is no answer."""
     try:
-        answer: Shown = await client.execute_workflow(
+        status: DisruptionStatus = await client.execute_workflow(
             "ShowWorkflow",
-            ShowAsked(cluster=cluster, name=name),
-            id=ids.show(cluster, uuid.uuid4().hex[:8]),
+            DisruptionPreviewRequest(cluster=cluster, name=name),
+            id=ids.disruption_preview(cluster, uuid.uuid4().hex[:8]),
             task_queue=ids.task_queue(cluster),
-            execution_timeout=PATIENCE,
-            result_type=Shown,
+            execution_timeout=PREVIEW_TIMEOUT,
+            result_type=DisruptionStatus,
         )
     except WorkflowFailureError as error:
         cause = getattr(error.cause, "cause", None) or error.cause
-        return Shown(blocked=f"no worker answers: {cause}; `tenure doctor` says whether one runs")
+        return DisruptionStatus(blocked=f"no worker answers: {cause}; `tenure doctor` says whether one runs")
     except RPCError as error:
         address = client.service_client.config.target_host
-        return Shown(blocked=refusal(error, namespace=client.namespace, address=address))
-    return answer
+        return DisruptionStatus(blocked=format_rpc_error(error, namespace=client.namespace, address=address))
+    return status
 
 
-def lines_of(found: Shown) -> list[str]:
+def format_disruption_status(found: DisruptionStatus) -> list[str]:
     """What keeps a node or a pod where it is, or what would become of it."""
     if found.blocked:
         return [f"not known now: {found.blocked}"]
-    return [*found.said, *_would(found), *(line for one in found.verdicts for line in _verdict(one))]
+    return [
+        *found.messages,
+        *_format_commands(found),
+        *(line for one in found.verdicts for line in _format_verdict(one)),
+    ]
 
 
-def _would(found: Shown) -> Iterator[str]:
+def _format_commands(found: DisruptionStatus) -> Iterator[str]:
     for one in found.commands:
         yield f"would go now ({one.reason}): {one.why}"
 
 
-def _verdict(one: NodeVerdict) -> Iterator[str]:
+def _format_verdict(one: NodeVerdict) -> Iterator[str]:
     """All that keeps it, so that whoever removes one obstacle knows the next."""
-    for said in one.excluded:
-        yield f"stays ({said.cause}; not for {', '.join(said.methods)}): {said.words}"
+    for exclusion in one.excluded:
+        yield f"stays ({exclusion.cause}; not for {', '.join(exclusion.methods)}): {exclusion.message}"
     if one.eligible:
         yield f"could go as {', '.join(one.eligible)}"
-    yield from (f"stays all the same: {words}" for words in one.rejected)
+    yield from (f"stays all the same: {reason}" for reason in one.rejected)
 
 
-def as_json(found: Shown) -> dict[str, Any]:
+def as_json(found: DisruptionStatus) -> dict[str, Any]:
     return found.model_dump(mode="json", exclude_defaults=True)
 
 
 app = typer.Typer(add_completion=False)
-WHY_PATIENCE: Final = timedelta(seconds=2)
+DETAIL_TIMEOUT: Final = timedelta(seconds=2)
 """That a pause or the calls are worth: the story is told without them."""
-AGAIN_IN: Final = (0.2, 0.5, 1.0)
+RETRY_DELAYS_SECONDS: Final = (0.2, 0.5, 1.0)
 """Seconds."""
 
-Kept = Annotated[Path | None, typer.Option("--from", help="A folder that `tenure history export` wrote.")]
+ExportedHistory = Annotated[Path | None, typer.Option("--from", help="A folder that `tenure history export` wrote.")]
 
 
 @dataclass(frozen=True)
-class Pod:
+class PodExplanation:
     """Why a pod keeps its node."""
 
-    told: Shown
+    status: DisruptionStatus
 
-    def text(self) -> str:
-        node = f" · node {self.told.verdicts[0].node}" if self.told.verdicts else ""
-        return "\n".join([f"Pod {self.told.pod}{node}", *(f"  {line}" for line in lines_of(self.told))])
+    def format_text(self) -> str:
+        node = f" · node {self.status.verdicts[0].node}" if self.status.verdicts else ""
+        return "\n".join(
+            [f"Pod {self.status.pod}{node}", *(f"  {line}" for line in format_disruption_status(self.status))]
+        )
 
     def as_json(self) -> dict[str, Any]:
-        return as_json(self.told)
+        return as_json(self.status)
 
 
 @app.command()
-@connected
-def why(connection: Connection, name: str, kept: Kept = None, output: Output = "table") -> None:
+@with_connection
+def why(connection: Connection, name: str, exported_history: ExportedHistory = None, output: Output = "table") -> None:
     """Say what a node is doing, since when, until when, what blocks it, how it came there, and why it stays; or why a
     pod keeps its node."""
-    found = stories(kept, name, connection.read) if kept else asyncio.run(find(connection, name))
-    answer(output, [one.as_json() for one in found], text_of(found))
+    found = (
+        explain_exported_nodes(exported_history, name, connection.decrypt_events)
+        if exported_history
+        else asyncio.run(explain_nodes_or_pod(connection, name))
+    )
+    print_result(output, [one.as_json() for one in found], format_explanations(found))
 
 
-async def tell(connection: Connection, name: str) -> str:
+async def explain_as_text(connection: Connection, name: str) -> str:
     """What people read. Raises `Refused` when no node ever had that name, and no pod has it."""
-    return text_of(await find(connection, name))
+    return format_explanations(await explain_nodes_or_pod(connection, name))
 
 
-def text_of(found: Sequence[Story | Pod]) -> str:
-    return "\n\n".join(one.text() for one in found)
+def format_explanations(found: Sequence[NodeExplanation | PodExplanation]) -> str:
+    return "\n\n".join(one.format_text() for one in found)
 
 
-async def find(connection: Connection, name: str) -> Sequence[Story | Pod]:
+async def explain_nodes_or_pod(connection: Connection, name: str) -> Sequence[NodeExplanation | PodExplanation]:
     """All nodes that ever had that name, oldest first. Raises `Refused` when there is none, and no pod has it."""
-    client = await connection.client()
-    found = await Lives(client, connection.cluster).named([name])
+    client = await connection.connect()
+    found = await NodeClaimVisibility(client, connection.cluster).find_by_names([name])
     if not found:
-        return [await _pod(client, connection.cluster, name)]
-    return await asyncio.gather(*(_one(connection, client, life) for life in found))
+        return [await _explain_pod(client, connection.cluster, name)]
+    return await asyncio.gather(*(_explain_node(connection, client, nodeclaim) for nodeclaim in found))
 
 
-async def _pod(client: Client, cluster: str, name: str) -> Pod:
-    told = await ask(client, cluster, name)
-    if not told.pod:
-        unsure = f"; whether a pod has it is not known: {told.blocked}" if told.blocked else ", and no pod"
+async def _explain_pod(client: Client, cluster: str, name: str) -> PodExplanation:
+    status = await query_disruption_status(client, cluster, name)
+    if not status.pod:
+        unsure = f"; whether a pod has it is not known: {status.blocked}" if status.blocked else ", and no pod"
         hint = "`tenure get` lists the nodes; one that is long gone may be in what `tenure history export` wrote"
-        raise Refused(f"why {name}: no NodeClaim, Node or instance of this name in cluster {cluster}{unsure}; {hint}")
-    return Pod(told)
+        raise UsageError(
+            f"why {name}: no NodeClaim, Node or instance of this name in cluster {cluster}{unsure}; {hint}"
+        )
+    return PodExplanation(status)
 
 
-async def _one(connection: Connection, client: Client, life: NodeLife) -> Story:
-    tell = _goes_on if life.open else _over
-    story, made = await asyncio.gather(tell(client, connection.cluster, life), _made(connection, client, life))
-    return replace(story, calls=made)
+async def _explain_node(connection: Connection, client: Client, nodeclaim: NodeClaimSummary) -> NodeExplanation:
+    explain = _explain_running if nodeclaim.open else _explain_closed
+    explanation, calls = await asyncio.gather(
+        explain(client, connection.cluster, nodeclaim), _fetch_calls(connection, client, nodeclaim)
+    )
+    return replace(explanation, calls=calls)
 
 
-async def _made(connection: Connection, client: Client, life: NodeLife) -> Sequence[Call]:
+async def _fetch_calls(connection: Connection, client: Client, nodeclaim: NodeClaimSummary) -> Sequence[ActivityCall]:
     """The calls of its last run; none where Temporal does not give its history out."""
     try:
-        history = await client.get_workflow_handle(life.workflow_id).fetch_history(rpc_timeout=WHY_PATIENCE)
+        history = await client.get_workflow_handle(nodeclaim.workflow_id).fetch_history(rpc_timeout=DETAIL_TIMEOUT)
     except RPCError:
         return ()
-    return calls(connection.read(history.events))
+    return list_activity_calls(connection.decrypt_events(history.events))
 
 
-async def _goes_on(client: Client, cluster: str, life: NodeLife) -> Story:
-    others = asyncio.gather(ask(client, cluster, life.name), _pauses(client, cluster, life.pool))
-    told = await told_by(client, life)
-    if isinstance(told, str):
-        others.cancel()
-        return Story(life, note=told)
-    kept, pauses = await others
-    return Story(
-        life,
-        told.steps,
-        drift=told.drift,
-        drain=told.drain,
-        bought_for=told.bought_for,
-        expires=told.expires,
-        away=told.away,
-        events=told.events,
-        left=told.left,
-        disruption=lines_of(kept),
-        paused=(*filter(None, (told.paused,)), *pauses),
+async def _explain_running(client: Client, cluster: str, nodeclaim: NodeClaimSummary) -> NodeExplanation:
+    pending = asyncio.gather(
+        query_disruption_status(client, cluster, nodeclaim.name), _query_pauses(client, cluster, nodeclaim.pool)
+    )
+    state = await query_explanation(client, nodeclaim)
+    if isinstance(state, str):
+        pending.cancel()
+        return NodeExplanation(nodeclaim, remark=state)
+    status, pauses = await pending
+    return NodeExplanation(
+        nodeclaim,
+        state.steps,
+        drift=state.drift,
+        drain=state.drain,
+        bought_for=state.bought_for,
+        expires=state.expires,
+        not_ready=state.not_ready,
+        events=state.events,
+        evicted_pods=state.evicted_pods,
+        disruption=format_disruption_status(status),
+        paused=(*filter(None, (state.paused,)), *pauses),
     )
 
 
-async def told_by(client: Client, life: NodeLife) -> Told | str:
+async def query_explanation(client: Client, nodeclaim: NodeClaimSummary) -> NodeClaimExplanation | str:
     """Or why nothing is told."""
     try:
-        return await _asked(client.get_workflow_handle(life.workflow_id))
-    except RPCError as unanswered:
-        return f"its story needs a worker, and none answers: {unanswered.message}; start one, see `tenure doctor`"
-    except WorkflowQueryFailedError as refused:
-        return f"its worker does not tell its story: {refused}; it may be of an older version than this command"
+        return await _query_with_retry(client.get_workflow_handle(nodeclaim.workflow_id))
+    except RPCError as error:
+        return f"its story needs a worker, and none answers: {error.message}; start one, see `tenure doctor`"
+    except WorkflowQueryFailedError as rejection:
+        return f"its worker does not tell its story: {rejection}; it may be of an older version than this command"
 
 
-async def _asked(handle: WorkflowHandle[Any, Any]) -> Told:
+async def _query_with_retry(handle: WorkflowHandle[Any, Any]) -> NodeClaimExplanation:
     """Asked again by a worker that has just started and hears of the node for the first time."""
-    for pause in AGAIN_IN:
+    for pause in RETRY_DELAYS_SECONDS:
         try:
-            told: Told = await handle.query("told", result_type=Told)
-            return told
-        except WorkflowQueryFailedError as refused:
-            if "ask again" not in str(refused):
+            state: NodeClaimExplanation = await handle.query("told", result_type=NodeClaimExplanation)
+            return state
+        except WorkflowQueryFailedError as rejection:
+            if "ask again" not in str(rejection):
                 raise
         await asyncio.sleep(pause)
-    last: Told = await handle.query("told", result_type=Told)
+    last: NodeClaimExplanation = await handle.query("told", result_type=NodeClaimExplanation)
     return last
 
 
-async def _pauses(client: Client, cluster: str, pool: str) -> tuple[str, ...]:
+async def _query_pauses(client: Client, cluster: str, pool: str) -> tuple[str, ...]:
     """Of a node's NodePool and of the cluster, a line each; none where nobody answers."""
     if not pool:
         return ()
     handle = client.get_workflow_handle(ids.nodepool(cluster, pool))
     try:
-        return tuple(await handle.query("pauses", result_type=list[str], rpc_timeout=WHY_PATIENCE))
+        return tuple(await handle.query("pauses", result_type=list[str], rpc_timeout=DETAIL_TIMEOUT))
     except (RPCError, WorkflowQueryFailedError):
         return ()
 
 
-async def _over(client: Client, cluster: str, life: NodeLife) -> Story:
+async def _explain_closed(client: Client, cluster: str, nodeclaim: NodeClaimSummary) -> NodeExplanation:
     try:
-        outcome = await Lives(client, cluster).outcome(life)
+        outcome = await NodeClaimVisibility(client, cluster).fetch_outcome(nodeclaim)
     except WorkflowFailureError as failed:
-        return Story(life, note=f"its workflow did not end by itself ({life.status}): {failed.cause or failed}")
-    return ended(life, outcome)
+        return NodeExplanation(
+            nodeclaim, remark=f"its workflow did not end by itself ({nodeclaim.status}): {failed.cause or failed}"
+        )
+    return explain_completed(nodeclaim, outcome)

@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
-class NodeLife:
+class NodeClaimSummary:
     """One NodeClaim's workflow as visibility shows it."""
 
     workflow_id: str
@@ -53,17 +53,17 @@ class NodeLife:
         return name in (self.name, self.node_name, self.instance_id)
 
 
-class Lives:
+class NodeClaimVisibility:
     """The NodeClaim workflows of one cluster."""
 
     def __init__(self, client: Client, cluster: str) -> None:
         self._client, self._cluster = client, cluster
 
-    async def all(self, condition: str = "") -> list[NodeLife]:
+    async def list_all(self, condition: str = "") -> list[NodeClaimSummary]:
         """Oldest first. A run that was continued counts with its successor, its events added."""
-        return merge(await self.executions(condition))
+        return merge_runs(await self.list_runs(condition))
 
-    async def executions(self, condition: str = "") -> list[WorkflowExecution]:
+    async def list_runs(self, condition: str = "") -> list[WorkflowExecution]:
         """Every run, oldest first."""
         prefix = ids.nodeclaim(self._cluster, "", "").rstrip("/") + "/"
         query = f"WorkflowType = 'NodeClaimWorkflow' AND WorkflowId STARTS_WITH '{prefix}'"
@@ -72,50 +72,50 @@ class Lives:
         found = [execution async for execution in self._client.list_workflows(query, page_size=1000)]
         return sorted(found, key=lambda execution: execution.start_time)
 
-    async def running(self) -> list[NodeLife]:
-        return await self.all("ExecutionStatus = 'Running'")
+    async def list_running(self) -> list[NodeClaimSummary]:
+        return await self.list_all("ExecutionStatus = 'Running'")
 
-    async def called(self, name: str) -> NodeLife | None:
+    async def find_running(self, name: str) -> NodeClaimSummary | None:
         """The youngest that runs of those that are called so."""
-        found = await self.named([name], "ExecutionStatus = 'Running'")
+        found = await self.find_by_names([name], "ExecutionStatus = 'Running'")
         return found[-1] if found else None
 
-    async def named(self, names: Iterable[str], condition: str = "") -> list[NodeLife]:
+    async def find_by_names(self, names: Iterable[str], condition: str = "") -> list[NodeClaimSummary]:
         """Those that are called so, by NodeClaim, Node or instance; the service picks them out."""
-        asked = [self._called(name) for name in names if _NAME.fullmatch(name)]
-        if not asked:
+        conditions = [self._name_condition(name) for name in names if _NAME.fullmatch(name)]
+        if not conditions:
             return []
-        return await self.all(" AND ".join(filter(None, (f"({' OR '.join(asked)})", condition))))
+        return await self.list_all(" AND ".join(filter(None, (f"({' OR '.join(conditions)})", condition))))
 
-    def _called(self, name: str) -> str:
+    def _name_condition(self, name: str) -> str:
         of_claim = f"WorkflowId STARTS_WITH '{ids.nodeclaim(self._cluster, name, '').rstrip('/')}/'"
         node, instance = search_attributes.NODE_NAME.name, search_attributes.INSTANCE_ID.name
         return f"{of_claim} OR {node} = '{name}' OR {instance} = '{name}'"
 
-    async def outcome(self, life: NodeLife) -> ClaimOutcome:
+    async def fetch_outcome(self, nodeclaim: NodeClaimSummary) -> ClaimOutcome:
         """How it ended; raises `WorkflowFailureError` for one that failed. Waits for one that runs."""
-        handle = self._client.get_workflow_handle(life.workflow_id, result_type=ClaimOutcome)
+        handle = self._client.get_workflow_handle(nodeclaim.workflow_id, result_type=ClaimOutcome)
         outcome: ClaimOutcome = await handle.result()
         return outcome
 
 
-def merge(executions: Sequence[WorkflowExecution]) -> list[NodeLife]:
+def merge_runs(executions: Sequence[WorkflowExecution]) -> list[NodeClaimSummary]:
     """One life per workflow id: the last run's attributes and all runs' events."""
-    lives: dict[str, NodeLife] = {}
+    nodeclaims: dict[str, NodeClaimSummary] = {}
     for execution in executions:
-        before = lives.get(execution.id)
-        lives[execution.id] = life_of(execution, events_before=before.events if before else 0)
-    return list(lives.values())
+        before = nodeclaims.get(execution.id)
+        nodeclaims[execution.id] = summarize_run(execution, events_before=before.events if before else 0)
+    return list(nodeclaims.values())
 
 
-def life_of(execution: WorkflowExecution, *, events_before: int = 0) -> NodeLife:
+def summarize_run(execution: WorkflowExecution, *, events_before: int = 0) -> NodeClaimSummary:
     found = execution.typed_search_attributes
     status = execution.status or WorkflowExecutionStatus.RUNNING
     closed = status is WorkflowExecutionStatus.COMPLETED
-    return NodeLife(
+    return NodeClaimSummary(
         workflow_id=execution.id,
-        name=name_of(execution.id),
-        phase=Phase.GONE.value if closed else found.get(search_attributes.PHASE) or "",
+        name=nodeclaim_name(execution.id),
+        phase=Phase.DELETED.value if closed else found.get(search_attributes.PHASE) or "",
         pool=(found.get(search_attributes.NODE_POOL) or "").removeprefix("-"),
         since=execution.close_time if closed else found.get(search_attributes.PHASE_SINCE),
         deadline=None if closed else found.get(search_attributes.DEADLINE),
@@ -133,32 +133,32 @@ def life_of(execution: WorkflowExecution, *, events_before: int = 0) -> NodeLife
     )
 
 
-def name_of(workflow_id: str) -> str:
+def nodeclaim_name(workflow_id: str) -> str:
     """The NodeClaim's name out of `<cluster>/nodeclaim/<name>/<uid>`."""
     return workflow_id.rsplit("/", 2)[-2]
 
 
-def as_json(life: NodeLife) -> dict[str, Any]:
+def as_json(nodeclaim: NodeClaimSummary) -> dict[str, Any]:
     """For scripts: times in ISO 8601, nothing left out."""
     return {
-        "nodeClaim": life.name,
-        "node": life.node_name,
-        "instance": life.instance_id,
-        "nodePool": life.pool,
-        "phase": life.phase,
-        "since": _iso(life.since),
-        "deadline": _iso(life.deadline),
-        "overdue": life.overdue,
-        "blockedBy": life.blocked_by,
-        "paused": life.paused,
-        "instanceType": life.instance_type,
-        "zone": life.zone,
-        "capacityType": life.capacity_type,
-        "pricePerHour": life.price or None,
-        "workflow": life.workflow_id,
-        "status": life.status,
+        "nodeClaim": nodeclaim.name,
+        "node": nodeclaim.node_name,
+        "instance": nodeclaim.instance_id,
+        "nodePool": nodeclaim.pool,
+        "phase": nodeclaim.phase,
+        "since": _format_iso(nodeclaim.since),
+        "deadline": _format_iso(nodeclaim.deadline),
+        "overdue": nodeclaim.overdue,
+        "blockedBy": nodeclaim.blocked_by,
+        "paused": nodeclaim.paused,
+        "instanceType": nodeclaim.instance_type,
+        "zone": nodeclaim.zone,
+        "capacityType": nodeclaim.capacity_type,
+        "pricePerHour": nodeclaim.price or None,
+        "workflow": nodeclaim.workflow_id,
+        "status": nodeclaim.status,
     }
 
 
-def _iso(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None
+def _format_iso(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None

@@ -17,12 +17,12 @@ from tenure.cli.exit_codes import end_like_ctrl_c
 ROOT = Path(__file__).parents[3]
 
 
-def tenure(*arguments: str) -> list[str]:
-    """This very command, to be run by `held`."""
+def tenure_command(*arguments: str) -> list[str]:
+    """This very command, to be run by `run_in_background`."""
     return [sys.executable, "-m", "tenure", *arguments]
 
 
-def held(command: Sequence[str]) -> int:
+def run_in_background(command: Sequence[str]) -> int:
     """Run it with `--tell=FD` in a process that may outlive this one. The exit code that it tells, or ends with."""
     reading, writing = os.pipe()
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -36,14 +36,14 @@ def held(command: Sequence[str]) -> int:
     end_like_ctrl_c()
     with os.fdopen(reading) as pipe:
         try:
-            said = pipe.read()
+            exit_code = pipe.read()
         except KeyboardInterrupt:
             child.send_signal(signal.SIGINT)
-            said = ""
-    return int(said) if said else child.wait()
+            exit_code = ""
+    return int(exit_code) if exit_code else child.wait()
 
 
-def let_go(tell: int, code: int, log: Path) -> bool:
+def detach_from_parent(exit_code_fd: int, code: int, log: Path) -> bool:
     """In the child: the answer is there and this process goes on alone, its output in a log.
 
     False when nobody waits for the answer any more; then there is nobody to stay for either.
@@ -55,7 +55,7 @@ def let_go(tell: int, code: int, log: Path) -> bool:
             os.dup2(file.fileno(), stream)
         os.dup2(nothing.fileno(), 0)
     with contextlib.suppress(BrokenPipeError):
-        os.write(tell, str(code).encode())
-        os.close(tell)
+        os.write(exit_code_fd, str(code).encode())
+        os.close(exit_code_fd)
         return True
     return False

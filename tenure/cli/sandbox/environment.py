@@ -18,9 +18,9 @@ import structlog
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
-from tenure.cli.exit_codes import Failed
-from tenure.cli.nodes.workflows import Lives, NodeLife
-from tenure.cli.sandbox.probes import AwsView, PodCount, PodWatch
+from tenure.cli.exit_codes import CommandFailed
+from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
+from tenure.cli.sandbox.probes import AwsProbe, PodCount, PodWatch
 from tenure.cli.sandbox.worker_process import WORKER_KEY, WorkerProcess, service_account
 from tenure.controller.temporal.namespace import remove_schedules
 from tenure.kube.client.client import connect
@@ -32,17 +32,17 @@ from tenure.sandbox.ports import Ports
 
 
 @dataclass(frozen=True)
-class View:
+class ClusterView:
     pods: PodCount
-    lives: Sequence[NodeLife]
+    nodeclaims: Sequence[NodeClaimSummary]
 
 
 Object = dict[str, Any]
-LOOK_EVERY = 0.5
+POLL_INTERVAL_SECONDS = 0.5
 """Seconds between two looks at Temporal."""
 
 
-class Stage:
+class SandboxSession:
     """An async context manager: the worker is healthy inside it. `deployment` names what is scaled, in `default`.
 
     `through_proxy` counts what the worker writes to the API server, in `sandbox.written`; it costs some of its speed.
@@ -63,13 +63,13 @@ class Stage:
         self.worker: WorkerProcess
         self.kube: KubeApi
         self.temporal: Client
-        self.lives: Lives
-        self.aws: AwsView
+        self.nodeclaims: NodeClaimVisibility
+        self.aws: AwsProbe
         self.pods: PodWatch
 
     async def __aenter__(self) -> Self:
         try:
-            await self._enter()
+            await self._start()
         except BaseException:
             await self._stack.aclose()
             raise
@@ -78,21 +78,21 @@ class Stage:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def _enter(self) -> None:
+    async def _start(self) -> None:
         # The product's watch is used here to look with; its log would stand between the lines that are shown.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
         self._stack.callback(self._ports.close)
         self.kube = await self._stack.enter_async_context(self.sandbox.cluster.client())
-        self.aws = AwsView(AwsControl(self.sandbox.aws_endpoint), WORKER_KEY)
+        self.aws = AwsProbe(AwsControl(self.sandbox.aws_endpoint), WORKER_KEY)
         watcher = await connect(str(self.sandbox.kubeconfig))
         self._stack.push_async_callback(watcher.close)
         self.pods = await self._stack.enter_async_context(PodWatch(watcher, f"app={self._deployment}"))
         self.temporal = await self.sandbox.temporal_client()
-        self.lives = Lives(self.temporal, self.sandbox.plan.cluster_name)
-        await self.hire()
+        self.nodeclaims = NodeClaimVisibility(self.temporal, self.sandbox.plan.cluster_name)
+        await self.replace_worker()
         await self.worker.start()
 
-    async def hire(self) -> WorkerProcess:
+    async def replace_worker(self) -> WorkerProcess:
         """Another worker in the place of the one that was, not started yet."""
         self.worker = await self._make_worker()
         # Who wants it to end in good order calls `finish` before; an interrupted stage is thrown away.
@@ -112,8 +112,8 @@ class Stage:
         return WorkerProcess(
             self.sandbox.logs / "worker.log",
             environment=self.sandbox.environment() | rights | self._settings,
-            health_port=self._ports.take(),
-            metrics_port=self._ports.take(),
+            health_port=self._ports.reserve(),
+            metrics_port=self._ports.reserve(),
         )
 
     # --- doing ---
@@ -121,7 +121,7 @@ class Stage:
     async def apply(self, *manifests: Path) -> None:
         await asyncio.to_thread(self.sandbox.apply, *manifests)
 
-    async def scale(self, replicas: int) -> None:
+    async def scale_deployment(self, replicas: int) -> None:
         path = f"/apis/apps/v1/namespaces/default/deployments/{self._deployment}/scale"
         body = {"spec": {"replicas": replicas}}
         await self.kube.request("PATCH", path, body, "application/merge-patch+json")
@@ -135,57 +135,58 @@ class Stage:
 
     # --- looking ---
 
-    async def names(self, path: str, selector: str = "", *, limit: int = 500) -> list[str]:
+    async def list_names(self, path: str, selector: str = "", *, limit: int = 500) -> list[str]:
         """Of the objects in a collection; at most `limit` of them."""
         query = f"?limit={limit}" + (f"&labelSelector={selector}" if selector else "")
-        answer = await self.kube.request("GET", path + query)
-        return [item["metadata"]["name"] for item in answer.get("items") or ()]
+        response = await self.kube.request("GET", path + query)
+        return [item["metadata"]["name"] for item in response.get("items") or ()]
 
-    async def ready(self, path: str) -> str:
+    async def why_not_ready(self, path: str) -> str:
         """Empty when the object's condition Ready is True, else what it says."""
-        answer = await self.kube.request("GET", path)
-        conditions: list[Object] = answer.get("status", {}).get("conditions") or []
-        told = {condition["type"]: condition for condition in conditions}
-        ready = told.get("Ready", {})
+        response = await self.kube.request("GET", path)
+        conditions: list[Object] = response.get("status", {}).get("conditions") or []
+        by_type = {condition["type"]: condition for condition in conditions}
+        ready = by_type.get("Ready", {})
         if ready.get("status") == "True":
             return ""
-        waits = [f"{one['type']}={one['status']} {one.get('message', '')}" for one in told.values()]
+        waits = [f"{one['type']}={one['status']} {one.get('message', '')}" for one in by_type.values()]
         return "; ".join(wait for wait in waits if "=True" not in wait) or "no conditions yet"
 
-    async def view(self) -> View:
-        return View(pods=self.pods.count(), lives=await self.lives.all())
+    async def read_view(self) -> ClusterView:
+        return ClusterView(pods=self.pods.count_pods(), nodeclaims=await self.nodeclaims.list_all())
 
     async def open_workflows(self) -> list[WorkflowExecution]:
         return [one async for one in self.temporal.list_workflows("ExecutionStatus = 'Running'")]
 
-    async def until(
+    async def wait_until(
         self,
-        done: Callable[[View], bool],
+        done: Callable[[ClusterView], bool],
         *,
         what: str,
         seconds: float,
-        show: Callable[[View], None] = lambda view: None,
-    ) -> View:
-        """Look until it is so. Raises `Failed` when it takes longer, and `PartFailed` when a part ends by itself."""
-        give_up = time.monotonic() + seconds
+        on_view: Callable[[ClusterView], None] = lambda view: None,
+    ) -> ClusterView:
+        """Look until it is so. Raises `CommandFailed` when it takes longer, and `PartFailed` when a part ends by
+        itself."""
+        deadline = time.monotonic() + seconds
         while True:
             self.check()
-            view = await self.view()
-            show(view)
+            view = await self.read_view()
+            on_view(view)
             if done(view):
                 return view
-            if time.monotonic() > give_up:
-                raise Failed(f"{what}: not so after {seconds:g} s; {_standing(view)}")
-            await self.pods.change(LOOK_EVERY)
+            if time.monotonic() > deadline:
+                raise CommandFailed(f"{what}: not so after {seconds:g} s; {_describe_view(view)}")
+            await self.pods.wait_for_change(POLL_INTERVAL_SECONDS)
 
-    async def settled(self, wrong: Callable[[], Any], *, what: str, seconds: float) -> None:
-        """Ask until the answer is empty. Raises `Failed` with the last answer when it takes longer."""
-        give_up = time.monotonic() + seconds
-        while answer := await wrong():
+    async def wait_until_resolved(self, find_problem: Callable[[], Any], *, what: str, seconds: float) -> None:
+        """Ask until the answer is empty. Raises `CommandFailed` with the last answer when it takes longer."""
+        deadline = time.monotonic() + seconds
+        while problem := await find_problem():
             self.check()
-            if time.monotonic() > give_up:
-                raise Failed(f"{what}: not so after {seconds:g} s; {answer}")
-            await asyncio.sleep(LOOK_EVERY / 2)
+            if time.monotonic() > deadline:
+                raise CommandFailed(f"{what}: not so after {seconds:g} s; {problem}")
+            await asyncio.sleep(POLL_INTERVAL_SECONDS / 2)
 
     def check(self) -> None:
         """Raise `PartFailed` when the worker or a part of the sandbox has ended by itself."""
@@ -194,19 +195,19 @@ class Stage:
 
     # --- leaving ---
 
-    async def dismiss(self, seconds: float = 15.0) -> list[str]:
+    async def cancel_open_workflows(self, seconds: float = 15.0) -> list[str]:
         """End what runs for the whole cluster: upkeep, the watch, provisioning. What is still open then, by id."""
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
-        give_up = time.monotonic() + seconds
-        asked: set[str] = set()
+        deadline = time.monotonic() + seconds
+        cancelled: set[str] = set()
         while still := await self.open_workflows():
             for workflow in still:
-                if workflow.id not in asked:
-                    asked.add(workflow.id)
+                if workflow.id not in cancelled:
+                    cancelled.add(workflow.id)
                     await self._cancel(workflow)
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 break
-            await asyncio.sleep(LOOK_EVERY / 2)
+            await asyncio.sleep(POLL_INTERVAL_SECONDS / 2)
         return sorted(workflow.id for workflow in still)
 
     async def _cancel(self, workflow: WorkflowExecution) -> None:
@@ -217,12 +218,13 @@ class Stage:
             return
 
 
-def open_lives(lives: Iterable[NodeLife]) -> list[NodeLife]:
-    return [life for life in lives if life.open]
+def open_nodeclaims(nodeclaims: Iterable[NodeClaimSummary]) -> list[NodeClaimSummary]:
+    return [nodeclaim for nodeclaim in nodeclaims if nodeclaim.open]
 
 
-def _standing(view: View) -> str:
+def _describe_view(view: ClusterView) -> str:
     blocked = [
-        f"{life.name} in {life.phase}: {life.blocked_by or 'no reason given'}" for life in open_lives(view.lives)
+        f"{nodeclaim.name} in {nodeclaim.phase}: {nodeclaim.blocked_by or 'no reason given'}"
+        for nodeclaim in open_nodeclaims(view.nodeclaims)
     ]
     return f"pods: {view.pods}; nodes: {'; '.join(blocked[:5]) or 'none'}"

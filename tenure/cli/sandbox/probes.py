@@ -32,19 +32,19 @@ from tenure.sandbox.aws.admin.client import AwsControl
 class PodCount:
     running: int = 0
     pending: int = 0
-    leaving: int = 0
+    terminating: int = 0
     """Being deleted, or done."""
     by_node: Mapping[str, int] = field(default_factory=dict)
     """Running ones."""
 
     @property
     def total(self) -> int:
-        return self.running + self.pending + self.leaving
+        return self.running + self.pending + self.terminating
 
     def __str__(self) -> str:
         parts = [f"{self.running} Running"]
         parts += [f"{self.pending} Pending"] if self.pending else []
-        parts += [f"{self.leaving} leaving"] if self.leaving else []
+        parts += [f"{self.terminating} leaving"] if self.terminating else []
         return ", ".join(parts)
 
 
@@ -52,12 +52,12 @@ class PodWatch:
     """`selector` is a label selector. An async context manager: the watch runs inside it."""
 
     def __init__(self, client: KubeClient, selector: str) -> None:
-        self._watch = ListWatch(client, PODS, self._hear, time.monotonic, params={"labelSelector": selector})
+        self._watch = ListWatch(client, PODS, self._handle_deltas, time.monotonic, params={"labelSelector": selector})
         self._pods: dict[str, tuple[str, str]] = {}
         self._states: Counter[str] = Counter()
         self._changed = asyncio.Event()
         self.most = 0
-        """Pods that ran at one time since `forget`."""
+        """Pods that ran at one time since `reset_peak`."""
         self.most_at = 0.0
         """When that was reached first, on the monotonic clock."""
 
@@ -70,15 +70,15 @@ class PodWatch:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    def forget(self) -> None:
+    def reset_peak(self) -> None:
         self.most, self.most_at = self._states["Running"], time.monotonic()
 
-    def count(self) -> PodCount:
+    def count_pods(self) -> PodCount:
         states = self._states
         nodes = Counter(node for state, node in self._pods.values() if state == "Running" and node)
         return PodCount(states["Running"], states["Pending"], states["Leaving"], dict(nodes))
 
-    async def change(self, seconds: float) -> None:
+    async def wait_for_change(self, seconds: float) -> None:
         """Until a pod changes, or so long."""
         try:
             await asyncio.wait_for(self._changed.wait(), seconds)
@@ -86,24 +86,24 @@ class PodWatch:
             return
         self._changed.clear()
 
-    def _hear(self, deltas: list[Delta]) -> None:
+    def _handle_deltas(self, deltas: list[Delta]) -> None:
         for delta in deltas:
             uid = delta.object["metadata"]["uid"]
             if before := self._pods.pop(uid, None):
                 self._states[before[0]] -= 1
             if not delta.gone:
-                self._pods[uid] = state_of(delta.object)
+                self._pods[uid] = pod_state(delta.object)
                 self._states[self._pods[uid][0]] += 1
             if self._states["Running"] > self.most:
                 self.most, self.most_at = self._states["Running"], time.monotonic()
         self._changed.set()
 
 
-def state_of(pod: Mapping[str, Any]) -> tuple[str, str]:
+def pod_state(pod: Mapping[str, Any]) -> tuple[str, str]:
     """Running, Pending or Leaving, and the node's name."""
     phase = pod.get("status", {}).get("phase", "Pending")
-    leaving = "deletionTimestamp" in pod["metadata"] or phase not in ("Running", "Pending")
-    return "Leaving" if leaving else phase, pod.get("spec", {}).get("nodeName", "")
+    terminating = "deletionTimestamp" in pod["metadata"] or phase not in ("Running", "Pending")
+    return "Leaving" if terminating else phase, pod.get("spec", {}).get("nodeName", "")
 
 
 @dataclass(frozen=True)
@@ -114,41 +114,41 @@ class Instances:
     terminated: int
 
 
-class AwsView:
+class AwsProbe:
     """`key` is the access key that the worker calls with."""
 
     def __init__(self, control: AwsControl, key: str) -> None:
         self._control, self._key = control, key
 
-    async def calls(self) -> dict[str, int]:
+    async def count_calls(self) -> dict[str, int]:
         """By `service:Action`, since the start."""
-        return {action: entry["count"] for action, entry in (await self._counters()).items()}
+        return {action: entry["count"] for action, entry in (await self._fetch_counters()).items()}
 
-    async def denied(self) -> list[str]:
+    async def list_denied_actions(self) -> list[str]:
         """What its IAM policy did not allow, each action once."""
-        denials = await asyncio.to_thread(self._control.denials)
+        denials = await asyncio.to_thread(self._control.list_denials)
         return sorted({denial["action"] for denial in denials if denial["access_key"] == self._key})
 
-    async def instances(self) -> Instances:
+    async def count_instances(self) -> Instances:
         """Whoever launched them."""
-        answer = await asyncio.to_thread(self._control.instances)
-        return Instances(launched=answer["launched"], terminated=answer["terminated"])
+        response = await asyncio.to_thread(self._control.list_instances)
+        return Instances(launched=response["launched"], terminated=response["terminated"])
 
     async def launch_templates(self) -> int:
         """Those that were created and not deleted."""
-        calls = await self._counters()
+        calls = await self._fetch_counters()
         created, deleted = (calls.get(f"ec2:{verb}LaunchTemplate", {}) for verb in ("Create", "Delete"))
-        return _successes(created) - _successes(deleted)
+        return _count_successes(created) - _count_successes(deleted)
 
-    async def _counters(self) -> dict[str, dict[str, Any]]:
-        return await asyncio.to_thread(self._control.counters, self._key)
+    async def _fetch_counters(self) -> dict[str, dict[str, Any]]:
+        return await asyncio.to_thread(self._control.get_counters, self._key)
 
 
-def _successes(entry: Mapping[str, int]) -> int:
+def _count_successes(entry: Mapping[str, int]) -> int:
     return entry.get("count", 0) - entry.get("errors", 0)
 
 
-def since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+def calls_since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """The calls made between two looks."""
     counts = {action: count - before.get(action, 0) for action, count in after.items()}
     return {action: count for action, count in counts.items() if count}
@@ -174,7 +174,7 @@ def failed_tasks(exposition: str) -> dict[str, int]:
     return counts
 
 
-def line_of(counts: dict[str, int]) -> str:
+def format_failed_tasks(counts: dict[str, int]) -> str:
     """Empty when there were none."""
     if not counts:
         return ""

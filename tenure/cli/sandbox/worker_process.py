@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.resources import IAM_FILES, RBAC, service_account
-from tenure.cli.admin.servers import command
+from tenure.cli.admin.servers import worker_command
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tenure.sandbox.processes import Process, http_ok
 
@@ -36,14 +36,14 @@ class WorkerProcess(Process):
         self.metrics_port = metrics_port
         super().__init__(
             "worker",
-            command([]),
+            worker_command([]),
             log=log,
             health=http_ok(f"http://127.0.0.1:{health_port}/readyz"),
             environment=clean_environment() | dict(environment) | ports,
             deadline=self.READY_WITHIN,
         )
 
-    async def finish(self) -> int | None:
+    async def stop_gracefully(self) -> int | None:
         """SIGTERM and wait. The exit code, or None when it had to be killed."""
         self.signal(signal.SIGTERM)
         child = self._child
@@ -58,8 +58,8 @@ class WorkerProcess(Process):
 
 def clean_environment() -> dict[str, str]:
     """What any process needs, and no credentials."""
-    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return kept | {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return inherited | {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 
 
 def aws_arguments() -> tuple[str, ...]:

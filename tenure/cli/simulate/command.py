@@ -12,13 +12,13 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli.console import draw
-from tenure.cli.exit_codes import Refused
+from tenure.cli.console import print_renderables
+from tenure.cli.exit_codes import UsageError
 from tenure.cli.output import Output
-from tenure.cli.simulate.inputs import Given, check_sold, given
+from tenure.cli.simulate.inputs import SimulationInputs, check_nodepools_satisfiable, read_inputs
 from tenure.cli.simulate.portable_types import read_types
-from tenure.cli.simulate.results import Simulation, as_json, as_table, simulation
-from tenure.model.instance_types import Catalogue, ReservationRoom
+from tenure.cli.simulate.results import Simulation, as_json, as_table, build_simulation
+from tenure.model.instance_types import Catalogue, ReservationHeadroom
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
 
@@ -48,8 +48,8 @@ def simulate(
     output: Output = "table",
 ) -> None:
     """Say which nodes would be bought for these pods, what they would cost, and which pods find no place and why."""
-    _one_of("--preference-policy", preference_policy, "Respect", "Ignore")
-    _one_of("--min-values-policy", min_values_policy, "Strict", "BestEffort")
+    _check_choice("--preference-policy", preference_policy, "Respect", "Ignore")
+    _check_choice("--min-values-policy", min_values_policy, "Strict", "BestEffort")
     settings = PlanSettings.model_validate(
         {
             "preference_policy": preference_policy,
@@ -58,39 +58,39 @@ def simulate(
         }
     )
     types, reservations = read_types(instance_types)
-    world = given(nodepools, pods, types, daemonsets, nodes)
-    check_sold(nodepools, world.pools, instance_types, types)
-    found = run(world, settings, reservations)
-    draw(output, as_json(found), as_table(found))
+    inputs = read_inputs(nodepools, pods, types, daemonsets, nodes)
+    check_nodepools_satisfiable(nodepools, inputs.pools, instance_types, types)
+    found = plan_simulation(inputs, settings, reservations)
+    print_renderables(output, as_json(found), as_table(found))
 
 
-def run(world: Given, settings: PlanSettings, reservations: Mapping[str, int]) -> Simulation:
+def plan_simulation(inputs: SimulationInputs, settings: PlanSettings, reservations: Mapping[str, int]) -> Simulation:
     """The plan, with how long planning itself took. `reservations`: how many nodes each has room for."""
     now = datetime.now(UTC)
     state = ClusterState(settings)
-    state.set_catalogue(Catalogue(by_node_class={pool.node_class: world.types for pool in world.pools}))
+    state.set_catalogue(Catalogue(by_node_class={pool.node_class: inputs.types for pool in inputs.pools}))
     state.apply(
         [
-            *world.volumes.changes(),
-            *(Change(kind="pool", key=one.name, fact=one) for one in world.pools),
-            *(Change(kind="overlay", key=one.name, fact=one) for one in world.overlays),
-            *(Change(kind="node", key=one.name, fact=one) for one in world.nodes),
-            *(Change(kind="claim", key=one.name, fact=one) for one in world.claims),
-            *(Change(kind="daemonset", key=one.uid, fact=one) for one in world.daemons),
-            *(Change(kind="namespace", key=one.name, fact=one) for one in world.namespaces()),
-            *(Change(kind="pod", key=one.uid, fact=one) for one in world.pods),
+            *inputs.volumes.to_changes(),
+            *(Change(kind="pool", key=one.name, fact=one) for one in inputs.pools),
+            *(Change(kind="overlay", key=one.name, fact=one) for one in inputs.overlays),
+            *(Change(kind="node", key=one.name, fact=one) for one in inputs.nodes),
+            *(Change(kind="claim", key=one.name, fact=one) for one in inputs.claims),
+            *(Change(kind="daemonset", key=one.uid, fact=one) for one in inputs.daemons),
+            *(Change(kind="namespace", key=one.name, fact=one) for one in inputs.list_namespaces()),
+            *(Change(kind="pod", key=one.uid, fact=one) for one in inputs.pods),
         ]
     )
-    rooms = {key: ReservationRoom(available=number, at=now) for key, number in reservations.items()}
+    headroom = {key: ReservationHeadroom(available=number, at=now) for key, number in reservations.items()}
     # What is read stays until the end: no need to look through it for garbage.
     gc.freeze()
     began = time.perf_counter()
-    plan = state.provision(now=now, reservations=rooms)
+    plan = state.provision(now=now, reservations=headroom)
     seconds = time.perf_counter() - began
-    laid = {one.name: {kind.name: kind for kind in world.sold_by(one)} for one in world.pools}
-    return simulation(plan, {one.uid: one for one in world.pods}, laid, seconds)
+    offered_types = {one.name: {kind.name: kind for kind in inputs.types_offered_to(one)} for one in inputs.pools}
+    return build_simulation(plan, {one.uid: one for one in inputs.pods}, offered_types, seconds)
 
 
-def _one_of(option: str, said: str, *choices: str) -> None:
-    if said not in choices:
-        raise Refused(f"simulate: {option} {said}: write {' or '.join(choices)}")
+def _check_choice(option: str, value: str, *choices: str) -> None:
+    if value not in choices:
+        raise UsageError(f"simulate: {option} {value}: write {' or '.join(choices)}")

@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tenure.apis.nodepool import NodePool
-from tenure.cli.exit_codes import Refused
+from tenure.cli.exit_codes import UsageError
 from tenure.cli.simulate import workloads
-from tenure.cli.simulate.manifests import Object, of_kind, parsed, read_objects
-from tenure.cli.simulate.pod_admission import EFFECTS, admitted, check_pod
-from tenure.cli.simulate.workloads import KINDS, Volumes, claims_of_sets, ephemeral_claims, pods_of
+from tenure.cli.simulate.manifests import Object, of_kind, parse_object, read_objects
+from tenure.cli.simulate.pod_admission import EFFECTS, admit_pod_spec, check_pod
+from tenure.cli.simulate.workloads import KINDS, StorageObjects, claims_of_sets, ephemeral_claims, pods_of
 from tenure.kube.facts.objects import claim_fact, node_fact, overlay_fact, pool_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
 from tenure.model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact, PoolFact, Taint
 from tenure.model.instance_types import InstanceType
-from tenure.model.nodeoverlays import OverlayFact, lay
+from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import BOUNDS, IN, Requirements
-from tenure.policy.nodepool import validate_node_pool
-from tenure.scheduling.instance_type_table import TypeTable
-from tenure.scheduling.nodeoverlays import Ground, judge, labels_of
+from tenure.policy.nodepool import validate_nodepool
+from tenure.scheduling.instance_type_table import InstanceTypeTable
+from tenure.scheduling.nodeoverlays import OverlayTarget, evaluate_overlays, nodepool_labels
 
 T = TypeVar("T")
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _REQUIREMENTS: Final = "spec.template.spec.requirements"
-_AROUND: Final = ("Namespace", "PriorityClass")
+_CONTEXT_KINDS: Final = ("Namespace", "PriorityClass")
 _BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_STANDING: Final = ("Node", "NodeClaim", "Pod", *_AROUND)
+_EXISTING_KINDS: Final = ("Node", "NodeClaim", "Pod", *_CONTEXT_KINDS)
 
 
 @dataclass
-class Given:
+class SimulationInputs:
     """A cluster on paper."""
 
     pools: list[PoolFact]
@@ -48,42 +48,44 @@ class Given:
     priorities: dict[str, int] = field(default_factory=lambda: dict(_BUILT_IN))
     """Of priority classes by name; that of the empty name is the default."""
     overlays: tuple[OverlayFact, ...] = ()
-    volumes: Volumes = field(default_factory=Volumes)
+    volumes: StorageObjects = field(default_factory=StorageObjects)
 
-    def sold_by(self, pool: PoolFact) -> Iterable[InstanceType]:
+    def types_offered_to(self, pool: PoolFact) -> Iterable[InstanceType]:
         """The instance types as its NodeOverlays make them."""
-        return lay(self.types, self.overlays, labels_of(pool)) if self.overlays else self.types
+        return apply_overlays(self.types, self.overlays, nodepool_labels(pool)) if self.overlays else self.types
 
-    def namespaces(self) -> Iterator[NamespaceFact]:
+    def list_namespaces(self) -> Iterator[NamespaceFact]:
         """Those that are given and those that pods are in, with the label that each has by itself."""
         for name in sorted({*self.labels, *(pod.namespace for pod in self.pods)}):
             yield NamespaceFact(name=name, labels={_NAMESPACE_NAME: name, **self.labels.get(name, {})})
 
 
-def given(
+def read_inputs(
     nodepools: Path, pods: Path, types: tuple[InstanceType, ...], daemonsets: Path | None, nodes: Path | None
-) -> Given:
+) -> SimulationInputs:
     """Raises `Refused`."""
-    volumes = Volumes()
+    volumes = StorageObjects()
     objects = _read(volumes, nodepools, "NodePool", "NodeOverlay")
     chosen = of_kind(nodepools, [one for one in objects if one["kind"] == "NodePool"], "NodePool")
-    found = Given(pools=_facts(nodepools, chosen, pool), pods=[], types=types, volumes=volumes)
-    found.overlays = _heeded(nodepools, [one for one in objects if one["kind"] == "NodeOverlay"], found)
-    wanted = _read(volumes, pods, *KINDS, *_AROUND, *workloads.BUFFERS_KINDS)
-    _take(found, pods, [one for one in wanted if one["kind"] not in workloads.BUFFERS_KINDS])
-    found.pods += workloads.room_of(pods, wanted)
+    found = SimulationInputs(
+        pools=_parse_facts(nodepools, chosen, read_nodepool), pods=[], types=types, volumes=volumes
+    )
+    found.overlays = _accepted_overlays(nodepools, [one for one in objects if one["kind"] == "NodeOverlay"], found)
+    pod_objects = _read(volumes, pods, *KINDS, *_CONTEXT_KINDS, *workloads.BUFFERS_KINDS)
+    _add_objects(found, pods, [one for one in pod_objects if one["kind"] not in workloads.BUFFERS_KINDS])
+    found.pods += workloads.read_buffer_pods(pods, pod_objects)
     if daemonsets:
-        found.daemons = _facts(daemonsets, _read(volumes, daemonsets, "DaemonSet"), _daemonset)
+        found.daemons = _parse_facts(daemonsets, _read(volumes, daemonsets, "DaemonSet"), _read_daemonset)
     if nodes:
-        _take(found, nodes, _read(volumes, nodes, *_STANDING))
-    found.pods = [one if one.priority else _prioritised(one, found.priorities) for one in found.pods]
+        _add_objects(found, nodes, _read(volumes, nodes, *_EXISTING_KINDS))
+    found.pods = [one if one.priority else _with_priority(one, found.priorities) for one in found.pods]
     return found
 
 
-def pool(raw: Mapping[str, Any]) -> PoolFact:
+def read_nodepool(raw: Mapping[str, Any]) -> PoolFact:
     """Ready, as nobody has said otherwise. Raises ValueError for what an API server or the worker would refuse."""
     found = pool_fact(raw).model_copy(update={"ready": True})
-    wanted = Requirements.of(found.requirements)
+    requirements = Requirements.of(found.requirements)
     for one in found.requirements:
         if one.operator in BOUNDS and int(one.values[0]) < 0:
             raise ValueError(f"{_REQUIREMENTS}: {one.key} {one.operator}: {one.values[0]!r}; write 0 or more")
@@ -93,7 +95,7 @@ def pool(raw: Mapping[str, Any]) -> PoolFact:
             raise ValueError(
                 f"{_REQUIREMENTS}: {one.key}: minValues: {one.min_values} of {len(one.values)} values; list more"
             )
-    for key, met in wanted.items():
+    for key, met in requirements.items():
         if met.present and not met.complement and not met.values:
             raise ValueError(f"{_REQUIREMENTS}: those on {key} exclude each other, so that no node satisfies them")
     for name, amount in found.limits.items():
@@ -102,78 +104,83 @@ def pool(raw: Mapping[str, Any]) -> PoolFact:
     if not 0 <= found.weight <= 100:
         raise ValueError(f"spec.weight: {found.weight}; write 1 to 100")
     _check_taints((*found.taints, *found.startup_taints), "spec.template.spec")
-    wrong = validate_node_pool(NodePool.from_object(raw))
-    if wrong:
-        raise ValueError("; ".join(wrong))
+    violations = validate_nodepool(NodePool.from_object(raw))
+    if violations:
+        raise ValueError("; ".join(violations))
     return found
 
 
-def check_sold(path: Path, pools: Iterable[PoolFact], source: Path, types: tuple[InstanceType, ...]) -> None:
+def check_nodepools_satisfiable(
+    path: Path, pools: Iterable[PoolFact], source: Path, types: tuple[InstanceType, ...]
+) -> None:
     """A pool that no type satisfies is never meant. Raises `Refused`."""
-    table = TypeTable(types)
+    table = InstanceTypeTable(types)
     for one in pools:
-        wanted = Requirements.of(one.requirements)
-        fitting = table.types_with(wanted)
-        if not (fitting & table.rows_of(table.offerings_with(wanted))).any():
-            raise Refused(
-                f"{path}: NodePool {one.name}: {_REQUIREMENTS}: no instance type in {source} satisfies {wanted}"
+        requirements = Requirements.of(one.requirements)
+        fitting = table.types_with(requirements)
+        if not (fitting & table.rows_of(table.offerings_with(requirements))).any():
+            raise UsageError(
+                f"{path}: NodePool {one.name}: {_REQUIREMENTS}: no instance type in {source} satisfies {requirements}"
             )
 
 
-def _heeded(path: Path, objects: list[Object], found: Given) -> tuple[OverlayFact, ...]:
+def _accepted_overlays(path: Path, objects: list[Object], found: SimulationInputs) -> tuple[OverlayFact, ...]:
     """A worker would leave out what it does not heed, and say so on the object. Raises `Refused`."""
-    judged = judge(_facts(path, objects, overlay_fact), [Ground(labels_of(one), found.types) for one in found.pools])
-    for name, verdict in judged.verdicts.items():
+    evaluation = evaluate_overlays(
+        _parse_facts(path, objects, overlay_fact),
+        [OverlayTarget(nodepool_labels(one), found.types) for one in found.pools],
+    )
+    for name, verdict in evaluation.verdicts.items():
         if verdict.reason:
-            raise Refused(f"{path}: NodeOverlay {name}: {verdict.message}")
-    return judged.heeded
+            raise UsageError(f"{path}: NodeOverlay {name}: {verdict.message}")
+    return evaluation.accepted
 
 
-def _take(found: Given, path: Path, objects: list[Object]) -> None:
+def _add_objects(found: SimulationInputs, path: Path, objects: list[Object]) -> None:
     """Pods, and what they are to be seen among."""
     by_kind: dict[str, list[Object]] = {}
     for one in objects:
         by_kind.setdefault(one["kind"], []).append(one)
-    found.nodes += _facts(path, by_kind.pop("Node", []), _node)
-    found.claims += _facts(path, by_kind.pop("NodeClaim", []), claim_fact)
-    for fact in _facts(path, by_kind.pop("Namespace", []), _namespace):
+    found.nodes += _parse_facts(path, by_kind.pop("Node", []), _read_node)
+    found.claims += _parse_facts(path, by_kind.pop("NodeClaim", []), claim_fact)
+    for fact in _parse_facts(path, by_kind.pop("Namespace", []), _read_namespace):
         found.labels[fact.name] = fact.labels
-    for name, value, default in _facts(path, by_kind.pop("PriorityClass", []), _priority):
+    for name, value, default in _parse_facts(path, by_kind.pop("PriorityClass", []), _read_priority_class):
         found.priorities |= {name: value, "": value} if default else {name: value}
     workloads = [one for kind in by_kind.values() for one in kind]
     pods = list(pods_of(path, workloads))
-    found.pods += _facts(path, pods, _pod)
-    found.volumes.make_up(path, chain(claims_of_sets(workloads), ephemeral_claims(pods)))
+    found.pods += _parse_facts(path, pods, _read_pod)
+    found.volumes.add_generated_claims(path, chain(claims_of_sets(workloads), ephemeral_claims(pods)))
 
 
-def _read(volumes: Volumes, path: Path, *kinds: str) -> list[Object]:
-    return of_kind(path, volumes.taken_out(path, read_objects(path)), *kinds)
+def _read(volumes: StorageObjects, path: Path, *kinds: str) -> list[Object]:
+    return of_kind(path, volumes.split_off_storage(path, read_objects(path)), *kinds)
 
 
-def _facts(path: Path, objects: Iterable[Object], read: Callable[[Mapping[str, Any]], T]) -> list[T]:
-    return [parsed(path, one, read) for one in objects]
+def _parse_facts(path: Path, objects: Iterable[Object], read: Callable[[Mapping[str, Any]], T]) -> list[T]:
+    return [parse_object(path, one, read) for one in objects]
 
 
-def _daemonset(raw: Mapping[str, Any]) -> DaemonSetFact:
-    admitted(raw["spec"]["template"]["spec"], "spec.template.spec")
+def _read_daemonset(raw: Mapping[str, Any]) -> DaemonSetFact:
+    admit_pod_spec(raw["spec"]["template"]["spec"], "spec.template.spec")
     found = daemonset_fact(raw)
     check_pod(found.pod)
     return found
 
 
-def _node(raw: Mapping[str, Any]) -> NodeFact:
+def _read_node(raw: Mapping[str, Any]) -> NodeFact:
     found = node_fact(raw)
     _check_taints(found.taints, "spec")
     conditions = (raw.get("status") or {}).get("conditions")
     return found if conditions else found.model_copy(update={"ready": True})
 
 
-def _namespace(raw: Mapping[str, Any]) -> NamespaceFact:
+def _read_namespace(raw: Mapping[str, Any]) -> NamespaceFact:
     metadata = raw["metadata"]
     return NamespaceFact(name=metadata["name"], labels=metadata.get("labels", {}))
 
 
-def _pod(raw: Mapping[str, Any]) -> PodFact:
+def _read_pod(raw: Mapping[str, Any]) -> PodFact:
     """One that is bound nowhere waits for a node, unless gates hold it back."""
     found = pod_fact(raw)
     check_pod(found)
@@ -181,14 +188,14 @@ def _pod(raw: Mapping[str, Any]) -> PodFact:
     return found.model_copy(update={"unschedulable": True}) if waits else found
 
 
-def _priority(raw: Mapping[str, Any]) -> tuple[str, int, bool]:
+def _read_priority_class(raw: Mapping[str, Any]) -> tuple[str, int, bool]:
     value = raw["value"]
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"value: {value!r}; write a whole number")
     return raw["metadata"]["name"], value, bool(raw.get("globalDefault"))
 
 
-def _prioritised(pod: PodFact, priorities: Mapping[str, int]) -> PodFact:
+def _with_priority(pod: PodFact, priorities: Mapping[str, int]) -> PodFact:
     """A class that is not given counts for nothing."""
     value = priorities.get(pod.priority_class, 0)
     return pod.model_copy(update={"priority": value}) if value else pod

@@ -12,7 +12,7 @@ import typer
 import tenure.aws.adapters
 import tenure.kube.adapters.build
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.cli.exit_codes import Refused
+from tenure.cli.exit_codes import UsageError
 from tenure.cli.simulate.portable_types import EXPORTED
 from tenure.model.errors import Fault
 from tenure.model.instance_types import InstanceType
@@ -36,11 +36,11 @@ def export(context: typer.Context, node_class: NodeClass = "", output: Form = "j
     try:
         settings = load(list(context.args))
     except SettingsError as error:
-        raise Refused(f"instance-types export: {error}") from error
+        raise UsageError(f"instance-types export: {error}") from error
     try:
         types = asyncio.run(read(settings, node_class))
     except Fault as fault:
-        raise Refused(f"instance-types export: {fault.message}") from fault
+        raise UsageError(f"instance-types export: {fault.message}") from fault
     typer.echo(json.dumps({EXPORTED: [one.model_dump(mode="json") for one in types]}))
 
 
@@ -48,7 +48,7 @@ async def read(settings: Settings, name: str) -> tuple[InstanceType, ...]:
     """Raises `Refused` when there is no such class, model.faults when the cluster or AWS do not answer."""
     cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     try:
-        chosen = _chosen(list(await cluster.node_classes.list()), name)
+        chosen = _select_nodeclass(list(await cluster.node_classes.list()), name)
     finally:
         await cluster.close()
     cloud = tenure.aws.adapters.build(aws_settings(settings))
@@ -58,9 +58,9 @@ async def read(settings: Settings, name: str) -> tuple[InstanceType, ...]:
         cloud.close()
 
 
-def _chosen(classes: list[EC2NodeClass], name: str) -> EC2NodeClass:
+def _select_nodeclass(classes: list[EC2NodeClass], name: str) -> EC2NodeClass:
     named = [one for one in classes if one.name == name] if name else classes
     if len(named) == 1:
         return named[0]
     known = ", ".join(sorted(one.name for one in classes)) or "none"
-    raise Refused(f"instance-types export: --node-class {name or 'is needed'}: there are {known}")
+    raise UsageError(f"instance-types export: --node-class {name or 'is needed'}: there are {known}")

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from tenure.cli.exit_codes import Refused
+from tenure.cli.exit_codes import UsageError
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -33,30 +33,30 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
 
-def text_of(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Raises `Refused` for a file that cannot be read as text."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror or error}; name a file that can be read") from error
+        raise UsageError(f"{path}: {error.strerror or error}; name a file that can be read") from error
     except UnicodeDecodeError as error:
-        raise Refused(f"{path}: it is no text in UTF-8: {error.reason} at byte {error.start}") from error
+        raise UsageError(f"{path}: it is no text in UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def read_objects(path: Path) -> list[Object]:
     """Every object in a file, those of lists one by one, without what is null: the API server has that for absent."""
     found: list[Object] = []
     try:
-        for document in _documents(path, text_of(path)):
+        for document in _parse_documents(path, read_text(path)):
             if document is None:
                 continue
             if not isinstance(document, (dict, list)):
-                raise Refused(
+                raise UsageError(
                     f"{path}: {str(document)[:40]!r} is no object; write a Kubernetes object or a list of them"
                 )
-            found += _flattened(path, _without_nulls(document))
+            found += _flatten_lists(path, _without_nulls(document))
     except RecursionError as error:
-        raise Refused(f"{path}: it is nested too deeply; write plain Kubernetes objects") from error
+        raise UsageError(f"{path}: it is nested too deeply; write plain Kubernetes objects") from error
     return found
 
 
@@ -65,54 +65,54 @@ def of_kind(path: Path, objects: Iterable[Object], *kinds: str) -> list[Object]:
     chosen = list(objects)
     for one in chosen:
         if one.get("kind") not in kinds:
-            raise Refused(f"{path}: {described(one)}: kind {one.get('kind')!r}; write {' or '.join(kinds)}")
+            raise UsageError(f"{path}: {describe_object(one)}: kind {one.get('kind')!r}; write {' or '.join(kinds)}")
         if not isinstance(one.get("metadata", {}), dict):
-            raise Refused(f"{path}: {described(one)}: metadata: {one['metadata']!r:.60} is no object")
+            raise UsageError(f"{path}: {describe_object(one)}: metadata: {one['metadata']!r:.60} is no object")
         if not (one.get("metadata") or {}).get("name"):
-            raise Refused(f"{path}: {described(one)}: metadata.name is missing; give it a name")
+            raise UsageError(f"{path}: {describe_object(one)}: metadata.name is missing; give it a name")
     if not chosen:
-        raise Refused(f"{path}: it has no object; write {' or '.join(kinds)}")
+        raise UsageError(f"{path}: it has no object; write {' or '.join(kinds)}")
     named = Counter((one["kind"], namespace_of(one), str(one["metadata"]["name"])) for one in chosen)
     for (kind, _, name), times in named.items():
         if times > 1:
-            raise Refused(f"{path}: {kind} {name}: metadata.name stands {times} times; give each a name of its own")
+            raise UsageError(f"{path}: {kind} {name}: metadata.name stands {times} times; give each a name of its own")
     return chosen
 
 
-def parsed(path: Path, one: Object, read: Callable[[Mapping[str, Any]], T]) -> T:
+def parse_object(path: Path, one: Object, read: Callable[[Mapping[str, Any]], T]) -> T:
     """The object as `read` sees it, with what an API server would have filled in."""
     metadata = {"namespace": "default", "creationTimestamp": CREATED, **one["metadata"]}
     metadata.setdefault("uid", f"{one.get('kind')}/{metadata['namespace']}/{metadata['name']}")
-    with refusing(f"{path}: {described(one)}"):
+    with raising_usage_error(f"{path}: {describe_object(one)}"):
         _check_time(metadata["creationTimestamp"])
         return read({**one, "metadata": metadata})
 
 
 @contextmanager
-def refusing(subject: str) -> Iterator[None]:
+def raising_usage_error(subject: str) -> Iterator[None]:
     """Whatever is wrong with an object becomes `Refused`: its file and name, the field, and what stands there."""
     try:
         yield
     except KeyError as error:
-        raise Refused(f"{subject}: the field {error} is missing") from error
+        raise UsageError(f"{subject}: the field {error} is missing") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise Refused(f"{subject}: {where}: {first['msg']}; it is {first['input']!r:.60}") from error
+        raise UsageError(f"{subject}: {where}: {first['msg']}; it is {first['input']!r:.60}") from error
     except (ValueError, TypeError, AttributeError) as error:
-        raise Refused(f"{subject}: {error}") from error
+        raise UsageError(f"{subject}: {error}") from error
 
 
 def namespace_of(one: Object) -> str:
     return str(one["metadata"].get("namespace", "default"))
 
 
-def described(one: Object) -> str:
+def describe_object(one: Object) -> str:
     name = (one.get("metadata") or {}).get("name") if isinstance(one.get("metadata"), dict) else None
     return f"{one.get('kind') or 'object'} {name or '(no name)'}"
 
 
-def _documents(path: Path, text: str) -> Iterator[Any]:
+def _parse_documents(path: Path, text: str) -> Iterator[Any]:
     if text.lstrip()[:1] in ("{", "["):
         try:
             yield json.loads(text)
@@ -122,30 +122,30 @@ def _documents(path: Path, text: str) -> Iterator[Any]:
     try:
         yield from yaml.load_all(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:
-        raise Refused(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())[:160]}") from error
+        raise UsageError(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())[:160]}") from error
 
 
-def _check_time(said: object) -> None:
+def _check_time(value: object) -> None:
     try:
-        aware = datetime.fromisoformat(str(said)).tzinfo is not None
+        aware = datetime.fromisoformat(str(value)).tzinfo is not None
     except ValueError:
         aware = False
     if not aware:
-        raise ValueError(f"metadata.creationTimestamp: {said!r} is no time; write one such as {CREATED}")
+        raise ValueError(f"metadata.creationTimestamp: {value!r} is no time; write one such as {CREATED}")
 
 
-def _flattened(path: Path, document: Object | list[Any]) -> list[Object]:
+def _flatten_lists(path: Path, document: Object | list[Any]) -> list[Object]:
     if isinstance(document, dict):
         if "items" not in document or not str(document.get("kind", "List")).endswith("List"):
             return [document]
         document = document["items"] or []
     if not isinstance(document, list):
-        raise Refused(f"{path}: items: {str(document)[:40]!r} is no list; write a list of Kubernetes objects")
+        raise UsageError(f"{path}: items: {str(document)[:40]!r} is no list; write a list of Kubernetes objects")
     found: list[Object] = []
     for one in document:
         if not isinstance(one, dict):
-            raise Refused(f"{path}: {str(one)[:40]!r} in a list is no object; write Kubernetes objects")
-        found += _flattened(path, one)
+            raise UsageError(f"{path}: {str(one)[:40]!r} in a list is no object; write Kubernetes objects")
+        found += _flatten_lists(path, one)
     return found
 
 

@@ -21,22 +21,22 @@ _CHOICES: Final = {
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def admitted(spec: Any, field: str = "spec") -> dict[str, Any]:
+def admit_pod_spec(spec: Any, field: str = "spec") -> dict[str, Any]:
     """The pod's spec with a request for each limit. Raises ValueError that names field and value."""
-    filled: dict[str, Any] = dict(_a(dict, spec, field))
+    filled: dict[str, Any] = dict(_require_type(dict, spec, field))
     if not filled.get("containers"):
         raise ValueError(f"{field}.containers is missing; write at least one")
     for key in ("containers", "initContainers"):
-        filled[key] = [_with_requests(one, where) for one, where in _each(filled, key, field)]
+        filled[key] = [_with_requests(one, where) for one, where in _iterate_objects(filled, key, field)]
     if "resources" in filled:
         filled["resources"] = _pod_wide(filled, f"{field}.resources")
-    _amounts(filled.get("overhead", {}), f"{field}.overhead")
-    for one, where in _each(filled, "topologySpreadConstraints", field):
+    _parse_amounts(filled.get("overhead", {}), f"{field}.overhead")
+    for one, where in _iterate_objects(filled, "topologySpreadConstraints", field):
         _check_spread(one, where)
-    for key, terms in _a(dict, filled.get("affinity", {}), f"{field}.affinity").items():
-        _check_weights(_a(dict, terms, f"{field}.affinity.{key}"), f"{field}.affinity.{key}")
+    for key, terms in _require_type(dict, filled.get("affinity", {}), f"{field}.affinity").items():
+        _check_weights(_require_type(dict, terms, f"{field}.affinity.{key}"), f"{field}.affinity.{key}")
         _check_required(key, terms, f"{field}.affinity.{key}")
-    list(_each(filled, "tolerations", field))
+    list(_iterate_objects(filled, "tolerations", field))
     return filled
 
 
@@ -48,8 +48,8 @@ def check_pod(pod: PodFact) -> None:
     ):
         for term in terms:
             _check_requirements(term, f"spec.affinity.nodeAffinity: {where}")
-    for kind, company in (("podAffinity", pod.affinity), ("podAntiAffinity", pod.anti_affinity)):
-        for one in company:
+    for kind, topology_terms in (("podAffinity", pod.affinity), ("podAntiAffinity", pod.anti_affinity)):
+        for one in topology_terms:
             _check_term(one, f"spec.affinity.{kind}")
     for spread in pod.spreads:
         _check_selector(spread.selector, "spec.topologySpreadConstraints: labelSelector")
@@ -63,32 +63,32 @@ def check_pod(pod: PodFact) -> None:
 def _with_requests(container: Mapping[str, Any], where: str) -> dict[str, Any]:
     if not container.get("name"):
         raise ValueError(f"{where}.name is missing; give the container a name")
-    resources = _a(dict, container.get("resources", {}), f"{where}.resources")
-    requests, limits = _declared(resources, f"{where}.resources")
+    resources = _require_type(dict, container.get("resources", {}), f"{where}.resources")
+    requests, limits = _parse_requests_and_limits(resources, f"{where}.resources")
     return {**container, "resources": {**resources, "requests": {**limits, **requests}}}
 
 
-def _declared(resources: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parse_requests_and_limits(resources: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
     requests, limits = resources.get("requests", {}), resources.get("limits", {})
-    asked, allowed = _amounts(requests, f"{where}.requests"), _amounts(limits, f"{where}.limits")
-    for key in asked.keys() & allowed.keys():
-        if asked[key] > allowed[key]:
+    requested, allowed = _parse_amounts(requests, f"{where}.requests"), _parse_amounts(limits, f"{where}.limits")
+    for key in requested.keys() & allowed.keys():
+        if requested[key] > allowed[key]:
             raise ValueError(f"{where}.requests.{key}: {requests[key]!r} is more than its limit {limits[key]!r}")
     return requests, limits
 
 
 def _pod_wide(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A limit for the pod as a whole stands for a request that neither it nor any container names."""
-    resources = _a(dict, spec["resources"], where)
-    requests, limits = _declared(resources, where)
+    resources = _require_type(dict, spec["resources"], where)
+    requests, limits = _parse_requests_and_limits(resources, where)
     of_containers = pod_requests({**spec, "resources": {}, "overhead": {}})
     added = {key: limit for key, limit in limits.items() if key not in of_containers}
     return {**resources, "requests": {**added, **requests}}
 
 
-def _amounts(resources: Any, where: str) -> dict[str, int]:
+def _parse_amounts(resources: Any, where: str) -> dict[str, int]:
     found = {}
-    for key, text in _a(dict, resources, where).items():
+    for key, text in _require_type(dict, resources, where).items():
         try:
             found[key] = parse_amount(key, text)
         except QuantityError as error:
@@ -111,10 +111,10 @@ def _check_spread(one: Mapping[str, Any], where: str) -> None:
 
 def _check_required(kind: str, terms: Mapping[str, Any], where: str) -> None:
     if kind != "nodeAffinity":
-        list(_each(terms, REQUIRED, where))
+        list(_iterate_objects(terms, REQUIRED, where))
     elif REQUIRED in terms:
-        required = _a(dict, terms[REQUIRED], f"{where}.{REQUIRED}")
-        if not list(_each(required, "nodeSelectorTerms", f"{where}.{REQUIRED}")):
+        required = _require_type(dict, terms[REQUIRED], f"{where}.{REQUIRED}")
+        if not list(_iterate_objects(required, "nodeSelectorTerms", f"{where}.{REQUIRED}")):
             raise ValueError(f"{where}.{REQUIRED}.nodeSelectorTerms is missing; write at least one")
 
 
@@ -133,7 +133,7 @@ def _check_term(one: AffinityTerm, where: str) -> None:
 
 
 def _check_weights(terms: Mapping[str, Any], where: str) -> None:
-    for one, which in _each(terms, PREFERRED, where):
+    for one, which in _iterate_objects(terms, PREFERRED, where):
         weight = one.get("weight")
         if not isinstance(weight, int) or not 1 <= weight <= 100:
             raise ValueError(f"{which}.weight: {weight!r}; write 1 to 100")
@@ -144,8 +144,8 @@ def _check_selector(selector: Selector | None, where: str) -> None:
         if one.operator not in _SELECTING:
             raise ValueError(f"{where}: {one.key}: operator '{one.operator}' is none of {', '.join(_SELECTING)}")
         if bool(one.values) != (one.operator in ("In", "NotIn")):
-            wanted = "needs at least one value" if not one.values else f"takes no values, not {list(one.values)}"
-            raise ValueError(f"{where}: {one.key} {one.operator} {wanted}")
+            problem = "needs at least one value" if not one.values else f"takes no values, not {list(one.values)}"
+            raise ValueError(f"{where}: {one.key} {one.operator} {problem}")
 
 
 def _check_toleration(one: Toleration) -> None:
@@ -158,15 +158,15 @@ def _check_toleration(one: Toleration) -> None:
         raise ValueError(f"{where}: effect: {one.effect!r}; write {', '.join(EFFECTS)}, or leave it out")
 
 
-def _each(holder: Mapping[str, Any], key: str, field: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _iterate_objects(holder: Mapping[str, Any], key: str, field: str) -> Iterator[tuple[dict[str, Any], str]]:
     """The objects of a list, each with where it stands: by name where it has one."""
-    for number, one in enumerate(_a(list, holder.get(key, []), f"{field}.{key}")):
+    for number, one in enumerate(_require_type(list, holder.get(key, []), f"{field}.{key}")):
         where = f"{field}.{key}[{number}]"
-        name = _a(dict, one, where).get("name")
+        name = _require_type(dict, one, where).get("name")
         yield one, f"{field}.{key}[{name}]" if name else where
 
 
-def _a(kind: type, value: Any, where: str) -> Any:
+def _require_type(kind: type, value: Any, where: str) -> Any:
     if not isinstance(value, kind):
         raise ValueError(f"{where}: {value!r:.60} is no {'list' if kind is list else 'object'}")
     return value

@@ -15,8 +15,8 @@ from typing import Any, Final
 from tenure.apis import labels
 from tenure.apis.quantity import format_amount, parse_resources
 from tenure.apis.resources import PODS
-from tenure.cli.exit_codes import Refused
-from tenure.cli.simulate.manifests import refusing, text_of
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.simulate.manifests import raising_usage_error, read_text
 from tenure.model.instance_types import InstanceType, Offering
 
 EXPORTED: Final = "instanceTypes"
@@ -30,24 +30,30 @@ _PODS: Final = 110
 def read_types(path: Path) -> tuple[tuple[InstanceType, ...], dict[str, int]]:
     """Also how many nodes each capacity reservation has room for. Raises `Refused` that names file, type and field."""
     try:
-        raw = json.loads(text_of(path))
+        raw = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{path}: not JSON: {error}") from error
+        raise UsageError(f"{path}: not JSON: {error}") from error
     exported = isinstance(raw, dict) and EXPORTED in raw
     items = raw[EXPORTED] if exported else raw
     if not isinstance(items, list) or not items:
-        raise Refused(f"{path}: no instance types; write a list of them, or what `tenure instance-types export` prints")
+        raise UsageError(
+            f"{path}: no instance types; write a list of them, or what `tenure instance-types export` prints"
+        )
     found: dict[str, InstanceType] = {}
     for number, one in enumerate(items):
         name = one.get("name", f"number {number}") if isinstance(one, dict) else f"number {number}"
-        with refusing(f"{path}: instance type {name}"):
-            read = InstanceType.model_validate(one) if exported else _portable(one)
+        with raising_usage_error(f"{path}: instance type {name}"):
+            read = InstanceType.model_validate(one) if exported else _parse_portable_type(one)
             _check(read)
             if read.name in found:
                 raise ValueError("name: it stands twice in the file; write each instance type once")
             found[read.name] = read
-    rooms = {} if exported else {key: room for one in items for key, room in _rooms(one["offerings"])}
-    return tuple(found.values()), {**_one_each(found.values()), **rooms}
+    capacities = (
+        {}
+        if exported
+        else {key: capacity for one in items for key, capacity in _reservation_capacities(one["offerings"])}
+    )
+    return tuple(found.values()), {**_one_each(found.values()), **capacities}
 
 
 def _check(read: InstanceType) -> None:
@@ -66,28 +72,31 @@ def _one_each(types: Iterable[InstanceType]) -> dict[str, int]:
     return {one.reservation_id: 1 for kind in types for one in kind.offerings if one.reservation_id and one.available}
 
 
-def _rooms(offerings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+def _reservation_capacities(offerings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
     """Karpenter's count, of the offerings that have one."""
     for one in offerings:
-        key, room = _value(one["Requirements"], labels.CAPACITY_RESERVATION_ID), one.get("ReservationCapacity")
-        if key and isinstance(room, int):
-            yield key, room
+        key, capacity = (
+            _single_value(one["Requirements"], labels.CAPACITY_RESERVATION_ID),
+            one.get("ReservationCapacity"),
+        )
+        if key and isinstance(capacity, int):
+            yield key, capacity
 
 
-def _portable(raw: Mapping[str, Any]) -> InstanceType:
+def _parse_portable_type(raw: Mapping[str, Any]) -> InstanceType:
     if not isinstance(raw, Mapping):
         raise ValueError(f"{raw!r:.60} is no object")
     resources = {PODS: _PODS, **parse_resources(raw["resources"])}
     return InstanceType(
         name=raw["name"],
-        labels=_labels(raw, resources),
+        labels=_derive_labels(raw, resources),
         capacity=resources,
         overhead=parse_resources(raw.get("overhead")),
-        offerings=tuple(_offering(one) for one in raw["offerings"]),
+        offerings=tuple(_parse_offering(one) for one in raw["offerings"]),
     )
 
 
-def _labels(raw: Mapping[str, Any], resources: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+def _derive_labels(raw: Mapping[str, Any], resources: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """What the name and the resources tell, and what the offerings say beside zone and capacity type."""
     family, _, size = str(raw["name"]).partition(".")
     found: dict[str, tuple[str, ...]] = {
@@ -102,29 +111,29 @@ def _labels(raw: Mapping[str, Any], resources: Mapping[str, int]) -> dict[str, t
     if match:
         found |= {labels.INSTANCE_CATEGORY: (match[1],), labels.INSTANCE_GENERATION: (match[3],)}
     for key in {one["key"] for offering in raw["offerings"] for one in offering["Requirements"]} - {*_SCALAR}:
-        values = (_value(offering["Requirements"], key) for offering in raw["offerings"])
+        values = (_single_value(offering["Requirements"], key) for offering in raw["offerings"])
         found[key] = tuple(sorted({one for one in values if one}))
     return {key: values for key, values in found.items() if any(values)}
 
 
-def _offering(raw: Mapping[str, Any]) -> Offering:
-    wanted = raw["Requirements"]
+def _parse_offering(raw: Mapping[str, Any]) -> Offering:
+    requirements = raw["Requirements"]
     price = raw["Price"]
     if not isinstance(price, int | float) or isinstance(price, bool) or price < 0:
         raise ValueError(f"offerings.Price: {price!r} is no price; write US dollars an hour")
     return Offering(
-        zone=_value(wanted, labels.ZONE),
-        zone_id=_value(wanted, labels.ZONE_ID),
-        capacity_type=_value(wanted, labels.CAPACITY_TYPE) or labels.ON_DEMAND,
+        zone=_single_value(requirements, labels.ZONE),
+        zone_id=_single_value(requirements, labels.ZONE_ID),
+        capacity_type=_single_value(requirements, labels.CAPACITY_TYPE) or labels.ON_DEMAND,
         price=float(price),
         available=raw.get("Available", True),
-        reservation_id=_value(wanted, labels.CAPACITY_RESERVATION_ID),
-        reservation_type=_value(wanted, labels.CAPACITY_RESERVATION_TYPE),
-        interruptible=_value(wanted, labels.CAPACITY_RESERVATION_INTERRUPTIBLE) == "true",
+        reservation_id=_single_value(requirements, labels.CAPACITY_RESERVATION_ID),
+        reservation_type=_single_value(requirements, labels.CAPACITY_RESERVATION_TYPE),
+        interruptible=_single_value(requirements, labels.CAPACITY_RESERVATION_INTERRUPTIBLE) == "true",
     )
 
 
-def _value(requirements: Sequence[Mapping[str, Any]], key: str) -> str:
+def _single_value(requirements: Sequence[Mapping[str, Any]], key: str) -> str:
     """The one value that an offering has for a label; empty when it says nothing."""
     for one in requirements:
         if one["key"] == key and one["operator"] == "In":

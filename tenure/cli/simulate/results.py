@@ -19,7 +19,7 @@ _FIRST = ("cpu", "memory")
 
 
 @dataclass(frozen=True)
-class BoughtNode:
+class NewNode:
     pool: str
     types: tuple[str, ...]
     """Cheapest first."""
@@ -28,13 +28,13 @@ class BoughtNode:
     price: float
     """US dollars an hour, of the cheapest offering that fits."""
     pods: tuple[str, ...] = ()
-    fill: Mapping[str, float] = field(default_factory=dict)
+    utilization: Mapping[str, float] = field(default_factory=dict)
     """By resource what pods and DaemonSets ask of the cheapest type."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    nodes: tuple[BoughtNode, ...]
+    nodes: tuple[NewNode, ...]
     existing: Mapping[str, tuple[str, ...]]
     unschedulable: Mapping[str, str]
     seconds: float
@@ -45,38 +45,38 @@ class Simulation:
         return sum(one.price for one in self.nodes)
 
 
-def simulation(
+def build_simulation(
     plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, Mapping[str, InstanceType]], seconds: float
 ) -> Simulation:
     """`pods` by UID, those that run among them; `types` by pool and name."""
-    names = _names(pods)
+    names = _display_names(pods)
     existing: dict[str, list[str]] = {}
     for uid, node in plan.nominations.items():
         existing.setdefault(node, []).append(names[uid])
-    placed = {*plan.nominations, *(uid for one in plan.claims for uid in one.pods)}
-    unplaced = {one.pod_uid: one.reason for one in plan.unplaced}
+    scheduled = {*plan.nominations, *(uid for one in plan.claims for uid in one.pods)}
+    unschedulable = {one.pod_uid: one.reason for one in plan.unschedulable}
     for uid, pod in pods.items():
-        if uid not in placed and uid not in unplaced and not pod.node_name and not pod.finished:
-            unplaced[uid] = _left_out(pod)
+        if uid not in scheduled and uid not in unschedulable and not pod.node_name and not pod.is_finished:
+            unschedulable[uid] = _exclusion_reason(pod)
     # Most nodes of a large plan may become the same types as some other one.
-    alike: dict[tuple[str, tuple[Expression, ...]], BoughtNode] = {}
+    alike: dict[tuple[str, tuple[Expression, ...]], NewNode] = {}
     for one in plan.claims:
         key = one.pool, one.requirements
         if key not in alike:
-            alike[key] = _node(one, types[one.pool])
+            alike[key] = _to_new_node(one, types[one.pool])
     return Simulation(
         nodes=tuple(
             replace(
                 found := alike[one.pool, one.requirements],
                 pods=tuple(names[uid] for uid in one.pods),
-                fill=_fill(one, types[one.pool][found.types[0]]),
+                utilization=_compute_utilization(one, types[one.pool][found.types[0]]),
             )
             for one in plan.claims
         ),
         existing={node: tuple(found) for node, found in existing.items()},
-        unschedulable={names[uid]: reason for uid, reason in unplaced.items()},
+        unschedulable={names[uid]: reason for uid, reason in unschedulable.items()},
         seconds=seconds,
-        pods=len(placed) + len(unplaced),
+        pods=len(scheduled) + len(unschedulable),
     )
 
 
@@ -116,9 +116,9 @@ def as_table(found: Simulation) -> Group:
             first = next(pod for pod, why in found.unschedulable.items() if why == reason)
             table.add_row(first if number == 1 else f"{number} pods, such as {first}", reason)
         parts.append(table)
-    placed = found.pods - len(found.unschedulable)
+    scheduled = found.pods - len(found.unschedulable)
     parts.append(
-        f"{placed} of {found.pods} pods placed, {len(found.nodes)} new nodes, "
+        f"{scheduled} of {found.pods} pods placed, {len(found.nodes)} new nodes, "
         f"{found.price:.4g} $/h, planned in {found.seconds:.3f} s"
     )
     return Group(*parts)
@@ -131,47 +131,47 @@ def _nodes_table(found: Simulation) -> Table:
         table.add_column(name)
     alike: Counter[tuple[str, ...]] = Counter()
     for one in found.nodes:
-        fill = ", ".join(f"{key} {share:.0%}" for key, share in one.fill.items())
+        utilization = ", ".join(f"{key} {share:.0%}" for key, share in one.utilization.items())
         others = str(len(one.types) - 1)
         key = (one.pool, one.types[0], others, " ".join(one.zones), " ".join(one.capacity_types))
-        alike[(*key, str(len(one.pods)), fill, f"{one.price:.4f}")] += 1
+        alike[(*key, str(len(one.pods)), utilization, f"{one.price:.4f}")] += 1
     for line, number in alike.items():
         table.add_row(str(number), *line)
     return table
 
 
-def _node(claim: PlannedClaim, types: Mapping[str, InstanceType]) -> BoughtNode:
+def _to_new_node(claim: PlannedClaim, types: Mapping[str, InstanceType]) -> NewNode:
     """Still without what it is for."""
-    wanted = Requirements.of(claim.requirements)
+    requirements = Requirements.of(claim.requirements)
     named = next(one.values for one in claim.requirements if one.key == labels.INSTANCE_TYPE)
-    fitting = {name: [one for one in types[name].offerings if _allowed(one, wanted)] for name in named}
-    ordered = sorted((name for name in named if fitting[name]), key=lambda name: (_cheapest(fitting[name]), name))
+    fitting = {name: [one for one in types[name].offerings if _is_allowed(one, requirements)] for name in named}
+    ordered = sorted((name for name in named if fitting[name]), key=lambda name: (_lowest_price(fitting[name]), name))
     every = [one for offerings in fitting.values() for one in offerings]
-    return BoughtNode(
+    return NewNode(
         pool=claim.pool,
         types=tuple(ordered),
         zones=tuple(sorted({one.zone for one in every})),
         capacity_types=tuple(sorted({one.capacity_type for one in every})),
-        price=_cheapest(fitting[ordered[0]]),
+        price=_lowest_price(fitting[ordered[0]]),
     )
 
 
-def _fill(claim: PlannedClaim, chosen: InstanceType) -> dict[str, float]:
-    room = chosen.allocatable()
+def _compute_utilization(claim: PlannedClaim, chosen: InstanceType) -> dict[str, float]:
+    allocatable = chosen.allocatable()
     keys = dict.fromkeys((*_FIRST, *sorted(claim.requests.keys() - {PODS})))
-    return {key: claim.requests.get(key, 0) / room[key] for key in keys if room.get(key)}
+    return {key: claim.requests.get(key, 0) / allocatable[key] for key in keys if allocatable.get(key)}
 
 
-def _allowed(offering: Offering, wanted: Requirements) -> bool:
-    asked = ((wanted[key], offering.label(key)) for key in OFFERING_KEYS if key in wanted)
-    return offering.available and all(one.has(value) if value else not one.present for one, value in asked)
+def _is_allowed(offering: Offering, requirements: Requirements) -> bool:
+    constraints = ((requirements[key], offering.label(key)) for key in OFFERING_KEYS if key in requirements)
+    return offering.available and all(one.has(value) if value else not one.present for one, value in constraints)
 
 
-def _cheapest(offerings: list[Offering]) -> float:
+def _lowest_price(offerings: list[Offering]) -> float:
     return min(one.price for one in offerings)
 
 
-def _left_out(pod: PodFact) -> str:
+def _exclusion_reason(pod: PodFact) -> str:
     """Why it is nothing to plan for (reference 2.2)."""
     if pod.daemonset or pod.mirror:
         return f"its node is chosen by {'its DaemonSet' if pod.daemonset else 'the kubelet'}"
@@ -184,7 +184,7 @@ def _left_out(pod: PodFact) -> str:
     return "it asks for a node of no NodePool"
 
 
-def _names(pods: Mapping[str, PodFact]) -> dict[str, str]:
+def _display_names(pods: Mapping[str, PodFact]) -> dict[str, str]:
     """By name alone where that is enough; else with the namespace, or as the UID says it."""
     times = Counter(pod.name for pod in pods.values())
     full = {uid: f"{pod.namespace}/{pod.name}" for uid, pod in pods.items()}

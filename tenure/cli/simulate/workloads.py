@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tenure.apis.capacitybuffer import CapacityBuffer
-from tenure.cli.simulate.manifests import Object, described, namespace_of, of_kind, parsed, refusing
-from tenure.cli.simulate.pod_admission import admitted
+from tenure.cli.simulate.manifests import (
+    Object,
+    describe_object,
+    namespace_of,
+    of_kind,
+    parse_object,
+    raising_usage_error,
+)
+from tenure.cli.simulate.pod_admission import admit_pod_spec
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
 from tenure.model.extra_capacity import BufferFact, virtual_pods
@@ -32,45 +39,46 @@ _READERS: Final[Mapping[str, tuple[StorageKind, Callable[[Mapping[str, Any]], St
 
 
 @dataclass
-class Volumes:
+class StorageObjects:
     """What was found so far. Raises `Refused` for what cannot be read."""
 
     _facts: dict[tuple[StorageKind, str], StorageFact] = field(default_factory=dict)
     _unnamed: set[str] = field(default_factory=set)
     """Claims that leave the StorageClass open."""
 
-    def taken_out(self, path: Path, objects: Iterable[Object]) -> list[Object]:
+    def split_off_storage(self, path: Path, objects: Iterable[Object]) -> list[Object]:
         """The objects that are not about storage."""
         every = list(objects)
         storage = [one for one in every if one.get("kind") in _READERS]
         for one in of_kind(path, storage, *_READERS) if storage else ():
-            self._take(path, one)
+            self._add_object(path, one)
         return [one for one in every if one.get("kind") not in _READERS]
 
-    def make_up(self, path: Path, claims: Iterable[Object]) -> None:
+    def add_generated_claims(self, path: Path, claims: Iterable[Object]) -> None:
         """Claims that a controller would make, as far as they are not given."""
         for one in claims:
             if ("volume_claim", f"{namespace_of(one)}/{one['metadata']['name']}") not in self._facts:
-                self._take(path, one)
+                self._add_object(path, one)
 
-    def changes(self) -> list[Change]:
+    def to_changes(self) -> list[Change]:
         """With the default StorageClass where a claim names none, as the API server fills it in."""
         classes = (one for one in self._facts.values() if isinstance(one, StorageClassFact) and one.default)
         default = min((one.name for one in classes), default="")
         return [
-            Change(kind=kind, key=key, fact=self._filled(fact, default)) for (kind, key), fact in self._facts.items()
+            Change(kind=kind, key=key, fact=self._with_default_class(fact, default))
+            for (kind, key), fact in self._facts.items()
         ]
 
-    def _take(self, path: Path, one: Object) -> None:
+    def _add_object(self, path: Path, one: Object) -> None:
         kind, read = _READERS[one["kind"]]
-        fact = parsed(path, one, read)
+        fact = parse_object(path, one, read)
         key = fact.key if isinstance(fact, VolumeClaimFact) else fact.name
         self._facts[kind, key] = fact
         self._unnamed.discard(key)
         if isinstance(fact, VolumeClaimFact) and "storageClassName" not in one.get("spec", {}):
             self._unnamed.add(key)
 
-    def _filled(self, fact: StorageFact, default: str) -> StorageFact:
+    def _with_default_class(self, fact: StorageFact, default: str) -> StorageFact:
         if not isinstance(fact, VolumeClaimFact) or fact.volume or fact.key not in self._unnamed:
             return fact
         return fact.model_copy(update={"storage_class": default})
@@ -82,7 +90,7 @@ def ephemeral_claims(pods: Iterable[Object]) -> Iterator[Object]:
         for volume in pod["spec"].get("volumes", ()):
             if volume.get("ephemeral"):
                 name = f"{pod['metadata']['name']}-{volume.get('name')}"
-                yield _claim(name, namespace_of(pod), _part(volume["ephemeral"], "volumeClaimTemplate"))
+                yield _make_claim(name, namespace_of(pod), _nested_object(volume["ephemeral"], "volumeClaimTemplate"))
 
 
 def claims_of_sets(workloads: Iterable[Object]) -> Iterator[Object]:
@@ -92,7 +100,7 @@ def claims_of_sets(workloads: Iterable[Object]) -> Iterator[Object]:
             for index in range(one["spec"].get("replicas", 1)):
                 for template in one["spec"].get("volumeClaimTemplates", ()):
                     name = claim_name(template["metadata"]["name"], one["metadata"]["name"], index)
-                    yield _claim(name, namespace_of(one), template)
+                    yield _make_claim(name, namespace_of(one), template)
 
 
 def claim_name(template: str, owner: str, index: int) -> str:
@@ -100,11 +108,11 @@ def claim_name(template: str, owner: str, index: int) -> str:
     return f"{template}-{owner}-{index}"
 
 
-def _claim(name: str, namespace: str, template: Any) -> Object:
-    return {"kind": CLAIM, "metadata": {"name": name, "namespace": namespace}, "spec": _part(template, "spec")}
+def _make_claim(name: str, namespace: str, template: Any) -> Object:
+    return {"kind": CLAIM, "metadata": {"name": name, "namespace": namespace}, "spec": _nested_object(template, "spec")}
 
 
-def _part(holder: Any, key: str) -> Any:
+def _nested_object(holder: Any, key: str) -> Any:
     """Empty where it is not there, or no object."""
     found = holder.get(key) if isinstance(holder, dict) else None
     return found if isinstance(found, dict) else {}
@@ -125,26 +133,26 @@ def pods_of(path: Path, objects: list[Object]) -> Iterator[Object]:
     """One object for each pod, as the API server would have it. Raises `Refused` for what it would not let in."""
     for one in objects:
         if one["kind"] == "Pod":
-            with refusing(f"{path}: {described(one)}"):
-                spec = admitted(one.get("spec", {}))
+            with raising_usage_error(f"{path}: {describe_object(one)}"):
+                spec = admit_pod_spec(one.get("spec", {}))
             yield {**one, "spec": spec}
         else:
-            yield from _replicas(path, one)
+            yield from _expand_replicas(path, one)
 
 
-def _replicas(path: Path, one: Object) -> Iterator[Object]:
+def _expand_replicas(path: Path, one: Object) -> Iterator[Object]:
     """Named like a StatefulSet's; the UID tells those of two kinds apart."""
-    with refusing(f"{path}: {described(one)}"):
-        field, spec = "spec", _object(one, "spec", "spec")
+    with raising_usage_error(f"{path}: {describe_object(one)}"):
+        field, spec = "spec", _require_object(one, "spec", "spec")
         if one["kind"] == "CronJob":
             field = "spec.jobTemplate.spec"
-            spec = _object(_object(spec, "jobTemplate", "spec.jobTemplate"), "spec", field)
-        number = _number(spec, _COUNTS[one["kind"]], field)
+            spec = _require_object(_require_object(spec, "jobTemplate", "spec.jobTemplate"), "spec", field)
+        number = _require_count(spec, _COUNTS[one["kind"]], field)
         if "completions" in spec and _COUNTS[one["kind"]] == "parallelism":
-            number = min(number, _number(spec, "completions", field))
-        template = _object(spec, "template", f"{field}.template")
-        pod = admitted(_object(template, "spec", f"{field}.template.spec"), f"{field}.template.spec")
-        metadata = _object({"metadata": {}, **template}, "metadata", f"{field}.template.metadata")
+            number = min(number, _require_count(spec, "completions", field))
+        template = _require_object(spec, "template", f"{field}.template")
+        pod = admit_pod_spec(_require_object(template, "spec", f"{field}.template.spec"), f"{field}.template.spec")
+        metadata = _require_object({"metadata": {}, **template}, "metadata", f"{field}.template.metadata")
         claims = list(_claim_templates(spec)) if one["kind"] == "StatefulSet" else []
     namespace, name = namespace_of(one), one["metadata"]["name"]
     for index in range(number):
@@ -163,7 +171,7 @@ def _replicas(path: Path, one: Object) -> Iterator[Object]:
 def _claim_templates(spec: Mapping[str, Any]) -> Iterator[str]:
     """By name."""
     for number, one in enumerate(spec.get("volumeClaimTemplates", ())):
-        metadata = _object(one, "metadata", f"spec.volumeClaimTemplates[{number}].metadata")
+        metadata = _require_object(one, "metadata", f"spec.volumeClaimTemplates[{number}].metadata")
         if not metadata.get("name"):
             raise ValueError(f"spec.volumeClaimTemplates[{number}].metadata.name is missing; give it a name")
         yield metadata["name"]
@@ -178,14 +186,14 @@ def _with_claims(spec: Object, claims: list[str], owner: str, index: int) -> Obj
     return {**spec, "volumes": [*others, *own]}
 
 
-def _object(holder: Mapping[str, Any], key: str, field: str) -> dict[str, Any]:
+def _require_object(holder: Mapping[str, Any], key: str, field: str) -> dict[str, Any]:
     found = holder.get(key)
     if not isinstance(found, dict):
         raise ValueError(f"{field} is missing" if found is None else f"{field}: {found!r:.60} is no object")
     return found
 
 
-def _number(spec: Mapping[str, Any], key: str, field: str) -> int:
+def _require_count(spec: Mapping[str, Any], key: str, field: str) -> int:
     number = spec.get(key, 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError(f"{field}.{key}: {number!r}; write a number that is not negative")
@@ -195,30 +203,36 @@ def _number(spec: Mapping[str, Any], key: str, field: str) -> int:
 BUFFERS_KINDS = ("CapacityBuffer", "PodTemplate")
 
 
-def room_of(path: Path, objects: Sequence[Object]) -> list[PodFact]:
+def read_buffer_pods(path: Path, objects: Sequence[Object]) -> list[PodFact]:
     """Of all buffers among the objects. Raises `Refused`."""
     buffers = [one for one in objects if one["kind"] == "CapacityBuffer"]
-    return [pod for one in buffers for pod in parsed(path, one, lambda raw: _room(raw, objects))]
+    return [pod for one in buffers for pod in parse_object(path, one, lambda raw: _buffer_pods(raw, objects))]
 
 
-def _room(raw: Mapping[str, Any], objects: Sequence[Object]) -> tuple[PodFact, ...]:
+def _buffer_pods(raw: Mapping[str, Any], objects: Sequence[Object]) -> tuple[PodFact, ...]:
     """Raises ValueError."""
     buffer = CapacityBuffer.from_object(raw)
     meta, spec = buffer.metadata, buffer.spec
     if spec.pod_template_ref is not None:
-        template = _found(objects, "PodTemplate", meta.namespace, spec.pod_template_ref.name).get("template") or {}
+        template = (
+            _find_object(objects, "PodTemplate", meta.namespace, spec.pod_template_ref.name).get("template") or {}
+        )
         replicas = 0
     elif spec.scalable_ref is not None and spec.scalable_ref.kind in SCALABLE:
-        workload = _found(objects, spec.scalable_ref.kind, meta.namespace, spec.scalable_ref.name).get("spec") or {}
+        workload = (
+            _find_object(objects, spec.scalable_ref.kind, meta.namespace, spec.scalable_ref.name).get("spec") or {}
+        )
         template, replicas = workload.get("template") or {}, workload.get("replicas", 1)
     else:
         raise ValueError(f"spec: it names no pods; write podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}")
     pod = virtual_pod_fact(raw, template)
-    wanted = decide_replicas(spec, pod.requests, replicas)
-    return virtual_pods(BufferFact(uid=meta.uid, namespace=meta.namespace, name=meta.name, replicas=wanted, pod=pod))
+    desired_replicas = decide_replicas(spec, pod.requests, replicas)
+    return virtual_pods(
+        BufferFact(uid=meta.uid, namespace=meta.namespace, name=meta.name, replicas=desired_replicas, pod=pod)
+    )
 
 
-def _found(objects: Sequence[Object], kind: str, namespace: str, name: str) -> Object:
+def _find_object(objects: Sequence[Object], kind: str, namespace: str, name: str) -> Object:
     for one in objects:
         meta = one.get("metadata") or {}
         if (one["kind"], meta.get("namespace", "default"), meta.get("name")) == (kind, namespace, name):

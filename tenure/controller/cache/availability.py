@@ -18,133 +18,142 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tenure.apis.labels import EVACUATED, PAUSE, REPLACES
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.nominations import ANSWERED_WITHIN, VALID, Nomination, Nominations
-from tenure.controller.cluster_pause import ClusterBrake
-from tenure.controller.interruption import LEAVES_WITHIN
-from tenure.model.base import read_moment
-from tenure.model.disruption.commands import Hold
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nomination, Nominations
+from tenure.controller.cluster_pause import ClusterPause
+from tenure.controller.interruption import INTERRUPTION_WINDOW
+from tenure.model.base import parse_timestamp
+from tenure.model.disruption.commands import DisruptionBlocker
 from tenure.model.facts import ClaimFact, NodeFact
-from tenure.policy.lifecycle.pauses import hold_of
-from tenure.scheduling.not_ready_grace import Grace
+from tenure.policy.lifecycle.pauses import pause_blocker
+from tenure.scheduling.not_ready_grace import NotReadyGrace
 from tenure.scheduling.pods import is_reschedulable
 
-_AHEAD: Final = timedelta(minutes=1)
+_CLOCK_SKEW: Final = timedelta(minutes=1)
 """By which another worker's clock may be before this one."""
 
 
-def evacuated_until(nodes: Iterable[NodeFact], now: datetime) -> datetime | None:
+def early_eviction_until(nodes: Iterable[NodeFact], now: datetime) -> datetime | None:
     """Of the Nodes of one NodeClaim; None where that is over, or where pods may go there again."""
-    said = [at for one in nodes if one.being_disrupted and (at := read_moment(one.annotations.get(EVACUATED, "")))]
-    return max((at + LEAVES_WITHIN for at in said if now - LEAVES_WITHIN < at <= now + _AHEAD), default=None)
+    evicted_at = [
+        at for one in nodes if one.being_disrupted and (at := parse_timestamp(one.annotations.get(EVACUATED, "")))
+    ]
+    return max(
+        (at + INTERRUPTION_WINDOW for at in evicted_at if now - INTERRUPTION_WINDOW < at <= now + _CLOCK_SKEW),
+        default=None,
+    )
 
 
-def holds(caches: Caches, now: datetime) -> Sequence[Hold]:
+def early_eviction_holds(cache: ClusterCache, now: datetime) -> Sequence[DisruptionBlocker]:
     """Which nodes are not proposed until then."""
-    standing = (one for one in caches.claims.values() if not one.deleting)
-    ends = {one.name: evacuated_until(caches.nodes_of(one), now) for one in standing}
+    existing = (one for one in cache.nodeclaims.values() if not one.deleting)
+    ends = {one.name: early_eviction_until(cache.nodes_of(one), now) for one in existing}
     why = "its pods were told to go, since AWS takes it back"
-    return [Hold(scope="node", name=name, why=why, until=until) for name, until in ends.items() if until]
+    return [DisruptionBlocker(scope="node", name=name, why=why, until=until) for name, until in ends.items() if until]
 
 
-class Holding:
-    def __init__(self, caches: Caches, brake: ClusterBrake) -> None:
-        self._caches, self._brake = caches, brake
+class ActivePauses:
+    def __init__(self, cache: ClusterCache, cluster_pause: ClusterPause) -> None:
+        self._cache, self._cluster_pause = cache, cluster_pause
 
-    def __call__(self, now: datetime) -> tuple[Hold, ...]:
+    def __call__(self, now: datetime) -> tuple[DisruptionBlocker, ...]:
         """Those that hold at this moment. One that nobody can read holds too (docs/pause.md)."""
-        return tuple(one for one in self._all(now) if one is not None)
+        return tuple(one for one in self._iter_pauses(now) if one is not None)
 
-    def _all(self, now: datetime) -> Iterator[Hold | None]:
-        yield hold_of("cluster", "", self._brake.text, now)
-        for name, pool in self._caches.pools.items():
-            yield hold_of("pool", name, pool.pause, now)
-        for claim in self._caches.claims.values():
-            nodes = self._caches.nodes_of(claim)
-            for marks in (claim.annotations, *(node.annotations for node in nodes)):
-                yield hold_of("node", claim.name, marks.get(PAUSE, ""), now)
+    def _iter_pauses(self, now: datetime) -> Iterator[DisruptionBlocker | None]:
+        yield pause_blocker("cluster", "", self._cluster_pause.text, now)
+        for name, pool in self._cache.nodepools.items():
+            yield pause_blocker("pool", name, pool.pause, now)
+        for claim in self._cache.nodeclaims.values():
+            nodes = self._cache.nodes_of(claim)
+            for annotations in (claim.annotations, *(node.annotations for node in nodes)):
+                yield pause_blocker("node", claim.name, annotations.get(PAUSE, ""), now)
 
 
-COMMANDS_LAST: Final = timedelta(hours=2)
+COMMAND_MAX_DURATION: Final = timedelta(hours=2)
 """From what they buy to their end, at most (`tenure/policy/disruption/commands.py`); marks of one that was
 terminated stand longer."""
 
 
-def leaving(caches: Caches) -> Iterable[str]:
+def terminating_nodes(cache: ClusterCache) -> Iterable[str]:
     """Our Nodes that are on their way out, or whose instance AWS takes back."""
-    return (name for name in caches.nodes if is_leaving(caches, name))
+    return (name for name in cache.nodes if is_terminating(cache, name))
 
 
-def is_leaving(caches: Caches, name: str) -> bool:
-    node, claim = caches.nodes.get(name), caches.claims.get(caches.claim_of(name))
-    return node is not None and claim is not None and (node.deleting or claim.deleting or claim.name in caches.going)
+def is_terminating(cache: ClusterCache, name: str) -> bool:
+    node, claim = cache.nodes.get(name), cache.nodeclaims.get(cache.nodeclaim_name_of(name))
+    return (
+        node is not None and claim is not None and (node.deleting or claim.deleting or claim.name in cache.interrupted)
+    )
 
 
-def still_runs(caches: Caches, uid: str, now: datetime) -> bool:
+def still_runs(cache: ClusterCache, uid: str, now: datetime) -> bool:
     """The pod is on a Node that is on its way out, and its place elsewhere is for later."""
-    pod = caches.pods.get(uid)
-    return pod is not None and is_reschedulable(pod, now) and is_leaving(caches, pod.node_name)
+    pod = cache.pods.get(uid)
+    return pod is not None and is_reschedulable(pod, now) and is_terminating(cache, pod.node_name)
 
 
-def is_settled(caches: Caches, uid: str) -> bool:
+def is_settled(cache: ClusterCache, uid: str) -> bool:
     """Whatever a plan says of it, the pod is no more, or is on a Node that stays."""
-    pod = caches.pods.get(uid)
-    if pod is None or not pod.alive:
+    pod = cache.pods.get(uid)
+    if pod is None or not pod.is_alive:
         return True
-    node, claim = caches.nodes.get(pod.node_name), caches.claims.get(caches.claim_of(pod.node_name))
-    if claim is not None and (claim.deleting or claim.instance_terminating or claim.name in caches.going):
+    node, claim = cache.nodes.get(pod.node_name), cache.nodeclaims.get(cache.nodeclaim_name_of(pod.node_name))
+    if claim is not None and (claim.deleting or claim.instance_terminating or claim.name in cache.interrupted):
         return False
     return bool(pod.node_name) and not (node is not None and node.deleting)
 
 
-def is_replacing(caches: Caches, claim: ClaimFact, now: datetime) -> bool:
+def is_replacing(cache: ClusterCache, claim: ClaimFact, now: datetime) -> bool:
     """The command that it was bought for has not let its nodes go, or so lately that no plan has said what becomes of
     their pods. To be read from the cluster: what was expected is known to the process that bought it."""
     command = claim.annotations.get(REPLACES)
-    if not command or now >= claim.created + COMMANDS_LAST:
+    if not command or now >= claim.created + COMMAND_MAX_DURATION:
         return False
     return any(
-        one.disrupted_by == command and (one.deletion is None or now < one.deletion + ANSWERED_WITHIN)
-        for one in caches.claims.values()
+        one.disrupted_by == command and (one.deletion is None or now < one.deletion + REPLAN_WITHIN)
+        for one in cache.nodeclaims.values()
     )
 
 
-class Away:
+class NotReadyTracker:
     """`grace_of` says by NodePool how long a node that is away is expected back."""
 
-    def __init__(self, caches: Caches, grace_of: Callable[[str], timedelta]) -> None:
-        self._caches, self._grace_of = caches, grace_of
+    def __init__(self, cache: ClusterCache, grace_of: Callable[[str], timedelta]) -> None:
+        self._cache, self._grace_of = cache, grace_of
 
-    def of(self, claim: ClaimFact) -> Grace | None:
+    def grace_for(self, claim: ClaimFact) -> NotReadyGrace | None:
         """None for a claim whose node is not initialized, or not there."""
-        nodes = self._caches.nodes_of(claim) if claim.initialized else ()
-        return Grace(nodes[0], self._grace_of(claim.pool), claim) if nodes else None
+        nodes = self._cache.nodes_of(claim) if claim.initialized else ()
+        return NotReadyGrace(nodes[0], self._grace_of(claim.pool), claim) if nodes else None
 
-    def holds(self, claim: ClaimFact, nominations: Nominations, nomination: Nomination, now: datetime) -> datetime:
+    def pod_expected_until(
+        self, claim: ClaimFact, nominations: Nominations, nomination: Nomination, now: datetime
+    ) -> datetime:
         """Until when a pod waits for this claim's initialized node; a moment that is past: no more."""
-        found = self.of(claim)
-        match found.standing(now) if found else "here":
+        found = self.grace_for(claim)
+        match found.presence(now) if found else "here":
             case "expected" if found:
-                return found.ends(now)
+                return found.earliest_end(now)
             case "lost":
                 return now
             case _:
-                return nominations.lapses(nomination, self.up_since(claim) or nomination.at)
+                return nominations.expires_at(nomination, self.up_since(claim) or nomination.at)
 
-    def lapse(self, claim: ClaimFact, nominations: Nominations, now: datetime) -> datetime | None:
+    def last_expiry(self, claim: ClaimFact, nominations: Nominations, now: datetime) -> datetime | None:
         """When the last expectation on this claim ends, or ended; None when there is none, or no end in sight. None
         ends while its pod still runs on a node that goes, however long a budget holds it there."""
-        lapse = nominations.lapse(claim.name, self.up_since(claim))
-        if lapse and any(still_runs(self._caches, uid, now) for uid in nominations.waiting(claim.name)):
-            lapse = max(lapse, now + VALID)
-        found = self.of(claim) if lapse and nominations.expected(claim.name) else None
-        if found is None or lapse is None or found.standing(now) != "expected":
-            return lapse
-        return max(lapse, found.ends(now))
+        expiry = nominations.last_expiry(claim.name, self.up_since(claim))
+        if expiry and any(still_runs(self._cache, uid, now) for uid in nominations.pods_expected_on(claim.name)):
+            expiry = max(expiry, now + NOMINATION_TTL)
+        found = self.grace_for(claim) if expiry and nominations.is_expecting(claim.name) else None
+        if found is None or expiry is None or found.presence(now) != "expected":
+            return expiry
+        return max(expiry, found.earliest_end(now))
 
     def up_since(self, claim: ClaimFact) -> datetime | None:
         """When its node was initialized, or came back since."""
         if claim.initialized_at is None:
             return None
-        ready = [node.ready_changed for node in self._caches.nodes_of(claim) if node.ready and node.ready_changed]
+        ready = [node.ready_changed for node in self._cache.nodes_of(claim) if node.ready and node.ready_changed]
         return max([claim.initialized_at, *ready])

@@ -18,31 +18,31 @@ from tenure.kube.facts import volumes
 from tenure.kube.facts.objects import namespace_fact, overlay_fact
 from tenure.kube.facts.pods import daemonset_fact
 from tenure.model.facts import StorageFact
-from tenure.scheduling.snapshot import Fact, Kind, StorageKind
+from tenure.scheduling.snapshot import Fact, FactKind, StorageKind
 
 
-def _uid(metadata: Json) -> str:
+def _uid_key(metadata: Json) -> str:
     return str(metadata["uid"])
 
 
-def _name(metadata: Json) -> str:
+def _name_key(metadata: Json) -> str:
     return str(metadata["name"])
 
 
-def _path(metadata: Json) -> str:
+def _namespaced_key(metadata: Json) -> str:
     return f"{metadata['namespace']}/{metadata['name']}"
 
 
-_READERS: Final[Mapping[str, tuple[Kind, Callable[[Json], str], Callable[[Json], Fact]]]] = {
-    resources.DAEMON_SETS.plural: ("daemonset", _uid, daemonset_fact),
-    resources.NAMESPACES.plural: ("namespace", _name, namespace_fact),
-    resources.NODE_OVERLAYS.plural: ("overlay", _name, overlay_fact),
-    resources.POD_DISRUPTION_BUDGETS.plural: ("pod_budget", _path, pod_budget_fact),
+_READERS: Final[Mapping[str, tuple[FactKind, Callable[[Json], str], Callable[[Json], Fact]]]] = {
+    resources.DAEMON_SETS.plural: ("daemonset", _uid_key, daemonset_fact),
+    resources.NAMESPACES.plural: ("namespace", _name_key, namespace_fact),
+    resources.NODE_OVERLAYS.plural: ("overlay", _name_key, overlay_fact),
+    resources.POD_DISRUPTION_BUDGETS.plural: ("pod_budget", _namespaced_key, pod_budget_fact),
 }
 KINDS: Final = frozenset(_READERS)
 
 
-def heard(plural: str, delta: Delta) -> tuple[Kind, str, Fact | None]:
+def decode_object(plural: str, delta: Delta) -> tuple[FactKind, str, Fact | None]:
     """The kind, the key and the fact; None for an object that is gone. Raises ValueError and KeyError."""
     kind, key, read = _READERS[plural]
     return kind, key(delta.object["metadata"]), None if delta.gone else read(delta.object)

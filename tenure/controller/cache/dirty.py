@@ -27,81 +27,82 @@ from tenure.kube.client.errors import Json
 from tenure.kube.facts.objects import pool_fact
 from tenure.model.errors import TryLater
 from tenure.model.facts import ClaimFact, PodFact, PoolFact
-from tenure.scheduling.snapshot import Change, Fact, Kind
+from tenure.scheduling.snapshot import Change, Fact, FactKind
 
 TAGS: Final = (TAGGED, CLUSTER_NAME_TAGGED)
 
 
-class Changes:
+class PlannerChanges:
     def __init__(self) -> None:
-        self._waiting: dict[tuple[Kind, str], Change] = {}
-        self.stirs = 0
+        self._pending: dict[tuple[FactKind, str], Change] = {}
+        self.disruption_changes = 0
         """Grows with every change that could matter for voluntary disruption."""
-        self._moved: set[str] = set()
+        self._pod_events: set[str] = set()
 
-    def note(self, kind: Kind, key: str, fact: Fact | None, *, stirs: bool = True) -> None:
-        self.stirs += stirs
+    def record(self, kind: FactKind, key: str, fact: Fact | None, *, affects_disruption: bool = True) -> None:
+        self.disruption_changes += affects_disruption
         # A later change of an object replaces an earlier one and goes last, so order holds between kinds.
-        self._waiting.pop((kind, key), None)
-        self._waiting[kind, key] = change(kind, key, fact)
+        self._pending.pop((kind, key), None)
+        self._pending[kind, key] = make_change(kind, key, fact)
 
-    def move(self, claim: ClaimFact) -> None:
+    def record_pod_event(self, claim: ClaimFact) -> None:
         """A pod came to its node, left it, or changed there."""
-        self._moved.add(claim.name)
-        self.note("claim", claim.name, claim, stirs=False)
+        self._pod_events.add(claim.name)
+        self.record("claim", claim.name, claim, affects_disruption=False)
 
-    def take_moved(self) -> set[str]:
-        """NodeClaims for which `move` was called since."""
-        moved, self._moved = self._moved, set()
-        return moved
+    def drain_pod_events(self) -> set[str]:
+        """NodeClaims for which `record_pod_event` was called since."""
+        names, self._pod_events = self._pod_events, set()
+        return names
 
-    def take(self, claim_of: Callable[[str], ClaimFact]) -> tuple[Change, ...]:
+    def drain(self, claim_of: Callable[[str], ClaimFact]) -> tuple[Change, ...]:
         """`claim_of` says how a NodeClaim is now, by name."""
-        changes, self._waiting = tuple(self._waiting.values()), {}
+        changes, self._pending = tuple(self._pending.values()), {}
         return tuple(
-            change("claim", one.key, claim_of(one.key)) if one.kind == "claim" and one.fact else one for one in changes
+            make_change("claim", one.key, claim_of(one.key)) if one.kind == "claim" and one.fact else one
+            for one in changes
         )
 
 
-def change(kind: Kind, key: str, fact: Fact | None) -> Change:
+def make_change(kind: FactKind, key: str, fact: Fact | None) -> Change:
     return Change.model_construct(kind=kind, key=key, fact=fact)
 
 
-def everything(tables: Mapping[Kind, Mapping[str, Fact]]) -> tuple[Change, ...]:
+def all_changes(tables: Mapping[FactKind, Mapping[str, Fact]]) -> tuple[Change, ...]:
     """All that is known, by kind and key."""
-    return tuple(change(kind, key, fact) for kind, table in tables.items() for key, fact in table.items())
+    return tuple(make_change(kind, key, fact) for kind, table in tables.items() for key, fact in table.items())
 
 
-def timed(claim: ClaimFact, moved: datetime | None) -> ClaimFact:
+def with_last_pod_event(claim: ClaimFact, last_event: datetime | None) -> ClaimFact:
     """With the last coming or going of a pod, where this process saw a later one than the NodeClaim tells."""
-    if moved is None or (claim.last_pod_event is not None and moved <= claim.last_pod_event):
+    if last_event is None or (claim.last_pod_event is not None and last_event <= claim.last_pod_event):
         return claim
-    return claim.model_copy(update={"last_pod_event": moved})
+    return claim.model_copy(update={"last_pod_event": last_event})
 
 
-def alters(old: ClaimFact | None, new: ClaimFact) -> bool:
+def has_foreign_changes(old: ClaimFact | None, new: ClaimFact) -> bool:
     """Whether more is another than what Tenure wrote itself: when its pods moved, and that its instance is tagged."""
     if old is None:
         return True
-    notes = {key: note for key, note in new.annotations.items() if key not in TAGS}
-    notes |= {key: note for key, note in old.annotations.items() if key in TAGS}
-    return new.model_copy(update={"last_pod_event": old.last_pod_event, "annotations": notes}) != old
+    annotations = {key: value for key, value in new.annotations.items() if key not in TAGS}
+    annotations |= {key: value for key, value in old.annotations.items() if key in TAGS}
+    return new.model_copy(update={"last_pod_event": old.last_pod_event, "annotations": annotations}) != old
 
 
-def matters(old: PodFact | None, new: PodFact | None) -> bool:
+def changes_disruption(old: PodFact | None, new: PodFact | None) -> bool:
     """Whether a pod that changed so may change what could go voluntarily. Its readiness does through its budgets."""
-    return _weight(old) != _weight(new)
+    return _disruption_state(old) != _disruption_state(new)
 
 
-def _weight(pod: PodFact | None) -> object:
+def _disruption_state(pod: PodFact | None) -> object:
     if pod is None or ((pod.daemonset or pod.mirror) and not pod.do_not_disrupt):
         return None
-    standing = (pod.node_name, pod.finished, pod.deleting, pod.do_not_disrupt, pod.priority, pod.deletion_cost)
-    return standing, pod.requests, pod.labels
+    status = (pod.node_name, pod.is_finished, pod.deleting, pod.do_not_disrupt, pod.priority, pod.deletion_cost)
+    return status, pod.requests, pod.labels
 
 
 @dataclass(frozen=True)
-class PoolView:
+class NodePoolView:
     """A NodePool: what planning needs, and what a ready node decides on."""
 
     fact: PoolFact
@@ -117,29 +118,29 @@ class PoolView:
 
 
 @dataclass
-class Dirty:
+class ChangeSet:
     """What changed since it was last asked for."""
 
-    claims: set[str] = field(default_factory=set)
-    pools: set[str] = field(default_factory=set)
-    node_classes: set[str] = field(default_factory=set)
+    nodeclaims: set[str] = field(default_factory=set)
+    nodepools: set[str] = field(default_factory=set)
+    nodeclasses: set[str] = field(default_factory=set)
     pods: bool = False
     """Which pods want a node, or when that is to be looked at again, may have changed."""
     volume_claims: set[str] = field(default_factory=set)
     """PersistentVolumeClaims as `namespace/name`: pods that wait for them may be planned now."""
-    gone_claims: dict[str, ClaimFact] = field(default_factory=dict)
+    deleted_nodeclaims: dict[str, ClaimFact] = field(default_factory=dict)
     """By UID: NodeClaims that left the API server."""
-    gone_pools: set[str] = field(default_factory=set)
-    gone_node_classes: set[str] = field(default_factory=set)
+    deleted_nodepools: set[str] = field(default_factory=set)
+    deleted_nodeclasses: set[str] = field(default_factory=set)
 
 
-def pool_view(pool: Json) -> PoolView:
+def pool_view(pool: Json) -> NodePoolView:
     """Raises ValueError for a pool that cannot be read."""
     typed = NodePool.from_object(pool)
     disruption = typed.spec.disruption
     # The nodes of a static pool are there to be there, whatever runs on them (reference 4.5).
     after = "Never" if typed.spec.replicas is not None else disruption.consolidate_after
-    return PoolView(
+    return NodePoolView(
         fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
         budgets=disruption.budgets,
         policy=f"{disruption.consolidation_policy}/{after}",
@@ -150,16 +151,16 @@ def pool_view(pool: Json) -> PoolView:
 
 
 def _healthy_at(pool: NodePool) -> tuple[int, int] | None:
-    told = pool.condition(NODE_REGISTRATION_HEALTHY)
-    if told is None or not told.is_true:
+    condition = pool.condition(NODE_REGISTRATION_HEALTHY)
+    if condition is None or not condition.is_true:
         return None
-    return told.observed_generation, pool.status.node_class_observed_generation
+    return condition.observed_generation, pool.status.node_class_observed_generation
 
 
 T = TypeVar("T")
 
 
-def put(table: dict[str, T], key: str, value: T | None) -> None:
+def set_or_remove(table: dict[str, T], key: str, value: T | None) -> None:
     """None takes it out."""
     if value is None:
         table.pop(key, None)
@@ -167,7 +168,7 @@ def put(table: dict[str, T], key: str, value: T | None) -> None:
         table[key] = value
 
 
-def discard(index: dict[str, set[str]], key: str, value: str) -> None:
+def discard_member(index: dict[str, set[str]], key: str, value: str) -> None:
     """A key whose last member goes, goes too."""
     members = index.get(key)
     if members is not None:
@@ -176,12 +177,12 @@ def discard(index: dict[str, set[str]], key: str, value: str) -> None:
             del index[key]
 
 
-class Due:
+class DelayingQueue:
     def __init__(self) -> None:
         self._heap: list[tuple[datetime, str]] = []
         self._times: dict[str, datetime] = {}
 
-    def set(self, key: str, at: datetime | None) -> None:
+    def schedule(self, key: str, at: datetime | None) -> None:
         """None: no longer."""
         if at is None:
             self._times.pop(key, None)
@@ -189,7 +190,7 @@ class Due:
             self._times[key] = at
             heapq.heappush(self._heap, (at, key))
 
-    def take(self, now: datetime) -> list[str]:
+    def pop_due(self, now: datetime) -> list[str]:
         """The keys whose time has come; each is then forgotten."""
         due = []
         while self._heap and self._heap[0][0] <= now:
@@ -199,14 +200,14 @@ class Due:
                 due.append(key)
         return due
 
-    def next(self) -> datetime | None:
+    def next_due_at(self) -> datetime | None:
         """When the next one is due."""
         while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
 
-class Joined:
+class SingleFlight:
     """By key."""
 
     def __init__(self) -> None:
@@ -219,12 +220,12 @@ class Joined:
             task = self._tasks[key] = asyncio.create_task(begin())
             task.add_done_callback(lambda _: self._tasks.pop(key, None))
         try:
-            answer: T = await asyncio.shield(task)
+            result: T = await asyncio.shield(task)
         except asyncio.CancelledError as cancelled:
             if task.cancelled():
                 raise TryLater("the watch moved to another process meanwhile") from cancelled
             raise
-        return answer
+        return result
 
     async def close(self) -> None:
         tasks = tuple(self._tasks.values())

@@ -11,97 +11,102 @@ from typing import Final, NamedTuple
 
 from temporalio.common import MetricMeter
 
-from tenure.controller.cache.availability import Away, is_replacing, still_runs
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.nominations import ANSWERED_WITHIN, VALID, Nominations
-from tenure.controller.metrics.planner import ToldGauge
-from tenure.controller.signals.digests import AWAITED_FOR
+from tenure.controller.cache.availability import NotReadyTracker, is_replacing, still_runs
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nominations
+from tenure.controller.metrics.planner import LabeledGauge
+from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
 from tenure.model.facts import ClaimFact
 
 NOT_BOUND: Final = "tenure_pods_not_bound"
-COMING: Final = "pods of nodes that go are expected here"
+PODS_COMING: Final = "pods of nodes that go are expected here"
 
 
-class Expected(NamedTuple):
+class PodExpectation(NamedTuple):
     """What is expected of a NodeClaim's node."""
 
-    any: bool
+    is_expected: bool
     until: datetime | None
-    """When the last expectation ends, or ended; None with `any` means no end in sight."""
-    words: str = ""
+    """When the last expectation ends, or ended; None with `is_expected` means no end in sight."""
+    description: str = ""
     """Which pods, for people; empty where none is to be told of."""
     since: datetime | None = None
     """Since when they could be there."""
 
 
-class Awaited:
-    def __init__(self, caches: Caches, nominations: Nominations, away: Away) -> None:
-        self._caches, self._nominations, self._away = caches, nominations, away
+class ExpectedPods:
+    def __init__(self, cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker) -> None:
+        self._cache, self._nominations, self._not_ready = cache, nominations, not_ready
 
-    def of(self, claim: ClaimFact, now: datetime, *, occupied: bool) -> Expected:
+    def expectation_for(self, claim: ClaimFact, now: datetime, *, occupied: bool) -> PodExpectation:
         """Of one that is `occupied` nobody asks for what its command has yet to do."""
-        until = self._away.lapse(claim, self._nominations, now)
-        words, since = self._told(claim, now)
-        if occupied or not is_replacing(self._caches, claim, now):
-            return Expected(self._nominations.expected(claim.name), until, words, since)
-        return Expected(True, max(until or now, now + VALID), words or COMING, since or self._away.up_since(claim))
+        until = self._not_ready.last_expiry(claim, self._nominations, now)
+        description, since = self._describe_pods(claim, now)
+        if occupied or not is_replacing(self._cache, claim, now):
+            return PodExpectation(self._nominations.is_expecting(claim.name), until, description, since)
+        return PodExpectation(
+            True,
+            max(until or now, now + NOMINATION_TTL),
+            description or PODS_COMING,
+            since or self._not_ready.up_since(claim),
+        )
 
-    def _told(self, claim: ClaimFact, now: datetime) -> tuple[str, datetime | None]:
-        up, waiting = self._away.up_since(claim), self._nominations.waiting(claim.name)
+    def _describe_pods(self, claim: ClaimFact, now: datetime) -> tuple[str, datetime | None]:
+        up, waiting = self._not_ready.up_since(claim), self._nominations.pods_expected_on(claim.name)
         # In this order they come and go, so that the words seldom change.
-        pending = sorted((uid for uid in waiting if self._is_planned(uid, up, now)), key=self._age)
+        pending = sorted((uid for uid in waiting if self._is_planned(uid, up, now)), key=self._nomination_age)
         if pending:
-            pod, others = self._caches.pending[pending[0]], " and others" if len(pending) > 1 else ""
-            words = f"pod {pod.namespace}/{pod.name}{others} expected here, and not bound by kube-scheduler"
-            return words, self._since(pending, up)
-        coming = [uid for uid in waiting if still_runs(self._caches, uid, now)]
-        return (COMING, self._since(coming, up)) if coming else ("", None)
+            pod, others = self._cache.pending[pending[0]], " and others" if len(pending) > 1 else ""
+            description = f"pod {pod.namespace}/{pod.name}{others} expected here, and not bound by kube-scheduler"
+            return description, self._expected_since(pending, up)
+        coming = [uid for uid in waiting if still_runs(self._cache, uid, now)]
+        return (PODS_COMING, self._expected_since(coming, up)) if coming else ("", None)
 
     def _is_planned(self, uid: str, up: datetime | None, now: datetime) -> bool:
         """It waits for kube-scheduler, and plans have said lately that it goes there."""
-        nomination = self._nominations.of(uid)
-        if nomination is None or uid not in self._caches.pending:
+        nomination = self._nominations.nomination_of(uid)
+        if nomination is None or uid not in self._cache.pending:
             return False
-        return now < self._nominations.lapses(nomination, up or now) + ANSWERED_WITHIN
+        return now < self._nominations.expires_at(nomination, up or now) + REPLAN_WITHIN
 
-    def _age(self, uid: str) -> tuple[datetime, str]:
-        pod, nomination = self._caches.pending[uid], self._nominations.of(uid)
+    def _nomination_age(self, uid: str) -> tuple[datetime, str]:
+        pod, nomination = self._cache.pending[uid], self._nominations.nomination_of(uid)
         assert nomination is not None
         return nomination.since, f"{pod.namespace}/{pod.name}"
 
-    def _since(self, pods: Sequence[str], up: datetime | None) -> datetime | None:
+    def _expected_since(self, pods: Sequence[str], up: datetime | None) -> datetime | None:
         """None where its node is not up yet."""
-        since = min((found.since for uid in pods if (found := self._nominations.of(uid))), default=None)
+        since = min((found.since for uid in pods if (found := self._nominations.nomination_of(uid))), default=None)
         return max(since, up) if since and up else None
 
-    def not_bound(self, now: datetime) -> Counter[tuple[str, ...]]:
+    def count_not_bound(self, now: datetime) -> Counter[tuple[str, ...]]:
         """By NodePool: how many pods kube-scheduler leaves waiting for too long beside a node that is up."""
         found: Counter[tuple[str, ...]] = Counter()
-        for name in self._nominations.targets():
-            claim = self._caches.claims.get(name)
-            if claim is not None and self._is_here(claim, now):
-                up, waiting = self._away.up_since(claim), self._nominations.waiting(name)
-                since = (self._since([uid], up) for uid in waiting if self._is_planned(uid, up, now))
-                found[claim.pool,] += sum(at is not None and at + AWAITED_FOR <= now for at in since)
+        for name in self._nominations.nominated_nodes():
+            claim = self._cache.nodeclaims.get(name)
+            if claim is not None and self._is_ready(claim, now):
+                up, waiting = self._not_ready.up_since(claim), self._nominations.pods_expected_on(name)
+                since = (self._expected_since([uid], up) for uid in waiting if self._is_planned(uid, up, now))
+                found[claim.pool,] += sum(at is not None and at + EXPECTED_PODS_DELAY <= now for at in since)
         return +found
 
-    def _is_here(self, claim: ClaimFact, now: datetime) -> bool:
+    def _is_ready(self, claim: ClaimFact, now: datetime) -> bool:
         """Its node is initialized, is there, and is not away."""
-        away = self._away.of(claim)
-        return away is not None and away.standing(now) == "here"
+        grace = self._not_ready.grace_for(claim)
+        return grace is not None and grace.presence(now) == "here"
 
 
-class AwaitedGauge:
+class ExpectedPodsGauge:
     """Told by the process that hosts the watch; what is no more goes back to 0."""
 
-    def __init__(self, awaited: Awaited, meter: MetricMeter) -> None:
-        self._awaited = awaited
-        tells = "Pods expected on nodes that are up, and not bound for over a minute"
-        self._gauge = ToldGauge(meter.create_gauge(NOT_BOUND, tells), "nodepool")
+    def __init__(self, expected_pods: ExpectedPods, meter: MetricMeter) -> None:
+        self._expected_pods = expected_pods
+        description = "Pods expected on nodes that are up, and not bound for over a minute"
+        self._gauge = LabeledGauge(meter.create_gauge(NOT_BOUND, description), "nodepool")
 
-    def show(self, now: datetime) -> None:
-        self._gauge.show(self._awaited.not_bound(now))
+    def record(self, now: datetime) -> None:
+        self._gauge.record(self._expected_pods.count_not_bound(now))
 
     def close(self) -> None:
         """Another process tells from here on."""
-        self._gauge.show({})
+        self._gauge.record({})

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-VALID: Final = timedelta(seconds=20)
+NOMINATION_TTL: Final = timedelta(seconds=20)
 """max(2 x the longest batch window, 10 s), as Karpenter has it (reference 2.17)."""
 
-ANSWERED_WITHIN: Final = timedelta(seconds=90)
-"""From a pod's lapse until a plan has surely said where it goes (`calling.RENEW_SLOWEST`); empty where none did."""
+REPLAN_WITHIN: Final = timedelta(seconds=90)
+"""From a pod's lapse until a plan has surely said where it goes (`is_revoking.MAX_RENEW_INTERVAL`); empty where none
+did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Nomination:
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
+class _DepartedPod:
     """A pod that is no more, while its successor is likely on its way."""
 
     owner: str
@@ -43,105 +44,105 @@ class Nominations:
         self._by_pod: dict[str, Nomination] = {}
         self._by_target: dict[str, set[str]] = {}
         self._ended: dict[str, datetime] = {}
-        self._left: dict[str, list[_Left]] = {}
+        self._departed: dict[str, list[_DepartedPod]] = {}
         """In the order in which they left; never empty."""
 
-    def renew(self, answered: Mapping[str, str], now: datetime) -> None:
+    def nominate(self, targets: Mapping[str, str], now: datetime) -> None:
         """What a plan decided: pod UID to target. Earlier answers for the same pods are replaced."""
-        for pod, target in answered.items():
+        for pod, target in targets.items():
             earlier = self._by_pod.get(pod)
-            self.bound(pod, now)
-            self._expect(pod, target, now, earlier.since if earlier and earlier.target == target else now)
+            self.on_pod_bound(pod, now)
+            self._set_nomination(pod, target, now, earlier.since if earlier and earlier.target == target else now)
 
-    def unplaced(self, pods: Iterable[str], now: datetime) -> None:
+    def remove_unschedulable(self, pods: Iterable[str], now: datetime) -> None:
         """Plans know no place for these any more, whatever they said before."""
         for pod in pods:
-            self.bound(pod, now)
+            self.on_pod_bound(pod, now)
 
-    def bound(self, pod: str, now: datetime) -> str:
+    def on_pod_bound(self, pod: str, now: datetime) -> str:
         """The pod has a node: the name of the place that no longer expects it; empty when none did."""
-        nomination = self._take(pod)
+        nomination = self._pop_nomination(pod)
         if nomination is None:
             return ""
         if nomination.target not in self._by_target:
             self._ended[nomination.target] = now
         return nomination.target
 
-    def gone(self, pod: str, owner: str, now: datetime) -> str:
+    def on_pod_deleted(self, pod: str, owner: str, now: datetime) -> str:
         """The pod is no more: the name of the place that expected it; empty when none did. That is still expected to
         fill: a successor is likely on its way."""
-        nomination = self._take(pod)
+        nomination = self._pop_nomination(pod)
         if nomination is None:
             return ""
-        recent = [one for one in self._left.get(nomination.target, ()) if now < one.at + VALID]
-        self._left[nomination.target] = [*recent, _Left(owner, now)]
+        recent = [one for one in self._departed.get(nomination.target, ()) if now < one.at + NOMINATION_TTL]
+        self._departed[nomination.target] = [*recent, _DepartedPod(owner, now)]
         return nomination.target
 
-    def came(self, pod: str, target: str, now: datetime) -> str:
+    def on_pod_arrived(self, pod: str, target: str, now: datetime) -> str:
         """The pod has come to this target. kube-scheduler heeds no plan: where it has put a pod into the place of one
         of the same owner, that one is expected in its stead. Returns the target of which that is true now."""
         owner, own = self._owner_of(pod), self._by_pod.get(pod)
-        mates = (one for one in self._by_target.get(target, ()) if one != pod and self._owner_of(one) == owner)
-        mate = next(mates, None) if owner and (own is None or own.target != target) else None
-        if mate is None:
+        siblings = (one for one in self._by_target.get(target, ()) if one != pod and self._owner_of(one) == owner)
+        sibling = next(siblings, None) if owner and (own is None or own.target != target) else None
+        if sibling is None:
             return ""
-        stead = own.target if own else self._leave(owner, target, now)
-        if stead:
-            self._take(mate)
-            self._expect(mate, stead, now, now)
-        return stead
+        vacated = own.target if own else self._pop_vacated_target(owner, target, now)
+        if vacated:
+            self._pop_nomination(sibling)
+            self._set_nomination(sibling, vacated, now, now)
+        return vacated
 
-    def _leave(self, owner: str, other: str, now: datetime) -> str:
+    def _pop_vacated_target(self, owner: str, other: str, now: datetime) -> str:
         """The target, unlike another, that a pod of this owner has left lately: it is taken for followed."""
-        for target, left in self._left.items():
-            found = next((one for one in left if one.owner == owner and now < one.at + VALID), None)
+        for target, departed in self._departed.items():
+            found = next((one for one in departed if one.owner == owner and now < one.at + NOMINATION_TTL), None)
             if found is not None and target != other:
-                left.remove(found)
-                if not left:
-                    del self._left[target]
+                departed.remove(found)
+                if not departed:
+                    del self._departed[target]
                 return target
         return ""
 
-    def forget(self, target: str) -> tuple[str, ...]:
+    def forget_target(self, target: str) -> tuple[str, ...]:
         """The target is gone or going: its pods are demand again."""
         self._ended.pop(target, None)
-        self._left.pop(target, None)
+        self._departed.pop(target, None)
         pods = tuple(self._by_target.pop(target, ()))
         for pod in pods:
             del self._by_pod[pod]
         return pods
 
-    def waiting(self, target: str) -> tuple[str, ...]:
+    def pods_expected_on(self, target: str) -> tuple[str, ...]:
         """The UIDs of the pods that are expected there."""
         return tuple(self._by_target.get(target, ()))
 
-    def of(self, pod: str) -> Nomination | None:
+    def nomination_of(self, pod: str) -> Nomination | None:
         return self._by_pod.get(pod)
 
-    def lapse(self, target: str, initialized_at: datetime | None) -> datetime | None:
+    def last_expiry(self, target: str, initialized_at: datetime | None) -> datetime | None:
         """When the last expectation on this target ends, or ended; None when there is none, or no end in sight."""
         pods = [self._by_pod[pod] for pod in self._by_target.get(target, ())]
-        left = [one.at for one in self._left.get(target, ())]
-        if not pods and not left:
+        departed = [one.at for one in self._departed.get(target, ())]
+        if not pods and not departed:
             return self._ended.get(target)
         if initialized_at is None:
             return None
-        lapses = [self.lapses(one, initialized_at) + ANSWERED_WITHIN for one in pods]
-        lapses += [max(at, initialized_at) + VALID for at in left]
-        return max(lapses)
+        expiries = [self.expires_at(one, initialized_at) + REPLAN_WITHIN for one in pods]
+        expiries += [max(at, initialized_at) + NOMINATION_TTL for at in departed]
+        return max(expiries)
 
-    def expected(self, target: str) -> bool:
+    def is_expecting(self, target: str) -> bool:
         """Whether any pod is written down for it, lapsed or not."""
-        return target in self._by_target or target in self._left
+        return target in self._by_target or target in self._departed
 
-    def lapses(self, nomination: Nomination, initialized_at: datetime) -> datetime:
-        return max(nomination.at, initialized_at) + VALID
+    def expires_at(self, nomination: Nomination, initialized_at: datetime) -> datetime:
+        return max(nomination.at, initialized_at) + NOMINATION_TTL
 
-    def _expect(self, pod: str, target: str, now: datetime, since: datetime) -> None:
+    def _set_nomination(self, pod: str, target: str, now: datetime, since: datetime) -> None:
         self._by_pod[pod] = Nomination(target, now, since)
         self._by_target.setdefault(target, set()).add(pod)
 
-    def _take(self, pod: str) -> Nomination | None:
+    def _pop_nomination(self, pod: str) -> Nomination | None:
         nomination = self._by_pod.pop(pod, None)
         if nomination is not None:
             waiting = self._by_target[nomination.target]
@@ -150,5 +151,5 @@ class Nominations:
                 del self._by_target[nomination.target]
         return nomination
 
-    def targets(self) -> Iterable[str]:
+    def nominated_nodes(self) -> Iterable[str]:
         return tuple(self._by_target)

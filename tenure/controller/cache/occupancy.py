@@ -18,42 +18,42 @@ class Occupancy:
     def __init__(self) -> None:
         self._on_node: dict[str, dict[str, PodFact]] = {}
         self._counts: dict[str, int] = {}
-        self._vacated: dict[str, datetime] = {}
-        self._moved: dict[str, datetime] = {}
+        self._vacated_at: dict[str, datetime] = {}
+        self._last_pod_events: dict[str, datetime] = {}
 
-    def change(self, old: PodFact | None, new: PodFact | None, now: datetime) -> tuple[str, ...]:
+    def update_pod(self, old: PodFact | None, new: PodFact | None, now: datetime) -> tuple[str, ...]:
         """Take in what became of one pod; answers with the nodes whose occupation may have changed by it."""
         touched = []
         for node in {pod.node_name for pod in (old, new) if pod is not None and pod.node_name}:
             before = old if old is not None and old.node_name == node else None
             after = new if new is not None and new.node_name == node else None
-            self._place(node, before, after)
-            if self._count(node, before, after, now):
+            self._update_pods(node, before, after)
+            if self._update_count(node, before, after, now):
                 touched.append(node)
         return tuple(touched)
 
-    def pods(self, node: str) -> Mapping[str, PodFact]:
+    def pods_on(self, node: str) -> Mapping[str, PodFact]:
         """By UID."""
         return self._on_node.get(node, {})
 
-    def occupied(self, node: str) -> bool:
+    def is_occupied(self, node: str) -> bool:
         return self._counts.get(node, 0) > 0
 
-    def vacated(self, node: str) -> datetime | None:
+    def vacated_at(self, node: str) -> datetime | None:
         """When the last such pod left, as far as this process saw it; None when it never saw one."""
-        return self._vacated.get(node)
+        return self._vacated_at.get(node)
 
-    def moved_last(self, nodes: Iterable[str]) -> datetime | None:
+    def last_pod_event(self, nodes: Iterable[str]) -> datetime | None:
         """When such a pod came to one of them or left it last. One that was there before this process came when it was
         bound; None when none was seen to."""
-        return max((self._moved[node] for node in nodes if node in self._moved), default=None)
+        return max((self._last_pod_events[node] for node in nodes if node in self._last_pod_events), default=None)
 
-    def forget(self, nodes: Iterable[str]) -> None:
+    def forget_nodes(self, nodes: Iterable[str]) -> None:
         for node in nodes:
-            self._vacated.pop(node, None)
-            self._moved.pop(node, None)
+            self._vacated_at.pop(node, None)
+            self._last_pod_events.pop(node, None)
 
-    def _place(self, node: str, before: PodFact | None, after: PodFact | None) -> None:
+    def _update_pods(self, node: str, before: PodFact | None, after: PodFact | None) -> None:
         here = self._on_node.setdefault(node, {})
         if before is not None:
             here.pop(before.uid, None)
@@ -62,40 +62,40 @@ class Occupancy:
         if not here:
             del self._on_node[node]
 
-    def _count(self, node: str, before: PodFact | None, after: PodFact | None, now: datetime) -> bool:
-        step = _counts(after) - _counts(before)
+    def _update_count(self, node: str, before: PodFact | None, after: PodFact | None, now: datetime) -> bool:
+        step = _reschedulable_count(after) - _reschedulable_count(before)
         if step == 0:
             return False
-        came = after.bound if step > 0 and after is not None and before is None else None
-        last = self._moved.get(node)
-        self._moved[node] = max(came or now, last) if last else came or now
+        bound_at = after.bound if step > 0 and after is not None and before is None else None
+        last = self._last_pod_events.get(node)
+        self._last_pod_events[node] = max(bound_at or now, last) if last else bound_at or now
         had = self._counts.get(node, 0)
         has = had + step
         if has > 0:
             self._counts[node] = has
         else:
             self._counts.pop(node, None)
-            self._vacated[node] = now
+            self._vacated_at[node] = now
         return (had > 0) != (has > 0)
 
 
-def _counts(pod: PodFact | None) -> int:
+def _reschedulable_count(pod: PodFact | None) -> int:
     return int(pod is not None and reschedulable(pod))
 
 
-def timed(new: NodeFact, old: NodeFact | None, now: datetime) -> NodeFact:
+def with_observed_times(new: NodeFact, old: NodeFact | None, now: datetime) -> NodeFact:
     """With a time for every taint, and for every resource that is not allocatable (any more). Few taints say when they
     were added, and resources never do: they are there, or missing, since they were seen to be."""
     before = old if old is not None and old.uid == new.uid else None
     known = before.tainted if before else {}
     taints = {one.name: new.tainted.get(one.name) or known.get(one.name) or now for one in new.taints}
-    missing = _missing(new, before, now)
+    missing = _missing_since(new, before, now)
     if (taints, missing) == (new.tainted, new.missing):
         return new
     return new.model_copy(update={"tainted": taints, "missing": missing})
 
 
-def _missing(new: NodeFact, before: NodeFact | None, now: datetime) -> dict[str, datetime]:
+def _missing_since(new: NodeFact, before: NodeFact | None, now: datetime) -> dict[str, datetime]:
     had = {*before.allocatable, *before.missing} if before else set[str]()
     since = before.missing if before else {}
     return {key: since.get(key, now) for key in {*new.capacity, *had} if not new.allocatable.get(key)}

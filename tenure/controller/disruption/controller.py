@@ -1,6 +1,7 @@
 """Voluntary disruption in the process that hosts the watch: what could go now, and replacements for what shall.
 
-The Cluster workflow asks `decide` through `host.py`; workflows of commands ask `replace` before they take a node away.
+The Cluster workflow asks `compute_disruption` through `host.py`; workflows of commands ask `create_replacements`
+before they take a node away.
 It asks the planner that `planning.py` plans with, one after the other.
 """
 
@@ -13,63 +14,63 @@ import structlog
 from temporalio.common import MetricMeter
 
 from activities.ports.core import Claims, Events
-from tenure.controller.cache.availability import Away
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.disruption.budgets import Allowing
+from tenure.controller.disruption.budgets import NodePoolBudgets
 from tenure.controller.disruption.replacements import (
     Replacements,
-    command_under_way,
-    next_moment,
-    proposal,
-    proposals,
-    refusal,
+    in_flight_command,
+    next_wake_time,
+    proposals_by_id,
+    rejection_reason,
+    to_proposal,
 )
-from tenure.controller.metrics.planner import Births
-from tenure.controller.planning.planner_process import Filling
+from tenure.controller.metrics.planner import CreatedNodeClaimsCounter
+from tenure.controller.planning.planner_process import PlannerClient
 from tenure.model.disruption.commands import (
-    Bounced,
-    DecideAsked,
-    Decided,
-    Hold,
+    CommandBackoff,
+    DisruptionBlocker,
+    DisruptionDecision,
+    DisruptionDecisionRequest,
+    InFlightCommand,
     Proposal,
-    ReplaceAsked,
-    Replaced,
-    UnderWay,
+    ReplacementRequest,
+    ReplacementResult,
 )
 from tenure.model.disruption.planning import (
-    Allowances,
     Command,
     Decision,
+    DisruptionBudgets,
     DisruptionRequest,
     DisruptionSettings,
-    Exclusion,
+    Ineligibility,
 )
 from tenure.model.errors import Fault
-from tenure.scheduling.disruption.blocked_nodes import kept_by, unsold
+from tenure.scheduling.disruption.blocked_nodes import blocking_reasons, nodepools_in_backoff
 
 log = structlog.get_logger(__name__)
 
-LOOK_AGAIN: Final = timedelta(seconds=10)
+RETRY_AFTER: Final = timedelta(seconds=10)
 """After a pass that could not be made."""
-GO_ON: Final = timedelta(seconds=2)
+CONTINUE_AFTER: Final = timedelta(seconds=2)
 """After a pass that did not reach all: pods that wait are planned in between."""
-MOST_SIMULATIONS: Final = 120
+MAX_SIMULATIONS: Final = 120
 """Of one pass over 500 nodes: one to two seconds, for which no pod is planned."""
-MOST_CANDIDATES: Final = 100
+MAX_CANDIDATES: Final = 100
 ROUNDING: Final = 1e-6
 """US dollars an hour."""
 
 
-def settings(*, spot_to_spot: bool) -> DisruptionSettings:
+def make_disruption_settings(*, spot_to_spot: bool) -> DisruptionSettings:
     """Of every pass."""
     return DisruptionSettings(
-        spot_to_spot=spot_to_spot, most_simulations=MOST_SIMULATIONS, most_candidates=MOST_CANDIDATES
+        spot_to_spot=spot_to_spot, most_simulations=MAX_SIMULATIONS, most_candidates=MAX_CANDIDATES
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DisruptionPass:
     """A pass."""
 
     at: datetime
@@ -77,212 +78,234 @@ class Seen:
     blocked: str = ""
     """Why there is none."""
     seconds: float = 0.0
-    stirs: int = 0
-    allowances: Allowances = field(default_factory=Allowances)
+    disruption_changes: int = 0
+    allowed_disruptions: DisruptionBudgets = field(default_factory=DisruptionBudgets)
     consuming: Mapping[str, int] = field(default_factory=dict)
     """Nodes that use budgets up, by NodePool."""
 
 
-class Disrupting:
-    """`paused`: what people hold up by annotations, which no workflow says; `evacuated`: what AWS takes back. `passed`
-    is told of every pass, `decided` of what it found."""
+class DisruptionController:
+    """`paused`: what people hold up by annotations, which no workflow says; `early_evicted`: what AWS takes back.
+    `on_passed`
+    is told of every pass, `on_decided` of what it found."""
 
     def __init__(
         self,
         *,
-        caches: Caches,
-        filling: Filling,
+        cache: ClusterCache,
+        planner_client: PlannerClient,
         nominations: Nominations,
-        away: Away,
-        allowing: Allowing,
+        not_ready: NotReadyTracker,
+        budgets: NodePoolBudgets,
         claims: Claims,
         events: Events,
         settings: DisruptionSettings,
         not_ready_grace: timedelta,
-        graces: Callable[[], Mapping[str, timedelta]],
+        not_ready_grace_periods: Callable[[], Mapping[str, timedelta]],
         now: Callable[[], datetime],
-        paused: Callable[[datetime], Sequence[Hold]] = lambda now: (),
-        evacuated: Callable[[datetime], Sequence[Hold]] = lambda now: (),
-        decided: Callable[[Decision], None] = lambda decision: None,
-        passed: Callable[[Seen], None] = lambda seen: None,
-        births: Births | None = None,
+        paused: Callable[[datetime], Sequence[DisruptionBlocker]] = lambda now: (),
+        early_evicted: Callable[[datetime], Sequence[DisruptionBlocker]] = lambda now: (),
+        on_decided: Callable[[Decision], None] = lambda decision: None,
+        on_passed: Callable[[DisruptionPass], None] = lambda disruption_pass: None,
+        created_counter: CreatedNodeClaimsCounter | None = None,
     ) -> None:
-        self._caches, self._filling, self._nominations = caches, filling, nominations
-        self._away, self._allowing, self._paused, self._evacuated = away, allowing, paused, evacuated
-        self._decided, self._passed = decided, passed
+        self._cache, self._planner_client, self._nominations = cache, planner_client, nominations
+        self._not_ready, self._budgets, self._paused, self._early_evicted = not_ready, budgets, paused, early_evicted
+        self._on_decided, self._on_passed = on_decided, on_passed
         self._replacements = Replacements(
-            caches=caches,
+            cache=cache,
             claims=claims,
             events=events,
             nominations=nominations,
-            births=births or Births(MetricMeter.noop),
+            created_counter=created_counter or CreatedNodeClaimsCounter(MetricMeter.noop),
             now=now,
         )
-        self._settings, self._grace, self._graces, self._now = settings, not_ready_grace, graces, now
+        self._settings, self._grace, self._not_ready_grace_periods, self._now = (
+            settings,
+            not_ready_grace,
+            not_ready_grace_periods,
+            now,
+        )
         self._commands: dict[str, Command] = {}
         """By proposal id: those of the last pass, and those under way."""
-        self._made: dict[str, UnderWay] = {}
+        self._launched: dict[str, InFlightCommand] = {}
         """Likewise: those that made their replacements since the last pass was asked for."""
-        self._stirs = -1
-        self._asked = DecideAsked()
+        self._disruption_changes = -1
+        self._last_request = DisruptionDecisionRequest()
 
-    async def decide(self, asked: DecideAsked) -> Decided:
+    async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
         """One pass. Changes nothing. Raises TryLater when there is no planner to be had."""
-        self._asked, self._made = asked, {}
-        seen = await self.look(asked)
-        decision, now = seen.decision, seen.at
+        self._last_request, self._launched = request, {}
+        disruption_pass = await self.evaluate(request)
+        decision, now = disruption_pass.decision, disruption_pass.at
         if decision is None:
-            return Decided(blocked=seen.blocked, first=asked.first, again=now + LOOK_AGAIN)
-        found = proposals(decision)
-        self._remember(found, asked.under_way)
-        self._decided(decision)
-        self._passed(seen)
-        first = self._unreached(decision, asked.first, seen.stirs)
+            return DisruptionDecision(
+                blocked=disruption_pass.blocked, first=request.first, next_pass_at=now + RETRY_AFTER
+            )
+        found = proposals_by_id(decision)
+        self._store_commands(found, request.under_way)
+        self._on_decided(decision)
+        self._on_passed(disruption_pass)
+        first = self._remaining_candidates(decision, request.first, disruption_pass.disruption_changes)
         log.info(
             "disruption decided",
             proposals=len(found),
             nodes=len(decision.nodes),
             simulations=decision.simulations,
             unreached=len(first),
-            took=round(seen.seconds, 3),
+            took=round(disruption_pass.seconds, 3),
         )
-        return Decided(
-            proposals=tuple(proposal(name, command) for name, command in found.items()),
+        return DisruptionDecision(
+            proposals=tuple(to_proposal(name, command) for name, command in found.items()),
             first=first,
-            again=now + GO_ON if first else next_moment(decision, self._moments(asked, decision, now), now),
+            next_pass_at=now + CONTINUE_AFTER
+            if first
+            else next_wake_time(decision, self._wake_times(request, decision, now), now),
             eligible=sum(bool(one.eligible) for one in decision.nodes),
             excluded=sum(bool(one.excluded) for one in decision.nodes),
         )
 
-    async def look(self, asked: DecideAsked | None = None) -> Seen:
+    async def evaluate(self, decide_request: DisruptionDecisionRequest | None = None) -> DisruptionPass:
         """A pass that nobody is told of; with None as it was asked last. Raises TryLater."""
-        told = asked or self._asked
-        async with self._filling.patience, self._filling.lock:
-            process = await self._filling.fill()
-            now, stirs = self._now(), self._caches.changes.stirs
-            if doubt := self._filling.doubt():
-                return Seen(at=now, blocked=doubt)
-            request = await self._request(told.under_way, now)
-            request = request.model_copy(update=self._told(told, now))
+        effective_request = decide_request or self._last_request
+        async with self._planner_client.background_lock, self._planner_client.lock:
+            process = await self._planner_client.sync()
+            now, disruption_changes = self._now(), self._cache.planner_changes.disruption_changes
+            if blocked_reason := self._planner_client.blocked_reason():
+                return DisruptionPass(at=now, blocked=blocked_reason)
+            request = await self._build_request(effective_request.under_way, now)
+            request = request.model_copy(update=self._request_updates(effective_request, now))
             try:
                 decision, seconds = await process.disrupt(request)
             except Fault:
-                await self._filling.close()
+                await self._planner_client.close()
                 raise
-        return Seen(
+        return DisruptionPass(
             at=now,
             decision=decision,
             seconds=seconds,
-            stirs=stirs,
-            allowances=request.allowances,
-            consuming=self._allowing.consuming(_going(told.under_way)),
+            disruption_changes=disruption_changes,
+            allowed_disruptions=request.allowed_disruptions,
+            consuming=self._budgets.count_consuming(_disrupted_uids(effective_request.under_way)),
         )
 
-    async def replace(self, asked: ReplaceAsked) -> Replaced:
+    async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult:
         """The replacements of a proposal, if it would still be decided so. A repeat answers with what it made. Raises
         TryLater."""
-        wanted = asked.proposal
-        async with self._filling.patience, self._filling.lock:
-            earlier = await self._replacements.made(asked.plan_id, wanted.replacements)
+        proposal = replace_request.proposal
+        async with self._planner_client.background_lock, self._planner_client.lock:
+            earlier = await self._replacements.find_existing(replace_request.plan_id, proposal.replacements)
             if earlier is not None:
                 return earlier
-            process = await self._filling.fill()
-            if doubt := self._filling.doubt():
-                return Replaced(outcome="not now", why=doubt)
-            names = tuple(one.claim for one in wanted.candidates)
-            request = await self._request(self._others(asked), self._now())
+            process = await self._planner_client.sync()
+            if blocked_reason := self._planner_client.blocked_reason():
+                return ReplacementResult(outcome="not now", why=blocked_reason)
+            names = tuple(one.claim for one in proposal.candidates)
+            request = await self._build_request(self._other_commands(replace_request), self._now())
             # Its nodes have their permits, so that budgets were asked already.
-            kept = self._kept((), (), request.now)
-            told = {"only": names, "reason": wanted.reason, "allowances": Allowances(), "kept": kept}
+            ineligible = self._ineligible_nodes((), (), request.now)
+            updates = {"only": names, "reason": proposal.reason, "allowances": DisruptionBudgets(), "kept": ineligible}
             try:
-                decision, _ = await process.disrupt(request.model_copy(update=told))
+                decision, _ = await process.disrupt(request.model_copy(update=updates))
                 command = next(iter(decision.commands), None)
-                why = _changed(wanted, command) if command else refusal(decision, names, wanted.reason)
+                why = (
+                    _worsened_reason(proposal, command)
+                    if command
+                    else rejection_reason(decision, names, proposal.reason)
+                )
                 if command is None or why:
-                    return Replaced(outcome="stale", why=why)
-                answer = await self._replacements.make(asked, command, process)
+                    return ReplacementResult(outcome="stale", why=why)
+                result = await self._replacements.create_all(replace_request, command, process)
             except Fault:
-                await self._filling.close()
+                await self._planner_client.close()
                 raise
-        if answer.outcome == "made":
-            self._commands[wanted.id] = command.model_copy(update={"claims": answer.claims})
-            self._made[wanted.id] = UnderWay(proposal=wanted, claims=answer.claims)
-        return answer
+        if result.outcome == "made":
+            self._commands[proposal.id] = command.model_copy(update={"claims": result.claims})
+            self._launched[proposal.id] = InFlightCommand(proposal=proposal, claims=result.claims)
+        return result
 
-    def _others(self, asked: ReplaceAsked) -> tuple[UnderWay, ...]:
+    def _other_commands(self, request: ReplacementRequest) -> tuple[InFlightCommand, ...]:
         """Commands beside this one: those that were under way when it began, which may be long ago, and those that
         have begun since."""
-        told = (*asked.under_way, *self._asked.under_way, *self._made.values())
-        known = {one.proposal.id: one for one in told if one.proposal.id != asked.proposal.id}
+        in_flight = (*request.under_way, *self._last_request.under_way, *self._launched.values())
+        known = {one.proposal.id: one for one in in_flight if one.proposal.id != request.proposal.id}
         return tuple(known.values())
 
-    async def _request(self, under_way: Sequence[UnderWay], now: datetime) -> DisruptionRequest:
-        goods = await self._filling.goods(now)
+    async def _build_request(self, under_way: Sequence[InFlightCommand], now: datetime) -> DisruptionRequest:
+        planning_inputs = await self._planner_client.read_planning_inputs(now)
         return DisruptionRequest(
             now=now,
-            nominated=tuple(self._lapses(now)),
-            under_way=tuple(command_under_way(one, self._commands) for one in under_way),
-            allowances=self._allowing.allowances(_going(under_way), now),
+            nominated=tuple(self._nomination_expiries(now)),
+            under_way=tuple(in_flight_command(one, self._commands) for one in under_way),
+            allowed_disruptions=self._budgets.allowed_disruptions(_disrupted_uids(under_way), now),
             settings=self._settings,
-            unavailable=goods.unavailable,
-            reservations=dict(goods.reservations),
+            unavailable=planning_inputs.unavailable,
+            reservations=dict(planning_inputs.reservations),
             not_ready_grace=self._grace,
-            pool_graces=dict(self._graces()),
+            pool_graces=dict(self._not_ready_grace_periods()),
         )
 
-    def _told(self, asked: DecideAsked, now: datetime) -> dict[str, object]:
+    def _request_updates(self, request: DisruptionDecisionRequest, now: datetime) -> dict[str, object]:
         """What the Cluster workflow says beyond what the cluster shows."""
-        kept = self._kept((*asked.holds, *self._evacuated(now)), asked.bounced, now)
-        return {"kept": kept, "unsold": unsold(asked.bounced, now), "first": asked.first}
+        ineligible = self._ineligible_nodes((*request.holds, *self._early_evicted(now)), request.backoffs, now)
+        return {"kept": ineligible, "unsold": nodepools_in_backoff(request.backoffs, now), "first": request.first}
 
-    def _kept(
-        self, holds: Sequence[Hold], bounced: Sequence[Bounced], now: datetime
-    ) -> dict[str, tuple[Exclusion, ...]]:
-        claims = self._caches.claims
-        node_of = {name: nodes[0].name for name, one in claims.items() if (nodes := self._caches.nodes_of(one))}
-        return kept_by(claims, node_of, (*holds, *self._paused(now)), bounced, now)
+    def _ineligible_nodes(
+        self, holds: Sequence[DisruptionBlocker], backoffs: Sequence[CommandBackoff], now: datetime
+    ) -> dict[str, tuple[Ineligibility, ...]]:
+        claims = self._cache.nodeclaims
+        node_of = {name: nodes[0].name for name, one in claims.items() if (nodes := self._cache.nodes_of(one))}
+        return blocking_reasons(claims, node_of, (*holds, *self._paused(now)), backoffs, now)
 
-    def _lapses(self, now: datetime) -> dict[str, datetime | None]:
+    def _nomination_expiries(self, now: datetime) -> dict[str, datetime | None]:
         """NodeClaims that pods are expected on, with the end of that; None: no end in sight."""
         found = {}
-        for name, claim in self._caches.claims.items():
-            if self._nominations.expected(name):
-                ends = self._away.lapse(claim, self._nominations, now)
+        for name, claim in self._cache.nodeclaims.items():
+            if self._nominations.is_expecting(name):
+                ends = self._not_ready.last_expiry(claim, self._nominations, now)
                 if ends is None or now < ends:
                     found[name] = ends
         return found
 
-    def _moments(self, asked: DecideAsked, decision: Decision, now: datetime) -> list[datetime | None]:
+    def _wake_times(
+        self, request: DisruptionDecisionRequest, decision: Decision, now: datetime
+    ) -> list[datetime | None]:
         """When time changes something that no verdict has a moment for."""
-        kept_back = any(one.eligible and one.rejected for one in decision.nodes)
-        holds = (*asked.holds, *self._paused(now), *self._evacuated(now))
-        ends = (*(one.until for one in asked.bounced), *(one.until for one in holds))
-        return [*ends, *self._lapses(now).values(), self._allowing.reopens(now) if kept_back else None]
+        has_rejected = any(one.eligible and one.rejected for one in decision.nodes)
+        holds = (*request.holds, *self._paused(now), *self._early_evicted(now))
+        ends = (*(one.until for one in request.backoffs), *(one.until for one in holds))
+        return [
+            *ends,
+            *self._nomination_expiries(now).values(),
+            self._budgets.next_opening(now) if has_rejected else None,
+        ]
 
-    def _remember(self, found: Mapping[str, Command], under_way: Sequence[UnderWay]) -> None:
+    def _store_commands(self, found: Mapping[str, Command], under_way: Sequence[InFlightCommand]) -> None:
         busy = {one.proposal.id for one in under_way}
-        kept = {name: one for name, one in self._commands.items() if name in busy}
-        self._commands = {**found, **kept}
+        in_flight = {name: one for name, one in self._commands.items() if name in busy}
+        self._commands = {**found, **in_flight}
 
-    def _unreached(self, decision: Decision, before: Sequence[str], stirs: int) -> tuple[str, ...]:
+    def _remaining_candidates(
+        self, decision: Decision, before: Sequence[str], disruption_changes: int
+    ) -> tuple[str, ...]:
         """While nothing changes, only those that no pass of this round has reached: then the round ends."""
-        changed, self._stirs = stirs != self._stirs, stirs
+        changed, self._disruption_changes = disruption_changes != self._disruption_changes, disruption_changes
         if changed or not before:
             return decision.unreached
         return tuple(one for one in decision.unreached if one in before)
 
 
-def _going(under_way: Sequence[UnderWay]) -> set[str]:
+def _disrupted_uids(under_way: Sequence[InFlightCommand]) -> set[str]:
     """UIDs of NodeClaims that commands take away."""
     return {one.claim_uid for each in under_way for one in each.proposal.candidates}
 
 
-def _changed(wanted: Proposal, command: Command) -> str:
+def _worsened_reason(proposal: Proposal, command: Command) -> str:
     """What is worse now than it was proposed; empty when nothing is. Drift is replaced whatever that costs now, by as
     many nodes as were proposed; by others only where they cost no more."""
-    if command.price_after <= wanted.price_after + ROUNDING:
+    if command.price_after <= proposal.price_after + ROUNDING:
         return ""
-    costs = f"would cost {command.price_after:.4g} $/h now instead of {wanted.price_after:.4g}"
-    if len(command.replacements) != wanted.replacements:
-        return f"its {len(command.replacements)} replacements {costs}, and {wanted.replacements} were proposed"
-    return f"its replacements {costs}" if wanted.reason == "Underutilized" else ""
+    costs = f"would cost {command.price_after:.4g} $/h now instead of {proposal.price_after:.4g}"
+    if len(command.replacements) != proposal.replacements:
+        return f"its {len(command.replacements)} replacements {costs}, and {proposal.replacements} were proposed"
+    return f"its replacements {costs}" if proposal.reason == "Underutilized" else ""

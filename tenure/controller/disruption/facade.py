@@ -15,88 +15,88 @@ from temporalio.common import MetricMeter
 
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller import settings as gates
-from tenure.controller.cache.availability import Away, Holding, holds
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.availability import ActivePauses, NotReadyTracker, early_eviction_holds
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.cluster_pause import ClusterBrake
-from tenure.controller.disruption.budgets import Allowing
-from tenure.controller.disruption.controller import Disrupting, settings
-from tenure.controller.disruption.status import Verdicts
-from tenure.controller.lifecycle_policies import Policies
-from tenure.controller.metrics.planner import Births, PassGauges
-from tenure.controller.planning.provisioner import Planning
-from tenure.controller.pod_events import PodEvents
-from tenure.controller.settings import HostSettings
-from tenure.controller.signals.disruption_trigger import Stirring
-from tenure.controller.signals.signaller import Signaller
+from tenure.controller.cluster_pause import ClusterPause
+from tenure.controller.disruption.budgets import NodePoolBudgets
+from tenure.controller.disruption.controller import DisruptionController, make_disruption_settings
+from tenure.controller.disruption.status import VerdictReporter
+from tenure.controller.lifecycle_policies import LifecyclePolicies
+from tenure.controller.metrics.planner import CreatedNodeClaimsCounter, DisruptionMetrics
+from tenure.controller.planning.provisioner import Provisioner
+from tenure.controller.pod_events import LastPodEventWriter
+from tenure.controller.settings import ControllerSettings
+from tenure.controller.signals.disruption_trigger import DisruptionTrigger
+from tenure.controller.signals.signaller import SignalQueue
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.disruption.planning import Command, Decision
 from tenure.model.facts import PodFact
-from tenure.model.operator_requests import ShowAsked, Shown, ShownCommand
+from tenure.model.operator_requests import CommandPreview, DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.provisioning import PlannedClaim
 
-MOST: Final = 100
+MAX_COMMANDS: Final = 100
 """Commands."""
 _TYPES: Final = 3
 
 
-class Showing:
-    def __init__(self, caches: Caches, disrupting: Disrupting) -> None:
-        self._caches, self._disrupting = caches, disrupting
+class DisruptionPreviewer:
+    def __init__(self, cache: ClusterCache, controller: DisruptionController) -> None:
+        self._cache, self._controller = cache, controller
 
-    async def show(self, asked: ShowAsked) -> Shown:
+    async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
         """Raises TryLater when there is no planner to be had."""
-        seen = await self._disrupting.look()
-        if seen.decision is None:
-            return Shown(at=seen.at, blocked=seen.blocked)
-        found = self._all(seen.decision)
-        if asked.name:
-            found = self._one(asked.name, seen.decision)
-        return found.model_copy(update={"at": seen.at})
+        disruption_pass = await self._controller.evaluate()
+        if disruption_pass.decision is None:
+            return DisruptionStatus(at=disruption_pass.at, blocked=disruption_pass.blocked)
+        found = self._cluster_status(disruption_pass.decision)
+        if request.name:
+            found = self._node_status(request.name, disruption_pass.decision)
+        return found.model_copy(update={"at": disruption_pass.at})
 
-    def _all(self, decision: Decision) -> Shown:
-        return Shown(
-            commands=tuple(_shown(one) for one in decision.commands[:MOST]),
-            more=max(0, len(decision.commands) - MOST),
+    def _cluster_status(self, decision: Decision) -> DisruptionStatus:
+        return DisruptionStatus(
+            commands=tuple(_command_status(one) for one in decision.commands[:MAX_COMMANDS]),
+            more=max(0, len(decision.commands) - MAX_COMMANDS),
             nodes=len(decision.nodes),
             eligible=sum(bool(one.eligible) for one in decision.nodes),
-            kept=dict(decision.causes.most_common()),
+            ineligible=dict(decision.count_by_cause.most_common()),
         )
 
-    def _one(self, name: str, decision: Decision) -> Shown:
+    def _node_status(self, name: str, decision: Decision) -> DisruptionStatus:
         verdicts = [one for one in decision.nodes if name in (one.claim, one.node)]
         if verdicts:
             node = verdicts[0].node
-            going = [_shown(one) for one in decision.commands if node and node in one.nodes]
-            return Shown(verdicts=tuple(verdicts), commands=tuple(going))
-        pods = [one for one in self._caches.pods.values() if name in (one.name, f"{one.namespace}/{one.name}")]
+            commands = [_command_status(one) for one in decision.commands if node and node in one.node_names]
+            return DisruptionStatus(verdicts=tuple(verdicts), commands=tuple(commands))
+        pods = [one for one in self._cache.pods.values() if name in (one.name, f"{one.namespace}/{one.name}")]
         if not pods:
-            return Shown(said=(f"no NodeClaim, Node or pod of the name {name} is there",))
-        return self._pod(pods[0], decision, len(pods) - 1)
+            return DisruptionStatus(messages=(f"no NodeClaim, Node or pod of the name {name} is there",))
+        return self._pod_status(pods[0], decision, len(pods) - 1)
 
-    def _pod(self, pod: PodFact, decision: Decision, others: int) -> Shown:
+    def _pod_status(self, pod: PodFact, decision: Decision, others: int) -> DisruptionStatus:
         verdicts = [one for one in decision.nodes if one.node == pod.node_name and pod.node_name]
-        said = [f"{others} more pods have this name: write namespace/name"] if others else []
+        messages = [f"{others} more pods have this name: write namespace/name"] if others else []
         if not pod.node_name:
-            said.append("it has no node yet")
+            messages.append("it has no node yet")
         elif not verdicts:
-            said.append(f"it runs on {pod.node_name}, which is no node of a NodePool")
-        said += [words for command in decision.commands for words in _move(pod, command)]
-        return Shown(pod=f"{pod.namespace}/{pod.name}", said=tuple(said), verdicts=tuple(verdicts))
+            messages.append(f"it runs on {pod.node_name}, which is no node of a NodePool")
+        messages += [message for command in decision.commands for message in _describe_moves(pod, command)]
+        return DisruptionStatus(pod=f"{pod.namespace}/{pod.name}", messages=tuple(messages), verdicts=tuple(verdicts))
 
 
-def _move(pod: PodFact, command: Command) -> Iterator[str]:
+def _describe_moves(pod: PodFact, command: Command) -> Iterator[str]:
     for one in command.moves:
         if one.pod_uid == pod.uid:
             where = one.target or f"a new node of NodePool {command.replacements[one.replacement].pool}"
             yield f"it would move from {one.source} to {where}: {command.why}"
 
 
-def _shown(command: Command) -> ShownCommand:
-    return ShownCommand(
+def _command_status(command: Command) -> CommandPreview:
+    return CommandPreview(
         reason=command.reason,
-        nodes=command.nodes,
-        replacements=tuple(_bought(one) for one in command.replacements),
+        nodes=command.node_names,
+        replacements=tuple(_describe_replacement(one) for one in command.replacements),
         pods=len(command.moves),
         price_before=command.price_before,
         price_after=command.price_after,
@@ -104,59 +104,65 @@ def _shown(command: Command) -> ShownCommand:
     )
 
 
-def _bought(planned: PlannedClaim) -> str:
+def _describe_replacement(planned: PlannedClaim) -> str:
     types = next((one.values for one in planned.requirements if one.key == INSTANCE_TYPE), ())
     more = f" or {len(types) - _TYPES} more" if len(types) > _TYPES else ""
     return f"{planned.pool}: {', '.join(types[:_TYPES]) or 'any type'}{more}"
 
 
-class Voluntary:
+class VoluntaryDisruption:
     def __init__(
         self,
         *,
-        host: HostSettings,
+        host: ControllerSettings,
         kube: KubeAdapters,
-        caches: Caches,
-        planning: Planning,
+        cache: ClusterCache,
+        provisioner: Provisioner,
         nominations: Nominations,
-        away: Away,
-        policies: Policies,
-        signaller: Signaller,
-        brake: ClusterBrake,
+        not_ready: NotReadyTracker,
+        policies: LifecyclePolicies,
+        signal_queue: SignalQueue,
+        cluster_pause: ClusterPause,
         meter: MetricMeter,
         now: Callable[[], datetime],
     ) -> None:
-        self.stirring = Stirring(caches, signaller, host.cluster, took=lambda: self._gauges.took)
-        self._pod_events = PodEvents(caches, kube.claims, now)
-        self.verdicts, self._gauges = Verdicts(caches, kube.events, meter), PassGauges(meter)
-        self.disrupting = Disrupting(
-            caches=caches,
-            filling=planning.filling,
+        self.disruption_trigger = DisruptionTrigger(
+            cache, signal_queue, host.cluster, last_pass_seconds=lambda: self._metrics.last_pass_seconds
+        )
+        self._last_pod_event_writer = LastPodEventWriter(cache, kube.claims, now)
+        self.verdict_reporter, self._metrics = VerdictReporter(cache, kube.events, meter), DisruptionMetrics(meter)
+        self.controller = DisruptionController(
+            cache=cache,
+            planner_client=provisioner.planner_client,
             nominations=nominations,
-            away=away,
-            allowing=Allowing(caches, policies.rules_of, policies.unread_of),
+            not_ready=not_ready,
+            budgets=NodePoolBudgets(cache, policies.rules_of, policies.unread_of),
             claims=kube.claims,
             events=kube.events,
-            settings=settings(spot_to_spot=gates.SPOT_TO_SPOT in host.gates),
+            settings=make_disruption_settings(spot_to_spot=gates.SPOT_TO_SPOT in host.gates),
             not_ready_grace=host.not_ready_grace,
-            graces=policies.graces,
+            not_ready_grace_periods=policies.not_ready_grace_periods,
             now=now,
-            paused=Holding(caches, brake),
-            evacuated=partial(holds, caches),
-            decided=self.verdicts.take,
-            passed=lambda seen: self._gauges.take(seen.allowances, seen.consuming, seen.seconds),
-            births=Births(meter),
+            paused=ActivePauses(cache, cluster_pause),
+            early_evicted=partial(early_eviction_holds, cache),
+            on_decided=self.verdict_reporter.update,
+            on_passed=lambda disruption_pass: self._metrics.record_pass(
+                disruption_pass.allowed_disruptions, disruption_pass.consuming, disruption_pass.seconds
+            ),
+            created_counter=CreatedNodeClaimsCounter(meter),
         )
-        self.showing = Showing(caches, self.disrupting)
+        self.previewer = DisruptionPreviewer(cache, self.controller)
 
-    def look(self, *, gone: bool) -> None:
-        """After every burst of changes. `gone`: NodeClaims are."""
-        self.stirring.look(gone=gone)
-        self._pod_events.look()
+    def on_change(self, *, nodeclaims_deleted: bool) -> None:
+        """After every burst of changes. `nodeclaims_deleted`: NodeClaims are."""
+        self.disruption_trigger.on_change(nodeclaims_deleted=nodeclaims_deleted)
+        self._last_pod_event_writer.collect()
 
     async def run(self) -> None:
         """Until cancelled; once every kind is known."""
         try:
-            await asyncio.gather(self.stirring.run(), self.verdicts.run(), self._pod_events.run())
+            await asyncio.gather(
+                self.disruption_trigger.run(), self.verdict_reporter.run(), self._last_pod_event_writer.run()
+            )
         finally:
-            self._gauges.close()
+            self._metrics.close()

@@ -16,14 +16,14 @@ from typing import Final, NamedTuple
 from temporalio.common import MetricMeter
 
 from tenure.apis import labels
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.dirty import Dirty
-from tenure.controller.cluster_pause import ClusterBrake
-from tenure.controller.metrics.planner import ToldGauge
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.cluster_pause import ClusterPause
+from tenure.controller.metrics.planner import LabeledGauge
 from tenure.model.facts import ClaimFact
 from tenure.model.instance_types import Catalogue, InstanceType
 from tenure.model.nodeclaim_state import Phase
-from tenure.scheduling.disruption.cost import price_of
+from tenure.scheduling.disruption.cost import offering_price
 
 NODES: Final = "tenure_nodeclaims"
 WAITING: Final = "tenure_nodeclaims_drain_waiting"
@@ -33,83 +33,85 @@ _DIGITS: Final = 5
 """Of prices: AWS has no more."""
 
 
-class _Claim(NamedTuple):
-    place: tuple[str, str, str]
+class _NodeClaimSample(NamedTuple):
+    label_values: tuple[str, str, str]
     """Phase, NodePool, capacity type."""
-    waits: bool
-    paused: bool
+    is_drain_waiting: bool
+    is_paused: bool
     price: float
 
 
-class LifeGauges:
-    def __init__(self, caches: Caches, brake: ClusterBrake, meter: MetricMeter) -> None:
-        self._caches, self._brake = caches, brake
-        self._nodes = ToldGauge(meter.create_gauge(NODES, "NodeClaims, by phase"), "phase", "nodepool", "capacity_type")
-        self._waiting = ToldGauge(
+class NodeClaimMetrics:
+    def __init__(self, cache: ClusterCache, cluster_pause: ClusterPause, meter: MetricMeter) -> None:
+        self._cache, self._cluster_pause = cache, cluster_pause
+        self._nodes = LabeledGauge(
+            meter.create_gauge(NODES, "NodeClaims, by phase"), "phase", "nodepool", "capacity_type"
+        )
+        self._waiting = LabeledGauge(
             meter.create_gauge(WAITING, "NodeClaims whose drain waits for pods or volumes"), "nodepool"
         )
-        self._paused = ToldGauge(
+        self._paused = LabeledGauge(
             meter.create_gauge(PAUSED, "What is paused: the cluster, NodePools, NodeClaims"), "kind"
         )
-        self._cost = ToldGauge(
+        self._cost = LabeledGauge(
             meter.create_gauge_float(COST, "Price of a NodePool's instances, dollars an hour"), "nodepool"
         )
-        self._claims: dict[str, _Claim] = {}
+        self._claims: dict[str, _NodeClaimSample] = {}
         self._types: dict[tuple[str, str], InstanceType] = {}
         """By EC2NodeClass and name."""
 
-    def show_prices(self, catalogue: Catalogue) -> None:
+    def update_prices(self, catalogue: Catalogue) -> None:
         """What instances cost from now on."""
         self._types = {(name, one.name): one for name, types in catalogue.by_node_class.items() for one in types}
-        self._look_at(self._caches.claims.keys())
-        self._show()
+        self._update_samples(self._cache.nodeclaims.keys())
+        self._record()
 
-    def look(self, dirty: Dirty) -> None:
+    def update(self, changes: ChangeSet) -> None:
         """At NodeClaims that changed, or are gone."""
-        for claim in dirty.gone_claims.values():
+        for claim in changes.deleted_nodeclaims.values():
             self._claims.pop(claim.name, None)
-        self._look_at(dirty.claims)
-        if dirty.claims or dirty.gone_claims or dirty.pools:
-            self._show()
+        self._update_samples(changes.nodeclaims)
+        if changes.nodeclaims or changes.deleted_nodeclaims or changes.nodepools:
+            self._record()
 
     def close(self) -> None:
         """Another process tells from here on."""
         self._claims.clear()
         for one in (self._nodes, self._waiting, self._paused, self._cost):
-            one.show({})
+            one.record({})
 
-    def _look_at(self, names: Iterable[str]) -> None:
+    def _update_samples(self, names: Iterable[str]) -> None:
         for name in names:
-            found = self._caches.claims.get(name)
+            found = self._cache.nodeclaims.get(name)
             if found is None:
                 self._claims.pop(name, None)
             else:
-                self._claims[name] = self._seen(found)
+                self._claims[name] = self._sample(found)
 
-    def _seen(self, claim: ClaimFact) -> _Claim:
-        marks = claim.labels
-        kind = self._types.get((claim.node_class, marks.get(labels.INSTANCE_TYPE, "")))
-        return _Claim(
-            place=(phase_of(claim).value, claim.pool, marks.get(labels.CAPACITY_TYPE, "")),
-            waits=claim.drain_waits,
-            paused=labels.PAUSE in claim.annotations,
-            price=price_of(marks, kind) if claim.launched else 0.0,
+    def _sample(self, claim: ClaimFact) -> _NodeClaimSample:
+        claim_labels = claim.labels
+        kind = self._types.get((claim.node_class, claim_labels.get(labels.INSTANCE_TYPE, "")))
+        return _NodeClaimSample(
+            label_values=(phase_of(claim).value, claim.pool, claim_labels.get(labels.CAPACITY_TYPE, "")),
+            is_drain_waiting=claim.drain_waits,
+            is_paused=labels.PAUSE in claim.annotations,
+            price=offering_price(claim_labels, kind) if claim.launched else 0.0,
         )
 
-    def _show(self) -> None:
+    def _record(self) -> None:
         claims = self._claims.values()
-        self._nodes.show(Counter(one.place for one in claims))
-        self._waiting.show(Counter(one.place[1:2] for one in claims if one.waits))
+        self._nodes.record(Counter(one.label_values for one in claims))
+        self._waiting.record(Counter(one.label_values[1:2] for one in claims if one.is_drain_waiting))
         cost: dict[tuple[str, ...], float] = {}
         for one in claims:
-            cost[one.place[1:2]] = cost.get(one.place[1:2], 0.0) + one.price
-        self._cost.show({pool: round(dollars, _DIGITS) for pool, dollars in cost.items()})
-        pools = self._caches.pools.values()
-        self._paused.show(
+            cost[one.label_values[1:2]] = cost.get(one.label_values[1:2], 0.0) + one.price
+        self._cost.record({pool: round(dollars, _DIGITS) for pool, dollars in cost.items()})
+        pools = self._cache.nodepools.values()
+        self._paused.record(
             {
-                ("Cluster",): int(bool(self._brake.text)),
+                ("Cluster",): int(bool(self._cluster_pause.text)),
                 ("NodePool",): sum(bool(one.pause) for one in pools),
-                ("NodeClaim",): sum(one.paused for one in claims),
+                ("NodeClaim",): sum(one.is_paused for one in claims),
             }
         )
 
@@ -128,38 +130,38 @@ def phase_of(claim: ClaimFact) -> Phase:
 
 
 NAME: Final = "tenure_nodeclaims_overdue"
-_Place = tuple[str, str]
+_LabelValues = tuple[str, str]
 """Phase and NodePool."""
 
 
-class OverdueGauges:
-    def __init__(self, caches: Caches, meter: MetricMeter) -> None:
-        self._caches = caches
+class OverdueMetrics:
+    def __init__(self, cache: ClusterCache, meter: MetricMeter) -> None:
+        self._cache = cache
         self._gauge = meter.create_gauge(NAME, "NodeClaims in a phase that is past its deadline, and are kept")
-        self._overdue: dict[str, _Place] = {}
+        self._overdue: dict[str, _LabelValues] = {}
         """By NodeClaim."""
-        self._shown: Counter[_Place] = Counter()
+        self._recorded: Counter[_LabelValues] = Counter()
 
-    def look(self, dirty: Dirty) -> None:
+    def update(self, changes: ChangeSet) -> None:
         """At NodeClaims that changed, or are gone."""
-        for claim in dirty.gone_claims.values():
+        for claim in changes.deleted_nodeclaims.values():
             self._overdue.pop(claim.name, None)
-        for name in dirty.claims:
-            found = self._caches.claims.get(name)
+        for name in changes.nodeclaims:
+            found = self._cache.nodeclaims.get(name)
             if found is not None and found.overdue:
                 self._overdue[name] = (found.overdue, found.pool)
             else:
                 self._overdue.pop(name, None)
-        self._show(Counter(self._overdue.values()))
+        self._record(Counter(self._overdue.values()))
 
     def close(self) -> None:
         """Another process tells from here on."""
         self._overdue.clear()
-        self._show(Counter())
+        self._record(Counter())
 
-    def _show(self, now: Counter[_Place]) -> None:
-        for place in now.keys() | self._shown.keys():
-            if now[place] != self._shown[place]:
-                phase, pool = place
-                self._gauge.set(now[place], {"phase": phase, "nodepool": pool})
-        self._shown = now
+    def _record(self, now: Counter[_LabelValues]) -> None:
+        for label_values in now.keys() | self._recorded.keys():
+            if now[label_values] != self._recorded[label_values]:
+                phase, pool = label_values
+                self._gauge.set(now[label_values], {"phase": phase, "nodepool": pool})
+        self._recorded = now

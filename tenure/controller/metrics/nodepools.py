@@ -16,9 +16,9 @@ from temporalio.client import Client
 from temporalio.common import MetricMeter
 
 from tenure.apis import labels, resources
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.dirty import Dirty
-from tenure.controller.metrics.planner import ToldGauge
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.metrics.planner import LabeledGauge
 from tenure.model.instance_types import Catalogue
 
 USAGE: Final = "karpenter_nodepools_usage"
@@ -27,42 +27,54 @@ _LABELS: Final = ("nodepool", "resource_type")
 _MILLI: Final = 1000
 
 
-class PoolGauges:
-    def __init__(self, caches: Caches, meter: MetricMeter) -> None:
-        self._caches = caches
-        self._usage = ToldGauge(meter.create_gauge_float(USAGE, "Capacity of a NodePool's nodes"), *_LABELS)
-        self._limit = ToldGauge(meter.create_gauge_float(LIMIT, "What a NodePool's limits allow"), *_LABELS)
+class NodePoolMetrics:
+    def __init__(self, cache: ClusterCache, meter: MetricMeter) -> None:
+        self._cache = cache
+        self._usage = LabeledGauge(meter.create_gauge_float(USAGE, "Capacity of a NodePool's nodes"), *_LABELS)
+        self._limit = LabeledGauge(meter.create_gauge_float(LIMIT, "What a NodePool's limits allow"), *_LABELS)
         self._claims: dict[str, tuple[str, dict[str, int]]] = {}
         """NodePool and resources, by NodeClaim."""
         self._used: dict[str, dict[str, int]] = {}
         """By NodePool."""
 
-    def look(self, dirty: Dirty) -> None:
+    def update(self, changes: ChangeSet) -> None:
         """At NodeClaims and NodePools that changed, or are gone."""
-        for name in {*dirty.claims, *(claim.name for claim in dirty.gone_claims.values())}:
-            self._take_out(name)
-            self._put_in(name)
-        if dirty.claims or dirty.gone_claims:
-            self._usage.show({place: amount for pool, used in self._used.items() for place, amount in _of(pool, used)})
-        if dirty.pools or dirty.gone_pools:
-            pools = self._caches.pools.items()
-            self._limit.show({place: amount for name, view in pools for place, amount in _of(name, view.fact.limits)})
+        for name in {*changes.nodeclaims, *(claim.name for claim in changes.deleted_nodeclaims.values())}:
+            self._subtract(name)
+            self._add(name)
+        if changes.nodeclaims or changes.deleted_nodeclaims:
+            self._usage.record(
+                {
+                    label_values: amount
+                    for pool, used in self._used.items()
+                    for label_values, amount in _iter_samples(pool, used)
+                }
+            )
+        if changes.nodepools or changes.deleted_nodepools:
+            pools = self._cache.nodepools.items()
+            self._limit.record(
+                {
+                    label_values: amount
+                    for name, view in pools
+                    for label_values, amount in _iter_samples(name, view.fact.limits)
+                }
+            )
 
     def close(self) -> None:
         """Another process tells from here on."""
         self._claims.clear()
         self._used.clear()
-        self._usage.show({})
-        self._limit.show({})
+        self._usage.record({})
+        self._limit.record({})
 
-    def _take_out(self, name: str) -> None:
+    def _subtract(self, name: str) -> None:
         pool, amounts = self._claims.pop(name, ("", {}))
         if amounts:
-            left = resources.subtract(self._used[pool], amounts)
-            self._used[pool] = {resource: amount for resource, amount in left.items() if amount}
+            remaining = resources.subtract(self._used[pool], amounts)
+            self._used[pool] = {resource: amount for resource, amount in remaining.items() if amount}
 
-    def _put_in(self, name: str) -> None:
-        claim = self._caches.claims.get(name)
+    def _add(self, name: str) -> None:
+        claim = self._cache.nodeclaims.get(name)
         if claim is None or not claim.pool or not claim.provider_id:
             return
         amounts = resources.add(claim.capacity, {resources.NODES: 1})
@@ -70,14 +82,14 @@ class PoolGauges:
         self._used[claim.pool] = resources.add(self._used.get(claim.pool, {}), amounts)
 
 
-def _of(pool: str, amounts: Mapping[str, int]) -> Iterator[tuple[tuple[str, str], float]]:
+def _iter_samples(pool: str, amounts: Mapping[str, int]) -> Iterator[tuple[tuple[str, str], float]]:
     """As Karpenter's labels and units have it."""
     for name, amount in amounts.items():
         yield (pool, name.lower().replace("-", "_")), amount / _MILLI if name == resources.CPU else amount
 
 
 _PREFIX: Final = "karpenter_cloudprovider_instance_type"
-_Place = tuple[str, str, str]
+_OfferingKey = tuple[str, str, str]
 """Instance type, capacity type, zone."""
 
 
@@ -87,7 +99,7 @@ def meter_of(temporal: Client) -> MetricMeter:
     return runtime.metric_meter if runtime else MetricMeter.noop
 
 
-class OfferingGauges:
+class OfferingMetrics:
     """Only what changed is told: there are tens of thousands of offerings in a region."""
 
     def __init__(self, meter: MetricMeter) -> None:
@@ -97,17 +109,17 @@ class OfferingGauges:
             f"{_PREFIX}_offering_available", "Whether some EC2NodeClass can be launched so"
         )
         self._price = meter.create_gauge_float(f"{_PREFIX}_offering_price_estimate", "Price of an hour")
-        self._offerings: dict[_Place, tuple[bool, float]] = {}
+        self._offerings: dict[_OfferingKey, tuple[bool, float]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
-        self._telling = threading.Lock()
+        self._lock = threading.Lock()
 
-    def show(self, catalogue: Catalogue) -> None:
+    def record(self, catalogue: Catalogue) -> None:
         """Takes a tenth of a second when much is new, so that it is best called in a thread."""
-        with self._telling:
-            self._show_sizes(catalogue)
-            self._show_offerings(_offerings_of(catalogue))
+        with self._lock:
+            self._record_sizes(catalogue)
+            self._record_offerings(_offerings_of(catalogue))
 
-    def _show_sizes(self, catalogue: Catalogue) -> None:
+    def _record_sizes(self, catalogue: Catalogue) -> None:
         for types in catalogue.by_node_class.values():
             for one in types:
                 size = (one.capacity.get(labels.CPU, 0) // 1000, one.capacity.get(labels.MEMORY, 0))
@@ -116,24 +128,24 @@ class OfferingGauges:
                     self._cores.set(size[0], {"instance_type": one.name})
                     self._memory.set(size[1], {"instance_type": one.name})
 
-    def _show_offerings(self, found: Mapping[_Place, tuple[bool, float]]) -> None:
+    def _record_offerings(self, found: Mapping[_OfferingKey, tuple[bool, float]]) -> None:
         """What is no longer offered is said to be unavailable, at its last price."""
-        gone = {place: (False, price) for place, (_, price) in self._offerings.items() if place not in found}
-        for place, said in {**gone, **found}.items():
-            if self._offerings.get(place) != said:
-                self._offerings[place] = said
-                attributes = dict(zip(("instance_type", "capacity_type", "zone"), place, strict=True))
-                self._available.set(int(said[0]), attributes)
-                self._price.set(said[1], attributes)
+        withdrawn = {key: (False, price) for key, (_, price) in self._offerings.items() if key not in found}
+        for key, value in {**withdrawn, **found}.items():
+            if self._offerings.get(key) != value:
+                self._offerings[key] = value
+                attributes = dict(zip(("instance_type", "capacity_type", "zone"), key, strict=True))
+                self._available.set(int(value[0]), attributes)
+                self._price.set(value[1], attributes)
 
 
-def _offerings_of(catalogue: Catalogue) -> dict[_Place, tuple[bool, float]]:
+def _offerings_of(catalogue: Catalogue) -> dict[_OfferingKey, tuple[bool, float]]:
     """Available when it is under some class; of several reservations the price is one and the same."""
-    found: dict[_Place, tuple[bool, float]] = {}
+    found: dict[_OfferingKey, tuple[bool, float]] = {}
     for types in catalogue.by_node_class.values():
         for one in types:
             for offering in one.offerings:
-                place = (one.name, offering.capacity_type, offering.zone)
-                available = offering.available or found.get(place, (False, 0.0))[0]
-                found[place] = (available, offering.price)
+                key = (one.name, offering.capacity_type, offering.zone)
+                available = offering.available or found.get(key, (False, 0.0))[0]
+                found[key] = (available, offering.price)
     return found

@@ -22,7 +22,7 @@ from temporalio.common import MetricGauge, MetricGaugeFloat, MetricMeter
 
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.disruption.planning import METHODS, Allowances
+from tenure.model.disruption.planning import METHODS, DisruptionBudgets
 
 AWS: Final = "tenure_aws_call_wait_seconds"
 THROTTLED: Final = "tenure_aws_throttled_total"
@@ -31,19 +31,19 @@ BUCKETS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper ends, in seconds."""
 
 
-class CallMeasures:
+class CallMetrics:
     def __init__(self, meter: MetricMeter) -> None:
         self._aws = meter.create_histogram_float(AWS, "How long a call of AWS waited for its turn", "s")
         self._throttled = meter.create_counter(THROTTLED, "Calls that AWS refused as too many")
         self._kubernetes = meter.create_histogram_float(KUBERNETES, "How long a request waited for its turn", "s")
 
-    def aws(self, operation: str, seconds: float) -> None:
+    def record_aws_wait(self, operation: str, seconds: float) -> None:
         self._aws.record(seconds, {"operation": operation})
 
-    def throttled(self, operation: str) -> None:
+    def record_throttled(self, operation: str) -> None:
         self._throttled.add(1, {"operation": operation})
 
-    def kubernetes(self, seconds: float) -> None:
+    def record_kubernetes_wait(self, seconds: float) -> None:
         self._kubernetes.record(seconds)
 
 
@@ -54,33 +54,33 @@ DURATION_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _WHO: Final = {"controller": "provisioner"}
 
 
-class PlanMeasures:
+class PlanMetrics:
     def __init__(self, meter: MetricMeter) -> None:
         self._duration = meter.create_histogram_float(DURATION, "How long a plan for pending pods took", "s")
         self._unschedulable = meter.create_gauge(UNSCHEDULABLE, "Pods that the last plan found no node for")
 
-    def planned(self, seconds: float, unplaced: int) -> None:
+    def record_plan(self, seconds: float, unschedulable: int) -> None:
         self._duration.record(seconds, _WHO)
-        self._unschedulable.set(unplaced, _WHO)
+        self._unschedulable.set(unschedulable, _WHO)
 
-    def nothing_pending(self) -> None:
+    def record_nothing_pending(self) -> None:
         self._unschedulable.set(0, _WHO)
 
 
-class ToldGauge:
+class LabeledGauge:
     """`names`: its labels; what it shows has a value for each of them."""
 
     def __init__(self, gauge: MetricGauge | MetricGaugeFloat, *names: str) -> None:
         self._gauge, self._names = gauge, names
-        self._shown: Mapping[tuple[str, ...], float] = {}
+        self._recorded: Mapping[tuple[str, ...], float] = {}
 
-    def show(self, now: Mapping[tuple[str, ...], float]) -> None:
-        for place in now.keys() | self._shown.keys():
-            value = now.get(place, 0)
-            if value != self._shown.get(place, 0):
+    def record(self, now: Mapping[tuple[str, ...], float]) -> None:
+        for label_values in now.keys() | self._recorded.keys():
+            value = now.get(label_values, 0)
+            if value != self._recorded.get(label_values, 0):
                 # A gauge of whole numbers is given none but those.
-                self._gauge.set(value, dict(zip(self._names, place, strict=True)))  # type: ignore[arg-type]
-        self._shown = dict(now)
+                self._gauge.set(value, dict(zip(self._names, label_values, strict=True)))  # type: ignore[arg-type]
+        self._recorded = dict(now)
 
 
 ALLOWED: Final = "karpenter_nodepools_allowed_disruptions"
@@ -91,35 +91,41 @@ DISRUPTION_DURATION_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 _Key = tuple[str, str]
 
 
-class PassGauges:
+class DisruptionMetrics:
     def __init__(self, meter: MetricMeter) -> None:
         self._allowed = meter.create_gauge(ALLOWED, "Nodes that budgets let go now, by NodePool and reason")
         self._consuming = meter.create_gauge(CONSUMING, "Nodes that use budgets up: NotReady, or going")
         self._duration = meter.create_histogram_float(DISRUPTION_DURATION, "How long a pass over all nodes took", "s")
-        self.took = 0.0
+        self.last_pass_seconds = 0.0
         """Seconds that the last pass took."""
-        self._shown: dict[str, dict[_Key, int]] = {ALLOWED: {}, CONSUMING: {}}
+        self._recorded: dict[str, dict[_Key, int]] = {ALLOWED: {}, CONSUMING: {}}
 
-    def take(self, allowances: Allowances, consuming: Mapping[str, int], seconds: float) -> None:
+    def record_pass(self, allowed_disruptions: DisruptionBudgets, consuming: Mapping[str, int], seconds: float) -> None:
         """`consuming`: nodes by NodePool; a budget counts them for every reason."""
-        rooms = [(pool, method, room) for pool, found in allowances.pools.items() for method, room in found.items()]
-        self._show(ALLOWED, {(pool, method): room.allowed for pool, method, room in rooms})
-        self._show(CONSUMING, {(pool, one): consuming.get(pool, 0) for pool in allowances.pools for one in METHODS})
+        budgets = [
+            (pool, method, budget)
+            for pool, found in allowed_disruptions.pools.items()
+            for method, budget in found.items()
+        ]
+        self._record(ALLOWED, {(pool, method): budget.allowed for pool, method, budget in budgets})
+        self._record(
+            CONSUMING, {(pool, one): consuming.get(pool, 0) for pool in allowed_disruptions.pools for one in METHODS}
+        )
         self._duration.record(seconds)
-        self.took = seconds
+        self.last_pass_seconds = seconds
 
     def close(self) -> None:
         """Another process tells from here on."""
-        self._show(ALLOWED, {})
-        self._show(CONSUMING, {})
+        self._record(ALLOWED, {})
+        self._record(CONSUMING, {})
 
-    def _show(self, name: str, now: dict[_Key, int]) -> None:
-        gauge, before = self._allowed if name == ALLOWED else self._consuming, self._shown[name]
+    def _record(self, name: str, now: dict[_Key, int]) -> None:
+        gauge, before = self._allowed if name == ALLOWED else self._consuming, self._recorded[name]
         for pool, method in now.keys() | before.keys():
             value = now.get((pool, method), 0)
             if value != before.get((pool, method)):
                 gauge.set(value, {"nodepool": pool, "reason": method.lower()})
-        self._shown[name] = now
+        self._recorded[name] = now
 
 
 CREATED: Final = "karpenter_nodeclaims_created_total"
@@ -127,12 +133,12 @@ PROVISIONED: Final = "provisioned"
 """For pods that wait, or a static pool's replicas; a replacement counts for its disruption's reason, in lower case."""
 
 
-class Births:
+class CreatedNodeClaimsCounter:
     def __init__(self, meter: MetricMeter) -> None:
         self._counter = meter.create_counter(CREATED, "NodeClaims that were made, by what for")
 
-    def count(self, claim: NodeClaim, reason: str = PROVISIONED) -> None:
-        marks, notes = claim.metadata.labels, claim.metadata.annotations
-        relaxed = notes.get(labels.NODECLAIM_MIN_VALUES_RELAXED, "false")
-        pool = marks.get(labels.NODEPOOL, "")
+    def increment(self, claim: NodeClaim, reason: str = PROVISIONED) -> None:
+        claim_labels, annotations = claim.metadata.labels, claim.metadata.annotations
+        relaxed = annotations.get(labels.NODECLAIM_MIN_VALUES_RELAXED, "false")
+        pool = claim_labels.get(labels.NODEPOOL, "")
         self._counter.add(1, {"reason": reason.lower(), "nodepool": pool, "min_values_relaxed": relaxed})

@@ -13,48 +13,48 @@ import structlog
 from activities.ports.core import Events, Offerings
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.signals.digests import short
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.signals.digests import short_hash
 from tenure.model.errors import Fault
 from tenure.model.instance_types import Catalogue, InstanceType, UnavailableOffering
 
 log = structlog.get_logger(__name__)
 
 FRESH_FOR: Final = timedelta(minutes=5)
-AGAIN_IN: Final = timedelta(seconds=3)
+RETRY_AFTER: Final = timedelta(seconds=3)
 """After a failure."""
 
 
 class CatalogueFeed:
-    def __init__(self, caches: Caches, offerings: Offerings, now: Callable[[], datetime]) -> None:
-        self._caches, self._offerings, self._now = caches, offerings, now
-        self._asked_for: dict[str, str] = {}
+    def __init__(self, cache: ClusterCache, offerings: Offerings, now: Callable[[], datetime]) -> None:
+        self._cache, self._offerings, self._now = cache, offerings, now
+        self._fetched_shapes: dict[str, str] = {}
         self._next: datetime | None = None
         self._failed_at: datetime | None = None
         self.catalogue = Catalogue()
-        self._digest = _digest(self.catalogue)
+        self._digest = _catalogue_digest(self.catalogue)
         self._sent = ""
         self._by_name: dict[str, dict[str, InstanceType]] = {}
-        self.on_news: Callable[[], None] = lambda: None
+        self.on_changed: Callable[[], None] = lambda: None
         """Called when something else is known than before."""
 
-    def forget(self) -> None:
+    def reset_sent(self) -> None:
         """The planner is a new one and knows nothing."""
         self._sent = ""
 
-    def delivered(self) -> None:
+    def confirm_sent(self) -> None:
         """The planner has it."""
         self._sent = self._digest
 
-    def unknown(self) -> list[str]:
+    def unknown_nodeclasses(self) -> list[str]:
         """NodeClasses of usable pools whose instance types nobody could tell yet."""
-        used = {view.fact.node_class for view in self._caches.pools.values() if view.fact.ready}
-        return sorted(name for name in used if name in self._caches.node_classes and name not in self._asked_for)
+        used = {view.fact.node_class for view in self._cache.nodepools.values() if view.fact.ready}
+        return sorted(name for name in used if name in self._cache.nodeclasses and name not in self._fetched_shapes)
 
     def types_of(self, node_class: EC2NodeClass) -> Mapping[str, InstanceType] | None:
         """By name, under the class as it is now; None while that is not known."""
         name = node_class.name
-        if self._asked_for.get(name) != _shape(node_class) or name not in self.catalogue.by_node_class:
+        if self._fetched_shapes.get(name) != _nodeclass_shape(node_class) or name not in self.catalogue.by_node_class:
             return None
         if name not in self._by_name:
             self._by_name[name] = {one.name: one for one in self.catalogue.by_node_class[name]}
@@ -63,100 +63,100 @@ class CatalogueFeed:
     async def refresh(self) -> bool:
         """Ask where it is due; True when the planner has not got what is known now. An old catalogue is better than
         none, so a failure is logged and tried again soon."""
-        classes = self._of_use()
-        wanted = {name: _shape(one) for name, one in classes.items()}
+        classes = self._used_nodeclasses()
+        shapes = {name: _nodeclass_shape(one) for name, one in classes.items()}
         now = self._now()
-        if wanted != self._asked_for or self._next is None or now >= self._next:
+        if shapes != self._fetched_shapes or self._next is None or now >= self._next:
             try:
-                await self._ask(list(classes.values()), wanted, now)
+                await self._fetch(list(classes.values()), shapes, now)
             except Fault as fault:
                 log.warning("instance types not read", fault=str(fault))
-                self._asked_for = {name: known for name, known in self._asked_for.items() if name in wanted}
+                self._fetched_shapes = {name: known for name, known in self._fetched_shapes.items() if name in shapes}
         return self._digest != self._sent
 
-    def _of_use(self) -> dict[str, EC2NodeClass]:
+    def _used_nodeclasses(self) -> dict[str, EC2NodeClass]:
         """Those that a NodePool or a NodeClaim names and that may be launched from: each costs all instance types."""
-        pools = {view.fact.node_class for view in self._caches.pools.values()}
+        pools = {view.fact.node_class for view in self._cache.nodepools.values()}
 
         def is_named(name: str) -> bool:
-            return name in pools or any(claim.node_class == name for claim in self._caches.claims.values())
+            return name in pools or any(claim.node_class == name for claim in self._cache.nodeclaims.values())
 
-        known = self._caches.node_classes
-        return {name: one for name, one in known.items() if not _is_refused(one) and is_named(name)}
+        known = self._cache.nodeclasses
+        return {name: one for name, one in known.items() if not _is_not_ready(one) and is_named(name)}
 
-    async def _ask(self, classes: Sequence[EC2NodeClass], wanted: dict[str, str], now: datetime) -> None:
-        if self._failed_at is not None and now - self._failed_at < AGAIN_IN:
+    async def _fetch(self, classes: Sequence[EC2NodeClass], shapes: dict[str, str], now: datetime) -> None:
+        if self._failed_at is not None and now - self._failed_at < RETRY_AFTER:
             return
         self._failed_at = now
         await self._offerings.refresh()
         self.catalogue = await self._offerings.catalogue(classes)
         self._by_name = {}
-        before = (self._digest, self._asked_for)
-        self._digest = _digest(self.catalogue)
-        self._asked_for, self._next, self._failed_at = wanted, now + FRESH_FOR, None
-        if before != (self._digest, self._asked_for):
-            self.on_news()
+        before = (self._digest, self._fetched_shapes)
+        self._digest = _catalogue_digest(self.catalogue)
+        self._fetched_shapes, self._next, self._failed_at = shapes, now + FRESH_FOR, None
+        if before != (self._digest, self._fetched_shapes):
+            self.on_changed()
 
 
-def _is_refused(node_class: EC2NodeClass) -> bool:
+def _is_not_ready(node_class: EC2NodeClass) -> bool:
     ready = node_class.condition(labels.READY)
     return ready is not None and ready.is_false
 
 
-def _shape(node_class: EC2NodeClass) -> str:
+def _nodeclass_shape(node_class: EC2NodeClass) -> str:
     """What its instance types depend on: the spec, and what the selectors resolved to, not conditions or versions."""
     ready = node_class.condition(labels.READY)
     resolved = node_class.status.model_copy(update={"conditions": ()})
-    return short(f"{node_class.metadata.generation} {ready and ready.status} {resolved.model_dump_json()}")
+    return short_hash(f"{node_class.metadata.generation} {ready and ready.status} {resolved.model_dump_json()}")
 
 
-def _digest(catalogue: Catalogue) -> str:
+def _catalogue_digest(catalogue: Catalogue) -> str:
     return hashlib.sha256(catalogue.model_dump_json().encode()).hexdigest()
 
 
-_MARKED_FOR: Final = timedelta(minutes=1)
+_UNAVAILABLE_FOR: Final = timedelta(minutes=1)
 """Longer than a plan takes; the next one asks again."""
 
 
-class Shifts:
-    def __init__(self, caches: Caches, offerings: Offerings, events: Events) -> None:
-        self._caches, self._offerings, self._events = caches, offerings, events
+class ZonalShifts:
+    def __init__(self, cache: ClusterCache, offerings: Offerings, events: Events) -> None:
+        self._cache, self._offerings, self._events = cache, offerings, events
         self._known: frozenset[str] = frozenset()
 
-    async def marks(self, now: datetime) -> tuple[UnavailableOffering, ...]:
+    async def unavailable_offerings(self, now: datetime) -> tuple[UnavailableOffering, ...]:
         """One for each zone that is away. What cannot be read is what was last known."""
         try:
-            away = await self._offerings.away()
+            shifted_zones = await self._offerings.fetch_shifted_zones()
         except Fault as fault:
             log.warning("zonal shifts not read", fault=str(fault))
-            away = self._known
-        await self._say(away)
+            shifted_zones = self._known
+        await self._publish_events(shifted_zones)
         names = {
             subnet.zone
-            for one in self._caches.node_classes.values()
+            for one in self._cache.nodeclasses.values()
             for subnet in one.status.subnets
-            if subnet.zone_id in away
+            if subnet.zone_id in shifted_zones
         }
         return tuple(
             UnavailableOffering(
-                instance_type="*", zone=zone, capacity_type="*", until=now + _MARKED_FOR, reason="ZonalShift"
+                instance_type="*", zone=zone, capacity_type="*", until=now + _UNAVAILABLE_FOR, reason="ZonalShift"
             )
             for zone in sorted(names)
         )
 
-    async def _say(self, away: frozenset[str]) -> None:
-        begun, ended, self._known = away - self._known, self._known - away, away
-        for reason, zones, words in (
+    async def _publish_events(self, shifted_zones: frozenset[str]) -> None:
+        begun, ended, self._known = shifted_zones - self._known, self._known - shifted_zones, shifted_zones
+        for reason, zones, text in (
             ("ZonalShiftActive", begun, "is shifted away from: no node is bought there"),
             ("ZonalShiftCleared", ended, "is back: nodes are bought there again"),
         ):
             for zone in sorted(zones):
-                for name, view in self._caches.pools.items():
+                for name, view in self._cache.nodepools.items():
                     await self._events.publish(
                         kind="NodePool",
                         name=name,
                         uid=view.fact.uid,
                         reason=reason,
-                        message=f"Zone {zone} {words}",
+                        message=f"Zone {zone} {text}",
                         warning=reason == "ZonalShiftActive",
                     )

@@ -19,15 +19,15 @@ from tenure.apis import labels, resources
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE, ZONE_ID
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_resources, parse_resources
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.facts import ClaimFact
-from tenure.model.instance_types import PoolSlice, slices
+from tenure.model.instance_types import OfferingShard, list_offering_shards
 from tenure.model.launch import Member
 from tenure.model.nodeclaim_naming import claim_name, pool_as_owner, written_requirement
-from tenure.model.provisioning import LaunchDraft, PlannedClaim, Unplaced
+from tenure.model.provisioning import LaunchDraft, PlannedClaim, UnschedulablePod
 from tenure.model.requirements import Requirements
 
-MOST_IN_GROUP: Final = 500
+MAX_GROUP_MEMBERS: Final = 500
 """Members of one launch group; its workflow carries them in its state."""
 
 
@@ -37,29 +37,29 @@ def claim_names(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
 
 
 def group_ids(
-    plan_id: str, claims: Sequence[PlannedClaim], slices: Sequence[PoolSlice | None] | None = None
+    plan_id: str, claims: Sequence[PlannedClaim], offering_shards: Sequence[OfferingShard | None] | None = None
 ) -> list[str]:
     """The launch group of each claim: those that ask for the same thing, from the same slice, share one."""
-    current: dict[tuple[str, PoolSlice | None], tuple[str, int]] = {}
+    current: dict[tuple[str, OfferingShard | None], tuple[str, int]] = {}
     made = 0
     groups = []
-    for claim, pool_slice in zip(claims, slices or [None] * len(claims), strict=True):
-        key = _same_launch(claim), pool_slice
-        group, size = current.get(key, ("", MOST_IN_GROUP))
-        if size >= MOST_IN_GROUP:
+    for claim, offering_shard in zip(claims, offering_shards or [None] * len(claims), strict=True):
+        key = _same_launch(claim), offering_shard
+        group, size = current.get(key, ("", MAX_GROUP_MEMBERS))
+        if size >= MAX_GROUP_MEMBERS:
             group, size, made = f"{plan_id}-{made}", 0, made + 1
         current[key] = (group, size + 1)
         groups.append(group)
     return groups
 
 
-def node_claim(
+def build_nodeclaim(
     planned: PlannedClaim,
     *,
     name: str,
     plan_id: str,
     group_id: str = "",
-    pool_slice: PoolSlice | None = None,
+    offering_shard: OfferingShard | None = None,
     replaces: str = "",
     replacements: int = 0,
 ) -> NodeClaim:
@@ -67,9 +67,9 @@ def node_claim(
 
     Without a group it joins others that are alike. `replaces`: the workflow of the command that it is made for,
     and `replacements` how many are."""
-    told = {
+    annotations = {
         labels.LAUNCH_GROUP: group_id,
-        labels.POOL_SLICE: pool_slice.text() if pool_slice else "",
+        labels.POOL_SLICE: offering_shard.format() if offering_shard else "",
         labels.REPLACES: replaces,
         labels.REPLACEMENTS: str(replacements) if replacements else "",
         labels.WHY: planned.why,
@@ -88,17 +88,17 @@ def node_claim(
                 "annotations": {
                     **planned.annotations,
                     labels.PLAN: plan_id,
-                    **{key: value for key, value in told.items() if value or key == labels.WHY},
+                    **{key: value for key, value in annotations.items() if value or key == labels.WHY},
                 },
                 "finalizers": [labels.TERMINATION_FINALIZER],
                 "ownerReferences": [pool_as_owner(planned.pool, planned.pool_uid)],
             },
-            "spec": _spec(planned),
+            "spec": _build_spec(planned),
         }
     )
 
 
-def drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
+def launch_drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
     """The launch groups that these NodeClaims were made for, members in order of UID."""
     by_group: dict[str, list[NodeClaim]] = {}
     for claim in claims:
@@ -111,7 +111,7 @@ def drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
             members=tuple(
                 Member(name=one.name, uid=one.uid) for one in sorted(members, key=lambda one: one.metadata.uid)
             ),
-            pool_slice=PoolSlice.read(members[0].metadata.annotations.get(labels.POOL_SLICE, "")),
+            offering_shard=OfferingShard.read(members[0].metadata.annotations.get(labels.POOL_SLICE, "")),
         )
         for group_id, members in sorted(by_group.items())
     )
@@ -120,14 +120,14 @@ def drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
 def _same_launch(claim: PlannedClaim) -> str:
     """All that a launch request is made of. Amounts asked for count only where no instance types are named, but for
     resources that a launch template says something for."""
-    left_out = {"pods", "capacity_bound", "why"}
+    excluded = {"pods", "capacity_bound", "why"}
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
-        left_out.add("requests")
+        excluded.add("requests")
     templated = [key for key in (labels.EFA, labels.NITRO_SANDBOX_RESOURCE) if claim.requests.get(key)]
-    return f"{claim.model_dump_json(exclude=left_out)} {templated}"
+    return f"{claim.model_dump_json(exclude=excluded)} {templated}"
 
 
-def _spec(planned: PlannedClaim) -> dict[str, Any]:
+def _build_spec(planned: PlannedClaim) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "nodeClassRef": {
             "group": planned.node_class_group,
@@ -147,11 +147,11 @@ def _spec(planned: PlannedClaim) -> dict[str, Any]:
     return spec
 
 
-def alike(claim: ClaimFact) -> str:
+def launch_hash(claim: ClaimFact) -> str:
     """A hash of all that a launch is made of, for a NodeClaim that no plan made and that has no instance."""
     if claim.provider_id or labels.LAUNCH_GROUP in claim.annotations:
         return ""
-    said = {
+    fields = {
         "labels": sorted(claim.labels.items()),
         "relaxed": claim.annotations.get(labels.NODECLAIM_MIN_VALUES_RELAXED, ""),
         "class": claim.node_class,
@@ -159,64 +159,75 @@ def alike(claim: ClaimFact) -> str:
         "wanted": [one.model_dump(mode="json") for one in (*claim.requirements, *claim.taints)],
         "startup": [one.model_dump(mode="json") for one in claim.startup_taints],
     }
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def dealt(planned: Sequence[PlannedClaim], zones_of: Callable[[str], Sequence[str]]) -> list[PoolSlice | None]:
+def assign_shards(
+    planned: Sequence[PlannedClaim], zones_of: Callable[[str], Sequence[str]]
+) -> list[OfferingShard | None]:
     """A slice for each claim, in turn; None for those that no slice suits. `zones_of` an EC2NodeClass."""
-    found: list[PoolSlice | None] = []
+    found: list[OfferingShard | None] = []
     for number, claim in enumerate(planned):
-        choice = _choice(claim, zones_of(claim.node_class))
+        choice = _suitable_shards(claim, zones_of(claim.node_class))
         found.append(choice[number % len(choice)] if len(choice) > 1 else None)
     return found
 
 
-def _choice(claim: PlannedClaim, zones: Sequence[str]) -> Sequence[PoolSlice]:
+def _suitable_shards(claim: PlannedClaim, zones: Sequence[str]) -> Sequence[OfferingShard]:
     """None where it is not spot, or where a slice may lack the variety that is asked for."""
-    wanted = Requirements.of(claim.requirements)
+    requirements = Requirements.of(claim.requirements)
     types = next((one.values for one in claim.requirements if one.key == INSTANCE_TYPE and one.operator == "In"), ())
     varied = any(one.min_values for one in claim.requirements)
-    if varied or ZONE_ID in wanted or CAPACITY_TYPE not in wanted or not wanted[CAPACITY_TYPE].has(SPOT):
+    if (
+        varied
+        or ZONE_ID in requirements
+        or CAPACITY_TYPE not in requirements
+        or not requirements[CAPACITY_TYPE].has(SPOT)
+    ):
         return ()
-    return slices(types, [zone for zone in zones if ZONE not in wanted or wanted[ZONE].has(zone)])
+    return list_offering_shards(
+        types, [zone for zone in zones if ZONE not in requirements or requirements[ZONE].has(zone)]
+    )
 
 
 async def within_limits(
-    planned: Sequence[PlannedClaim], caches: Caches, claims: Claims
-) -> tuple[list[PlannedClaim], list[Unplaced]]:
+    planned: Sequence[PlannedClaim], cache: ClusterCache, claims: Claims
+) -> tuple[list[PlannedClaim], list[UnschedulablePod]]:
     """The claims that may be made, and the pods of those that may not. Pools without limits cost no call."""
     allowed: list[PlannedClaim] = []
-    refused: list[Unplaced] = []
+    rejected: list[UnschedulablePod] = []
     used: dict[str, dict[str, int]] = {}
     for claim in planned:
-        view = caches.pools.get(claim.pool)
+        view = cache.nodepools.get(claim.pool)
         limits = view.fact.limits if view else {}
         if not limits:
             allowed.append(claim)
             continue
         if claim.pool not in used:
             found = await claims.list(labels={labels.NODEPOOL: claim.pool})
-            used[claim.pool] = usage([one for one in found if one.metadata.name not in caches.going])
+            used[claim.pool] = nodepool_usage([one for one in found if one.metadata.name not in cache.interrupted])
         after = resources.add(used[claim.pool], claim.capacity_bound or claim.requests, {resources.NODES: 1})
         over = resources.exceeding(after, limits)
         if over:
-            refused += _unplaced(claim, over, caches)
+            rejected += _unschedulable_pods(claim, over, cache)
         else:
             used[claim.pool] = after
             allowed.append(claim)
-    return allowed, refused
+    return allowed, rejected
 
 
-def usage(claims: Sequence[NodeClaim]) -> dict[str, int]:
+def nodepool_usage(claims: Sequence[NodeClaim]) -> dict[str, int]:
     """What a pool has or will have: capacity where it is known, else what was asked for."""
     live = [claim for claim in claims if not claim.metadata.deleting]
     amounts = (parse_resources(claim.status.capacity or claim.spec.resources.requests) for claim in live)
     return resources.add(resources.total(amounts), {resources.NODES: len(live)})
 
 
-def _unplaced(claim: PlannedClaim, over: Sequence[str], caches: Caches) -> list[Unplaced]:
+def _unschedulable_pods(claim: PlannedClaim, over: Sequence[str], cache: ClusterCache) -> list[UnschedulablePod]:
     why = f"limits of NodePool {claim.pool} would be exceeded: {', '.join(over)}"
-    pods = (caches.pods.get(uid) for uid in claim.pods)
+    pods = (cache.pods.get(uid) for uid in claim.pods)
     return [
-        Unplaced(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=why) for pod in pods if pod is not None
+        UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=why)
+        for pod in pods
+        if pod is not None
     ]

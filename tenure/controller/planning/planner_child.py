@@ -20,21 +20,23 @@ def serve(pipe: Connection, settings: PlanSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
-    answer_requests(pipe, ClusterState(settings))
+    serve_requests(pipe, ClusterState(settings))
 
 
-def answer_requests(pipe: Connection, state: ClusterState) -> None:
+def serve_requests(pipe: Connection, state: ClusterState) -> None:
     """Answer until the other end of the pipe is closed."""
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             method, args, kwargs = pickle.loads(pipe.recv_bytes())
-            pipe.send_bytes(pickle.dumps(_answer(state, method, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL))
+            pipe.send_bytes(
+                pickle.dumps(_handle_request(state, method, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
+            )
 
 
-def _answer(state: ClusterState, method: str, args: Any, kwargs: Any) -> tuple[Any, float, str]:
+def _handle_request(state: ClusterState, method: str, args: Any, kwargs: Any) -> tuple[Any, float, str]:
     began = time.perf_counter()
     try:
-        answer = getattr(state, method)(*args, **kwargs)
+        result = getattr(state, method)(*args, **kwargs)
     except Exception:
         return None, 0.0, traceback.format_exc(limit=-4)
-    return answer, time.perf_counter() - began, ""
+    return result, time.perf_counter() - began, ""

@@ -5,7 +5,7 @@
 The planner process, alive, up to date, and asked for one thing at a time.
 
 `planning.py` plans pods that wait with it, `disrupting.py` what could go: both hold `lock` while they ask, the latter
-with `patience`.
+with `background_lock`.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ from typing import Any, Final
 import structlog
 
 from activities.ports.core import Events, Offerings
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.disruption.status import OverlayVerdicts
-from tenure.controller.planning.catalog import CatalogueFeed, Shifts
-from tenure.controller.planning.discovered_capacity import Learning
-from tenure.model.discovered_capacity import Learnt
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.disruption.status import OverlayStatusWriter
+from tenure.controller.planning.catalog import CatalogueFeed, ZonalShifts
+from tenure.controller.planning.discovered_capacity import CapacityDiscovery
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.planning import Decision, DisruptionRequest
 from tenure.model.errors import Fault, TryLater
-from tenure.model.instance_types import Catalogue, ReservationRoom, UnavailableOffering
+from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
 from tenure.model.provisioning import Plan, PlannedClaim
-from tenure.scheduling.nodeoverlays import Verdict
+from tenure.scheduling.nodeoverlays import OverlayVerdict
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
 
 log = structlog.get_logger(__name__)
 
-LONGEST_PLAN: Final = 60.0
+PLAN_TIMEOUT_SECONDS: Final = 60.0
 """Seconds; a planner that takes longer is ended and replaced."""
 
 
@@ -48,7 +48,7 @@ class PlannerProcess:
         context = multiprocessing.get_context("spawn")
         self._pipe, child = context.Pipe()
         self._process: BaseProcess = context.Process(
-            target=_child, args=(child, settings), name="tenure-planner", daemon=True
+            target=_run_child, args=(child, settings), name="tenure-planner", daemon=True
         )
         self._process.start()
         child.close()
@@ -62,27 +62,27 @@ class PlannerProcess:
         return self._process.pid
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it can still be talked to."""
         return not self._broken and self._process.is_alive()
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        await self._ask("apply", changes)
+        await self._call("apply", changes)
 
     async def set_catalogue(self, catalogue: Catalogue) -> None:
-        await self._ask("set_catalogue", catalogue)
+        await self._call("set_catalogue", catalogue)
 
-    async def heed(self, learnt: Learnt, specs: Mapping[str, str]) -> None:
-        await self._ask("heed", learnt, specs)
+    async def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
+        await self._call("heed", discovered, specs)
 
-    async def overlays(self) -> Mapping[str, Verdict]:
+    async def overlay_verdicts(self) -> Mapping[str, OverlayVerdict]:
         """Which NodeOverlays are heeded, by name."""
-        verdicts, _ = await self._ask("overlays")
-        found: Mapping[str, Verdict] = verdicts
+        verdicts, _ = await self._call("overlays")
+        found: Mapping[str, OverlayVerdict] = verdicts
         return found
 
     async def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
-        await self._ask("commit", claims, now=now)
+        await self._call("commit", claims, now=now)
 
     async def provision(
         self,
@@ -91,10 +91,10 @@ class PlannerProcess:
         unavailable: Sequence[UnavailableOffering],
         not_ready_grace: timedelta,
         pool_graces: Mapping[str, timedelta],
-        reservations: Mapping[str, ReservationRoom],
+        reservations: Mapping[str, ReservationHeadroom],
     ) -> Plan:
         """The plan, with how long it took."""
-        plan, seconds = await self._ask(
+        plan, seconds = await self._call(
             "provision",
             now=now,
             unavailable=unavailable,
@@ -106,7 +106,7 @@ class PlannerProcess:
 
     async def disrupt(self, request: DisruptionRequest) -> tuple[Decision, float]:
         """One pass of voluntary disruption, and the seconds it took."""
-        decision, seconds = await self._ask("disrupt", request)
+        decision, seconds = await self._call("disrupt", request)
         return Decision.model_validate(decision), seconds
 
     async def stop(self) -> None:
@@ -116,67 +116,67 @@ class PlannerProcess:
         self._thread.shutdown(wait=False)
         await asyncio.to_thread(self._process.join, 2.0)
 
-    async def _ask(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, float]:
+    async def _call(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, float]:
         async with self._lock:
             loop = asyncio.get_running_loop()
             try:
-                answering = loop.run_in_executor(self._thread, self._exchange, (method, args, kwargs))
-                answer, seconds, error = await asyncio.wait_for(answering, LONGEST_PLAN)
+                call = loop.run_in_executor(self._thread, self._send_and_receive, (method, args, kwargs))
+                result, seconds, error = await asyncio.wait_for(call, PLAN_TIMEOUT_SECONDS)
             except (TimeoutError, EOFError, OSError, RuntimeError) as cause:
                 self._broken = True
                 raise TryLater(f"the planner process does not answer to {method}: {cause!r}") from cause
         if error:
             raise TryLater(f"the planner failed in {method}: {error}")
-        return answer, seconds
+        return result, seconds
 
-    def _exchange(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> tuple[Any, float, str]:
+    def _send_and_receive(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> tuple[Any, float, str]:
         """In the thread of the pipe: to write down a catalogue of ten classes takes seconds, in which others work."""
         self._pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
-        answer: tuple[Any, float, str] = pickle.loads(self._pipe.recv_bytes())
-        return answer
+        result: tuple[Any, float, str] = pickle.loads(self._pipe.recv_bytes())
+        return result
 
 
-def _child(pipe: Connection, settings: PlanSettings) -> None:
+def _run_child(pipe: Connection, settings: PlanSettings) -> None:
     from tenure.controller.planning.planner_child import serve  # noqa: PLC0415 - what it plans with takes 15 MB, and is the child's alone
 
     serve(pipe, settings)
 
 
 @dataclass(frozen=True, slots=True)
-class Goods:
+class PlanningInputs:
     """What can be had at the moment beyond what the catalogue says."""
 
     unavailable: tuple[UnavailableOffering, ...]
-    reservations: Mapping[str, ReservationRoom]
+    reservations: Mapping[str, ReservationHeadroom]
 
 
-class Filling:
+class PlannerClient:
     def __init__(
         self,
         *,
-        caches: Caches,
+        cache: ClusterCache,
         offerings: Offerings,
         events: Events,
         settings: PlanSettings,
         now: Callable[[], datetime],
-        verdicts: OverlayVerdicts | None = None,
+        overlay_status: OverlayStatusWriter | None = None,
     ) -> None:
-        self._caches, self._offerings, self._settings = caches, offerings, settings
-        self._shifts = Shifts(caches, offerings, events)
-        self.catalogue = CatalogueFeed(caches, offerings, now)
-        self.learning = Learning(caches)
-        self.verdicts = verdicts
+        self._cache, self._offerings, self._settings = cache, offerings, settings
+        self._shifts = ZonalShifts(cache, offerings, events)
+        self.catalogue = CatalogueFeed(cache, offerings, now)
+        self.capacity_discovery = CapacityDiscovery(cache)
+        self.overlay_status = overlay_status
         self.lock = asyncio.Lock()
-        self.patience = asyncio.Lock()
+        self.background_lock = asyncio.Lock()
         """Taken first by whoever can wait: so only one of these is ever before pods that wait for a plan."""
-        self.moved = False
+        self.has_changed = False
         """The planner was told something since somebody set this back."""
-        self.marks: tuple[UnavailableOffering, ...] = ()
+        self.unavailable_offerings: tuple[UnavailableOffering, ...] = ()
         """What launches were refused, as Provisioning said it last."""
-        self.taken: Callable[[datetime], Sequence[UnavailableOffering]] = lambda now: ()
+        self.interrupted_offerings: Callable[[datetime], Sequence[UnavailableOffering]] = lambda now: ()
         """What AWS took back lately, which Provisioning may not have heard of yet."""
         self.process: PlannerProcess | None = None
-        self._heeded: tuple[Learnt, Mapping[str, str]] | None = None
+        self._applied: tuple[DiscoveredCapacity, Mapping[str, str]] | None = None
 
     async def close(self) -> None:
         """What it was told may be lost half-way, so the next starts anew and is told all of it."""
@@ -184,46 +184,49 @@ class Filling:
             await self.process.stop()
             self.process = None
 
-    def doubt(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing can be decided yet; empty when it can."""
-        unknown = self.catalogue.unknown()
+        unknown = self.catalogue.unknown_nodeclasses()
         return f"the instance types of EC2NodeClass {', '.join(unknown)} are not known yet" if unknown else ""
 
-    async def goods(self, now: datetime) -> Goods:
-        marks = tuple(one for one in self.marks if now < one.until)
-        rooms = await self._offerings.rooms(list(self._caches.node_classes.values()))
-        return Goods((*marks, *self.taken(now), *await self._shifts.marks(now)), rooms)
+    async def read_planning_inputs(self, now: datetime) -> PlanningInputs:
+        unavailable = tuple(one for one in self.unavailable_offerings if now < one.until)
+        reservations = await self._offerings.reservation_capacities(list(self._cache.nodeclasses.values()))
+        return PlanningInputs(
+            (*unavailable, *self.interrupted_offerings(now), *await self._shifts.unavailable_offerings(now)),
+            reservations,
+        )
 
-    async def fill(self) -> PlannerProcess:
+    async def sync(self) -> PlannerProcess:
         """The planner, alive and up to date. Raises TryLater."""
         process = self.process
-        if process is None or not process.alive:
+        if process is None or not process.is_alive:
             await self.close()
             process = self.process = await asyncio.to_thread(PlannerProcess, self._settings)
-            self.catalogue.forget()
-            self._heeded = None
+            self.catalogue.reset_sent()
+            self._applied = None
             log.info("planner started", pid=process.pid)
-            changes: Sequence[Change] = self._caches.snapshot()
+            changes: Sequence[Change] = self._cache.snapshot_changes()
         else:
-            changes = self._caches.take_changes()
-        self.learning.look_at(changes)
+            changes = self._cache.drain_planner_changes()
+        self.capacity_discovery.discover_from_changes(changes)
         try:
-            await self._tell(process, changes)
+            await self._send_changes(process, changes)
         except Fault:
             await self.close()
             raise
         return process
 
-    async def _tell(self, process: PlannerProcess, changes: Sequence[Change]) -> None:
+    async def _send_changes(self, process: PlannerProcess, changes: Sequence[Change]) -> None:
         if changes:
-            self.moved = True
+            self.has_changed = True
             await process.apply(changes)
-        known = (self.learning.learnt, self.learning.specs())
-        if self._heeded is None or self._heeded[0] is not known[0] or self._heeded[1] != known[1]:
-            await process.heed(*known)
-            self._heeded = known
+        known = (self.capacity_discovery.discovered, self.capacity_discovery.spec_hashes())
+        if self._applied is None or self._applied[0] is not known[0] or self._applied[1] != known[1]:
+            await process.apply_discovered_capacity(*known)
+            self._applied = known
         if await self.catalogue.refresh():
             await process.set_catalogue(self.catalogue.catalogue)
-            self.catalogue.delivered()
-        if self.verdicts and self._caches.overlays and not self.catalogue.unknown():
-            await self.verdicts.say(await process.overlays())
+            self.catalogue.confirm_sent()
+        if self.overlay_status and self._cache.overlays and not self.catalogue.unknown_nodeclasses():
+            await self.overlay_status.write(await process.overlay_verdicts())

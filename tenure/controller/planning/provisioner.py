@@ -13,94 +13,99 @@ import structlog
 from temporalio.common import MetricMeter
 
 from activities.ports.core import Claims, Events, Offerings
-from activities.runtime import each
+from activities.runtime import call_for_each
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_amount
-from tenure.controller.cache.availability import Away, is_settled
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.availability import NotReadyTracker, is_settled
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.capacity_buffers import Buffers
-from tenure.controller.disruption.status import OverlayVerdicts
-from tenure.controller.metrics.planner import Births, PlanMeasures
+from tenure.controller.capacity_buffers import CapacityBuffers
+from tenure.controller.disruption.status import OverlayStatusWriter
+from tenure.controller.metrics.planner import CreatedNodeClaimsCounter, PlanMetrics
 from tenure.controller.planning.nodeclaim_factory import (
+    assign_shards,
+    build_nodeclaim,
     claim_names,
-    dealt,
-    drafts,
     group_ids,
-    node_claim,
+    launch_drafts,
     within_limits,
 )
-from tenure.controller.planning.planner_process import Filling, PlannerProcess
-from tenure.controller.planning.replanning import Overruled, Sizes
-from tenure.controller.signals.pending_pods import place_of, wanting
+from tenure.controller.planning.planner_process import PlannerClient, PlannerProcess
+from tenure.controller.planning.replanning import ExpiredGraceEvents, UndersizedNodes
+from tenure.controller.signals.pending_pods import nomination_target, pods_needing_nodes
 from tenure.kube.facts.objects import claim_fact
 from tenure.model.errors import Fault
-from tenure.model.provisioning import Plan, PlannedClaim, PlanOutcome, PlanRequest, Unplaced
+from tenure.model.provisioning import Plan, PlannedClaim, PlanOutcome, PlanRequest, UnschedulablePod
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
 
 log = structlog.get_logger(__name__)
 
-MOST_EVENTS: Final = 100
+MAX_EVENTS: Final = 100
 """FailedScheduling events of one pass."""
 
 
-class Planning:
-    """Fills the planner process and owns it. `plan` is called for one request at a time; `feed` between plans."""
+class Provisioner:
+    """Fills the planner process and owns it. `plan` is called for one request at a time; `sync_planner` between
+    plans."""
 
     def __init__(
         self,
         *,
-        caches: Caches,
+        cache: ClusterCache,
         nominations: Nominations,
-        away: Away,
+        not_ready: NotReadyTracker,
         claims: Claims,
         events: Events,
         offerings: Offerings,
         settings: PlanSettings,
         not_ready_grace: timedelta,
         now: Callable[[], datetime],
-        verdicts: OverlayVerdicts | None = None,
-        buffers: Buffers | None = None,
-        measures: PlanMeasures | None = None,
-        births: Births | None = None,
-        graces: Callable[[], Mapping[str, timedelta]] = dict,
+        overlay_status: OverlayStatusWriter | None = None,
+        buffers: CapacityBuffers | None = None,
+        metrics: PlanMetrics | None = None,
+        created_counter: CreatedNodeClaimsCounter | None = None,
+        not_ready_grace_periods: Callable[[], Mapping[str, timedelta]] = dict,
     ) -> None:
-        """`graces`: by NodePool, where its nodes have another grace than `not_ready_grace`."""
-        self.filling = Filling(
-            caches=caches, offerings=offerings, events=events, settings=settings, now=now, verdicts=verdicts
+        """`not_ready_grace_periods`: by NodePool, where its nodes have another grace than `not_ready_grace`."""
+        self.planner_client = PlannerClient(
+            cache=cache, offerings=offerings, events=events, settings=settings, now=now, overlay_status=overlay_status
         )
-        self.catalogue, self.learning = self.filling.catalogue, self.filling.learning
-        self._buffers, self._caches, self._nominations = buffers, caches, nominations
-        self._measures = measures or PlanMeasures(MetricMeter.noop)
-        self._births = births or Births(MetricMeter.noop)
-        self._overruled = Overruled(caches, away, events)
+        self.catalogue, self.capacity_discovery = self.planner_client.catalogue, self.planner_client.capacity_discovery
+        self._buffers, self._cache, self._nominations = buffers, cache, nominations
+        self._metrics = metrics or PlanMetrics(MetricMeter.noop)
+        self._created_counter = created_counter or CreatedNodeClaimsCounter(MetricMeter.noop)
+        self._expired_grace_events = ExpiredGraceEvents(cache, not_ready, events)
         self._claims, self._events = claims, events
-        self.sizes = Sizes(caches, nominations, self.learning, began=now())
-        self._grace, self._graces, self._now = not_ready_grace, graces, now
-        self.storm: Callable[[datetime], datetime | None] = lambda now: None
+        self.undersized_nodes = UndersizedNodes(cache, nominations, self.capacity_discovery, began=now())
+        self._grace, self._not_ready_grace_periods, self._now = not_ready_grace, not_ready_grace_periods, now
+        self.burst_ends_at: Callable[[datetime], datetime | None] = lambda now: None
         """Until when so many nodes are taken back that what is bought is spread."""
         self.passes = 0
 
     async def close(self) -> None:
-        await self.filling.close()
+        await self.planner_client.close()
 
-    async def feed(self) -> None:
+    async def sync_planner(self) -> None:
         """Hand over what changed, so that little is left to do when a plan is asked for. Raises TryLater."""
-        async with self.filling.lock:
-            process = await self.filling.fill()
-            if self._buffers and self._buffers.due(self.filling.moved):
-                self.filling.moved = False
-                await self._look(self._buffers, process)
+        async with self.planner_client.lock:
+            process = await self.planner_client.sync()
+            if self._buffers and self._buffers.is_check_due(self.planner_client.has_changed):
+                self.planner_client.has_changed = False
+                await self._check_buffers(self._buffers, process)
 
-    async def _look(self, buffers: Buffers, process: PlannerProcess) -> None:
+    async def _check_buffers(self, buffers: CapacityBuffers, process: PlannerProcess) -> None:
         """At what stands, whatever can be bought."""
-        grace, graces = self._grace, self._graces()
+        grace, not_ready_grace_periods = self._grace, self._not_ready_grace_periods()
         try:
-            await buffers.look(
+            await buffers.check_headroom(
                 lambda: process.provision(
-                    now=self._now(), unavailable=(), not_ready_grace=grace, pool_graces=graces, reservations={}
+                    now=self._now(),
+                    unavailable=(),
+                    not_ready_grace=grace,
+                    pool_graces=not_ready_grace_periods,
+                    reservations={},
                 )
             )
         except Fault:
@@ -109,137 +114,137 @@ class Planning:
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """Raises TryLater when there is no planner to be had."""
-        async with self.filling.lock:
-            self.learning.heed(request.learnt)
-            self.filling.marks = request.unavailable
-            made = self._made_for(request.plan_id)
-            if made:
-                return await self._again(request.plan_id, made)
-            process = await self.filling.fill()
+        async with self.planner_client.lock:
+            self.capacity_discovery.apply_stored(request.discovered)
+            self.planner_client.unavailable_offerings = request.unavailable
+            existing = self._find_existing(request.plan_id)
+            if existing:
+                return await self._resume_plan(request.plan_id, existing)
+            process = await self.planner_client.sync()
             now = self._now()
-            if doubt := self.filling.doubt():
-                return PlanOutcome(plan_id=request.plan_id, blocked=doubt, planned_at=now)
-            if not self._caches.buffers and not any(True for _ in wanting(self._caches, now)):
+            if blocked_reason := self.planner_client.blocked_reason():
+                return PlanOutcome(plan_id=request.plan_id, blocked=blocked_reason, planned_at=now)
+            if not self._cache.buffers and not any(True for _ in pods_needing_nodes(self._cache, now)):
                 self.passes += 1
-                self._measures.nothing_pending()
+                self._metrics.record_nothing_pending()
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now)
             try:
-                goods = await self.filling.goods(now)
+                planning_inputs = await self.planner_client.read_planning_inputs(now)
                 plan = await process.provision(
                     now=now,
-                    unavailable=goods.unavailable,
+                    unavailable=planning_inputs.unavailable,
                     not_ready_grace=self._grace,
-                    pool_graces=self._graces(),
-                    reservations=goods.reservations,
+                    pool_graces=self._not_ready_grace_periods(),
+                    reservations=planning_inputs.reservations,
                 )
-                return await self._carry_out(request, plan, process)
+                return await self._execute_plan(request, plan, process)
             except Fault:
                 await self.close()
                 raise
 
-    def _made_for(self, plan_id: str) -> list[str]:
+    def _find_existing(self, plan_id: str) -> list[str]:
         """A try of the same plan that was cut off, here or elsewhere, left these."""
-        return [name for name, claim in self._caches.claims.items() if claim.annotations.get(labels.PLAN) == plan_id]
+        return [name for name, claim in self._cache.nodeclaims.items() if claim.annotations.get(labels.PLAN) == plan_id]
 
-    async def _again(self, plan_id: str, names: Sequence[str]) -> PlanOutcome:
+    async def _resume_plan(self, plan_id: str, names: Sequence[str]) -> PlanOutcome:
         found = await asyncio.gather(*(self._claims.get(name) for name in names))
         alive = [claim for claim in found if claim is not None]
-        return PlanOutcome(plan_id=plan_id, drafts=drafts(alive), created=len(alive), planned_at=self._now())
+        return PlanOutcome(plan_id=plan_id, drafts=launch_drafts(alive), created=len(alive), planned_at=self._now())
 
-    async def _carry_out(self, request: PlanRequest, plan: Plan, process: PlannerProcess) -> PlanOutcome:
+    async def _execute_plan(self, request: PlanRequest, plan: Plan, process: PlannerProcess) -> PlanOutcome:
         plan_id = request.plan_id
-        allowed, refused = await within_limits(plan.claims, self._caches, self._claims)
+        allowed, rejected = await within_limits(plan.claims, self._cache, self._claims)
         names = claim_names(plan_id, allowed)
         planned = dict(zip(names, allowed, strict=True))
         await process.commit(planned, now=self._now())
-        made = await self._create(plan_id, planned, spread=self._storms(request))
-        await self._take_back(process, set(names) - {claim.name for claim in made})
-        left = self._expected_of(plan)
-        answered = self._nominate(plan, {claim.name: planned[claim.name] for claim in made})
-        unplaced = (*plan.unplaced, *refused)
-        self._nominations.unplaced((one.pod_uid for one in unplaced), self._now())
-        await self._say(answered, unplaced)
-        await self._overruled.say({claim.pool for claim in allowed}, left, self._now())
-        await self._say_short()
+        made = await self._create(plan_id, planned, spread=self._in_interruption_burst(request))
+        await self._retract_nodeclaims(process, set(names) - {claim.name for claim in made})
+        vacated = self._nominated_targets(plan)
+        nominated = self._update_nominations(plan, {claim.name: planned[claim.name] for claim in made})
+        unschedulable = (*plan.unschedulable, *rejected)
+        self._nominations.remove_unschedulable((one.pod_uid for one in unschedulable), self._now())
+        await self._publish_events(nominated, unschedulable)
+        await self._expired_grace_events.publish({claim.pool for claim in allowed}, vacated, self._now())
+        await self._publish_undersized()
         self.passes += 1
-        self._measures.planned(plan.seconds, len(unplaced))
+        self._metrics.record_plan(plan.seconds, len(unschedulable))
         log.info(
             "planned",
             plan=plan_id,
             created=len(made),
-            nominated=len(answered),
-            unplaced=len(unplaced),
+            nominated=len(nominated),
+            unplaced=len(unschedulable),
             took=plan.seconds,
         )
         return PlanOutcome(
             plan_id=plan_id,
-            drafts=drafts(made),
+            drafts=launch_drafts(made),
             created=len(made),
-            nominated=len(answered),
-            unplaced=len(unplaced),
+            nominated=len(nominated),
+            unschedulable=len(unschedulable),
             planned_at=self._now(),
         )
 
-    def _storms(self, request: PlanRequest) -> bool:
+    def _in_interruption_burst(self, request: PlanRequest) -> bool:
         """As far as is known here, or was known to the worker before."""
         now = self._now()
-        return any(until is not None and now < until for until in (self.storm(now), request.storm))
+        return any(until is not None and now < until for until in (self.burst_ends_at(now), request.burst_ends_at))
 
     async def _create(self, plan_id: str, planned: Mapping[str, PlannedClaim], *, spread: bool) -> list[NodeClaim]:
         ones = list(planned.values())
-        slices = dealt(ones, self._zones_of) if spread else [None] * len(ones)
-        groups = group_ids(plan_id, ones, slices)
-        launches = dict(zip(planned, zip(groups, slices, strict=True), strict=True))
+        shards = assign_shards(ones, self._zones_of) if spread else [None] * len(ones)
+        groups = group_ids(plan_id, ones, shards)
+        launches = dict(zip(planned, zip(groups, shards, strict=True), strict=True))
 
         async def create(name: str) -> NodeClaim | None:
-            group, part = launches[name]
-            wanted = node_claim(planned[name], name=name, plan_id=plan_id, group_id=group, pool_slice=part)
-            made = await self._made(wanted)
+            group, shard = launches[name]
+            nodeclaim = build_nodeclaim(planned[name], name=name, plan_id=plan_id, group_id=group, offering_shard=shard)
+            made = await self._create_nodeclaim(nodeclaim)
             if made is not None:
-                self._births.count(made)
-                self._caches.expect(claim_fact(made.to_object()))
+                self._created_counter.increment(made)
+                self._cache.assume_nodeclaim(claim_fact(made.to_object()))
             return made
 
-        made = await each(planned, create)
+        made = await call_for_each(planned, create)
         return [claim for claim in made if claim is not None]
 
-    async def _made(self, wanted: NodeClaim) -> NodeClaim | None:
+    async def _create_nodeclaim(self, nodeclaim: NodeClaim) -> NodeClaim | None:
         """Also where its creation had no answer: without a launch group it would wait until its launch deadline."""
         try:
-            return await self._claims.create(wanted)
+            return await self._claims.create(nodeclaim)
         except Fault as fault:
             with suppress(Fault):
-                if fault.retryable and (there := await self._claims.get(wanted.name)):
+                if fault.retryable and (there := await self._claims.get(nodeclaim.name)):
                     return there
-            log.error("NodeClaim not created", name=wanted.name, fault=str(fault))
+            log.error("NodeClaim not created", name=nodeclaim.name, fault=str(fault))
             return None
 
     def _zones_of(self, node_class: str) -> list[str]:
-        known = self._caches.node_classes.get(node_class)
+        known = self._cache.nodeclasses.get(node_class)
         return sorted({subnet.zone for subnet in known.status.subnets}) if known else []
 
-    async def _take_back(self, process: PlannerProcess, names: set[str]) -> None:
+    async def _retract_nodeclaims(self, process: PlannerProcess, names: set[str]) -> None:
         """What was announced and could not be created must not count as room."""
         if names:
             await process.apply([Change(kind="claim", key=name, fact=None) for name in sorted(names)])
 
-    def _expected_of(self, plan: Plan) -> set[str]:
+    def _nominated_targets(self, plan: Plan) -> set[str]:
         """Where the pods of this plan were expected until now."""
-        unplaced = (one.pod_uid for one in plan.unplaced)
-        pods = (*plan.nominations, *(pod for claim in plan.claims for pod in claim.pods), *unplaced)
-        return {found.target for pod in pods if (found := self._nominations.of(pod))}
+        unschedulable = (one.pod_uid for one in plan.unschedulable)
+        pods = (*plan.nominations, *(pod for claim in plan.claims for pod in claim.pods), *unschedulable)
+        return {found.target for pod in pods if (found := self._nominations.nomination_of(pod))}
 
-    def _nominate(self, plan: Plan, made: Mapping[str, PlannedClaim]) -> dict[str, str]:
+    def _update_nominations(self, plan: Plan, made: Mapping[str, PlannedClaim]) -> dict[str, str]:
         """Pod UID to the Node or NodeClaim where it is expected now."""
-        answered = {pod: place_of(target, self._caches) for pod, target in plan.nominations.items()}
-        answered.update({pod: name for name, claim in made.items() for pod in claim.pods})
+        nominated = {pod: nomination_target(target, self._cache) for pod, target in plan.nominations.items()}
+        nominated.update({pod: name for name, claim in made.items() for pod in claim.pods})
         # Some were bound or deleted while the plan was made, and nobody will say so again.
-        here = {pod: place for pod, place in answered.items() if not is_settled(self._caches, pod)}
-        self._nominations.renew(here, self._now())
-        return answered
+        here = {pod: destination for pod, destination in nominated.items() if not is_settled(self._cache, pod)}
+        self._nominations.nominate(here, self._now())
+        return nominated
 
-    async def _say(self, answered: Mapping[str, str], unplaced: Sequence[Unplaced]) -> None:
-        for one in unplaced[:MOST_EVENTS]:
+    async def _publish_events(self, nominated: Mapping[str, str], unschedulable: Sequence[UnschedulablePod]) -> None:
+        for one in unschedulable[:MAX_EVENTS]:
             await self._events.publish(
                 kind="Pod",
                 name=one.name,
@@ -249,8 +254,8 @@ class Planning:
                 message=one.reason,
                 warning=True,
             )
-        for uid, target in answered.items():
-            pod = self._caches.pods.get(uid)
+        for uid, target in nominated.items():
+            pod = self._cache.pods.get(uid)
             if pod is not None:
                 await self._events.publish(
                     kind="Pod",
@@ -261,18 +266,19 @@ class Planning:
                     message=f"Pod should schedule on: {self._kind_of(target)}/{target}",
                 )
 
-    async def _say_short(self) -> None:
+    async def _publish_undersized(self) -> None:
         """Nodes that are smaller than what was planned onto them."""
-        for one in self.sizes.take()[:MOST_EVENTS]:
+        for one in self.undersized_nodes.drain_shortfalls()[:MAX_EVENTS]:
             await self._events.publish(
                 kind="NodeClaim",
                 name=one.claim,
                 uid=one.uid,
                 reason="SmallerThanPlanned",
-                message=f"{one.place} has {format_amount(one.resource, one.has)} of {one.resource} for pods, and "
-                f"{format_amount(one.resource, one.wanted)} were planned onto it: its pods are planned anew",
+                message=f"{one.subject} has {format_amount(one.resource, one.available)} of {one.resource} "
+                "for pods, and "
+                f"{format_amount(one.resource, one.required)} were planned onto it: its pods are planned anew",
                 warning=True,
             )
 
     def _kind_of(self, target: str) -> str:
-        return "nodeclaim" if target in self._caches.claims else "node"
+        return "nodeclaim" if target in self._cache.nodeclaims else "node"

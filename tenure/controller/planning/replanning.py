@@ -22,15 +22,15 @@ from activities.ports.core import Events
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.apis.meta import Taint
 from tenure.apis.resources import MEMORY, Resources, largest, total
-from tenure.controller.cache.availability import Away
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.nominations import ANSWERED_WITHIN, Nominations
-from tenure.controller.planning.discovered_capacity import Learning
-from tenure.controller.signals.pending_pods import wants_a_plan
+from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.nominations import REPLAN_WITHIN, Nominations
+from tenure.controller.planning.discovered_capacity import CapacityDiscovery
+from tenure.controller.signals.pending_pods import needs_plan
 from tenure.model.facts import ClaimFact, NodeFact
 from tenure.policy.lifecycle.initialization import decide_undeclared, undeclared_message
-from tenure.scheduling.not_ready_grace import WINDOW, Grace
-from tenure.scheduling.snapshot import claim_as_learnt
+from tenure.scheduling.not_ready_grace import WINDOW_IN_GRACE_PERIODS, NotReadyGrace
+from tenure.scheduling.snapshot import with_discovered_memory
 
 
 @dataclass(frozen=True)
@@ -40,126 +40,139 @@ class Shortfall:
     claim: str
     uid: str
     resource: str
-    wanted: int
-    has: int
-    place: str
+    required: int
+    available: int
+    subject: str
     """The Node, or the instance type as which the NodeClaim was launched."""
 
 
-class Sizes:
+class UndersizedNodes:
     """Each NodeClaim is measured twice at most: by what others of its kind have shown, and by its own Node."""
 
-    def __init__(self, caches: Caches, nominations: Nominations, learning: Learning, *, began: datetime) -> None:
-        self._caches, self._nominations, self._learning, self._began = caches, nominations, learning, began
-        self._learnt = learning.learnt
-        self._judged: set[tuple[str, bool]] = set()
+    def __init__(
+        self, cache: ClusterCache, nominations: Nominations, capacity_discovery: CapacityDiscovery, *, began: datetime
+    ) -> None:
+        self._cache, self._nominations, self._capacity_discovery, self._began = (
+            cache,
+            nominations,
+            capacity_discovery,
+            began,
+        )
+        self._discovered = capacity_discovery.discovered
+        self._measured: set[tuple[str, bool]] = set()
         self._found: list[Shortfall] = []
 
     def release(self, claims: Iterable[str]) -> bool:
         """Void the nominations to those of these NodeClaims that are too small; True when there was any."""
-        short = [found for name in sorted({*claims, *self._coming()}) if (found := self._short(name))]
-        released = [one for one in short if self._nominations.forget(one.claim)]
+        shortfalls = [
+            found for name in sorted({*claims, *self._unregistered()}) if (found := self._find_shortfall(name))
+        ]
+        released = [one for one in shortfalls if self._nominations.forget_target(one.claim)]
         self._found += released
         return bool(released)
 
-    def take(self) -> list[Shortfall]:
+    def drain_shortfalls(self) -> list[Shortfall]:
         """What was found since the last call, to be told."""
         found, self._found = self._found, []
         return found
 
-    def forget(self, uids: Iterable[str]) -> None:
+    def forget_nodeclaims(self, uids: Iterable[str]) -> None:
         """These NodeClaims are gone."""
-        self._judged -= {(uid, registered) for uid in uids for registered in (True, False)}
+        self._measured -= {(uid, registered) for uid in uids for registered in (True, False)}
 
-    def _coming(self) -> set[str]:
+    def _unregistered(self) -> set[str]:
         """When something was learnt: the NodeClaims whose Nodes are not there to be measured yet."""
-        if self._learning.learnt is self._learnt:
+        if self._capacity_discovery.discovered is self._discovered:
             return set()
-        self._learnt = self._learning.learnt
-        return {name for name, claim in self._caches.claims.items() if claim.launched and not claim.registered}
+        self._discovered = self._capacity_discovery.discovered
+        return {name for name, claim in self._cache.nodeclaims.items() if claim.launched and not claim.registered}
 
-    def _short(self, name: str) -> Shortfall | None:
-        claim = self._caches.claims.get(name)
-        measured = self._measure(claim) if claim and not claim.deleting else None
-        if claim is None or measured is None or (claim.uid, claim.registered) in self._judged:
+    def _find_shortfall(self, name: str) -> Shortfall | None:
+        claim = self._cache.nodeclaims.get(name)
+        measured = self._measure_allocatable(claim) if claim and not claim.deleting else None
+        if claim is None or measured is None or (claim.uid, claim.registered) in self._measured:
             return None
-        self._judged.add((claim.uid, claim.registered))
-        self._learn(claim)
-        place, room = measured
-        for resource, wanted in sorted(self._wanted(claim).items()):
+        self._measured.add((claim.uid, claim.registered))
+        self._record_shortfall(claim)
+        subject, allocatable = measured
+        for resource, required in sorted(self._required_resources(claim).items()):
             # What is not there at all is still to come, as devices are.
-            if wanted > room.get(resource, 0) > 0:
-                return Shortfall(name, claim.uid, resource, wanted, room[resource], place)
+            if required > allocatable.get(resource, 0) > 0:
+                return Shortfall(name, claim.uid, resource, required, allocatable[resource], subject)
         return None
 
-    def _measure(self, claim: ClaimFact) -> tuple[str, Resources] | None:
+    def _measure_allocatable(self, claim: ClaimFact) -> tuple[str, Resources] | None:
         """A place and its room; None while there is no better measure than the one that was planned with."""
         if claim.registered:
-            node = next(iter(self._caches.nodes_of(claim)), None)
+            node = next(iter(self._cache.nodes_of(claim)), None)
             return (node.name, node.allocatable) if node and node.allocatable.get(MEMORY) else None
-        learnt = claim_as_learnt(claim, self._learning.learnt)
-        return None if learnt is claim else (claim.labels[INSTANCE_TYPE], learnt.allocatable)
+        adjusted = with_discovered_memory(claim, self._capacity_discovery.discovered)
+        return None if adjusted is claim else (claim.labels[INSTANCE_TYPE], adjusted.allocatable)
 
-    def _learn(self, claim: ClaimFact) -> None:
+    def _record_shortfall(self, claim: ClaimFact) -> None:
         """Only of nodes that came up meanwhile: on older ones others may have taken of the room since."""
-        came = claim.registered and (claim.initialized_at is None or claim.initialized_at >= self._began)
-        for node in self._caches.nodes_of(claim)[:1] if came else ():
-            self._learning.miss(claim, node)
+        is_new = claim.registered and (claim.initialized_at is None or claim.initialized_at >= self._began)
+        for node in self._cache.nodes_of(claim)[:1] if is_new else ():
+            self._capacity_discovery.record_shortfall(claim, node)
 
-    def _wanted(self, claim: ClaimFact) -> Resources:
+    def _required_resources(self, claim: ClaimFact) -> Resources:
         """What the NodeClaim was bought for, or what has come to it since, whichever is more; of each resource."""
-        pods = [self._caches.pods[uid] for uid in self._nominations.waiting(claim.name) if uid in self._caches.pods]
-        for node in self._caches.nodes_of(claim):
-            pods += self._caches.occupancy.pods(node.name).values()
+        pods = [
+            self._cache.pods[uid] for uid in self._nominations.pods_expected_on(claim.name) if uid in self._cache.pods
+        ]
+        for node in self._cache.nodes_of(claim):
+            pods += self._cache.occupancy.pods_on(node.name).values()
         return largest(claim.requests, total(pod.requests for pod in pods))
 
 
-UNPLANNED: Final = ANSWERED_WITHIN
+WARM_UP: Final = REPLAN_WITHIN
 """From when it is known which nodes look empty."""
 
 
-class Unplanned:
-    """`planned`: there was a plan; `unsure`: what CapacityBuffers need is not known yet."""
+class PlanningWarmUp:
+    """`has_planned`: there was a plan; `is_uncertain`: what CapacityBuffers need is not known yet."""
 
-    def __init__(self, caches: Caches, *, planned: Callable[[], bool], unsure: Callable[[], bool]) -> None:
-        self._caches, self._planned, self._unsure = caches, planned, unsure
+    def __init__(
+        self, cache: ClusterCache, *, has_planned: Callable[[], bool], is_uncertain: Callable[[], bool]
+    ) -> None:
+        self._cache, self._has_planned, self._is_uncertain = cache, has_planned, is_uncertain
         self._synced_at: datetime | None = None
 
-    def until(self, now: datetime, *, synced: bool) -> datetime | None:
+    def ends_at(self, now: datetime, *, synced: bool) -> datetime | None:
         """None where nothing is on its way, or is given up. `synced`: NodeClaims, Nodes, pods and NodePools are."""
         self._synced_at = self._synced_at or (now if synced else None)
-        until = (self._synced_at or now) + UNPLANNED
+        until = (self._synced_at or now) + WARM_UP
         if now >= until:
             return None
-        return until if self._unsure() or (not self._planned() and wants_a_plan(self._caches, now)) else None
+        return until if self._is_uncertain() or (not self._has_planned() and needs_plan(self._cache, now)) else None
 
 
 GRACE_OVER: Final = "NotReadyGraceOver"
-NEWS_FOR: Final = timedelta(minutes=30)
+TAINT_EVENT_WINDOW: Final = timedelta(minutes=30)
 """A taint that is there for longer is the business of whoever set it."""
 
 
-class Overruled:
-    def __init__(self, caches: Caches, away: Away, events: Events) -> None:
-        self._caches, self._away, self._events = caches, away, events
+class ExpiredGraceEvents:
+    def __init__(self, cache: ClusterCache, not_ready: NotReadyTracker, events: Events) -> None:
+        self._cache, self._not_ready, self._events = cache, not_ready, events
 
-    async def say(self, pools: Iterable[str], left: Iterable[str], now: datetime) -> None:
-        """`pools` are those that were bought from, `left` the NodeClaims whose pods were planned elsewhere."""
-        bought = {claim.name for pool in pools for claim in self._caches.claims_of_pool(pool)}
-        for name in sorted(bought | set(left)):
-            claim = self._caches.claims.get(name)
+    async def publish(self, pools: Iterable[str], vacated: Iterable[str], now: datetime) -> None:
+        """`pools` are those that were bought from, `vacated` the NodeClaims whose pods were planned elsewhere."""
+        bought = {claim.name for pool in pools for claim in self._cache.nodeclaims_of_nodepool(pool)}
+        for name in sorted(bought | set(vacated)):
+            claim = self._cache.nodeclaims.get(name)
             if claim is None or claim.deleting or not claim.initialized:
                 continue
-            for node in self._caches.nodes_of(claim)[:1]:
+            for node in self._cache.nodes_of(claim)[:1]:
                 if not node.deleting:
-                    await self._say(claim, node, now, bought=name in bought)
+                    await self._publish_for(claim, node, now, bought=name in bought)
 
-    async def _say(self, claim: ClaimFact, node: NodeFact, now: datetime, *, bought: bool) -> None:
-        found = self._away.of(claim)
-        if found is not None and found.standing(now) == "lost":
-            await self._publish(claim, GRACE_OVER, over(node, found, now))
-        lately = {name for name, since in node.tainted.items() if now - since < NEWS_FOR}
-        strange = [name for name in undeclared(claim, node) if bought and name in lately]
+    async def _publish_for(self, claim: ClaimFact, node: NodeFact, now: datetime, *, bought: bool) -> None:
+        found = self._not_ready.grace_for(claim)
+        if found is not None and found.presence(now) == "lost":
+            await self._publish(claim, GRACE_OVER, format_expired_grace(node, found, now))
+        recent = {name for name, since in node.tainted.items() if now - since < TAINT_EVENT_WINDOW}
+        strange = [name for name in undeclared_taints(claim, node) if bought and name in recent]
         if strange:
             await self._publish(claim, "UndeclaredTaint", undeclared_message(node.name, strange))
 
@@ -169,19 +182,24 @@ class Overruled:
         )
 
 
-def over(node: NodeFact, grace: Grace, now: datetime) -> str:
+def format_expired_grace(node: NodeFact, grace: NotReadyGrace, now: datetime) -> str:
     """The arithmetic of a grace that is used up, for people."""
-    times = grace.stretches(now)
-    used, length = _seconds(grace.used(now)), _seconds(grace.length)
-    since = f"{grace.away_since:%Y-%m-%d %H:%M:%S} UTC"
-    often = f", {used} s of the last {_seconds(WINDOW * grace.length)} s in {times} stretches" if times > 1 else ""
+    times = grace.interval_count(now)
+    used, length = _format_seconds(grace.used_time(now)), _format_seconds(grace.length)
+    since = f"{grace.not_ready_since:%Y-%m-%d %H:%M:%S} UTC"
+    often = (
+        f", {used} s of the last {_format_seconds(WINDOW_IN_GRACE_PERIODS * grace.length)} s in {times} stretches"
+        if times > 1
+        else ""
+    )
     return (
-        f"Node {node.name} is away since {since} ({grace.why}){often}, longer than the grace of {length} s: "
+        f"Node {node.name} is away since {since} ({grace.describe_causes}){often}, longer than the grace of "
+        f"{length} s: "
         "its room does not count any more, and its pods are planned anew"
     )
 
 
-def undeclared(claim: ClaimFact, node: NodeFact) -> tuple[str, ...]:
+def undeclared_taints(claim: ClaimFact, node: NodeFact) -> tuple[str, ...]:
     declared = (*claim.taints, *claim.startup_taints)
     return decide_undeclared(
         [Taint(key=one.key, value=one.value, effect=one.effect) for one in node.taints],
@@ -189,5 +207,5 @@ def undeclared(claim: ClaimFact, node: NodeFact) -> tuple[str, ...]:
     )
 
 
-def _seconds(lasting: timedelta) -> str:
-    return f"{lasting.total_seconds():.0f}"
+def _format_seconds(duration: timedelta) -> str:
+    return f"{duration.total_seconds():.0f}"

@@ -19,25 +19,25 @@ from tenure.apis.meta import Taint
 from tenure.model.base import Message
 from tenure.model.facts import ClaimFact, NodeFact, PoolFact
 from tenure.model.node_health import Unhealthy
-from tenure.model.observations import UNCOMPARED, ClaimSeen, NodeClassSeen, PoolSeen
-from tenure.model.operator_requests import ALL_READ, Unread
+from tenure.model.observations import UNCOMPARED, ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
+from tenure.model.operator_requests import ALL_READ, InvalidRules
 from tenure.policy.disruption.drift import Drift
 from tenure.policy.lifecycle.initialization import decide_waiting_for
-from tenure.policy.lifecycle.repair import counted
-from tenure.scheduling.not_ready_grace import Grace
+from tenure.policy.lifecycle.repair import repair_conditions
+from tenure.scheduling.not_ready_grace import NotReadyGrace
 
-SETTLE: Final = timedelta(seconds=10)
+SETTLE_TIME: Final = timedelta(seconds=10)
 """What holds up a node that just became Ready is not worth a signal before it has held for so long."""
 
-AWAITED_FOR: Final = timedelta(minutes=1)
+EXPECTED_PODS_DELAY: Final = timedelta(minutes=1)
 """A node that is up waits so long for its pods before it is worth a signal."""
 
-UNHEALTHY_FOR: Final = timedelta(minutes=1)
+UNHEALTHY_DELAY: Final = timedelta(minutes=1)
 """So long, or for half of what is tolerated, a node that starts may be unhealthy before it is worth a signal."""
 
 
 @dataclass(frozen=True)
-class View:
+class NodeClaimView:
     """Everything about a NodeClaim that its digest may depend on."""
 
     claim: ClaimFact
@@ -49,18 +49,18 @@ class View:
     """Pods are nominated to it."""
     expected_until: datetime | None = None
     """When the last nomination ends, or ended; None with `expected` means no end in sight."""
-    awaits: str = ""
+    expected_pods: str = ""
     """Which pods those are."""
-    awaits_since: datetime | None = None
+    expected_pods_since: datetime | None = None
     """Since when they could be there."""
     vacant_since: datetime | None = None
     """The latest moment at which the last such pod can have left."""
     drift: Drift | None = None
-    unseen: bool = False
+    is_vacancy_unobserved: bool = False
     """Nobody saw it leave: `vacant_since` is when the watch began."""
-    kept_for: str = ""
+    needed_by_buffer: str = ""
     """The CapacityBuffer that needs the room there."""
-    away: Grace | None = None
+    not_ready: NotReadyGrace | None = None
     """What an initialized node has used of its grace."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes."""
@@ -68,7 +68,7 @@ class View:
     """Which of them say something of AWS's events, by kind."""
     events_unread: str = ""
     """What of that nobody can read."""
-    repaired: bool = False
+    is_repair_enabled: bool = False
     """The gate NodeRepair is on."""
 
 
@@ -76,30 +76,30 @@ class View:
 class Digest:
     """What to say, and when time alone may change it."""
 
-    seen: ClaimSeen
-    again: datetime | None = None
+    observed: ObservedNodeClaim
+    recheck_at: datetime | None = None
 
 
-def claim_digest(view: View, now: datetime) -> Digest:
+def nodeclaim_digest(view: NodeClaimView, now: datetime) -> Digest:
     """The observation without its number."""
     claim, nodes = view.claim, view.nodes
     if claim.deleting or any(node.deleting for node in nodes):
-        return Digest(_bare(view).model_copy(update={"deleting": True, "disruption": claim.disruption}))
+        return Digest(_base_observation(view).model_copy(update={"deleting": True, "disruption": claim.disruption}))
     drift = view.drift
     found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
-    bare = _bare(view).model_copy(update=found)
+    bare = _base_observation(view).model_copy(update=found)
     if not nodes:
         return Digest(bare)
     node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}
     joined = bare.model_copy(update=node)
     if not claim.registered:
         return Digest(joined)
-    digest = (_running if claim.initialized else _starting)(view, joined, nodes[0], now)
-    return _with_health(digest, view, nodes[0], now) if view.repaired else digest
+    digest = (_running_digest if claim.initialized else _starting_digest)(view, joined, nodes[0], now)
+    return _with_health(digest, view, nodes[0], now) if view.is_repair_enabled else digest
 
 
-def _bare(view: View) -> ClaimSeen:
-    return ClaimSeen(
+def _base_observation(view: NodeClaimView) -> ObservedNodeClaim:
+    return ObservedNodeClaim(
         rules=view.rules,
         event_policies=view.event_policies,
         events_unread=view.events_unread,
@@ -107,54 +107,71 @@ def _bare(view: View) -> ClaimSeen:
     )
 
 
-def _pause(view: View) -> str:
+def _pause(view: NodeClaimView) -> str:
     """The NodeClaim's annotation, or else that of its Node."""
-    said = (view.claim.annotations.get(labels.PAUSE), *(one.annotations.get(labels.PAUSE) for one in view.nodes))
-    return next((one for one in said if one), "")
+    annotations = (view.claim.annotations.get(labels.PAUSE), *(one.annotations.get(labels.PAUSE) for one in view.nodes))
+    return next((one for one in annotations if one), "")
 
 
-def _starting(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Digest:
+def _starting_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFact, now: datetime) -> Digest:
     """Not Ready says nothing yet; Ready and held up is said once it has lasted; Ready for good is said at once."""
     waiting = waiting_for(view.claim, node)
     if not waiting:
-        return Digest(_ready(view, joined, node))
-    settled = (node.ready_changed or now) + SETTLE
+        return Digest(_ready_observation(view, joined, node))
+    settled = (node.ready_changed or now) + SETTLE_TIME
     if not node.ready or now >= settled:
-        return Digest(joined.model_copy(update={"node_ready": node.ready, "waiting_for": _reasons(node, waiting)}))
-    return Digest(joined, again=settled)
+        return Digest(
+            joined.model_copy(update={"node_ready": node.ready, "waiting_for": _reported_reasons(node, waiting)})
+        )
+    return Digest(joined, recheck_at=settled)
 
 
-def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Digest:
-    seen = _ready(view, joined, node)
+def _running_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFact, now: datetime) -> Digest:
+    observed = _ready_observation(view, joined, node)
     waiting = waiting_for(view.claim, node)
     if waiting:
-        seen = seen.model_copy(update={"node_ready": node.ready, "waiting_for": _reasons(node, waiting)})
-    if view.away and view.away.away_since:
-        seen = seen.model_copy(update={"away_since": view.away.away_since, "away_for": view.away.why})
+        observed = observed.model_copy(
+            update={"node_ready": node.ready, "waiting_for": _reported_reasons(node, waiting)}
+        )
+    if view.not_ready and view.not_ready.not_ready_since:
+        observed = observed.model_copy(
+            update={
+                "not_ready_since": view.not_ready.not_ready_since,
+                "not_ready_reason": view.not_ready.describe_causes,
+            }
+        )
     if view.occupied:
-        return Digest(seen)
-    if view.kept_for:
-        return Digest(seen.model_copy(update={"kept_for": view.kept_for}))
+        return Digest(observed)
+    if view.needed_by_buffer:
+        return Digest(observed.model_copy(update={"needed_by_buffer": view.needed_by_buffer}))
     if view.expected and (view.expected_until is None or now < view.expected_until):
-        return _awaiting(view, seen, now)
-    moments = (view.vacant_since, view.claim.initialized_at, view.expected_until)
-    since = max((moment for moment in moments if moment), default=now)
-    unseen = view.unseen and since == view.vacant_since
-    return Digest(seen.model_copy(update={"empty": True, "empty_since": since, "empty_since_unseen": unseen}))
+        return _expecting_digest(view, observed, now)
+    times = (view.vacant_since, view.claim.initialized_at, view.expected_until)
+    since = max((at for at in times if at), default=now)
+    is_vacancy_unobserved = view.is_vacancy_unobserved and since == view.vacant_since
+    return Digest(
+        observed.model_copy(update={"empty": True, "empty_since": since, "empty_since_unseen": is_vacancy_unobserved})
+    )
 
 
-def _awaiting(view: View, seen: ClaimSeen, now: datetime) -> Digest:
+def _expecting_digest(view: NodeClaimView, observed: ObservedNodeClaim, now: datetime) -> Digest:
     """Pods are expected there. One that is away says that instead."""
-    told = view.awaits_since + AWAITED_FOR if view.awaits_since and not seen.away_since else None
-    if told is None or now < told:
-        moments = (view.expected_until, told)
-        return Digest(seen, again=min((one for one in moments if one), default=None))
-    return Digest(seen.model_copy(update={"awaits": view.awaits}), again=view.expected_until)
+    notify_at = (
+        view.expected_pods_since + EXPECTED_PODS_DELAY
+        if view.expected_pods_since and not observed.not_ready_since
+        else None
+    )
+    if notify_at is None or now < notify_at:
+        times = (view.expected_until, notify_at)
+        return Digest(observed, recheck_at=min((one for one in times if one), default=None))
+    return Digest(observed.model_copy(update={"awaits": view.expected_pods}), recheck_at=view.expected_until)
 
 
-def _with_health(digest: Digest, view: View, node: NodeFact, now: datetime) -> Digest:
+def _with_health(digest: Digest, view: NodeClaimView, node: NodeFact, now: datetime) -> Digest:
     """A node that starts is NotReady for a while, which is nothing to tell of before it has lasted."""
-    tolerations: dict[tuple[str, str], str] = {(one.type, one.status): one.toleration for one in counted(view.rules)}
+    tolerations: dict[tuple[str, str], str] = {
+        (one.type, one.status): one.toleration for one in repair_conditions(view.rules)
+    }
     unhealthy = [
         Unhealthy(type=one.type, status=one.status, since=one.since)
         for one in node.conditions
@@ -163,17 +180,17 @@ def _with_health(digest: Digest, view: View, node: NodeFact, now: datetime) -> D
     if not unhealthy:
         return digest
     if not view.claim.initialized:
-        told = min(one.since + _unsaid(tolerations[one.type, one.status]) for one in unhealthy)
-        if now < told:
-            return Digest(digest.seen, again=min(digest.again or told, told))
-    return Digest(digest.seen.model_copy(update={"unhealthy": tuple(unhealthy)}), digest.again)
+        notify_at = min(one.since + _health_delay(tolerations[one.type, one.status]) for one in unhealthy)
+        if now < notify_at:
+            return Digest(digest.observed, recheck_at=min(digest.recheck_at or notify_at, notify_at))
+    return Digest(digest.observed.model_copy(update={"unhealthy": tuple(unhealthy)}), digest.recheck_at)
 
 
-def _unsaid(toleration: str) -> timedelta:
-    return min(UNHEALTHY_FOR, (parse_duration(toleration) or UNHEALTHY_FOR) / 2)
+def _health_delay(toleration: str) -> timedelta:
+    return min(UNHEALTHY_DELAY, (parse_duration(toleration) or UNHEALTHY_DELAY) / 2)
 
 
-def _ready(view: View, joined: ClaimSeen, node: NodeFact) -> ClaimSeen:
+def _ready_observation(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFact) -> ObservedNodeClaim:
     return joined.model_copy(
         update={
             "node_ready": True,
@@ -196,12 +213,12 @@ def waiting_for(claim: ClaimFact, node: NodeFact) -> tuple[str, ...]:
     )
 
 
-def _reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ...]:
+def _reported_reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ...]:
     """Nothing beside NotReady: what else there is goes with it, mostly, and would only be noise."""
     return waiting if node.ready else ()
 
 
-def pool_digest(
+def nodepool_digest(
     pool: PoolFact,
     claims: Iterable[ClaimFact],
     node_class: EC2NodeClass | None,
@@ -211,20 +228,20 @@ def pool_digest(
     pauses: tuple[str, str] = ("", ""),
     rules: LifecycleRules | None = None,
     freed: int = 0,
-    unread: Unread = ALL_READ,
-) -> PoolSeen:
+    unread: InvalidRules = ALL_READ,
+) -> ObservedNodePool:
     """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by. `pauses`:
     its own annotation, and the cluster's; `freed`: from `rooms.py`."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.total(claim.capacity for claim in launched)
     generation = node_class.metadata.generation if node_class else 0
-    said = f"{len(launched)} " + " ".join(f"{key}={amount}" for key, amount in sorted(used.items()))
-    return PoolSeen(
+    usage = f"{len(launched)} " + " ".join(f"{key}={amount}" for key, amount in sorted(used.items()))
+    return ObservedNodePool(
         generation=pool.generation,
-        usage=short(said),
+        usage=short_hash(usage),
         node_class=pool.node_class,
-        node_class_ready=_readiness(node_class),
+        node_class_ready=_readiness_text(node_class),
         class_generation=generation,
         registered=0 if healthy_at == (pool.generation, generation) else sum(one.registered for one in claims),
         stamps=foreign_stamps(pool.hash_version, claims, labels.NODEPOOL_HASH_VERSION),
@@ -235,24 +252,24 @@ def pool_digest(
         rollout=rules.rollout if rules else None,
         freed=freed,
         unread=unread,
-        **_static(pool, claims, static_capacity),
+        **_static_capacity_fields(pool, claims, static_capacity),
     )
 
 
-def _static(pool: PoolFact, claims: tuple[ClaimFact, ...], gate: bool) -> dict[str, Any]:
+def _static_capacity_fields(pool: PoolFact, claims: tuple[ClaimFact, ...], gate: bool) -> dict[str, Any]:
     if not pool.static:
         return {}
     if not gate:
         return {"static": "off"}
-    going = sum(claim.deleting for claim in claims)
-    return {"static": "on", "replicas": pool.replicas, "standing": len(claims) - going, "going": going}
+    terminating = sum(claim.deleting for claim in claims)
+    return {"static": "on", "replicas": pool.replicas, "standing": len(claims) - terminating, "going": terminating}
 
 
-def node_class_digest(node_class: EC2NodeClass, claims: Iterable[ClaimFact]) -> NodeClassSeen:
+def nodeclass_digest(node_class: EC2NodeClass, claims: Iterable[ClaimFact]) -> ObservedNodeClass:
     """The number of its NodeClaims is told only while the class is going, since only then somebody waits for it."""
     claims, meta = tuple(claims), node_class.metadata
     own = meta.annotations.get(labels.NODECLASS_HASH_VERSION, "")
-    return NodeClassSeen(
+    return ObservedNodeClass(
         generation=meta.generation,
         deleting=meta.deleting,
         claims=len(claims) if meta.deleting else 0,
@@ -266,16 +283,16 @@ def foreign_stamps(own: str, claims: Iterable[ClaimFact], annotation: str) -> st
     return ", ".join(sorted(versions - {"", HASH_VERSION}))[:60]
 
 
-def fingerprint(seen: Message) -> str:
+def hash_observation(observed: Message) -> str:
     """A short hash of an observation, less what is not compared; equal for equal digests."""
-    return short(seen.model_dump_json(exclude=UNCOMPARED))
+    return short_hash(observed.model_dump_json(exclude=UNCOMPARED))
 
 
-def short(text: str) -> str:
+def short_hash(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
-def _readiness(node_class: EC2NodeClass | None) -> str:
+def _readiness_text(node_class: EC2NodeClass | None) -> str:
     if node_class is None:
         return "NotFound"
     if node_class.metadata.deleting:

@@ -17,153 +17,162 @@ from contextlib import suppress
 from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.dirty import Dirty
-from tenure.controller.disruption.budgets import is_going
-from tenure.controller.signals.signaller import Signal, Signaller
-from tenure.model.disruption.commands import Stirred
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.disruption.budgets import is_disrupting
+from tenure.controller.signals.signaller import Signal, SignalQueue
+from tenure.model.disruption.commands import ClusterChanged
 from tenure.model.facts import ClaimFact
 from workflows import ids
 
-FIRST: Final = 1.0
-EVERY: Final = 10.0
+MIN_INTERVAL_SECONDS: Final = 1.0
+MAX_INTERVAL_SECONDS: Final = 10.0
 """Seconds from one word to the next, at first and at last; Karpenter always takes the last (reference 4.1)."""
-SHARE: Final = 4
+MIN_REST_FACTOR: Final = 4
 """Times as long as a pass takes the planner, whose other work is placing pods, it is left alone at the least."""
 SIGNAL: Final = "stirred"
 
 
-class Stirring:
-    """Run `run` in a task once every kind is known; `look` after every burst of changes. `took`: seconds that the last
+class DisruptionTrigger:
+    """Run `run` in a task once every kind is known; `look` after every burst of changes. `last_pass_seconds`: seconds
+    that the last
     pass took."""
 
     def __init__(
         self,
-        caches: Caches,
-        signaller: Signaller,
+        cache: ClusterCache,
+        signal_queue: SignalQueue,
         cluster: str,
         *,
-        took: Callable[[], float] = lambda: 0.0,
-        first: float = FIRST,
-        every: float = EVERY,
+        last_pass_seconds: Callable[[], float] = lambda: 0.0,
+        min_interval: float = MIN_INTERVAL_SECONDS,
+        max_interval: float = MAX_INTERVAL_SECONDS,
     ) -> None:
-        self._caches, self._signaller, self._cluster = caches, signaller, cluster
-        self._took, self._first, self._every = took, first, every
-        self._pause = first
-        self._changed, self._freed = asyncio.Event(), asyncio.Event()
-        self._told, self._told_at = -1, -every
+        self._cache, self._signal_queue, self._cluster = cache, signal_queue, cluster
+        self._last_pass_seconds, self._min_interval, self._max_interval = last_pass_seconds, min_interval, max_interval
+        self._interval = min_interval
+        self._changed, self._deleted = asyncio.Event(), asyncio.Event()
+        self._notified_changes, self._notified_at = -1, -max_interval
 
-    def look(self, *, gone: bool = False) -> None:
-        """`gone`: NodeClaims are."""
-        if gone:
-            self._pause = self._first
-            self._freed.set()
-        if self._caches.changes.stirs != self._told:
+    def on_change(self, *, nodeclaims_deleted: bool = False) -> None:
+        """`nodeclaims_deleted`: NodeClaims are."""
+        if nodeclaims_deleted:
+            self._interval = self._min_interval
+            self._deleted.set()
+        if self._cache.planner_changes.disruption_changes != self._notified_changes:
             self._changed.set()
 
-    def stir(self) -> None:
+    def trigger(self) -> None:
         """Something outside the caches changed, such as prices."""
-        self._caches.changes.stirs += 1
+        self._cache.planner_changes.disruption_changes += 1
         self._changed.set()
 
     async def run(self) -> None:
         """Until cancelled. The first word is that somebody watches again."""
-        self.stir()
+        self.trigger()
         while True:
             await self._changed.wait()
-            await self._rest()
+            await self._wait_until_due()
             self._changed.clear()
-            if self._caches.changes.stirs == self._told:
+            if self._cache.planner_changes.disruption_changes == self._notified_changes:
                 continue
-            self._told, self._told_at = self._caches.changes.stirs, time.monotonic()
+            self._notified_changes, self._notified_at = self._cache.planner_changes.disruption_changes, time.monotonic()
             number = time.time_ns()
-            self._signaller.offer(Signal(ids.cluster(self._cluster), SIGNAL, Stirred(number=number), str(number)))
+            self._signal_queue.enqueue(
+                Signal(ids.cluster(self._cluster), SIGNAL, ClusterChanged(number=number), str(number))
+            )
 
-    async def _rest(self) -> None:
+    async def _wait_until_due(self) -> None:
         """Until the next word is due; what is gone meanwhile may bring that forward."""
-        if time.monotonic() >= self._told_at + self._every:
-            self._pause = self._first
+        if time.monotonic() >= self._notified_at + self._max_interval:
+            self._interval = self._min_interval
             return
-        while (left := self._told_at + max(self._pause, SHARE * self._took()) - time.monotonic()) > 0:
-            self._freed.clear()
+        while (
+            remaining := self._notified_at
+            + max(self._interval, MIN_REST_FACTOR * self._last_pass_seconds())
+            - time.monotonic()
+        ) > 0:
+            self._deleted.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._freed.wait(), left)
-        self._pause = min(self._every, 2 * self._pause)
+                await asyncio.wait_for(self._deleted.wait(), remaining)
+        self._interval = min(self._max_interval, 2 * self._interval)
 
 
-Standing = Literal["", "uses", "well"]
+BudgetState = Literal["", "uses", "well"]
 """Of a node, as budgets count it: not at all; as one that uses them up; as one that does not."""
-_FREED: frozenset[tuple[Standing, Standing]] = frozenset({("", "well"), ("uses", "well"), ("uses", "")})
+_RELEASING: frozenset[tuple[BudgetState, BudgetState]] = frozenset({("", "well"), ("uses", "well"), ("uses", "")})
 
 
-class Rooms:
+class BudgetHeadroomNotifier:
     def __init__(
         self,
-        caches: Caches,
+        cache: ClusterCache,
         *,
         rules_of: Callable[[str], LifecycleRules | None],
-        drifted: Callable[[ClaimFact], bool],
+        is_drifted: Callable[[ClaimFact], bool],
         number: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._caches, self._rules_of, self._drifted, self._number = caches, rules_of, drifted, number
-        self._standing: dict[str, Standing] = {}
+        self._cache, self._rules_of, self._is_drifted, self._number = cache, rules_of, is_drifted, number
+        self._budget_states: dict[str, BudgetState] = {}
         """By the name of the NodeClaim."""
-        self._freed: dict[str, int] = {}
-        self._begun = False
+        self._released: dict[str, int] = {}
+        self._initialized = False
 
-    def freed(self, pool: str) -> int:
+    def released(self, pool: str) -> int:
         """Another number whenever its budgets may leave more."""
-        return self._freed.get(pool, 0)
+        return self._released.get(pool, 0)
 
-    def look(self, dirty: Dirty, known: bool) -> None:
+    def update(self, changes: ChangeSet, known: bool) -> None:
         """Adds the NodePools that are to be told. `known`: NodeClaims, Nodes and pods are."""
         if not known:
             return
-        names = dirty.claims if self._begun else set(self._caches.claims)
-        freed = {pool for name in names if (pool := self._note(name)) and self._begun}
-        freed |= {self._forget(claim) for claim in dirty.gone_claims.values()} - {""}
-        self._begun = True
-        for pool in self._concerned(freed):
-            self._freed[pool] = self._number()
-            dirty.pools.add(pool)
+        names = changes.nodeclaims if self._initialized else set(self._cache.nodeclaims)
+        released = {pool for name in names if (pool := self._update_state(name)) and self._initialized}
+        released |= {self._remove(claim) for claim in changes.deleted_nodeclaims.values()} - {""}
+        self._initialized = True
+        for pool in self._affected_nodepools(released):
+            self._released[pool] = self._number()
+            changes.nodepools.add(pool)
 
-    def _note(self, name: str) -> str:
+    def _update_state(self, name: str) -> str:
         """The NodePool whose budgets may leave more; empty for none."""
-        claim = self._caches.claims.get(name)
+        claim = self._cache.nodeclaims.get(name)
         if claim is None or not claim.pool:
             return ""
-        before, now = self._standing.get(name, ""), self._standing_of(claim)
-        self._standing[name] = now
-        return claim.pool if (before, now) in _FREED else ""
+        before, now = self._budget_states.get(name, ""), self._budget_state_of(claim)
+        self._budget_states[name] = now
+        return claim.pool if (before, now) in _RELEASING else ""
 
-    def _standing_of(self, claim: ClaimFact) -> Standing:
+    def _budget_state_of(self, claim: ClaimFact) -> BudgetState:
         if not claim.initialized or claim.instance_terminating:
             return ""
-        return "uses" if is_going(claim, self._caches.nodes_of(claim)) else "well"
+        return "uses" if is_disrupting(claim, self._cache.nodes_of(claim)) else "well"
 
-    def _forget(self, claim: ClaimFact) -> str:
-        return claim.pool if self._standing.pop(claim.name, "") == "uses" else ""
+    def _remove(self, claim: ClaimFact) -> str:
+        return claim.pool if self._budget_states.pop(claim.name, "") == "uses" else ""
 
-    def _concerned(self, freed: set[str]) -> Iterable[str]:
+    def _affected_nodepools(self, released: set[str]) -> Iterable[str]:
         """Beside themselves those whose rules count the nodes of all NodePools."""
-        if not freed:
+        if not released:
             return ()
-        everywhere = (name for name in self._caches.pools if self._counts_all(name))
-        return [name for name in {*freed, *everywhere} if name in self._caches.pools and self._is_wished(name)]
+        everywhere = (name for name in self._cache.nodepools if self._counts_all(name))
+        return [
+            name for name in {*released, *everywhere} if name in self._cache.nodepools and self._has_candidates(name)
+        ]
 
     def _counts_all(self, pool: str) -> bool:
         rules = self._rules_of(pool)
         return bool(rules and rules.disruption and rules.disruption.cluster_nodes is not None)
 
-    def _is_wished(self, pool: str) -> bool:
+    def _has_candidates(self, pool: str) -> bool:
         rules = self._rules_of(pool)
         if rules and rules.expiry and rules.expiry.under_budget:
             return True
-        return any(self._may_wish(claim) for claim in self._caches.claims_of_pool(pool))
+        return any(self._is_candidate(claim) for claim in self._cache.nodeclaims_of_nodepool(pool))
 
-    def _may_wish(self, claim: ClaimFact) -> bool:
+    def _is_candidate(self, claim: ClaimFact) -> bool:
         if not claim.initialized or claim.deleting:
             return False
-        nodes = self._caches.nodes_of(claim)
-        vacant = bool(nodes) and not any(self._caches.occupancy.occupied(node.name) for node in nodes)
-        return vacant or self._drifted(claim)
+        nodes = self._cache.nodes_of(claim)
+        vacant = bool(nodes) and not any(self._cache.occupancy.is_occupied(node.name) for node in nodes)
+        return vacant or self._is_drifted(claim)

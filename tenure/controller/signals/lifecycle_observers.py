@@ -7,44 +7,50 @@ overdue, and when they leave room for others to go.
 from collections.abc import Sequence
 from typing import Any
 
-from tenure.controller.cache.dirty import Dirty
-from tenure.controller.cluster_pause import ClusterBrake
-from tenure.controller.lifecycle_policies import Policies
-from tenure.controller.metrics.nodeclaims import LifeGauges, OverdueGauges
-from tenure.controller.metrics.nodepools import PoolGauges
-from tenure.controller.signals.disruption_trigger import Rooms
-from tenure.controller.startup_durations import Startup
+from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.cluster_pause import ClusterPause
+from tenure.controller.lifecycle_policies import LifecyclePolicies
+from tenure.controller.metrics.nodeclaims import NodeClaimMetrics, OverdueMetrics
+from tenure.controller.metrics.nodepools import NodePoolMetrics
+from tenure.controller.signals.disruption_trigger import BudgetHeadroomNotifier
+from tenure.controller.startup_durations import StartupDurations
 
 
-class NodeLives:
+class LifecycleObservers:
     def __init__(
         self,
-        policies: Policies,
-        startup: Startup,
-        gauges: Sequence[OverdueGauges | LifeGauges | PoolGauges],
-        brake: ClusterBrake,
-        rooms: Rooms,
+        policies: LifecyclePolicies,
+        startup: StartupDurations,
+        gauges: Sequence[OverdueMetrics | NodeClaimMetrics | NodePoolMetrics],
+        cluster_pause: ClusterPause,
+        headroom_notifier: BudgetHeadroomNotifier,
     ) -> None:
-        self.policies, self.startup, self.brake, self._gauges, self._rooms = policies, startup, brake, gauges, rooms
+        self.policies, self.startup, self.cluster_pause, self._gauges, self._headroom_notifier = (
+            policies,
+            startup,
+            cluster_pause,
+            gauges,
+            headroom_notifier,
+        )
 
-    def look(self, dirty: Dirty, known: bool, *, counted: bool) -> None:
+    def update(self, changes: ChangeSet, known: bool, *, counted: bool) -> None:
         """`known`: all policies, and the NodePools that they select; `counted`: NodeClaims, Nodes and pods are."""
-        if self.policies.look(dirty, known):
+        if self.policies.update(changes, known):
             self.startup.forget_expected()
-        self.brake.look(dirty)
-        self.startup.look(dirty)
+        self.cluster_pause.requeue_nodepools(changes)
+        self.startup.update(changes)
         for gauge in self._gauges:
-            gauge.look(dirty)
-        self._rooms.look(dirty, known and counted)
+            gauge.update(changes)
+        self._headroom_notifier.update(changes, known and counted)
 
-    def of_pool(self, name: str, pause: str) -> dict[str, Any]:
-        """What `pool_digest` tells of a NodePool beyond its own status; `pause`: its annotation."""
+    def nodepool_fields(self, name: str, pause: str) -> dict[str, Any]:
+        """What `nodepool_digest` tells of a NodePool beyond its own status; `pause`: its annotation."""
         policies = self.policies
         return {
-            "pauses": (pause, self.brake.text),
+            "pauses": (pause, self.cluster_pause.text),
             "rules": policies.rules_of(name),
             "unread": policies.unread_of(name),
-            "freed": self._rooms.freed(name),
+            "freed": self._headroom_notifier.released(name),
         }
 
     async def run(self) -> None:

@@ -12,161 +12,169 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tenure.controller.cache.availability import Away, leaving
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.availability import NotReadyTracker, terminating_nodes
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
 from tenure.model.facts import PodFact
-from tenure.model.observations import DemandSeen
-from tenure.scheduling.pods import is_reschedulable, provisionable, shuns_pools
+from tenure.model.observations import ObservedDemand
+from tenure.scheduling.pods import excludes_nodepools, is_reschedulable, provisionable_pods
 
-PAUSE: Final = timedelta(milliseconds=400)
+MIN_SIGNAL_INTERVAL: Final = timedelta(milliseconds=400)
 """Between signals while pods keep coming; below the idle time that closes a batch."""
-RENEW_FIRST: Final = timedelta(seconds=10)
+MIN_RENEW_INTERVAL: Final = timedelta(seconds=10)
 PROMPT_LOSSES: Final = 3
 """So often a pod that loses its place is demand again at once."""
-RENEW_SLOWEST: Final = timedelta(seconds=60)
+MAX_RENEW_INTERVAL: Final = timedelta(seconds=60)
 """Demand that stays is said again after so long, at first and at last."""
 
 
-class Calls:
+class Batcher:
     def __init__(self) -> None:
         self._first_seen: dict[str, datetime] = {}
-        self._answered: set[str] = set()
+        self._nominated: set[str] = set()
         """Pods that wait for the place that a plan gave them."""
         self._losses: dict[str, int] = {}
         """How often each has lost its place."""
-        self._held: dict[str, datetime] = {}
-        self._told: set[str] = set()
-        self._told_at: datetime | None = None
-        self._interval = RENEW_FIRST
-        self.again: datetime | None = None
+        self._deferred_until: dict[str, datetime] = {}
+        self._notified: set[str] = set()
+        self._notified_at: datetime | None = None
+        self._interval = MIN_RENEW_INTERVAL
+        self.next_attempt_at: datetime | None = None
         """When to ask again though nothing changed; None while there is no demand."""
 
-    def decide(self, unanswered: Sequence[PodFact], now: datetime, answered: Collection[str] = ()) -> DemandSeen | None:
-        """What to say now, without its number; None for nothing. `answered` wait for the place that they were given.
+    def decide_signal(
+        self, pending: Sequence[PodFact], now: datetime, nominated: Collection[str] = ()
+    ) -> ObservedDemand | None:
+        """What to say now, without its number; None for nothing. `nominated` wait for the place that they were given.
 
         Where pods still run on nodes that go, theirs is the batch: those that are made in the place of such as were
         evicted meanwhile do not hold it open. A pod that loses its place keeps its turn: it is demand since it first
         was, and no batch is waited for."""
-        everyone = {pod.uid for pod in unanswered}
-        self._lose(self._answered & everyone, now)
-        lost = self._answered & everyone
-        self._answered = set(answered)
-        self._forget_others(everyone | self._answered, now)
-        uids = {uid for uid in everyone if self._held.get(uid, now) <= now}
+        everyone = {pod.uid for pod in pending}
+        self._defer_repeated(self._nominated & everyone, now)
+        lost = self._nominated & everyone
+        self._nominated = set(nominated)
+        self._forget_others(everyone | self._nominated, now)
+        uids = {uid for uid in everyone if self._deferred_until.get(uid, now) <= now}
         lost &= uids
-        self._told &= uids - lost
+        self._notified &= uids - lost
         if not uids:
-            self.again, self._interval = self._released(everyone), RENEW_FIRST
+            self.next_attempt_at, self._interval = self._next_release_at(everyone), MIN_RENEW_INTERVAL
             return None
-        due = now if lost else self._due(bool(uids - self._told), now)
+        due = now if lost else self._due_at(bool(uids - self._notified), now)
         if now < due:
-            self.again = due
+            self.next_attempt_at = due
             return None
-        self._interval = RENEW_FIRST if uids - self._told else min(RENEW_SLOWEST, self._interval * 2)
-        self._told, self._told_at = uids, now
-        self.again = now + self._interval
-        running = {pod.uid for pod in unanswered if pod.node_name} & uids
+        self._interval = MIN_RENEW_INTERVAL if uids - self._notified else min(MAX_RENEW_INTERVAL, self._interval * 2)
+        self._notified, self._notified_at = uids, now
+        self.next_attempt_at = now + self._interval
+        running = {pod.uid for pod in pending if pod.node_name} & uids
         newest = max(self._first_seen[uid] for uid in running or uids)
-        return DemandSeen(pods=len(uids), newest=newest, at_once=bool(lost))
+        return ObservedDemand(pods=len(uids), newest=newest, at_once=bool(lost))
 
-    def renew(self, uids: Collection[str]) -> None:
+    def renotify(self, uids: Collection[str]) -> None:
         """Something changed for these pods, so that they are told of anew, as if they had just come."""
-        self._told -= set(uids)
+        self._notified -= set(uids)
 
-    def _lose(self, lost: Collection[str], now: datetime) -> None:
+    def _defer_repeated(self, lost: Collection[str], now: datetime) -> None:
         """What goes round and round finds no place for now: it is demand again only after a while, ever longer."""
         for uid in lost:
             times = self._losses[uid] = self._losses.get(uid, 0) + 1
             if times > PROMPT_LOSSES:
-                self._held[uid] = now + min(RENEW_SLOWEST, RENEW_FIRST * (1 << min(times - PROMPT_LOSSES - 1, 5)))
+                self._deferred_until[uid] = now + min(
+                    MAX_RENEW_INTERVAL, MIN_RENEW_INTERVAL * (1 << min(times - PROMPT_LOSSES - 1, 5))
+                )
 
     def _forget_others(self, uids: Collection[str], now: datetime) -> None:
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in uids}
         self._losses = {uid: times for uid, times in self._losses.items() if uid in uids}
-        self._held = {uid: until for uid, until in self._held.items() if uid in uids}
+        self._deferred_until = {uid: until for uid, until in self._deferred_until.items() if uid in uids}
 
-    def _released(self, uids: Collection[str]) -> datetime | None:
-        return min((self._held[uid] for uid in uids), default=None)
+    def _next_release_at(self, uids: Collection[str]) -> datetime | None:
+        return min((self._deferred_until[uid] for uid in uids), default=None)
 
-    def _due(self, fresh: bool, now: datetime) -> datetime:
-        if self._told_at is None:
+    def _due_at(self, fresh: bool, now: datetime) -> datetime:
+        if self._notified_at is None:
             return now
-        return self._told_at + (PAUSE if fresh else self._interval)
+        return self._notified_at + (MIN_SIGNAL_INTERVAL if fresh else self._interval)
 
 
-OPEN: Final = datetime.max.replace(tzinfo=UTC)
+NO_END: Final = datetime.max.replace(tzinfo=UTC)
 """No end in sight."""
 
 
-def unanswered(caches: Caches, nominations: Nominations, away: Away, now: datetime) -> list[PodFact]:
+def list_pending_pods(
+    cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
+) -> list[PodFact]:
     """Pods the kube-scheduler found no place for, and those on nodes that are being removed, less the answered."""
-    return list(told_apart(caches, nominations, away, now).demand)
+    return list(classify_pods(cache, nominations, not_ready, now).pending)
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
+class PendingPods:
     """What pods without a place, or that lose theirs, come to."""
 
-    demand: Sequence[PodFact]
-    waiting: Collection[str]
+    pending: Sequence[PodFact]
+    nominated: Collection[str]
     """UIDs of those that wait for the place that they were given."""
-    lapse: datetime | None
+    next_expiry: datetime | None
     """When the next of those is demand again, if nothing changes until then."""
 
 
-def told_apart(caches: Caches, nominations: Nominations, away: Away, now: datetime) -> Wants:
+def classify_pods(
+    cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
+) -> PendingPods:
     """Each pod is looked at once: a storm has hundreds, at every burst of changes."""
-    demand, waiting, lapse = list[PodFact](), set[str](), OPEN
-    for pod in wanting(caches, now):
-        lapses = _answer_lapses(pod, caches, nominations, away, now)
+    demand, waiting, lapse = list[PodFact](), set[str](), NO_END
+    for pod in pods_needing_nodes(cache, now):
+        lapses = _nomination_expires_at(pod, cache, nominations, not_ready, now)
         if lapses is None or lapses <= now:
             demand.append(pod)
         else:
             waiting.add(pod.uid)
             lapse = min(lapse, lapses)
-    return Wants(demand, waiting, lapse if lapse < OPEN else None)
+    return PendingPods(demand, waiting, lapse if lapse < NO_END else None)
 
 
-def wanting(caches: Caches, now: datetime) -> Iterator[PodFact]:
-    yield from (pod for pod in provisionable(caches.pending.values()) if not shuns_pools(pod))
-    for node in leaving(caches):
-        yield from (pod for pod in caches.occupancy.pods(node).values() if is_reschedulable(pod, now))
+def pods_needing_nodes(cache: ClusterCache, now: datetime) -> Iterator[PodFact]:
+    yield from (pod for pod in provisionable_pods(cache.pending.values()) if not excludes_nodepools(pod))
+    for node in terminating_nodes(cache):
+        yield from (pod for pod in cache.occupancy.pods_on(node).values() if is_reschedulable(pod, now))
 
 
-def wants_a_plan(caches: Caches, now: datetime) -> bool:
+def needs_plan(cache: ClusterCache, now: datetime) -> bool:
     """Before the first: a pod has no place, also one that kube-scheduler has not come to yet, or loses its own."""
-    untried = (pod for pod in caches.pending.values() if pod.untried and not (pod.daemonset or shuns_pools(pod)))
-    return any(untried) or any(wanting(caches, now))
+    untried = (pod for pod in cache.pending.values() if pod.untried and not (pod.daemonset or excludes_nodepools(pod)))
+    return any(untried) or any(pods_needing_nodes(cache, now))
 
 
-def waiting_for(caches: Caches, volume_claims: Collection[str]) -> list[str]:
+def waiting_for(cache: ClusterCache, volume_claims: Collection[str]) -> list[str]:
     """UIDs of the pods without a node that use one of these PersistentVolumeClaims (`namespace/name`)."""
     if not volume_claims:
         return []
     return [
         uid
-        for uid, pod in caches.pending.items()
+        for uid, pod in cache.pending.items()
         if any(f"{pod.namespace}/{name}" in volume_claims for name in pod.volumes)
     ]
 
 
-def _answer_lapses(
-    pod: PodFact, caches: Caches, nominations: Nominations, away: Away, now: datetime
+def _nomination_expires_at(
+    pod: PodFact, cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
 ) -> datetime | None:
-    """`OPEN` while the place is still coming; None for a pod without an answer, or with one that is void."""
-    nomination = nominations.of(pod.uid)
+    """`NO_END` while the place is still coming; None for a pod without an answer, or with one that is void."""
+    nomination = nominations.nomination_of(pod.uid)
     if nomination is None:
         return None
-    claim = caches.claims.get(nomination.target)
+    claim = cache.nodeclaims.get(nomination.target)
     if claim is not None:
-        if claim.deleting or claim.name in caches.going:
+        if claim.deleting or claim.name in cache.interrupted:
             return None
-        return away.holds(claim, nominations, nomination, now) if claim.initialized_at else OPEN
-    node = caches.nodes.get(nomination.target)
-    return nominations.lapses(nomination, nomination.at) if node is not None and not node.deleting else None
+        return not_ready.pod_expected_until(claim, nominations, nomination, now) if claim.initialized_at else NO_END
+    node = cache.nodes.get(nomination.target)
+    return nominations.expires_at(nomination, nomination.at) if node is not None and not node.deleting else None
 
 
-def place_of(target: str, caches: Caches) -> str:
+def nomination_target(target: str, cache: ClusterCache) -> str:
     """A plan may name a Node; what belongs to a NodeClaim is kept under the claim's name, which does not change."""
-    return caches.claim_of(target) or target
+    return cache.nodeclaim_name_of(target) or target

@@ -7,46 +7,46 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from tenure.controller.cache.availability import Away
-from tenure.controller.cache.cluster_cache import Caches
-from tenure.controller.cache.dirty import Dirty
+from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.capacity_buffers import Buffers
-from tenure.controller.signals.pending_pods import Calls, told_apart, waiting_for
-from tenure.model.observations import DemandSeen
+from tenure.controller.capacity_buffers import CapacityBuffers
+from tenure.controller.signals.pending_pods import Batcher, classify_pods, waiting_for
+from tenure.model.observations import ObservedDemand
 
 
-class Asking:
-    """`tell` is handed what there is to say."""
+class ProvisioningTrigger:
+    """`notify` is handed what there is to say."""
 
     def __init__(
         self,
-        caches: Caches,
+        cache: ClusterCache,
         nominations: Nominations,
-        away: Away,
-        buffers: Buffers | None,
-        tell: Callable[[DemandSeen], None],
+        not_ready: NotReadyTracker,
+        buffers: CapacityBuffers | None,
+        notify: Callable[[ObservedDemand], None],
     ) -> None:
-        self._caches, self._nominations, self._away, self._buffers = caches, nominations, away, buffers
-        self._tell, self._calls = tell, Calls()
-        self._lapse: datetime | None = None
+        self._cache, self._nominations, self._not_ready, self._buffers = cache, nominations, not_ready, buffers
+        self._notify, self._batcher = notify, Batcher()
+        self._next_expiry: datetime | None = None
         """When a pod is demand again though nothing changed."""
 
     @property
-    def moments(self) -> list[datetime]:
+    def wake_times(self) -> list[datetime]:
         """When to look again though nothing changed."""
-        return [one for one in (self._calls.again, self._lapse) if one is not None]
+        return [one for one in (self._batcher.next_attempt_at, self._next_expiry) if one is not None]
 
-    def look(self, dirty: Dirty, now: datetime, *, known: bool) -> None:
+    def update(self, changes: ChangeSet, now: datetime, *, known: bool) -> None:
         """`known`: all pods are."""
-        self._calls.renew(waiting_for(self._caches, dirty.volume_claims))
-        if known and (dirty.pods or any(one <= now for one in self.moments)):
-            self._call(now)
+        self._batcher.renotify(waiting_for(self._cache, changes.volume_claims))
+        if known and (changes.pods or any(one <= now for one in self.wake_times)):
+            self._notify_if_due(now)
 
-    def _call(self, now: datetime) -> None:
-        wants = told_apart(self._caches, self._nominations, self._away, now)
-        self._lapse = wants.lapse
-        short = self._buffers.short() if self._buffers else []
-        demand = self._calls.decide([*wants.demand, *short], now, wants.waiting)
+    def _notify_if_due(self, now: datetime) -> None:
+        classified = classify_pods(self._cache, self._nominations, self._not_ready, now)
+        self._next_expiry = classified.next_expiry
+        short = self._buffers.unschedulable_pods() if self._buffers else []
+        demand = self._batcher.decide_signal([*classified.pending, *short], now, classified.nominated)
         if demand is not None:
-            self._tell(demand.model_copy(update={"number": time.time_ns()}))
+            self._notify(demand.model_copy(update={"number": time.time_ns()}))

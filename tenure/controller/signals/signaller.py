@@ -20,9 +20,9 @@ from tenure.model.base import Message
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE: Final = 16
-_FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 10.0
+MAX_CONCURRENT_SIGNALS: Final = 16
+_MIN_BACKOFF_SECONDS: Final = 0.2
+_MAX_BACKOFF_SECONDS: Final = 10.0
 _RPC_TIMEOUT: Final = timedelta(seconds=10)
 
 
@@ -34,7 +34,7 @@ class Start:
     state: Message
     attributes: TypedSearchAttributes | None = None
     summary: str = ""
-    again: bool = True
+    allow_restart: bool = True
     """Also where a run of this id has completed. False for what lives but once."""
 
 
@@ -57,8 +57,8 @@ class Signal:
         return f"{self.workflow_id}#{self.topic}" if self.topic else self.workflow_id
 
 
-class Signaller:
-    """Run `run` in a task; `offer` from anywhere in the same loop."""
+class SignalQueue:
+    """Run `run` in a task; `enqueue` from anywhere in the same loop."""
 
     def __init__(self, client: Client, task_queue: str, sent: dict[str, str]) -> None:
         self._client = client
@@ -70,11 +70,11 @@ class Signaller:
         self._busy: dict[str, Signal] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
 
-    def offer(self, signal: Signal) -> bool:
+    def enqueue(self, signal: Signal) -> bool:
         """Send this unless it is what the workflow was told last; replaces what waits. False when nothing is to do."""
         known = self._waiting.get(signal.key) or self._busy.get(signal.key)
-        told = known.digest if known else self.sent.get(signal.key)
-        if told == signal.digest:
+        last_digest = known.digest if known else self.sent.get(signal.key)
+        if last_digest == signal.digest:
             return False
         queued = signal.key in self._waiting
         self._waiting[signal.key] = signal
@@ -82,27 +82,27 @@ class Signaller:
             self._ready.put_nowait(signal.key)
         return True
 
-    def withdraw(self, key: str) -> None:
+    def discard(self, key: str) -> None:
         """Forget what waits for this workflow and what it was told: its object is gone. `key` is that of signals."""
         self._waiting.pop(key, None)
         self.sent.pop(key, None)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Nothing waits to be accepted."""
         return not self._waiting and not self._busy
 
-    def told(self, key: str) -> str:
+    def last_digest(self, key: str) -> str:
         """The digest that was last accepted; empty for none."""
         return self.sent.get(key, "")
 
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(AT_ONCE):
-                group.create_task(self._work())
+            for _ in range(MAX_CONCURRENT_SIGNALS):
+                group.create_task(self._process_queue())
 
-    async def _work(self) -> None:
+    async def _process_queue(self) -> None:
         while True:
             key = await self._ready.get()
             signal = self._waiting.pop(key, None)
@@ -129,7 +129,7 @@ class Signaller:
                 failures += 1
                 log.warning("signal not accepted", workflow=signal.workflow_id, error=str(error), failures=failures)
                 await asyncio.sleep(
-                    random.uniform(0.5, 1) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 8))
+                    random.uniform(0.5, 1) * min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2.0 ** min(failures, 8))
                 )
                 if signal.key in self._waiting:
                     return
@@ -153,7 +153,7 @@ class Signaller:
                 id=signal.workflow_id,
                 task_queue=self._task_queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=reuse.ALLOW_DUPLICATE if start.again else reuse.ALLOW_DUPLICATE_FAILED_ONLY,
+                id_reuse_policy=reuse.ALLOW_DUPLICATE if start.allow_restart else reuse.ALLOW_DUPLICATE_FAILED_ONLY,
                 start_signal=signal.name,
                 start_signal_args=[signal.argument],
                 search_attributes=start.attributes,

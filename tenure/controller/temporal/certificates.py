@@ -23,63 +23,63 @@ SPREAD: Final = 300.0
 """Seconds within which replicas that saw the same stop, each at a moment of its own."""
 
 
-class Keyed(Protocol):
+class ApiKeyClient(Protocol):
     """Temporal's client, as far as it is needed here."""
 
     api_key: str | None
 
 
-class Renewal:
+class CertificateWatcher:
     """Made before the files are used, so that no change is missed."""
 
     def __init__(
         self, security: Security, stop: asyncio.Event, *, every: float = EVERY, spread: float = SPREAD
     ) -> None:
         self._security, self._stop, self._every, self._spread = security, stop, every, spread
-        self._known = self._contents()
-        self._said = ""
+        self._known = self._read_files()
+        self._last_warning = ""
 
-    async def keep(self, client: Keyed) -> None:
+    async def watch(self, client: ApiKeyClient) -> None:
         """Until it is cancelled, or has the worker stop."""
         while True:
             await asyncio.sleep(self._every)
             self._take_key(client)
-            if not self._renewed():
+            if not self._has_changed():
                 continue
             pause = random.uniform(0, self._spread)
-            names = sorted(self._security.files())
+            names = sorted(self._security.tls_files())
             log.info(
                 "files for Temporal's TLS are new: the worker stops, to start with them",
                 files=names,
                 seconds=round(pause),
             )
             await asyncio.sleep(pause)
-            if self._renewed():
+            if self._has_changed():
                 self._stop.set()
                 return
 
-    def _take_key(self, client: Keyed) -> None:
+    def _take_key(self, client: ApiKeyClient) -> None:
         try:
-            key = self._security.bearer()
-        except BadInput as wrong:
-            self._say(wrong.message)
+            key = self._security.read_api_key()
+        except BadInput as error:
+            self._warn_once(error.message)
             return
         if key and key != client.api_key:
             client.api_key = key
             log.info("Temporal's API key is new, and used from now on")
 
-    def _renewed(self) -> bool:
+    def _has_changed(self) -> bool:
         """They are others, and may be started with: what is half written is looked at again."""
-        if self._contents() == self._known:
+        if self._read_files() == self._known:
             return False
-        why = self._incomplete()
-        self._say(why)
+        why = self._find_problem()
+        self._warn_once(why)
         return not why
 
-    def _contents(self) -> dict[str, bytes | None]:
-        return {name: _read(path) for name, path in self._security.files().items()}
+    def _read_files(self) -> dict[str, bytes | None]:
+        return {name: _read(path) for name, path in self._security.tls_files().items()}
 
-    def _incomplete(self) -> str:
+    def _find_problem(self) -> str:
         """Why nobody could connect with the files as they are now; empty where one could."""
         security, context = self._security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
@@ -88,14 +88,14 @@ class Renewal:
             if security.cert:
                 context.load_cert_chain(security.cert, security.key, password="")
         except (OSError, ValueError) as error:
-            return f"{', '.join(sorted(security.files().values()))}: {error}"
+            return f"{', '.join(sorted(security.tls_files().values()))}: {error}"
         return ""
 
-    def _say(self, why: str) -> None:
+    def _warn_once(self, why: str) -> None:
         """Once, however often it is found."""
-        if why and why != self._said:
+        if why and why != self._last_warning:
             log.warning("files for Temporal changed and are not complete yet", why=why)
-        self._said = why
+        self._last_warning = why
 
 
 def _read(path: str) -> bytes | None:

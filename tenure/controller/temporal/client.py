@@ -26,14 +26,14 @@ from tenure.model.interruption.records import InterruptionState, QueueNamed
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import ids
 from workflows import metrics as measures
-from workflows.cluster_watch import WatchWorkflow
+from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.disruption.cluster import ClusterWorkflow
 from workflows.interruption import InterruptionWorkflow
 from workflows.provisioning import ProvisioningWorkflow
 
 log = structlog.get_logger(__name__)
 
-FREE_WITHIN = timedelta(seconds=3)
+RESET_TIMEOUT = timedelta(seconds=3)
 
 
 async def connect(address: str, *, namespace: str, security: Security, metrics_port: int) -> Client:
@@ -43,9 +43,9 @@ async def connect(address: str, *, namespace: str, security: Security, metrics_p
         return await Client.connect(
             address,
             namespace=namespace,
-            tls=security.config(),
-            api_key=security.bearer(),
-            data_converter=security.converter(),
+            tls=security.tls_config(),
+            api_key=security.read_api_key(),
+            data_converter=security.data_converter(),
             runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics)),
         )
     except ValueError as error:
@@ -69,19 +69,19 @@ def metrics_at(port: int) -> PrometheusConfig:
         planner.KUBERNETES: planner.BUCKETS,
     }
     return PrometheusConfig(
-        bind_address=f"{anywhere()}:{port}", durations_as_seconds=True, histogram_bucket_overrides=buckets
+        bind_address=f"{wildcard_address()}:{port}", durations_as_seconds=True, histogram_bucket_overrides=buckets
     )
 
 
-def anywhere() -> str:
+def wildcard_address() -> str:
     """All addresses of this machine: IPv6's where IPv4 gets in by them too, as by default; else IPv4's."""
     try:
         with socket.socket(socket.AF_INET6) as tried:
-            alone = tried.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+            v6_only = tried.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
             tried.bind(("::", 0))
     except OSError:
         return "0.0.0.0"
-    return "0.0.0.0" if alone else "[::]"
+    return "0.0.0.0" if v6_only else "[::]"
 
 
 async def start_singletons(
@@ -93,7 +93,7 @@ async def start_singletons(
     opened: dict[str, Any] = {"start_signal": "window_set", "start_signal_args": [window]}
     pods = ProvisioningState(cluster=cluster, window=window)
     starts: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-        ids.watch(cluster): (WatchWorkflow.run, cluster, {}),
+        ids.watch(cluster): (ClusterWatchWorkflow.run, cluster, {}),
         ids.provisioning(cluster): (ProvisioningWorkflow.run, pods, opened),
         ids.cluster(cluster): (ClusterWorkflow.run, DisruptionState(cluster=cluster), {}),
         ids.interruption(cluster): (InterruptionWorkflow.run, InterruptionState(cluster=cluster, queue=events), named),
@@ -104,13 +104,13 @@ async def start_singletons(
             await temporal.start_workflow(run, state, id=key, task_queue=queue, id_conflict_policy=policy, **more)
 
 
-async def free(temporal: Client, workflow_id: str) -> None:
+async def reset_sticky_queue(temporal: Client, workflow_id: str) -> None:
     """Its next task goes to any worker: the one that has it in its cache, and that it would wait for, may be gone."""
     request = ResetStickyTaskQueueRequest(
         namespace=temporal.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
     )
     try:
-        await temporal.workflow_service.reset_sticky_task_queue(request, timeout=FREE_WITHIN)
+        await temporal.workflow_service.reset_sticky_task_queue(request, timeout=RESET_TIMEOUT)
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             log.warning("workflow not freed", workflow=workflow_id, error=str(error))

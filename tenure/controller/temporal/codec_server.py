@@ -10,28 +10,28 @@ from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.converter import PayloadCodec
 
 
-def app(codec: PayloadCodec, origin: str) -> web.Application:
+def make_app(codec: PayloadCodec, origin: str) -> web.Application:
     """`origin`: of Temporal's UI, such as `http://localhost:8233`."""
 
-    async def answer(request: web.Request) -> web.Response:
+    async def handle(request: web.Request) -> web.Response:
         if request.method == "OPTIONS":
-            return web.Response(headers=_allowing(origin))
+            return web.Response(headers=_cors_headers(origin))
         try:
-            asked = ParseDict(await request.json(), Payloads())
+            parsed = ParseDict(await request.json(), Payloads())
             change = codec.encode if request.path == "/encode" else codec.decode
-            changed: list[Payload] = list(await change(list(asked.payloads)))
+            changed: list[Payload] = list(await change(list(parsed.payloads)))
         except (ValueError, ParseError) as error:
-            return web.Response(status=400, text=str(error), headers=_allowing(origin))
-        return web.json_response(MessageToDict(Payloads(payloads=changed)), headers=_allowing(origin))
+            return web.Response(status=400, text=str(error), headers=_cors_headers(origin))
+        return web.json_response(MessageToDict(Payloads(payloads=changed)), headers=_cors_headers(origin))
 
     made = web.Application()
     for path in ("/encode", "/decode"):
-        made.router.add_route("POST", path, answer)
-        made.router.add_route("OPTIONS", path, answer)
+        made.router.add_route("POST", path, handle)
+        made.router.add_route("OPTIONS", path, handle)
     return made
 
 
-def _allowing(origin: str) -> dict[str, str]:
+def _cors_headers(origin: str) -> dict[str, str]:
     """What a browser has to be told before it shows an answer to a page of another origin."""
     return {
         "Access-Control-Allow-Origin": origin,

@@ -30,9 +30,9 @@ class Security:
     payload_keys: str = ""
     """File with the keys by which payloads are encrypted; none where they are not."""
 
-    def environment(self) -> dict[str, str]:
+    def to_environment(self) -> dict[str, str]:
         """What is set of it, as the variables that the worker, `tenure` and Temporal's own tools read."""
-        said = {
+        variables = {
             "TEMPORAL_TLS": "true" if self.tls else "",
             "TEMPORAL_API_KEY": self.api_key,
             "TEMPORAL_API_KEY_PATH": self.api_key_path,
@@ -42,9 +42,9 @@ class Security:
             "TEMPORAL_TLS_SERVER_NAME": self.server_name,
             "TEMPORAL_PAYLOAD_KEYS_PATH": self.payload_keys,
         }
-        return {name: value for name, value in said.items() if value}
+        return {name: value for name, value in variables.items() if value}
 
-    def files(self) -> dict[str, str]:
+    def tls_files(self) -> dict[str, str]:
         """Of TLS: path by the variable that names it."""
         named = {
             "TEMPORAL_TLS_SERVER_CA_CERT_PATH": self.ca,
@@ -53,7 +53,7 @@ class Security:
         }
         return {name: path for name, path in named.items() if path}
 
-    def bearer(self) -> str | None:
+    def read_api_key(self) -> str | None:
         """The API key as it is now, where there is one. Raises `BadInput` for a file that has none."""
         if not self.api_key_path:
             return self.api_key or None
@@ -64,11 +64,11 @@ class Security:
             raise BadInput(f"TEMPORAL_API_KEY_PATH={self.api_key_path}: no API key is in it")
         return found
 
-    def converter(self) -> DataConverter:
+    def data_converter(self) -> DataConverter:
         """How payloads are written. Raises `BadInput` for a file that is none of keys."""
         return converter_of(self.payload_keys)
 
-    def config(self) -> TLSConfig | bool:
+    def tls_config(self) -> TLSConfig | bool:
         """An API key or a file means TLS, since neither may go over the wire in the open.
 
         Raises `BadInput` for half a pair, and a file that cannot be read.
@@ -86,7 +86,7 @@ class Security:
         return self.tls or bool(self.api_key or self.api_key_path)
 
 
-def why_not(said: str) -> str:
+def why_not(message: str) -> str:
     """The core of what the client's transport says at length."""
     signs = (
         ("ConnectionRefused", "connection refused"),
@@ -101,9 +101,9 @@ def why_not(said: str) -> str:
         ("InvalidContentType", "it does not speak TLS: leave TEMPORAL_TLS, TEMPORAL_API_KEY and the files out"),
     )  # fmt: skip
     for sign, meaning in signs:
-        if sign in said:
+        if sign in message:
             return meaning
-    return " ".join(said.split())[:160]
+    return " ".join(message.split())[:160]
 
 
 def _read(name: str, path: str, what: str = "PEM") -> bytes | None:

@@ -22,11 +22,11 @@ from tenure.model.interruption.records import InterruptionState
 from workflows import ids, search_attributes
 
 AREA: Final = "temporal"
-OLDEST: Final = (1, 28)
+MIN_VERSION: Final = (1, 28)
 """The first that keeps builds of the worker apart, as the chart has it unless told otherwise."""
-TESTED: Final = ("1.31.2", "1.32.0")
+TESTED_VERSIONS: Final = ("1.31.2", "1.32.0")
 _MIB: Final = 2**20
-BLOB: Final = 2 * _MIB
+MIN_BLOB_BYTES: Final = 2 * _MIB
 """What a payload may take by default; plans of large clusters come near."""
 _NEAR: Final = ("127.", "localhost", "[::1]")
 
@@ -34,34 +34,39 @@ _NEAR: Final = ("127.", "localhost", "[::1]")
 async def check_service(temporal: Client, build: str) -> list[Finding]:
     """`build`: the setting TEMPORAL_WORKER_BUILD_ID. Raises RPCError where the namespace cannot be read."""
     system = await temporal.workflow_service.get_system_info(GetSystemInfoRequest())
-    answer = await temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=temporal.namespace))
-    info = answer.namespace_info
+    response = await temporal.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=temporal.namespace)
+    )
+    info = response.namespace_info
     config = temporal.service_client.config
     return [
-        *_version(system.server_version, build),
-        *_updates(temporal.namespace, info.HasField("capabilities"), updates=info.capabilities.sync_update),
-        *_limits(temporal.namespace, info.limits.blob_size_limit_error),
-        *_way(config.target_host, secure=bool(config.tls)),
+        *_check_version(system.server_version, build),
+        *_check_updates(temporal.namespace, info.HasField("capabilities"), updates=info.capabilities.sync_update),
+        *_check_limits(temporal.namespace, info.limits.blob_size_limit_error),
+        *_check_encryption(config.target_host, secure=bool(config.tls)),
     ]
 
 
-def _version(said: str, build: str) -> list[Finding]:
+def _check_version(version: str, build: str) -> list[Finding]:
     """Temporal Cloud says one of its own, or none."""
-    numbers = tuple(int(one) for one in said.partition("-")[0].split(".")[:2] if one.isdecimal())
-    if len(numbers) == 2 and numbers < OLDEST:
+    numbers = tuple(int(one) for one in version.partition("-")[0].split(".")[:2] if one.isdecimal())
+    if len(numbers) == 2 and numbers < MIN_VERSION:
         todo = (
-            f"upgrade it to {'.'.join(map(str, OLDEST))} or newer, or set workerVersioning: false in the chart's values"
+            f"upgrade it to {'.'.join(map(str, MIN_VERSION))} or newer, or set workerVersioning: false in "
+            "the chart's values"
         )
         if build:
-            why = f"version {said} is too old for Worker Versioning, which TEMPORAL_WORKER_BUILD_ID={build!r} asks for"
+            why = (
+                f"version {version} is too old for Worker Versioning, which TEMPORAL_WORKER_BUILD_ID={build!r} asks for"
+            )
             return [problem(AREA, "server", why, todo)]
-        why = f"version {said} is too old for Worker Versioning; tested are {' and '.join(TESTED)}"
+        why = f"version {version} is too old for Worker Versioning; tested are {' and '.join(TESTED_VERSIONS)}"
         return [advice(AREA, "server", why, todo)]
-    return [ok(AREA, "server", f"version {said or 'not told'}")]
+    return [ok(AREA, "server", f"version {version or 'not told'}")]
 
 
-def _updates(namespace: str, told: bool, *, updates: bool) -> list[Finding]:
-    if not told:
+def _check_updates(namespace: str, has_capabilities: bool, *, updates: bool) -> list[Finding]:
+    if not has_capabilities:
         return []
     if not updates:
         todo = "set frontend.enableUpdateWorkflowExecution to true in the server's dynamic config"
@@ -69,26 +74,26 @@ def _updates(namespace: str, told: bool, *, updates: bool) -> list[Finding]:
     return [ok(AREA, "updates", "allowed")]
 
 
-def _limits(namespace: str, blob: int) -> list[Finding]:
+def _check_limits(namespace: str, blob: int) -> list[Finding]:
     """`blob`: bytes; 0 where the server does not say."""
     if not blob:
         return []
-    said = f"a payload in {namespace} may have {blob / _MIB:g} MiB"
-    if blob < BLOB:
+    message = f"a payload in {namespace} may have {blob / _MIB:g} MiB"
+    if blob < MIN_BLOB_BYTES:
         todo = "raise limit.blobSize.error to 2097152 or more in the server's dynamic config"
-        return [advice(AREA, "limits", f"{said}; plans of a large cluster need more", todo)]
-    return [ok(AREA, "limits", said)]
+        return [advice(AREA, "limits", f"{message}; plans of a large cluster need more", todo)]
+    return [ok(AREA, "limits", message)]
 
 
-def _way(address: str, *, secure: bool) -> list[Finding]:
+def _check_encryption(address: str, *, secure: bool) -> list[Finding]:
     if secure or address.startswith(_NEAR):
         return []
     todo = "set TEMPORAL_TLS, or the files of mTLS, unless a mesh encrypts what passes"
     return [advice(AREA, "connection", f"what passes to {address} is not encrypted by Tenure", todo)]
 
 
-_PATIENCE: Final = timedelta(seconds=5)
-_SHORT: Final = timedelta(days=3)
+_QUERY_TIMEOUT: Final = timedelta(seconds=5)
+_MIN_RETENTION: Final = timedelta(days=3)
 """`tenure why` tells of nodes that are gone for as long as their histories are kept."""
 
 
@@ -116,60 +121,62 @@ async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", bui
 
 
 async def _namespace(temporal: Client, _: str) -> list[Finding]:
-    answer = await temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=temporal.namespace))
-    kept = answer.config.workflow_execution_retention_ttl.ToTimedelta()
-    subject, said = f"namespace {temporal.namespace}", f"histories are kept for {_days(kept)}"
-    if kept < _SHORT:
+    response = await temporal.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=temporal.namespace)
+    )
+    retention = response.config.workflow_execution_retention_ttl.ToTimedelta()
+    subject, message = f"namespace {temporal.namespace}", f"histories are kept for {_format_days(retention)}"
+    if retention < _MIN_RETENTION:
         todo = (
             f"temporal operator namespace update --retention 30d {temporal.namespace}, "
             "or run `tenure history export` more often than that"
         )
-        return [advice(AREA, subject, f"{said}: a node's story is lost soon after it is gone", todo)]
-    return [ok(AREA, subject, said)]
+        return [advice(AREA, subject, f"{message}: a node's story is lost soon after it is gone", todo)]
+    return [ok(AREA, subject, message)]
 
 
 async def _attributes(temporal: Client, _: str) -> list[Finding]:
-    answer = await temporal.operator_service.list_search_attributes(
+    response = await temporal.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=temporal.namespace)
     )
-    found = answer.custom_attributes
-    wrong = [f"{name} ({kind})" for name, kind in search_attributes.ALL.items() if not is_there(name, found)]
-    if wrong:
+    found = response.custom_attributes
+    invalid = [f"{name} ({kind})" for name, kind in search_attributes.ALL.items() if not is_there(name, found)]
+    if invalid:
         missing = [name for name in search_attributes.ALL if name not in found]
         todo = (
             f"start the worker once with rights to make them, or: {how_to_make(temporal.namespace, missing)}"
             if missing
             else "give this cluster a namespace of its own"
         )
-        if full := _full(dict(answer.custom_attributes)):
+        if full := _exhausted_types(dict(response.custom_attributes)):
             todo = f"{todo}; but {full}: give this cluster a namespace of its own"
-        return [problem(AREA, "search attributes", f"missing or of another type: {', '.join(wrong)}", todo)]
+        return [problem(AREA, "search attributes", f"missing or of another type: {', '.join(invalid)}", todo)]
     return [ok(AREA, "search attributes", f"all {len(search_attributes.ALL)} are there")]
 
 
 async def _workers(temporal: Client, cluster: str) -> list[Finding]:
     queue = ids.task_queue(cluster)
-    names = await _pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+    names = await _list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
     if not names:
         return [advice(AREA, f"task queue {queue}", "no worker takes work from it", "start the worker")]
-    host = await _pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+    host = await _list_pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     found = [ok(AREA, f"task queue {queue}", f"{len(names)} at work: {', '.join(names)}")]
     if build := await current_build(temporal, cluster):
         found.append(ok(AREA, "build", f"{build} gets the tasks"))
     if not host:
-        said = "no worker hosts the watch, so that nothing is planned"
+        message = "no worker hosts the watch, so that nothing is planned"
         todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"
-        found.append(advice(AREA, f"task queue {ids.plan_queue(cluster)}", said, todo))
+        found.append(advice(AREA, f"task queue {ids.plan_queue(cluster)}", message, todo))
     return found
 
 
-async def _pollers(temporal: Client, queue: str, kind: "TaskQueueType.ValueType") -> list[str]:
+async def _list_pollers(temporal: Client, queue: str, kind: "TaskQueueType.ValueType") -> list[str]:
     """Who takes work from it, or did within the last minutes."""
     request = DescribeTaskQueueRequest(
         namespace=temporal.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
     )
-    answer = await temporal.workflow_service.describe_task_queue(request)
-    return sorted({one.identity for one in answer.pollers})
+    response = await temporal.workflow_service.describe_task_queue(request)
+    return sorted({one.identity for one in response.pollers})
 
 
 async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Finding]:
@@ -177,13 +184,13 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
     Nothing where no worker ever ran, or none answers, which is a finding of its own."""
     handle = temporal.get_workflow_handle(ids.interruption(cluster))
     try:
-        state = await handle.query("state", result_type=InterruptionState, rpc_timeout=_PATIENCE)
+        state = await handle.query("state", result_type=InterruptionState, rpc_timeout=_QUERY_TIMEOUT)
     except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
         return []
     if state.queue != queue:
         todo = "start the workers anew with the same INTERRUPTION_QUEUE, or give the doctor theirs"
-        said = f"the worker reads {state.queue or 'none'}, and INTERRUPTION_QUEUE here is {queue or 'not set'}"
-        return [advice(AREA, "queue of events", said, todo)]
+        message = f"the worker reads {state.queue or 'none'}, and INTERRUPTION_QUEUE here is {queue or 'not set'}"
+        return [advice(AREA, "queue of events", message, todo)]
     sources = (
         (f"queue {queue}", state.messages, "deploy/iam/interruption.json"),
         ("status of instances", state.statuses, "deploy/iam/resource-discovery.json"),
@@ -202,16 +209,16 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
     ]
 
 
-def _full(custom: dict[str, int]) -> str:
+def _exhausted_types(custom: dict[str, int]) -> str:
     """The types of which others' attributes leave too few on a SQL store; Elasticsearch has no such bound."""
     ours = Counter(search_attributes.ALL.values())
     others = Counter(kind for name, kind in custom.items() if name not in search_attributes.ALL)
-    tight = [name for name, wanted in ours.items() if others[KINDS[name]] + wanted > search_attributes.ROOM[name]]
+    tight = [name for name, count in ours.items() if others[KINDS[name]] + count > search_attributes.SQL_LIMITS[name]]
     return (
         f"others' attributes of type {', '.join(tight)} leave too little room for them on PostgreSQL" if tight else ""
     )
 
 
-def _days(length: timedelta) -> str:
+def _format_days(length: timedelta) -> str:
     days = length / timedelta(days=1)
     return "1 day" if days == 1 else f"{days:g} days"

@@ -14,7 +14,7 @@ from tenure.controller.temporal.payload_codec import ENCODING, KEY_ID, VARIABLE
 _NONCE: Final = 12
 
 
-class Encrypting(PayloadCodec):
+class EncryptionCodec(PayloadCodec):
     """AES-GCM. `keys` by name: the first encrypts, each decrypts what it once encrypted."""
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
@@ -22,18 +22,18 @@ class Encrypting(PayloadCodec):
         self._newest = next(iter(keys))
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return [self._encrypted(one) for one in payloads]
+        return [self._encrypt(one) for one in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Raises ValueError for what was encrypted by a key that is not there, or was altered."""
-        return [self.decrypted(one) for one in payloads]
+        return [self.decrypt(one) for one in payloads]
 
-    def _encrypted(self, payload: Payload) -> Payload:
+    def _encrypt(self, payload: Payload) -> Payload:
         nonce, name = os.urandom(_NONCE), self._newest.encode()
         data = nonce + self._keys[self._newest].encrypt(nonce, payload.SerializeToString(), name)
         return Payload(metadata={"encoding": ENCODING, KEY_ID: name}, data=data)
 
-    def decrypted(self, payload: Payload) -> Payload:
+    def decrypt(self, payload: Payload) -> Payload:
         if payload.metadata.get("encoding") != ENCODING:
             return payload
         name = payload.metadata.get(KEY_ID, b"").decode(errors="replace")

@@ -5,13 +5,13 @@ Light on purpose, as `temporal_access.py` is.
 
 from temporalio.service import RPCError, RPCStatusCode
 
-_AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+_UNAVAILABLE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
-def refusal(error: RPCError, *, namespace: str, address: str) -> str:
+def format_rpc_error(error: RPCError, *, namespace: str, address: str) -> str:
     """One line: what went wrong, and what to do next."""
-    said = " ".join(error.message.split()).rstrip(".") or error.status.name
+    message = " ".join(error.message.split()).rstrip(".") or error.status.name
     if lacks_namespace(error):
         return (
             f"TEMPORAL_NAMESPACE={namespace}: Temporal at {address} has none of this name; {make_namespace(namespace)}"
@@ -20,20 +20,20 @@ def refusal(error: RPCError, *, namespace: str, address: str) -> str:
         todo = (
             "see whether the name is right, and give credentials that may (TEMPORAL_API_KEY, or a client's certificate)"
         )
-        return f"TEMPORAL_NAMESPACE={namespace}: Temporal at {address} refuses these credentials: {said}; {todo}"
-    if error.status in _AWAY:
-        return f"Temporal at {address} does not answer: {said}; see whether it is up, then run this again"
+        return f"TEMPORAL_NAMESPACE={namespace}: Temporal at {address} refuses these credentials: {message}; {todo}"
+    if error.status in _UNAVAILABLE:
+        return f"Temporal at {address} does not answer: {message}; see whether it is up, then run this again"
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
-        return f"Temporal at {address} is asked too much: {said}; wait a minute, then run this again"
-    return f"Temporal at {address} says no: {said}; `tenure doctor` says whether something is missing there"
+        return f"Temporal at {address} is asked too much: {message}; wait a minute, then run this again"
+    return f"Temporal at {address} says no: {message}; `tenure doctor` says whether something is missing there"
 
 
 def lacks_namespace(error: RPCError) -> bool:
     """There is no such namespace. Of a workflow that is not there the status is the same."""
     if error.status is not RPCStatusCode.NOT_FOUND:
         return False
-    told = any(one.type_url.endswith("NamespaceNotFoundFailure") for one in error.grpc_status.details)
-    return told or error.message.lower().startswith("namespace ")
+    has_detail = any(one.type_url.endswith("NamespaceNotFoundFailure") for one in error.grpc_status.details)
+    return has_detail or error.message.lower().startswith("namespace ")
 
 
 def make_namespace(namespace: str) -> str:

@@ -34,9 +34,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.temporal.errors import lacks_namespace, make_namespace
 from tenure.model.errors import BadInput
-from tenure.model.garbage_collection import UpkeepAsked
+from tenure.model.garbage_collection import GarbageCollectionRequest
 from workflows import ids, search_attributes
-from workflows.garbage_collection import TASKS, Task, UpkeepWorkflow
+from workflows.garbage_collection import TASKS, GarbageCollectionWorkflow, Task
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +55,7 @@ async def register_attributes(temporal: Client) -> None:
     Where it cannot be known which are there, since these credentials may not look and not make them, a warning says so.
     Raises `BadInput` where they are missing, and cannot be made."""
     try:
-        found = await listed(temporal)
+        found = await list_attributes(temporal)
     except RPCError:
         found = None  # What Temporal says to an attempt to make them is told.
     if other := [name for name in search_attributes.ALL if found and name in found and not is_there(name, found)]:
@@ -63,16 +63,16 @@ async def register_attributes(temporal: Client) -> None:
     missing = [name for name in search_attributes.ALL if found is None or name not in found]
     for name in missing:
         try:
-            await _make(temporal, name)
+            await _create_attribute(temporal, name)
         except RPCError as error:
             if found is None and error.status in _MAY_NOT:
                 todo = how_to_make(temporal.namespace, search_attributes.ALL)
                 log.warning("it is not known whether the search attributes are there", error=error.message, todo=todo)
                 return
-            raise BadInput(_why(temporal.namespace, name, missing, error)) from error
+            raise BadInput(_explain_failure(temporal.namespace, name, missing, error)) from error
 
 
-async def listed(temporal: Client) -> Mapping[str, int] | None:
+async def list_attributes(temporal: Client) -> Mapping[str, int] | None:
     """Types by name; None where these credentials may not see them. Raises RPCError."""
     try:
         request = ListSearchAttributesRequest(namespace=temporal.namespace)
@@ -88,11 +88,11 @@ def is_there(name: str, found: Mapping[str, int]) -> bool:
 
 
 def how_to_make(namespace: str, names: Iterable[str]) -> str:
-    own, cloud = commands(namespace, names)
+    own, cloud = create_commands(namespace, names)
     return f"{own}; or, of Temporal Cloud: {cloud}"
 
 
-def commands(namespace: str, names: Iterable[str]) -> tuple[str, str]:
+def create_commands(namespace: str, names: Iterable[str]) -> tuple[str, str]:
     """For a service of one's own, and for Temporal Cloud."""
     kinds = [(name, search_attributes.ALL[name]) for name in names]
     own = " ".join(f"--name {name} --type {kind}" for name, kind in kinds)
@@ -103,7 +103,7 @@ def commands(namespace: str, names: Iterable[str]) -> tuple[str, str]:
     )
 
 
-async def _make(temporal: Client, name: str) -> None:
+async def _create_attribute(temporal: Client, name: str) -> None:
     """One by one, so that what another worker makes at the same time keeps none of them back."""
     kind = KINDS[search_attributes.ALL[name]]
     request = AddSearchAttributesRequest(namespace=temporal.namespace, search_attributes={name: kind})
@@ -114,7 +114,7 @@ async def _make(temporal: Client, name: str) -> None:
             raise
 
 
-def _why(namespace: str, name: str, missing: Iterable[str], error: RPCError) -> str:
+def _explain_failure(namespace: str, name: str, missing: Iterable[str], error: RPCError) -> str:
     where = f"TEMPORAL_NAMESPACE={namespace!r}"
     if lacks_namespace(error):
         return f"{where}: Temporal has none of this name; {make_namespace(namespace)}"
@@ -134,19 +134,19 @@ CATCH_UP: Final = timedelta(seconds=30)
 """A run that nobody could start in time is left out: the next one does its work too."""
 JITTER: Final = 0.2
 """Of the interval: many tasks, and many clusters on one service, do not start together."""
-LONGEST: Final = timedelta(hours=1)
+MAX_RUN_TIME: Final = timedelta(hours=1)
 """For a run that no worker takes: without an end it would keep all later ones from starting."""
 
 
 async def start_schedules(temporal: Client, cluster: str) -> None:
-    await asyncio.gather(*(_ensure(temporal, cluster, name, task) for name, task in TASKS.items()))
+    await asyncio.gather(*(_ensure_schedule(temporal, cluster, name, task) for name, task in TASKS.items()))
 
 
 async def remove_schedules(temporal: Client, cluster: str) -> None:
     """For whoever takes Tenure out of a cluster for good; runs under way are not ended."""
     for name in TASKS:
         try:
-            await temporal.get_schedule_handle(ids.upkeep(cluster, name)).delete()
+            await temporal.get_schedule_handle(ids.garbage_collection(cluster, name)).delete()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -155,36 +155,40 @@ async def remove_schedules(temporal: Client, cluster: str) -> None:
 def schedule(cluster: str, name: str, task: Task) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
-            UpkeepWorkflow.run,
-            UpkeepAsked(cluster=cluster, task=name),
-            id=ids.upkeep(cluster, name),
+            GarbageCollectionWorkflow.run,
+            GarbageCollectionRequest(cluster=cluster, task=name),
+            id=ids.garbage_collection(cluster, name),
             task_queue=ids.task_queue(cluster),
-            execution_timeout=LONGEST,
-            static_summary=task.does,
+            execution_timeout=MAX_RUN_TIME,
+            static_summary=task.description,
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=task.every)], jitter=task.every * JITTER),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
-        state=ScheduleState(note=task.does),
+        state=ScheduleState(note=task.description),
     )
 
 
-async def _ensure(temporal: Client, cluster: str, name: str, task: Task) -> None:
-    wanted = schedule(cluster, name, task)
+async def _ensure_schedule(temporal: Client, cluster: str, name: str, task: Task) -> None:
+    desired = schedule(cluster, name, task)
     try:
-        await temporal.create_schedule(ids.upkeep(cluster, name), wanted)
+        await temporal.create_schedule(ids.garbage_collection(cluster, name), desired)
     except ScheduleAlreadyRunningError:
-        await temporal.get_schedule_handle(ids.upkeep(cluster, name)).update(lambda found: _mended(found, wanted))
+        await temporal.get_schedule_handle(ids.garbage_collection(cluster, name)).update(
+            lambda found: _updated_schedule(found, desired)
+        )
 
 
-def _mended(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate | None:
+def _updated_schedule(found: ScheduleUpdateInput, desired: Schedule) -> ScheduleUpdate | None:
     """None where it is as it should be."""
-    held = found.description.schedule
-    if _essence(held) == _essence(wanted):
+    existing = found.description.schedule
+    if _comparable(existing) == _comparable(desired):
         return None
-    return ScheduleUpdate(Schedule(action=wanted.action, spec=wanted.spec, policy=wanted.policy, state=held.state))
+    return ScheduleUpdate(
+        Schedule(action=desired.action, spec=desired.spec, policy=desired.policy, state=existing.state)
+    )
 
 
-def _essence(one: Schedule) -> tuple[object, ...]:
+def _comparable(one: Schedule) -> tuple[object, ...]:
     assert isinstance(one.action, ScheduleActionStartWorkflow)
     return (
         one.action.workflow,

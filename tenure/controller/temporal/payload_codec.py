@@ -17,7 +17,7 @@ from temporalio.converter import DataConverter
 from tenure.model.errors import BadInput
 
 if TYPE_CHECKING:
-    from tenure.controller.temporal.encryption import Encrypting
+    from tenure.controller.temporal.encryption import EncryptionCodec
 
 VARIABLE: Final = "TEMPORAL_PAYLOAD_KEYS_PATH"
 ENCODING: Final = b"binary/encrypted"
@@ -34,11 +34,11 @@ def converter_of(path: str) -> DataConverter:
     return replace(pydantic_data_converter, payload_codec=codec_of(path))
 
 
-def codec_of(path: str) -> "Encrypting":
+def codec_of(path: str) -> "EncryptionCodec":
     """By the file with keys. Raises `BadInput`."""
-    from tenure.controller.temporal.encryption import Encrypting  # noqa: PLC0415 - its library takes 7 MB, and few encrypt
+    from tenure.controller.temporal.encryption import EncryptionCodec  # noqa: PLC0415 - its library takes 7 MB, and few encrypt
 
-    return Encrypting(read_keys(path))
+    return EncryptionCodec(read_keys(path))
 
 
 def read_keys(path: str) -> dict[str, bytes]:
@@ -54,13 +54,13 @@ def read_keys(path: str) -> dict[str, bytes]:
         name, _, text = line.strip().partition(" ")
         if name in keys:
             raise BadInput(f"{VARIABLE}={path}, line {number}: {name} is there twice; give each key a name of its own")
-        keys[name] = _key(text.strip(), f"{VARIABLE}={path}, line {number}, {name}")
+        keys[name] = _parse_key(text.strip(), f"{VARIABLE}={path}, line {number}, {name}")
     if not keys:
         raise BadInput(f"{VARIABLE}={path}: no key; {_WRITE}")
     return keys
 
 
-def _key(text: str, where: str) -> bytes:
+def _parse_key(text: str, where: str) -> bytes:
     try:
         key = b64decode(text, validate=True)
     except binascii.Error as error:

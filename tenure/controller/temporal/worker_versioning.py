@@ -31,14 +31,14 @@ from workflows import ids
 log = structlog.get_logger(__name__)
 
 _EVERY: Final = 10.0
-_LIVES: Final = timedelta(seconds=70)
+_POLLER_TTL: Final = timedelta(seconds=70)
 """A worker that is there asks for tasks at least once a minute."""
 
 
 @asynccontextmanager
-async def counted(temporal: Client, queue: str, tell: Callable[[int], None]) -> AsyncIterator[None]:
-    """Meanwhile `tell` hears of every change of the number; of none while the service does not answer."""
-    task = asyncio.create_task(_count(temporal, queue, tell), name="replicas")
+async def watch_replicas(temporal: Client, queue: str, on_change: Callable[[int], None]) -> AsyncIterator[None]:
+    """Meanwhile `on_change` hears of every change of the number; of none while the service does not answer."""
+    task = asyncio.create_task(_poll_replicas(temporal, queue, on_change), name="replicas")
     try:
         yield
     finally:
@@ -46,51 +46,51 @@ async def counted(temporal: Client, queue: str, tell: Callable[[int], None]) -> 
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _count(temporal: Client, queue: str, tell: Callable[[int], None]) -> None:
+async def _poll_replicas(temporal: Client, queue: str, on_change: Callable[[int], None]) -> None:
     known = 1
     while True:
         try:
-            number = await replicas_of(temporal, queue)
+            number = await count_replicas(temporal, queue)
         except RPCError as error:
             log.warning("workers cannot be counted", error=str(error))
         else:
             if number != known:
                 log.info("workers share the rates of AWS", workers=number)
                 known = number
-            tell(number)
+            on_change(number)
         await asyncio.sleep(_EVERY)
 
 
-async def replicas_of(temporal: Client, queue: str) -> int:
+async def count_replicas(temporal: Client, queue: str) -> int:
     """Workers that lately asked this queue for activities; at least one, who asks."""
-    answer = await temporal.workflow_service.describe_task_queue(
+    response = await temporal.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
             namespace=temporal.namespace,
             task_queue=TaskQueue(name=queue),
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
         )
     )
-    return living(answer.pollers, datetime.now(UTC))
+    return count_live_pollers(response.pollers, datetime.now(UTC))
 
 
-def living(pollers: Iterable[PollerInfo], now: datetime) -> int:
+def count_live_pollers(pollers: Iterable[PollerInfo], now: datetime) -> int:
     return max(1, len({one.identity for one in pollers if is_alive(one, now)}))
 
 
 def is_alive(poller: PollerInfo, now: datetime) -> bool:
-    return now - poller.last_access_time.ToDatetime(UTC) < _LIVES
+    return now - poller.last_access_time.ToDatetime(UTC) < _POLLER_TTL
 
 
 _AT_START: Final = 0.5
 _UNKNOWN: Final = (RPCStatusCode.NOT_FOUND, RPCStatusCode.UNIMPLEMENTED)
 
 
-def versioned(cluster: str, build: str) -> WorkerDeploymentConfig | None:
+def deployment_config(cluster: str, build: str) -> WorkerDeploymentConfig | None:
     """For each Worker but that of the plan queue, which only one process polls. None: no versions."""
     if not build:
         return None
     return WorkerDeploymentConfig(
-        version=WorkerDeploymentVersion(deployment_name=ids.deployment(cluster), build_id=build),
+        version=WorkerDeploymentVersion(deployment_name=ids.worker_deployment_name(cluster), build_id=build),
         use_worker_versioning=True,
         default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
     )
@@ -101,17 +101,19 @@ async def current_build(temporal: Client, cluster: str) -> str:
 
     A busy Temporal answers RESOURCE_EXHAUSTED where its own workflow of the deployment is late: it is asked again for
     some seconds first."""
-    request = DescribeWorkerDeploymentRequest(namespace=temporal.namespace, deployment_name=ids.deployment(cluster))
+    request = DescribeWorkerDeploymentRequest(
+        namespace=temporal.namespace, deployment_name=ids.worker_deployment_name(cluster)
+    )
     try:
-        answer = await temporal.workflow_service.describe_worker_deployment(request, retry=True)
+        response = await temporal.workflow_service.describe_worker_deployment(request, retry=True)
     except RPCError as error:
         if error.status in _UNKNOWN:
             return ""
         raise
-    return answer.worker_deployment_info.routing_config.current_deployment_version.build_id
+    return response.worker_deployment_info.routing_config.current_deployment_version.build_id
 
 
-async def refuse_without(temporal: Client, cluster: str, build: str) -> None:
+async def require_build(temporal: Client, cluster: str, build: str) -> None:
     """A worker without a build beside those that have one would get no task. Raises `BadInput`."""
     try:
         current = "" if build else await current_build(temporal, cluster)
@@ -122,20 +124,22 @@ async def refuse_without(temporal: Client, cluster: str, build: str) -> None:
         raise BadInput(
             f"TEMPORAL_WORKER_BUILD_ID is not set, and the tasks of {cluster} go to build {current!r} alone: set it, "
             "or `temporal worker deployment set-current-version --unversioned "
-            f"--deployment-name {ids.deployment(cluster)}`"
+            f"--deployment-name {ids.worker_deployment_name(cluster)}`"
         )
 
 
 @asynccontextmanager
-async def in_charge(temporal: Client, cluster: str, build: str, say: Callable[[str], None]) -> AsyncIterator[None]:
+async def as_current_build(
+    temporal: Client, cluster: str, build: str, report: Callable[[str], None]
+) -> AsyncIterator[None]:
     """Begins when this build is the current one, and sees to it later that some build with workers is.
 
-    `say` gets the reason to wait."""
+    `report` gets the reason to wait."""
     if not build:
         yield
         return
-    await _at_first(temporal, cluster, build, say)
-    task = asyncio.create_task(_look_after(temporal, cluster, build), name="builds")
+    await _become_current(temporal, cluster, build, report)
+    task = asyncio.create_task(_maintain_current(temporal, cluster, build), name="builds")
     try:
         yield
     finally:
@@ -143,39 +147,39 @@ async def in_charge(temporal: Client, cluster: str, build: str, say: Callable[[s
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _at_first(temporal: Client, cluster: str, build: str, say: Callable[[str], None]) -> None:
+async def _become_current(temporal: Client, cluster: str, build: str, report: Callable[[str], None]) -> None:
     """Temporal hears of a build from its workers' first calls."""
     while True:
         try:
-            return await _take_over(temporal, cluster, build)
+            return await _set_current(temporal, cluster, build)
         except RPCError as error:
             if error.status is RPCStatusCode.UNIMPLEMENTED:
                 raise BadInput(
                     f"TEMPORAL_WORKER_BUILD_ID={build!r}: this Temporal knows no worker deployments: {error.message}; "
                     "upgrade it to 1.28 or newer, or leave the setting out"
                 ) from error
-            say(f"Temporal does not give its tasks to build {build} yet: {error.message}")
+            report(f"Temporal does not give its tasks to build {build} yet: {error.message}")
             await asyncio.sleep(_AT_START)
 
 
-async def _look_after(temporal: Client, cluster: str, build: str) -> None:
+async def _maintain_current(temporal: Client, cluster: str, build: str) -> None:
     while True:
         await asyncio.sleep(_EVERY)
         try:
             current = await current_build(temporal, cluster)
             if current != build and not await _is_at_work(temporal, cluster, current):
                 log.warning("nobody of the current build asks for tasks", current=current, build=build)
-                await _take_over(temporal, cluster, build)
+                await _set_current(temporal, cluster, build)
         except RPCError as error:
             log.warning("current build not looked after", error=str(error))
 
 
-async def _take_over(temporal: Client, cluster: str, build: str) -> None:
+async def _set_current(temporal: Client, cluster: str, build: str) -> None:
     before = await current_build(temporal, cluster)
     if before != build:
         await temporal.workflow_service.set_worker_deployment_current_version(
             SetWorkerDeploymentCurrentVersionRequest(
-                namespace=temporal.namespace, deployment_name=ids.deployment(cluster), build_id=build
+                namespace=temporal.namespace, deployment_name=ids.worker_deployment_name(cluster), build_id=build
             ),
             retry=True,
         )
@@ -183,7 +187,7 @@ async def _take_over(temporal: Client, cluster: str, build: str) -> None:
 
 
 async def _is_at_work(temporal: Client, cluster: str, build: str) -> bool:
-    answer = await temporal.workflow_service.describe_task_queue(
+    response = await temporal.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
             namespace=temporal.namespace,
             task_queue=TaskQueue(name=ids.task_queue(cluster)),
@@ -192,4 +196,4 @@ async def _is_at_work(temporal: Client, cluster: str, build: str) -> bool:
         retry=True,
     )
     now = datetime.now(UTC)
-    return any(one.deployment_options.build_id == build and is_alive(one, now) for one in answer.pollers)
+    return any(one.deployment_options.build_id == build and is_alive(one, now) for one in response.pollers)

@@ -15,7 +15,7 @@ from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.patches import Teller, patch_status
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
-from tenure.model.operator_requests import PolicyFact, PolicyVerdict, Unread
+from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
 from tenure.model.provider_results import ConditionPatch
 
 _KIND: Final = LIFECYCLE_POLICIES.kind
@@ -33,7 +33,7 @@ class KubeLifecyclePolicies:
     async def say(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
         """Conditions and the NodePools for which it counts; nothing is written where nothing changes, and a refusal is
         an event too. False when it is gone."""
-        status = "False" if verdict.refused else "True"
+        status = "False" if verdict.rejected else "True"
         said = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=verdict.reason, message=verdict.message)
         item = await patch_status(
             self._policies,
@@ -47,7 +47,7 @@ class KubeLifecyclePolicies:
         )
         if item is not None and verdict.reason:
             await self._events.publish(
-                kind=_KIND, name=name, uid=uid, reason=verdict.reason, message=verdict.message, warning=verdict.refused
+                kind=_KIND, name=name, uid=uid, reason=verdict.reason, message=verdict.message, warning=verdict.rejected
             )
         return item is not None
 
@@ -98,7 +98,7 @@ def _in_part(spec: Any) -> dict[str, Any]:
             rules |= found.rules.to_object()
     if "interruption" in unread:
         rules["interruption"] = _readable(written["interruption"])
-    return {**_selected(chosen), "rules": rules, "unread": Unread.model_validate(unread)}
+    return {**_selected(chosen), "rules": rules, "unread": InvalidRules.model_validate(unread)}
 
 
 def _readable(events: Any) -> Json:

@@ -230,7 +230,7 @@ def node_load(pods: Collection[Json], now: datetime) -> NodeLoad:
             # It may be anything, so its node goes with the last.
             held = True
             continue
-        if not fact.finished and not fact.deleting:
+        if not fact.is_finished and not fact.deleting:
             held = held or protected(fact.do_not_disrupt, fact.started, now)
         if reschedulable(fact):
             moved.append(MovedPod(priority=fact.priority, deletion_cost=fact.deletion_cost))

@@ -1,6 +1,6 @@
 """Pods on a node and their way out: the Eviction API, forced deletion, and the volumes that have to follow.
 
-Satisfies `activities.ports.Pods` and `controller.placing.Nominator`; `drain.py` has the rules of drains.
+Satisfies `activities.ports.Pods` and `controller.pod_nominator.Nominator`; `drain.py` has the rules of drains.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ class KubePods:
         answer = await self._client.send("POST", path, body=body)
         who = f"{pod.namespace}/{pod.name}"
         if answer.ok or answer.code in _GONE:
-            return Eviction(pod=who, accepted=True, gone=not answer.ok)
+            return Eviction(pod=who, accepted=True, not_found=not answer.ok)
         blocked_by = _budget(answer)
         if blocked_by:
             several = _SEVERAL_BUDGETS in blocked_by
-            return Eviction(pod=who, accepted=False, blocked_by=blocked_by, several_budgets=several)
+            return Eviction(pod=who, accepted=False, blocked_by=blocked_by, multiple_budgets=several)
         raise fault_of(answer.code, answer.body, what=f"evicting {who}", retry_after=answer.retry_after)
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:

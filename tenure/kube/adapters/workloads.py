@@ -20,7 +20,7 @@ from tenure.kube.facts.pods import controller
 from tenure.model.base import Value
 from tenure.model.disruption.drain import Rollout
 from tenure.model.errors import NotFound
-from tenure.model.hooks import HOOK_KEY, JobFact, JobWanted
+from tenure.model.hooks import HOOK_KEY, DesiredJob, JobFact
 from tenure.model.provider_results import DrainPod
 
 _NAME_LABEL: Final = "app.kubernetes.io/name"
@@ -206,12 +206,12 @@ class KubeJobs:
         found = await self._client.get(JOBS.path(name, namespace=namespace))
         return job_fact(found) if found else None
 
-    async def create(self, wanted: JobWanted) -> JobFact:
+    async def create(self, wanted: DesiredJob) -> JobFact:
         jobs = Objects(self._client, JOBS, wanted.namespace)
         return job_fact(await jobs.create(job(wanted)))
 
 
-def job(wanted: JobWanted) -> Json:
+def job(wanted: DesiredJob) -> Json:
     """As it is sent: the template in its own words, and what says whose it is."""
     template: Json = dict(wanted.template)
     metadata: Json = dict(template.get("metadata") or {})

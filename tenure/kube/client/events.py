@@ -27,7 +27,7 @@ from tenure.kube.client.resources import (
     NODES,
     PODS,
 )
-from tenure.model.base import LANE
+from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.errors import Conflict, Fault, Throttled, TryLater
 
 log = structlog.get_logger(__name__)
@@ -146,7 +146,7 @@ class KubeEvents:
             self._senders = [asyncio.create_task(self._send(), name="kube-events") for _ in range(_SENDERS)]
 
     async def _send(self) -> None:
-        LANE.set("crowd")
+        REQUEST_PRIORITY.set("crowd")
         while True:
             event = await self._waiting.get()
             try:

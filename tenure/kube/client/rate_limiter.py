@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from tenure.model.base import LANE
+from tenure.model.base import REQUEST_PRIORITY
 
 QPS = 200.0
 BURST = 300
@@ -47,7 +47,7 @@ class Pace:
             return
         asked = self._clock()
         mine = asyncio.get_running_loop().create_future()
-        self._lanes.setdefault(LANE.get(), deque()).append(mine)
+        self._lanes.setdefault(REQUEST_PRIORITY.get(), deque()).append(mine)
         if self._serving is None or self._serving.done():
             self._serving = asyncio.create_task(self._serve(), name="kube-pace")
         await mine

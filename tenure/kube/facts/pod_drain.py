@@ -33,7 +33,7 @@ def tolerates(tolerations: tuple[Toleration, ...], key: str, value: str, effect:
 
 def waits(pod: PodFact, now: datetime) -> bool:
     """Whether a drain has to wait until the pod is gone."""
-    if pod.finished or pod.mirror or _stuck(pod, now):
+    if pod.is_finished or pod.mirror or _stuck(pod, now):
         return False
     return not tolerates(pod.tolerations, labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)
 
@@ -43,13 +43,14 @@ def reschedulable(pod: PodFact) -> bool:
 
     A terminating pod of a StatefulSet counts, since its successor is on its way.
     """
-    if pod.daemonset or pod.mirror or pod.finished:
+    if pod.daemonset or pod.mirror or pod.is_finished:
         return False
     return not pod.deleting or pod.owner_kind == "StatefulSet"
 
 
 def protected(value: str, started: datetime | None, now: datetime) -> bool:
-    """Whether a do-not-disrupt annotation holds now: `true`, or a duration since the pod's start. Others are void."""
+    """Whether a do-not-disrupt annotation holds now: `true_condition`, or a duration since the pod's start. Others
+    are void."""
     if value == "true":
         return True
     lasts = _lasts(value)
@@ -86,7 +87,7 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
         evictable=waited and not fact.deleting and not held,
         group=_group(fact),
         reschedulable=reschedulable(fact),
-        protected=held and not fact.finished,
+        protected=held and not fact.is_finished,
         why_not=_why_not(fact, waited, held),
         grace_seconds=_grace(pod),
         deletion=fact.deletion_deadline,
@@ -95,7 +96,7 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
         owner_name=owner.get("name", ""),
         labels=fact.labels,
         ready=_is_true(pod, labels.READY),
-        marked_not_ready=_is_marked_not_ready(pod),
+        controller_set_not_ready=_is_marked_not_ready(pod),
     )
 
 

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from tenure.model.base import Message, Value
-from tenure.model.disruption.permits import Booked
-from tenure.model.disruption.planning import Leaving, Method
-from tenure.model.operator_requests import Mirror
-from tenure.model.signals import Pause, PermitAnswered
+from tenure.model.disruption.permits import PermitReservation
+from tenure.model.disruption.planning import CommandCandidate, Method
+from tenure.model.operator_requests import PauseAnnotation
+from tenure.model.signals import Pause, PermitResult
 
 
 class Proposal(Message):
@@ -25,7 +25,7 @@ class Proposal(Message):
     """Of the nodes and the reason: what is proposed again has the same."""
     reason: Method
     kind: Literal["empty", "drift", "multi", "single"]
-    candidates: tuple[Leaving, ...]
+    candidates: tuple[CommandCandidate, ...]
     replacements: int = 0
     """How many NodeClaims are made before the nodes go."""
     replacement_pools: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Proposal(Message):
     why: str = ""
 
 
-class UnderWay(Value):
+class InFlightCommand(Value):
     """A command that is being carried out."""
 
     proposal: Proposal
@@ -43,7 +43,7 @@ class UnderWay(Value):
     """Names of its replacements, once they are made."""
 
 
-class Hold(Value):
+class DisruptionBlocker(Value):
     """Why nothing goes voluntarily for now."""
 
     scope: Literal["cluster", "pool", "node"]
@@ -52,7 +52,7 @@ class Hold(Value):
     until: datetime | None = None
 
 
-class Bounced(Value):
+class CommandBackoff(Value):
     """Nodes whose disruption came to nothing: they are not tried again before a moment."""
 
     claims: tuple[str, ...] = ()
@@ -63,22 +63,22 @@ class Bounced(Value):
     why: str = ""
 
 
-class DecideAsked(Message):
+class DisruptionDecisionRequest(Message):
     """One pass of voluntary disruption."""
 
-    under_way: tuple[UnderWay, ...] = ()
-    holds: tuple[Hold, ...] = ()
-    bounced: tuple[Bounced, ...] = ()
+    under_way: tuple[InFlightCommand, ...] = ()
+    holds: tuple[DisruptionBlocker, ...] = ()
+    backoffs: tuple[CommandBackoff, ...] = ()
     first: tuple[str, ...] = ()
     """NodeClaims that the last pass did not reach."""
 
 
-class Decided(Message):
+class DisruptionDecision(Message):
     """What a pass found."""
 
     proposals: tuple[Proposal, ...] = ()
     first: tuple[str, ...] = ()
-    again: datetime | None = None
+    next_pass_at: datetime | None = None
     """When time alone changes a verdict: an end of consolidateAfter, of a window, of a minimum age."""
     eligible: int = 0
     excluded: int = 0
@@ -86,7 +86,7 @@ class Decided(Message):
     """Why nothing was decided, for instance caches that are too old."""
 
 
-class ReplaceAsked(Message):
+class ReplacementRequest(Message):
     """Check a proposal against the cluster as it is now, and make its replacements."""
 
     proposal: Proposal
@@ -94,17 +94,17 @@ class ReplaceAsked(Message):
     """The same id always gives the same names."""
     workflow_id: str
     """Of the command: written on its replacements, whose workflows tell it how they fare."""
-    under_way: tuple[UnderWay, ...] = ()
+    under_way: tuple[InFlightCommand, ...] = ()
 
 
-class Replaced(Message):
+class ReplacementResult(Message):
     outcome: Literal["made", "stale", "not now"]
-    """`stale`: it would not be decided like this any more. `not now`: the host cannot say."""
+    """`stale_kinds`: it would not be decided like this any more. `not now`: the host cannot say."""
     claims: tuple[str, ...] = ()
     why: str = ""
 
 
-class ReplacementSaid(Message):
+class ReplacementMessage(Message):
     """Signal of a replacement's workflow to that of the command."""
 
     claim: str
@@ -113,13 +113,13 @@ class ReplacementSaid(Message):
     why: str = ""
 
 
-class Stirred(Message):
+class ClusterChanged(Message):
     """Signal to the Cluster workflow: something changed that could matter for voluntary disruption."""
 
     number: int = 0
 
 
-class PermitRecalled(Message):
+class PermitRevoked(Message):
     """Signal of a NodePool to who holds a permit: stop at the next safe point."""
 
     claim_uid: str
@@ -129,11 +129,12 @@ class PermitRecalled(Message):
 Step = Literal["Permit", "Begin", "Replace", "Wait", "Finish", "Undo", "Over"]
 """Of a command, in the order of a life without trouble; Undo takes the place of what is left to do."""
 Ending = Literal["done", "not permitted", "recalled", "stale", "not replaced", "held", "failed"]
-"""`stale`: it would not be decided like this any more. `not replaced`: replacements did not come up. `held`: a node
+"""`stale_kinds`: it would not be decided like this any more. `not replaced`: replacements did not come up. `held`: a
+node
 has to stay. `failed`: nobody could say or do it in time."""
 
 
-class CommandOver(Message):
+class CommandFinished(Message):
     """How a command ended; signal to the Cluster workflow, and result of the command's."""
 
     proposal_id: str
@@ -141,20 +142,20 @@ class CommandOver(Message):
     why: str = ""
     nodes: tuple[str, ...] = ()
     """UIDs of the NodeClaims that it failed for; empty: of all."""
-    keep_until: datetime | None = None
+    retain_until: datetime | None = None
     """A person wants them left alone until then."""
 
 
-class GiveUp(Message):
+class CommandCancellation(Message):
     """Update or signal of a person to a command: undo it."""
 
     by: str
     reason: str
-    keep: timedelta = timedelta(0)
+    retain_for: timedelta = timedelta(0)
     """For how long its nodes are left alone; nothing: as after any command that was recalled."""
 
 
-class CommandMade(Message):
+class CommandLaunched(Message):
     """Signal to the Cluster workflow: these NodeClaims are its replacements."""
 
     proposal_id: str
@@ -166,7 +167,7 @@ class CommandState(Message):
 
     cluster: str
     proposal: Proposal
-    others: tuple[UnderWay, ...] = ()
+    others: tuple[InFlightCommand, ...] = ()
     """Commands that were under way when this one began; until its replacements are made."""
     born: datetime | None = None
     step: Step = "Permit"
@@ -176,7 +177,7 @@ class CommandState(Message):
     """Of this step."""
     plan_id: str = ""
     """Of its replacements' names."""
-    permits: dict[str, PermitAnswered] = {}
+    permits: dict[str, PermitResult] = {}
     """The last answer for each NodeClaim, by UID."""
     renewed: datetime | None = None
     """When permits were asked for last."""
@@ -186,32 +187,32 @@ class CommandState(Message):
     """Those that say that they are."""
     lost: str = ""
     """What a replacement said that never will be."""
-    recalled: str = ""
+    revocation: str = ""
     """Why it is to stop."""
-    keep_until: datetime | None = None
+    retain_until: datetime | None = None
     """Its nodes are left alone until then."""
     ready_by: datetime | None = None
     """When replacements are waited for no more."""
-    looks: int = 0
+    failed_checks: int = 0
     """How often the live state did not let it finish since a replacement spoke last."""
-    look_at: datetime | None = None
+    next_check_at: datetime | None = None
     """When to look again, whatever replacements say."""
-    over: CommandOver | None = None
+    over: CommandFinished | None = None
     """How it ends, be it that something is to be undone before."""
     blocked_by: str = ""
 
 
-class CommandAsked(Message):
+class CommandRequest(Message):
     """What the activities of a command are told."""
 
     workflow_id: str
     reason: Method
-    candidates: tuple[Leaving, ...]
+    candidates: tuple[CommandCandidate, ...]
     replacements: tuple[str, ...] = ()
     why: str = ""
 
 
-class CommandActed(Message):
+class CommandResult(Message):
     """What they answer."""
 
     outcome: Literal["done", "waiting", "held", "lost"]
@@ -224,7 +225,7 @@ class CommandActed(Message):
 class CommandRun(Message):
     """A command that was started."""
 
-    under_way: UnderWay
+    under_way: InFlightCommand
     since: datetime
 
 
@@ -232,13 +233,13 @@ class DisruptionState(Message):
     """What the Cluster workflow carries."""
 
     cluster: str
-    stirred: int = 0
+    change_number: int = 0
     """Number of the last stir."""
-    news: bool = False
+    has_changed: bool = False
     """Something changed since the last pass."""
     last: datetime | None = None
     """When the last pass began."""
-    again: datetime | None = None
+    next_pass_at: datetime | None = None
     """When the next is due though nothing changes."""
     not_before: datetime | None = None
     """After one that came to nothing."""
@@ -250,9 +251,9 @@ class DisruptionState(Message):
     eligible: int = 0
     excluded: int = 0
     under_way: tuple[CommandRun, ...] = ()
-    bounced: tuple[Bounced, ...] = ()
-    booked: tuple[Booked, ...] = ()
+    backoffs: tuple[CommandBackoff, ...] = ()
+    reservations: tuple[PermitReservation, ...] = ()
     """Permits under budgets for all NodePools together."""
     pause: Pause | None = None
-    mirror: Mirror = Mirror()
+    pause_annotation: PauseAnnotation = PauseAnnotation()
     """Of the pause, as an annotation of the worker's namespace."""

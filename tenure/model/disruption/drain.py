@@ -19,11 +19,11 @@ BLOCKING: Final[frozenset[Cause]] = frozenset({"budget", "budgets", "do-not-disr
 """What `blockedFor` of a LifecyclePolicy counts. The others have an end of their own."""
 LINE: Final = 250
 """Characters: SQL visibility has room for 255 in a Keyword."""
-SHOWN: Final = 5
+MAX_NAMED_BLOCKERS: Final = 5
 """Holds that a verdict names; the others are counted."""
 
 
-class Hold(Message):
+class EvictionBlocker(Message):
     """One pod, or one volume, that a drain waits for."""
 
     subject: str
@@ -41,7 +41,7 @@ class Hold(Message):
     """What a person could do next."""
 
     @property
-    def short(self) -> str:
+    def summary(self) -> str:
         return f"{self.subject}: {self.what}"
 
     @property
@@ -52,17 +52,17 @@ class Hold(Message):
         return {"never": "never passes by itself", "can": "can pass by itself"}.get(self.passes, "")
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         owner = f" ({self.owner})" if self.owner else ""
         since = f", since {self.since.isoformat(timespec='seconds')}" if self.since else ""
         outlook = ": ".join(part for part in (self.prospect, self.hint) if part)
         return f"{self.subject}{owner}: {self.what}{since}" + (f"; {outlook}" if outlook else "")
 
 
-class DrainVerdict(Message):
+class DrainStatus(Message):
     """What a drain waits for at a moment, and what will follow."""
 
-    holds: tuple[Hold, ...] = ()
+    holds: tuple[EvictionBlocker, ...] = ()
     """Those that have to be remembered first, then blocking ones, then those that end by themselves."""
     more: int = 0
     """Holds that are not named."""
@@ -86,46 +86,46 @@ class DrainVerdict(Message):
     @property
     def blockers(self) -> str:
         """One line that changes only when something does; empty while pods are merely ending."""
-        parts = [one.short for one in self.holds[:SHOWN] if one.cause != "terminating"]
+        parts = [one.summary for one in self.holds[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
         if self.not_ready_since:
             parts.insert(0, f"the node is not Ready since {self.not_ready_since.isoformat(timespec='seconds')}")
         return "; ".join(parts)
 
     @property
-    def line(self) -> str:
+    def status_line(self) -> str:
         """What blocks, or which pods are merely ending; short enough to be searched for."""
         ending = f"pods are ending: {', '.join(one.subject for one in self.holds[:3])}"
         return (self.blockers or ending)[:LINE]
 
-    def shortened(self) -> "DrainVerdict":
+    def truncate(self) -> "DrainStatus":
         """As it is sent and shown: the first holds by name, the others as a number."""
-        more = max(0, len(self.holds) - SHOWN)
-        return self.model_copy(update={"holds": self.holds[:SHOWN], "more": self.more + more})
+        more = max(0, len(self.holds) - MAX_NAMED_BLOCKERS)
+        return self.model_copy(update={"holds": self.holds[:MAX_NAMED_BLOCKERS], "more": self.more + more})
 
     @property
-    def lines(self) -> tuple[str, ...]:
+    def status_lines(self) -> tuple[str, ...]:
         """For people: everything there is to say."""
-        said = [one.text for one in self.holds[:SHOWN]]
+        messages = [one.description for one in self.holds[:MAX_NAMED_BLOCKERS]]
         if self.more:
-            said.append(f"and {self.more} more")
+            messages.append(f"and {self.more} more")
         if self.later:
-            said.append(f"pods of later groups that wait for these: {self.later}")
+            messages.append(f"pods of later groups that wait for these: {self.later}")
         if self.not_ready_since and self.not_ready_until:
             since = self.not_ready_since.isoformat(timespec="seconds")
             until = self.not_ready_until.isoformat(timespec="seconds")
-            said.append(f"the node is not Ready since {since}: the drain goes on without its pods at {until}")
+            messages.append(f"the node is not Ready since {since}: the drain goes on without its pods at {until}")
         if self.deadline:
-            said.append(f"all pods are gone by {self.deadline.isoformat(timespec='seconds')}, whatever holds them")
+            messages.append(f"all pods are gone by {self.deadline.isoformat(timespec='seconds')}, whatever holds them")
         if self.follows:
-            said.append(self.follows)
-        return tuple(said)
+            messages.append(self.follows)
+        return tuple(messages)
 
 
-class PodsHeld(Message):
+class PodDrainRule(Message):
     """A class of pods, and whether it waits while others leave."""
 
     match_labels: dict[str, str]
-    held: bool = True
+    blocked: bool = True
     until: datetime | None = None
     """When they go, whatever they wait for; None: nobody knows."""
     why: str = ""
@@ -134,16 +134,16 @@ class PodsHeld(Message):
 class DrainState(Message):
     """What a NodeClaim's workflow carries of its drain."""
 
-    keep: bool = False
+    retains_nodeclaim: bool = False
     """Its NodeClaim is deleted only when the pods are gone, so that the drain can be given up."""
-    verdict: DrainVerdict | None = None
+    verdict: DrainStatus | None = None
 
 
-class GaveUp(Message):
+class CancelledDrain(Message):
     """A drain that was given up, and until when the node is left alone."""
 
     at: datetime
-    again: datetime
+    retry_at: datetime
     why: str
 
 

@@ -5,40 +5,40 @@ from datetime import datetime, timedelta
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.model.base import Message
 from tenure.model.disruption.planning import Disrupted
-from tenure.model.operator_requests import Unread
+from tenure.model.operator_requests import InvalidRules
 from tenure.model.workflow_states import Permit
 
 
-class AllowanceAsked(Message):
+class AllowedDisruptionsRequest(Message):
     """How many more nodes of a NodePool may go for a reason."""
 
     name: str
     reason: str = "Empty"
     rules: DisruptionRules | None = None
     """What LifecyclePolicies say beyond the NodePool's own budgets."""
-    unread: Unread = Unread()
+    unread: InvalidRules = InvalidRules()
     past: tuple[Disrupted, ...] = ()
     permits: tuple[Permit, ...] = ()
     """Those that are out: they count as gone once their node is on its way."""
-    asking: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
     """UIDs of NodeClaims that permits are wished for, or out to."""
-    wishing: tuple[str, ...] = ()
+    requesting: tuple[str, ...] = ()
     """UIDs of those whose own workflows wish for one: so they are not being disrupted, whatever their nodes show."""
-    booked: tuple[str, ...] = ()
+    reserved_uids: tuple[str, ...] = ()
     """UIDs of NodeClaims of other NodePools that have permits, or are about to: they count as going."""
 
 
-class Went(Message):
+class RecentDisruptions(Message):
     """What rates of a NodePool count."""
 
-    over: timedelta = timedelta(0)
+    lookback: timedelta = timedelta(0)
     """How far back they look; nothing: there are none."""
     past: tuple[Disrupted, ...] = ()
     permits: tuple[Permit, ...] = ()
     """Those that are out, or were when it was looked last."""
 
 
-class Booked(Message):
+class PermitReservation(Message):
     """A place under budgets for all NodePools together."""
 
     pool: str
@@ -46,18 +46,18 @@ class Booked(Message):
     until: datetime
 
 
-class BookAsked(Message):
+class ReservationRequest(Message):
     """Signal to the Cluster workflow: these places, and none but these, are the NodePool's."""
 
     pool: str
     workflow_id: str
-    wanted: dict[str, datetime] = {}
+    desired: dict[str, datetime] = {}
     """By UID of the NodeClaim, until when."""
     token: str = ""
     """Of the answer; empty: none is wished for."""
 
 
-class BookAnswered(Message):
+class ReservationResult(Message):
     """Signal to a NodePool: what others had booked when it booked."""
 
     token: str = ""

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from tenure.model.base import Message, Value
-from tenure.model.instance_types import ReservationRoom, UnavailableOffering
+from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.provisioning import PlannedClaim
 
 Method = Literal["Empty", "Drifted", "Underutilized"]
@@ -47,11 +47,11 @@ Cause = Literal[
 ]
 
 
-class Exclusion(Value):
+class Ineligibility(Value):
     """Something that keeps a node from being disrupted."""
 
     cause: Cause
-    words: str
+    message: str
     methods: tuple[Method, ...] = METHODS
     """From which methods it keeps the node."""
     until: datetime | None = None
@@ -73,7 +73,7 @@ class NodeVerdict(Value):
     pods: int = 0
     """Those that would have to go elsewhere."""
     eligible: tuple[Method, ...] = ()
-    excluded: tuple[Exclusion, ...] = ()
+    excluded: tuple[Ineligibility, ...] = ()
     """All causes, of the methods that would concern it."""
     rejected: tuple[str, ...] = ()
     """What simulations of its removal found, in words; empty where there was none, or where it goes."""
@@ -103,7 +103,7 @@ class Move(Value):
     """Which of the command's replacements; -1: none."""
 
 
-class Leaving(Value):
+class CommandCandidate(Value):
     """A node that a command takes away."""
 
     node: str
@@ -121,7 +121,7 @@ class Rejection(Value):
     """Nodes that were looked at together and cannot go, or not so cheaply."""
 
     nodes: tuple[str, ...]
-    words: str
+    message: str
 
 
 class Command(Value):
@@ -129,7 +129,7 @@ class Command(Value):
 
     reason: Method
     kind: Literal["empty", "drift", "multi", "single"]
-    candidates: tuple[Leaving, ...]
+    candidates: tuple[CommandCandidate, ...]
     replacements: tuple[PlannedClaim, ...] = ()
     claims: tuple[str, ...] = ()
     """Names of the replacements, in their order, once they are made."""
@@ -145,16 +145,16 @@ class Command(Value):
     why: str = ""
 
     @property
-    def saving(self) -> float:
+    def hourly_saving(self) -> float:
         """US dollars an hour that are expected to be saved; negative where drift costs."""
         return self.price_before - self.price_after
 
     @property
-    def nodes(self) -> tuple[str, ...]:
+    def node_names(self) -> tuple[str, ...]:
         return tuple(one.node for one in self.candidates)
 
 
-class Room(Value):
+class BudgetHeadroom(Value):
     """How many more nodes may go, and the arithmetic in words."""
 
     allowed: int
@@ -169,15 +169,15 @@ class ZonesAtOnce(Value):
     """Zones in which some are."""
 
 
-class Allowances(Value):
+class DisruptionBudgets(Value):
     """What budgets leave. What is not mentioned is not limited."""
 
-    pools: dict[str, dict[Method, Room]] = {}
-    zones: dict[str, dict[str, Room]] = {}
+    pools: dict[str, dict[Method, BudgetHeadroom]] = {}
+    zones: dict[str, dict[str, BudgetHeadroom]] = {}
     """By pool, and by zone: nodes of the pool in that zone."""
     zones_at_once: dict[str, ZonesAtOnce] = {}
     """By pool."""
-    cluster: dict[str, Room] = {}
+    cluster: dict[str, BudgetHeadroom] = {}
     """By pool: nodes of all pools together."""
     errors: tuple[str, ...] = ()
     """Rules that cannot be read: their pools are closed."""
@@ -198,7 +198,7 @@ class DisruptionSettings(Value):
     """In a multi-node search."""
     most_simulations: int = 500
     """In one pass; nodes that are not reached are named, and come first in the next."""
-    replace_one_by_several: bool = False
+    replace_one_with_many: bool = False
     """A node may be replaced by more nodes than it is, where these are cheaper."""
 
 
@@ -210,16 +210,16 @@ class DisruptionRequest(Message):
     """Nodes and NodeClaims that pods are expected on."""
     under_way: tuple[Command, ...] = ()
     """Commands that are being carried out."""
-    allowances: Allowances = Allowances()
+    allowed_disruptions: DisruptionBudgets = DisruptionBudgets()
     settings: DisruptionSettings = DisruptionSettings()
     unavailable: tuple[UnavailableOffering, ...] = ()
-    reservations: dict[str, ReservationRoom] = {}
+    reservations: dict[str, ReservationHeadroom] = {}
     not_ready_grace: timedelta = timedelta(minutes=5)
     pool_graces: dict[str, timedelta] = {}
     """By pool where it has its own."""
     first: tuple[str, ...] = ()
     """NodeClaims that the last pass did not reach."""
-    kept: dict[str, tuple[Exclusion, ...]] = {}
+    ineligible: dict[str, tuple[Ineligibility, ...]] = {}
     """By NodeClaim what keeps it beyond what the cluster shows: pauses, and moves that came to nothing."""
     unsold: dict[str, str] = {}
     """NodePools of which no replacement is bought, and why."""
@@ -239,6 +239,10 @@ class Decision(Value):
     simulations: int = 0
 
     @property
-    def causes(self) -> Counter[str]:
+    def count_by_cause(self) -> Counter[str]:
         """How many nodes each cause excludes."""
-        return Counter(cause for one in self.nodes for cause in dict.fromkeys(said.cause for said in one.excluded))
+        return Counter(
+            cause
+            for one in self.nodes
+            for cause in dict.fromkeys(ineligibility.cause for ineligibility in one.excluded)
+        )

@@ -36,7 +36,7 @@ KARPENTERS_KINDS: Final[dict[tuple[EventKind, str], str]] = {
 """By kind and source: the word of Karpenter's metrics."""
 
 
-class Notice(Message):
+class InterruptionMessage(Message):
     """One thing that AWS says of one instance. The same thing, said again, has the same kind and id."""
 
     kind: EventKind
@@ -52,17 +52,17 @@ class Notice(Message):
     code: str = ""
     """AWS's word for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
     status: Literal["announced", "withdrawn", "over"] = "announced"
-    """`withdrawn`: AWS cancelled it; `over`: it has been done, or the check passes again."""
+    """`release_permit`: AWS cancelled it; `over`: it has been done, or the check passes again."""
     text: str = ""
     """AWS's description, for people; nothing is decided by it."""
 
 
-class Notices(Message):
+class InterruptionMessages(Message):
     """Signal `noticed` to a NodeClaim: what came for its instance in one go. Repeats and any order are harmless."""
 
     instance_id: str
-    notices: tuple[Notice, ...]
-    left: tuple[str, ...] = ()
+    notices: tuple[InterruptionMessage, ...]
+    evicted_pods: tuple[str, ...] = ()
     """Pods that were told to go already, as `namespace/name`."""
 
 
@@ -80,12 +80,12 @@ class StatusReport(Value):
 
     instance_id: str
     failed: tuple[FailedCheck, ...] = ()
-    events: tuple[Notice, ...] = ()
+    events: tuple[InterruptionMessage, ...] = ()
     """Scheduled ones; `at` is when they were read."""
 
 
-class OpenNotice(Message):
+class OpenInterruption(Message):
     """What a node was told by its instance's status, and what is not over yet."""
 
     instance_id: str
-    notice: Notice
+    notice: InterruptionMessage

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from tenure.model.base import Message, Value
-from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind, Notice, OpenNotice
+from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind, InterruptionMessage, OpenInterruption
 from tenure.model.nodeclaim_requests import ClaimRef
 
 NOTHING: Final = "no_op"
@@ -28,17 +28,17 @@ Dropped = Literal["", "malformed", "unknown", "unwanted"]
 something that concerns no node, such as an instance that runs now."""
 
 
-class Said(Value):
+class InstanceInterruption(Value):
     """One notice, and the instance that it is about."""
 
     instance_id: str
-    notice: Notice
+    notice: InterruptionMessage
 
 
-class EventParsed(Value):
+class ParsedEvent(Value):
     """What a message's body says."""
 
-    said: tuple[Said, ...] = ()
+    interruptions: tuple[InstanceInterruption, ...] = ()
     at: datetime
     """When it happened; when it was sent where the body does not say."""
     dropped: Dropped = ""
@@ -48,7 +48,7 @@ class EventParsed(Value):
 
     @property
     def kind(self) -> EventKind | None:
-        return self.said[0].notice.kind if self.said else None
+        return self.interruptions[0].notice.kind if self.interruptions else None
 
     @property
     def message_type(self) -> str:
@@ -65,7 +65,7 @@ class QueueMessage(Value):
     sent: datetime
     first_received: datetime
     """When anyone read it for the first time."""
-    parsed: EventParsed
+    parsed: ParsedEvent
 
 
 MEMO: Final = "TenureEvents"
@@ -78,7 +78,7 @@ class EventRecord(Message):
     kind: EventKind
     code: str = ""
     """AWS's word for it."""
-    heard: datetime
+    received_at: datetime
     starts: datetime | None = None
     """When AWS acts; None: at once, or it is not known."""
     status: Literal["announced", "withdrawn", "over"] = "announced"
@@ -94,15 +94,16 @@ class EventRecord(Message):
     """When that began to be so."""
 
 
-class Tally(Message):
+class MessageCounts(Message):
     """What became of the messages of the queue, as the activity that reads it counts them."""
 
     since: datetime
     counts: dict[str, int] = {}
-    """`received`, `deleted`, and by the words of tenure_interruption_messages_dropped_total why one was dropped."""
+    """`record_received`, `deleted`, and by the words of tenure_interruption_messages_dropped_total why one was
+    dropped."""
 
 
-class Answer(Message):
+class ApprovalDecision(Message):
     """What a person said of an event that waits for approval."""
 
     approved: bool
@@ -111,19 +112,19 @@ class Answer(Message):
     at: datetime
 
 
-class Remembered(Message):
+class TrackedInterruption(Message):
     """A notice, as it was told last."""
 
-    notice: Notice
-    heard: datetime
+    notice: InterruptionMessage
+    received_at: datetime
     """When it was told first."""
     moved_from: datetime | None = None
     """When AWS meant to act before it moved that."""
     moved: datetime | None = None
     """When it was told that AWS did, last."""
-    own: Notice | None = None
+    own: InterruptionMessage | None = None
     """What its source said itself last, where the other source has told since that AWS moved the event."""
-    answer: Answer | None = None
+    decision: ApprovalDecision | None = None
     done: bool = False
     """What its policy has for it was done, and the node was kept."""
 
@@ -136,7 +137,7 @@ class Event(Value):
     kind: EventKind
     reason: str
     """The word of Karpenter's metrics."""
-    heard: datetime
+    received_at: datetime
     starts: datetime | None = None
     ends: datetime | None = None
     code: str = ""
@@ -144,7 +145,7 @@ class Event(Value):
     status: Literal["announced", "withdrawn", "over"] = "announced"
     moved_from: datetime | None = None
     moved: datetime | None = None
-    answer: Answer | None = None
+    decision: ApprovalDecision | None = None
     done: bool = False
 
 
@@ -164,14 +165,14 @@ class StopStart(Message):
 
 
 class ApproveEvent(Message):
-    """Let a node go that waits for approval; update `approve_event`, and signal `event_approved`."""
+    """Let a node go that waits for approval; update `approve_event`, and signal `approve_event_by_signal`."""
 
     by: str
     reason: str = ""
 
 
 class RejectEvent(Message):
-    """Keep it, for as long as its policy lets that be; update `reject_event`, and signal `event_rejected`."""
+    """Keep it, for as long as its policy lets that be; update `reject_event`, and signal `reject_event_by_signal`."""
 
     by: str
     reason: str = ""
@@ -185,11 +186,11 @@ class EventText(Message):
     warning: bool = True
 
 
-class NoticesTold(Message):
+class InterruptionNotification(Message):
     """What is to be said of a node's notices, and what is to be written down."""
 
     claim: ClaimRef
-    said: tuple[EventText, ...] = ()
+    events: tuple[EventText, ...] = ()
     """On the NodeClaim and on its Node."""
     write: bool = False
     text: str = ""
@@ -218,27 +219,27 @@ class InterruptionState(Message):
     """The name of the SQS queue; empty: there is none, and instances' status is the only source."""
     messages: SourceState = SourceState()
     statuses: SourceState = SourceState()
-    told: tuple[OpenNotice, ...] = ()
+    notified: tuple[OpenInterruption, ...] = ()
     """What nodes were told by their instances' status, and what is not over yet."""
     status_read: datetime | None = None
 
 
 class QueueNamed(Message):
-    """Signal `queue_named`: what the setting INTERRUPTION_QUEUE of a worker that just started says."""
+    """Signal `set_queue`: what the setting INTERRUPTION_QUEUE of a worker that just started says."""
 
     queue: str
 
 
-class QueueAsked(Message):
+class QueueRequest(Message):
     """Read this queue until it cannot be read."""
 
     queue: str
 
 
-class StatusAsked(Message):
+class InstanceStatusRequest(Message):
     """Read instances' status every minute, until there is something to remember."""
 
-    told: tuple[OpenNotice, ...] = ()
+    notified: tuple[OpenInterruption, ...] = ()
     last: datetime | None = None
     """When it was read last."""
 
@@ -248,6 +249,6 @@ class ReadingEnded(Message):
 
     fault: str = ""
     """Empty: nothing is wrong, and reading is to go on."""
-    told: tuple[OpenNotice, ...] = ()
+    notified: tuple[OpenInterruption, ...] = ()
     """Of instances' status: what is open now."""
     last: datetime | None = None

@@ -21,7 +21,7 @@ from cronsim import CronSim, CronSimError
 from tenure.apis.durations import parse_duration
 from tenure.apis.nodepool import Budget
 from tenure.model.base import Message
-from tenure.model.disruption.planning import Room, ZonesAtOnce
+from tenure.model.disruption.planning import BudgetHeadroom, ZonesAtOnce
 from tenure.model.workflow_states import PoolCount
 
 MACROS: Final = {
@@ -38,8 +38,8 @@ _FORM: Final = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?
 
 def is_open(schedule: str, duration: str, now: datetime, zone: str = "") -> bool:
     """Whether no more than `duration` has passed since the schedule hit last. Raises ValueError."""
-    lasting = parse_duration(duration) or timedelta(0)
-    hit = next_hit(schedule, now - lasting, zone)
+    window_length = parse_duration(duration) or timedelta(0)
+    hit = next_hit(schedule, now - window_length, zone)
     return hit is not None and hit <= now
 
 
@@ -66,7 +66,7 @@ def zone_of(name: str) -> tzinfo:
         ) from error
 
 
-def moment(text: str, zone: str = "") -> datetime:
+def parse_timestamp(text: str, zone: str = "") -> datetime:
     """A date, a time of a zone, or a time with an offset. Raises ValueError."""
     try:
         if not _FORM.fullmatch(text):
@@ -79,7 +79,7 @@ def moment(text: str, zone: str = "") -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=zone_of(zone))
 
 
-class Asking(Message):
+class PermitCandidate(Message):
     """A NodeClaim that may go, as its permit is decided by."""
 
     zone: str = ""
@@ -88,7 +88,7 @@ class Asking(Message):
     """In words: its annotation holds it."""
 
 
-class Allowance(Message):
+class AllowedDisruptions(Message):
     """How many more nodes may be disrupted for one reason."""
 
     allowed: int
@@ -99,53 +99,57 @@ class Allowance(Message):
     """The arithmetic in words, for the node and the pool that are blocked by it."""
     unreadable: bool = False
     """A budget cannot be read, and `why` says which and what to write."""
-    zones: dict[str, Room] = {}
+    zones: dict[str, BudgetHeadroom] = {}
     """What is left in each zone; what is not mentioned is not limited, here and in what follows."""
     zones_at_once: ZonesAtOnce | None = None
-    cluster: Room | None = None
+    cluster: BudgetHeadroom | None = None
     """Of all NodePools together."""
-    youngest: timedelta | None = None
+    minimum_node_age: timedelta | None = None
     """How old a node has to be."""
     fixed: bool = False
     """Nothing goes whatever nodes do: only time, or another spec, lets any go."""
     opens: datetime | None = None
     """When time alone may let more go than now; None for never."""
-    asking: dict[str, Asking] = {}
+    candidates: dict[str, PermitCandidate] = {}
     """By UID: the NodeClaims that were asked about and stand."""
 
 
-def decide_allowance(budgets: Sequence[Budget], count: PoolCount, *, reason: str, now: datetime) -> Allowance:
+def decide_allowed_disruptions(
+    budgets: Sequence[Budget], count: PoolCount, *, reason: str, now: datetime
+) -> AllowedDisruptions:
     """The strictest active budget, less what is consumed. No active budget for the reason: no limit."""
     limits: list[tuple[int, str]] = []
     for budget in budgets:
         try:
             limit, active = nodes_of(budget, count.total), is_active(budget, now)
-            if active and _covers(budget, reason):
+            if active and _covers_reason(budget, reason):
                 limits.append((limit, budget.nodes))
         except ValueError as error:
             why = f"budget {budget.nodes!r} cannot be read: {error}"
-            return Allowance(allowed=0, count=count, why=why, unreadable=True)
+            return AllowedDisruptions(allowed=0, count=count, why=why, unreadable=True)
     if not limits:
-        return _answer(count.total, count, "no active budget limits this reason")
+        return _new_allowed_disruptions(count.total, count, "no active budget limits this reason")
     limit, written = min(limits)
     used = len(count.consuming)
-    words = f"budget {written} of {count.total} nodes allows {limit}, {used} in use (NotReady or going)"
-    return _answer(max(0, limit - used), count, words)
+    message = f"budget {written} of {count.total} nodes allows {limit}, {used} in use (NotReady or going)"
+    return _new_allowed_disruptions(max(0, limit - used), count, message)
 
 
 def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:
     """Whether they let nothing go, however many nodes there are: one of `0` or `0%` holds, or cannot be read."""
     try:
-        return any(_covers(one, reason) and share_of(one.nodes, 1) <= 0 and is_active(one, now) for one in budgets)
+        return any(
+            _covers_reason(one, reason) and share_of(one.nodes, 1) <= 0 and is_active(one, now) for one in budgets
+        )
     except ValueError:
         return True
 
 
-def _answer(allowed: int, count: PoolCount, why: str) -> Allowance:
-    return Allowance(allowed=allowed, count=count, why=why)
+def _new_allowed_disruptions(allowed: int, count: PoolCount, why: str) -> AllowedDisruptions:
+    return AllowedDisruptions(allowed=allowed, count=count, why=why)
 
 
-def _covers(budget: Budget, reason: str) -> bool:
+def _covers_reason(budget: Budget, reason: str) -> bool:
     return not budget.reasons or reason in budget.reasons
 
 

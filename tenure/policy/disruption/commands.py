@@ -20,21 +20,21 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from tenure.model.base import few
+from tenure.model.base import format_short_list
 from tenure.model.disruption.commands import (
-    Bounced,
-    CommandOver,
+    CommandBackoff,
+    CommandCancellation,
+    CommandFinished,
     CommandRun,
     CommandState,
+    DisruptionBlocker,
     DisruptionState,
-    GiveUp,
-    Hold,
+    InFlightCommand,
     Proposal,
-    ReplacementSaid,
+    ReplacementMessage,
     Step,
-    UnderWay,
 )
-from tenure.model.disruption.planning import Leaving
+from tenure.model.disruption.planning import CommandCandidate
 from tenure.model.nodeclaim_state import ENDING, ClaimState, Phase
 from tenure.policy.lifecycle import pauses
 
@@ -52,94 +52,103 @@ FINISH_WITHIN: Final = timedelta(minutes=10)
 """For trying to delete nodes whose replacements are ready, while the API server does not answer."""
 RENEW_AFTER: Final = timedelta(seconds=90)
 """Permits are leases of two minutes. They are kept for as long as a command runs, lest nobody could recall it."""
-LOOK_EVERY: Final = timedelta(minutes=5)
+CHECK_INTERVAL: Final = timedelta(minutes=5)
 """At replacements, in case their word was lost."""
-LOOK_AGAIN: Final = timedelta(seconds=10)
+RECHECK_AFTER: Final = timedelta(seconds=10)
 """When they said that they are ready, and the live state does not."""
 
 
-def unpermitted(state: CommandState, now: datetime) -> tuple[Leaving, ...]:
+def candidates_without_permit(state: CommandState, now: datetime) -> tuple[CommandCandidate, ...]:
     """The candidates that may not go now: refused, not answered, or by a lease that lapsed."""
-    return tuple(one for one in state.proposal.candidates if not _holds(state, one.claim_uid, now))
+    return tuple(one for one in state.proposal.candidates if not _has_permit(state, one.claim_uid, now))
 
 
-def _holds(state: CommandState, uid: str, now: datetime) -> bool:
+def _has_permit(state: CommandState, uid: str, now: datetime) -> bool:
     permit = state.permits.get(uid)
     return permit is not None and permit.granted and (permit.until is None or now < permit.until)
 
 
-def refused(state: CommandState) -> tuple[Leaving, ...]:
-    return tuple(one for one in state.proposal.candidates if _is_refused(state, one.claim_uid))
+def rejected_candidates(state: CommandState) -> tuple[CommandCandidate, ...]:
+    return tuple(one for one in state.proposal.candidates if _is_rejected(state, one.claim_uid))
 
 
-def _is_refused(state: CommandState, uid: str) -> bool:
+def _is_rejected(state: CommandState, uid: str) -> bool:
     permit = state.permits.get(uid)
     return permit is not None and not permit.granted
 
 
-def renewal(state: CommandState) -> datetime | None:
+def permit_renewal_at(state: CommandState) -> datetime | None:
     """When permits are to be asked for again; None before they were asked for at all."""
     return state.renewed + RENEW_AFTER if state.renewed else None
 
 
-def ask_due(state: CommandState, now: datetime) -> bool:
-    moment = renewal(state)
-    return moment is None or now >= moment
+def is_permit_request_due(state: CommandState, now: datetime) -> bool:
+    renewal_at = permit_renewal_at(state)
+    return renewal_at is None or now >= renewal_at
 
 
-def to_ask(state: CommandState) -> tuple[Leaving, ...]:
+def candidates_to_request(state: CommandState) -> tuple[CommandCandidate, ...]:
     """Those who were refused need not ask again: the NodePool keeps their wish, and answers by itself."""
-    return tuple(one for one in state.proposal.candidates if not _is_refused(state, one.claim_uid))
+    return tuple(one for one in state.proposal.candidates if not _is_rejected(state, one.claim_uid))
 
 
-def sooner(state: CommandState) -> datetime | None:
+def next_wakeup_at(state: CommandState) -> datetime | None:
     """While replacements are waited for: another look, or another round of permits."""
-    return min((one for one in (state.look_at, renewal(state)) if one), default=None)
+    return min((one for one in (state.next_check_at, permit_renewal_at(state)) if one), default=None)
 
 
-def why_unpermitted(state: CommandState, left: Sequence[Leaving]) -> str:
+def explain_unpermitted(state: CommandState, unpermitted: Sequence[CommandCandidate]) -> str:
     """In the words of the first pool that refused."""
-    words = [permit.blocked_by for one in left if (permit := state.permits.get(one.claim_uid)) and permit.blocked_by]
-    more = f" ({len(left)} of {len(state.proposal.candidates)} nodes)" if len(state.proposal.candidates) > 1 else ""
-    pools = ", ".join(sorted({one.pool for one in left}))
-    return f"{words[0]}{more}" if words else f"NodePool {pools} does not answer{more}"
+    messages = [
+        permit.blocked_by for one in unpermitted if (permit := state.permits.get(one.claim_uid)) and permit.blocked_by
+    ]
+    more = (
+        f" ({len(unpermitted)} of {len(state.proposal.candidates)} nodes)" if len(state.proposal.candidates) > 1 else ""
+    )
+    pools = ", ".join(sorted({one.pool for one in unpermitted}))
+    return f"{messages[0]}{more}" if messages else f"NodePool {pools} does not answer{more}"
 
 
 def all_ready(state: CommandState) -> bool:
     return {*state.claims} <= {*state.ready}
 
 
-def look_due(state: CommandState, now: datetime) -> bool:
+def is_check_due(state: CommandState, now: datetime) -> bool:
     """Whether to look if it can be finished."""
-    return (all_ready(state) and state.looks == 0) or (state.look_at is not None and now >= state.look_at)
+    return (all_ready(state) and state.failed_checks == 0) or (
+        state.next_check_at is not None and now >= state.next_check_at
+    )
 
 
-def next_look(state: CommandState, now: datetime) -> datetime:
+def next_check_at(state: CommandState, now: datetime) -> datetime:
     """After one that did not let it finish."""
-    return now + (min(LOOK_EVERY, LOOK_AGAIN * 2.0 ** min(state.looks, 6)) if all_ready(state) else LOOK_EVERY)
+    return now + (
+        min(CHECK_INTERVAL, RECHECK_AFTER * 2.0 ** min(state.failed_checks, 6)) if all_ready(state) else CHECK_INTERVAL
+    )
 
 
-def starting(state: CommandState) -> str:
+def describe_unready_replacements(state: CommandState) -> str:
     """The replacements that are not ready, in words."""
-    return few([name for name in state.claims if name not in state.ready])
+    return format_short_list([name for name in state.claims if name not in state.ready])
 
 
-LONGEST: Final = timedelta(days=30)
+MAX_PROTECTION: Final = timedelta(days=30)
 """What is to be kept for good has an annotation, or a pause of its NodePool."""
-LONGEST_REASON: Final = 200
+MAX_REASON_LENGTH: Final = 200
 _LATE: Final = timedelta(minutes=10)
 """Nodes that could not be put back for so long wait for a person."""
 
 
-def refusal_of(state: CommandState, said: GiveUp) -> str:
+def rejection_reason(state: CommandState, request: CommandCancellation) -> str:
     """Why this cannot be done: field, value, what to write; empty when it can."""
-    if not said.by.strip():
+    if not request.by.strip():
         return "by: nobody is named; write who says so"
-    if not said.reason.strip() or len(said.reason) > LONGEST_REASON:
-        return f"reason: {said.reason[:60]!r}: write why, in 1 to {LONGEST_REASON} characters"
-    if not timedelta(0) <= said.keep <= LONGEST:
+    if not request.reason.strip() or len(request.reason) > MAX_REASON_LENGTH:
+        return f"reason: {request.reason[:60]!r}: write why, in 1 to {MAX_REASON_LENGTH} characters"
+    if not timedelta(0) <= request.retain_for <= MAX_PROTECTION:
         return (
-            f"keep: {said.keep} is not between nothing and {LONGEST.days} days; write such as 4h, or pause its NodePool"
+            f"keep: {request.retain_for} is not between nothing and {MAX_PROTECTION.days} days; write such "
+            "as 4h, or pause its NodePool"
         )
     if state.step in ("Undo", "Over"):
         how = f"{state.over.ending}: {state.over.why}" if state.over else "as it was to end"
@@ -147,19 +156,22 @@ def refusal_of(state: CommandState, said: GiveUp) -> str:
     return ""
 
 
-def given_up(state: CommandState, said: GiveUp, now: datetime) -> dict[str, object]:
+def cancellation_changes(state: CommandState, request: CommandCancellation, now: datetime) -> dict[str, object]:
     """What changes by it."""
-    kept = now + said.keep if said.keep else None
-    until = f", and keeps its nodes until {kept.isoformat(timespec='minutes')}" if kept else ""
-    return {"recalled": f"{said.by.strip()} gave it up{until}: {said.reason.strip()}", "keep_until": kept}
+    protected_until = now + request.retain_for if request.retain_for else None
+    until = f", and keeps its nodes until {protected_until.isoformat(timespec='minutes')}" if protected_until else ""
+    return {
+        "recalled": f"{request.by.strip()} gave it up{until}: {request.reason.strip()}",
+        "keep_until": protected_until,
+    }
 
 
-def answer(state: CommandState, said: GiveUp) -> str:
+def cancellation_message(state: CommandState, request: CommandCancellation) -> str:
     """For whoever asked."""
     if state.step == "Finish":
         return "NodeClaims are being deleted: those that are not yet are put back into service"
     replacements = ", and its replacements deleted but those that carry pods" if state.claims else ""
-    return f"given up by {said.by.strip()}: its nodes are put back into service{replacements}"
+    return f"given up by {request.by.strip()}: its nodes are put back into service{replacements}"
 
 
 def is_late(step: str, since: datetime | None, deadline: datetime | None, now: datetime) -> bool:
@@ -176,77 +188,82 @@ STALE_LONGEST: Final = timedelta(hours=1)
 """The world had moved before anything was done: what holds then holds for a moment only, as a rule."""
 POOL_FIRST: Final = timedelta(minutes=1)
 POOL_LONGEST: Final = timedelta(hours=1)
-KEPT_FOR: Final = timedelta(hours=24)
+BACKOFF_RETENTION: Final = timedelta(hours=24)
 """After its pause a move is remembered for so long, so that the next one lasts longer."""
 _DOUBLINGS: Final = 16
-_NOBODYS_FAULT: Final = ("not permitted", "recalled", "failed")
+_ENDINGS_WITHOUT_BACKOFF: Final = ("not permitted", "recalled", "failed")
 """Pauses for these do not grow: a budget, a person or an outage says nothing of the nodes."""
 
-Memory = tuple[Bounced, ...]
+CommandBackoffs = tuple[CommandBackoff, ...]
 
 
-def remembered(memory: Memory, proposal: Proposal, over: CommandOver, now: datetime) -> Memory:
+def record_command_result(
+    backoffs: CommandBackoffs, proposal: Proposal, over: CommandFinished, now: datetime
+) -> CommandBackoffs:
     """The memory with how a command ended."""
     uids = {*(over.nodes or (one.claim_uid for one in proposal.candidates))}
     if over.ending == "done":
-        gone = {one.claim_uid for one in proposal.candidates}
-        return _without(memory, gone, proposal.replacement_pools if proposal.replacements else ())
+        deleted = {one.claim_uid for one in proposal.candidates}
+        return _remove_backoffs(backoffs, deleted, proposal.replacement_pools if proposal.replacements else ())
     if over.ending == "not replaced" and proposal.replacement_pools:
-        return _with_pools(memory, proposal.replacement_pools, over.why, now)
-    known = [one.times for one in memory if uids & {*one.claims}]
-    grows = over.ending not in _NOBODYS_FAULT
+        return _with_pools(backoffs, proposal.replacement_pools, over.why, now)
+    known = [one.times for one in backoffs if uids & {*one.claims}]
+    grows = over.ending not in _ENDINGS_WITHOUT_BACKOFF
     times = max(known, default=0) + 1 if grows else max(known, default=1)
     first, longest = (STALE_FIRST, STALE_LONGEST) if over.ending == "stale" else (NODES_FIRST, NODES_LONGEST)
     pause = _pause(first, longest, times) if grows else first
-    until = max(now + pause, over.keep_until or now)
-    entry = Bounced(claims=tuple(sorted(uids)), times=times, until=until, why=over.why)
-    return (*_without(memory, uids, ()), entry)
+    until = max(now + pause, over.retain_until or now)
+    entry = CommandBackoff(claims=tuple(sorted(uids)), times=times, until=until, why=over.why)
+    return (*_remove_backoffs(backoffs, uids, ()), entry)
 
 
-def _with_pools(memory: Memory, pools: Iterable[str], why: str, now: datetime) -> Memory:
+def _with_pools(backoffs: CommandBackoffs, pools: Iterable[str], why: str, now: datetime) -> CommandBackoffs:
     for pool in pools:
-        times = max((one.times for one in memory if _is_pools(one, pool)), default=0) + 1
+        times = max((one.times for one in backoffs if _is_backoff_of_pool(one, pool)), default=0) + 1
         until = now + _pause(POOL_FIRST, POOL_LONGEST, times)
-        memory = (*_without(memory, set(), (pool,)), Bounced(pool=pool, times=times, until=until, why=why))
-    return memory
+        backoffs = (
+            *_remove_backoffs(backoffs, set(), (pool,)),
+            CommandBackoff(pool=pool, times=times, until=until, why=why),
+        )
+    return backoffs
 
 
 def _pause(first: timedelta, longest: timedelta, times: int) -> timedelta:
     return min(longest, first * 2.0 ** min(times - 1, _DOUBLINGS))
 
 
-def _without(memory: Memory, uids: set[str], pools: Iterable[str]) -> Memory:
+def _remove_backoffs(backoffs: CommandBackoffs, uids: set[str], pools: Iterable[str]) -> CommandBackoffs:
     """An entry for several nodes stays for those that are left."""
-    left = []
-    for one in memory:
+    remaining = []
+    for one in backoffs:
         claims = tuple(uid for uid in one.claims if uid not in uids)
         if (one.claims and claims) or (not one.claims and one.pool not in pools):
-            left.append(one.model_copy(update={"claims": claims}))
-    return tuple(left)
+            remaining.append(one.model_copy(update={"claims": claims}))
+    return tuple(remaining)
 
 
-def kept(memory: Memory, now: datetime) -> Memory:
+def prune_backoffs(backoffs: CommandBackoffs, now: datetime) -> CommandBackoffs:
     """Less what is long over."""
-    return tuple(one for one in memory if now < one.until + KEPT_FOR)
+    return tuple(one for one in backoffs if now < one.until + BACKOFF_RETENTION)
 
 
-def active(memory: Memory, now: datetime) -> Memory:
-    return tuple(one for one in memory if now < one.until)
+def active_backoffs(backoffs: CommandBackoffs, now: datetime) -> CommandBackoffs:
+    return tuple(one for one in backoffs if now < one.until)
 
 
-def in_trouble(memory: Memory, pool: str) -> bool:
+def has_failed_replacements(backoffs: CommandBackoffs, pool: str) -> bool:
     """Its replacements did not come up when they were tried last."""
-    return any(_is_pools(one, pool) for one in memory)
+    return any(_is_backoff_of_pool(one, pool) for one in backoffs)
 
 
-def _is_pools(one: Bounced, pool: str) -> bool:
+def _is_backoff_of_pool(one: CommandBackoff, pool: str) -> bool:
     return not one.claims and one.pool == pool
 
 
-EVERY: Final = timedelta(seconds=10)
+PASS_INTERVAL: Final = timedelta(seconds=10)
 """At most so often, as Karpenter does at rest (reference 4.1)."""
-FAULT_LONGEST: Final = timedelta(minutes=5)
-AT_ONCE: Final = 25
+MAX_FAULT_PAUSE: Final = timedelta(minutes=5)
+MAX_CONCURRENT_COMMANDS: Final = 25
 """Commands at the same time. Budgets say how many nodes go; this bounds what their workflows carry in their states, and
 how far one wrong decision can reach before the next one sees what it did."""
 LOST_AFTER: Final = timedelta(hours=3)
@@ -255,80 +272,88 @@ LOST_AFTER: Final = timedelta(hours=3)
 
 def next_pass(state: DisruptionState, now: datetime) -> datetime | None:
     """None: when something changes. A pass that did not reach all nodes goes on when it says."""
-    last = state.last + EVERY if state.last and not (state.first and not state.news) else None
+    last = state.last + PASS_INTERVAL if state.last and not (state.first and not state.has_changed) else None
     floor = max((one for one in (last, state.not_before) if one), default=None)
-    if state.news:
+    if state.has_changed:
         return floor or now
-    return max(state.again, floor) if state.again and floor else state.again
+    return max(state.next_pass_at, floor) if state.next_pass_at and floor else state.next_pass_at
 
 
-def after_fault(faults: int, now: datetime) -> datetime:
+def retry_pass_at(faults: int, now: datetime) -> datetime:
     """Before another pass, after so many in a row that came to nothing."""
-    return now + min(FAULT_LONGEST, EVERY * 2.0 ** min(max(faults - 1, 0), 10))
+    return now + min(MAX_FAULT_PAUSE, PASS_INTERVAL * 2.0 ** min(max(faults - 1, 0), 10))
 
 
-def holds(state: DisruptionState, now: datetime) -> tuple[Hold, ...]:
+def cluster_blockers(state: DisruptionState, now: datetime) -> tuple[DisruptionBlocker, ...]:
     """What holds the whole cluster."""
     pause = state.pause
-    if pause is None or not pauses.holds(pause, now):
+    if pause is None or not pauses.is_pause_active(pause, now):
         return ()
-    return (Hold(scope="cluster", why=f"the cluster {pauses.words(pause)}", until=pauses.ends(pause)),)
+    return (
+        DisruptionBlocker(
+            scope="cluster", why=f"the cluster {pauses.describe_pause(pause)}", until=pauses.pause_end(pause)
+        ),
+    )
 
 
-def earliest(state: DisruptionState, said: datetime | None, now: datetime) -> datetime | None:
+def next_timed_pass_at(state: DisruptionState, planned_at: datetime | None, now: datetime) -> datetime | None:
     """When time alone makes a pass worth it: what the planner says, and the ends of what this workflow knows."""
-    moments = (
-        said,
-        *(one.until for one in active(state.bounced, now)),
-        pauses.again_at(state.pause) if holds(state, now) else None,
+    timestamps = (
+        planned_at,
+        *(one.until for one in active_backoffs(state.backoffs, now)),
+        pauses.recheck_at(state.pause) if cluster_blockers(state, now) else None,
         *(one.since + LOST_AFTER for one in state.under_way),
     )
-    return min((one for one in moments if one), default=None)
+    return min((one for one in timestamps if one), default=None)
 
 
-def lost(running: Iterable[CommandRun], now: datetime) -> tuple[CommandRun, ...]:
+def lost_commands(running: Iterable[CommandRun], now: datetime) -> tuple[CommandRun, ...]:
     return tuple(one for one in running if now >= one.since + LOST_AFTER)
 
 
-def why_not_start(proposal: Proposal, running: Iterable[CommandRun], memory: tuple[Bounced, ...], now: datetime) -> str:
+def why_not_start(
+    proposal: Proposal, running: Iterable[CommandRun], backoffs: tuple[CommandBackoff, ...], now: datetime
+) -> str:
     """Empty for a proposal that begins now. Empty nodes ask for their permits themselves."""
     under_way = [one.under_way for one in running]
     if proposal.reason == "Empty":
         return "its NodeClaim sees to it"
-    if len(under_way) >= AT_ONCE:
-        return f"{AT_ONCE} commands are under way"
+    if len(under_way) >= MAX_CONCURRENT_COMMANDS:
+        return f"{MAX_CONCURRENT_COMMANDS} commands are under way"
     uids = {one.claim_uid for one in proposal.candidates}
-    if any(one.proposal.id == proposal.id or uids & _uids(one) for one in under_way):
+    if any(one.proposal.id == proposal.id or uids & _candidate_uids(one) for one in under_way):
         return "it is under way"
-    if any(uids & {*one.claims} for one in active(memory, now)):
+    if any(uids & {*one.claims} for one in active_backoffs(backoffs, now)):
         return "it came to nothing a while ago"
-    return _pool_waits(proposal, under_way, memory, now)
+    return _pool_waits(proposal, under_way, backoffs, now)
 
 
-def _pool_waits(proposal: Proposal, under_way: list[UnderWay], memory: tuple[Bounced, ...], now: datetime) -> str:
+def _pool_waits(
+    proposal: Proposal, under_way: list[InFlightCommand], backoffs: tuple[CommandBackoff, ...], now: datetime
+) -> str:
     """Where replacements did not come up, one command tries at a time, and after a pause."""
     for pool in proposal.replacement_pools if proposal.replacements else ():
-        if not in_trouble(memory, pool):
+        if not has_failed_replacements(backoffs, pool):
             continue
-        if in_trouble(active(memory, now), pool):
+        if has_failed_replacements(active_backoffs(backoffs, now), pool):
             return f"replacements of NodePool {pool} did not come up a while ago"
         if any(one.proposal.replacements and pool in one.proposal.replacement_pools for one in under_way):
             return f"another command tries whether replacements of NodePool {pool} come up"
     return ""
 
 
-def _uids(one: UnderWay) -> set[str]:
-    return {leaving.claim_uid for leaving in one.proposal.candidates}
+def _candidate_uids(one: InFlightCommand) -> set[str]:
+    return {candidate.claim_uid for candidate in one.proposal.candidates}
 
 
-def replacement_says(state: ClaimState) -> ReplacementSaid | None:
+def replacement_status(state: ClaimState) -> ReplacementMessage | None:
     """None while there is nothing to say, or nobody to say it to. What was said holds: a node that is not Ready any
     more was a replacement all the same."""
-    if not state.identity.replaces or state.said_ready is not None:
+    if not state.identity.replaces or state.reported_ready is not None:
         return None
     if state.phase is Phase.READY:
-        return ReplacementSaid(claim=state.identity.name, ready=True)
+        return ReplacementMessage(claim=state.identity.name, ready=True)
     if state.phase in ENDING:
-        refused = f": {state.refused.reason} {state.refused.message}" if state.refused else ""
-        return ReplacementSaid(claim=state.identity.name, ready=False, why=f"{state.disruption}{refused}"[:200])
+        rejection = f": {state.rejection.reason} {state.rejection.message}" if state.rejection else ""
+        return ReplacementMessage(claim=state.identity.name, ready=False, why=f"{state.disruption}{rejection}"[:200])
     return None

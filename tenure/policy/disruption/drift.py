@@ -14,15 +14,15 @@ from typing import Final
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
-from tenure.model.base import Value, few
+from tenure.model.base import Value, format_short_list
 from tenure.model.facts import ClaimFact, Expression, PoolFact
 from tenure.model.instance_types import InstanceType
 from tenure.model.provider_results import InstanceFacts
 from tenure.model.requirements import RequirementError, Requirements
 
-TYPE_LOOKED_FOR_AFTER: Final = timedelta(hours=1)
+INSTANCE_TYPE_CHECK_AFTER: Final = timedelta(hours=1)
 """A younger NodeClaim's instance type was there when it was launched (reference 6.1)."""
-_THERE: Final = ("pending", "running", "stopping", "stopped")
+_EXISTING_STATES: Final = ("pending", "running", "stopping", "stopped")
 
 
 class Drift(Value):
@@ -48,7 +48,7 @@ class DriftFacts:
     instance: InstanceFacts | None = None
     fresh: bool = False
     """The instance was read for this NodeClaim just now."""
-    held: Drift | None = None
+    previous: Drift | None = None
     """The last verdict."""
 
 
@@ -67,24 +67,24 @@ def decide_drift(facts: DriftFacts, now: datetime) -> Drift | None:
     if facts.pool is None or node_class is None or node_class.metadata.deleting:
         return None
     for reason, check in _CHECKS:
-        words = check(facts, node_class, now)
-        if words:
-            return Drift(reason=reason, message=words, recheck=_unsure(reason, facts))
-        if words is None and facts.held is not None and facts.held.reason == reason:
-            return facts.held
+        message = check(facts, node_class, now)
+        if message:
+            return Drift(reason=reason, message=message, recheck=_needs_recheck(reason, facts))
+        if message is None and facts.previous is not None and facts.previous.reason == reason:
+            return facts.previous
     return None
 
 
-def _unsure(reason: str, facts: DriftFacts) -> bool:
+def _needs_recheck(reason: str, facts: DriftFacts) -> bool:
     """EC2 may list an instance with the reservation that it just left (upstream #9124)."""
-    said = facts.held is not None and facts.held.reason == reason
-    return reason == labels.CAPACITY_RESERVATION_DRIFT and not facts.fresh and not said
+    was_reported = facts.previous is not None and facts.previous.reason == reason
+    return reason == labels.CAPACITY_RESERVATION_DRIFT and not facts.fresh and not was_reported
 
 
 def _pool_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> str | None:
     stamps = facts.claim.annotations
     assert facts.pool is not None
-    differs = _differs(
+    differs = _compare_hashes(
         (stamps.get(labels.NODEPOOL_HASH, ""), stamps.get(labels.NODEPOOL_HASH_VERSION, "")),
         (facts.pool.hash, HASH_VERSION),
     )
@@ -95,27 +95,29 @@ def _requirements_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> s
     """The node's labels against the pool's requirements, strictly: what a node lacks it does not satisfy."""
     assert facts.pool is not None
     try:
-        wanted = _requirements(facts.pool.requirements)
+        required = _parse_requirements(facts.pool.requirements)
     except RequirementError:
         return None
-    marks = facts.claim.labels
-    older = {new: marks[old] for old, new in labels.NORMALIZED.items() if old in marks}
-    known = {key: value for key in wanted if (value := marks.get(key, older.get(key))) is not None}
-    if all(one.has(known[key]) if key in known else not one.present for key, one in wanted.items()):
+    node_labels = facts.claim.labels
+    older = {new: node_labels[old] for old, new in labels.NORMALIZED.items() if old in node_labels}
+    known = {key: value for key in required if (value := node_labels.get(key, older.get(key))) is not None}
+    if all(one.has(known[key]) if key in known else not one.present for key, one in required.items()):
         return ""
-    return f"NodePool {facts.claim.pool}: {Requirements.of_labels(known).incompatibility(wanted, frozenset())}"
+    return (
+        f"NodePool {facts.claim.pool}: {Requirements.of_labels(known).explain_incompatibility(required, frozenset())}"
+    )
 
 
 @lru_cache(maxsize=1000)
-def _requirements(expressions: tuple[Expression, ...]) -> Requirements:
+def _parse_requirements(expressions: tuple[Expression, ...]) -> Requirements:
     """A pool's are the same for all of its nodes. Raises RequirementError."""
     return Requirements.of(expressions)
 
 
-def _type_gone(facts: DriftFacts, node_class: EC2NodeClass, now: datetime) -> str | None:
+def _instance_type_not_found(facts: DriftFacts, node_class: EC2NodeClass, now: datetime) -> str | None:
     """A type that EC2 no longer lists, or no longer sells there in this way, available or not."""
     claim = facts.claim
-    if now - claim.created < TYPE_LOOKED_FOR_AFTER:
+    if now - claim.created < INSTANCE_TYPE_CHECK_AFTER:
         return ""
     name, zone = claim.labels.get(labels.INSTANCE_TYPE, ""), claim.labels.get(labels.ZONE, "")
     if not facts.types or not name:
@@ -138,21 +140,21 @@ def _class_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> 
     ready = node_class.condition(labels.READY)
     if ready is not None and ready.observed_generation != node_class.metadata.generation:
         return None
-    stamps, wanted = facts.claim.annotations, node_class.metadata.annotations
-    differs = _differs(
+    stamps, expected = facts.claim.annotations, node_class.metadata.annotations
+    differs = _compare_hashes(
         (stamps.get(labels.NODECLASS_HASH, ""), stamps.get(labels.NODECLASS_HASH_VERSION, "")),
-        (wanted.get(labels.NODECLASS_HASH, ""), wanted.get(labels.NODECLASS_HASH_VERSION, "")),
+        (expected.get(labels.NODECLASS_HASH, ""), expected.get(labels.NODECLASS_HASH_VERSION, "")),
     )
     return differs and f"EC2NodeClass {node_class.name} is not what it was when this node was made"
 
 
-def _differs(stamped: tuple[str, str], wanted: tuple[str, str]) -> str | None:
+def _compare_hashes(stamped: tuple[str, str], expected: tuple[str, str]) -> str | None:
     """Hash and version of either. Two versions cannot be compared; whoever has no stamp cannot drift by it."""
-    if not all((*stamped, *wanted)):
+    if not all((*stamped, *expected)):
         return ""
-    if stamped[1] != wanted[1]:
+    if stamped[1] != expected[1]:
         return None
-    return "yes" if stamped[0] != wanted[0] else ""
+    return "yes" if stamped[0] != expected[0] else ""
 
 
 def _image_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
@@ -166,37 +168,37 @@ def _image_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> 
 
 
 def _groups_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
-    wanted = {one.id for one in node_class.status.security_groups}
-    instance = _standing(facts)
+    expected = {one.id for one in node_class.status.security_groups}
+    instance = _existing_instance(facts)
     has = set(instance.security_group_ids) if instance else set()
-    if not wanted or not has:
+    if not expected or not has:
         return None
-    if has == wanted:
+    if has == expected:
         return ""
-    return f"the instance has {_few(has)}, EC2NodeClass {node_class.name} selects {_few(wanted)}"
+    return f"the instance has {_format_ids(has)}, EC2NodeClass {node_class.name} selects {_format_ids(expected)}"
 
 
 def _subnet_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
-    wanted = {one.id for one in node_class.status.subnets}
-    instance = _standing(facts)
-    if not wanted or instance is None or not instance.subnet_id:
+    expected = {one.id for one in node_class.status.subnets}
+    instance = _existing_instance(facts)
+    if not expected or instance is None or not instance.subnet_id:
         return None
-    if instance.subnet_id in wanted:
+    if instance.subnet_id in expected:
         return ""
-    return f"the instance is in {instance.subnet_id}, EC2NodeClass {node_class.name} selects {_few(wanted)}"
+    return f"the instance is in {instance.subnet_id}, EC2NodeClass {node_class.name} selects {_format_ids(expected)}"
 
 
 def _reservation_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
     """With the gate ReservedCapacity off no instance tells of a reservation. An empty list is an answer here, but only
     of a class that was asked: until then it was merely not filled."""
-    instance = _standing(facts)
+    instance = _existing_instance(facts)
     if instance is None:
         return None
     reservation = instance.reservation_id
     if not reservation:
         return ""
-    asked = node_class.condition(labels.CAPACITY_RESERVATIONS_READY)
-    if asked is None or not asked.is_true:
+    condition = node_class.condition(labels.CAPACITY_RESERVATIONS_READY)
+    if condition is None or not condition.is_true:
         return None
     if reservation in {one.id for one in node_class.status.capacity_reservations}:
         return ""
@@ -204,31 +206,31 @@ def _reservation_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetim
 
 
 def _placement_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
-    has, wanted = facts.claim.labels.get(labels.PLACEMENT_GROUP_ID, ""), ""
+    has, expected = facts.claim.labels.get(labels.PLACEMENT_GROUP_ID, ""), ""
     if node_class.spec.placement_group_selector is not None:
         a_type = next(iter(facts.types.values()), None) if facts.types else None
-        wanted = next(iter(a_type.labels.get(labels.PLACEMENT_GROUP_ID, ())), "") if a_type else ""
-        if not wanted:
+        expected = next(iter(a_type.labels.get(labels.PLACEMENT_GROUP_ID, ())), "") if a_type else ""
+        if not expected:
             return None
-    if has == wanted:
+    if has == expected:
         return ""
     name = node_class.name
-    return f"the node is in placement group {has or 'none'}, EC2NodeClass {name} selects {wanted or 'none'}"
+    return f"the node is in placement group {has or 'none'}, EC2NodeClass {name} selects {expected or 'none'}"
 
 
-def _standing(facts: DriftFacts) -> InstanceFacts | None:
+def _existing_instance(facts: DriftFacts) -> InstanceFacts | None:
     """An instance that is ending has lost its network and tells nothing of it."""
-    return facts.instance if facts.instance and facts.instance.state in _THERE else None
+    return facts.instance if facts.instance and facts.instance.state in _EXISTING_STATES else None
 
 
-def _few(ids: set[str]) -> str:
-    return few(sorted(ids))
+def _format_ids(ids: set[str]) -> str:
+    return format_short_list(sorted(ids))
 
 
 _CHECKS: Final[tuple[tuple[str, _Check], ...]] = (
     (labels.NODEPOOL_DRIFTED, _pool_changed),
     (labels.REQUIREMENTS_DRIFTED, _requirements_changed),
-    (labels.INSTANCE_TYPE_NOT_FOUND, _type_gone),
+    (labels.INSTANCE_TYPE_NOT_FOUND, _instance_type_not_found),
     (labels.NODECLASS_DRIFT, _class_changed),
     (labels.AMI_DRIFT, _image_changed),
     (labels.SECURITY_GROUP_DRIFT, _groups_changed),

@@ -19,17 +19,17 @@ from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy_disruption import DisruptionFreeze, DisruptionRate, DisruptionRules, DisruptionWindow
 from tenure.apis.nodepool import Budget
 from tenure.model.base import Value
-from tenure.model.disruption.planning import METHODS, Allowances, Disrupted, Room, ZonesAtOnce
-from tenure.model.operator_requests import ALL_READ, Unread
+from tenure.model.disruption.planning import METHODS, BudgetHeadroom, Disrupted, DisruptionBudgets, ZonesAtOnce
+from tenure.model.operator_requests import ALL_READ, InvalidRules
 from tenure.model.workflow_states import PoolCount
 from tenure.policy.disruption.budgets import (
-    Allowance,
-    Asking,
-    decide_allowance,
+    AllowedDisruptions,
+    PermitCandidate,
+    decide_allowed_disruptions,
     is_closed,
     is_open,
-    moment,
     next_hit,
+    parse_timestamp,
     read_count,
     share_of,
 )
@@ -50,100 +50,104 @@ class NodeCounted(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class PoolWishes:
+class PoolDisruptionRules:
     """What a NodePool says, and what LifecyclePolicies say of it."""
 
     name: str
     budgets: Sequence[Budget] = ()
     rules: DisruptionRules | None = None
-    unread: Unread = ALL_READ
+    unread: InvalidRules = ALL_READ
 
 
-def decide_allowances(
-    pools: Iterable[PoolWishes], nodes: Iterable[NodeCounted], past: Iterable[Disrupted], now: datetime
-) -> Allowances:
+def decide_pool_budgets(
+    pools: Iterable[PoolDisruptionRules], nodes: Iterable[NodeCounted], past: Iterable[Disrupted], now: datetime
+) -> DisruptionBudgets:
     """Every NodePool for itself: one that cannot be read closes no other. `past` reaches back as far as rates do."""
     everyone, history = tuple(nodes), tuple(past)
-    answers = [_Pool(one, everyone, history, now) for one in pools]
-    return Allowances(
-        pools={one.wishes.name: {method: one.room(method) for method in METHODS} for one in answers},
-        zones={one.wishes.name: zones for one in answers if (zones := one.zones())},
-        zones_at_once={one.wishes.name: rule for one in answers if (rule := one.zones_at_once())},
-        cluster={one.wishes.name: room for one in answers if (room := one.cluster())},
-        youngest={one.wishes.name: age for one in answers if (age := one.youngest())},
-        errors=tuple(error for one in answers for error in one.errors()),
+    evaluated = [_PoolLimits(one, everyone, history, now) for one in pools]
+    return DisruptionBudgets(
+        pools={one.pool.name: {method: one.headroom(method) for method in METHODS} for one in evaluated},
+        zones={one.pool.name: zones for one in evaluated if (zones := one.zone_headroom())},
+        zones_at_once={one.pool.name: rule for one in evaluated if (rule := one.zones_at_once())},
+        cluster={one.pool.name: headroom for one in evaluated if (headroom := one.cluster_headroom())},
+        youngest={one.pool.name: age for one in evaluated if (age := one.minimum_node_age())},
+        errors=tuple(error for one in evaluated for error in one.describe_errors()),
     )
 
 
 def decide_limits(
-    pool: PoolWishes, nodes: Iterable[NodeCounted], past: Iterable[Disrupted], *, reason: str, now: datetime
-) -> Allowance:
+    pool: PoolDisruptionRules, nodes: Iterable[NodeCounted], past: Iterable[Disrupted], *, reason: str, now: datetime
+) -> AllowedDisruptions:
     """All that limits one NodePool for one reason, `Expired` included: it heeds rules that name no reasons."""
-    found = _Pool(pool, tuple(nodes), tuple(past), now)
-    room = found.room(reason)
-    return Allowance(
-        allowed=room.allowed,
-        count=found.count(),
-        why=room.why,
-        zones=found.zones(),
+    found = _PoolLimits(pool, tuple(nodes), tuple(past), now)
+    headroom = found.headroom(reason)
+    return AllowedDisruptions(
+        allowed=headroom.allowed,
+        count=found.count_nodes(),
+        why=headroom.why,
+        zones=found.zone_headroom(),
         zones_at_once=found.zones_at_once(),
-        cluster=found.cluster(),
-        youngest=found.youngest(),
+        cluster=found.cluster_headroom(),
+        minimum_node_age=found.minimum_node_age(),
         fixed=found.is_fixed(reason),
     )
 
 
-def longest_rate(rules: DisruptionRules | None, unread: Unread = ALL_READ) -> timedelta:
+def longest_rate(rules: DisruptionRules | None, unread: InvalidRules = ALL_READ) -> timedelta:
     """How far back rates look; nothing where there are none. Of those that cannot be read a week is remembered."""
     if unread.disruption or (rules is not None and problems_of(rules)):
         return UNREAD_RATE
     if rules is None:
         return timedelta(0)
-    return max((_duration(one.within) for one in rules.rates or ()), default=timedelta(0))
+    return max((_parse_positive_duration(one.within) for one in rules.rates or ()), default=timedelta(0))
 
 
 def problems_of(rules: DisruptionRules, field: str = "spec.disruption") -> tuple[str, ...]:
     """What is wrong beyond what the CRD checks: field, value, and what to write instead."""
-    return tuple(_problems(rules, field))
+    return tuple(_find_problems(rules, field))
 
 
-class _Pool:
+class _PoolLimits:
     """One NodePool in one decision. With a rule that cannot be read it is closed, and its other rules are void."""
 
     def __init__(
-        self, wishes: PoolWishes, everyone: Sequence[NodeCounted], history: Sequence[Disrupted], now: datetime
+        self, pool: PoolDisruptionRules, everyone: Sequence[NodeCounted], history: Sequence[Disrupted], now: datetime
     ) -> None:
-        self.wishes, self.now = wishes, now
+        self.pool, self.now = pool, now
         self._everyone = everyone
-        self._nodes = [one for one in everyone if one.pool == wishes.name]
-        self._past = [one for one in history if one.pool == wishes.name]
-        self._wrong = problems_of(wishes.rules, "disruption") if wishes.rules else ()
-        self._rules = wishes.rules if wishes.rules and not self._wrong else DisruptionRules()
+        self._nodes = [one for one in everyone if one.pool == pool.name]
+        self._past = [one for one in history if one.pool == pool.name]
+        self._problems = problems_of(pool.rules, "disruption") if pool.rules else ()
+        self._rules = pool.rules if pool.rules and not self._problems else DisruptionRules()
 
-    def room(self, method: str) -> Room:
+    def headroom(self, method: str) -> BudgetHeadroom:
         """The strictest of all that is said."""
-        if held := self.wishes.unread.words(method) or next(iter(self._wrong), ""):
-            return Room(allowed=0, why=held)
-        base = decide_allowance(self.wishes.budgets, self.count(), reason=method, now=self.now)
-        said = [Room(allowed=base.allowed, why=base.why), *self._freezes(method), *self._windows(method)]
-        said += self._rates(method)
-        return min(said, key=lambda one: one.allowed)
+        if blocked_by := self.pool.unread.blocking_message(method) or next(iter(self._problems), ""):
+            return BudgetHeadroom(allowed=0, why=blocked_by)
+        base = decide_allowed_disruptions(self.pool.budgets, self.count_nodes(), reason=method, now=self.now)
+        limits = [
+            BudgetHeadroom(allowed=base.allowed, why=base.why),
+            *self._active_freezes(method),
+            *self._missed_windows(method),
+        ]
+        limits += self._rate_limits(method)
+        return min(limits, key=lambda one: one.allowed)
 
     def is_fixed(self, method: str) -> bool:
         """No node's coming, going or recovery lets any go."""
-        if self._wrong or self.wishes.unread.words(method):
+        if self._problems or self.pool.unread.blocking_message(method):
             return True
-        said = any(True for _ in (*self._freezes(method), *self._windows(method)))
-        return said or is_closed(self.wishes.budgets, reason=method, now=self.now)
+        is_restricted = any(True for _ in (*self._active_freezes(method), *self._missed_windows(method)))
+        return is_restricted or is_closed(self.pool.budgets, reason=method, now=self.now)
 
-    def zones(self) -> dict[str, Room]:
+    def zone_headroom(self) -> dict[str, BudgetHeadroom]:
         rule = self._rules.per_zone
         if rule is None or rule.nodes is None:
             return {}
         found = {}
         for zone in sorted({one.zone for one in self._nodes}):
             mine = [one for one in self._nodes if one.zone == zone]
-            found[zone] = _left(rule.nodes, mine, f"perZone.nodes {rule.nodes}")
+            found[zone] = _compute_headroom(rule.nodes, mine, f"perZone.nodes {rule.nodes}")
         return found
 
     def zones_at_once(self) -> ZonesAtOnce | None:
@@ -153,36 +157,36 @@ class _Pool:
         begun = sorted({one.zone for one in self._nodes if one.consuming})
         return ZonesAtOnce(most=rule.zones_at_once, begun=tuple(begun))
 
-    def cluster(self) -> Room | None:
-        wanted = self._rules.cluster_nodes
-        return _left(wanted, self._everyone, f"clusterNodes {wanted}") if wanted is not None else None
+    def cluster_headroom(self) -> BudgetHeadroom | None:
+        limit = self._rules.cluster_nodes
+        return _compute_headroom(limit, self._everyone, f"clusterNodes {limit}") if limit is not None else None
 
-    def youngest(self) -> timedelta | None:
+    def minimum_node_age(self) -> timedelta | None:
         return parse_duration(self._rules.minimum_node_age) if self._rules.minimum_node_age else None
 
-    def errors(self) -> Iterator[str]:
-        name = self.wishes.name
-        unread = self.wishes.unread
-        yield from (f"NodePool {name}: {one}" for one in (unread.disruption, unread.rollout, *self._wrong) if one)
-        answer = decide_allowance(self.wishes.budgets, self.count(), reason=METHODS[0], now=self.now)
-        if answer.unreadable:
-            yield f"NodePool {name}: spec.disruption.budgets: {answer.why}"
+    def describe_errors(self) -> Iterator[str]:
+        name = self.pool.name
+        unread = self.pool.unread
+        yield from (f"NodePool {name}: {one}" for one in (unread.disruption, unread.rollout, *self._problems) if one)
+        allowed = decide_allowed_disruptions(self.pool.budgets, self.count_nodes(), reason=METHODS[0], now=self.now)
+        if allowed.unreadable:
+            yield f"NodePool {name}: spec.disruption.budgets: {allowed.why}"
 
-    def count(self) -> PoolCount:
+    def count_nodes(self) -> PoolCount:
         return PoolCount(
-            standing=tuple(one.uid for one in self._nodes),
+            existing=tuple(one.uid for one in self._nodes),
             consuming=tuple(one.uid for one in self._nodes if one.consuming),
         )
 
-    def _freezes(self, method: str) -> Iterator[Room]:
+    def _active_freezes(self, method: str) -> Iterator[BudgetHeadroom]:
         for one in self._rules.freezes or ():
-            start, end = _span(one)
-            if _concerns(one.reasons, method) and start <= self.now < end:
+            start, end = _freeze_interval(one)
+            if _applies_to(one.reasons, method) and start <= self.now < end:
                 why = f": {one.why}" if one.why else ""
-                yield Room(allowed=0, why=f"frozen until {end.isoformat(timespec='minutes')}{why}")
+                yield BudgetHeadroom(allowed=0, why=f"frozen until {end.isoformat(timespec='minutes')}{why}")
 
-    def _windows(self, method: str) -> Iterator[Room]:
-        concerned = [one for one in self._rules.windows or () if _concerns(one.reasons, method)]
+    def _missed_windows(self, method: str) -> Iterator[BudgetHeadroom]:
+        concerned = [one for one in self._rules.windows or () if _applies_to(one.reasons, method)]
         if not concerned or any(
             is_open(one.schedule, one.duration, self.now, one.time_zone or "") for one in concerned
         ):
@@ -190,46 +194,48 @@ class _Pool:
         hits = [next_hit(one.schedule, self.now, one.time_zone or "") for one in concerned]
         opening = min((one for one in hits if one is not None), default=None)
         when = f"the next opens at {opening.isoformat(timespec='minutes')}" if opening else "none opens again"
-        yield Room(allowed=0, why=f"outside of its windows, {when}")
+        yield BudgetHeadroom(allowed=0, why=f"outside of its windows, {when}")
 
-    def _rates(self, method: str) -> Iterator[Room]:
-        yield from (self._rate(one) for one in self._rules.rates or () if _concerns(one.reasons, method))
+    def _rate_limits(self, method: str) -> Iterator[BudgetHeadroom]:
+        yield from (self._rate_headroom(one) for one in self._rules.rates or () if _applies_to(one.reasons, method))
 
-    def _rate(self, rate: DisruptionRate) -> Room:
-        span = _duration(rate.within)
-        counted = [one.at for one in self._past if _concerns(rate.reasons, one.reason) and self.now - one.at < span]
+    def _rate_headroom(self, rate: DisruptionRate) -> BudgetHeadroom:
+        span = _parse_positive_duration(rate.within)
+        counted = [one.at for one in self._past if _applies_to(rate.reasons, one.reason) and self.now - one.at < span]
         limit = share_of(rate.nodes, len(self._nodes))
-        words = f"rate {rate.nodes} of {len(self._nodes)} nodes within {rate.within}: {len(counted)} went"
+        message = f"rate {rate.nodes} of {len(self._nodes)} nodes within {rate.within}: {len(counted)} went"
         freed = f", the next may go at {(min(counted) + span).isoformat(timespec='minutes')}" if counted else ""
-        return Room(allowed=max(0, limit - len(counted)), why=words + (freed if len(counted) >= limit else ""))
+        return BudgetHeadroom(
+            allowed=max(0, limit - len(counted)), why=message + (freed if len(counted) >= limit else "")
+        )
 
 
-def _left(nodes: str, among: Sequence[NodeCounted], written: str) -> Room:
+def _compute_headroom(nodes: str, among: Sequence[NodeCounted], written: str) -> BudgetHeadroom:
     limit, used = share_of(nodes, len(among)), sum(one.consuming for one in among)
-    words = f"{written} of {len(among)} nodes allows {limit}, {used} in use (NotReady or going)"
-    return Room(allowed=max(0, limit - used), why=words)
+    message = f"{written} of {len(among)} nodes allows {limit}, {used} in use (NotReady or going)"
+    return BudgetHeadroom(allowed=max(0, limit - used), why=message)
 
 
-def _concerns(reasons: Sequence[str] | None, method: str) -> bool:
+def _applies_to(reasons: Sequence[str] | None, method: str) -> bool:
     return not reasons or method in reasons
 
 
-def _problems(rules: DisruptionRules, field: str) -> Iterator[str]:
+def _find_problems(rules: DisruptionRules, field: str) -> Iterator[str]:
     if rules.minimum_node_age is not None:
-        yield from _said(f"{field}.minimumNodeAge", _duration, rules.minimum_node_age)
+        yield from _check_value(f"{field}.minimumNodeAge", _parse_positive_duration, rules.minimum_node_age)
     for number, window in enumerate(rules.windows or ()):
-        yield from _said(f"{field}.windows[{number}]", _read_window, window)
+        yield from _check_value(f"{field}.windows[{number}]", _read_window, window)
     for number, freeze in enumerate(rules.freezes or ()):
-        yield from _said(f"{field}.freezes[{number}]", _read_freeze, freeze)
+        yield from _check_value(f"{field}.freezes[{number}]", _read_freeze, freeze)
     for number, rate in enumerate(rules.rates or ()):
-        yield from _said(f"{field}.rates[{number}]", _read_rate, rate)
+        yield from _check_value(f"{field}.rates[{number}]", _read_rate, rate)
     if rules.per_zone is not None and rules.per_zone.nodes is not None:
-        yield from _said(f"{field}.perZone.nodes", read_count, rules.per_zone.nodes)
+        yield from _check_value(f"{field}.perZone.nodes", read_count, rules.per_zone.nodes)
     if rules.cluster_nodes is not None:
-        yield from _said(f"{field}.clusterNodes", read_count, rules.cluster_nodes)
+        yield from _check_value(f"{field}.clusterNodes", read_count, rules.cluster_nodes)
 
 
-def _said(where: str, read: Callable[[T], object], value: T) -> Iterator[str]:
+def _check_value(where: str, read: Callable[[T], object], value: T) -> Iterator[str]:
     try:
         read(value)
     except ValueError as error:
@@ -237,90 +243,95 @@ def _said(where: str, read: Callable[[T], object], value: T) -> Iterator[str]:
 
 
 def _read_window(one: DisruptionWindow) -> None:
-    _duration(one.duration)
+    _parse_positive_duration(one.duration)
     next_hit(one.schedule, _ANY_TIME, one.time_zone or "")
 
 
 def _read_freeze(one: DisruptionFreeze) -> None:
-    start, end = _span(one)
+    start, end = _freeze_interval(one)
     if end <= start:
         raise ValueError(f"end {one.end!r} is not after start {one.start!r}: write a later end")
 
 
 def _read_rate(one: DisruptionRate) -> None:
-    _duration(one.within)
+    _parse_positive_duration(one.within)
     read_count(one.nodes)
 
 
-def _duration(text: str) -> timedelta:
+def _parse_positive_duration(text: str) -> timedelta:
     found = parse_duration(text)
     if found is None or found <= timedelta(0):
         raise ValueError(f"{text!r} is no length of time: write one such as 30m or 4h")
     return found
 
 
-def _span(one: DisruptionFreeze) -> tuple[datetime, datetime]:
+def _freeze_interval(one: DisruptionFreeze) -> tuple[datetime, datetime]:
     zone = one.time_zone or ""
-    return moment(one.start, zone), moment(one.end, zone)
+    return parse_timestamp(one.start, zone), parse_timestamp(one.end, zone)
 
 
-def reopens(pools: Iterable[PoolWishes], now: datetime) -> datetime | None:
+def next_budget_opening(pools: Iterable[PoolDisruptionRules], now: datetime) -> datetime | None:
     """The first such moment of any of them. What cannot be read says nothing here: its NodePool is closed anyway."""
-    return min((one for pool in pools for one in _moments(pool, now) if one > now), default=None)
+    return min((one for pool in pools for one in _opening_times(pool, now) if one > now), default=None)
 
 
-def opens(pool: PoolWishes, past: Iterable[Disrupted], asking: Collection[Asking], now: datetime) -> datetime | None:
+def next_pool_opening(
+    pool: PoolDisruptionRules, past: Iterable[Disrupted], candidates: Collection[PermitCandidate], now: datetime
+) -> datetime | None:
     """The same for one NodePool whose wishes are known: a rate frees the next, a node comes of age."""
-    known = [reopens([pool], now), *_freed(pool, [one.at for one in past if one.pool == pool.name])]
-    youngest = _length(pool.rules.minimum_node_age) if pool.rules else None
-    known += [one.created + youngest for one in asking if one.created and youngest]
+    known = [
+        next_budget_opening([pool], now),
+        *_rate_release_times(pool, [one.at for one in past if one.pool == pool.name]),
+    ]
+    minimum_node_age = _duration_or_none(pool.rules.minimum_node_age) if pool.rules else None
+    known += [one.created + minimum_node_age for one in candidates if one.created and minimum_node_age]
     return min((one for one in known if one is not None and one > now), default=None)
 
 
-def _freed(pool: PoolWishes, went: list[datetime]) -> Iterator[datetime]:
+def _rate_release_times(pool: PoolDisruptionRules, went: list[datetime]) -> Iterator[datetime]:
     for rate in (pool.rules.rates or ()) if pool.rules else ():
-        within = _length(rate.within)
+        within = _duration_or_none(rate.within)
         yield from (at + within for at in went if within)
 
 
-def _length(text: str | None) -> timedelta | None:
-    return next(_read(partial(parse_duration, text)), None) if text else None
+def _duration_or_none(text: str | None) -> timedelta | None:
+    return next(_try_read(partial(parse_duration, text)), None) if text else None
 
 
-def _moments(pool: PoolWishes, now: datetime) -> Iterator[datetime]:
+def _opening_times(pool: PoolDisruptionRules, now: datetime) -> Iterator[datetime]:
     for budget in pool.budgets:
-        yield from _read(partial(_end_of, budget, now))
+        yield from _try_read(partial(_budget_window_end, budget, now))
     rules = pool.rules
     for window in (rules.windows or ()) if rules else ():
-        yield from _read(partial(_opening, window, now))
+        yield from _try_read(partial(_next_window_opening, window, now))
     for freeze in (rules.freezes or ()) if rules else ():
-        yield from _read(partial(_thaw, freeze, now))
+        yield from _try_read(partial(_freeze_end, freeze, now))
 
 
-def _read(ask: Callable[[], T | None]) -> Iterator[T]:
+def _try_read(read_value: Callable[[], T | None]) -> Iterator[T]:
     try:
-        found = ask()
+        found = read_value()
     except ValueError:
         return
     if found is not None:
         yield found
 
 
-def _end_of(budget: Budget, now: datetime) -> datetime | None:
+def _budget_window_end(budget: Budget, now: datetime) -> datetime | None:
     """When a scheduled budget that holds now ends, at the earliest."""
-    lasting = parse_duration(budget.duration or "0s")
-    if not budget.schedule or lasting is None:
+    duration = parse_duration(budget.duration or "0s")
+    if not budget.schedule or duration is None:
         return None
-    hit = next_hit(budget.schedule, now - lasting)
-    return hit + lasting if hit is not None and hit <= now else None
+    hit = next_hit(budget.schedule, now - duration)
+    return hit + duration if hit is not None and hit <= now else None
 
 
-def _opening(window: DisruptionWindow, now: datetime) -> datetime | None:
+def _next_window_opening(window: DisruptionWindow, now: datetime) -> datetime | None:
     """When it opens next; None while it is open."""
     zone = window.time_zone or ""
     return None if is_open(window.schedule, window.duration, now, zone) else next_hit(window.schedule, now, zone)
 
 
-def _thaw(freeze: DisruptionFreeze, now: datetime) -> datetime | None:
+def _freeze_end(freeze: DisruptionFreeze, now: datetime) -> datetime | None:
     zone = freeze.time_zone or ""
-    return moment(freeze.end, zone) if moment(freeze.start, zone) <= now else None
+    return parse_timestamp(freeze.end, zone) if parse_timestamp(freeze.start, zone) <= now else None

@@ -30,35 +30,40 @@ from typing import Final
 from pydantic import ValidationError
 
 from tenure.apis.durations import format_duration
-from tenure.model.disruption.permits import BookAsked, Booked
+from tenure.model.disruption.permits import PermitReservation, ReservationRequest
 from tenure.model.disruption.planning import METHODS, Disrupted
-from tenure.model.signals import PermitAsked
+from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import Permit
-from tenure.policy.disruption.budgets import Allowance, Asking
+from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate
 
 
-def booked(book: Iterable[Booked], asked: BookAsked, now: datetime) -> tuple[Booked, ...]:
+def update_reservations(
+    ledger: Iterable[PermitReservation], request: ReservationRequest, now: datetime
+) -> tuple[PermitReservation, ...]:
     """The book with what a NodePool wants in it now, in the place of what it wanted before; without what has lapsed."""
-    others = (one for one in book if one.pool != asked.pool and one.until > now)
-    mine = (Booked(pool=asked.pool, claim_uid=uid, until=until) for uid, until in sorted(asked.wanted.items()))
+    others = (one for one in ledger if one.pool != request.pool and one.until > now)
+    mine = (
+        PermitReservation(pool=request.pool, claim_uid=uid, until=until)
+        for uid, until in sorted(request.desired.items())
+    )
     return (*others, *mine)
 
 
-def before(book: Iterable[Booked], pool: str) -> tuple[str, ...]:
+def reserved_by_others(ledger: Iterable[PermitReservation], pool: str) -> tuple[str, ...]:
     """UIDs of what other NodePools have booked."""
-    return tuple(one.claim_uid for one in book if one.pool != pool)
+    return tuple(one.claim_uid for one in ledger if one.pool != pool)
 
 
-def lapses(book: Iterable[Booked], pool: str) -> datetime | None:
+def reservations_lapse_at(ledger: Iterable[PermitReservation], pool: str) -> datetime | None:
     """When the first of these is free again, unless its node is on its way by then."""
-    return min((one.until for one in book if one.pool != pool), default=None)
+    return min((one.until for one in ledger if one.pool != pool), default=None)
 
 
-MOST: Final = 1000
+MAX_RECORDED: Final = 1000
 """Entries that are written, the newest: an object's annotations have room for 256 KiB in all."""
 
 
-def merged(*records: Iterable[Disrupted], since: datetime) -> tuple[Disrupted, ...]:
+def merge_records(*records: Iterable[Disrupted], since: datetime) -> tuple[Disrupted, ...]:
     """What any of them tells of, once, and not before `since`; oldest first."""
     found: Counter[Disrupted] = Counter()
     for record in records:
@@ -66,12 +71,12 @@ def merged(*records: Iterable[Disrupted], since: datetime) -> tuple[Disrupted, .
     return tuple(sorted(found.elements(), key=lambda one: (one.at, one.uid)))
 
 
-def written(record: Iterable[Disrupted]) -> str:
+def serialize_record(record: Iterable[Disrupted]) -> str:
     lines = [[one.reason, one.at.isoformat(), one.uid] for one in record]
-    return json.dumps(lines[-MOST:], separators=(",", ":")) if lines else ""
+    return json.dumps(lines[-MAX_RECORDED:], separators=(",", ":")) if lines else ""
 
 
-def read(text: str, pool: str) -> tuple[Disrupted, ...]:
+def parse_record(text: str, pool: str) -> tuple[Disrupted, ...]:
     """Nothing of what cannot be read: people may write there too."""
     try:
         return tuple(
@@ -89,87 +94,87 @@ _COUNTS: Final = re.compile(
 
 
 @dataclass(frozen=True)
-class Decision:
-    granted: tuple[PermitAsked, ...]
-    waiting: tuple[PermitAsked, ...]
+class PermitDecisions:
+    granted: tuple[PermitRequest, ...]
+    waiting: tuple[PermitRequest, ...]
     why: Mapping[str, str]
-    """By `key_of` a wish that waits: what it waits for. One that was not looked at yet is not in it."""
-    out: tuple[Permit, ...]
+    """By `request_key` a wish that waits: what it waits for. One that was not looked at yet is not in it."""
+    active: tuple[Permit, ...]
     """Of the permits from before, those that go on."""
-    gone: tuple[Permit, ...]
+    deleted: tuple[Permit, ...]
     """Those whose nodes are gone: they have been used."""
 
 
-def key_of(wish: PermitAsked) -> str:
-    return f"{wish.claim_uid} {wish.workflow_id}"
+def request_key(request: PermitRequest) -> str:
+    return f"{request.claim_uid} {request.workflow_id}"
 
 
 def decide_permits(
     pool: str,
-    wishes: Iterable[PermitAsked],
+    requests: Iterable[PermitRequest],
     permits: Sequence[Permit],
-    allowances: Mapping[str, Allowance],
+    allowed_disruptions: Mapping[str, AllowedDisruptions],
     now: datetime,
     *,
-    held: str = "",
-) -> Decision:
-    """Oldest first. `allowances` by reason; `held`: why nothing goes at all, in words."""
-    read = next((one for one in allowances.values() if one.read), None)
-    standing = {*read.count.standing} if read else None
-    going = {*read.count.consuming} if read else set[str]()
-    out = tuple(one for one in permits if _goes_on(one, standing, going, now))
-    gone = tuple(one for one in permits if standing is not None and one.claim_uid not in standing)
+    blocked_by: str = "",
+) -> PermitDecisions:
+    """Oldest first. `allowed_disruptions` by reason; `blocked_by`: why nothing goes at all, in words."""
+    observed = next((one for one in allowed_disruptions.values() if one.read), None)
+    existing = {*observed.count.existing} if observed else None
+    disrupting = {*observed.count.consuming} if observed else set[str]()
+    active = tuple(one for one in permits if _is_active(one, existing, disrupting, now))
+    deleted = tuple(one for one in permits if existing is not None and one.claim_uid not in existing)
     # Nodes that went another way do not take their wishes back.
-    known = [one for one in wishes if standing is None or one.claim_uid in standing]
-    room = _Rooms(pool, allowances, now, held)
-    for permit in out:
-        room.take(permit.claim_uid, unused=permit.counts_until > now and permit.claim_uid not in going)
-    holders = {one.claim_uid: one for one in out}
-    granted: list[PermitAsked] = []
-    waiting: list[PermitAsked] = []
+    known = [one for one in requests if existing is None or one.claim_uid in existing]
+    headroom = _PermitHeadroom(pool, allowed_disruptions, now, blocked_by)
+    for permit in active:
+        headroom.count_permit(permit.claim_uid, unused=permit.counts_until > now and permit.claim_uid not in disrupting)
+    holders = {one.claim_uid: one for one in active}
+    granted: list[PermitRequest] = []
+    waiting: list[PermitRequest] = []
     why: dict[str, str] = {}
-    for wish in sorted(known, key=lambda one: (one.since, one.claim_uid)):
-        if wish.reason not in allowances:
-            waiting.append(wish)
+    for request in sorted(known, key=lambda one: (one.since, one.claim_uid)):
+        if request.reason not in allowed_disruptions:
+            waiting.append(request)
             continue
-        holder = holders.get(wish.claim_uid)
-        if holder is not None and is_held_by(holder, wish):
-            granted.append(wish)
+        holder = holders.get(request.claim_uid)
+        if holder is not None and is_granted_to(holder, request):
+            granted.append(request)
             continue
-        refusal = taken_by(holder, now) or room.refusal(wish)
-        if refusal:
-            waiting.append(wish)
-            why[key_of(wish)] = refusal
+        rejection = explain_outstanding_permit(holder, now) or headroom.rejection_reason(request)
+        if rejection:
+            waiting.append(request)
+            why[request_key(request)] = rejection
         else:
-            granted.append(wish)
-            room.take(wish.claim_uid, unused=True)
-            holders[wish.claim_uid] = permit_of(wish, now, now)
-    return Decision(tuple(granted), tuple(waiting), why, out, gone)
+            granted.append(request)
+            headroom.count_permit(request.claim_uid, unused=True)
+            holders[request.claim_uid] = new_permit(request, now, now)
+    return PermitDecisions(tuple(granted), tuple(waiting), why, active, deleted)
 
 
-def permit_of(wish: PermitAsked, now: datetime, until: datetime) -> Permit:
+def new_permit(request: PermitRequest, now: datetime, until: datetime) -> Permit:
     return Permit(
-        claim_name=wish.claim_name,
-        claim_uid=wish.claim_uid,
-        reason=wish.reason,
-        workflow_id=wish.workflow_id,
+        claim_name=request.claim_name,
+        claim_uid=request.claim_uid,
+        reason=request.reason,
+        workflow_id=request.workflow_id,
         since=now,
         until=until,
-        begins_within=wish.begins_within,
+        begins_within=request.begins_within,
     )
 
 
-def is_held_by(permit: Permit, wish: PermitAsked) -> bool:
+def is_granted_to(permit: Permit, request: PermitRequest) -> bool:
     """An earlier version did not say who has a permit: then it was the NodeClaim, which asks again."""
-    return permit.claim_uid == wish.claim_uid and permit.workflow_id in ("", wish.workflow_id)
+    return permit.claim_uid == request.claim_uid and permit.workflow_id in ("", request.workflow_id)
 
 
-def cause_of(why: str) -> str:
+def stable_cause(why: str) -> str:
     """What keeps a wish waiting, without the counts that come and go while it does."""
     return _COUNTS.sub("", why)
 
 
-def taken_by(permit: Permit | None, now: datetime) -> str:
+def explain_outstanding_permit(permit: Permit | None, now: datetime) -> str:
     """Why nobody else gets a permit for this NodeClaim; empty when one may."""
     if permit is None:
         return ""
@@ -180,12 +185,14 @@ def taken_by(permit: Permit | None, now: datetime) -> str:
     )
 
 
-def after(past: Iterable[Disrupted], gone: Iterable[Permit], pool: str, since: datetime) -> tuple[Disrupted, ...]:
+def update_record(
+    past: Iterable[Disrupted], deleted: Iterable[Permit], pool: str, since: datetime
+) -> tuple[Disrupted, ...]:
     """The record of what went, with those permits that were used, and without what no rate looks back at."""
-    return merged(past, used(gone, pool), since=since)
+    return merge_records(past, disruptions_of(deleted, pool), since=since)
 
 
-def used(permits: Iterable[Permit], pool: str) -> Iterator[Disrupted]:
+def disruptions_of(permits: Iterable[Permit], pool: str) -> Iterator[Disrupted]:
     """What permits count as once their nodes are on their way. Expiry is none of the disruptions that rates count."""
     for one in permits:
         for method in METHODS:
@@ -193,56 +200,58 @@ def used(permits: Iterable[Permit], pool: str) -> Iterator[Disrupted]:
                 yield Disrupted(pool=pool, reason=method, at=one.since, uid=one.claim_uid)
 
 
-def _goes_on(permit: Permit, standing: set[str] | None, going: set[str], now: datetime) -> bool:
+def _is_active(permit: Permit, existing: set[str] | None, disrupting: set[str], now: datetime) -> bool:
     """A lease lapses, unless its node is on its way: then it is known who has it until it is gone."""
-    if standing is None:
+    if existing is None:
         return permit.counts_until > now
-    return permit.claim_uid in standing and (permit.counts_until > now or permit.claim_uid in going)
+    return permit.claim_uid in existing and (permit.counts_until > now or permit.claim_uid in disrupting)
 
 
 @dataclass
-class _Rooms:
+class _PermitHeadroom:
     """What is left while permits are given, one after the other."""
 
     pool: str
-    allowances: Mapping[str, Allowance]
+    allowed_disruptions: Mapping[str, AllowedDisruptions]
     now: datetime
-    held: str
+    blocked_by: str
     leased: int = 0
     """Out and not used yet, those of this decision among them."""
     by_zone: dict[str, int] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
 
-    def take(self, uid: str, *, unused: bool) -> None:
-        zone = self._zone(uid)
+    def count_permit(self, uid: str, *, unused: bool) -> None:
+        zone = self._zone_of(uid)
         if zone:
             self.begun.add(zone)
         if unused:
             self.leased += 1
             self.by_zone[zone] = self.by_zone.get(zone, 0) + 1
 
-    def refusal(self, wish: PermitAsked) -> str:
+    def rejection_reason(self, request: PermitRequest) -> str:
         """What keeps it, in words; empty when nothing does. A budget counts every node that goes, for any reason."""
-        left = self.allowances[wish.reason]
-        if self.held:
-            return self.held
-        asking = left.asking.get(wish.claim_uid, Asking())
-        if asking.paused:
-            return f"NodeClaim {wish.claim_name} {asking.paused}"
-        if young := _too_young(left, asking, self.now):
-            return f"NodeClaim {wish.claim_name}: {young}"
+        budget = self.allowed_disruptions[request.reason]
+        if self.blocked_by:
+            return self.blocked_by
+        candidate = budget.candidates.get(request.claim_uid, PermitCandidate())
+        if candidate.paused:
+            return f"NodeClaim {request.claim_name} {candidate.paused}"
+        if young := _too_young(budget, candidate, self.now):
+            return f"NodeClaim {request.claim_name}: {young}"
         out = f"{self.leased} permits out"
-        if left.allowed <= self.leased:
-            return f"NodePool {self.pool}: {left.why}, {out}"
-        if left.cluster is not None and left.cluster.allowed <= self.leased:
-            return f"all NodePools: {left.cluster.why}, {out}"
-        return self._in_zone(left, asking.zone)
+        if budget.allowed <= self.leased:
+            return f"NodePool {self.pool}: {budget.why}, {out}"
+        if budget.cluster is not None and budget.cluster.allowed <= self.leased:
+            return f"all NodePools: {budget.cluster.why}, {out}"
+        return self._zone_rejection_reason(budget, candidate.zone)
 
-    def _in_zone(self, left: Allowance, zone: str) -> str:
-        room = left.zones.get(zone)
-        if room is not None and room.allowed <= self.by_zone.get(zone, 0):
-            return f"NodePool {self.pool} in {zone or 'no zone'}: {room.why}, {self.by_zone.get(zone, 0)} permits out"
-        rule = left.zones_at_once
+    def _zone_rejection_reason(self, budget: AllowedDisruptions, zone: str) -> str:
+        headroom = budget.zones.get(zone)
+        if headroom is not None and headroom.allowed <= self.by_zone.get(zone, 0):
+            return (
+                f"NodePool {self.pool} in {zone or 'no zone'}: {headroom.why}, {self.by_zone.get(zone, 0)} permits out"
+            )
+        rule = budget.zones_at_once
         begun = self.begun | {*rule.begun} if rule else set()
         if rule and zone not in begun and len(begun) >= rule.most:
             return (
@@ -251,58 +260,61 @@ class _Rooms:
             )
         return ""
 
-    def _zone(self, uid: str) -> str:
-        found = (one.asking[uid].zone for one in self.allowances.values() if uid in one.asking)
+    def _zone_of(self, uid: str) -> str:
+        found = (one.candidates[uid].zone for one in self.allowed_disruptions.values() if uid in one.candidates)
         return next(found, "")
 
 
-def _too_young(left: Allowance, asking: Asking, now: datetime) -> str:
-    if left.youngest is None or asking.created is None:
+def _too_young(budget: AllowedDisruptions, candidate: PermitCandidate, now: datetime) -> str:
+    if budget.minimum_node_age is None or candidate.created is None:
         return ""
-    until = asking.created + left.youngest
+    until = candidate.created + budget.minimum_node_age
     if now >= until:
         return ""
-    youngest = format_duration(left.youngest)
-    return f"it is younger than minimumNodeAge {youngest}, until {until.isoformat(timespec='seconds')}"
+    minimum_node_age = format_duration(budget.minimum_node_age)
+    return f"it is younger than minimumNodeAge {minimum_node_age}, until {until.isoformat(timespec='seconds')}"
 
 
-LOOK_AGAIN: Final = timedelta(seconds=30)
+CHECK_INTERVAL: Final = timedelta(seconds=30)
 """After a change, ..."""
-LOOK_SLOWEST: Final = timedelta(minutes=4)
+MAX_CHECK_INTERVAL: Final = timedelta(minutes=4)
 """... and while nothing changes: twice as long each time, up to this."""
-LOOK_FIXED: Final = timedelta(hours=1)
+FIXED_CHECK_INTERVAL: Final = timedelta(hours=1)
 """While nothing that nodes do lets any go; a change of the spec or of a pause is told."""
-LATE: Final = timedelta(seconds=5)
+CLOCK_SKEW: Final = timedelta(seconds=5)
 """Who read the budget has another clock: by it the moment that has come here was still to come."""
 
 
-def is_fixed(allowances: Mapping[str, Allowance], held: str) -> bool:
-    """Nothing goes whatever nodes do, for none of the reasons; `held`: why nothing goes at all."""
-    return bool(held) or all(one.fixed for one in allowances.values())
+def is_fixed(allowed_disruptions: Mapping[str, AllowedDisruptions], blocked_by: str) -> bool:
+    """Nothing goes whatever nodes do, for none of the reasons; `blocked_by`: why nothing goes at all."""
+    return bool(blocked_by) or all(one.fixed for one in allowed_disruptions.values())
 
 
-def next_look(
-    looks: int,
-    allowances: Mapping[str, Allowance],
+def next_check_at(
+    checks: int,
+    allowed_disruptions: Mapping[str, AllowedDisruptions],
     permits: Sequence[Permit],
     now: datetime,
     *,
-    held: str = "",
+    blocked_by: str = "",
     until: datetime | None = None,
-    booked_until: datetime | None = None,
+    reserved_until: datetime | None = None,
 ) -> datetime:
-    """After as many looks since the last change, `now` being that of the last. `held` ends at `until`, others' places
-    under what all share at `booked_until`, if those are what is waited for."""
-    if is_fixed(allowances, held):
-        return _first((until,) if held else _opening(allowances, now), now + LOOK_FIXED, now)
-    pause = min(LOOK_SLOWEST, LOOK_AGAIN * 2 ** min(looks - 1, 8))
-    lapses = (booked_until, *(one.counts_until for one in permits))
-    return _first((*_opening(allowances, now), *lapses), now + pause, now)
+    """After as many looks since the last change, `now` being that of the last. `blocked_by` ends at `until`, others'
+    places
+    under what all share at `reserved_until`, if those are what is waited for."""
+    if is_fixed(allowed_disruptions, blocked_by):
+        return _first_after(
+            (until,) if blocked_by else _opening_times(allowed_disruptions, now), now + FIXED_CHECK_INTERVAL, now
+        )
+    pause = min(MAX_CHECK_INTERVAL, CHECK_INTERVAL * 2 ** min(checks - 1, 8))
+    expiries = (reserved_until, *(one.counts_until for one in permits))
+    return _first_after((*_opening_times(allowed_disruptions, now), *expiries), now + pause, now)
 
 
-def _opening(allowances: Mapping[str, Allowance], now: datetime) -> Iterable[datetime]:
-    return [max(one.opens, now + LATE) for one in allowances.values() if one.opens]
+def _opening_times(allowed_disruptions: Mapping[str, AllowedDisruptions], now: datetime) -> Iterable[datetime]:
+    return [max(one.opens, now + CLOCK_SKEW) for one in allowed_disruptions.values() if one.opens]
 
 
-def _first(moments: Iterable[datetime | None], latest: datetime, now: datetime) -> datetime:
-    return min((one for one in (*moments, latest) if one is not None and one > now), default=latest)
+def _first_after(timestamps: Iterable[datetime | None], latest: datetime, now: datetime) -> datetime:
+    return min((one for one in (*timestamps, latest) if one is not None and one > now), default=latest)

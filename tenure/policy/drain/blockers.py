@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tenure.apis import labels
-from tenure.model.disruption.drain import BudgetFact, Hold, PodsHeld, Prospect
+from tenure.model.disruption.drain import BudgetFact, EvictionBlocker, PodDrainRule, Prospect
 from tenure.model.facts import Selector
 from tenure.model.provider_results import DrainPod, Eviction
 
@@ -15,14 +15,14 @@ STUCK_AFTER = timedelta(seconds=60)
 """A pod that should have ended so long ago is not waited for (reference 3.14)."""
 
 
-def selects(selector: Selector | None, marks: Mapping[str, str]) -> bool:
+def matches_selector(selector: Selector | None, pod_labels: Mapping[str, str]) -> bool:
     """Kubernetes' label selector; without one nothing is selected, an empty one selects everything."""
     if selector is None:
         return False
-    return all(_holds(one.operator, one.values, marks.get(one.key)) for one in selector)
+    return all(_matches_expression(one.operator, one.values, pod_labels.get(one.key)) for one in selector)
 
 
-def _holds(operator: str, values: Sequence[str], value: str | None) -> bool:
+def _matches_expression(operator: str, values: Sequence[str], value: str | None) -> bool:
     match operator:
         case "In":
             return value in values
@@ -35,28 +35,28 @@ def _holds(operator: str, values: Sequence[str], value: str | None) -> bool:
 
 
 def budgets_of(pod: DrainPod, budgets: Sequence[BudgetFact]) -> tuple[BudgetFact, ...]:
-    mine = (one for one in budgets if one.namespace == pod.namespace and selects(one.selector, pod.labels))
+    mine = (one for one in budgets if one.namespace == pod.namespace and matches_selector(one.selector, pod.labels))
     return tuple(sorted(mine, key=lambda one: one.name))
 
 
-def hold(pod: DrainPod, **fields: object) -> Hold:
+def new_pod_blocker(pod: DrainPod, **fields: object) -> EvictionBlocker:
     """A hold of this pod."""
     owner = f"{pod.owner_kind} {pod.owner_name}".strip()
     subject = f"{pod.namespace}/{pod.name}"
-    return Hold.model_validate({"subject": subject, "uid": pod.uid, "owner": owner, **fields})
+    return EvictionBlocker.model_validate({"subject": subject, "uid": pod.uid, "owner": owner, **fields})
 
 
-def held_back(pod: DrainPod, by: PodsHeld) -> Hold:
+def policy_blocker(pod: DrainPod, by: PodDrainRule) -> EvictionBlocker:
     """A LifecyclePolicy lets it go later than others."""
-    return hold(pod, cause="policy", what=by.why, passes="at" if by.until else "can", passes_at=by.until)
+    return new_pod_blocker(pod, cause="policy", what=by.why, passes="at" if by.until else "can", passes_at=by.until)
 
 
-def refused(pod: DrainPod, eviction: Eviction, budgets: Sequence[BudgetFact]) -> Hold:
+def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[BudgetFact]) -> EvictionBlocker:
     """What stands against an eviction that the API server refused. `budgets` are those of the pod's namespace."""
     mine = budgets_of(pod, budgets)
-    if eviction.several_budgets or len(mine) > 1:
+    if eviction.multiple_budgets or len(mine) > 1:
         names = ", ".join(one.name for one in mine) or eviction.blocked_by
-        return hold(
+        return new_pod_blocker(
             pod,
             cause="budgets",
             what=f"more than one PodDisruptionBudget selects it: {names}",
@@ -64,15 +64,17 @@ def refused(pod: DrainPod, eviction: Eviction, budgets: Sequence[BudgetFact]) ->
             hint="the Eviction API refuses such a pod for good: leave it one PodDisruptionBudget, or delete the pod",
         )
     if not mine:
-        return hold(pod, cause="budget", what=eviction.blocked_by, passes="unknown")
+        return new_pod_blocker(pod, cause="budget", what=eviction.blocked_by, passes="unknown")
     budget = mine[0]
-    passes, hint = _prospect(pod, budget)
-    return hold(pod, cause="budget", what=f"{_name(budget)}: {arithmetic(budget)}", passes=passes, hint=hint)
+    passes, hint = _budget_prospect(pod, budget)
+    return new_pod_blocker(
+        pod, cause="budget", what=f"{_budget_name(budget)}: {describe_budget_counts(budget)}", passes=passes, hint=hint
+    )
 
 
-def rejected(pod: DrainPod, message: str) -> Hold:
+def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
     """The API server refuses for a reason that is no budget."""
-    return hold(
+    return new_pod_blocker(
         pod,
         cause="refused",
         what=f"its eviction is refused: {message[:200]}",
@@ -81,7 +83,7 @@ def rejected(pod: DrainPod, message: str) -> Hold:
     )
 
 
-def arithmetic(budget: BudgetFact) -> str:
+def describe_budget_counts(budget: BudgetFact) -> str:
     """Such as: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go."""
     written = f"minAvailable {budget.min_available}" if budget.min_available else ""
     written = f"maxUnavailable {budget.max_unavailable}" if budget.max_unavailable else written
@@ -89,11 +91,11 @@ def arithmetic(budget: BudgetFact) -> str:
     return f"{written}, {healthy}" if written else healthy
 
 
-def _name(budget: BudgetFact) -> str:
+def _budget_name(budget: BudgetFact) -> str:
     return f"PodDisruptionBudget {budget.namespace}/{budget.name}"
 
 
-def _prospect(pod: DrainPod, budget: BudgetFact) -> tuple[Prospect, str]:
+def _budget_prospect(pod: DrainPod, budget: BudgetFact) -> tuple[Prospect, str]:
     if budget.sync_failed:
         return "never", f"its controller cannot count the pods: {budget.sync_failed[:200]}"
     if not budget.counted:
@@ -112,11 +114,13 @@ def _prospect(pod: DrainPod, budget: BudgetFact) -> tuple[Prospect, str]:
     return "can", ""
 
 
-def protected(pod: DrainPod) -> Hold:
+def do_not_disrupt_blocker(pod: DrainPod) -> EvictionBlocker:
     """By the pod's own do-not-disrupt annotation."""
     if pod.protected_until is not None:
-        return hold(pod, cause="do-not-disrupt", what=pod.why_not, passes="at", passes_at=pod.protected_until)
-    return hold(
+        return new_pod_blocker(
+            pod, cause="do-not-disrupt", what=pod.why_not, passes="at", passes_at=pod.protected_until
+        )
+    return new_pod_blocker(
         pod,
         cause="do-not-disrupt",
         what=pod.why_not,
@@ -125,10 +129,10 @@ def protected(pod: DrainPod) -> Hold:
     )
 
 
-def terminating(pod: DrainPod) -> Hold:
+def terminating_blocker(pod: DrainPod) -> EvictionBlocker:
     """It is on its way out; it is not waited for a minute beyond its time."""
     assert pod.deletion is not None
-    return hold(
+    return new_pod_blocker(
         pod,
         cause="terminating",
         what=f"is terminating, with a grace period of {pod.grace_seconds} s",
@@ -138,9 +142,9 @@ def terminating(pod: DrainPod) -> Hold:
     )
 
 
-def surging(pod: DrainPod, deployment: str, until: datetime) -> Hold:
+def surge_blocker(pod: DrainPod, deployment: str, until: datetime) -> EvictionBlocker:
     """The Deployment restarts, and its new pod is not Ready yet."""
-    return hold(
+    return new_pod_blocker(
         pod,
         cause="surge",
         what=f"goes when the new pod of Deployment {deployment} is Ready",
@@ -150,8 +154,8 @@ def surging(pod: DrainPod, deployment: str, until: datetime) -> Hold:
     )
 
 
-def attached(volume: str) -> Hold:
+def volume_blocker(volume: str) -> EvictionBlocker:
     """A volume that its driver has not taken off the node yet."""
-    return Hold(
+    return EvictionBlocker(
         subject=volume, cause="volume", what="volumes are still attached", hint="look at the CSI driver's controller"
     )

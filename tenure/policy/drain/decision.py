@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.apis.lifecyclepolicy import DrainRules
-from tenure.model.base import Value, read_moment
-from tenure.model.disruption.drain import BLOCKING, DrainState, DrainVerdict, Hold, Rollout
+from tenure.model.base import Value, parse_timestamp
+from tenure.model.disruption.drain import BLOCKING, DrainState, DrainStatus, EvictionBlocker, Rollout
 from tenure.model.provider_results import DrainPod
 
 NODE_NOT_READY: Final = timedelta(minutes=5)
@@ -24,21 +24,21 @@ ESCALATION_AT_LEAST: Final = timedelta(seconds=5)
 """So that pods without a grace period are seen to go before their instance does."""
 _ORDER: Final = {"surge": 0, "volume": 2, "terminating": 3}
 """Of holds in a verdict, whose first few are remembered: a surge has a deadline that counts from its beginning."""
-AGAIN_AT_LEAST: Final = timedelta(minutes=10)
+MIN_RETRY_PAUSE: Final = timedelta(minutes=10)
 """For so long at least a node whose drain was given up is left alone."""
 
 
 def not_ready_for(rules: DrainRules | None) -> timedelta:
     """How long pods on a node that is not Ready are waited for."""
-    found = _duration(rules.node_not_ready if rules else None)
+    found = _duration_or_none(rules.node_not_ready if rules else None)
     return NODE_NOT_READY if found is None else found
 
 
-def surges(rules: DrainRules | None) -> bool:
+def has_surge(rules: DrainRules | None) -> bool:
     return rules is not None and rules.surge_single_replicas is True
 
 
-def keeps(rules: DrainRules | None) -> bool:
+def can_cancel_drain(rules: DrainRules | None) -> bool:
     """Voluntary drains come before the deletion of the NodeClaim, since they may be given up."""
     return rules is not None and rules.when_blocked == "giveUp"
 
@@ -47,10 +47,10 @@ def blocked_for(rules: DrainRules | None) -> timedelta | None:
     """How long a drain is held before something follows; None where nothing does."""
     if rules is None or rules.when_blocked in (None, "wait"):
         return None
-    return _duration(rules.blocked_for)
+    return _duration_or_none(rules.blocked_for)
 
 
-def _duration(text: str | None) -> timedelta | None:
+def _duration_or_none(text: str | None) -> timedelta | None:
     """What cannot be read counts as unsaid: the API server lets only durations in."""
     try:
         return parse_duration(text) if text else None
@@ -67,20 +67,20 @@ class DrainStep(Value):
 
 def decide_drain(rules: DrainRules | None, drain: DrainState, now: datetime) -> DrainStep:
     """What follows from how long the drain has been held."""
-    verdict, limit = drain.verdict, blocked_for(rules)
-    if rules is None or limit is None or verdict is None or verdict.blocked_since is None:
+    status, limit = drain.verdict, blocked_for(rules)
+    if rules is None or limit is None or status is None or status.blocked_since is None:
         return DrainStep(do="wait")
-    due = verdict.blocked_since + limit
+    due = status.blocked_since + limit
     if now < due:
         return DrainStep(do="wait", until=due)
     if rules.when_blocked == "escalate":
-        return DrainStep(do="escalate", why=verdict.blockers)
-    if drain.keep:
-        return DrainStep(do="give up", why=verdict.blockers)
+        return DrainStep(do="escalate", why=status.blockers)
+    if drain.retains_nodeclaim:
+        return DrainStep(do="give up", why=status.blockers)
     return DrainStep(do="wait")
 
 
-def follows(rules: DrainRules | None, blocked_since: datetime | None, *, keep: bool) -> str:
+def describe_next_step(rules: DrainRules | None, blocked_since: datetime | None, *, cancellable: bool) -> str:
     """What a LifecyclePolicy has in store for a drain that is held, in words."""
     limit = blocked_for(rules)
     if rules is None or limit is None or blocked_since is None:
@@ -88,22 +88,22 @@ def follows(rules: DrainRules | None, blocked_since: datetime | None, *, keep: b
     due = (blocked_since + limit).isoformat(timespec="seconds")
     if rules.when_blocked == "escalate":
         return f"escalates at {due}: pods are deleted with their own grace period, whatever holds them"
-    if keep:
+    if cancellable:
         return f"is given up at {due}: the node is uncordoned and kept"
     return "cannot be given up any more, since its NodeClaim is being deleted: it waits"
 
 
-def again_at(rules: DrainRules | None, now: datetime) -> datetime:
+def retry_drain_at(rules: DrainRules | None, now: datetime) -> datetime:
     """Until when a node whose drain was given up just now is left alone."""
-    return now + max(blocked_for(rules) or AGAIN_AT_LEAST, AGAIN_AT_LEAST)
+    return now + max(blocked_for(rules) or MIN_RETRY_PAUSE, MIN_RETRY_PAUSE)
 
 
-def tightest(*deadlines: datetime | None) -> datetime | None:
+def earliest_deadline(*deadlines: datetime | None) -> datetime | None:
     """Deadlines only ever come nearer (reference 3.14)."""
     return min((one for one in deadlines if one is not None), default=None)
 
 
-def escalation(pods: Iterable[DrainPod], now: datetime) -> datetime:
+def escalation_deadline(pods: Iterable[DrainPod], now: datetime) -> datetime:
     """The deadline by which each of these pods has had its own grace period."""
     longest = max((pod.grace_seconds for pod in pods), default=0)
     return now + max(timedelta(seconds=longest), ESCALATION_AT_LEAST)
@@ -121,42 +121,44 @@ def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:
 
 def needs_restart(rollout: Rollout, began: datetime) -> bool:
     """Once for a drain: a restart by anybody since the drain began will do."""
-    at = read_moment(rollout.restarted_at)
+    at = parse_timestamp(rollout.restarted_at)
     return at is None or at < began
 
 
-def surged(rollout: Rollout | None) -> bool:
+def creates_pod_first(rollout: Rollout | None) -> bool:
     """Whether a restart makes the new pod before the old one goes."""
     return rollout is not None and rollout.replicas == 1 and rollout.surges
 
 
-def since_known(holds: Iterable[Hold], known: DrainVerdict | None, now: datetime) -> tuple[Hold, ...]:
+def with_known_since(
+    blockers: Iterable[EvictionBlocker], known: DrainStatus | None, now: datetime
+) -> tuple[EvictionBlocker, ...]:
     """Each with the moment since which it is known to hold."""
     before = {(one.subject, one.uid, one.cause): one.since for one in (known.holds if known else ())}
     return tuple(
         one.model_copy(update={"since": one.since or before.get((one.subject, one.uid, one.cause)) or now})
-        for one in holds
+        for one in blockers
     )
 
 
-def decide_verdict(
-    holds: Sequence[Hold],
-    known: DrainVerdict | None,
+def decide_drain_status(
+    blockers: Sequence[EvictionBlocker],
+    known: DrainStatus | None,
     *,
     waited: Sequence[DrainPod],
     began: datetime,
     now: datetime,
-) -> DrainVerdict:
+) -> DrainStatus:
     """The verdict on a look. `blocked_since` runs on over whatever holds the drain, and begins anew when a pod left."""
-    left = known is not None and 0 < len(waited) < known.pods
-    progress = now if left else (known.progress if known else None) or began
-    dated = since_known(holds, known, now)
+    progressed = known is not None and 0 < len(waited) < known.pods
+    progress = now if progressed else (known.progress if known else None) or began
+    dated = with_known_since(blockers, known, now)
     ordered = sorted(dated, key=lambda one: (_ORDER.get(one.cause, 1), one.subject))
     blocked = any(one.cause in BLOCKING for one in dated)
-    before = known.blocked_since if known and not left else None
+    before = known.blocked_since if known and not progressed else None
     first = min((one.since for one in dated if one.since and one.cause in BLOCKING), default=now)
     group = min((pod.group for pod in waited), default=0)
-    return DrainVerdict(
+    return DrainStatus(
         holds=tuple(ordered),
         pods=len(waited),
         later=sum(pod.group != group for pod in waited),

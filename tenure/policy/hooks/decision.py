@@ -10,25 +10,25 @@ from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
-from tenure.model.hooks import HookAnswer, HookRun, Hooks, Point
+from tenure.model.hooks import HookResult, HookRun, Hooks, Point
 from tenure.model.interruption.records import Event
 from tenure.model.nodeclaim_state import ClaimState
-from tenure.policy.hooks.messages import words
+from tenure.policy.hooks.messages import describe_run
 from tenure.policy.hooks.rules import hooks_of, timeout_of
-from tenure.policy.interruption.decision import live
-from tenure.policy.interruption.rules import TAKES
-from tenure.policy.interruption.timing import moment
+from tenure.policy.interruption.decision import live_events
+from tenure.policy.interruption.rules import RECLAIM_KINDS
+from tenure.policy.interruption.timing import format_timestamp
 
-AT_LEAST: Final = timedelta(seconds=10)
+MIN_HOOKS_TIME: Final = timedelta(seconds=10)
 """That the hooks of a point have together, however late it is: a call is made at least once."""
-NOTICE: Final = timedelta(minutes=2)
+DEFAULT_WARNING_PERIOD: Final = timedelta(minutes=2)
 """From EC2's warning until it takes the instance, where the warning does not say when."""
-AGAIN_FIRST: Final = timedelta(minutes=1)
-AGAIN_SLOWEST: Final = timedelta(minutes=10)
-WORDS: Final = 200
+RETRY_INTERVAL: Final = timedelta(minutes=1)
+MAX_RETRY_INTERVAL: Final = timedelta(minutes=10)
+MAX_REASON_LENGTH: Final = 200
 """Characters of why one failed."""
-_GOING: Final = ("instanceStopping", "instanceTerminating")
-_WHAT: Final[dict[Point, str]] = {
+_IMMEDIATE_KINDS: Final = ("instanceStopping", "instanceTerminating")
+_STEP_NAMES: Final[dict[Point, str]] = {
     "beforeDrain": "the drain",
     "afterDrain": "the termination",
     "beforeTerminate": "the termination",
@@ -47,141 +47,141 @@ class HookStep(Value):
     why: str = ""
 
 
-def decide_hooks(state: ClaimState, point: Point, now: datetime, *, keepable: bool) -> HookStep:
-    """In the policy's order, each to its end. `keepable`: the drain can still be given up."""
+def decide_hooks(state: ClaimState, point: Point, now: datetime, *, cancellable: bool) -> HookStep:
+    """In the policy's order, each to its end. `cancellable`: the drain can still be given up."""
     if point in state.hooks.passed:
         return HookStep(do="done")
-    for hook in hooks_of(state.seen.rules, point):
-        run = run_of(state.hooks, point, hook.name)
+    for hook in hooks_of(state.observed.rules, point):
+        run = find_run(state.hooks, point, hook.name)
         if run is None or run.past:
             return HookStep(do="run", hook=hook, number=run.number + 1 if run else 1)
         if run.outcome is None:
             return HookStep(do="run", hook=hook, number=run.number)
         if run.outcome not in ("failed", "timed out"):
             continue
-        if hook.on_failure == "giveUp" and keepable:
-            return HookStep(do="give up", hook=hook, why=words(run))
+        if hook.on_failure == "giveUp" and cancellable:
+            return HookStep(do="give up", hook=hook, why=describe_run(run))
         if hook.on_failure == "wait" and not _is_over(state, point, now):
-            return _again(state, point, hook, run, now)
+            return _retry_step(state, point, hook, run, now)
     return HookStep(do="done")
 
 
-def _again(state: ClaimState, point: Point, hook: Hook, run: HookRun, now: datetime) -> HookStep:
-    again = (run.ended or now) + pause_after(run.number)
-    if now >= again:
+def _retry_step(state: ClaimState, point: Point, hook: Hook, run: HookRun, now: datetime) -> HookStep:
+    retry_at = (run.ended or now) + pause_after(run.number)
+    if now >= retry_at:
         return HookStep(do="run", hook=hook, number=run.number + 1)
-    ends = bound(state, point)
-    until = min(again, ends) if ends else again
-    why = words(run, f"is tried again at {moment(again)}")
+    ends = hooks_deadline(state, point)
+    until = min(retry_at, ends) if ends else retry_at
+    why = describe_run(run, f"is tried again at {format_timestamp(retry_at)}")
     return HookStep(do="wait", hook=hook, number=run.number, until=until, why=why)
 
 
 def pause_after(number: int) -> timedelta:
     """Before a hook that failed for this many times is tried again."""
     doublings: int = 2 ** min(max(0, number - 1), 8)
-    return min(AGAIN_SLOWEST, AGAIN_FIRST * doublings)
+    return min(MAX_RETRY_INTERVAL, RETRY_INTERVAL * doublings)
 
 
 def _is_over(state: ClaimState, point: Point, now: datetime) -> bool:
-    ends = bound(state, point)
+    ends = hooks_deadline(state, point)
     return ends is not None and now >= ends
 
 
-def follows(state: ClaimState, point: Point, hook: Hook, now: datetime, *, keepable: bool) -> str:
+def describe_failure_outcome(state: ClaimState, point: Point, hook: Hook, now: datetime, *, cancellable: bool) -> str:
     """What comes of a failure, in words."""
-    goes_on = f"{_WHAT[point]} goes on"
+    continues = f"{_STEP_NAMES[point]} goes on"
     match hook.on_failure:
         case "giveUp":
-            return "the drain is given up" if keepable else f"the node cannot be kept any more, {goes_on}"
+            return "the drain is given up" if cancellable else f"the node cannot be kept any more, {continues}"
         case "wait" if _is_over(state, point, now):
-            return f"nobody waits any longer, {goes_on}"
+            return f"nobody waits any longer, {continues}"
         case "wait":
-            return f"{_WHAT[point]} waits until it succeeds"
+            return f"{_STEP_NAMES[point]} waits until it succeeds"
         case _:
-            return goes_on
+            return continues
 
 
 # --- time ---
 
 
-def bound(state: ClaimState, point: Point) -> datetime | None:
+def hooks_deadline(state: ClaimState, point: Point) -> datetime | None:
     """When the hooks of a point have to be over for AWS's sake, or that of the termination grace period; None where
     neither ends."""
     since = state.hooks.since if state.hooks.point == point else None
-    ends = min((one for one in (state.hooks.grace_ends, taken_at(state)) if one), default=None)
-    return within(point, since, ends) if since and ends else None
+    ends = min((one for one in (state.hooks.grace_ends, reclaimed_at(state)) if one), default=None)
+    return limit_deadline(point, since, ends) if since and ends else None
 
 
-def within(point: Point, since: datetime, ends: datetime) -> datetime:
+def limit_deadline(point: Point, since: datetime, ends: datetime) -> datetime:
     """Of the time until `ends` hooks before the drain leave half to the drain."""
     last = since + (ends - since) / 2 if point == "beforeDrain" else ends
-    return max(last, since + AT_LEAST)
+    return max(last, since + MIN_HOOKS_TIME)
 
 
-def taken_at(state: ClaimState) -> datetime | None:
+def reclaimed_at(state: ClaimState) -> datetime | None:
     """When AWS takes the instance from under the node, by what it has said so far."""
-    return min((at for at in map(_taken_at, live(state)) if at), default=None)
+    return min((at for at in map(_event_reclaims_at, live_events(state)) if at), default=None)
 
 
-def _taken_at(event: Event) -> datetime | None:
-    if event.kind in TAKES:
-        return event.starts or event.heard + NOTICE
-    if event.kind in _GOING:
-        return event.heard
+def _event_reclaims_at(event: Event) -> datetime | None:
+    if event.kind in RECLAIM_KINDS:
+        return event.starts or event.received_at + DEFAULT_WARNING_PERIOD
+    if event.kind in _IMMEDIATE_KINDS:
+        return event.received_at
     return event.starts if event.kind == "scheduledChange" else None
 
 
-def time_left(state: ClaimState, point: Point, hook: Hook, now: datetime) -> timedelta:
+def remaining_time(state: ClaimState, point: Point, hook: Hook, now: datetime) -> timedelta:
     """That a hook which has begun still has."""
-    run = run_of(state.hooks, point, hook.name)
+    run = find_run(state.hooks, point, hook.name)
     own = (run.since if run else now) + timeout_of(hook)
-    ends = bound(state, point)
+    ends = hooks_deadline(state, point)
     return max(timedelta(0), (min(own, ends) if ends else own) - now)
 
 
 # --- what is remembered ---
 
 
-def run_of(hooks: Hooks, point: Point, name: str) -> HookRun | None:
+def find_run(hooks: Hooks, point: Point, name: str) -> HookRun | None:
     return next((one for one in hooks.runs if (one.point, one.name) == (point, name)), None)
 
 
-def begun(hooks: Hooks, point: Point, hook: Hook, number: int, now: datetime) -> Hooks:
+def start_run(hooks: Hooks, point: Point, hook: Hook, number: int, now: datetime) -> Hooks:
     """The memory with a run that begins; one that goes on stays as it is."""
     if hooks.point != point:
         hooks = hooks.model_copy(update={"point": point, "since": now})
-    found = run_of(hooks, point, hook.name)
+    found = find_run(hooks, point, hook.name)
     if found is not None and found.number == number and not found.past:
         return hooks
-    return _with(hooks, HookRun(point=point, name=hook.name, number=number, since=now))
+    return _with_run(hooks, HookRun(point=point, name=hook.name, number=number, since=now))
 
 
-def stopped(hooks: Hooks, point: Point, name: str, answer: HookAnswer) -> Hooks:
+def record_progress(hooks: Hooks, point: Point, name: str, result: HookResult) -> Hooks:
     """The memory with how far it came until it was to be told anew."""
-    run = run_of(hooks, point, name)
+    run = find_run(hooks, point, name)
     assert run is not None
-    return _with(hooks, run.model_copy(update={"begun": answer.begun}))
+    return _with_run(hooks, run.model_copy(update={"begun": result.begun}))
 
 
-def ended(hooks: Hooks, point: Point, name: str, answer: HookAnswer, now: datetime) -> Hooks:
+def record_outcome(hooks: Hooks, point: Point, name: str, result: HookResult, now: datetime) -> Hooks:
     """The memory with its outcome."""
-    run = run_of(hooks, point, name)
+    run = find_run(hooks, point, name)
     assert run is not None
-    told = {"outcome": answer.outcome, "why": answer.why[:WORDS], "ended": now}
-    hooks = _with(hooks, run.model_copy(update=told))
-    grace = answer.grace_ends
+    changes = {"outcome": result.outcome, "why": result.why[:MAX_REASON_LENGTH], "ended": now}
+    hooks = _with_run(hooks, run.model_copy(update=changes))
+    grace = result.grace_ends
     return hooks.model_copy(update={"grace_ends": grace}) if grace else hooks
 
 
-def _with(hooks: Hooks, run: HookRun) -> Hooks:
+def _with_run(hooks: Hooks, run: HookRun) -> Hooks:
     others = tuple(one for one in hooks.runs if (one.point, one.name) != (run.point, run.name))
     return hooks.model_copy(update={"runs": (*others, run)})
 
 
-def passed(hooks: Hooks, point: Point) -> Hooks:
+def record_passed(hooks: Hooks, point: Point) -> Hooks:
     return hooks if point in hooks.passed else hooks.model_copy(update={"passed": (*hooks.passed, point)})
 
 
-def given_up(hooks: Hooks) -> Hooks:
+def reset_for_next_drain(hooks: Hooks) -> Hooks:
     """The node is kept: another drain begins from the start, and each hook under a key of its own."""
     return Hooks(runs=tuple(one.model_copy(update={"past": True}) for one in hooks.runs))

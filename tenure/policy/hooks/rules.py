@@ -19,25 +19,25 @@ POINTS: Final[tuple[Point, ...]] = ("beforeDrain", "afterDrain", "beforeTerminat
 
 
 def hooks_of(rules: LifecycleRules | None, point: Point) -> tuple[Hook, ...]:
-    said = rules.hooks if rules else None
-    return _at(said, point) if said else ()
+    hook_rules = rules.hooks if rules else None
+    return _hooks_at(hook_rules, point) if hook_rules else ()
 
 
-def _at(said: HookRules, point: Point) -> tuple[Hook, ...]:
+def _hooks_at(rules: HookRules, point: Point) -> tuple[Hook, ...]:
     match point:
         case "beforeDrain":
-            return said.before_drain or ()
+            return rules.before_drain or ()
         case "afterDrain":
-            return said.after_drain or ()
+            return rules.after_drain or ()
         case "beforeTerminate":
-            return said.before_terminate or ()
+            return rules.before_terminate or ()
 
 
 def timeout_of(hook: Hook) -> timedelta:
-    return _span(hook.timeout) or TIMEOUT
+    return _duration_or_none(hook.timeout) or TIMEOUT
 
 
-def keeps(rules: LifecycleRules | None) -> bool:
+def can_hook_cancel_drain(rules: LifecycleRules | None) -> bool:
     """Voluntary drains come before the deletion of the NodeClaim, since a hook may give them up."""
     return any(hook.on_failure == "giveUp" for hook in hooks_of(rules, "beforeDrain"))
 
@@ -46,23 +46,23 @@ def problems_of(rules: HookRules, field: str = "hooks") -> Iterator[str]:
     """What the API server cannot check, or did not: field, value, and what to write instead."""
     for point in POINTS:
         names: set[str] = set()
-        for number, hook in enumerate(_at(rules, point)):
+        for number, hook in enumerate(_hooks_at(rules, point)):
             where = f"{field}.{point}[{number}]"
-            yield from (f"{where}{wrong}" for wrong in _of_hook(hook, point))
+            yield from (f"{where}{problem}" for problem in _hook_problems(hook, point))
             if hook.name in names:
                 yield f"{where}.name: {hook.name!r} is an earlier one's too; give each a name of its own"
             names.add(hook.name)
 
 
-def _of_hook(hook: Hook, point: Point) -> Iterator[str]:
+def _hook_problems(hook: Hook, point: Point) -> Iterator[str]:
     if (hook.http is None) == (hook.job is None):
         yield f": hook {hook.name!r} is either a call or a Job; write one of 'http' and 'job'"
     if hook.http is not None:
-        yield from _of_url(hook.http.url)
+        yield from _url_problems(hook.http.url)
     if hook.job is not None:
-        yield from _of_template(hook.job.template)
+        yield from _template_problems(hook.job.template)
     if hook.timeout is not None:
-        span = _span(hook.timeout)
+        span = _duration_or_none(hook.timeout)
         if span is None:
             yield f".timeout: {hook.timeout!r} cannot be read; write a duration such as 5m"
         elif not timedelta(0) < span <= LONGEST:
@@ -71,7 +71,7 @@ def _of_hook(hook: Hook, point: Point) -> Iterator[str]:
         yield ".onFailure: 'giveUp' is for beforeDrain, since by then pods have left; write proceed, or wait"
 
 
-def _of_url(url: str) -> Iterator[str]:
+def _url_problems(url: str) -> Iterator[str]:
     try:
         parts = urlsplit(url)
         named = bool(parts.hostname) and parts.port != 0
@@ -85,7 +85,7 @@ def _of_url(url: str) -> Iterator[str]:
         yield ".http.url: it holds a name or password, and would stand in histories; write it without, or use a job"
 
 
-def _of_template(template: dict[str, Any]) -> Iterator[str]:
+def _template_problems(template: dict[str, Any]) -> Iterator[str]:
     spec = template.get("spec")
     containers = spec.get("containers") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(containers, list) or not containers:
@@ -99,7 +99,7 @@ def _of_template(template: dict[str, Any]) -> Iterator[str]:
         yield f".job.template: {size} bytes are more than {LARGEST}; put scripts into the image or a ConfigMap"
 
 
-def _span(text: str | None) -> timedelta | None:
+def _duration_or_none(text: str | None) -> timedelta | None:
     try:
         return parse_duration(text) if text else None
     except DurationError:

@@ -10,43 +10,47 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from tenure.model.interruption.notices import KARPENTERS_KINDS, Notice
-from tenure.model.interruption.records import Answer, Event, Remembered
+from tenure.model.interruption.notices import KARPENTERS_KINDS, InterruptionMessage
+from tenure.model.interruption.records import ApprovalDecision, Event, TrackedInterruption
 
-MOST: Final = 20
+MAX_TRACKED: Final = 20
 """Notices that a node remembers; what AWS took back is forgotten first."""
-_MANY: Final = TypeAdapter(tuple[Remembered, ...])
+_MANY: Final = TypeAdapter(tuple[TrackedInterruption, ...])
 
 
-def noted(known: Sequence[Remembered], notices: Iterable[Notice], now: datetime) -> tuple[Remembered, ...]:
+def record_messages(
+    known: Sequence[TrackedInterruption], notices: Iterable[InterruptionMessage], now: datetime
+) -> tuple[TrackedInterruption, ...]:
     """The memory after some notices. Repeats, and what is older than what is known, change nothing.
 
     AWS moves an event, and one source says so before the other: of the two the later word counts, by when AWS said it
     or EC2's status had it. A source that repeats what it had said before that is slow, however late it does: only
     another word of its own is later."""
-    found = {_id(one.notice): one for one in known}
+    found = {_message_id(one.notice): one for one in known}
     for notice in notices:
-        before = found.get(_id(notice))
+        before = found.get(_message_id(notice))
         if before is None:
-            found[_id(notice)] = _late(found.values(), notice, now) or Remembered(notice=notice, heard=now)
-        elif _is_news(notice, before.own or before.notice):
-            after = _changed(before, notice, now)
-            found |= _moved(found.values(), before, after) | {_id(notice): after}
-    kept = list(found.values())
-    while len(kept) > MOST:
-        kept.remove(next((one for one in kept if one.notice.status != "announced"), kept[0]))
-    return tuple(kept) if kept != list(known) else tuple(known)
+            found[_message_id(notice)] = _match_moved_event(found.values(), notice, now) or TrackedInterruption(
+                notice=notice, received_at=now
+            )
+        elif _is_update(notice, before.own or before.notice):
+            after = _apply_update(before, notice, now)
+            found |= _move_counterpart(found.values(), before, after) | {_message_id(notice): after}
+    retained = list(found.values())
+    while len(retained) > MAX_TRACKED:
+        retained.remove(next((one for one in retained if one.notice.status != "announced"), retained[0]))
+    return tuple(retained) if retained != list(known) else tuple(known)
 
 
-def events_of(known: Iterable[Remembered]) -> tuple[Event, ...]:
+def events_of(known: Iterable[TrackedInterruption]) -> tuple[Event, ...]:
     """Oldest first. Of notices that tell of the same event the latest says how it stands."""
-    groups: dict[str, list[Remembered]] = {}
+    groups: dict[str, list[TrackedInterruption]] = {}
     for one in known:
-        groups.setdefault(key_of(one.notice), []).append(one)
-    return tuple(_event(key, group) for key, group in groups.items())
+        groups.setdefault(event_key(one.notice), []).append(one)
+    return tuple(_build_event(key, group) for key, group in groups.items())
 
 
-def key_of(notice: Notice) -> str:
+def event_key(notice: InterruptionMessage) -> str:
     """Maintenance is told apart by when AWS acts, to the minute; of the other kinds a node has one at a time."""
     if notice.kind != "scheduledChange":
         return notice.kind
@@ -54,13 +58,19 @@ def key_of(notice: Notice) -> str:
     return f"{notice.kind}@{starts}"
 
 
-def answered(known: Sequence[Remembered], keys: Iterable[str], answer: Answer) -> tuple[Remembered, ...]:
+def record_approval(
+    known: Sequence[TrackedInterruption], keys: Iterable[str], decision: ApprovalDecision
+) -> tuple[TrackedInterruption, ...]:
     """The memory after a person answered for these events."""
-    wanted = {*keys}
-    return tuple(one.model_copy(update={"answer": answer}) if key_of(one.notice) in wanted else one for one in known)
+    matching = {*keys}
+    return tuple(
+        one.model_copy(update={"decision": decision}) if event_key(one.notice) in matching else one for one in known
+    )
 
 
-def settled(known: Sequence[Remembered], ready_since: datetime | None) -> tuple[Remembered, ...]:
+def end_stopping_events(
+    known: Sequence[TrackedInterruption], ready_since: datetime | None
+) -> tuple[TrackedInterruption, ...]:
     """The memory of a node that is Ready since then: it runs again, and is stopped no more."""
     return tuple(
         one.model_copy(update={"notice": one.notice.model_copy(update={"status": "over"})})
@@ -70,28 +80,28 @@ def settled(known: Sequence[Remembered], ready_since: datetime | None) -> tuple[
     )
 
 
-def done(known: Sequence[Remembered], key: str) -> tuple[Remembered, ...]:
+def record_done(known: Sequence[TrackedInterruption], key: str) -> tuple[TrackedInterruption, ...]:
     """The memory after what an event asked for was done."""
-    return tuple(one.model_copy(update={"done": True}) if key_of(one.notice) == key else one for one in known)
+    return tuple(one.model_copy(update={"done": True}) if event_key(one.notice) == key else one for one in known)
 
 
-def written(known: Iterable[Remembered]) -> str:
+def format_annotation(known: Iterable[TrackedInterruption]) -> str:
     """As the annotation has it: JSON, without AWS's prose. Empty where AWS has announced nothing that still holds."""
     alive = {event.key for event in events_of(tuple(known)) if event.status == "announced"}
-    kept = tuple(
-        one.model_copy(update={"notice": _bare(one.notice), "own": one.own and _bare(one.own)})
+    retained = tuple(
+        one.model_copy(update={"notice": _without_text(one.notice), "own": one.own and _without_text(one.own)})
         for one in known
-        if key_of(one.notice) in alive
+        if event_key(one.notice) in alive
     )
-    return _MANY.dump_json(kept, exclude_defaults=True).decode() if kept else ""
+    return _MANY.dump_json(retained, exclude_defaults=True).decode() if retained else ""
 
 
-def _bare(notice: Notice) -> Notice:
+def _without_text(notice: InterruptionMessage) -> InterruptionMessage:
     return notice.model_copy(update={"text": ""})
 
 
-def read(text: str) -> tuple[Remembered, ...]:
-    """What `written` wrote. Whatever else stands there is no notice."""
+def parse_annotation(text: str) -> tuple[TrackedInterruption, ...]:
+    """What `format_annotation` wrote. Whatever else stands there is no notice."""
     if not text:
         return ()
     try:
@@ -100,16 +110,18 @@ def read(text: str) -> tuple[Remembered, ...]:
         return ()
 
 
-def recalled(written_before: str, known: Sequence[Remembered]) -> tuple[Remembered, ...]:
+def restore_messages(annotation: str, known: Sequence[TrackedInterruption]) -> tuple[TrackedInterruption, ...]:
     """The memory of a life that is begun anew: what its NodeClaim says, and what it was told since."""
-    memory = read(written_before)
+    restored = parse_annotation(annotation)
     for one in known:
-        memory = noted(memory, (one.notice,), one.moved or one.heard)
-    told = {(_id(one.notice), key_of(one.notice)): one for one in known}
-    return tuple(_as_told(one, told.get((_id(one.notice), key_of(one.notice)))) for one in memory)
+        restored = record_messages(restored, (one.notice,), one.moved or one.received_at)
+    known_by_key = {(_message_id(one.notice), event_key(one.notice)): one for one in known}
+    return tuple(
+        _with_known_move(one, known_by_key.get((_message_id(one.notice), event_key(one.notice)))) for one in restored
+    )
 
 
-def _as_told(one: Remembered, since: Remembered | None) -> Remembered:
+def _with_known_move(one: TrackedInterruption, since: TrackedInterruption | None) -> TrackedInterruption:
     """With what is known of its move."""
     if since is None:
         return one
@@ -117,84 +129,96 @@ def _as_told(one: Remembered, since: Remembered | None) -> Remembered:
     return one.model_copy(update={"own": one.own or since.own, **moved})
 
 
-def _id(notice: Notice) -> tuple[str, str]:
+def _message_id(notice: InterruptionMessage) -> tuple[str, str]:
     return (notice.kind, notice.id)
 
 
-def _moved(known: Iterable[Remembered], before: Remembered, after: Remembered) -> dict[tuple[str, str], Remembered]:
+def _move_counterpart(
+    known: Iterable[TrackedInterruption], before: TrackedInterruption, after: TrackedInterruption
+) -> dict[tuple[str, str], TrackedInterruption]:
     """What the other source says of an event that one of them moves. Where it says two things of that moment nobody
     knows which of them is meant, and both stay: too early is better than too late."""
-    if after.notice.status != "announced" or key_of(after.notice) == key_of(before.notice):
+    if after.notice.status != "announced" or event_key(after.notice) == event_key(before.notice):
         return {}
-    told = [
+    counterparts = [
         one
         for one in known
         if one.notice.source != after.notice.source
         and one.notice.status == "announced"
-        and key_of(one.notice) == key_of(before.notice)
+        and event_key(one.notice) == event_key(before.notice)
     ]
-    if len(told) != 1 or told[0].notice.at > after.notice.at:
+    if len(counterparts) != 1 or counterparts[0].notice.at > after.notice.at:
         return {}
-    return {_id(told[0].notice): _following(told[0], after)}
+    return {_message_id(counterparts[0].notice): _apply_move(counterparts[0], after)}
 
 
-def _following(one: Remembered, mover: Remembered) -> Remembered:
+def _apply_move(one: TrackedInterruption, mover: TrackedInterruption) -> TrackedInterruption:
     """As `mover` has it. When its own source said something last is kept."""
     to = {"starts": mover.notice.starts, "ends": mover.notice.ends, "at": mover.notice.at}
-    return Remembered(
+    return TrackedInterruption(
         notice=one.notice.model_copy(update=to),
-        heard=one.heard,
+        received_at=one.received_at,
         moved_from=mover.moved_from,
         moved=mover.moved,
         own=one.own or one.notice,
     )
 
 
-def _late(known: Iterable[Remembered], notice: Notice, now: datetime) -> Remembered | None:
+def _match_moved_event(
+    known: Iterable[TrackedInterruption], notice: InterruptionMessage, now: datetime
+) -> TrackedInterruption | None:
     """A first word that is older than the other source's that its event was moved; None for any other."""
-    told = tuple(known)
-    mine = {key_of(one.notice) for one in told if one.notice.source == notice.source}
-    for one in told:
-        word = one.notice
-        if one.moved_from is None or one.own or word.source == notice.source or key_of(word) in mine:
+    tracked = tuple(known)
+    mine = {event_key(one.notice) for one in tracked if one.notice.source == notice.source}
+    for one in tracked:
+        message = one.notice
+        if one.moved_from is None or one.own or message.source == notice.source or event_key(message) in mine:
             continue
-        before = key_of(word.model_copy(update={"starts": one.moved_from}))
-        if word.status == notice.status == "announced" and before == key_of(notice) and notice.at <= word.at:
-            return _following(Remembered(notice=notice, heard=now), one)
+        before = event_key(message.model_copy(update={"starts": one.moved_from}))
+        if message.status == notice.status == "announced" and before == event_key(notice) and notice.at <= message.at:
+            return _apply_move(TrackedInterruption(notice=notice, received_at=now), one)
     return None
 
 
-def _is_news(notice: Notice, before: Notice) -> bool:
+def _is_update(notice: InterruptionMessage, before: InterruptionMessage) -> bool:
     if notice.at != before.at:
         return notice.at > before.at and notice.model_copy(update={"at": before.at}) != before
     return notice != before and before.status == "announced"
 
 
-def _changed(before: Remembered, notice: Notice, now: datetime) -> Remembered:
+def _apply_update(before: TrackedInterruption, notice: InterruptionMessage, now: datetime) -> TrackedInterruption:
     """Another time makes another event of it, of which nobody has said anything. One that only ends has no time."""
-    if before.own is not None and key_of(notice) != key_of(before.notice):
-        return _own(before, before.own, notice, now)
+    if before.own is not None and event_key(notice) != event_key(before.notice):
+        return _apply_own_update(before, before.own, notice, now)
     before = before.model_copy(update={"own": None})
     if notice.status != "announced":
         starts = notice.starts or before.notice.starts
         return before.model_copy(update={"notice": notice.model_copy(update={"starts": starts})})
     if before.notice.status != "announced":
-        return Remembered(notice=notice, heard=notice.at)
-    if key_of(notice) == key_of(before.notice):
+        return TrackedInterruption(notice=notice, received_at=notice.at)
+    if event_key(notice) == event_key(before.notice):
         return before.model_copy(update={"notice": notice})
-    return Remembered(notice=notice, heard=before.heard, moved_from=before.notice.starts, moved=now)
+    return TrackedInterruption(
+        notice=notice, received_at=before.received_at, moved_from=before.notice.starts, moved=now
+    )
 
 
-def _own(before: Remembered, own: Notice, notice: Notice, now: datetime) -> Remembered:
+def _apply_own_update(
+    before: TrackedInterruption, own: InterruptionMessage, notice: InterruptionMessage, now: datetime
+) -> TrackedInterruption:
     """A further word of a source that has not said yet that the event was moved. What it ends is what it knew of."""
     if notice.status != "announced":
-        return Remembered(notice=notice.model_copy(update={"starts": notice.starts or own.starts}), heard=before.heard)
-    if key_of(notice) == key_of(own) or notice.at < before.notice.at:
+        return TrackedInterruption(
+            notice=notice.model_copy(update={"starts": notice.starts or own.starts}), received_at=before.received_at
+        )
+    if event_key(notice) == event_key(own) or notice.at < before.notice.at:
         return before.model_copy(update={"own": notice})
-    return Remembered(notice=notice, heard=before.heard, moved_from=before.notice.starts, moved=now)
+    return TrackedInterruption(
+        notice=notice, received_at=before.received_at, moved_from=before.notice.starts, moved=now
+    )
 
 
-def _event(key: str, group: Sequence[Remembered]) -> Event:
+def _build_event(key: str, group: Sequence[TrackedInterruption]) -> Event:
     latest = max(group, key=lambda one: (one.notice.at, one.notice.status != "announced"))
     notice = latest.notice
     # What was before AWS took it back, or was over, is another time of the same.
@@ -204,7 +228,7 @@ def _event(key: str, group: Sequence[Remembered]) -> Event:
         key=key,
         kind=notice.kind,
         reason=KARPENTERS_KINDS.get((notice.kind, notice.source), notice.kind),
-        heard=min(one.heard for one in alive),
+        received_at=min(one.received_at for one in alive),
         starts=notice.starts,
         ends=notice.ends,
         code=notice.code or next((one.notice.code for one in alive if one.notice.code), ""),
@@ -212,6 +236,6 @@ def _event(key: str, group: Sequence[Remembered]) -> Event:
         status=notice.status,
         moved_from=next((one.moved_from for one in alive if one.moved_from), None),
         moved=max((one.moved for one in alive if one.moved), default=None),
-        answer=next((one.answer for one in alive if one.answer), None),
+        decision=next((one.decision for one in alive if one.decision), None),
         done=any(one.done for one in alive),
     )

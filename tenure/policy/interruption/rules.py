@@ -34,56 +34,58 @@ DEFAULTS: Final[Mapping[EventKind, Action]] = {
     "instanceStatus": "terminate",
     "systemStatus": "terminate",
 }
-LATER: Final[frozenset[EventKind]] = frozenset(
+DEFERRABLE_KINDS: Final[frozenset[EventKind]] = frozenset(
     {"rebalanceRecommendation", "scheduledChange", "instanceStatus", "systemStatus"}
 )
 """Kinds that leave time: the others are handled at once, or ignored."""
-TAKES: Final[frozenset[EventKind]] = frozenset({"spotInterruption", "capacityReservationInterruption"})
+RECLAIM_KINDS: Final[frozenset[EventKind]] = frozenset({"spotInterruption", "capacityReservationInterruption"})
 """Kinds by which AWS takes capacity back: Karpenter marks pools for these (reference 5.3)."""
 LEAD: Final = timedelta(minutes=10)
-AWAY: Final = timedelta(minutes=15)
+DEFAULT_MAX_DOWNTIME: Final = timedelta(minutes=15)
 """Of an instance that Tenure stops and starts."""
-_UNASKED: Final = ("terminate", "stopStart")
+_UNBUDGETED_ACTIONS: Final = ("terminate", "stopStart")
 """Actions that go past budgets: the API server lets none of them be voluntary, since there is a rule for it."""
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-class Times(Value):
+class EventTiming(Value):
     """When something follows, read."""
 
     lead: timedelta = LEAD
     windows: tuple[Window, ...] = ()
     deadline: timedelta | None = None
-    leave: bool = False
+    notify_only: bool = False
     """What nobody approved, or what finds no window, is left to AWS."""
 
 
-class Ruled(Value):
+class EventPolicy(Value):
     """What holds for events of one kind."""
 
     action: Action
-    times: Times = Times()
+    times: EventTiming = EventTiming()
     do_not_disrupt: Literal["honour", "override"] | None = None
     voluntary: bool = False
-    away: timedelta | None = None
+    max_downtime: timedelta | None = None
 
 
-def rules_of(rules: LifecycleRules | None, kind: EventKind) -> Ruled:
+def resolve_event_policy(rules: LifecycleRules | None, kind: EventKind) -> EventPolicy:
     """What cannot be read falls to what holds where nothing is said."""
-    one = said_of((rules.interruption if rules else None) or InterruptionRules(), kind)
+    one = event_rules_of((rules.interruption if rules else None) or InterruptionRules(), kind)
     if one is None:
-        return Ruled(action=DEFAULTS[kind])
+        return EventPolicy(action=DEFAULTS[kind])
     voluntary = isinstance(one, TimedRules | ScheduledRules) and one.voluntary is True
-    return Ruled(
-        action=_gently(one.action or DEFAULTS[kind], honour=one.do_not_disrupt == "honour", voluntary=voluntary),
-        times=times_of(one) if isinstance(one, Timing) else Times(),
+    return EventPolicy(
+        action=_restrict_action(
+            one.action or DEFAULTS[kind], honour=one.do_not_disrupt == "honour", voluntary=voluntary
+        ),
+        times=resolve_timing(one) if isinstance(one, Timing) else EventTiming(),
         do_not_disrupt=one.do_not_disrupt,
         voluntary=voluntary,
-        away=_span(one.away) if isinstance(one, StoppingRules | ScheduledRules) else None,
+        max_downtime=_duration_or_none(one.away) if isinstance(one, StoppingRules | ScheduledRules) else None,
     )
 
 
-def _gently(action: Action, *, honour: bool, voluntary: bool) -> Action:
+def _restrict_action(action: Action, *, honour: bool, voluntary: bool) -> Action:
     """Only a drain can be held by pods, and ask budgets; the one may be a policy's word, and the action another's."""
     if action == "terminate" and (honour or voluntary):
         return "drain"
@@ -97,49 +99,49 @@ def ignored_by_all(rules: Iterable[LifecycleRules | None]) -> frozenset[EventKin
 
 
 def _is_ignored(rules: LifecycleRules | None, kind: EventKind) -> bool:
-    ruled = rules_of(rules, kind)
-    return ruled.action == "ignore" and ruled.away is None
+    policy = resolve_event_policy(rules, kind)
+    return policy.action == "ignore" and policy.max_downtime is None
 
 
-def said_of(
-    said: InterruptionRules, kind: EventKind
+def event_rules_of(
+    rules: InterruptionRules, kind: EventKind
 ) -> EventRules | StoppingRules | TimedRules | ScheduledRules | None:
     """None where nothing is said of the kind."""
     match kind:
         case "spotInterruption":
-            return said.spot_interruption
+            return rules.spot_interruption
         case "capacityReservationInterruption":
-            return said.capacity_reservation_interruption
+            return rules.capacity_reservation_interruption
         case "rebalanceRecommendation":
-            return said.rebalance_recommendation
+            return rules.rebalance_recommendation
         case "scheduledChange":
-            return said.scheduled_change
+            return rules.scheduled_change
         case "instanceStopping":
-            return said.instance_stopping
+            return rules.instance_stopping
         case "instanceTerminating":
-            return said.instance_terminating
+            return rules.instance_terminating
         case "instanceStatus":
-            return said.instance_status
+            return rules.instance_status
         case "systemStatus":
-            return said.system_status
+            return rules.system_status
 
 
 def workloads_of(rules: LifecycleRules | None) -> tuple[WorkloadRules, ...]:
-    said = rules.interruption if rules else None
-    return (said.workloads if said else None) or ()
+    interruption = rules.interruption if rules else None
+    return (interruption.workloads if interruption else None) or ()
 
 
-def times_of(timing: Timing) -> Times:
-    lead = _span(timing.lead)
-    return Times(
+def resolve_timing(timing: Timing) -> EventTiming:
+    lead = _duration_or_none(timing.lead)
+    return EventTiming(
         lead=LEAD if lead is None else lead,
         windows=timing.windows or (),
-        deadline=_span(timing.deadline),
-        leave=timing.fallback == "notify",
+        deadline=_duration_or_none(timing.deadline),
+        notify_only=timing.fallback == "notify",
     )
 
 
-def opening(windows: Sequence[Window], now: datetime) -> datetime | None:
+def next_window_opening(windows: Sequence[Window], now: datetime) -> datetime | None:
     """When the first opens: `now` for one that is open, None for never."""
     found = []
     for one in windows:
@@ -164,28 +166,32 @@ def problems_of(rules: InterruptionRules, field: str = "interruption") -> Iterat
     )
     for name, timing in named:
         if timing is not None:
-            yield from _of_timing(timing, f"{field}.{name}")
-        if isinstance(timing, TimedRules | ScheduledRules) and timing.voluntary and timing.action in _UNASKED:
+            yield from _timing_problems(timing, f"{field}.{name}")
+        if (
+            isinstance(timing, TimedRules | ScheduledRules)
+            and timing.voluntary
+            and timing.action in _UNBUDGETED_ACTIONS
+        ):
             yield (
                 f"{field}.{name}.voluntary: action {timing.action} asks no budget; write action: drain, or leave "
                 "voluntary out"
             )
-    yield from _of_workloads(rules.workloads or (), f"{field}.workloads")
+    yield from _workload_problems(rules.workloads or (), f"{field}.workloads")
 
 
-def _of_timing(timing: Timing, field: str) -> Iterator[str]:
+def _timing_problems(timing: Timing, field: str) -> Iterator[str]:
     for number, window in enumerate(timing.windows or ()):
-        if wrong := _of_window(window):
-            yield f"{field}.windows[{number}].{wrong}"
+        if problem := _window_problem(window):
+            yield f"{field}.windows[{number}].{problem}"
     for name, text in (("lead", timing.lead), ("deadline", timing.deadline)):
-        if text is not None and _span(text) is None:
+        if text is not None and _duration_or_none(text) is None:
             yield f"{field}.{name}: {text!r} cannot be read; write a duration such as 30m"
-    if timing.deadline is not None and _span(timing.deadline) == timedelta(0):
+    if timing.deadline is not None and _duration_or_none(timing.deadline) == timedelta(0):
         yield f"{field}.deadline: {timing.deadline!r} is no time at all; write a duration such as 24h"
 
 
-def _of_window(window: Window) -> str:
-    if not _span(window.duration):
+def _window_problem(window: Window) -> str:
+    if not _duration_or_none(window.duration):
         return f"duration: {window.duration!r} is no length of time; write one such as 2h"
     try:
         next_hit(window.schedule, _ANY_TIME, window.time_zone or "")
@@ -194,22 +200,23 @@ def _of_window(window: Window) -> str:
     return ""
 
 
-def _of_workloads(workloads: Sequence[WorkloadRules], field: str) -> Iterator[str]:
+def _workload_problems(workloads: Sequence[WorkloadRules], field: str) -> Iterator[str]:
     """One whose pods all match an earlier one never counts."""
     for number, one in enumerate(workloads):
         for before, other in enumerate(workloads[:number]):
             if other.match_labels.items() <= one.match_labels.items():
                 yield (
-                    f"{field}[{number}].matchLabels: every pod that carries {_listed(one.match_labels)} is one of "
+                    f"{field}[{number}].matchLabels: every pod that carries "
+                    f"{_format_labels(one.match_labels)} is one of "
                     f"{field}[{before}], which counts first; write the more precise one first"
                 )
 
 
-def _listed(labels: Mapping[str, str]) -> str:
+def _format_labels(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in labels.items())
 
 
-def _span(text: str | None) -> timedelta | None:
+def _duration_or_none(text: str | None) -> timedelta | None:
     try:
         return parse_duration(text) if text else None
     except DurationError:

@@ -14,14 +14,14 @@ from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy_events import Action
 from tenure.model.base import Value
-from tenure.model.interruption.notices import FailedCheck, Notice, OpenNotice, StatusReport
+from tenure.model.interruption.notices import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
 from tenure.model.interruption.records import Event
-from tenure.policy.interruption.rules import Times, opening
+from tenure.policy.interruption.rules import EventTiming, next_window_opening
 
 APPROVE: Final = "tenure approve {name} lets it go"
 
 
-class Timely(Value):
+class TimingDecision(Value):
     """Whether something is due. `leave`: it never will be."""
 
     do: Literal["go", "wait", "leave"]
@@ -29,137 +29,152 @@ class Timely(Value):
     why: str = ""
 
 
-def timely_for(action: Action, times: Times, event: Event, name: str, now: datetime) -> Timely:
+def decide_timing(action: Action, times: EventTiming, event: Event, name: str, now: datetime) -> TimingDecision:
     """Whether an action is due for an event of the node `name`."""
     match action:
         case "notify" | "ignore":
-            return Timely(do="leave")
+            return TimingDecision(do="leave")
         case "deferUntilEventStart":
-            return _deferred(times, event, now)
+            return _decide_deferred(times, event, now)
         case "window":
-            return _windowed(times, event, now)
+            return _decide_window(times, event, now)
         case "waitForApproval":
-            return _approved(times, event, name, now)
+            return _decide_approval(times, event, name, now)
         case "stopStart" if times.windows:
-            return _windowed(times, event, now)
+            return _decide_window(times, event, now)
         case _:
-            return Timely(do="go")
+            return TimingDecision(do="go")
 
 
-def last_moment(event: Event, times: Times) -> datetime | None:
+def last_drain_start(event: Event, times: EventTiming) -> datetime | None:
     """The last at which a drain has its lead; None where nobody knows when AWS acts."""
     return event.starts - times.lead if event.starts else None
 
 
-def _deferred(times: Times, event: Event, now: datetime) -> Timely:
-    last = last_moment(event, times)
+def _decide_deferred(times: EventTiming, event: Event, now: datetime) -> TimingDecision:
+    last = last_drain_start(event, times)
     if last is None or now >= last:
-        return Timely(do="go")
-    return Timely(do="wait", until=last, why=f"deferred until {moment(last)}")
+        return TimingDecision(do="go")
+    return TimingDecision(do="wait", until=last, why=f"deferred until {format_timestamp(last)}")
 
 
-def _windowed(times: Times, event: Event, now: datetime) -> Timely:
-    last, opens = last_moment(event, times), opening(times.windows, now)
+def _decide_window(times: EventTiming, event: Event, now: datetime) -> TimingDecision:
+    last, opens = last_drain_start(event, times), next_window_opening(times.windows, now)
     if opens is not None and opens <= now:
-        return Timely(do="go")
+        return TimingDecision(do="go")
     if last is not None and now >= last:
-        return Timely(do="leave" if times.leave else "go")
+        return TimingDecision(do="leave" if times.notify_only else "go")
     if last is not None and (opens is None or opens >= last):
-        then = "then it is left to AWS" if times.leave else "it is drained then"
-        return Timely(do="wait", until=last, why=f"no window opens before {moment(last)}, {then}")
-    why = f"waits for its window, which opens at {moment(opens)}" if opens else "no window ever opens"
-    return Timely(do="wait", until=opens, why=why)
+        then = "then it is left to AWS" if times.notify_only else "it is drained then"
+        return TimingDecision(do="wait", until=last, why=f"no window opens before {format_timestamp(last)}, {then}")
+    why = f"waits for its window, which opens at {format_timestamp(opens)}" if opens else "no window ever opens"
+    return TimingDecision(do="wait", until=opens, why=why)
 
 
-def _approved(times: Times, event: Event, name: str, now: datetime) -> Timely:
+def _decide_approval(times: EventTiming, event: Event, name: str, now: datetime) -> TimingDecision:
     """A refusal ends the waiting for a person, not AWS's own time. What AWS moves is asked for anew."""
-    answer, last, asked = event.answer, last_moment(event, times), event.moved or event.heard
-    if answer and answer.approved:
-        return Timely(do="go")
-    own = asked + times.deadline if times.deadline and answer is None else None
-    until = min((moment for moment in (own, last) if moment), default=None)
+    decision, last, requested_at = event.decision, last_drain_start(event, times), event.moved or event.received_at
+    if decision and decision.approved:
+        return TimingDecision(do="go")
+    own = requested_at + times.deadline if times.deadline and decision is None else None
+    until = min((at for at in (own, last) if at), default=None)
     if until is not None and now >= until:
-        return Timely(do="leave" if times.leave else "go")
-    said = f"rejected by {answer.by}" + (f": {answer.reason}" if answer.reason else "") if answer else ""
+        return TimingDecision(do="leave" if times.notify_only else "go")
+    rejection = f"rejected by {decision.by}" + (f": {decision.reason}" if decision.reason else "") if decision else ""
     if until is None:
         waits = f"waits for approval: {APPROVE.format(name=name)}"
-        return Timely(do="leave", why=said) if answer else Timely(do="wait", why=waits)
-    if answer and times.leave:
-        return Timely(do="leave", why=said)
-    then = "then it is left to AWS" if times.leave else "it is drained then"
-    if answer:
-        return Timely(do="wait", until=until, why=f"{said}; AWS acts soon after {moment(until)}, {then}")
-    return Timely(
+        return TimingDecision(do="leave", why=rejection) if decision else TimingDecision(do="wait", why=waits)
+    if decision and times.notify_only:
+        return TimingDecision(do="leave", why=rejection)
+    then = "then it is left to AWS" if times.notify_only else "it is drained then"
+    if decision:
+        return TimingDecision(
+            do="wait", until=until, why=f"{rejection}; AWS acts soon after {format_timestamp(until)}, {then}"
+        )
+    return TimingDecision(
         do="wait",
         until=until,
-        why=f"waits for approval until {moment(until)}, {then}; {APPROVE.format(name=name)}",
+        why=f"waits for approval until {format_timestamp(until)}, {then}; {APPROVE.format(name=name)}",
     )
 
 
-def moment(at: datetime | None) -> str:
+def format_timestamp(at: datetime | None) -> str:
     return at.isoformat(timespec="seconds") if at else "-"
 
 
 UNHEALTHY_AFTER: Final = timedelta(seconds=120)
 
-Seen = Mapping[tuple[str, str], datetime]
+FailingSince = Mapping[tuple[str, str], datetime]
 """By instance and kind: since when a check is seen to fail of which EC2 does not say since when."""
 
 
-class StatusVerdict(Value):
-    tell: dict[str, tuple[Notice, ...]]
+class StatusMessages(Value):
+    by_instance: dict[str, tuple[InterruptionMessage, ...]]
     """By instance."""
-    seen: dict[tuple[str, str], datetime]
+    failing_since: dict[tuple[str, str], datetime]
     """To be handed in the next time."""
 
 
 def decide_status(
-    reports: Iterable[StatusReport], *, told: Sequence[OpenNotice], seen: Seen, now: datetime
-) -> StatusVerdict:
+    reports: Iterable[StatusReport],
+    *,
+    open_messages: Sequence[OpenInterruption],
+    failing_since: FailingSince,
+    now: datetime,
+) -> StatusMessages:
     """`reports` is all that EC2 has to say of these nodes. A check of unknown age is as old as we have seen it fail:
     it is never taken to have failed for ever."""
-    still: dict[tuple[str, str], datetime] = {}
-    tell: dict[str, list[Notice]] = {}
+    still_failing: dict[tuple[str, str], datetime] = {}
+    by_instance: dict[str, list[InterruptionMessage]] = {}
     for report in reports:
-        notices = tell.setdefault(report.instance_id, [])
+        notices = by_instance.setdefault(report.instance_id, [])
         notices += report.events
         for check in report.failed:
             key = (report.instance_id, check.kind)
-            since = check.since or still.setdefault(key, seen.get(key, now))
-            known = [one.notice for one in told if (one.instance_id, one.notice.kind) == key]
+            since = check.since or still_failing.setdefault(key, failing_since.get(key, now))
+            known = [one.notice for one in open_messages if (one.instance_id, one.notice.kind) == key]
             if check.since is None and known:
                 notices += known
             elif now - since >= UNHEALTHY_AFTER:
-                notices.append(_failing(check, since, now))
-    for one in told:
-        reported = tell.setdefault(one.instance_id, [])
-        if not any(_same(one.notice, notice) for notice in reported):
+                notices.append(_failing_check_message(check, since, now))
+    for one in open_messages:
+        reported = by_instance.setdefault(one.instance_id, [])
+        if not any(_is_same_message(one.notice, notice) for notice in reported):
             reported.append(one.notice.model_copy(update={"status": "over", "at": now}))
-    return StatusVerdict(tell={key: tuple(notices) for key, notices in tell.items() if notices}, seen=still)
+    return StatusMessages(
+        by_instance={key: tuple(notices) for key, notices in by_instance.items() if notices},
+        failing_since=still_failing,
+    )
 
 
-def still_open(told: Sequence[OpenNotice], instance_id: str, notices: Iterable[Notice]) -> tuple[OpenNotice, ...]:
+def update_open_messages(
+    open_messages: Sequence[OpenInterruption], instance_id: str, notices: Iterable[InterruptionMessage]
+) -> tuple[OpenInterruption, ...]:
     """What is open once a node was told these. What says nothing new stays as it was."""
-    said = {(one.kind, one.id): one for one in notices}
-    kept = []
-    for one in told:
-        new = said.pop((one.notice.kind, one.notice.id), None) if one.instance_id == instance_id else None
-        if new is None or _as_before(one.notice, new):
-            kept.append(one)
+    by_id = {(one.kind, one.id): one for one in notices}
+    retained = []
+    for one in open_messages:
+        new = by_id.pop((one.notice.kind, one.notice.id), None) if one.instance_id == instance_id else None
+        if new is None or _is_unchanged(one.notice, new):
+            retained.append(one)
         elif new.status == "announced":
-            kept.append(OpenNotice(instance_id=instance_id, notice=new))
-    more = [OpenNotice(instance_id=instance_id, notice=one) for one in said.values() if one.status == "announced"]
-    return (*kept, *more)
+            retained.append(OpenInterruption(instance_id=instance_id, notice=new))
+    more = [
+        OpenInterruption(instance_id=instance_id, notice=one) for one in by_id.values() if one.status == "announced"
+    ]
+    return (*retained, *more)
 
 
-def _failing(check: FailedCheck, since: datetime, now: datetime) -> Notice:
+def _failing_check_message(check: FailedCheck, since: datetime, now: datetime) -> InterruptionMessage:
     text = f"the check fails since {since.isoformat()}"
-    return Notice(kind=check.kind, id=since.isoformat(), source="status", at=now, code="impaired", text=text)
+    return InterruptionMessage(
+        kind=check.kind, id=since.isoformat(), source="status", at=now, code="impaired", text=text
+    )
 
 
-def _same(one: Notice, other: Notice) -> bool:
+def _is_same_message(one: InterruptionMessage, other: InterruptionMessage) -> bool:
     return (one.kind, one.id) == (other.kind, other.id)
 
 
-def _as_before(one: Notice, other: Notice) -> bool:
+def _is_unchanged(one: InterruptionMessage, other: InterruptionMessage) -> bool:
     return (one.status, one.starts, one.ends) == (other.status, other.starts, other.ends)

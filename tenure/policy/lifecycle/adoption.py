@@ -16,8 +16,8 @@ from tenure.apis.hash import HASH_VERSION
 from tenure.model.facts import ClaimFact
 from tenure.model.nodeclaim_state import Phase
 
-_ON_THE_WAY: Final = (Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
-_LEAVING: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
+_LIVE_PHASES: Final = (Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
+_TERMINATING_PHASES: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
 
 
 def decide_first_phase(claim: ClaimFact) -> Phase:
@@ -34,9 +34,9 @@ def decide_first_phase(claim: ClaimFact) -> Phase:
 
 def decide_taken_over(expected: Phase, phase: Phase) -> bool:
     """Whether a workflow in `phase` has its NodeClaim in hand: where its life begins, or further on."""
-    if expected in _LEAVING:
-        return phase in _LEAVING
-    return phase in _ON_THE_WAY and _ON_THE_WAY.index(phase) >= _ON_THE_WAY.index(expected)
+    if expected in _TERMINATING_PHASES:
+        return phase in _TERMINATING_PHASES
+    return phase in _LIVE_PHASES and _LIVE_PHASES.index(phase) >= _LIVE_PHASES.index(expected)
 
 
 def decide_stamp(

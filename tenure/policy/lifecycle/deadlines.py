@@ -19,7 +19,7 @@ from tenure.model.nodeclaim_state import ClaimState, Deadlines, Phase
 from tenure.model.provisioning import PhaseTimes
 from tenure.policy.disruption.limits import problems_of
 from tenure.policy.hooks import rules as hook_rules
-from tenure.policy.hooks.messages import has_failed, is_at_one
+from tenure.policy.hooks.messages import has_failed_hook, is_waiting_for_hook
 from tenure.policy.interruption import rules as interruption_rules
 
 ACTIONS: Final[Mapping[Phase, Overdue]] = {
@@ -46,74 +46,74 @@ _DURATIONS: Final = frozenset(
 )
 
 
-def deadlines_of(rules: LifecycleRules | None, usual: Deadlines) -> Deadlines:
+def deadlines_of(rules: LifecycleRules | None, defaults: Deadlines) -> Deadlines:
     """The deadlines in force. Registration counts from the NodeClaim's birth, so launch has no longer than that."""
     if rules is None:
-        return usual
-    registration = _deadline(rules.registration, usual.registration)
+        return defaults
+    registration = _deadline_or_default(rules.registration, defaults.registration)
     return Deadlines(
-        launch=min(_deadline(rules.launch, usual.launch), registration),
+        launch=min(_deadline_or_default(rules.launch, defaults.launch), registration),
         registration=registration,
-        initialization=_deadline(rules.initialization, usual.initialization),
-        drain=_deadline(rules.drain, usual.drain),
-        termination=_deadline(rules.termination, usual.termination),
-        not_ready_grace=not_ready_grace_of(rules, usual.not_ready_grace),
+        initialization=_deadline_or_default(rules.initialization, defaults.initialization),
+        drain=_deadline_or_default(rules.drain, defaults.drain),
+        termination=_deadline_or_default(rules.termination, defaults.termination),
+        not_ready_grace=not_ready_grace_of(rules, defaults.not_ready_grace),
     )
 
 
 def action_of(rules: LifecycleRules | None, phase: Phase) -> Overdue:
     """What follows when a phase passes its deadline. Drain and termination only raise the alarm."""
     found = _phase_rules(rules, phase) if rules else None
-    said = found.when_overdue if found else None
-    return said if said is not None and said in get_args(Overdue) else ACTIONS.get(phase, "alarm")
+    action = found.when_overdue if found else None
+    return action if action is not None and action in get_args(Overdue) else ACTIONS.get(phase, "alarm")
 
 
-def not_ready_grace_of(rules: LifecycleRules | None, usual: timedelta) -> timedelta:
+def not_ready_grace_of(rules: LifecycleRules | None, default: timedelta) -> timedelta:
     """How long a node that turned NotReady still counts as a home for its pods."""
-    return _span(rules.not_ready_grace if rules else None, usual)
+    return _duration_or_default(rules.not_ready_grace if rules else None, default)
 
 
 def problem_of(rules: LifecycleRules) -> str:
     """Why these rules make no sense by themselves; empty when they do."""
-    said = leaves(rules)
-    for field, span in spans(said):
+    fields = flatten_rules(rules)
+    for field, span in duration_fields(fields):
         if isinstance(span, str):
             return f"{field}: {span}"
         if field.endswith("deadline") and span <= timedelta(0):
-            return f"{field}: {said[field]!r} is no time at all; write a duration such as 15m"
-    times = dict(spans(said))
+            return f"{field}: {fields[field]!r} is no time at all; write a duration such as 15m"
+    times = dict(duration_fields(fields))
     launch, registration = times.get("launch.deadline"), times.get("registration.deadline")
     if isinstance(launch, timedelta) and isinstance(registration, timedelta) and registration < launch:
         return (
-            f"registration.deadline: {said['registration.deadline']!r} is shorter than launch.deadline "
-            f"{said['launch.deadline']!r}, and both count from the NodeClaim's birth; write a longer one"
+            f"registration.deadline: {fields['registration.deadline']!r} is shorter than launch.deadline "
+            f"{fields['launch.deadline']!r}, and both count from the NodeClaim's birth; write a longer one"
         )
-    blocked = said.get("drain.whenBlocked", "wait")
-    if blocked != "wait" and "drain.blockedFor" not in said:
+    blocked = fields.get("drain.whenBlocked", "wait")
+    if blocked != "wait" and "drain.blockedFor" not in fields:
         return f"drain.whenBlocked: {blocked!r} needs a time; write drain.blockedFor, such as 2h"
-    wrong = problems_of(rules.disruption, "disruption") if rules.disruption else ()
+    disruption_problems = problems_of(rules.disruption, "disruption") if rules.disruption else ()
     events = interruption_rules.problems_of(rules.interruption) if rules.interruption else iter(())
     hooks = hook_rules.problems_of(rules.hooks) if rules.hooks else iter(())
-    return next(iter((*wrong, *events, *hooks)), "")
+    return next(iter((*disruption_problems, *events, *hooks)), "")
 
 
-def leaves(rules: LifecycleRules) -> dict[str, Any]:
+def flatten_rules(rules: LifecycleRules) -> dict[str, Any]:
     """Every field that is said, as `launch.deadline`; a list is one field."""
-    return dict(_leaves(rules.to_object(), ""))
+    return dict(_flatten(rules.to_object(), ""))
 
 
-def same(field: str, one: Any, other: Any) -> bool:
+def is_same_value(field: str, one: Any, other: Any) -> bool:
     """Whether two values of a field mean the same: 60m is 1h."""
     if field.rpartition(".")[2] in _DURATIONS and isinstance(one, str) and isinstance(other, str):
-        return _read(one) == _read(other)
+        return _parse_duration(one) == _parse_duration(other)
     return bool(one == other)
 
 
-def spans(said: Mapping[str, Any]) -> Iterator[tuple[str, timedelta | str]]:
+def duration_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, timedelta | str]]:
     """Fields that are durations; a text is why one cannot be read."""
-    for field, value in said.items():
+    for field, value in fields.items():
         if field.rpartition(".")[2] in _DURATIONS:
-            yield field, _read(str(value))
+            yield field, _parse_duration(str(value))
 
 
 def _phase_rules(rules: LifecycleRules, phase: Phase) -> PhaseRules | None:
@@ -128,19 +128,19 @@ def _phase_rules(rules: LifecycleRules, phase: Phase) -> PhaseRules | None:
             return None
 
 
-def _deadline(rules: PhaseRules | DrainRules | TerminationRules | None, usual: timedelta) -> timedelta:
-    return _span(rules.deadline if rules else None, usual)
+def _deadline_or_default(rules: PhaseRules | DrainRules | TerminationRules | None, default: timedelta) -> timedelta:
+    return _duration_or_default(rules.deadline if rules else None, default)
 
 
-def _leaves(rules: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+def _flatten(rules: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
     for key, value in rules.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{key}.")
+            yield from _flatten(value, f"{above}{key}.")
         elif value is not None:
             yield f"{above}{key}", value
 
 
-def _read(text: str) -> timedelta | str:
+def _parse_duration(text: str) -> timedelta | str:
     try:
         span = parse_duration(text)
     except DurationError as error:
@@ -148,9 +148,9 @@ def _read(text: str) -> timedelta | str:
     return f"{text!r} has no end; write a duration such as 15m" if span is None else span
 
 
-def _span(text: str | None, usual: timedelta) -> timedelta:
-    span = _read(text) if text else usual
-    return usual if isinstance(span, str) else span
+def _duration_or_default(text: str | None, default: timedelta) -> timedelta:
+    span = _parse_duration(text) if text else default
+    return default if isinstance(span, str) else span
 
 
 SLOW: Final = "slow"
@@ -164,51 +164,51 @@ ADVICE: Final[Mapping[Phase, str]] = {
     Phase.TERMINATION: "see why the instance does not end",
 }
 """What a person can do about a phase that is overdue."""
-MEND_HOOK: Final = "mend the hook, or take it out of its LifecyclePolicy"
+FIX_HOOK: Final = "mend the hook, or take it out of its LifecyclePolicy"
 LONGEST: Final = 250
 """Characters; a Keyword in SQL visibility holds 255."""
 
 
 def is_alarmed(state: ClaimState) -> bool:
     """It is overdue, and nothing follows of itself."""
-    return state.overdue and action_of(state.seen.rules, state.phase) == "alarm"
+    return state.overdue and action_of(state.observed.rules, state.phase) == "alarm"
 
 
-def blocked_by(state: ClaimState) -> str:
+def describe_blocker(state: ClaimState) -> str:
     """Who or what is waited for, as everybody is shown it; empty while the node goes its way."""
-    said = state.blocked_by
+    message = state.blocked_by
     if state.overdue and state.phase in ADVICE:
-        advice = MEND_HOOK if is_at_one(state) else ADVICE[state.phase]
+        advice = FIX_HOOK if is_waiting_for_hook(state) else ADVICE[state.phase]
         whom = f"{WAITS_FOR_A_PERSON}: {advice}" if is_alarmed(state) else WAITS_FOR_ITS_END
-        said = f"{whom}; {said}" if said else whom
-    elif has_failed(state):
-        said = f"{WAITS_FOR_A_PERSON}: {MEND_HOOK}; {said}"
+        message = f"{whom}; {message}" if message else whom
+    elif has_failed_hook(state):
+        message = f"{WAITS_FOR_A_PERSON}: {FIX_HOOK}; {message}"
     elif is_lost(state):
-        said = f"{WAITS_FOR_A_PERSON}: bring its Node back, or delete the NodeClaim; {said}"
+        message = f"{WAITS_FOR_A_PERSON}: bring its Node back, or delete the NodeClaim; {message}"
     elif state.slow:
-        said = f"{SLOW}: {said}" if said else f"{SLOW}: nothing is known to hold it up"
-    return said[:LONGEST]
+        message = f"{SLOW}: {message}" if message else f"{SLOW}: nothing is known to hold it up"
+    return message[:LONGEST]
 
 
 def is_lost(state: ClaimState) -> bool:
     """A node that was ready has left the cluster while its instance runs on, as far as is known."""
-    seen = state.seen
-    standing = seen.exists and not seen.deleting
-    return state.phase is Phase.READY and bool(state.blocked_by) and standing and not seen.node_name
+    observed = state.observed
+    exists = observed.exists and not observed.deleting
+    return state.phase is Phase.READY and bool(state.blocked_by) and exists and not observed.node_name
 
 
 def slow_at(state: ClaimState) -> datetime | None:
     """From when on the phase takes longer than such nodes do; None where nothing is expected, or it is known."""
     if state.slow or state.overdue or state.since is None or state.initialized:
         return None
-    span = _expected(state)
+    span = _expected_duration(state)
     if span is None:
         return None
-    moment = (state.identity.created if state.phase is Phase.LAUNCH else state.since) + span
-    return moment if state.deadline is None or moment < state.deadline else None
+    at = (state.identity.created if state.phase is Phase.LAUNCH else state.since) + span
+    return at if state.deadline is None or at < state.deadline else None
 
 
-def _expected(state: ClaimState) -> timedelta | None:
+def _expected_duration(state: ClaimState) -> timedelta | None:
     if state.expected is None:
         return None
     kind = state.launched.instance_type if state.launched else ""

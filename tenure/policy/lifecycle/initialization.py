@@ -35,10 +35,10 @@ def decide_waiting_for(
         waiting.append(f"{labels.NODE_NOT_READY}: the kubelet does not report Ready")
     startup = [taint for taint in present if any(taint.matches(one) for one in declared)]
     if startup:
-        waiting.append(f"{labels.STARTUP_TAINTS_EXIST}: {_written(startup)}")
+        waiting.append(f"{labels.STARTUP_TAINTS_EXIST}: {_format_taints(startup)}")
     ephemeral = [taint for taint in present if is_known_ephemeral(taint)]
     if ephemeral:
-        waiting.append(f"{labels.KNOWN_EPHEMERAL_TAINTS_EXIST}: {_written(ephemeral)}")
+        waiting.append(f"{labels.KNOWN_EPHEMERAL_TAINTS_EXIST}: {_format_taints(ephemeral)}")
     missing = sorted(key for key, amount in requests.items() if amount > 0 and not allocatable.get(key))
     if missing:
         waiting.append(f"{labels.RESOURCE_NOT_REGISTERED}: {', '.join(missing)}")
@@ -67,7 +67,7 @@ def undeclared_message(node: str, strange: Iterable[str]) -> str:
     )
 
 
-def _written(taints: Iterable[Taint]) -> str:
+def _format_taints(taints: Iterable[Taint]) -> str:
     return ", ".join(f"{taint.key}:{taint.effect}" for taint in taints)
 
 
@@ -104,7 +104,7 @@ def decide_expected(seconds: Sequence[float]) -> timedelta | None:
     return max(LEAST, timedelta(seconds=max(2 * found.median, 1.25 * found.p90)))
 
 
-def unknown(deadline: timedelta) -> timedelta:
+def default_expected_duration(deadline: timedelta) -> timedelta:
     """What is expected while nothing is known."""
     return max(LEAST, deadline / UNKNOWN_SHARE)
 
@@ -112,16 +112,16 @@ def unknown(deadline: timedelta) -> timedelta:
 MIN_CAPACITY_SHARE: Final = 0.9
 
 
-def decide_lacking(requests: Mapping[str, int], expected: Mapping[str, int], has: Mapping[str, int]) -> str:
+def describe_missing_resources(requests: Mapping[str, int], expected: Mapping[str, int], has: Mapping[str, int]) -> str:
     """What the Node lacks, resource by resource; empty when it is as it should be. Amounts as in `model.resources`."""
     lacking = []
     for resource in sorted(requests):
-        wanted, found = expected.get(resource, 0), has.get(resource, 0)
-        if requests[resource] and found < wanted * MIN_CAPACITY_SHARE:
-            lacking.append(_words(resource, found, wanted))
+        required, found = expected.get(resource, 0), has.get(resource, 0)
+        if requests[resource] and found < required * MIN_CAPACITY_SHARE:
+            lacking.append(_describe_shortage(resource, found, required))
     return "; ".join(lacking)
 
 
-def _words(resource: str, found: int, wanted: int) -> str:
-    has, expected = format_resources({resource: found})[resource], format_resources({resource: wanted})[resource]
-    return f"{resource}: the Node has {has} of {expected} ({100 * found // wanted} %)"
+def _describe_shortage(resource: str, found: int, required: int) -> str:
+    has, expected = format_resources({resource: found})[resource], format_resources({resource: required})[resource]
+    return f"{resource}: the Node has {has} of {expected} ({100 * found // required} %)"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from tenure.apis.labels import PAUSE
-from tenure.model.disruption.commands import Hold
+from tenure.model.disruption.commands import DisruptionBlocker
 from tenure.model.signals import Pause
 
 NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
@@ -26,27 +26,27 @@ _REASON: Final = re.compile(r"(?:^|,)\s*reason=(.*)$", re.DOTALL)
 _KEYS: Final = ("until", "by")
 
 
-def holds(pause: Pause | None, now: datetime) -> bool:
+def is_pause_active(pause: Pause | None, now: datetime) -> bool:
     return pause is not None and now < pause.until
 
 
-def ends(pause: Pause | None) -> datetime | None:
+def pause_end(pause: Pause | None) -> datetime | None:
     """When it is over by itself; None for one that is not."""
     return None if pause is None or pause.until == NEVER else pause.until
 
 
-def again_at(pause: Pause | None) -> datetime | None:
+def recheck_at(pause: Pause | None) -> datetime | None:
     """When to look whether it is over: `workflows/pausable.py` ends it, and this comes only where that did not
     happen."""
-    end = ends(pause)
+    end = pause_end(pause)
     return end + LATER if end else None
 
 
-def words(pause: Pause) -> str:
+def describe_pause(pause: Pause) -> str:
     """Behind the name of what is paused."""
     if pause.until == NEVER:
         return f"is paused by {pause.by}, which cannot be read: {pause.reason}"
-    return f"is paused by {pause.by} until {_written(pause.until)}: {pause.reason}"
+    return f"is paused by {pause.by} until {_format_timestamp(pause.until)}: {pause.reason}"
 
 
 def problem_of(pause: Pause, now: datetime) -> str:
@@ -67,7 +67,7 @@ def problem_of(pause: Pause, now: datetime) -> str:
     return ""
 
 
-def tidied(pause: Pause) -> Pause:
+def normalize_pause(pause: Pause) -> Pause:
     """As it can be written and read again: whole seconds, in UTC, single blanks, and something for who and why."""
     until = pause.until.astimezone(UTC) if pause.until.tzinfo else pause.until.replace(tzinfo=UTC)
     if until.microsecond and until < LATEST:
@@ -78,8 +78,8 @@ def tidied(pause: Pause) -> Pause:
 
 
 def write_pause(pause: Pause | None) -> str:
-    """The annotation; empty for none. Of a tidied pause `found_in` makes the same again."""
-    return f"until={_written(pause.until)}, by={pause.by}, reason={pause.reason}" if pause else ""
+    """The annotation; empty for none. Of a tidied pause `pause_from_annotation` makes the same again."""
+    return f"until={_format_timestamp(pause.until)}, by={pause.by}, reason={pause.reason}" if pause else ""
 
 
 def read_pause(text: str) -> Pause:
@@ -89,21 +89,21 @@ def read_pause(text: str) -> Pause:
         raise ValueError(f"{text!r} has no reason; write it last, such as {EXAMPLE!r}")
     found: dict[str, str] = {}
     for part in text[: reason.start()].split(","):
-        key, given, value = (piece.strip() for piece in part.partition("="))
-        if key not in _KEYS or not given or key in found:
+        key, separator, value = (piece.strip() for piece in part.partition("="))
+        if key not in _KEYS or not separator or key in found:
             raise ValueError(f"{part.strip()!r} is not understood; write until, by and reason, such as {EXAMPLE!r}")
         found[key] = value
     for key in _KEYS:
         if not found.get(key):
             raise ValueError(f"{text!r} has no {key}; write it too, such as {EXAMPLE!r}")
-    pause = Pause(by=found["by"], reason=reason.group(1), until=_moment(found["until"]))
+    pause = Pause(by=found["by"], reason=reason.group(1), until=_parse_timestamp(found["until"]))
     # That it may be over is no mistake.
-    if wrong := problem_of(pause, pause.until - timedelta(seconds=1)):
-        raise ValueError(wrong)
-    return tidied(pause)
+    if problem := problem_of(pause, pause.until - timedelta(seconds=1)):
+        raise ValueError(problem)
+    return normalize_pause(pause)
 
 
-def found_in(text: str) -> Pause | None:
+def pause_from_annotation(text: str) -> Pause | None:
     """The pause that an annotation asks for; one that cannot be read holds until it is mended or taken off."""
     if not text:
         return None
@@ -114,23 +114,25 @@ def found_in(text: str) -> Pause | None:
         return Pause(by=f"the annotation {PAUSE}", reason=why, until=NEVER)
 
 
-def hold_of(scope: Literal["cluster", "pool", "node"], name: str, text: str, now: datetime) -> Hold | None:
+def pause_blocker(
+    scope: Literal["cluster", "pool", "node"], name: str, text: str, now: datetime
+) -> DisruptionBlocker | None:
     """What an annotation holds up, for those who decide on disruption; None when nothing."""
-    pause = found_in(text)
-    if pause is None or not holds(pause, now):
+    pause = pause_from_annotation(text)
+    if pause is None or not is_pause_active(pause, now):
         return None
-    return Hold(scope=scope, name=name, why=words(pause), until=ends(pause))
+    return DisruptionBlocker(scope=scope, name=name, why=describe_pause(pause), until=pause_end(pause))
 
 
-def _moment(text: str) -> datetime:
+def _parse_timestamp(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(f"until={text!r} is no moment; write one such as until=2026-06-01T18:00:00Z") from error
-    if moment.tzinfo is None:
+    if at.tzinfo is None:
         raise ValueError(f"until={text!r} has no time zone; write one, such as until=2026-06-01T18:00:00Z")
-    return moment
+    return at
 
 
-def _written(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _format_timestamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -18,8 +18,8 @@ from tenure.model.base import Value
 from tenure.model.disruption.drain import LINE
 from tenure.model.nodeclaim_state import ClaimState
 from tenure.model.signals import DisruptionReason
-from tenure.policy.interruption.decision import ACTING, Interrupted, decide_interruption, expected_back
-from tenure.policy.lifecycle.pauses import again_at, holds, words
+from tenure.policy.interruption.decision import ACTING, InterruptionDecision, decide_interruption, maintenance_until
+from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, recheck_at
 from tenure.policy.lifecycle.repair import Repair, decide_repair
 
 DEFAULT_JITTER: Final = "5%"
@@ -30,7 +30,7 @@ def expiry_of(state: ClaimState) -> datetime | None:
     latest, lifetime = state.expires, state.lifetime
     if latest is None or lifetime is None:
         return latest
-    return latest - lifetime * (_jitter(state.seen.rules) * _share(state.identity.uid))
+    return latest - lifetime * (_expiry_jitter(state.observed.rules) * _jitter_share(state.identity.uid))
 
 
 def has_expired(state: ClaimState, now: datetime) -> bool:
@@ -40,32 +40,32 @@ def has_expired(state: ClaimState, now: datetime) -> bool:
 
 def is_under_budget(state: ClaimState) -> bool:
     """Whether its NodePool's budget has to let it go. A node without a NodePool has nobody to ask."""
-    expiry = state.seen.rules.expiry if state.seen.rules else None
+    expiry = state.observed.rules.expiry if state.observed.rules else None
     return bool(expiry and expiry.under_budget and state.identity.pool)
 
 
-def _jitter(rules: LifecycleRules | None) -> float:
+def _expiry_jitter(rules: LifecycleRules | None) -> float:
     written = rules.expiry.jitter if rules and rules.expiry else None
     return int((written or DEFAULT_JITTER).removesuffix("%")) / 100
 
 
-def _share(uid: str) -> float:
+def _jitter_share(uid: str) -> float:
     """From 0 up to 1, the same for the same UID and even over many."""
     return int.from_bytes(hashlib.blake2b(uid.encode(), digest_size=6).digest()) / 2**48
 
 
-ASK_AGAIN_UNANSWERED = timedelta(seconds=30)
+PERMIT_RESPONSE_TIMEOUT = timedelta(seconds=30)
 """A permit that was asked for and never answered is asked for again: the pool's workflow may have been replaced."""
-ASK_AGAIN_REFUSED = timedelta(minutes=10)
+REJECTED_PERMIT_RETRY = timedelta(minutes=10)
 """The pool keeps a refused wish and grants it later; this only guards against a pool that forgot, ..."""
-ASK_AGAIN_SLOWEST = timedelta(hours=1)
+MAX_REJECTED_PERMIT_RETRY = timedelta(hours=1)
 """... and is twice as long each time, up to this."""
-LOOK_AGAIN_AWAY = timedelta(minutes=2)
+NOT_READY_CHECK_INTERVAL = timedelta(minutes=2)
 """Between looks at the instance of a Node that is missing or NotReady (Karpenter's garbage collection, reference 3.8),
 at first. An instance that ended is found by the first look or two, ..."""
-LOOK_STEADY: Final = 2
+CHECKS_BEFORE_BACKOFF: Final = 2
 """... so that after so many they come twice as late each time, ..."""
-LOOK_SLOWEST_AWAY = timedelta(minutes=10)
+MAX_NOT_READY_CHECK_INTERVAL = timedelta(minutes=10)
 """... up to this."""
 
 EMPTY: Final = "Empty"
@@ -87,114 +87,127 @@ class Verdict(Value):
 def decide_ready(state: ClaimState, now: datetime) -> Verdict:
     """Deletion first, then AWS's word, then what the machine says, then expiry, then its health, then the pool's wish
     to shrink."""
-    seen = state.seen
-    if seen.deleting or not seen.exists:
-        return Verdict(do="drain", why=seen.disruption or "Deleted")
+    observed = state.observed
+    if observed.deleting or not observed.exists:
+        return Verdict(do="drain", why=observed.disruption or "Deleted")
     event = decide_interruption(state, now)
     if event.do in ACTING:
         return Verdict(do="interrupt", why=event.reason)
-    if seen.boot_id and state.boot_id and seen.boot_id != state.boot_id:
+    if observed.boot_id and state.boot_id and observed.boot_id != state.boot_id:
         return Verdict(do="initialize", why="Rebooted")
     expired = has_expired(state, now)
     if expired and not is_under_budget(state):
         return Verdict(do="expire", why=EXPIRED)
-    if not seen.node_name:
+    if not observed.node_name:
         return Verdict(do="look", why="NodeNotFound")
-    trouble = decide_repair(state, now) if expected_back(state) is None else Repair()
-    if trouble.do != "wait":
-        return Verdict(do="repair", why=trouble.condition)
-    return _waiting(event, _beside(trouble, _decide_calm(state, now, event, expired=expired)))
+    repair = decide_repair(state, now) if maintenance_until(state) is None else Repair()
+    if repair.do != "wait":
+        return Verdict(do="repair", why=repair.condition)
+    return _with_interruption(event, _with_repair(repair, _decide_voluntary(state, now, event, expired=expired)))
 
 
-def _decide_calm(state: ClaimState, now: datetime, event: Interrupted, *, expired: bool) -> Verdict:
-    look = state.unready_since + look_pause(state.looks) if state.unready_since else None
-    if look and now >= look:
+def _decide_voluntary(state: ClaimState, now: datetime, event: InterruptionDecision, *, expired: bool) -> Verdict:
+    check_at = state.unready_since + check_interval(state.instance_checks) if state.unready_since else None
+    if check_at and now >= check_at:
         return Verdict(do="look", why="NodeNotReady")
     if event.do == "ask":
-        return _sooner(_paused(state, now) or _left_alone(state, now) or _decide_permit(state, now, INTERRUPTED), look)
+        return _wake_by(
+            _decide_paused(state, now) or _decide_drain_backoff(state, now) or _decide_permit(state, now, INTERRUPTED),
+            check_at,
+        )
     if expired:
-        return _sooner(_decide_expired(state, now), look)
-    return _sooner(_sooner(_decide_empty(state, now), expiry_of(state)), look)
+        return _wake_by(_decide_expired(state, now), check_at)
+    return _wake_by(_wake_by(_decide_empty(state, now), expiry_of(state)), check_at)
 
 
-def look_pause(looks: int) -> timedelta:
+def check_interval(checks: int) -> timedelta:
     """Before another look at the instance, after as many that found it running."""
-    doublings: int = 2 ** min(max(0, looks - LOOK_STEADY), 8)
-    return min(LOOK_SLOWEST_AWAY, LOOK_AGAIN_AWAY * doublings)
+    doublings: int = 2 ** min(max(0, checks - CHECKS_BEFORE_BACKOFF), 8)
+    return min(MAX_NOT_READY_CHECK_INTERVAL, NOT_READY_CHECK_INTERVAL * doublings)
 
 
 def _decide_expired(state: ClaimState, now: datetime) -> Verdict:
     """Only where rules say so: whatever runs there, it goes as soon as its NodePool's budget has room."""
-    return _paused(state, now) or _left_alone(state, now) or _decide_permit(state, now, EXPIRED)
+    return _decide_paused(state, now) or _decide_drain_backoff(state, now) or _decide_permit(state, now, EXPIRED)
 
 
 def drain_rules(state: ClaimState) -> DrainRules | None:
-    return state.seen.rules.drain if state.seen.rules else None
+    return state.observed.rules.drain if state.observed.rules else None
 
 
-def _left_alone(state: ClaimState, now: datetime) -> Verdict | None:
+def _decide_drain_backoff(state: ClaimState, now: datetime) -> Verdict | None:
     """A node whose drain was given up goes nowhere of Tenure's own accord for a while; None for any other."""
-    gave_up = state.gave_up
-    if gave_up is None or now >= gave_up.again:
+    cancelled_drain = state.cancelled_drain
+    if cancelled_drain is None or now >= cancelled_drain.retry_at:
         return None
-    held = f"its drain was given up: {gave_up.why}"[:LINE]
-    return _let_go(state, Verdict(do="wait", until=gave_up.again, why="drain given up", blocked_by=held))
+    blocked_by = f"its drain was given up: {cancelled_drain.why}"[:LINE]
+    return _withdraw_request(
+        state, Verdict(do="wait", until=cancelled_drain.retry_at, why="drain given up", blocked_by=blocked_by)
+    )
 
 
 def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
-    due = empty_due(state)
+    due = empty_due_at(state)
     if due is None:
-        return _let_go(state, Verdict(do="wait", blocked_by=_held(state)))
-    if alone := _paused(state, now) or _left_alone(state, now):
-        return alone
+        return _withdraw_request(state, Verdict(do="wait", blocked_by=_why_not_removed(state)))
+    if blocked := _decide_paused(state, now) or _decide_drain_backoff(state, now):
+        return blocked
     if now < due:
-        return _let_go(state, Verdict(do="wait", until=due, why=EMPTY))
+        return _withdraw_request(state, Verdict(do="wait", until=due, why=EMPTY))
     return _decide_permit(state, now, EMPTY)
 
 
-def _paused(state: ClaimState, now: datetime) -> Verdict | None:
-    if state.pause is None or not holds(state.pause, now):
+def _decide_paused(state: ClaimState, now: datetime) -> Verdict | None:
+    if state.pause is None or not is_pause_active(state.pause, now):
         return None
-    held = f"the node {words(state.pause)}"
-    return _let_go(state, Verdict(do="wait", until=again_at(state.pause), why="Paused", blocked_by=held))
+    blocked_by = f"the node {describe_pause(state.pause)}"
+    return _withdraw_request(
+        state, Verdict(do="wait", until=recheck_at(state.pause), why="Paused", blocked_by=blocked_by)
+    )
 
 
 def _decide_permit(state: ClaimState, now: datetime, why: DisruptionReason) -> Verdict:
     """A permit for another reason counts for nothing: budgets differ by reason."""
     permit = state.permit if state.permit and state.permit.reason == why else None
-    asked = state.permit_asked if state.permit_for == why else None
+    requested_at = state.permit_requested_at if state.permit_for == why else None
     if permit and permit.granted and permit.until and now < permit.until:
         return Verdict(do="disrupt", why=why)
-    if asked is None or (permit and permit.granted):
+    if requested_at is None or (permit and permit.granted):
         return Verdict(do="ask", why=why)
-    doublings: int = 2 ** min(state.asks, 8)
-    again = asked + (min(ASK_AGAIN_SLOWEST, ASK_AGAIN_REFUSED * doublings) if permit else ASK_AGAIN_UNANSWERED)
-    if now >= again:
+    doublings: int = 2 ** min(state.permit_retries, 8)
+    retry_at = requested_at + (
+        min(MAX_REJECTED_PERMIT_RETRY, REJECTED_PERMIT_RETRY * doublings) if permit else PERMIT_RESPONSE_TIMEOUT
+    )
+    if now >= retry_at:
         return Verdict(do="ask", why=why)
-    return Verdict(do="wait", until=again, why=PERMIT, blocked_by=permit.blocked_by if permit else "")
+    return Verdict(do="wait", until=retry_at, why=PERMIT, blocked_by=permit.blocked_by if permit else "")
 
 
-def _held(state: ClaimState) -> str:
+def _why_not_removed(state: ClaimState) -> str:
     """Why an empty node stays all the same, or one that has drifted; any other occupied one needs no reason."""
-    if not state.seen.empty:
-        if state.seen.drift:
-            return f"drifted: {state.seen.drift}, {REPLACED_LATER}"
-        return f"room for CapacityBuffer {state.seen.kept_for}" if state.seen.kept_for else state.seen.awaits
-    if state.seen.do_not_disrupt:
+    if not state.observed.empty:
+        if state.observed.drift:
+            return f"drifted: {state.observed.drift}, {REPLACED_LATER}"
+        return (
+            f"room for CapacityBuffer {state.observed.needed_by_buffer}"
+            if state.observed.needed_by_buffer
+            else state.observed.awaits
+        )
+    if state.observed.do_not_disrupt:
         return "the annotation karpenter.sh/do-not-disrupt on the Node"
-    if not state.seen.policy:
+    if not state.observed.policy:
         return "no NodePool: a standalone NodeClaim goes only by hand or expiry"
-    never = consolidate_after(state.seen.policy) is None
+    never = consolidate_after(state.observed.policy) is None
     return f"consolidateAfter of NodePool {state.identity.pool} is Never" if never else ""
 
 
-def empty_due(state: ClaimState) -> datetime | None:
+def empty_due_at(state: ClaimState) -> datetime | None:
     """When an empty node may go; None while it is not empty, is held, or its pool never consolidates."""
-    seen = state.seen
-    after = consolidate_after(seen.policy)
-    if not seen.empty or seen.empty_since is None or after is None or seen.do_not_disrupt:
+    observed = state.observed
+    after = consolidate_after(observed.policy)
+    if not observed.empty or observed.empty_since is None or after is None or observed.do_not_disrupt:
         return None
-    return seen.empty_since + after
+    return observed.empty_since + after
 
 
 def consolidate_after(policy: str) -> timedelta | None:
@@ -203,27 +216,27 @@ def consolidate_after(policy: str) -> timedelta | None:
     return parse_duration(text) if text else None
 
 
-def _beside(trouble: Repair, verdict: Verdict) -> Verdict:
+def _with_repair(repair: Repair, verdict: Verdict) -> Verdict:
     """Health is looked at again at its own time, and holds back nothing that has a reason of its own."""
-    if verdict.do == "wait" and trouble.blocked_by and not verdict.blocked_by:
-        verdict = verdict.model_copy(update={"blocked_by": trouble.blocked_by})
-    return _sooner(verdict, trouble.until)
+    if verdict.do == "wait" and repair.blocked_by and not verdict.blocked_by:
+        verdict = verdict.model_copy(update={"blocked_by": repair.blocked_by})
+    return _wake_by(verdict, repair.until)
 
 
-def _waiting(event: Interrupted, verdict: Verdict) -> Verdict:
+def _with_interruption(event: InterruptionDecision, verdict: Verdict) -> Verdict:
     """What AWS announced is looked at again at its own time, and said first."""
     if verdict.do != "wait" or event.do not in ("wait", "ask"):
         return verdict
-    said = "; ".join(words for words in (event.why, verdict.blocked_by) if words)
-    return _sooner(verdict.model_copy(update={"blocked_by": said}), event.until)
+    blocked_by = "; ".join(part for part in (event.why, verdict.blocked_by) if part)
+    return _wake_by(verdict.model_copy(update={"blocked_by": blocked_by}), event.until)
 
 
-def _let_go(state: ClaimState, verdict: Verdict) -> Verdict:
-    return Verdict(do="withdraw", why=verdict.why) if state.permit_asked else verdict
+def _withdraw_request(state: ClaimState, verdict: Verdict) -> Verdict:
+    return Verdict(do="withdraw", why=verdict.why) if state.permit_requested_at else verdict
 
 
-def _sooner(verdict: Verdict, moment: datetime | None) -> Verdict:
-    if verdict.do != "wait" or moment is None:
+def _wake_by(verdict: Verdict, at: datetime | None) -> Verdict:
+    if verdict.do != "wait" or at is None:
         return verdict
-    until = min(verdict.until, moment) if verdict.until else moment
+    until = min(verdict.until, at) if verdict.until else at
     return verdict.model_copy(update={"until": until})

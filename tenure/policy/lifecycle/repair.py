@@ -12,7 +12,7 @@ from typing import Final, Literal
 from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition, RepairRules
 from tenure.model.base import Value
-from tenure.model.node_health import Health, RepairStep, Stretch, Unhealthy
+from tenure.model.node_health import ConditionInterval, Health, RepairStep, Unhealthy
 from tenure.model.nodeclaim_state import ClaimState
 
 REBOOT_FOR: Final = timedelta(minutes=10)
@@ -20,27 +20,27 @@ DRAIN_FOR: Final = timedelta(minutes=30)
 MAX_UNHEALTHY: Final = "20%"
 FORGET_AFTER: Final = timedelta(hours=1)
 """A node that was well for so long, or for the rules' `within`, begins its ladder anew."""
-HELD_FOR: Final = timedelta(minutes=5)
+BREAKER_CHECK_INTERVAL: Final = timedelta(minutes=5)
 """Between looks at a breaker that is open."""
-AGAIN_IN: Final = timedelta(seconds=30)
+RECHECK_AFTER: Final = timedelta(seconds=30)
 """The live Node was well where the watch said that it is not."""
 _NONE: Final = timedelta(0)
-_MOST: Final = 100
+_MAX_INTERVALS: Final = 100
 """Stretches that are remembered."""
 
 
-def _condition(type_: str, status: Literal["False", "Unknown"], minutes: int) -> RepairCondition:
+def _repair_condition(type_: str, status: Literal["False", "Unknown"], minutes: int) -> RepairCondition:
     return RepairCondition(type=type_, status=status, toleration=f"{minutes}m")
 
 
 KARPENTERS: Final = (
-    _condition("Ready", "False", 30),
-    _condition("Ready", "Unknown", 30),
-    _condition("AcceleratedHardwareReady", "False", 10),
-    _condition("StorageReady", "False", 30),
-    _condition("NetworkingReady", "False", 30),
-    _condition("KernelReady", "False", 30),
-    _condition("ContainerRuntimeReady", "False", 30),
+    _repair_condition("Ready", "False", 30),
+    _repair_condition("Ready", "Unknown", 30),
+    _repair_condition("AcceleratedHardwareReady", "False", 10),
+    _repair_condition("StorageReady", "False", 30),
+    _repair_condition("NetworkingReady", "False", 30),
+    _repair_condition("KernelReady", "False", 30),
+    _repair_condition("ContainerRuntimeReady", "False", 30),
 )
 
 
@@ -55,29 +55,29 @@ class Repair(Value):
     blocked_by: str = ""
 
 
-def rules_of(rules: LifecycleRules | None) -> RepairRules:
+def repair_rules_of(rules: LifecycleRules | None) -> RepairRules:
     return (rules.repair if rules else None) or RepairRules()
 
 
-def counted(rules: LifecycleRules | None) -> tuple[RepairCondition, ...]:
+def repair_conditions(rules: LifecycleRules | None) -> tuple[RepairCondition, ...]:
     """The conditions that make a node unhealthy."""
-    found = rules_of(rules).conditions
+    found = repair_rules_of(rules).conditions
     return KARPENTERS if found is None else found
 
 
 def decide_repair(state: ClaimState, now: datetime) -> Repair:
     """What the node's health asks for. Without a condition that counts: nothing, whatever else is wrong with it."""
-    health, rules = state.health, rules_of(state.seen.rules)
-    steps = _steps(rules)
+    health, rules = state.health, repair_rules_of(state.observed.rules)
+    steps = _repair_steps(rules)
     if health.step_at is not None:
-        end = health.step_at + (_NONE if health.step_failed else reboot_for(state.seen.rules))
-        if _is_well(state) and (_rebooted(state) or now >= end):
+        end = health.step_at + (_NONE if health.step_failed else reboot_for(state.observed.rules))
+        if _is_well(state) and (_has_rebooted(state) or now >= end):
             return Repair(do="recovered", condition=health.condition)
         if now < end:
             return Repair(until=end, condition=health.condition, blocked_by=f"rebooted for {health.condition}")
         due, condition, taken = end, health.condition, health.taken
     else:
-        found = _earliest(state, rules)
+        found = _earliest_due(state, rules)
         if found is None:
             return Repair()
         due, condition, began = found
@@ -85,33 +85,37 @@ def decide_repair(state: ClaimState, now: datetime) -> Repair:
     if taken >= len(steps):
         return Repair(condition=condition, blocked_by=f"unhealthy, {condition}: {', '.join(steps)} did not help")
     if now < due:
-        said = f"unhealthy, {condition}: {steps[taken]} at {due.isoformat(timespec='seconds')}"
-        return Repair(until=due, condition=condition, blocked_by=said)
-    if health.held_until and now < health.held_until:
-        return Repair(until=health.held_until, condition=condition, blocked_by=health.held_by)
+        message = f"unhealthy, {condition}: {steps[taken]} at {due.isoformat(timespec='seconds')}"
+        return Repair(until=due, condition=condition, blocked_by=message)
+    if health.blocked_until and now < health.blocked_until:
+        return Repair(until=health.blocked_until, condition=condition, blocked_by=health.blocked_by)
     return Repair(do=steps[taken], condition=condition, rung=taken)
 
 
-def noted(state: ClaimState, unhealthy: Sequence[Unhealthy], rules: LifecycleRules | None, now: datetime) -> Health:
+def record_conditions(
+    state: ClaimState, unhealthy: Sequence[Unhealthy], rules: LifecycleRules | None, now: datetime
+) -> Health:
     """The memory after an observation. Nothing changes for a node that was well and is."""
     health = state.health
-    if not unhealthy and not health.stretches:
+    if not unhealthy and not health.intervals:
         return health
     present = {one.type: one for one in unhealthy}
-    stretches = [_continued(one, present.get(one.type), now) for one in health.stretches]
-    known = {one.type for one in stretches if one.until is None}
-    stretches += [
-        Stretch(type=one.type, status=one.status, since=one.since) for one in unhealthy if one.type not in known
+    intervals = [_continue_interval(one, present.get(one.type), now) for one in health.intervals]
+    known = {one.type for one in intervals if one.until is None}
+    intervals += [
+        ConditionInterval(type=one.type, status=one.status, since=one.since)
+        for one in unhealthy
+        if one.type not in known
     ]
-    within = _within(rules_of(rules))
-    kept = [one for one in stretches if one.until is None or (within and one.until > now - within)]
-    return health.model_copy(update={"stretches": tuple(kept[-_MOST:])})
+    within = _memory_window(repair_rules_of(rules))
+    retained = [one for one in intervals if one.until is None or (within and one.until > now - within)]
+    return health.model_copy(update={"intervals": tuple(retained[-_MAX_INTERVALS:])})
 
 
 def after_step(health: Health, verdict: Repair, *, boot_id: str, now: datetime) -> Health:
     """A step was taken."""
     return Health(
-        stretches=health.stretches,
+        intervals=health.intervals,
         taken=verdict.rung + 1,
         condition=verdict.condition,
         step_at=now,
@@ -124,25 +128,25 @@ def after_failure(health: Health, verdict: Repair, *, boot_id: str, now: datetim
     return after_step(health, verdict, boot_id=boot_id, now=now).model_copy(update={"step_failed": True})
 
 
-def held(health: Health, why: str, until: datetime) -> Health:
+def block_repair(health: Health, why: str, until: datetime) -> Health:
     """No step may be taken for now."""
-    return health.model_copy(update={"held_until": until, "held_by": why})
+    return health.model_copy(update={"blocked_until": until, "blocked_by": why})
 
 
 def after_recovery(health: Health, now: datetime) -> Health:
     """The time that was unhealthy before counts no more."""
-    return health.model_copy(update={"stretches": (), "step_at": None, "recovered_at": now, "boot_id": ""})
+    return health.model_copy(update={"intervals": (), "step_at": None, "recovered_at": now, "boot_id": ""})
 
 
 def graceful_for(rules: LifecycleRules | None) -> timedelta | None:
     """None: pods are not waited for."""
-    found = rules_of(rules)
-    return _time(found.drain_for, DRAIN_FOR) if found.drain == "graceful" else None
+    found = repair_rules_of(rules)
+    return _duration_or_default(found.drain_for, DRAIN_FOR) if found.drain == "graceful" else None
 
 
 def reboot_for(rules: LifecycleRules | None) -> timedelta:
     """How long a reboot may take until the node is well."""
-    return _time(rules_of(rules).reboot_for, REBOOT_FOR)
+    return _duration_or_default(repair_rules_of(rules).reboot_for, REBOOT_FOR)
 
 
 def decide_breaker(unhealthy: int, total: int, limit: str, *, where: str) -> str:
@@ -158,66 +162,68 @@ def is_unhealthy(conditions: Iterable[tuple[str, str]], counting: Iterable[tuple
     return not set(conditions).isdisjoint(counting)
 
 
-def _steps(rules: RepairRules) -> tuple[RepairStep, ...]:
+def _repair_steps(rules: RepairRules) -> tuple[RepairStep, ...]:
     return rules.steps or ("replace",)
 
 
-def _earliest(state: ClaimState, rules: RepairRules) -> tuple[datetime, str, datetime] | None:
+def _earliest_due(state: ClaimState, rules: RepairRules) -> tuple[datetime, str, datetime] | None:
     """Of the conditions that hold now: when the first is no longer tolerated, which it is, and since when it holds."""
-    counting: dict[tuple[str, str], str] = {(one.type, one.status): one.toleration for one in counted(state.seen.rules)}
-    stretches, within, found = state.health.stretches, _within(rules), []
-    for one in stretches:
+    counting: dict[tuple[str, str], str] = {
+        (one.type, one.status): one.toleration for one in repair_conditions(state.observed.rules)
+    }
+    intervals, within, found = state.health.intervals, _memory_window(rules), []
+    for one in intervals:
         written = counting.get((one.type, one.status)) if one.until is None else None
         if written is None:
             continue
         toleration = parse_duration(written) or _NONE
-        earlier = [past for past in stretches if past.type == one.type and past.until] if within else []
-        due = _due(one.since, earlier, toleration, max(within or toleration, toleration))
+        earlier = [past for past in intervals if past.type == one.type and past.until] if within else []
+        due = _due_at(one.since, earlier, toleration, max(within or toleration, toleration))
         found.append((due, f"{one.type}={one.status}", one.since))
     return min(found, default=None)
 
 
-def _due(since: datetime, earlier: Sequence[Stretch], toleration: timedelta, span: timedelta) -> datetime:
+def _due_at(since: datetime, earlier: Sequence[ConditionInterval], toleration: timedelta, span: timedelta) -> datetime:
     """When the time unhealthy within the span comes up to the toleration. Earlier stretches leave the span at its far
     end, and while one does the sum does not grow."""
-    leaving = [(one.since + span, one.until + span) for one in earlier if one.until and one.until + span > since]
-    lasted = sum((end - max(begin, since) for begin, end in leaving), _NONE)
-    moment = since
-    for edge in sorted({edge for pair in leaving for edge in pair if edge > since}):
-        grows = not any(begin <= moment < end for begin, end in leaving)
-        if lasted >= toleration or (grows and moment + toleration - lasted <= edge):
+    expiring = [(one.since + span, one.until + span) for one in earlier if one.until and one.until + span > since]
+    lasted = sum((end - max(begin, since) for begin, end in expiring), _NONE)
+    at = since
+    for edge in sorted({edge for pair in expiring for edge in pair if edge > since}):
+        grows = not any(begin <= at < end for begin, end in expiring)
+        if lasted >= toleration or (grows and at + toleration - lasted <= edge):
             break
-        lasted += edge - moment if grows else _NONE
-        moment = edge
-    return moment + max(toleration - lasted, _NONE)
+        lasted += edge - at if grows else _NONE
+        at = edge
+    return at + max(toleration - lasted, _NONE)
 
 
-def _continued(stretch: Stretch, present: Unhealthy | None, now: datetime) -> Stretch:
-    if stretch.until is not None:
-        return stretch
+def _continue_interval(interval: ConditionInterval, present: Unhealthy | None, now: datetime) -> ConditionInterval:
+    if interval.until is not None:
+        return interval
     if present is None:
-        return stretch.model_copy(update={"until": now})
-    if (present.status, present.since) == (stretch.status, stretch.since):
-        return stretch
-    return stretch.model_copy(update={"until": max(stretch.since, present.since)})
+        return interval.model_copy(update={"until": now})
+    if (present.status, present.since) == (interval.status, interval.since):
+        return interval
+    return interval.model_copy(update={"until": max(interval.since, present.since)})
 
 
 def _is_well(state: ClaimState) -> bool:
-    return state.seen.node_ready and not state.seen.unhealthy
+    return state.observed.node_ready and not state.observed.unhealthy
 
 
-def _rebooted(state: ClaimState) -> bool:
-    return bool(state.seen.boot_id) and state.seen.boot_id != state.health.boot_id
+def _has_rebooted(state: ClaimState) -> bool:
+    return bool(state.observed.boot_id) and state.observed.boot_id != state.health.boot_id
 
 
 def _is_forgotten(health: Health, rules: RepairRules, began: datetime) -> bool:
-    memory = max(FORGET_AFTER, _within(rules) or FORGET_AFTER)
+    memory = max(FORGET_AFTER, _memory_window(rules) or FORGET_AFTER)
     return health.recovered_at is not None and began - health.recovered_at >= memory
 
 
-def _within(rules: RepairRules) -> timedelta | None:
+def _memory_window(rules: RepairRules) -> timedelta | None:
     return parse_duration(rules.within) if rules.within else None
 
 
-def _time(written: str | None, default: timedelta) -> timedelta:
+def _duration_or_default(written: str | None, default: timedelta) -> timedelta:
     return (parse_duration(written) if written else None) or default

@@ -32,9 +32,9 @@ TRANSITIONS: dict[Phase, dict[Phase, str]] = {
         Phase.READY: "its policy or AWS called the drain off, and its NodeClaim is not being deleted",
     },
     Phase.TERMINATION: {
-        Phase.GONE: "EC2 no longer lists the instance and the finalizers are off",
+        Phase.DELETED: "EC2 no longer lists the instance and the finalizers are off",
     },
-    Phase.GONE: {},
+    Phase.DELETED: {},
 }
 
 
@@ -47,7 +47,7 @@ def deadline_of(state: ClaimState, phase: Phase, entered: datetime) -> datetime 
     (reference 3.5), the others from their entry; a ready node has no deadline of its own. A claim that was launched
     or recalled late has the time for registration that a launch in its last minute leaves. LifecyclePolicies may say
     other deadlines than the settings."""
-    born, limits = state.identity.created, deadlines_of(state.seen.rules, state.deadlines)
+    born, limits = state.identity.created, deadlines_of(state.observed.rules, state.deadlines)
     match phase:
         case Phase.LAUNCH:
             return born + limits.launch
@@ -59,5 +59,5 @@ def deadline_of(state: ClaimState, phase: Phase, entered: datetime) -> datetime 
             return entered + limits.drain
         case Phase.TERMINATION:
             return entered + limits.termination
-        case Phase.READY | Phase.GONE:
+        case Phase.READY | Phase.DELETED:
             return None

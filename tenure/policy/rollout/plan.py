@@ -21,7 +21,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.model.rollout import (
     Approval,
     ApproveRollout,
-    GateAnswer,
+    GateResult,
     Halted,
     Image,
     RejectRollout,
@@ -34,7 +34,7 @@ from tenure.policy.disruption.budgets import share_of
 from tenure.policy.rollout.rules import Rules
 
 
-def planned(pool: str, state: RolloutState, target: Target, rules: Rules, size: int, now: datetime) -> RolloutPlan:
+def plan_wave(pool: str, state: RolloutState, target: Target, rules: Rules, size: int, now: datetime) -> RolloutPlan:
     """The plan of the present wave. One that is too old, or for another number of nodes, is void: a new one is made,
     and an approval of the old one is an approval of nothing."""
     plan, needed = state.plan, rules.approvers
@@ -69,7 +69,7 @@ def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> Target | None:
     if stamps.get(labels.NODECLASS_HASH_VERSION) != HASH_VERSION:
         return None
     images = (
-        Image(id=one.id, wants=" ".join(sorted(digest(need.to_object()) for need in one.requirements)))
+        Image(id=one.id, requirements=" ".join(sorted(digest(need.to_object()) for need in one.requirements)))
         for one in node_class.status.amis
     )
     return Target(
@@ -85,11 +85,11 @@ def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> Target | None:
 def is_made_of(claim: NodeClaim, target: Target) -> bool:
     """By the stamps that it was made with. What is not stamped, or by another version, tells nothing against it."""
     stamps = claim.metadata.annotations
-    for value, version, wanted in (
+    for value, version, expected in (
         (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION, target.pool),
         (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION, target.class_hash),
     ):
-        if stamps.get(version) == HASH_VERSION and stamps.get(value, wanted) != wanted:
+        if stamps.get(version) == HASH_VERSION and stamps.get(value, expected) != expected:
             return False
     image = claim.status.image_id
     return not image or image in {one.id for one in target.images}
@@ -102,12 +102,14 @@ def images_back(state: RolloutState) -> tuple[dict[str, str], str]:
     changed = state.target.changed_from(state.good)
     if changed != ("the image",):
         return {}, f"not the image alone has changed, but {' and '.join(changed) or 'nothing'}"
-    good = {one.wants: one.id for one in state.good.images}
-    back = {one.id: good[one.wants] for one in state.target.images if good.get(one.wants, one.id) != one.id}
+    good = {one.requirements: one.id for one in state.good.images}
+    back = {
+        one.id: good[one.requirements] for one in state.target.images if good.get(one.requirements, one.id) != one.id
+    }
     return back, "" if back else "there was no image for these nodes before"
 
 
-def granted(state: RolloutState, uids: tuple[str, ...], now: datetime) -> RolloutState:
+def record_grants(state: RolloutState, uids: tuple[str, ...], now: datetime) -> RolloutState:
     """These NodeClaims got permits to go for drift."""
     if state.target is None or state.finished or not uids:
         return state
@@ -115,49 +117,51 @@ def granted(state: RolloutState, uids: tuple[str, ...], now: datetime) -> Rollou
     return state.model_copy(update={"moving": moving, "granted_at": now})
 
 
-def heard(state: RolloutState, answers: tuple[GateAnswer, ...]) -> RolloutState:
+def record_gate_results(state: RolloutState, results: tuple[GateResult, ...]) -> RolloutState:
     """What Prometheus said, each in the place of what it said before."""
-    new = {one.gate for one in answers}
-    kept = tuple(one for one in state.answers if one.gate not in new)
-    return state.model_copy(update={"answers": (*kept, *answers)})
+    new = {one.gate for one in results}
+    retained = tuple(one for one in state.gate_results if one.gate not in new)
+    return state.model_copy(update={"gate_results": (*retained, *results)})
 
 
-def refusal_of(state: RolloutState, said: ApproveRollout | RejectRollout, now: datetime) -> str:
+def rejection_reason(state: RolloutState, request: ApproveRollout | RejectRollout, now: datetime) -> str:
     """Why this cannot be done; empty when it can."""
-    if not said.by.strip():
+    if not request.by.strip():
         return "by: nobody is named; write who says so"
     plan, halted = state.plan, state.halted
     current = halted.plan if halted else plan.id if plan and not state.finished else ""
-    if said.plan != current:
+    if request.plan != current:
         listed = "no roll-out goes on there; `tenure stuck` lists what waits for a person"
         waits = f"{current} is the one that counts now; name that one" if current else listed
-        return f"plan {said.plan!r} is stale or was never there: {waits}"
+        return f"plan {request.plan!r} is stale or was never there: {waits}"
     if halted is None and plan is not None and plan.approvers and now >= plan.until:
-        expired = f"plan {said.plan} has expired at {plan.until.isoformat(timespec='minutes')}"
+        expired = f"plan {request.plan} has expired at {plan.until.isoformat(timespec='minutes')}"
         return f"{expired}: another one is made, and an event of its NodePool names it"
-    if isinstance(said, RejectRollout) and said.roll_back:
+    if isinstance(request, RejectRollout) and request.roll_back:
         back, no_way = images_back(state)
-        return "" if back else f"plan {said.plan} cannot be rolled back: {no_way}; write the spec as it was"
+        return "" if back else f"plan {request.plan} cannot be rolled back: {no_way}; write the spec as it was"
     return ""
 
 
-def approve(state: RolloutState, said: ApproveRollout, now: datetime) -> RolloutState:
+def approve(state: RolloutState, request: ApproveRollout, now: datetime) -> RolloutState:
     """What is not refused. What had failed counts anew from now on."""
     changes: dict[str, object] = {}
     if state.halted is not None:
         changes = {"halted": None, "failing_since": None, "soaking_since": None, "counted_from": now, "answers": ()}
     plan = state.plan
-    if plan is not None and plan.id == said.plan and plan.approvers:
-        others = tuple(one for one in plan.approvals if one.by != said.by)
+    if plan is not None and plan.id == request.plan and plan.approvers:
+        others = tuple(one for one in plan.approvals if one.by != request.by)
         agreed = plan.model_copy(
-            update={"approvals": (*others, Approval(by=said.by.strip(), at=now, reason=said.reason))}
+            update={"approvals": (*others, Approval(by=request.by.strip(), at=now, reason=request.reason))}
         )
-        changes["plan"] = agreed.model_copy(update={"until": now + plan.lasts}) if agreed.approved else agreed
+        changes["plan"] = agreed.model_copy(update={"until": now + plan.lasts}) if agreed.is_approved else agreed
     return state.model_copy(update=changes)
 
 
-def reject(state: RolloutState, said: RejectRollout, now: datetime) -> RolloutState:
+def reject(state: RolloutState, request: RejectRollout, now: datetime) -> RolloutState:
     """What is not refused. Nodes that are on their way arrive; no further one goes."""
-    halted = Halted(why=said.reason, since=now, plan=said.plan, by=said.by.strip(), rolling_back=said.roll_back)
+    halted = Halted(
+        why=request.reason, since=now, plan=request.plan, by=request.by.strip(), rolling_back=request.roll_back
+    )
     plan = state.plan and state.plan.model_copy(update={"approvals": ()})
     return state.model_copy(update={"halted": halted, "plan": plan, "failing_since": None})

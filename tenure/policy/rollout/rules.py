@@ -29,7 +29,7 @@ class Wave:
     """None: all."""
     soak: timedelta
 
-    def goal(self, size: int) -> int:
+    def node_goal(self, size: int) -> int:
         """How many of `size` drifted nodes have gone at its end: one at least."""
         return size if self.nodes is None else min(size, max(1, share_of(self.nodes, size)))
 
@@ -54,49 +54,49 @@ class Rules:
 
 def problems_of(rules: RolloutRules, field: str = "spec.rollout") -> tuple[str, ...]:
     """Field, value, and what to write instead."""
-    return tuple(_problems(rules, field))
+    return tuple(_find_problems(rules, field))
 
 
-def read(rules: RolloutRules) -> Rules:
+def resolve_rules(rules: RolloutRules) -> Rules:
     """Those that have no problem. Where nothing is said, what is usual."""
     health, approval = rules.health or RolloutHealth(), rules.approval or RolloutApproval()
-    waves = tuple(Wave(one.nodes, _span(one.soak, "0s")) for one in rules.waves or (RolloutWave(),))
+    waves = tuple(Wave(one.nodes, _duration_or_default(one.soak, "0s")) for one in rules.waves or (RolloutWave(),))
     rest = () if waves[-1].nodes is None else (Wave(None, timedelta(0)),)
     return Rules(
         waves=waves + rest,
-        nodes_ready=_percent(health.nodes_ready or "90%"),
-        pods_ready=_percent(health.pods_ready) if health.pods_ready else None,
+        nodes_ready=_parse_percent(health.nodes_ready or "90%"),
+        pods_ready=_parse_percent(health.pods_ready) if health.pods_ready else None,
         failed_starts=health.failed_starts or 2,
-        gates=tuple(_gate(one) for one in health.queries or ()),
-        every=_span(health.every, "1m"),
-        failing_for=_span(health.failing_for, "2m"),
+        gates=tuple(_build_gate(one) for one in health.queries or ()),
+        every=_duration_or_default(health.every, "1m"),
+        failing_for=_duration_or_default(health.failing_for, "2m"),
         rolls_back=rules.on_failure == "rollBack",
         approvers=(approval.approvers or 1) if approval.required else 0,
-        expires=_span(approval.expires, "24h"),
+        expires=_duration_or_default(approval.expires, "24h"),
         stale_after=approval.stale_after or "20%",
     )
 
 
-def _problems(rules: RolloutRules, field: str) -> Iterator[str]:
-    yield from _of_waves(rules.waves or (), f"{field}.waves")
+def _find_problems(rules: RolloutRules, field: str) -> Iterator[str]:
+    yield from _wave_problems(rules.waves or (), f"{field}.waves")
     if rules.health is not None:
         health = f"{field}.health"
-        yield from _time(rules.health.every, f"{health}.every", "1m", SOONEST)
-        yield from _time(rules.health.failing_for, f"{health}.failingFor", "2m")
-        yield from _share(rules.health.nodes_ready, f"{health}.nodesReady")
-        yield from _share(rules.health.pods_ready, f"{health}.podsReady")
+        yield from _duration_problems(rules.health.every, f"{health}.every", "1m", SOONEST)
+        yield from _duration_problems(rules.health.failing_for, f"{health}.failingFor", "2m")
+        yield from _share_problems(rules.health.nodes_ready, f"{health}.nodesReady")
+        yield from _share_problems(rules.health.pods_ready, f"{health}.podsReady")
         for number, query in enumerate(rules.health.queries or ()):
-            yield from _of_query(query, f"{health}.queries[{number}]")
+            yield from _query_problems(query, f"{health}.queries[{number}]")
     if rules.approval is not None:
-        yield from _time(rules.approval.expires, f"{field}.approval.expires", "24h", timedelta(minutes=1))
-        yield from _share(rules.approval.stale_after, f"{field}.approval.staleAfter")
+        yield from _duration_problems(rules.approval.expires, f"{field}.approval.expires", "24h", timedelta(minutes=1))
+        yield from _share_problems(rules.approval.stale_after, f"{field}.approval.staleAfter")
 
 
-def _of_waves(waves: tuple[RolloutWave, ...], field: str) -> Iterator[str]:
+def _wave_problems(waves: tuple[RolloutWave, ...], field: str) -> Iterator[str]:
     before: RolloutWave | None = None
     for number, wave in enumerate(waves):
         here = f"{field}[{number}]"
-        yield from _time(wave.soak, f"{here}.soak", "10m")
+        yield from _duration_problems(wave.soak, f"{here}.soak", "10m")
         if wave.nodes is None:
             if number < len(waves) - 1:
                 yield f"{here}.nodes: only the last wave takes all that are left; write a number or a share such as 20%"
@@ -116,8 +116,8 @@ def _of_waves(waves: tuple[RolloutWave, ...], field: str) -> Iterator[str]:
         before = wave
 
 
-def _of_query(query: RolloutQuery, field: str) -> Iterator[str]:
-    yield from _time(query.timeout, f"{field}.timeout", "10s", most=timedelta(minutes=1))
+def _query_problems(query: RolloutQuery, field: str) -> Iterator[str]:
+    yield from _duration_problems(query.timeout, f"{field}.timeout", "10s", most=timedelta(minutes=1))
     if (query.below is None) == (query.above is None):
         yield f"{field}: it passes by one of the two; write below, such as below: '0.01', or above, such as above: '1'"
     for name, limit in (("below", query.below), ("above", query.above)):
@@ -127,7 +127,7 @@ def _of_query(query: RolloutQuery, field: str) -> Iterator[str]:
             yield f"{field}.{name}: {limit!r} is no number: write one such as '0.01'"
 
 
-def _time(
+def _duration_problems(
     text: str | None, field: str, example: str, least: timedelta = timedelta(0), most: timedelta | None = None
 ) -> Iterator[str]:
     if text is None:
@@ -137,16 +137,16 @@ def _time(
     except ValueError as error:
         yield f"{field}: {error}"
         return
-    wrong = "no length of time" if span is None else "too short" if span < least else ""
+    problem = "no length of time" if span is None else "too short" if span < least else ""
     if span is not None and most is not None and span > most:
-        wrong = "too long"
-    if wrong:
-        yield f"{field}: {text!r} is {wrong}; write {example} or so"
+        problem = "too long"
+    if problem:
+        yield f"{field}: {text!r} is {problem}; write {example} or so"
 
 
-def _share(text: str | None, field: str) -> Iterator[str]:
+def _share_problems(text: str | None, field: str) -> Iterator[str]:
     try:
-        _percent(text or "0%")
+        _parse_percent(text or "0%")
     except ValueError:
         yield f"{field}: {text!r} is no share: write one such as '90%'"
 
@@ -156,21 +156,21 @@ def _is_no_more(nodes: str, before: str) -> bool:
     return nodes.endswith("%") == before.endswith("%") and share_of(nodes, 100) <= share_of(before, 100)
 
 
-def _percent(text: str) -> int:
+def _parse_percent(text: str) -> int:
     if not text.endswith("%"):
         raise ValueError(text)
     return int(text[:-1])
 
 
-def _span(text: str | None, usual: str) -> timedelta:
-    return parse_duration(text or usual) or timedelta(0)
+def _duration_or_default(text: str | None, default: str) -> timedelta:
+    return parse_duration(text or default) or timedelta(0)
 
 
-def _gate(query: RolloutQuery) -> Gate:
+def _build_gate(query: RolloutQuery) -> Gate:
     return Gate(
         name=query.name or query.query[:60],
         query=query.query,
         below=None if query.below is None else float(query.below),
         above=None if query.above is None else float(query.above),
-        timeout=_span(query.timeout, "10s"),
+        timeout=_duration_or_default(query.timeout, "10s"),
     )

@@ -9,46 +9,48 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from tenure.model.rollout import Gate, GateAnswer, Halted, RolloutPlan, RolloutSeen, RolloutState, Target
+from tenure.model.rollout import Gate, GateResult, Halted, ObservedRollout, RolloutPlan, RolloutState, Target
 from tenure.policy.rollout.plan import images_back
 from tenure.policy.rollout.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthStatus:
     failing: str = ""
     """What is not well, by the last that was heard; empty when all is."""
     unknown: str = ""
     """What was asked last and not answered."""
-    ask: tuple[Gate, ...] = ()
+    gates_to_query: tuple[Gate, ...] = ()
     """What was not asked lately."""
 
 
-def health_of(rules: Rules, state: RolloutState, seen: RolloutSeen, now: datetime) -> Health:
+def health_of(rules: Rules, state: RolloutState, observed: ObservedRollout, now: datetime) -> HealthStatus:
     """As it is now."""
-    known = {one.gate: one for one in state.answers}
-    said = [(gate, one) for gate in rules.gates if (one := known.get(gate.id))]
-    failing = [*_of_nodes(rules, seen), *(one.why for _, one in said if one.outcome == "failed")]
-    unknown = [f"{gate.name}: {one.why}" for gate, one in said if one.outcome == "unknown"]
-    asked = {gate.id for gate, one in said if _is_fresh(one, rules, now)}
-    return Health("; ".join(failing), "; ".join(unknown), tuple(one for one in rules.gates if one.id not in asked))
+    known = {one.gate: one for one in state.gate_results}
+    results = [(gate, one) for gate in rules.gates if (one := known.get(gate.id))]
+    failing = [*_node_problems(rules, observed), *(one.why for _, one in results if one.outcome == "failed")]
+    unknown = [f"{gate.name}: {one.why}" for gate, one in results if one.outcome == "unknown"]
+    fresh = {gate.id for gate, one in results if _is_fresh(one, rules, now)}
+    return HealthStatus(
+        "; ".join(failing), "; ".join(unknown), tuple(one for one in rules.gates if one.id not in fresh)
+    )
 
 
-def _is_fresh(answer: GateAnswer, rules: Rules, now: datetime) -> bool:
-    return answer.at is not None and now - answer.at < rules.every
+def _is_fresh(result: GateResult, rules: Rules, now: datetime) -> bool:
+    return result.at is not None and now - result.at < rules.every
 
 
-def _of_nodes(rules: Rules, seen: RolloutSeen) -> Iterator[str]:
-    if seen.new and seen.ready * 100 < rules.nodes_ready * seen.new:
-        yield f"{seen.ready} of {seen.new} new nodes are Ready, {rules.nodes_ready}% have to be"
-    if rules.pods_ready is not None and seen.pods and seen.pods_ready * 100 < rules.pods_ready * seen.pods:
-        yield f"{seen.pods_ready} of {seen.pods} pods on new nodes are Ready, {rules.pods_ready}% have to be"
-    if seen.failed_starts >= rules.failed_starts:
-        yield f"{seen.failed_starts} new NodeClaims did not come to be nodes, {rules.failed_starts} are too many"
+def _node_problems(rules: Rules, observed: ObservedRollout) -> Iterator[str]:
+    if observed.new and observed.ready * 100 < rules.nodes_ready * observed.new:
+        yield f"{observed.ready} of {observed.new} new nodes are Ready, {rules.nodes_ready}% have to be"
+    if rules.pods_ready is not None and observed.pods and observed.pods_ready * 100 < rules.pods_ready * observed.pods:
+        yield f"{observed.pods_ready} of {observed.pods} pods on new nodes are Ready, {rules.pods_ready}% have to be"
+    if observed.failed_starts >= rules.failed_starts:
+        yield f"{observed.failed_starts} new NodeClaims did not come to be nodes, {rules.failed_starts} are too many"
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class RolloutText:
     """Of one state."""
 
     state: RolloutState
@@ -57,38 +59,41 @@ class Words:
     size: int
 
     @property
-    def what(self) -> str:
+    def subject(self) -> str:
         """By what has changed since the last good one."""
         known = self.state.target or self.target
         changed = known.changed_from(self.state.good) if self.state.good else ()
         return f"the roll-out of {' and '.join(changed) or 'what is asked for'} {known.id}"
 
     @property
-    def wave(self) -> str:
+    def current_wave(self) -> str:
         waves = len(self.rules.waves)
-        return f"wave {min(self.state.wave + 1, waves)} of {waves} of {self.what}"
+        return f"wave {min(self.state.wave + 1, waves)} of {waves} of {self.subject}"
 
     @property
-    def progress(self) -> str:
+    def wave_progress(self) -> str:
         return f"{self.state.done} of {self.size} nodes replaced, {len(self.state.moving)} on their way"
 
-    def goes(self, goal: int, plan: RolloutPlan) -> str:
-        return f"{self.wave}: {goal} of {self.size} nodes, {self.progress}; tenure reject {plan.id} stops it"
-
-    def waits_for(self, plan: RolloutPlan, nodes: int) -> str:
-        """`nodes`: how many are still to go in the wave."""
-        asked = "a person" if plan.approvers == 1 else f"{plan.approvers} people"
-        said = ", ".join(sorted({one.by for one in plan.approvals}))
-        has = f" ({said} said yes)" if said else ""
+    def proceeding(self, goal: int, plan: RolloutPlan) -> str:
         return (
-            f"{self.wave}, {nodes} of {self.size} nodes, waits for {asked}{has} until {moment(plan.until)}: "
+            f"{self.current_wave}: {goal} of {self.size} nodes, {self.wave_progress}; tenure reject {plan.id} stops it"
+        )
+
+    def describe_waiting(self, plan: RolloutPlan, nodes: int) -> str:
+        """`nodes`: how many are still to go in the wave."""
+        approvers = "a person" if plan.approvers == 1 else f"{plan.approvers} people"
+        approved_by = ", ".join(sorted({one.by for one in plan.approvals}))
+        has = f" ({approved_by} said yes)" if approved_by else ""
+        return (
+            f"{self.current_wave}, {nodes} of {self.size} nodes, waits for {approvers}{has} until "
+            f"{format_timestamp(plan.until)}: "
             f"tenure approve {plan.id}, or tenure reject {plan.id}"
         )
 
-    def halted(self, halted: Halted) -> str:
-        said = f"rejected by {halted.by}" if halted.by else "halted"
+    def describe_halt(self, halted: Halted) -> str:
+        outcome = f"rejected by {halted.by}" if halted.by else "halted"
         why = f": {halted.why}" if halted.why else ""
-        head = f"{self.what} is {said} since {moment(halted.since)}, {self.progress}{why}"
+        head = f"{self.subject} is {outcome} since {format_timestamp(halted.since)}, {self.wave_progress}{why}"
         back, no_way = images_back(self.state)
         images = " ".join(sorted({*back.values()}))
         if halted.rolling_back and back:
@@ -103,5 +108,5 @@ class Words:
         )
 
 
-def moment(when: datetime) -> str:
+def format_timestamp(when: datetime) -> str:
     return when.isoformat(timespec="minutes").replace("+00:00", "Z")

@@ -39,9 +39,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Read by moto when it is first imported, hence the imports below.
     os.environ["MOTO_ACCOUNT_ID"] = options.account
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
-    from tenure.sandbox.aws.http.moto import keep_regions  # noqa: PLC0415
+    from tenure.sandbox.aws.http.moto import limit_regions  # noqa: PLC0415
 
-    keep_regions(options.region, "us-east-1")
+    limit_regions(options.region, "us-east-1")
     from tenure.sandbox.aws.process import serve  # noqa: PLC0415
 
     stop = threading.Event()

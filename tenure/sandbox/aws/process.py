@@ -12,31 +12,31 @@ from pathlib import Path
 from typing import Any
 
 from tenure.sandbox.aws.ec2.records import Instance
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.http.application import Application
 from tenure.sandbox.aws.http.server import Server
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tenure.sandbox.aws.iam.policy import render_policy
 from tenure.sandbox.aws.services.eventbridge import send_event, state_change
 from tenure.sandbox.aws.settings import DEFAULT_CA, SimSettings
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.state.seed import seed
 from tenure.sandbox.aws.state.snapshot import load, save
 
 IDLE_SECONDS = 5.0
 
 
-def start_ticker(world: World) -> threading.Thread:
+def start_ticker(world: Environment) -> threading.Thread:
     """A daemon thread that sleeps until the next transition is due."""
-    thread = threading.Thread(target=_tick, args=(world,), name=f"ticker-{world.region}", daemon=True)
+    thread = threading.Thread(target=_run_transitions, args=(world,), name=f"ticker-{world.region}", daemon=True)
     thread.start()
     return thread
 
 
-def _tick(world: World) -> None:
+def _run_transitions(world: Environment) -> None:
     with world.lock:
         while True:
-            world.settle()
+            world.run_due_transitions()
             due = world.next_due()
             world.moved.wait(IDLE_SECONDS if due is None else world.clock.seconds_until(due, IDLE_SECONDS))
 
@@ -58,13 +58,13 @@ def settings_from(options: argparse.Namespace) -> SimSettings:
     )
 
 
-def build(settings: SimSettings, state_dir: Path | None = None) -> StandIn:
+def build(settings: SimSettings, state_dir: Path | None = None) -> FakeAws:
     """A stand-in that is seeded, or restored from `state_dir` if something is there, and whose time runs."""
-    standin = StandIn(settings)
+    standin = FakeAws(settings)
     if state_dir is None or not load(standin, state_dir):
         seed(standin)
-    standin.home.listeners.append(lambda instance: _announce(standin, instance))
-    start_ticker(standin.home)
+    standin.default_environment.listeners.append(lambda instance: _send_state_change(standin, instance))
+    start_ticker(standin.default_environment)
     return standin
 
 
@@ -72,7 +72,7 @@ def serve(options: argparse.Namespace, stop: threading.Event) -> None:
     settings = settings_from(options)
     standin = build(settings, options.state_dir)
     if options.policy:
-        documents = [_policy(settings, file) for file in options.policy]
+        documents = [_load_policy(settings, file) for file in options.policy]
         standin.keys.bind_for_good(WORKER_KEY, documents)
     server = Server(options.host, options.port, Application(standin))
     server.serve_in_thread()
@@ -84,13 +84,13 @@ def serve(options: argparse.Namespace, stop: threading.Event) -> None:
         save(standin, options.state_dir)
 
 
-def _policy(settings: SimSettings, file: Path) -> dict[str, Any]:
+def _load_policy(settings: SimSettings, file: Path) -> dict[str, Any]:
     return render_policy(
         file.read_text(), cluster=settings.cluster_name, region=settings.region, account=settings.account
     )
 
 
-def _announce(standin: StandIn, instance: Instance) -> None:
+def _send_state_change(standin: FakeAws, instance: Instance) -> None:
     settings = standin.settings
     if settings.state_change_events:
-        send_event(settings, state_change(settings, standin.home.now(), instance.id, instance.state))
+        send_event(settings, state_change(settings, standin.default_environment.now(), instance.id, instance.state))

@@ -20,19 +20,19 @@ ASSETS = "KUBEBUILDER_ASSETS"
 def find_or_build(environment: Mapping[str, str] = os.environ) -> Binaries:
     """All binaries, however long it takes; progress goes to stderr. Raises `BuildFailed` when nothing helps."""
     cache = binaries_folder()
-    if missing(environment, cache):
+    if missing_binaries(environment, cache):
         cache.mkdir(parents=True, exist_ok=True)
         with progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
-            _fill(cache, environment, report)
-    return Binaries({name: _found(name, environment, cache) or cache / name for name in NAMES})
+            _ensure_cached(cache, environment, report)
+    return Binaries({name: _find_binary(name, environment, cache) or cache / name for name in NAMES})
 
 
-def missing(environment: Mapping[str, str], cache: Path) -> list[str]:
+def missing_binaries(environment: Mapping[str, str], cache: Path) -> list[str]:
     """Those that neither the user's path nor the cache has."""
-    return [name for name in NAMES if _found(name, environment, cache) is None]
+    return [name for name in NAMES if _find_binary(name, environment, cache) is None]
 
 
-def _found(name: str, environment: Mapping[str, str], cache: Path) -> Path | None:
+def _find_binary(name: str, environment: Mapping[str, str], cache: Path) -> Path | None:
     folders = [Path(environment[ASSETS])] if environment.get(ASSETS) else []
     for folder in (*folders, cache):
         if os.access(folder / name, os.X_OK):
@@ -40,11 +40,11 @@ def _found(name: str, environment: Mapping[str, str], cache: Path) -> Path | Non
     return None
 
 
-def _fill(cache: Path, environment: Mapping[str, str], report: Progress) -> None:
+def _ensure_cached(cache: Path, environment: Mapping[str, str], report: Progress) -> None:
     # Asked again under the lock: another process may have done the work meanwhile.
-    if names := missing(environment, cache):
+    if names := missing_binaries(environment, cache):
         download(names, cache, report)
-    if names := missing(environment, cache):
+    if names := missing_binaries(environment, cache):
         build(names, cache, report)
 
 
@@ -55,6 +55,6 @@ def only_one(lock: Path, report: Progress) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report.say("another process is building what is wanted here; waiting for it")
+            report.print_line("another process is building what is wanted here; waiting for it")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenure.sandbox.controlplane.golang import go, go_environment
+from tenure.sandbox.controlplane.golang import ensure_golang, golang_environment
 from tenure.sandbox.controlplane.progress import Progress
 from tenure.sandbox.controlplane.versions import KUBERNETES, KWOK, install_file
 from tenure.sandbox.errors import BuildFailed
@@ -55,28 +55,28 @@ TARGETS = (
 
 def build(names: Sequence[str], cache: Path, report: Progress) -> None:
     """Build those named into the cache. Raises `BuildFailed` with the compiler's last lines."""
-    compiler = go(report)
-    for left_behind in cache.glob(".build-*"):
-        shutil.rmtree(left_behind, ignore_errors=True)
+    compiler = ensure_golang(report)
+    for stale in cache.glob(".build-*"):
+        shutil.rmtree(stale, ignore_errors=True)
     for target in TARGETS:
-        wanted = [name for name in target.binaries if name in names]
-        if wanted:
-            build_target(compiler, target, wanted, cache, report)
+        binaries = [name for name in target.binaries if name in names]
+        if binaries:
+            build_target(compiler, target, binaries, cache, report)
 
 
-def build_target(compiler: Path, target: Target, wanted: list[str], cache: Path, report: Progress) -> None:
+def build_target(compiler: Path, target: Target, binaries: list[str], cache: Path, report: Progress) -> None:
     """Build some of a target's binaries into the cache. Raises `BuildFailed` with the compiler's last lines."""
     with tempfile.TemporaryDirectory(dir=cache, prefix=".build-") as made:
         folder = Path(made)
         for name in ("go.mod", "go.sum"):
             shutil.copy(HERE / target.module / name, folder / name)
-        report.step(f"building {', '.join(wanted)}", target.packages)
-        _run(_command(compiler, target, wanted), folder, report)
-        for name in wanted:
-            install_file(folder / "out" / _output(target.binaries[name]), cache / name)
+        report.step(f"building {', '.join(binaries)}", target.packages)
+        _run(_build_command(compiler, target, binaries), folder, report)
+        for name in binaries:
+            install_file(folder / "out" / _output_name(target.binaries[name]), cache / name)
 
 
-def _command(compiler: Path, target: Target, wanted: list[str]) -> list[str]:
+def _build_command(compiler: Path, target: Target, binaries: list[str]) -> list[str]:
     stamps = " ".join(f"-X {name}={value}" for name, value in target.versions.items())
     # No debug information: a tenth less to compile, and a third less to write.
     return [
@@ -90,11 +90,11 @@ def _command(compiler: Path, target: Target, wanted: list[str]) -> list[str]:
         f"-s -w {stamps}".strip(),
         "-o",
         "out/",
-        *(target.binaries[name] for name in wanted),
+        *(target.binaries[name] for name in binaries),
     ]
 
 
-def _output(package: str) -> str:
+def _output_name(package: str) -> str:
     """What `go build -o folder/` calls a package's binary: its last element that is not a major version."""
     parts = package.split("/")
     return parts[-2] if parts[-1].startswith("v") and parts[-1][1:].isdigit() else parts[-1]
@@ -107,7 +107,7 @@ def _run(command: list[str], folder: Path, report: Progress) -> None:
     with subprocess.Popen(
         tied_to_us(command),
         cwd=folder,
-        env=go_environment(),
+        env=golang_environment(),
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,

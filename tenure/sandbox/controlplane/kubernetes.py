@@ -63,7 +63,7 @@ class Kubernetes:
 
     async def start(self) -> None:
         """From nothing to pods that can run. Raises `PartFailed`."""
-        layout = await asyncio.to_thread(self._prepare)
+        layout = await asyncio.to_thread(self._prepare_layout)
         await self._start_part("etcd", layout)
         await self._start_part("kube-apiserver", layout)
         await self._forget_leases()
@@ -90,11 +90,11 @@ class Kubernetes:
             "spec": {"expirationSeconds": TOKEN_SECONDS},
         }
         async with self.endpoint.client() as api:
-            answer = await api.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", body)
+            response = await api.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", body)
         return write_kubeconfig(
             self._folder / f"kubeconfig-{namespace}-{name}{'-elsewhere' if server else ''}.yaml",
             server=server or self.server,
-            token=answer["status"]["token"],
+            token=response["status"]["token"],
             authority=self.authority if (server or self.server).startswith("https") else None,
             namespace=namespace,
         )
@@ -105,7 +105,7 @@ class Kubernetes:
     def _token(self) -> str:
         return (self._folder / "admin.token").read_text().strip()
 
-    def _prepare(self) -> Layout:
+    def _prepare_layout(self) -> Layout:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         certificates = self._certificates()
         token_file = self._folder / "admin.token"

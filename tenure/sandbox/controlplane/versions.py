@@ -30,7 +30,7 @@ class Binaries:
         return self.paths[name]
 
 
-def target() -> tuple[str, str]:
+def platform_target() -> tuple[str, str]:
     """Operating system and architecture in Go's words."""
     machine = platform.machine().lower()
     return platform.system().lower(), _ARCHITECTURES.get(machine, machine)
@@ -45,7 +45,7 @@ def cache_folder() -> Path:
 
 def binaries_folder() -> Path:
     """One folder per set of versions, so that an upgrade never mixes with what is there."""
-    return cache_folder() / "bin" / "-".join(("kubernetes", KUBERNETES, "etcd", ETCD, "kwok", KWOK, *target()))
+    return cache_folder() / "bin" / "-".join(("kubernetes", KUBERNETES, "etcd", ETCD, "kwok", KWOK, *platform_target()))
 
 
 def install(content: bytes, path: Path) -> None:
@@ -53,14 +53,14 @@ def install(content: bytes, path: Path) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)
-    _settle(Path(name), path)
+    _move_into_place(Path(name), path)
 
 
 def install_file(built: Path, path: Path) -> None:
     """Move a file that stands in the same cache."""
-    _settle(built, path)
+    _move_into_place(built, path)
 
 
-def _settle(made: Path, path: Path) -> None:
+def _move_into_place(made: Path, path: Path) -> None:
     made.chmod(0o755)
     made.replace(path)

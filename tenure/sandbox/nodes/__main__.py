@@ -11,8 +11,8 @@ from tenure.sandbox.nodes.settings import NodesSettings
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    given = {name: value for name, value in vars(_parser().parse_args()).items() if value is not None}
-    asyncio.run(serve(NodesSettings(**given)))
+    options = {name: value for name, value in vars(_parser().parse_args()).items() if value is not None}
+    asyncio.run(serve(NodesSettings(**options)))
 
 
 def _parser() -> argparse.ArgumentParser:

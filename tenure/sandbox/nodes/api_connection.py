@@ -27,7 +27,7 @@ _AGENT = {"User-Agent": "kubelet/sandbox"}
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
-class Refused(RuntimeError):
+class RequestRejected(RuntimeError):
     """The API server understood and refused. `status` is the HTTP status."""
 
     def __init__(self, status: int, what: str, message: str) -> None:
@@ -40,9 +40,9 @@ class KubeConnection:
 
     def __init__(self, kubeconfig: Path) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
-        context = _named(config, "contexts", config["current-context"])["context"]
-        self._cluster: Json = _named(config, "clusters", context["cluster"])["cluster"]
-        self._user: Json = _named(config, "users", context["user"])["user"]
+        context = _find_named(config, "contexts", config["current-context"])["context"]
+        self._cluster: Json = _find_named(config, "clusters", context["cluster"])["cluster"]
+        self._user: Json = _find_named(config, "users", context["user"])["user"]
         self._server: str = self._cluster["server"].rstrip("/")
 
     async def __aenter__(self) -> Self:
@@ -65,41 +65,41 @@ class KubeConnection:
         pause = _FIRST_PAUSE
         while True:
             try:
-                return await self._once(method, path, body, content_type)
+                return await self._call_once(method, path, body, content_type)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 _LOG.warning("%s %s: %s; again in %.1f s", method, path, error, pause)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _once(self, method: str, path: str, body: Json | None, content_type: str) -> Json:
+    async def _call_once(self, method: str, path: str, body: Json | None, content_type: str) -> Json:
         headers = {"Content-Type": content_type} if body is not None else {}
         async with self._session.request(method, self._server + path, json=body, headers=headers) as response:
             if response.status in _RETRIED:
                 raise aiohttp.ClientError(f"answers {response.status}")
             if response.status >= 400:
-                raise Refused(response.status, f"{method} {path}", await response.text())
-            answer: Json = await response.json(content_type=None)
-            return answer
+                raise RequestRejected(response.status, f"{method} {path}", await response.text())
+            result: Json = await response.json(content_type=None)
+            return result
 
     def _tls(self) -> ssl.SSLContext | bool:
         if not self._server.startswith("https"):
             return False
-        authority = _data(self._cluster, "certificate-authority")
+        authority = _read_data(self._cluster, "certificate-authority")
         context = ssl.create_default_context(cadata=authority.decode() if authority else None)
         if self._cluster.get("insecure-skip-tls-verify"):
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        certificate, key = _data(self._user, "client-certificate"), _data(self._user, "client-key")
+        certificate, key = _read_data(self._user, "client-certificate"), _read_data(self._user, "client-key")
         if certificate and key:
             _load_certificate(context, certificate, key)
         return context
 
 
-def _named(config: Json, section: str, name: str) -> Json:
+def _find_named(config: Json, section: str, name: str) -> Json:
     found: Json = next(item for item in config[section] if item["name"] == name)
     return found
 
 
-def _data(holder: Json, name: str) -> bytes | None:
+def _read_data(holder: Json, name: str) -> bytes | None:
     """A file's content, given inline in base64 or by path."""
     if f"{name}-data" in holder:
         return base64.b64decode(holder[f"{name}-data"])

@@ -59,10 +59,10 @@ def resources_of(machine: MachineType, join: Join, *, memory: int, disk_gib: int
     """Without extended resources. `memory` is in bytes."""
     disk = machine.local_storage_gb * 10**9 if join.raid0 and machine.local_storage_gb else disk_gib * GIB
     pods = str(max_pods(machine, join))
-    reserved = _reserved(machine, join)
+    reserved = _reserved_resources(machine, join)
     thresholds = _DEFAULT_EVICTION | join.eviction_hard
-    free_memory = memory - reserved["memory"] - _threshold(thresholds["memory.available"], memory)
-    free_disk = disk - reserved["ephemeral-storage"] - _threshold(thresholds["nodefs.available"], disk)
+    free_memory = memory - reserved["memory"] - _parse_threshold(thresholds["memory.available"], memory)
+    free_disk = disk - reserved["ephemeral-storage"] - _parse_threshold(thresholds["nodefs.available"], disk)
     return Resources(
         capacity={
             "cpu": str(machine.vcpus),
@@ -79,7 +79,7 @@ def resources_of(machine: MachineType, join: Join, *, memory: int, disk_gib: int
     )
 
 
-def _reserved(machine: MachineType, join: Join) -> dict[str, int]:
+def _reserved_resources(machine: MachineType, join: Join) -> dict[str, int]:
     """Millicores of cpu, bytes of the rest: kube-reserved plus system-reserved."""
     pods = max_pods(machine, join) if join.reserves_by_max_pods else machine.eni_limited_pods
     kube = {
@@ -102,7 +102,7 @@ def _kube_reserved_millis(cores: int) -> int:
     return total + cores * _CPU_REST_PER_4_CORES // 4
 
 
-def _threshold(text: str, capacity: int) -> int:
+def _parse_threshold(text: str, capacity: int) -> int:
     """An eviction threshold in bytes: a quantity, or a percentage of the capacity rounded up."""
     if not text.endswith("%"):
         return parse_quantity(text)
@@ -130,7 +130,7 @@ _DRIVERS = (
 )
 
 
-def given_at_once(instance: Instance, machine: MachineType) -> dict[str, int]:
+def initial_extended_resources(instance: Instance, machine: MachineType) -> dict[str, int]:
     """What the VPC resource controller advertises: branch interfaces of a trunk, addresses of a Windows node."""
     if instance.platform == "windows":
         return {PRIVATE_ADDRESS: machine.addresses_per_interface - 1}

@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import web
 from pydantic import ValidationError
 
-from tenure.sandbox.nodes.fault_rules import Match, Rule, Trouble
+from tenure.sandbox.nodes.fault_rules import InjectedFault, Match, Rule
 from tenure.sandbox.nodes.simulator import Simulator
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -53,7 +53,7 @@ class _Control:
                     "instanceType": machine.instance.instance_type,
                     "name": machine.instance.node_name,
                     "stage": machine.stage,
-                    "note": machine.note,
+                    "note": machine.message,
                 }
                 for machine in self._simulator.machines()
             ]
@@ -61,7 +61,7 @@ class _Control:
 
     async def rules(self, _: web.Request) -> web.Response:
         return web.json_response(
-            [rule.model_dump(mode="json") | {"befallen": sorted(ids)} for rule, ids in self._simulator.book.entries()]
+            [rule.model_dump(mode="json") | {"befallen": sorted(ids)} for rule, ids in self._simulator.rules.entries()]
         )
 
     async def add_rule(self, request: web.Request) -> web.Response:
@@ -73,11 +73,11 @@ class _Control:
         return web.json_response(self._simulator.add_rule(rule).model_dump(mode="json"))
 
     async def clear_rules(self, _: web.Request) -> web.Response:
-        self._simulator.book.clear()
+        self._simulator.rules.clear()
         return web.json_response({})
 
     async def remove_rule(self, request: web.Request) -> web.Response:
-        found = self._simulator.book.remove(request.match_info["id"])
+        found = self._simulator.rules.remove(request.match_info["id"])
         return web.json_response({}, status=200 if found else 404)
 
 
@@ -105,10 +105,10 @@ class NodesControl:
         return found
 
     async def add(
-        self, trouble: Trouble, *, match: Match | None = None, count: int | None = None, existing: bool = True
+        self, fault: InjectedFault, *, match: Match | None = None, count: int | None = None, existing: bool = True
     ) -> Rule:
         """Put a rule in force; see `Rule` for what the arguments mean."""
-        rule = Rule(trouble=trouble, match=match or Match(), count=count, existing=existing)
+        rule = Rule(fault=fault, match=match or Match(), count=count, existing=existing)
         return Rule.model_validate(await self._call("POST", "rules", rule.model_dump(mode="json")))
 
     async def rules(self) -> list[dict[str, Any]]:

@@ -112,9 +112,9 @@ class Deregister(_Frozen):
     for_seconds: Seconds | None = None
 
 
-AtBoot = NeverRegister | SlowBoot | SlowReady | LessMemory | LateDevices
-Lasting = AddTaint | NotReady | LoseCni | SetCondition | Deregister
-Trouble = Annotated[AtBoot | Lasting, Field(discriminator="kind")]
+BootFault = NeverRegister | SlowBoot | SlowReady | LessMemory | LateDevices
+RuntimeFault = AddTaint | NotReady | LoseCni | SetCondition | Deregister
+InjectedFault = Annotated[BootFault | RuntimeFault, Field(discriminator="kind")]
 
 
 class Match(_Frozen):
@@ -126,68 +126,68 @@ class Match(_Frozen):
     zone: str = ""
     node_name: str = ""
 
-    def fits(self, instance: Instance) -> bool:
-        wanted = (
+    def matches(self, instance: Instance) -> bool:
+        criteria = (
             (self.instance_id, instance.id),
             (self.instance_type, instance.instance_type),
             (self.nodepool, instance.tags.get(NODEPOOL_TAG, "")),
             (self.zone, instance.zone),
             (self.node_name, instance.node_name),
         )
-        return all(not want or want == has for want, has in wanted)
+        return all(not want or want == has for want, has in criteria)
 
 
 class Rule(_Frozen):
     """`count` is to how many instances it happens; None: to each that matches."""
 
-    trouble: Trouble
+    fault: InjectedFault
     match: Match = Match()
     count: Annotated[int, Field(gt=0)] | None = None
     existing: bool = True
     id: str = ""
 
 
-class RuleBook:
+class FaultRules:
     """The rules in force, each with the instances that it has befallen."""
 
     def __init__(self) -> None:
         self._rules: dict[str, Rule] = {}
-        self._befallen: dict[str, set[str]] = {}
+        self._affected_ids: dict[str, set[str]] = {}
         self._serial = 0
 
     def add(self, rule: Rule) -> Rule:
         """The rule with its id: the one it came with, or a new one."""
         self._serial += 1
-        kept = rule.model_copy(update={"id": rule.id or f"rule-{self._serial}"})
-        self._rules[kept.id] = kept
-        self._befallen.setdefault(kept.id, set())
-        return kept
+        stored = rule.model_copy(update={"id": rule.id or f"rule-{self._serial}"})
+        self._rules[stored.id] = stored
+        self._affected_ids.setdefault(stored.id, set())
+        return stored
 
     def remove(self, rule_id: str) -> bool:
         """Whether there was such a rule. What it has done already stays done."""
-        self._befallen.pop(rule_id, None)
+        self._affected_ids.pop(rule_id, None)
         return self._rules.pop(rule_id, None) is not None
 
     def clear(self) -> None:
         self._rules.clear()
-        self._befallen.clear()
+        self._affected_ids.clear()
 
     def entries(self) -> Iterable[tuple[Rule, frozenset[str]]]:
         """Each rule and the ids of the instances that it has befallen."""
-        return [(rule, frozenset(self._befallen[rule.id])) for rule in self._rules.values()]
+        return [(rule, frozenset(self._affected_ids[rule.id])) for rule in self._rules.values()]
 
-    def draw(self, instance: Instance) -> list[Trouble]:
+    def match(self, instance: Instance) -> list[InjectedFault]:
         """The troubles of an instance that boots; counts them."""
-        return [rule.trouble for rule in self._rules.values() if self.befalls(rule, instance)]
+        return [rule.fault for rule in self._rules.values() if self.applies(rule, instance)]
 
-    def befalls(self, rule: Rule, instance: Instance) -> bool:
+    def applies(self, rule: Rule, instance: Instance) -> bool:
         """Whether the rule is for this instance and not used up; counts it if so."""
-        befallen = self._befallen.get(rule.id)
-        if befallen is None or instance.id in befallen or not rule.match.fits(instance):
+        affected = self._affected_ids.get(rule.id)
+        if affected is None or instance.id in affected or not rule.match.matches(instance):
             return False
-        if rule.count is not None and len(befallen) >= rule.count:
+        if rule.count is not None and len(affected) >= rule.count:
             return False
-        befallen.add(instance.id)
+        affected.add(instance.id)
         return True
 
 
@@ -196,48 +196,48 @@ _LOST = Report("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node sta
 _RESTARTING = Report("False", "KubeletNotReady", "PLEG is not healthy: pleg has yet to be successful")
 
 
-async def play(trouble: Lasting, kubelet: Kubelet) -> bool:
+async def run_fault(fault: RuntimeFault, kubelet: Kubelet) -> bool:
     """Seconds count from the call. Whether the kubelet has to register anew when it is over."""
-    await asyncio.sleep(trouble.after_seconds)
-    match trouble:
+    await asyncio.sleep(fault.after_seconds)
+    match fault:
         case AddTaint():
-            taints = [taint.to_object() for taint in trouble.taints]
+            taints = [taint.to_object() for taint in fault.taints]
             await kubelet.add_taints(taints)
-            if await _lasts(trouble):
+            if await _wait_until_over(fault):
                 await kubelet.remove_taints(taints)
         case NotReady():
-            await _not_ready(trouble, kubelet, _LOST if trouble.status == "Unknown" else _RESTARTING)
+            await _report_not_ready(fault, kubelet, _LOST if fault.status == "Unknown" else _RESTARTING)
         case LoseCni():
-            await _not_ready(trouble, kubelet, STARTING)
+            await _report_not_ready(fault, kubelet, STARTING)
         case SetCondition():
-            await _condition(trouble, kubelet)
+            await _report_condition(fault, kubelet)
         case Deregister():
             await kubelet.delete()
-            return await _lasts(trouble)
+            return await _wait_until_over(fault)
         case _:
-            assert_never(trouble)
+            assert_never(fault)
     return False
 
 
-async def _not_ready(trouble: NotReady | LoseCni, kubelet: Kubelet, report: Report) -> None:
-    key = f"{trouble.kind}-{next(_SERIAL)}"
-    await kubelet.trouble(key, report)
-    if await _lasts(trouble):
-        rebooted = isinstance(trouble, NotReady) and trouble.new_boot_id
-        await kubelet.recover(key, boot_id=new_boot_id() if rebooted else "")
+async def _report_not_ready(fault: NotReady | LoseCni, kubelet: Kubelet, report: Report) -> None:
+    key = f"{fault.kind}-{next(_SERIAL)}"
+    await kubelet.add_fault(key, report)
+    if await _wait_until_over(fault):
+        rebooted = isinstance(fault, NotReady) and fault.new_boot_id
+        await kubelet.remove_fault(key, boot_id=new_boot_id() if rebooted else "")
 
 
-async def _condition(trouble: SetCondition, kubelet: Kubelet) -> None:
-    report = Report(trouble.status, trouble.reason, trouble.message)
-    await kubelet.set_condition(trouble.type, report, survives=trouble.survives_reboot)
-    if await _lasts(trouble):
-        over: ConditionStatus = "False" if trouble.status == "True" else "True"
-        await kubelet.set_condition(trouble.type, Report(over, "RuleEnded", "the rule's time is over"), survives=True)
+async def _report_condition(fault: SetCondition, kubelet: Kubelet) -> None:
+    report = Report(fault.status, fault.reason, fault.message)
+    await kubelet.set_condition(fault.type, report, survives=fault.survives_reboot)
+    if await _wait_until_over(fault):
+        over: ConditionStatus = "False" if fault.status == "True" else "True"
+        await kubelet.set_condition(fault.type, Report(over, "RuleEnded", "the rule's time is over"), survives=True)
 
 
-async def _lasts(trouble: Lasting) -> bool:
+async def _wait_until_over(fault: RuntimeFault) -> bool:
     """Wait until it is over; False at once when it never is."""
-    if trouble.for_seconds is None:
+    if fault.for_seconds is None:
         return False
-    await asyncio.sleep(trouble.for_seconds)
+    await asyncio.sleep(fault.for_seconds)
     return True

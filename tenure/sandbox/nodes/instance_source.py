@@ -40,9 +40,9 @@ class Ec2:
             config=config,
         )
 
-    async def instances(self) -> dict[str, Instance]:
+    async def list_instances(self) -> dict[str, Instance]:
         """All that are not terminated, by id."""
-        return await asyncio.to_thread(self._instances)
+        return await asyncio.to_thread(self._list_instances)
 
     async def user_data(self, instance_id: str) -> str:
         return await asyncio.to_thread(self._user_data, instance_id)
@@ -50,7 +50,7 @@ class Ec2:
     async def machine_type(self, name: str) -> MachineType:
         return await asyncio.to_thread(self._machine_type, name)
 
-    def _instances(self) -> dict[str, Instance]:
+    def _list_instances(self) -> dict[str, Instance]:
         pages = self._client.get_paginator("describe_instances").paginate(
             Filters=[{"Name": "instance-state-name", "Values": _STATES}], PaginationConfig={"PageSize": _PAGE}
         )
@@ -58,12 +58,12 @@ class Ec2:
         return {item["InstanceId"]: Instance.from_ec2(item) for item in found}
 
     def _user_data(self, instance_id: str) -> str:
-        answer = self._client.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
-        return base64.b64decode(answer["UserData"].get("Value", "")).decode(errors="replace")
+        response = self._client.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
+        return base64.b64decode(response["UserData"].get("Value", "")).decode(errors="replace")
 
     def _machine_type(self, name: str) -> MachineType:
-        answer = self._client.describe_instance_types(InstanceTypes=[name])  # type: ignore[list-item]
-        return MachineType.from_ec2(answer["InstanceTypes"][0])
+        response = self._client.describe_instance_types(InstanceTypes=[name])  # type: ignore[list-item]
+        return MachineType.from_ec2(response["InstanceTypes"][0])
 
 
 class Ec2Source:
@@ -78,7 +78,7 @@ class Ec2Source:
         """All instances that are not terminated, after a pause."""
         if not self._first:
             await asyncio.sleep(self._poll_seconds * (1 if self._moving else _SLOW_POLL_FACTOR))
-        found = await self._ec2.instances()
+        found = await self._ec2.list_instances()
         self._first = False
         self._moving = any(instance.state not in ("running", "stopped") for instance in found.values())
         return found
@@ -90,7 +90,7 @@ _GATHER_SECONDS = 0.1
 _ALL = -1
 
 
-class StandInSource:
+class FakeAwsSource:
     """Keeps the list and asks for changes after the last revision."""
 
     def __init__(self, session: aiohttp.ClientSession, endpoint: str, region: str) -> None:
@@ -98,7 +98,7 @@ class StandInSource:
         self._revision = _ALL
         self._instances: dict[str, Instance] = {}
 
-    async def there(self) -> bool:
+    async def has_control_api(self) -> bool:
         """Whether the endpoint has the control API."""
         async with self._session.get(self._url, params={"after": "0"}) as response:
             return response.status == 200 and response.content_type == "application/json"
@@ -107,31 +107,31 @@ class StandInSource:
         """All instances. Returns within some seconds, changed or not."""
         if self._revision != _ALL:
             await asyncio.sleep(_GATHER_SECONDS)
-        answer = await self._ask(self._revision)
-        self._merge(answer)
-        if answer["revision"] < self._revision or answer["alive"] != self._alive():
+        changes = await self._fetch_changes(self._revision)
+        self._merge(changes)
+        if changes["revision"] < self._revision or changes["alive"] != self._alive_count():
             # It was reset or started anew: what was known is of another world.
             self._instances = {}
-            answer = await self._ask(_ALL)
-            self._merge(answer)
-        self._revision = answer["revision"]
+            changes = await self._fetch_changes(_ALL)
+            self._merge(changes)
+        self._revision = changes["revision"]
         return dict(self._instances)
 
-    def _merge(self, answer: dict[str, Any]) -> None:
-        for instance_id in answer.get("gone", []):
+    def _merge(self, changes: dict[str, Any]) -> None:
+        for instance_id in changes.get("gone", []):
             self._instances.pop(instance_id, None)
-        for described in answer["instances"]:
+        for described in changes["instances"]:
             self._instances[described["id"]] = self._read(described)
 
-    def _alive(self) -> int:
+    def _alive_count(self) -> int:
         return sum(instance.state not in ("shutting-down", "terminated") for instance in self._instances.values())
 
-    async def _ask(self, after: int) -> dict[str, Any]:
+    async def _fetch_changes(self, after: int) -> dict[str, Any]:
         params = {"after": str(after), "wait": "0" if after == _ALL else str(_WAIT_SECONDS)}
         async with self._session.get(self._url, params=params) as response:
             response.raise_for_status()
-            answer: dict[str, Any] = await response.json()
-            return answer
+            changes: dict[str, Any] = await response.json()
+            return changes
 
     def _read(self, described: dict[str, Any]) -> Instance:
         address = described.get("private_ip") or ""
@@ -143,11 +143,11 @@ class StandInSource:
 class AnySource:
     """The stand-in's control API if there is one, the other way if not."""
 
-    def __init__(self, standin: StandInSource, other: InstanceSource) -> None:
+    def __init__(self, standin: FakeAwsSource, other: InstanceSource) -> None:
         self._standin, self._other = standin, other
         self._chosen: InstanceSource | None = None
 
     async def next(self) -> dict[str, Instance]:
         if self._chosen is None:
-            self._chosen = self._standin if await self._standin.there() else self._other
+            self._chosen = self._standin if await self._standin.has_control_api() else self._other
         return await self._chosen.next()

@@ -13,7 +13,7 @@ from tenure.sandbox.nodes import node_objects as objects
 from tenure.sandbox.nodes.api_connection import Json
 from tenure.sandbox.nodes.capacity import Resources
 from tenure.sandbox.nodes.instances import Instance, MachineType
-from tenure.sandbox.nodes.node_objects import ConditionStatus, NodesApi, Taints, together, without
+from tenure.sandbox.nodes.node_objects import ConditionStatus, NodesApi, Taints, merge_taints, remove_taints
 from tenure.sandbox.nodes.userdata import Join
 
 _LOG = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ WELL = Report("True", "KubeletReady", "kubelet is posting ready status")
 SHUTTING_DOWN = Report("False", "KubeletNotReady", "node is shutting down")
 
 
-def refused_labels(labels: dict[str, str]) -> list[str]:
+def rejected_labels(labels: dict[str, str]) -> list[str]:
     """The labels for which a kubelet refuses to start: Kubernetes' own domains, but for a few."""
     return sorted(key for key in labels if not _may_set(key))
 
@@ -83,7 +83,7 @@ class Kubelet:
         """The instance was stopped, and its Node kept."""
         self._provider_id = ""
         self._base = STARTING
-        self._troubles: dict[str, Report] = {}
+        self._faults: dict[str, Report] = {}
         self._passing: dict[str, ConditionStatus] = {}
         """Conditions that a boot puts right."""
 
@@ -96,8 +96,8 @@ class Kubelet:
         self._base = WELL if ready and ready["status"] == "True" else STARTING
 
     @property
-    def well(self) -> bool:
-        return self._base is WELL and not self._troubles
+    def is_healthy(self) -> bool:
+        return self._base is WELL and not self._faults
 
     async def register(self, body: Body, more_taints: Taints) -> None:
         """Create the Node, or take over the one that stands for the same machine. Waits while the name is another's."""
@@ -111,9 +111,9 @@ class Kubelet:
             resources=body.resources,
             boot_id=new_boot_id(),
         )
-        node["spec"]["taints"] = together(node["spec"]["taints"], more_taints)
+        node["spec"]["taints"] = merge_taints(node["spec"]["taints"], more_taints)
         while not self.uid:
-            created = await self._api.create(node) or await self._own()
+            created = await self._api.create(node) or await self._own_node()
             if created:
                 self.uid = created["metadata"]["uid"]
             else:
@@ -124,7 +124,7 @@ class Kubelet:
         """A boot of a machine whose Node is still there: a new boot id, not ready, no shutdown taint."""
         self.halted = False
         self._base = STARTING
-        self._troubles.clear()
+        self._faults.clear()
         await self._write({"nodeInfo": {"bootID": new_boot_id()}})
         for kind, status in self._passing.items():
             over: ConditionStatus = "False" if status == "True" else "True"
@@ -138,22 +138,22 @@ class Kubelet:
         self._base = base
         await self._write({})
 
-    async def post_again(self, node: Json) -> None:
+    async def repost_status(self, node: Json) -> None:
         """Kubernetes found the Node Unknown, since Leases came late, and its kubelet runs: it says how it is."""
         ready = next((one for one in node["status"].get("conditions", ()) if one["type"] == "Ready"), None)
         stopped = self.halted or node["metadata"]["labels"].get(KUBELET) == "stopped"
         if ready is None or stopped or node["metadata"]["uid"] != self.uid:
             return
-        if ready["status"] == "Unknown" and self._posted().status != "Unknown":
+        if ready["status"] == "Unknown" and self._current_report().status != "Unknown":
             await self._write({})
 
-    async def trouble(self, key: str, report: Report) -> None:
+    async def add_fault(self, key: str, report: Report) -> None:
         """A trouble overrides Ready until it is over; the one that came last shows."""
-        self._troubles[key] = report
+        self._faults[key] = report
         await self._write({})
 
-    async def recover(self, key: str, *, boot_id: str = "") -> None:
-        self._troubles.pop(key, None)
+    async def remove_fault(self, key: str, *, boot_id: str = "") -> None:
+        self._faults.pop(key, None)
         await self._write({"nodeInfo": {"bootID": boot_id}} if boot_id else {})
 
     async def set_condition(self, kind: str, report: Report, *, survives: bool) -> None:
@@ -162,15 +162,15 @@ class Kubelet:
             self._passing[kind] = report.status
         await self._api.patch_status(self.name, {"conditions": [_condition(kind, report)]})
 
-    async def show_devices(self, devices: dict[str, int]) -> None:
+    async def report_devices(self, devices: dict[str, int]) -> None:
         amounts = {resource: str(count) for resource, count in devices.items()}
         await self._api.patch_status(self.name, {"capacity": amounts, "allocatable": amounts})
 
     async def add_taints(self, taints: Taints) -> None:
-        await self._api.change_taints(self.name, lambda before: together(before, taints))
+        await self._api.change_taints(self.name, lambda before: merge_taints(before, taints))
 
     async def remove_taints(self, taints: Taints) -> None:
-        await self._api.change_taints(self.name, lambda before: without(before, taints))
+        await self._api.change_taints(self.name, lambda before: remove_taints(before, taints))
 
     async def halt(self) -> None:
         """The instance was stopped: no heartbeat, and the cloud controller's taint for it."""
@@ -183,21 +183,21 @@ class Kubelet:
 
     async def delete(self) -> None:
         """Also when the answer to its creation was never seen."""
-        if not self.uid and self._provider_id and (found := await self._own()):
+        if not self.uid and self._provider_id and (found := await self._own_node()):
             self.uid = found["metadata"]["uid"]
         if self.uid:
             await self._api.delete(self.name, self.uid)
         self.uid = ""
 
-    async def _own(self) -> Json | None:
+    async def _own_node(self) -> Json | None:
         found = await self._api.get(self.name)
         return found if found and found["spec"].get("providerID") == self._provider_id else None
 
     async def _write(self, status: Json) -> None:
-        await self._api.patch_status(self.name, status | {"conditions": [_condition("Ready", self._posted())]})
+        await self._api.patch_status(self.name, status | {"conditions": [_condition("Ready", self._current_report())]})
 
-    def _posted(self) -> Report:
-        return next(reversed(self._troubles.values()), self._base)
+    def _current_report(self) -> Report:
+        return next(reversed(self._faults.values()), self._base)
 
 
 def new_boot_id() -> str:

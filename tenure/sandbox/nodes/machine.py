@@ -10,20 +10,20 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
 from tenure.sandbox.nodes.api_connection import Json
-from tenure.sandbox.nodes.boot import Facts, NeverJoins, find_out
+from tenure.sandbox.nodes.boot import Facts, NeverJoins, prepare_body
 from tenure.sandbox.nodes.capacity import found_by_plugins
 from tenure.sandbox.nodes.fault_rules import (
     AddTaint,
     Deregister,
-    Lasting,
+    InjectedFault,
     LateDevices,
     LoseCni,
     NotReady,
+    RuntimeFault,
     SetCondition,
     SlowBoot,
     SlowReady,
-    Trouble,
-    play,
+    run_fault,
 )
 from tenure.sandbox.nodes.instances import Instance, MachineType
 from tenure.sandbox.nodes.kubelet import SHUTTING_DOWN, WELL, Body, Kubelet
@@ -48,7 +48,7 @@ _FROM_READY = (NotReady, LoseCni, SetCondition)
 
 
 class Machine:
-    """`draw` gives the troubles of a boot."""
+    """`match_faults` gives the troubles of a boot."""
 
     def __init__(
         self,
@@ -56,28 +56,28 @@ class Machine:
         api: NodesApi,
         settings: NodesSettings,
         *,
-        draw: Callable[[Instance], Sequence[Trouble]],
+        match_faults: Callable[[Instance], Sequence[InjectedFault]],
         facts: Facts,
     ) -> None:
         self.instance = instance
         self.stage: Stage = "waiting"
-        self.note = ""
-        self._settings, self._draw, self._facts = settings, draw, facts
+        self.message = ""
+        self._settings, self._match_faults, self._facts = settings, match_faults, facts
         self._kubelet = Kubelet(api, instance.node_name)
-        self._troubles: Sequence[Trouble] = ()
+        self._faults: Sequence[InjectedFault] = ()
         self._play: _Play = "wait"
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Nothing is left to do: the instance is gone, and so is its Node, or its deletion was asked for."""
         return self.stage == "gone" and not self._tasks
 
     def adopt(self, node: Json) -> None:
-        """There is a Node of it already. To be called before the first `see`."""
+        """There is a Node of it already. To be called before the first `observe`."""
         self._kubelet.adopt(node)
 
-    def see(self, instance: Instance) -> None:
+    def observe(self, instance: Instance) -> None:
         """The instance as it is now."""
         rebooted = instance.reboots > self.instance.reboots
         self.instance = instance
@@ -90,19 +90,19 @@ class Machine:
             self.stop()
             self._start(self._reboot())
 
-    def can_suffer(self, trouble: Trouble) -> bool:
+    def can_inject(self, fault: InjectedFault) -> bool:
         """Whether the machine is up and the trouble is not one of the boot."""
-        return self.stage in ("registered", "ready") and isinstance(trouble, (*_FROM_REGISTRATION, *_FROM_READY))
+        return self.stage in ("registered", "ready") and isinstance(fault, (*_FROM_REGISTRATION, *_FROM_READY))
 
-    def befall(self, trouble: Trouble) -> None:
+    def inject(self, fault: InjectedFault) -> None:
         """A trouble begins now, if it can."""
-        if self.can_suffer(trouble) and isinstance(trouble, (*_FROM_REGISTRATION, *_FROM_READY)):
-            self._start(self._suffer(trouble))
+        if self.can_inject(fault) and isinstance(fault, (*_FROM_REGISTRATION, *_FROM_READY)):
+            self._start(self._run_fault(fault))
 
-    async def post_again(self, node: Json) -> None:
+    async def repost_status(self, node: Json) -> None:
         """The Node as it stands; said anew where Kubernetes lost sight of a machine that runs."""
         if self.stage in ("registered", "ready"):
-            await self._kubelet.post_again(node)
+            await self._kubelet.repost_status(node)
 
     def stop(self) -> None:
         for task in self._tasks:
@@ -113,7 +113,7 @@ class Machine:
             case "wait":
                 self.stage = "waiting"
             case "live":
-                await self._live()
+                await self._boot_and_run()
             case "halt":
                 self.stage = "stopped"
                 await self._kubelet.halt()
@@ -125,20 +125,20 @@ class Machine:
                 await self._kubelet.delete()
                 self.stage = "gone"
 
-    async def _live(self) -> None:
-        if self.stage == "waiting" and self._kubelet.well:
+    async def _boot_and_run(self) -> None:
+        if self.stage == "waiting" and self._kubelet.is_healthy:
             self.stage = "ready"
             await self._find_devices(await self._facts.machine_type(self.instance.instance_type))
             return
         rebooting = self._kubelet.halted
         self.stage = "booting"
-        self._troubles = self._draw(self.instance)
+        self._faults = self._match_faults(self.instance)
         if rebooting or not self._kubelet.uid:
-            await asyncio.sleep(self._settings.boot_seconds + self._delay(SlowBoot))
+            await asyncio.sleep(self._settings.boot_seconds + self._fault_delay(SlowBoot))
         body = await self._find_out()
         if rebooting:
             await self._kubelet.restart()
-        await self._join(body, anew=False)
+        await self._join_cluster(body, is_restart=False)
 
     async def _reboot(self) -> None:
         """The Node stays; what troubled it is over, but for what a rule says to survive."""
@@ -147,59 +147,60 @@ class Machine:
         await asyncio.sleep(self._settings.boot_seconds)
         body = await self._find_out()
         await self._kubelet.restart()
-        await self._join(body, anew=True)
+        await self._join_cluster(body, is_restart=True)
 
-    async def _join(self, body: Body, *, anew: bool) -> None:
-        """From registration to devices. `anew`: the kubelet was up before, and its troubles are not begun again."""
+    async def _join_cluster(self, body: Body, *, is_restart: bool) -> None:
+        """From registration to devices. `is_restart`: the kubelet was up before, and its troubles are not begun
+        again."""
         await self._kubelet.register(body, self._first_taints())
         self.stage = "registered"
-        self._suffer_all(() if anew else _FROM_REGISTRATION)
-        await asyncio.sleep(self._settings.ready_seconds + self._delay(SlowReady))
+        self._start_faults(() if is_restart else _FROM_REGISTRATION)
+        await asyncio.sleep(self._settings.ready_seconds + self._fault_delay(SlowReady))
         await self._kubelet.report(WELL)
         self.stage = "ready"
-        self._suffer_all(() if anew else _FROM_READY)
+        self._start_faults(() if is_restart else _FROM_READY)
         await self._find_devices(body.machine)
 
     async def _find_devices(self, machine: MachineType) -> None:
-        late = next((trouble for trouble in self._troubles if isinstance(trouble, LateDevices)), None)
+        late = next((fault for fault in self._faults if isinstance(fault, LateDevices)), None)
         devices = found_by_plugins(self.instance, machine)
         if not devices or (late and late.seconds is None):
             return
         await asyncio.sleep(self._settings.device_seconds + ((late and late.seconds) or 0))
-        await self._kubelet.show_devices(devices)
+        await self._kubelet.report_devices(devices)
 
-    async def _suffer(self, trouble: Lasting) -> None:
-        if await play(trouble, self._kubelet):
-            await self._join(await self._find_out(), anew=True)
+    async def _run_fault(self, fault: RuntimeFault) -> None:
+        if await run_fault(fault, self._kubelet):
+            await self._join_cluster(await self._find_out(), is_restart=True)
 
-    def _suffer_all(self, kinds: tuple[type[Any], ...]) -> None:
-        for trouble in self._troubles:
-            if isinstance(trouble, kinds):
-                self._start(self._suffer(trouble))
+    def _start_faults(self, kinds: tuple[type[Any], ...]) -> None:
+        for fault in self._faults:
+            if isinstance(fault, kinds):
+                self._start(self._run_fault(fault))
 
     def _first_taints(self) -> Taints:
         """Those that a rule wants from the first moment."""
-        early = (trouble for trouble in self._troubles if isinstance(trouble, AddTaint) and not trouble.after_seconds)
-        return [taint.to_object() for trouble in early for taint in trouble.taints]
+        early = (fault for fault in self._faults if isinstance(fault, AddTaint) and not fault.after_seconds)
+        return [taint.to_object() for fault in early for taint in fault.taints]
 
-    def _delay(self, kind: type[SlowBoot] | type[SlowReady]) -> float:
-        return sum(trouble.seconds for trouble in self._troubles if isinstance(trouble, kind))
+    def _fault_delay(self, kind: type[SlowBoot] | type[SlowReady]) -> float:
+        return sum(fault.seconds for fault in self._faults if isinstance(fault, kind))
 
     async def _find_out(self) -> Body:
-        return await find_out(self.instance, self._facts, self._settings, self._troubles)
+        return await prepare_body(self.instance, self._facts, self._settings, self._faults)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._guard(work))
+        task = asyncio.get_running_loop().create_task(self._run_guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_guarded(self, work: Coroutine[Any, Any, None]) -> None:
         """An unforeseen end is noted and logged: one machine's failure is not the others'."""
         try:
             await work
         except NeverJoins as end:
-            self.stage, self.note = end.stage, str(end)
+            self.stage, self.message = end.stage, str(end)
             _LOG.warning("%s: %s", self.instance.id, end)
         except Exception as error:
-            self.stage, self.note = "failed", f"{type(error).__name__}: {error}"
+            self.stage, self.message = "failed", f"{type(error).__name__}: {error}"
             _LOG.exception("%s: its life broke off", self.instance.id)

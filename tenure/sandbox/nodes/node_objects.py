@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Literal
 
-from tenure.sandbox.nodes.api_connection import STRATEGIC_PATCH, Json, KubeConnection, Refused
+from tenure.sandbox.nodes.api_connection import STRATEGIC_PATCH, Json, KubeConnection, RequestRejected
 from tenure.sandbox.nodes.capacity import Resources, labels_of_kind
 from tenure.sandbox.nodes.instances import Instance, MachineType
 from tenure.sandbox.nodes.userdata import Join
@@ -136,27 +136,27 @@ class NodesApi:
     def __init__(self, connection: KubeConnection) -> None:
         self._connection = connection
 
-    async def managed(self, also: str = "") -> list[Json]:
+    async def list_managed(self, also: str = "") -> list[Json]:
         """The Nodes that a simulator made, now or before; those with another label `also`."""
         selector = f"{MANAGED},{also}" if also else MANAGED
-        answer = await self._connection.call("GET", f"{_ROOT}?labelSelector={selector}")
-        found: list[Json] = answer["items"]
+        response = await self._connection.call("GET", f"{_ROOT}?labelSelector={selector}")
+        found: list[Json] = response["items"]
         return found
 
     async def create(self, node: Json) -> Json | None:
         """The Node as created, or None when the name is taken."""
         try:
             return await self._connection.call("POST", _ROOT, node)
-        except Refused as refused:
-            if refused.status != _CONFLICT:
+        except RequestRejected as error:
+            if error.status != _CONFLICT:
                 raise
             return None
 
     async def get(self, name: str) -> Json | None:
         try:
             return await self._connection.call("GET", f"{_ROOT}/{name}")
-        except Refused as refused:
-            if refused.status != _NOT_FOUND:
+        except RequestRejected as error:
+            if error.status != _NOT_FOUND:
                 raise
             return None
 
@@ -179,8 +179,8 @@ class NodesApi:
             try:
                 await self.patch(name, {"metadata": {"resourceVersion": version}, "spec": {"taints": after}})
                 return
-            except Refused as refused:
-                if refused.status != _CONFLICT:
+            except RequestRejected as error:
+                if error.status != _CONFLICT:
                     raise
 
     async def delete(self, name: str, uid: str) -> None:
@@ -188,26 +188,26 @@ class NodesApi:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         try:
             await self._connection.call("DELETE", f"{_ROOT}/{name}", body)
-        except Refused as refused:
-            if refused.status not in (_NOT_FOUND, _CONFLICT):
+        except RequestRejected as error:
+            if error.status not in (_NOT_FOUND, _CONFLICT):
                 raise
 
     async def _patch(self, path: str, patch: Json) -> bool:
         try:
             await self._connection.call("PATCH", path, patch, content_type=STRATEGIC_PATCH)
-        except Refused as refused:
-            if refused.status != _NOT_FOUND:
+        except RequestRejected as error:
+            if error.status != _NOT_FOUND:
                 raise
             return False
         return True
 
 
-def together(taints: Taints, added: Taints) -> Taints:
+def merge_taints(taints: Taints, added: Taints) -> Taints:
     """The taints, and those of `added` whose key and effect are not among them."""
-    return [*taints, *without(added, taints)]
+    return [*taints, *remove_taints(added, taints)]
 
 
-def without(taints: Taints, removed: Taints) -> Taints:
+def remove_taints(taints: Taints, removed: Taints) -> Taints:
     """The taints but for those of the same key and effect."""
-    gone = {(taint["key"], taint["effect"]) for taint in removed}
-    return [taint for taint in taints if (taint["key"], taint["effect"]) not in gone]
+    removed_keys = {(taint["key"], taint["effect"]) for taint in removed}
+    return [taint for taint in taints if (taint["key"], taint["effect"]) not in removed_keys]

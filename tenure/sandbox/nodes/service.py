@@ -12,7 +12,7 @@ from aiohttp import web
 from tenure.sandbox.nodes.api_connection import KubeConnection
 from tenure.sandbox.nodes.boot import Facts
 from tenure.sandbox.nodes.control_api import build_app
-from tenure.sandbox.nodes.instance_source import AnySource, Ec2, Ec2Source, StandInSource
+from tenure.sandbox.nodes.instance_source import AnySource, Ec2, Ec2Source, FakeAwsSource
 from tenure.sandbox.nodes.node_objects import NodesApi
 from tenure.sandbox.nodes.settings import NodesSettings
 from tenure.sandbox.nodes.simulator import Simulator
@@ -25,7 +25,7 @@ async def serve(settings: NodesSettings) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with running(settings) as (_, url, work):
+    async with running_simulator(settings) as (_, url, work):
         print(f"node simulator listens on {url}", flush=True)
         waiting = asyncio.ensure_future(stopped.wait())
         await asyncio.wait({waiting, work}, return_when=asyncio.FIRST_COMPLETED)
@@ -35,12 +35,12 @@ async def serve(settings: NodesSettings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: NodesSettings) -> AsyncIterator[tuple[Simulator, str, asyncio.Task[None]]]:
+async def running_simulator(settings: NodesSettings) -> AsyncIterator[tuple[Simulator, str, asyncio.Task[None]]]:
     """A simulator at work, the URL of its control API, and the task that it works in."""
     ec2 = Ec2(settings.aws_endpoint, settings.region)
     timeout = aiohttp.ClientTimeout(total=30)
     async with KubeConnection(settings.kubeconfig) as connection, aiohttp.ClientSession(timeout=timeout) as session:
-        standin = StandInSource(session, settings.aws_endpoint, settings.region)
+        standin = FakeAwsSource(session, settings.aws_endpoint, settings.region)
         source = AnySource(standin, Ec2Source(ec2, settings.poll_seconds))
         simulator = Simulator(source, Facts(ec2.user_data, ec2.machine_type), NodesApi(connection), settings)
         runner = web.AppRunner(build_app(simulator), access_log=None)

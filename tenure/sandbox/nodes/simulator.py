@@ -9,7 +9,7 @@ import logging
 from tenure.sandbox.controlplane.commands import RUNS_PODS
 from tenure.sandbox.nodes.api_connection import Json
 from tenure.sandbox.nodes.boot import CONNECTION_ERRORS, Facts
-from tenure.sandbox.nodes.fault_rules import Rule, RuleBook
+from tenure.sandbox.nodes.fault_rules import FaultRules, Rule
 from tenure.sandbox.nodes.instances import Instance, InstanceSource
 from tenure.sandbox.nodes.machine import Machine
 from tenure.sandbox.nodes.node_objects import MANAGED, NodesApi
@@ -25,18 +25,18 @@ class Simulator:
     def __init__(self, source: InstanceSource, facts: Facts, api: NodesApi, settings: NodesSettings) -> None:
         self._source, self._facts, self._api, self._settings = source, facts, api, settings
         self._machines: dict[str, Machine] = {}
-        self._book = RuleBook()
+        self._rules = FaultRules()
         self.synced = False
 
     async def run(self) -> None:
         """Until cancelled."""
-        posting = asyncio.create_task(self._keep_posting())
+        posting = asyncio.create_task(self._repost_statuses())
         try:
-            standing = {node["metadata"]["labels"][MANAGED]: node for node in await self._api.managed()}
+            existing_nodes = {node["metadata"]["labels"][MANAGED]: node for node in await self._api.list_managed()}
             while True:
-                instances = await self._look()
-                await self._settle(instances, standing)
-                standing = {}
+                instances = await self._poll_instances()
+                await self._sync_machines(instances, existing_nodes)
+                existing_nodes = {}
                 self.synced = True
         finally:
             posting.cancel()
@@ -45,29 +45,29 @@ class Simulator:
 
     def add_rule(self, rule: Rule) -> Rule:
         """In force from now on; falls at once on nodes that are up, if it is of that kind."""
-        kept = self._book.add(rule)
+        stored = self._rules.add(rule)
         if rule.existing:
             for machine in self._machines.values():
-                if machine.can_suffer(kept.trouble) and self._book.befalls(kept, machine.instance):
-                    machine.befall(kept.trouble)
-        return kept
+                if machine.can_inject(stored.fault) and self._rules.applies(stored, machine.instance):
+                    machine.inject(stored.fault)
+        return stored
 
     @property
-    def book(self) -> RuleBook:
-        return self._book
+    def rules(self) -> FaultRules:
+        return self._rules
 
     def machines(self) -> list[Machine]:
         return list(self._machines.values())
 
-    async def _keep_posting(self) -> None:
+    async def _repost_statuses(self) -> None:
         while True:
             await asyncio.sleep(_POST_SECONDS)
-            for node in await self._api.managed(f"{RUNS_PODS}=false"):
+            for node in await self._api.list_managed(f"{RUNS_PODS}=false"):
                 machine = self._machines.get(node["metadata"]["labels"][MANAGED])
                 if machine:
-                    await machine.post_again(node)
+                    await machine.repost_status(node)
 
-    async def _look(self) -> dict[str, Instance]:
+    async def _poll_instances(self) -> dict[str, Instance]:
         while True:
             try:
                 return await self._source.next()
@@ -76,25 +76,25 @@ class Simulator:
                 _LOG.warning("looking at the instances: %s", error)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _settle(self, instances: dict[str, Instance], standing: dict[str, Json]) -> None:
+    async def _sync_machines(self, instances: dict[str, Instance], existing_nodes: dict[str, Json]) -> None:
         for instance in instances.values():
             if instance.id in self._machines or instance.state != "terminated":
-                self._machine(instance, standing).see(instance)
+                self._ensure_machine(instance, existing_nodes).observe(instance)
         for machine in self.machines():
             if machine.instance.id not in instances:
-                machine.see(machine.instance.model_copy(update={"state": "terminated"}))
-                if machine.over:
+                machine.observe(machine.instance.model_copy(update={"state": "terminated"}))
+                if machine.is_finished:
                     del self._machines[machine.instance.id]
-        for instance_id, node in standing.items():
+        for instance_id, node in existing_nodes.items():
             if instance_id not in instances:
                 _LOG.info("%s: its instance is gone", node["metadata"]["name"])
                 await self._api.delete(node["metadata"]["name"], node["metadata"]["uid"])
 
-    def _machine(self, instance: Instance, standing: dict[str, Json]) -> Machine:
+    def _ensure_machine(self, instance: Instance, existing_nodes: dict[str, Json]) -> Machine:
         if instance.id not in self._machines:
             machine = self._machines[instance.id] = Machine(
-                instance, self._api, self._settings, draw=self._book.draw, facts=self._facts
+                instance, self._api, self._settings, match_faults=self._rules.match, facts=self._facts
             )
-            if instance.id in standing:
-                machine.adopt(standing[instance.id])
+            if instance.id in existing_nodes:
+                machine.adopt(existing_nodes[instance.id])
         return self._machines[instance.id]

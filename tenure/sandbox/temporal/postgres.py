@@ -69,8 +69,8 @@ class Postgres:
         self.port, self.password = port, secrets.token_hex(16)
         self._programs, self._log = find_programs(), logs / "postgres.log"
         # Not in the sandbox's own folder, which only its owner may enter.
-        self._held = tempfile.TemporaryDirectory(prefix="tenure-postgres-", ignore_cleanup_errors=True)
-        self._folder = Path(self._held.name)
+        self._temporary_folder = tempfile.TemporaryDirectory(prefix="tenure-postgres-", ignore_cleanup_errors=True)
+        self._folder = Path(self._temporary_folder.name)
         self.process = Process("postgres", self._command(), log=self._log, health=self._health(), end=signal.SIGINT)
 
     @property
@@ -87,9 +87,9 @@ class Postgres:
 
     def remove(self) -> None:
         """The data, once it is stopped. Safe to call twice."""
-        self._held.cleanup()
+        self._temporary_folder.cleanup()
 
-    def ask(self, database: str, statement: str) -> str:
+    def query(self, database: str, statement: str) -> str:
         """What `psql` answers, a line for each row, `|` between columns. Raises CalledProcessError."""
         return self.run("psql", "-v", "ON_ERROR_STOP=1", "-At", "-d", database, "-c", statement).strip()
 
@@ -99,13 +99,13 @@ class Postgres:
 
     def restore(self, database: str, file: Path) -> None:
         """In the place of what is there; whoever is connected is cut off."""
-        self.empty(database)
+        self.recreate_database(database)
         self.run("pg_restore", "--exit-on-error", "-d", database, str(file))
 
-    def empty(self, database: str) -> None:
+    def recreate_database(self, database: str) -> None:
         """The database, with nothing in it."""
-        self.ask("postgres", f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
-        self.ask("postgres", f"CREATE DATABASE {database}")
+        self.query("postgres", f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+        self.query("postgres", f"CREATE DATABASE {database}")
 
     def run(self, program: str, *arguments: str) -> str:
         """One of its programs, as the databases' owner. Raises CalledProcessError."""
@@ -120,7 +120,7 @@ class Postgres:
         return done.stdout
 
     def _command(self) -> list[str]:
-        settings = [word for setting in (*_SETTINGS, f"port={self.port}") for word in ("-c", setting)]
+        settings = [argument for setting in (*_SETTINGS, f"port={self.port}") for argument in ("-c", setting)]
         return [*_as_somebody(), str(self._programs / "postgres"), "-D", str(self.data), *settings]
 
     def _health(self) -> HealthCheck:
@@ -141,7 +141,7 @@ class Postgres:
         secret.write_text(self.password)
         if os.geteuid() == 0:
             for path in (self._folder, secret):
-                shutil.chown(path, *_somebody())
+                shutil.chown(path, *_unprivileged_user())
         command = [str(self._programs / "initdb"), "-D", str(self.data), "-U", USER, f"--pwfile={secret}"]
         options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"]
         made = subprocess.run([*_as_somebody(), *command, *options], capture_output=True, text=True, cwd="/")
@@ -154,13 +154,13 @@ def _as_somebody() -> list[str]:
     """Before a command that root must not run; the kernel still ends it with its parent."""
     if os.geteuid() != 0:
         return []
-    user, group = _somebody()
+    user, group = _unprivileged_user()
     if not (setpriv := shutil.which("setpriv")):
         raise NoPostgres("PostgreSQL does not run as root, and there is no setpriv (util-linux) to run it as another")
     return [setpriv, f"--reuid={user}", f"--regid={group}", "--clear-groups", "--pdeathsig=keep", "--"]
 
 
-def _somebody() -> tuple[int, int]:
+def _unprivileged_user() -> tuple[int, int]:
     for name in OTHERS:
         try:
             found = pwd.getpwnam(name)

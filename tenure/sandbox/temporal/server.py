@@ -23,7 +23,7 @@ from tenure.sandbox.certificates import MutualTls, ensure_mutual_tls
 from tenure.sandbox.controlplane.tools import SCHEMA_TOOL, SERVER, TEMPORAL, temporal_server
 from tenure.sandbox.errors import SandboxError
 from tenure.sandbox.processes import HealthCheck, Process
-from tenure.sandbox.temporal.dev_server import DYNAMIC_CONFIG, binary
+from tenure.sandbox.temporal.dev_server import DYNAMIC_CONFIG, temporal_binary
 from tenure.sandbox.temporal.postgres import USER, Postgres
 from workflows import search_attributes
 
@@ -62,7 +62,7 @@ class TemporalServer:
         self._files = MutualTls(folder / "tls")
         self.store = Postgres(logs, ports["postgres"])
         self.address = f"127.0.0.1:{ports['temporal']}"
-        self._take(version)
+        self._use_version(version)
 
     @property
     def processes(self) -> list[Process]:
@@ -78,7 +78,7 @@ class TemporalServer:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         ensure_mutual_tls(self._files.folder)
         await self.store.start()
-        await self._begin()
+        await self._recreate_databases()
         client = await self.client()
         await register_attributes(client)
         await self._until_registered(client)
@@ -86,8 +86,8 @@ class TemporalServer:
     async def upgrade(self, version: str = "") -> None:
         """The schema as this version, or the one that it has, wants it, and the server on it, which was stopped."""
         if version:
-            self._take(version)
-        await asyncio.to_thread(self._schema)
+            self._use_version(version)
+        await asyncio.to_thread(self._update_schema)
         self._write_config()
         await self.process.start()
         await asyncio.to_thread(self._make_namespace)
@@ -103,7 +103,7 @@ class TemporalServer:
         self.store.remove()
 
     async def client(self) -> Client:
-        return await Client.connect(self.address, namespace=self._namespace, tls=self.security.config())
+        return await Client.connect(self.address, namespace=self._namespace, tls=self.security.tls_config())
 
     # --- its database ---
 
@@ -119,34 +119,34 @@ class TemporalServer:
             await asyncio.to_thread(self.store.restore, database, folder / database)
         await self.upgrade()
 
-    async def lose(self) -> None:
+    async def lose_data(self) -> None:
         """All that it knew: an empty database, and a namespace without anything in it."""
         await self.process.stop(10.0)
-        await self._begin()
+        await self._recreate_databases()
 
-    async def _begin(self) -> None:
+    async def _recreate_databases(self) -> None:
         for database in SCHEMAS:
-            await asyncio.to_thread(self.store.empty, database)
+            await asyncio.to_thread(self.store.recreate_database, database)
         await self.upgrade()
 
     def size(self) -> int:
         """Bytes of both databases, indexes and all."""
-        return sum(int(self.store.ask(database, f"SELECT pg_database_size('{database}')")) for database in SCHEMAS)
+        return sum(int(self.store.query(database, f"SELECT pg_database_size('{database}')")) for database in SCHEMAS)
 
     # --- how it is set up ---
 
-    def _take(self, version: str) -> None:
+    def _use_version(self, version: str) -> None:
         self._programs = temporal_server(version)
         command = [str(self._programs[SERVER]), "--config-file", str(self._config), "--allow-no-auth", "start"]
-        self.process = Process("temporal", command, log=self._logs / "temporal.log", health=self._up())
+        self.process = Process("temporal", command, log=self._logs / "temporal.log", health=self._health_check())
 
     @property
     def _config(self) -> Path:
         return self._folder / "config.yaml"
 
-    def _schema(self) -> None:
+    def _update_schema(self) -> None:
         for database, schema in SCHEMAS.items():
-            there = self.store.ask(database, "SELECT to_regclass('schema_version') IS NOT NULL") == "t"
+            there = self.store.query(database, "SELECT to_regclass('schema_version') IS NOT NULL") == "t"
             if not there:
                 self._schema_tool(database, "setup-schema", "-v", "0.0")
             self._schema_tool(database, "update-schema", "--schema-name", schema)
@@ -154,15 +154,15 @@ class TemporalServer:
     def _schema_tool(self, database: str, *arguments: str) -> None:
         where = ["--plugin", PLUGIN, "--endpoint", "127.0.0.1", "--port", str(self._ports["postgres"])]
         command = [str(self._programs[SCHEMA_TOOL]), *where, "--user", USER, "--database", database, *arguments]
-        self._done(command, {"SQL_PASSWORD": self.store.password}, "temporal-schema.log")
+        self._run_tool(command, {"SQL_PASSWORD": self.store.password}, "temporal-schema.log")
 
     def _make_namespace(self) -> None:
         """With the very command that docs/temporal.md gives."""
         command = ["operator", "namespace", "create", "--namespace", self._namespace, "--retention", RETENTION]
-        way = {"TEMPORAL_ADDRESS": self.address, **self.security.environment()}
-        self._done([str(binary()), *command], way, "temporal-namespace.log", unless="already exists")
+        way = {"TEMPORAL_ADDRESS": self.address, **self.security.to_environment()}
+        self._run_tool([str(temporal_binary()), *command], way, "temporal-namespace.log", unless="already exists")
 
-    def _done(self, command: Sequence[str], environment: Mapping[str, str], log: str, unless: str = "") -> None:
+    def _run_tool(self, command: Sequence[str], environment: Mapping[str, str], log: str, unless: str = "") -> None:
         """Raises `SandboxError` for a command that failed, unless it says this."""
         done = subprocess.run(
             command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -177,9 +177,9 @@ class TemporalServer:
         pairs = (line.split("=") for line in DYNAMIC_CONFIG)
         dynamic.write_text(yaml.safe_dump({name: [{"value": int(value)}] for name, value in pairs}))
         self._config.touch(mode=0o600)
-        self._config.write_text(yaml.safe_dump(self._configuration(dynamic), sort_keys=False))
+        self._config.write_text(yaml.safe_dump(self._server_config(dynamic), sort_keys=False))
 
-    def _configuration(self, dynamic: Path) -> dict[str, Any]:
+    def _server_config(self, dynamic: Path) -> dict[str, Any]:
         """As Temporal's own config_template.yaml has it. No service but this machine's may speak to it unknown."""
         names = dict(zip(SCHEMAS, ("default", "visibility"), strict=True))
         return {
@@ -250,21 +250,21 @@ class TemporalServer:
 
     # --- whether it is there ---
 
-    def _up(self) -> HealthCheck:
+    def _health_check(self) -> HealthCheck:
         async def check() -> str | None:
-            tls = self.security.config()
+            tls = self.security.tls_config()
             service = await ServiceClient.connect(ConnectConfig(target_host=self.address, tls=tls))
-            answer = await service.workflow_service.get_system_info(GetSystemInfoRequest())
-            return None if answer.server_version else "it says no version"
+            response = await service.workflow_service.get_system_info(GetSystemInfoRequest())
+            return None if response.server_version else "it says no version"
 
         return check
 
     async def _until_registered(self, client: Client) -> None:
         """Each of the server's services reads namespaces anew every two seconds."""
-        asked = ListSearchAttributesRequest(namespace=self._namespace)
+        request = ListSearchAttributesRequest(namespace=self._namespace)
         async with asyncio.timeout(60):
             while True:
-                listed = await client.operator_service.list_search_attributes(asked)
+                listed = await client.operator_service.list_search_attributes(request)
                 if search_attributes.ALL.keys() <= listed.custom_attributes.keys():
                     return
                 await asyncio.sleep(0.2)

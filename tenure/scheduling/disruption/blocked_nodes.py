@@ -8,67 +8,75 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from tenure.model.disruption.commands import Bounced, Hold
-from tenure.model.disruption.planning import Exclusion, Method
+from tenure.model.disruption.commands import CommandBackoff, DisruptionBlocker
+from tenure.model.disruption.planning import Ineligibility, Method
 from tenure.model.facts import ClaimFact
 
-_MOVES: Final[tuple[Method, ...]] = ("Drifted", "Underutilized")
+_POD_MOVING_METHODS: Final[tuple[Method, ...]] = ("Drifted", "Underutilized")
 """An empty node goes by itself, whatever came of a larger move."""
 
 
-def kept_by(
-    claims: Mapping[str, ClaimFact],
+def blocking_reasons(
+    nodeclaims: Mapping[str, ClaimFact],
     node_of: Mapping[str, str],
-    holds: Sequence[Hold],
-    bounced: Sequence[Bounced],
+    pauses: Sequence[DisruptionBlocker],
+    backoffs: Sequence[CommandBackoff],
     now: datetime,
-) -> dict[str, tuple[Exclusion, ...]]:
+) -> dict[str, tuple[Ineligibility, ...]]:
     """By NodeClaim. `node_of` names their nodes, by which a node may be paused as well as by its NodeClaim."""
-    held = [one for one in holds if one.until is None or now < one.until]
-    moved = {uid: one for one in sorted(bounced, key=lambda one: one.until) if now < one.until for uid in one.claims}
-    found: dict[str, tuple[Exclusion, ...]] = {}
-    for name, claim in claims.items():
-        said = [_paused(one) for one in held if _concerns(one, claim, node_of.get(name, ""))]
-        if claim.uid in moved:
-            said.append(_bounced(moved[claim.uid]))
-        if said:
-            found[name] = tuple(said)
+    active_pauses = [one for one in pauses if one.until is None or now < one.until]
+    backoff_by_uid = {
+        uid: one for one in sorted(backoffs, key=lambda one: one.until) if now < one.until for uid in one.claims
+    }
+    found: dict[str, tuple[Ineligibility, ...]] = {}
+    for name, nodeclaim in nodeclaims.items():
+        reasons = [
+            _pause_exclusion(one) for one in active_pauses if _pause_applies(one, nodeclaim, node_of.get(name, ""))
+        ]
+        if nodeclaim.uid in backoff_by_uid:
+            reasons.append(_backoff_exclusion(backoff_by_uid[nodeclaim.uid]))
+        if reasons:
+            found[name] = tuple(reasons)
     return found
 
 
-def unsold(bounced: Iterable[Bounced], now: datetime) -> dict[str, str]:
+def nodepools_in_backoff(backoffs: Iterable[CommandBackoff], now: datetime) -> dict[str, str]:
     """NodePools whose replacements do not come up: nothing that needs one is tried before a moment. With the reason."""
     return {
-        one.pool: f"replacements of NodePool {one.pool} are not tried before {_at(one.until)}: {_failures(one)}"
-        for one in sorted(bounced, key=lambda one: one.until)
+        one.pool: f"replacements of NodePool {one.pool} are not tried before {_format_timestamp(one.until)}: "
+        f"{_format_failures(one)}"
+        for one in sorted(backoffs, key=lambda one: one.until)
         if one.pool and not one.claims and now < one.until
     }
 
 
-def _concerns(hold: Hold, claim: ClaimFact, node: str) -> bool:
-    match hold.scope:
+def _pause_applies(pause: DisruptionBlocker, nodeclaim: ClaimFact, node: str) -> bool:
+    match pause.scope:
         case "cluster":
             return True
         case "pool":
-            return hold.name == claim.pool
+            return pause.name == nodeclaim.pool
         case "node":
-            return hold.name in (node, claim.name)
+            return pause.name in (node, nodeclaim.name)
 
 
-def _paused(hold: Hold) -> Exclusion:
-    of = {"cluster": "the cluster", "pool": f"NodePool {hold.name}", "node": "it"}[hold.scope]
-    words = f"{of} is paused: {hold.why}" + (f", until {_at(hold.until)}" if hold.until else "")
-    return Exclusion(cause="Paused", words=words, until=hold.until)
+def _pause_exclusion(pause: DisruptionBlocker) -> Ineligibility:
+    scope = {"cluster": "the cluster", "pool": f"NodePool {pause.name}", "node": "it"}[pause.scope]
+    message = f"{scope} is paused: {pause.why}" + (f", until {_format_timestamp(pause.until)}" if pause.until else "")
+    return Ineligibility(cause="Paused", message=message, until=pause.until)
 
 
-def _bounced(one: Bounced) -> Exclusion:
-    words = f"its last disruption came to nothing ({_failures(one)}): not tried before {_at(one.until)}"
-    return Exclusion(cause="Bounced", words=words, methods=_MOVES, until=one.until)
+def _backoff_exclusion(one: CommandBackoff) -> Ineligibility:
+    message = (
+        f"its last disruption came to nothing ({_format_failures(one)}): not tried before "
+        f"{_format_timestamp(one.until)}"
+    )
+    return Ineligibility(cause="Bounced", message=message, methods=_POD_MOVING_METHODS, until=one.until)
 
 
-def _failures(one: Bounced) -> str:
+def _format_failures(one: CommandBackoff) -> str:
     return one.why if one.times < 2 else f"{one.times} times, last: {one.why}"
 
 
-def _at(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
+def _format_timestamp(at: datetime) -> str:
+    return at.isoformat(timespec="seconds")

@@ -3,66 +3,76 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tenure.model.disruption.planning import Allowances, Method, Room
+from tenure.model.disruption.planning import BudgetHeadroom, DisruptionBudgets, Method
 from tenure.scheduling.disruption.candidates import Candidate
 
 
-class Purse:
+class BudgetTracker:
     """Every node that goes counts in its pool, in its zone and in the cluster, whatever the reason is."""
 
-    def __init__(self, allowances: Allowances) -> None:
-        self._given = allowances
+    def __init__(self, allowed_disruptions: DisruptionBudgets) -> None:
+        self._allowed_disruptions = allowed_disruptions
         self._pools: Counter[str] = Counter()
         self._zones: Counter[tuple[str, str]] = Counter()
         self._nodes = 0
 
-    def refusal(self, one: Candidate, method: Method, with_others: Sequence[Candidate] = ()) -> str:
+    def rejection_reason(self, one: Candidate, method: Method, with_others: Sequence[Candidate] = ()) -> str:
         """Why the budgets do not let this node go beside those others; empty when they do."""
-        pool, zone = one.claim.pool, one.verdict.zone
-        mine = sum(other.claim.pool == pool for other in with_others)
-        near = sum((other.claim.pool, other.verdict.zone) == (pool, zone) for other in with_others)
-        asked = (
-            (self._given.pools.get(pool, {}).get(method), self._pools[pool] + mine, f"NodePool {pool}"),
-            (self._given.zones.get(pool, {}).get(zone), self._zones[pool, zone] + near, f"zone {zone} of {pool}"),
-            (self._given.cluster.get(pool), self._nodes + len(with_others), "the cluster"),
+        pool, zone = one.nodeclaim.pool, one.verdict.zone
+        same_pool = sum(other.nodeclaim.pool == pool for other in with_others)
+        same_zone = sum((other.nodeclaim.pool, other.verdict.zone) == (pool, zone) for other in with_others)
+        checks = (
+            (
+                self._allowed_disruptions.pools.get(pool, {}).get(method),
+                self._pools[pool] + same_pool,
+                f"NodePool {pool}",
+            ),
+            (
+                self._allowed_disruptions.zones.get(pool, {}).get(zone),
+                self._zones[pool, zone] + same_zone,
+                f"zone {zone} of {pool}",
+            ),
+            (self._allowed_disruptions.cluster.get(pool), self._nodes + len(with_others), "the cluster"),
         )
-        said = next((said for room, spent, of in asked if (said := _short(room, spent, of))), "")
-        return said or self._one_zone_more(pool, zone, with_others)
+        message = next(
+            (message for budget, spent, scope in checks if (message := _exhausted_message(budget, spent, scope))), ""
+        )
+        return message or self._zone_rejection_reason(pool, zone, with_others)
 
-    def _one_zone_more(self, pool: str, zone: str, with_others: Sequence[Candidate]) -> str:
-        rule = self._given.zones_at_once.get(pool)
+    def _zone_rejection_reason(self, pool: str, zone: str, with_others: Sequence[Candidate]) -> str:
+        rule = self._allowed_disruptions.zones_at_once.get(pool)
         if rule is None:
             return ""
         begun = {*rule.begun, *(near for of, near in self._zones if of == pool)}
-        begun |= {one.verdict.zone for one in with_others if one.claim.pool == pool}
+        begun |= {one.verdict.zone for one in with_others if one.nodeclaim.pool == pool}
         if zone in begun or len(begun) < rule.most:
             return ""
         return f"nodes of NodePool {pool} go in {rule.most} zones at once, and some do in {', '.join(sorted(begun))}"
 
-    def allowed(
+    def select_allowed(
         self, ordered: Iterable[Candidate], method: Method, most: int
     ) -> tuple[list[Candidate], dict[str, str]]:
         """The first so many that may go together, and why others before the last of them may not, by claim."""
-        kept, refused = list[Candidate](), dict[str, str]()
+        selected, rejected = list[Candidate](), dict[str, str]()
         for one in ordered:
-            if len(kept) == most:
+            if len(selected) == most:
                 break
-            reason = self.refusal(one, method, kept)
+            reason = self.rejection_reason(one, method, selected)
             if reason:
-                refused[one.claim.name] = reason
+                rejected[one.nodeclaim.name] = reason
             else:
-                kept.append(one)
-        return kept, refused
+                selected.append(one)
+        return selected, rejected
 
-    def spend(self, leaving: Iterable[Candidate]) -> None:
-        for one in leaving:
-            self._pools[one.claim.pool] += 1
-            self._zones[one.claim.pool, one.verdict.zone] += 1
+    def count_disrupted(self, disrupted: Iterable[Candidate]) -> None:
+        for one in disrupted:
+            self._pools[one.nodeclaim.pool] += 1
+            self._zones[one.nodeclaim.pool, one.verdict.zone] += 1
             self._nodes += 1
 
 
-def _short(room: Room | None, spent: int, of: str) -> str:
-    if room is None or spent < room.allowed:
+def _exhausted_message(budget: BudgetHeadroom | None, spent: int, scope: str) -> str:
+    if budget is None or spent < budget.allowed:
         return ""
-    taken = f", and this pass takes {spent}" if spent and room.allowed else ""
-    return f"the budgets of {of} let {room.allowed} nodes go{f' ({room.why})' if room.why else ''}{taken}"
+    taken = f", and this pass takes {spent}" if spent and budget.allowed else ""
+    return f"the budgets of {scope} let {budget.allowed} nodes go{f' ({budget.why})' if budget.why else ''}{taken}"

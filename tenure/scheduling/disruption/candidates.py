@@ -8,33 +8,40 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from tenure.model.disruption.planning import METHODS, DisruptionRequest, Exclusion, Leaving, Method, NodeVerdict
+from tenure.model.disruption.planning import (
+    METHODS,
+    CommandCandidate,
+    DisruptionRequest,
+    Ineligibility,
+    Method,
+    NodeVerdict,
+)
 from tenure.model.facts import ClaimFact, NodeFact, PodFact, PoolFact
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.disruption import eligibility
-from tenure.scheduling.disruption.cost import node_cost, price_of
-from tenure.scheduling.disruption.eligibility import PodBudgets
-from tenure.scheduling.nodepool_template import Refusal, Template
+from tenure.scheduling.disruption.cost import disruption_cost_of, offering_price
+from tenure.scheduling.disruption.eligibility import PodDisruptionBudgets
+from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
 from tenure.scheduling.pods import is_reschedulable
-from tenure.scheduling.snapshot import Facts
+from tenure.scheduling.snapshot import ClusterFacts
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One NodeClaim with its node and what hangs on it."""
 
-    claim: ClaimFact
+    nodeclaim: ClaimFact
     node: NodeFact | None
     pool: PoolFact | None
-    kind: InstanceType | None
+    instance_type: InstanceType | None
     pods: tuple[PodFact, ...]
     """Those that have to go elsewhere."""
     verdict: NodeVerdict
 
     @property
-    def name(self) -> str:
+    def node_name(self) -> str:
         """The node's; the claim's while there is none."""
-        return self.node.name if self.node else self.claim.name
+        return self.node.name if self.node else self.nodeclaim.name
 
     @property
     def price(self) -> float:
@@ -44,16 +51,16 @@ class Candidate:
     def cost(self) -> float:
         return self.verdict.cost
 
-    def may(self, method: Method) -> bool:
+    def is_eligible_for(self, method: Method) -> bool:
         return method in self.verdict.eligible
 
-    def leaving(self) -> Leaving:
-        return Leaving(
-            node=self.name,
-            claim=self.claim.name,
-            claim_uid=self.claim.uid,
-            pool=self.claim.pool,
-            instance_type=self.kind.name if self.kind else "",
+    def to_command_candidate(self) -> CommandCandidate:
+        return CommandCandidate(
+            node=self.node_name,
+            claim=self.nodeclaim.name,
+            claim_uid=self.nodeclaim.uid,
+            pool=self.nodeclaim.pool,
+            instance_type=self.instance_type.name if self.instance_type else "",
             zone=self.verdict.zone,
             capacity_type=self.verdict.capacity_type,
             price=self.price,
@@ -62,85 +69,89 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Survey:
+class CandidateEvaluator:
     """What is needed to judge all of them."""
 
-    facts: Facts
-    templates: Mapping[str, Template | Refusal]
+    facts: ClusterFacts
+    templates: Mapping[str, NodePoolTemplate | RejectionReason]
     request: DisruptionRequest
     expected: Mapping[str, Sequence[PodFact]]
     """Pods that wait and have a place on a node that stands, by that node; virtual ones of CapacityBuffers too."""
     virtual: frozenset[str]
     """UIDs of the latter."""
-    pod_budgets: PodBudgets = field(init=False)
+    pod_budgets: PodDisruptionBudgets = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pod_budgets", PodBudgets(self.facts.pod_budgets.values()))
+        object.__setattr__(self, "pod_budgets", PodDisruptionBudgets(self.facts.pod_budgets.values()))
 
-    def candidates(self) -> list[Candidate]:
+    def evaluate_all(self) -> list[Candidate]:
         """Every NodeClaim of a NodePool, by name."""
         busy = {one.claim for command in self.request.under_way for one in command.candidates}
-        named = frozenset(self.request.nominated)
+        nominated = frozenset(self.request.nominated)
         return [
-            self._judge(claim, claim.name in busy, named)
-            for _, claim in sorted(self.facts.claims.items())
-            if claim.pool
+            self._evaluate(nodeclaim, nodeclaim.name in busy, nominated)
+            for _, nodeclaim in sorted(self.facts.nodeclaims.items())
+            if nodeclaim.pool
         ]
 
-    def _judge(self, claim: ClaimFact, busy: bool, nominated: frozenset[str]) -> Candidate:
+    def _evaluate(self, nodeclaim: ClaimFact, busy: bool, nominated: frozenset[str]) -> Candidate:
         facts, now = self.facts, self.request.now
-        node, pool = facts.node_of(claim), facts.pools.get(claim.pool)
+        node, pool = facts.node_of(nodeclaim), facts.pools.get(nodeclaim.pool)
         bound = tuple(facts.bound_to(node.name)) if node else ()
-        expected = self.expected.get(node.name if node else claim.name, ())
-        pods = tuple(one for one in bound if is_reschedulable(one, now) and not self.pod_budgets.never_lets(one))
-        marks = {**claim.labels, **(node.labels if node else {})}
-        kind = self._kind(claim.pool, marks)
-        held = [one.name for one in expected if one.uid not in self.virtual]
-        applicable = _applicable(claim, empty=not pods)
-        asked: list[Callable[[], Iterator[Exclusion]]] = [
-            lambda: eligibility.of_life(claim, node, busy=busy),
-            lambda: iter(self.request.kept.get(claim.name, ())),
-            lambda: eligibility.of_expectation(claim, node, nominated, held),
-            lambda: eligibility.of_pool(claim, pool, self.templates.get(claim.pool)),
-            lambda: eligibility.of_age(claim, self.request.allowances.youngest.get(claim.pool), now),
-            lambda: eligibility.of_rest(claim, pool, now),
-            lambda: eligibility.of_node(node, now),
-            lambda: eligibility.of_pods(claim, bound, self.pod_budgets, now),
-            lambda: eligibility.of_buffers([one for one in expected if one.uid in self.virtual]),
-            lambda: eligibility.of_market(marks, kind, price_of(marks, kind)),
+        expected = self.expected.get(node.name if node else nodeclaim.name, ())
+        pods = tuple(
+            one for one in bound if is_reschedulable(one, now) and not self.pod_budgets.never_allows_eviction(one)
+        )
+        labels = {**nodeclaim.labels, **(node.labels if node else {})}
+        instance_type = self._instance_type(nodeclaim.pool, labels)
+        expected_names = [one.name for one in expected if one.uid not in self.virtual]
+        applicable = _applicable_methods(nodeclaim, empty=not pods)
+        checks: list[Callable[[], Iterator[Ineligibility]]] = [
+            lambda: eligibility.lifecycle_exclusions(nodeclaim, node, busy=busy),
+            lambda: iter(self.request.ineligible.get(nodeclaim.name, ())),
+            lambda: eligibility.nomination_exclusions(nodeclaim, node, nominated, expected_names),
+            lambda: eligibility.nodepool_exclusions(nodeclaim, pool, self.templates.get(nodeclaim.pool)),
+            lambda: eligibility.age_exclusions(
+                nodeclaim, self.request.allowed_disruptions.youngest.get(nodeclaim.pool), now
+            ),
+            lambda: eligibility.consolidate_after_exclusions(nodeclaim, pool, now),
+            lambda: eligibility.do_not_disrupt_exclusions(node, now),
+            lambda: eligibility.pod_exclusions(nodeclaim, bound, self.pod_budgets, now),
+            lambda: eligibility.capacity_buffer_exclusions([one for one in expected if one.uid in self.virtual]),
+            lambda: eligibility.price_exclusions(labels, instance_type, offering_price(labels, instance_type)),
         ]
-        found = [one for ask in asked for one in ask() if set(one.methods) & set(applicable)]
-        kept = {method for one in found for method in one.methods}
+        exclusions = [one for run_check in checks for one in run_check() if set(one.methods) & set(applicable)]
+        blocked_methods = {method for one in exclusions for method in one.methods}
         verdict = NodeVerdict(
-            claim=claim.name,
+            claim=nodeclaim.name,
             node=node.name if node else "",
-            pool=claim.pool,
-            capacity_type=marks.get(CAPACITY_TYPE, ""),
-            zone=marks.get(ZONE, ""),
-            price=price_of(marks, kind),
-            cost=node_cost(pods),
+            pool=nodeclaim.pool,
+            capacity_type=labels.get(CAPACITY_TYPE, ""),
+            zone=labels.get(ZONE, ""),
+            price=offering_price(labels, instance_type),
+            cost=disruption_cost_of(pods),
             pods=len(pods),
-            eligible=tuple(one for one in applicable if one not in kept),
-            excluded=tuple(found),
+            eligible=tuple(one for one in applicable if one not in blocked_methods),
+            excluded=tuple(exclusions),
         )
         # Room that a CapacityBuffer counts on has to be found elsewhere too.
         moving = (*pods, *(one for one in expected if one.uid in self.virtual))
-        return Candidate(claim, node, pool, kind, moving, verdict)
+        return Candidate(nodeclaim, node, pool, instance_type, moving, verdict)
 
-    def _kind(self, pool: str, marks: Mapping[str, str]) -> InstanceType | None:
+    def _instance_type(self, pool: str, labels: Mapping[str, str]) -> InstanceType | None:
         template = self.templates.get(pool)
-        if not isinstance(template, Template):
+        if not isinstance(template, NodePoolTemplate):
             return None
-        row = template.table.rows.get(marks.get(INSTANCE_TYPE, ""))
+        row = template.table.rows.get(labels.get(INSTANCE_TYPE, ""))
         return None if row is None else template.table.types[row]
 
 
-def _applicable(claim: ClaimFact, *, empty: bool) -> tuple[Method, ...]:
+def _applicable_methods(nodeclaim: ClaimFact, *, empty: bool) -> tuple[Method, ...]:
     """The methods that would concern such a node, if nothing kept it."""
-    wanted = {"Empty" if empty else "Underutilized", *(("Drifted",) if claim.drifted else ())}
-    return tuple(one for one in METHODS if one in wanted)
+    applicable = {"Empty" if empty else "Underutilized", *(("Drifted",) if nodeclaim.drifted else ())}
+    return tuple(one for one in METHODS if one in applicable)
 
 
-def oldest_drift(one: Candidate) -> tuple[bool, datetime, str]:
+def drift_order(one: Candidate) -> tuple[bool, datetime, str]:
     """Empty nodes first, then those that drifted first (reference 4.8)."""
-    return bool(one.pods), one.claim.drifted_at or one.claim.created, one.name
+    return bool(one.pods), one.nodeclaim.drifted_at or one.nodeclaim.created, one.node_name

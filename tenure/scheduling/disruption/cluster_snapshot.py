@@ -19,226 +19,251 @@ from tenure.model.facts import HostPort, PodFact
 from tenure.model.provisioning import Plan, PlannedClaim
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.disruption.candidates import Candidate
-from tenure.scheduling.existing_nodes import Homes
+from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.instance_type_table import Amounts, Mask, Prices
-from tenure.scheduling.nodepool_template import Budget, Offer
-from tenure.scheduling.packing.nodes import free_of, standing
+from tenure.scheduling.nodepool_template import Offer, RemainingLimits
+from tenure.scheduling.packing.nodes import existing_volume_attachments, free_amounts
 from tenure.scheduling.packing.packer import Packing
-from tenure.scheduling.packing.planning_pass import Ground, Standing, Wishes
-from tenure.scheduling.packing.pod_requirements import ALONE, Company, Shape, shape_of
-from tenure.scheduling.packing.topology_rules import Book
-from tenure.scheduling.snapshot import Facts
-from tenure.scheduling.volumes import attachments
+from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, VolumeAttachments
+from tenure.scheduling.packing.pod_requirements import NO_TOPOLOGY_TERMS, PodShape, PodTopologyTerms, build_pod_shape
+from tenure.scheduling.packing.topology_rules import TopologyGroups
+from tenure.scheduling.snapshot import ClusterFacts
+from tenure.scheduling.volumes import volume_attachments
 
-_Kind = tuple[str, frozenset[tuple[str, str]], Company]
+_CountKey = tuple[str, frozenset[tuple[str, str]], PodTopologyTerms]
 """Pods that are counted alike."""
-_MARKS: Final = (ZONE, CAPACITY_TYPE)
+_DOMAIN_KEYS: Final = (ZONE, CAPACITY_TYPE)
 """What may be certain of a node that is still to be bought."""
-_NO_PLACES: Final[Counter[int]] = Counter()
+_NO_COUNTS: Final[Counter[int]] = Counter()
 
 
 @dataclass(slots=True)
-class Crowd:
+class TopologyCounts:
     """Pods that are counted alike, by the number of the home that they run on."""
 
     example: PodFact
-    places: Counter[int] = field(default_factory=Counter)
+    by_node_index: Counter[int] = field(default_factory=Counter)
 
 
-class Stage:
+class ClusterSnapshot:
     def __init__(
         self,
-        ground: Ground,
-        wishes: Wishes,
-        shape: Callable[[PodFact], Shape],
-        unwilling: Mapping[Method, Iterable[str]],
+        inputs: PassInputs,
+        pass_settings: PassSettings,
+        get_shape: Callable[[PodFact], PodShape],
+        closed_nodes: Mapping[Method, Iterable[str]],
     ):
-        """`unwilling` are names of homes that take no pods of nodes that go for such a reason."""
-        self.facts: Facts = ground.facts
-        self.homes: Homes = ground.homes
-        self.closed = ground.closed
-        self.wishes, self.shape = wishes, shape
-        self.offers: list[Offer] = list(ground.again().offers)
-        known = {key for offer in ground.offers for key in offer.table.resources} | set(self.homes.resources)
+        """`closed_nodes` are names of homes that take no pods of nodes that go for such a reason."""
+        self.facts: ClusterFacts = inputs.facts
+        self.existing_nodes: ExistingNodes = inputs.existing_nodes
+        self.closed = inputs.closed
+        self.pass_settings, self.get_shape = pass_settings, get_shape
+        self.offers: list[Offer] = list(inputs.fork().offers)
+        known = {key for offer in inputs.offers for key in offer.table.resources} | set(self.existing_nodes.resources)
         self.resources = sorted(known | {key for pod in self.facts.pods.values() for key in pod.requests})
-        self.free: Amounts = free_of(self.homes, self.resources)
-        self.gone: Mask = np.zeros(len(self.homes.homes), dtype=bool)
-        self.unsold: dict[str, str] = {}
+        self.free: Amounts = free_amounts(self.existing_nodes, self.resources)
+        self.removed: Mask = np.zeros(len(self.existing_nodes.nodes), dtype=bool)
+        self.closed_nodepools: dict[str, str] = {}
         """NodePools of which nothing is bought though it could be, and why."""
         self.receivers: set[str] = set()
         """Homes that take pods of nodes which go in this pass."""
-        self._shut = {method: self._mask(names) for method, names in unwilling.items()}
-        self.volumes: Standing = standing(self.facts, self.homes) if self.facts.storage.csi_nodes else ({}, {})
-        self._crowds: dict[_Kind, Crowd] = {}
+        self._closed_to_method = {method: self._node_mask(names) for method, names in closed_nodes.items()}
+        self.volume_attachments: VolumeAttachments = (
+            existing_volume_attachments(self.facts, self.existing_nodes) if self.facts.storage.csi_nodes else ({}, {})
+        )
+        self._topology_counts: dict[_CountKey, TopologyCounts] = {}
         self._ports: list[tuple[int, tuple[HostPort, ...]]] = []
-        self._apart: dict[Company, None] = {}
-        self._elsewhere: list[tuple[PodFact, Requirements]] = []
+        self._anti_affinity_terms: dict[PodTopologyTerms, None] = {}
+        self._pods_on_new_nodes: list[tuple[PodFact, Requirements]] = []
         """Pods on nodes that are still to be bought, with what is certain of these, ..."""
-        self._coming: list[Requirements] = []
+        self._new_node_labels: list[Requirements] = []
         """... and of those nodes themselves."""
-        self._below: dict[float, list[Offer]] = {}
-        self.worst: dict[tuple[str, Requirements, str], Prices] = {}
+        self._offers_below: dict[float, list[Offer]] = {}
+        self.worst_prices: dict[tuple[str, Requirements, str], Prices] = {}
         """The most that each type may cost, by pool, requirements and reservation."""
-        for number, home in enumerate(self.homes.homes):
-            for pod in self.facts.bound_to(home.name):
-                self._enter(pod, number)
+        for node_index, node in enumerate(self.existing_nodes.nodes):
+            for pod in self.facts.bound_to(node.name):
+                self._count_pod(pod, node_index)
 
-    def take(self, plan: Plan, pods: Mapping[str, PodFact]) -> None:
+    def apply_plan(self, plan: Plan, pods: Mapping[str, PodFact]) -> None:
         """What is planned for pods that wait: they have their places, whatever goes."""
         for uid, name in (*plan.nominations.items(), *plan.reserved.items()):
-            if uid in pods and name in self.homes.index:
-                self._put(pods[uid], self.homes.index[name])
-        for claim in plan.claims:
-            self._buy(claim)
+            if uid in pods and name in self.existing_nodes.index:
+                self._assign_pod(pods[uid], self.existing_nodes.index[name])
+        for nodeclaim in plan.claims:
+            self._count_against_limits(nodeclaim)
 
-    def close(self, pools: Mapping[str, str]) -> None:
+    def close_nodepools(self, pools: Mapping[str, str]) -> None:
         """Of these NodePools nothing is bought any more, for the reasons that are given."""
-        self.offers = [one for one in self.offers if one.name not in pools]
-        self.unsold = dict(pools)
+        self.offers = [one for one in self.offers if one.pool_name not in pools]
+        self.closed_nodepools = dict(pools)
 
-    def commit(self, leaving: Sequence[Candidate], moves: Mapping[str, str], bought: Sequence[PlannedClaim]) -> None:
+    def apply_removal(
+        self, removals: Sequence[Candidate], moves: Mapping[str, str], new_nodeclaims: Sequence[PlannedClaim]
+    ) -> None:
         """Nodes go, their pods move to homes by name, and nodes are bought for the others."""
-        self.gone |= self._mask(one.name for one in leaving)
+        self.removed |= self._node_mask(one.node_name for one in removals)
         for offer in self.offers:
-            offer.budget = _budget_without(leaving, offer)
-        self.settle({pod.uid: pod for one in leaving for pod in one.pods}, moves, bought)
+            offer.remaining_limits = _limits_without(removals, offer)
+        self.assign_pods({pod.uid: pod for one in removals for pod in one.pods}, moves, new_nodeclaims)
 
-    def settle(self, pods: Mapping[str, PodFact], moves: Mapping[str, str], bought: Sequence[PlannedClaim]) -> None:
+    def assign_pods(
+        self, pods: Mapping[str, PodFact], moves: Mapping[str, str], new_nodeclaims: Sequence[PlannedClaim]
+    ) -> None:
         """Pods of nodes that are gone move to homes by name, and nodes are bought for the others."""
         for uid, name in moves.items():
-            self._put(pods[uid], self.homes.index[name])
+            self._assign_pod(pods[uid], self.existing_nodes.index[name])
             self.receivers.add(name)
-        for claim in bought:
-            self._buy(claim)
-            marks = Requirements(_certain(claim))
-            self._coming.append(marks)
-            self._elsewhere += [(pods[uid], marks) for uid in claim.pods if uid in pods]
+        for nodeclaim in new_nodeclaims:
+            self._count_against_limits(nodeclaim)
+            known_labels = Requirements(_single_value_labels(nodeclaim))
+            self._new_node_labels.append(known_labels)
+            self._pods_on_new_nodes += [(pods[uid], known_labels) for uid in nodeclaim.pods if uid in pods]
 
-    def again(self) -> "Stage":
+    def fork(self) -> "ClusterSnapshot":
         """A copy on which can be tried what is perhaps not done."""
-        other = object.__new__(Stage)
-        other.__dict__ |= self.__dict__
-        other.free, other.gone = self.free.copy(), self.gone.copy()
-        other.volumes = (self.volumes[0], dict(self.volumes[1]))
-        other.receivers = set(self.receivers)
-        other.offers = [replace(one, budget=replace(one.budget)) for one in self.offers]
-        other._crowds = {key: Crowd(one.example, one.places.copy()) for key, one in self._crowds.items()}
-        other._ports, other._elsewhere, other._coming = list(self._ports), list(self._elsewhere), list(self._coming)
-        other._apart = dict(self._apart)
-        return other
+        forked = object.__new__(ClusterSnapshot)
+        forked.__dict__ |= self.__dict__
+        forked.free, forked.removed = self.free.copy(), self.removed.copy()
+        forked.volume_attachments = (self.volume_attachments[0], dict(self.volume_attachments[1]))
+        forked.receivers = set(self.receivers)
+        forked.offers = [replace(one, remaining_limits=replace(one.remaining_limits)) for one in self.offers]
+        forked._topology_counts = {
+            key: TopologyCounts(one.example, one.by_node_index.copy()) for key, one in self._topology_counts.items()
+        }
+        forked._ports, forked._pods_on_new_nodes, forked._new_node_labels = (
+            list(self._ports),
+            list(self._pods_on_new_nodes),
+            list(self._new_node_labels),
+        )
+        forked._anti_affinity_terms = dict(self._anti_affinity_terms)
+        return forked
 
-    def homes_without(self, leaving: Iterable[Candidate], method: Method | None) -> Homes:
+    def existing_nodes_without(self, removals: Iterable[Candidate], method: Method | None) -> ExistingNodes:
         """None: every home is willing."""
-        gone = self.gone | self._mask(one.name for one in leaving)
-        return self.homes.without(gone, self._shut.get(method, gone) if method else gone)
+        removed = self.removed | self._node_mask(one.node_name for one in removals)
+        return self.existing_nodes.without(removed, self._closed_to_method.get(method, removed) if method else removed)
 
-    def offers_below(self, ceiling: float, leaving: Sequence[Candidate]) -> list[Offer]:
+    def offers_below(self, ceiling: float, removals: Sequence[Candidate]) -> list[Offer]:
         """What costs less than so many US dollars an hour. The nodes that go do not count against limits."""
-        known = self._below.get(ceiling)
-        if known is None:
-            known = self._below[ceiling] = [_below(one, ceiling) for one in self.offers]
-        rooms = {id(one.rooms): deepcopy(one.rooms) for one in known}
+        cheap_offers = self._offers_below.get(ceiling)
+        if cheap_offers is None:
+            cheap_offers = self._offers_below[ceiling] = [_restrict_to_price(one, ceiling) for one in self.offers]
+        trackers = {id(one.reservation_tracker): deepcopy(one.reservation_tracker) for one in cheap_offers}
         return [
-            replace(one, budget=_budget_without(leaving, now), rooms=rooms[id(one.rooms)])
-            for one, now in zip(known, self.offers, strict=True)
+            replace(
+                one,
+                remaining_limits=_limits_without(removals, current),
+                reservation_tracker=trackers[id(one.reservation_tracker)],
+            )
+            for one, current in zip(cheap_offers, self.offers, strict=True)
         ]
 
-    def available(self, offer: Offer) -> Mask:
+    def available_offerings(self, offer: Offer) -> Mask:
         """Which of its offerings can be had, whatever they cost."""
-        return next(one.available for one in self.offers if one.name == offer.name)
+        return next(one.available for one in self.offers if one.pool_name == offer.pool_name)
 
-    def enter(self, book: Book) -> None:
+    def add_anti_affinity_terms(self, topology_groups: TopologyGroups) -> None:
         """The terms by which pods that run keep others away."""
-        for company in self._apart:
-            book.enter_owners(company)
+        for topology_terms in self._anti_affinity_terms:
+            topology_groups.add_anti_affinity_owners(topology_terms)
 
-    def count(self, book: Book, packing: Packing, *, ports: bool) -> None:
+    def count_running_pods(self, topology_groups: TopologyGroups, packing: Packing, *, ports: bool) -> None:
         """Pods that run, on nodes that stay, count and hold their ports."""
-        packing.universe.coming = self._coming
-        gone = ~np.isin(np.arange(len(self.gone)), packing.places.homes.there)
+        packing.universe.new_node_labels = self._new_node_labels
+        removed = ~np.isin(np.arange(len(self.removed)), packing.node_arrays.existing_nodes.present)
         if ports:
-            for number, taken in self._ports:
-                if not gone[number]:
-                    packing.places.take_ports(number, taken)
-        if not any(True for _ in book.tallies):
+            for node_index, taken in self._ports:
+                if not removed[node_index]:
+                    packing.node_arrays.reserve_ports(node_index, taken)
+        if not any(True for _ in topology_groups.groups):
             return
-        for crowd in self._crowds.values():
-            tallies = book.counted(crowd.example)
-            for number, pods in crowd.places.items() if tallies else _NO_PLACES.items():
-                if not gone[number]:
-                    packing.stand(tallies, number, pods)
-        for pod, marks in self._elsewhere:
-            for tally in book.counted(pod):
-                one = marks.get(tally.census.key)
-                if one is not None and not tally.hostname:
-                    tally.add(next(iter(one.values)), 1)
+        for topology_counts in self._topology_counts.values():
+            groups = topology_groups.counting_groups(topology_counts.example)
+            for node_index, pods in topology_counts.by_node_index.items() if groups else _NO_COUNTS.items():
+                if not removed[node_index]:
+                    packing.count_running(groups, node_index, pods)
+        for pod, known_labels in self._pods_on_new_nodes:
+            for group in topology_groups.counting_groups(pod):
+                one = known_labels.get(group.topology_index.key)
+                if one is not None and not group.hostname:
+                    group.add_to_domain(next(iter(one.values)), 1)
 
-    def unsettled(self, book: Callable[[], Book]) -> str:
+    def unknown_domain_pod(self, build_topology_groups: Callable[[], TopologyGroups]) -> str:
         """A pod that counts in such a book, on a node still to be bought of which it is not known in what zone, or of
         what capacity type, it will be. Empty where there is none."""
-        open_ones = [(pod, marks) for pod, marks in self._elsewhere if len(marks) < len(_MARKS)]
-        if not open_ones:
+        undetermined = [
+            (pod, known_labels)
+            for pod, known_labels in self._pods_on_new_nodes
+            if len(known_labels) < len(_DOMAIN_KEYS)
+        ]
+        if not undetermined:
             return ""
-        entered = book()
-        for pod, marks in open_ones:
-            keys = {tally.census.key for tally in entered.counted(pod)}
-            if any(key not in marks for key in keys.intersection(_MARKS)):
+        topology_groups = build_topology_groups()
+        for pod, known_labels in undetermined:
+            keys = {group.topology_index.key for group in topology_groups.counting_groups(pod)}
+            if any(key not in known_labels for key in keys.intersection(_DOMAIN_KEYS)):
                 return f"pod {pod.namespace}/{pod.name}"
         return ""
 
-    def _mask(self, names: Iterable[str]) -> Mask:
-        mask: Mask = np.zeros(len(self.homes.homes), dtype=bool)
-        mask[[self.homes.index[name] for name in names if name in self.homes.index]] = True
+    def _node_mask(self, names: Iterable[str]) -> Mask:
+        mask: Mask = np.zeros(len(self.existing_nodes.nodes), dtype=bool)
+        mask[[self.existing_nodes.index[name] for name in names if name in self.existing_nodes.index]] = True
         return mask
 
-    def _put(self, pod: PodFact, number: int) -> None:
-        self.free[number] -= [pod.requests.get(key, 0) for key in self.resources]
-        if pod.volumes and number in self.volumes[0]:
-            self.volumes[1][number] = self.volumes[1].get(number, set()) | attachments(pod, self.facts.storage)
-        self._enter(pod.model_copy(update={"deleting": False}), number)
+    def _assign_pod(self, pod: PodFact, node_index: int) -> None:
+        self.free[node_index] -= [pod.requests.get(key, 0) for key in self.resources]
+        if pod.volumes and node_index in self.volume_attachments[0]:
+            self.volume_attachments[1][node_index] = self.volume_attachments[1].get(
+                node_index, set()
+            ) | volume_attachments(pod, self.facts.storage)
+        self._count_pod(pod.model_copy(update={"deleting": False}), node_index)
 
-    def _enter(self, pod: PodFact, number: int) -> None:
+    def _count_pod(self, pod: PodFact, node_index: int) -> None:
         if pod.host_ports:
-            self._ports.append((number, pod.host_ports))
-        company = shape_of(pod).company if pod.anti_affinity else ALONE
+            self._ports.append((node_index, pod.host_ports))
+        topology_terms = build_pod_shape(pod).topology_terms if pod.anti_affinity else NO_TOPOLOGY_TERMS
         if pod.anti_affinity:
-            self._apart[company] = None
+            self._anti_affinity_terms[topology_terms] = None
         if not pod.deleting:
-            key = pod.namespace, frozenset(pod.labels.items()), company
-            crowd = self._crowds.get(key)
-            if crowd is None:
-                crowd = self._crowds[key] = Crowd(pod)
-            crowd.places[number] += 1
+            key = pod.namespace, frozenset(pod.labels.items()), topology_terms
+            topology_counts = self._topology_counts.get(key)
+            if topology_counts is None:
+                topology_counts = self._topology_counts[key] = TopologyCounts(pod)
+            topology_counts.by_node_index[node_index] += 1
 
-    def _buy(self, claim: PlannedClaim) -> None:
+    def _count_against_limits(self, nodeclaim: PlannedClaim) -> None:
         for offer in self.offers:
-            if offer.name == claim.pool and offer.limited:
-                offer.budget.spend({**claim.capacity_bound, NODES: 1})
+            if offer.pool_name == nodeclaim.pool and offer.has_limits:
+                offer.remaining_limits.add_usage({**nodeclaim.capacity_bound, NODES: 1})
 
 
-def capacity_of(leaving: Iterable[Candidate], pool: str) -> dict[str, int]:
+def used_capacity_of(removals: Iterable[Candidate], pool: str) -> dict[str, int]:
     """What the nodes that go count against the limits of a pool."""
     used: dict[str, int] = {}
-    for one in leaving:
-        if one.claim.pool == pool:
-            used = add(used, one.claim.capacity or (one.node.capacity if one.node else {}), {NODES: 1})
+    for one in removals:
+        if one.nodeclaim.pool == pool:
+            used = add(used, one.nodeclaim.capacity or (one.node.capacity if one.node else {}), {NODES: 1})
     return used
 
 
-def _budget_without(leaving: Iterable[Candidate], offer: Offer) -> Budget:
+def _limits_without(removals: Iterable[Candidate], offer: Offer) -> RemainingLimits:
     """What its pool may still buy once these are gone."""
-    if not offer.limited:
-        return offer.budget
-    return Budget(offer.budget.limits, subtract(offer.budget.used, capacity_of(leaving, offer.name)))
+    if not offer.has_limits:
+        return offer.remaining_limits
+    return RemainingLimits(
+        offer.remaining_limits.limits,
+        subtract(offer.remaining_limits.used, used_capacity_of(removals, offer.pool_name)),
+    )
 
 
-def _below(offer: Offer, ceiling: float) -> Offer:
+def _restrict_to_price(offer: Offer, ceiling: float) -> Offer:
     cheap = offer.available & (offer.table.offering_prices < ceiling)
-    return Offer(offer.template, np.asarray(cheap, dtype=bool), offer.budget, offer.rooms)
+    return Offer(offer.template, np.asarray(cheap, dtype=bool), offer.remaining_limits, offer.reservation_tracker)
 
 
-def _certain(claim: PlannedClaim) -> Iterable[Requirement]:
+def _single_value_labels(nodeclaim: PlannedClaim) -> Iterable[Requirement]:
     """Zone and the like, where there is one value."""
-    for key, one in Requirements.of(claim.requirements).items():
-        if key in _MARKS and not one.complement and len(one.values) == 1:
+    for key, one in Requirements.of(nodeclaim.requirements).items():
+        if key in _DOMAIN_KEYS and not one.complement and len(one.values) == 1:
             yield one

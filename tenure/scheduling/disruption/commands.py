@@ -8,109 +8,122 @@ A command whose moves nobody remembers, as after a fail-over, gets places by bei
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
-from tenure.model.base import few
+from tenure.model.base import format_short_list
 from tenure.model.disruption.planning import Command, Method, Move, Rejection
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import PlannedClaim, Unplaced
+from tenure.model.provisioning import PlannedClaim, UnschedulablePod
 from tenure.scheduling.disruption.candidates import Candidate
-from tenure.scheduling.disruption.cluster_snapshot import Stage
-from tenure.scheduling.disruption.replacement import Replaced
-from tenure.scheduling.disruption.simulation import Moving, attempt
-from tenure.scheduling.nodepool_template import Refusal
-from tenure.scheduling.packing.planning_pass import Way, with_needs
+from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
+from tenure.scheduling.disruption.replacement import Replacement
+from tenure.scheduling.disruption.simulation import MovingPods, run_attempt
+from tenure.scheduling.nodepool_template import RejectionReason
+from tenure.scheduling.packing.planning_pass import PackingOptions, resolve_volume_requirements
 
-Kind = Literal["empty", "drift", "multi", "single"]
+CommandKind = Literal["empty", "drift", "multi", "single"]
 
 
-def command_of(
+def build_command(
     reason: Method,
-    kind: Kind,
-    leaving: Sequence[Candidate],
-    replaced: Replaced,
+    kind: CommandKind,
+    removals: Sequence[Candidate],
+    replacement: Replacement,
     rejected: Sequence[Rejection] = (),
 ) -> Command:
-    before = sum(one.price for one in leaving)
-    made = Command(
+    before = sum(one.price for one in removals)
+    command = Command(
         reason=reason,
         kind=kind,
-        candidates=tuple(one.leaving() for one in leaving),
-        replacements=replaced.claims,
-        moves=tuple(_moves(leaving, replaced)),
+        candidates=tuple(one.to_command_candidate() for one in removals),
+        replacements=replacement.nodeclaims,
+        moves=tuple(_build_moves(removals, replacement)),
         price_before=before,
-        price_after=replaced.price,
-        price_at_most=replaced.at_most,
+        price_after=replacement.price,
+        price_at_most=replacement.at_most,
         rejected=tuple(rejected),
     )
-    return made.model_copy(update={"why": _why(made)})
+    return command.model_copy(update={"why": _describe_command(command)})
 
 
-def _moves(leaving: Sequence[Candidate], replaced: Replaced) -> list[Move]:
-    bought = {uid: number for number, claim in enumerate(replaced.claims) for uid in claim.pods}
+def _build_moves(removals: Sequence[Candidate], replacement: Replacement) -> list[Move]:
+    replacement_by_uid = {
+        uid: number for number, nodeclaim in enumerate(replacement.nodeclaims) for uid in nodeclaim.pods
+    }
     return [
         Move(
             pod_uid=pod.uid,
             namespace=pod.namespace,
             name=pod.name,
-            source=one.name,
-            target=replaced.moves.get(pod.uid, ""),
-            replacement=bought.get(pod.uid, -1),
+            source=one.node_name,
+            target=replacement.moves.get(pod.uid, ""),
+            replacement=replacement_by_uid.get(pod.uid, -1),
         )
-        for one in leaving
+        for one in removals
         for pod in one.pods
     ]
 
 
-def _why(made: Command) -> str:
-    named = few(made.nodes)
-    if made.reason == "Empty":
-        return f"{named}: no pod has to move, {made.price_before:.4g} $/h are saved"
-    staying = sum(one.replacement < 0 for one in made.moves)
-    places = [f"{staying} pods have room on other nodes"] if staying else []
-    if made.replacements:
-        places.append(f"{len(made.moves) - staying} pods get {len(made.replacements)} new nodes")
-    sums = f"{made.price_before:.4g} $/h become {made.price_after:.4g}, at most {made.price_at_most:.4g}"
-    return f"{named}: {'; '.join((*places, sums))}"
+def _describe_command(command: Command) -> str:
+    named = format_short_list(command.node_names)
+    if command.reason == "Empty":
+        return f"{named}: no pod has to move, {command.price_before:.4g} $/h are saved"
+    staying = sum(one.replacement < 0 for one in command.moves)
+    parts = [f"{staying} pods have room on other nodes"] if staying else []
+    if command.replacements:
+        parts.append(f"{len(command.moves) - staying} pods get {len(command.replacements)} new nodes")
+    sums = f"{command.price_before:.4g} $/h become {command.price_after:.4g}, at most {command.price_at_most:.4g}"
+    return f"{named}: {'; '.join((*parts, sums))}"
 
 
 _ANY_PRICE: Final = float("inf")
 
 
-def reserve(stage: Stage, command: Command, candidates: Iterable[Candidate]) -> None:
+def apply_in_flight_command(snapshot: ClusterSnapshot, command: Command, candidates: Iterable[Candidate]) -> None:
     """The budgets know of it already."""
     names = {one.claim for one in command.candidates}
-    leaving = [one for one in candidates if one.claim.name in names]
-    moves = _remembered(stage, command, leaving)
-    bought = () if command.claims else command.replacements
-    stage.commit(leaving, moves, bought)
-    placed = {*moves, *(uid for claim in bought for uid in claim.pods)}
-    lost = {pod.uid: pod for one in leaving for pod in one.pods if pod.uid not in placed}
-    if lost:
-        stage.settle(lost, *_places_of(stage, lost))
+    removals = [one for one in candidates if one.nodeclaim.name in names]
+    moves = _recorded_moves(snapshot, command, removals)
+    new_nodeclaims = () if command.claims else command.replacements
+    snapshot.apply_removal(removals, moves, new_nodeclaims)
+    assigned = {*moves, *(uid for nodeclaim in new_nodeclaims for uid in nodeclaim.pods)}
+    unplanned = {pod.uid: pod for one in removals for pod in one.pods if pod.uid not in assigned}
+    if unplanned:
+        snapshot.assign_pods(unplanned, *_simulate_assignments(snapshot, unplanned))
 
 
-def _places_of(stage: Stage, pods: Mapping[str, PodFact]) -> tuple[Mapping[str, str], list[PlannedClaim]]:
+def _simulate_assignments(
+    snapshot: ClusterSnapshot, pods: Mapping[str, PodFact]
+) -> tuple[Mapping[str, str], list[PlannedClaim]]:
     """Homes of pods whose nodes are gone already, be it ones that are not up yet, and what the others would need. What
     fits nowhere takes no room."""
     try:
-        refused, held = list[Unplaced](), stage.volumes[1].values()
-        shaped = list(with_needs([(stage.shape(pod), pod) for pod in pods.values()], stage.facts, held, refused))
-        tried = attempt(stage, (), Moving(shaped, None), stage.offers_below(_ANY_PRICE, ()), Way())
-        bought = [tried.emission.claim(number) for number in range(len(tried.packing.places.bought))]
+        rejected, attached = list[UnschedulablePod](), snapshot.volume_attachments[1].values()
+        shaped_pods = list(
+            resolve_volume_requirements(
+                [(snapshot.get_shape(pod), pod) for pod in pods.values()], snapshot.facts, attached, rejected
+            )
+        )
+        packing_attempt = run_attempt(
+            snapshot, (), MovingPods(shaped_pods, None), snapshot.offers_below(_ANY_PRICE, ()), PackingOptions()
+        )
+        planned = [
+            packing_attempt.planned_nodeclaims.build(number)
+            for number in range(len(packing_attempt.packing.node_arrays.new_nodes))
+        ]
     except Exception:
         # It only makes the picture better: whoever is simulated next must not fail by it.
         return {}, []
-    return tried.packing.nominations, [one for one in bought if not isinstance(one, Refusal)]
+    return packing_attempt.packing.nominations, [one for one in planned if not isinstance(one, RejectionReason)]
 
 
-def _remembered(stage: Stage, command: Command, leaving: Sequence[Candidate]) -> dict[str, str]:
+def _recorded_moves(snapshot: ClusterSnapshot, command: Command, removals: Sequence[Candidate]) -> dict[str, str]:
     """Pods to homes, by UID."""
-    there = {pod.uid for one in leaving for pod in one.pods}
-    homes = stage.homes
-    by_claim = {home.claim: home.name for home in homes.homes if home.claim}
+    movable_uids = {pod.uid for one in removals for pod in one.pods}
+    existing_nodes = snapshot.existing_nodes
+    by_nodeclaim = {node.nodeclaim: node.name for node in existing_nodes.nodes if node.nodeclaim}
     moves: dict[str, str] = {}
     for one in command.moves:
-        made = command.claims[one.replacement] if 0 <= one.replacement < len(command.claims) else ""
-        target = by_claim.get(made, "") if made else one.target
-        if target in homes.index and one.pod_uid in there:
+        created_name = command.claims[one.replacement] if 0 <= one.replacement < len(command.claims) else ""
+        target = by_nodeclaim.get(created_name, "") if created_name else one.target
+        if target in existing_nodes.index and one.pod_uid in movable_uids:
             moves[one.pod_uid] = target
     return moves

@@ -14,17 +14,17 @@ from typing import Final
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.model.disruption.planning import Command, DisruptionSettings, Rejection
 from tenure.model.facts import PodFact
-from tenure.scheduling.disruption.budgets import Purse
+from tenure.scheduling.disruption.budgets import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate
-from tenure.scheduling.disruption.cluster_snapshot import Stage
-from tenure.scheduling.disruption.commands import command_of
-from tenure.scheduling.disruption.cost import worth_moving
-from tenure.scheduling.disruption.replacement import Replaced, evaluate
-from tenure.scheduling.disruption.simulation import simulate
-from tenure.scheduling.nodepool_template import Refusal
+from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
+from tenure.scheduling.disruption.commands import build_command
+from tenure.scheduling.disruption.cost import price_per_disruption
+from tenure.scheduling.disruption.replacement import Replacement, choose_replacement
+from tenure.scheduling.disruption.simulation import simulate_removal
+from tenure.scheduling.nodepool_template import RejectionReason
 
 BALANCED: Final = "Balanced"
-K: Final = 2.0
+MAX_COST_TO_SAVING_RATIO: Final = 2.0
 """A share of the pool's cost is saved for at most so many times that share of its disruption."""
 
 
@@ -36,27 +36,30 @@ class Totals:
     cost: float = 0.0
 
 
-def totals(candidates: Iterable[Candidate]) -> dict[str, Totals]:
+def compute_pool_totals(candidates: Iterable[Candidate]) -> dict[str, Totals]:
     found: dict[str, Totals] = {}
     for one in candidates:
-        before = found.get(one.claim.pool, Totals())
-        found[one.claim.pool] = Totals(before.price + one.price, before.cost + one.cost)
+        before = found.get(one.nodeclaim.pool, Totals())
+        found[one.nodeclaim.pool] = Totals(before.price + one.price, before.cost + one.cost)
     return found
 
 
-def unbalanced(leaving: Sequence[Candidate], saving: float, pools: Mapping[str, Totals]) -> str:
+def balance_rejection_reason(removals: Sequence[Candidate], saving: float, pools: Mapping[str, Totals]) -> str:
     """Why a Balanced pool among those of the nodes does not accept the move; empty when all do."""
-    whole = sum(one.price for one in leaving)
-    for pool in sorted({one.claim.pool for one in leaving if _is_balanced(one)}):
-        mine = [one for one in leaving if one.claim.pool == pool]
-        share = saving * sum(one.price for one in mine) / whole if whole else 0.0
-        score = score_of(share, sum(one.cost for one in mine), pools.get(pool, Totals()))
-        if score < 1 / K:
-            return f"NodePool {pool} is Balanced, and the move scores {score:.2f}, less than {1 / K:.2f}"
+    total_price = sum(one.price for one in removals)
+    for pool in sorted({one.nodeclaim.pool for one in removals if _is_balanced(one)}):
+        same_pool = [one for one in removals if one.nodeclaim.pool == pool]
+        share = saving * sum(one.price for one in same_pool) / total_price if total_price else 0.0
+        score = balance_score(share, sum(one.cost for one in same_pool), pools.get(pool, Totals()))
+        if score < 1 / MAX_COST_TO_SAVING_RATIO:
+            return (
+                f"NodePool {pool} is Balanced, and the move scores {score:.2f}, less than "
+                f"{1 / MAX_COST_TO_SAVING_RATIO:.2f}"
+            )
     return ""
 
 
-def score_of(saving: float, cost: float, pool: Totals) -> float:
+def balance_score(saving: float, cost: float, pool: Totals) -> float:
     """The share of the pool's price that is saved, for the share of its disruption that it takes; 0 for no gain."""
     if saving <= 0 or pool.price <= 0 or pool.cost <= 0 or cost <= 0:
         return 0.0
@@ -67,9 +70,9 @@ def _is_balanced(one: Candidate) -> bool:
     return one.pool is not None and one.pool.consolidation_policy == BALANCED
 
 
-_ALIKE: Final = 0.01
+_SAVING_TOLERANCE: Final = 0.01
 """Savings that differ by less than this part are the same; then the smaller disruption is better."""
-_MOST_SPARED: Final = 10
+_MAX_DROP_ATTEMPTS: Final = 10
 """Tries, each a simulation."""
 
 
@@ -77,8 +80,8 @@ _MOST_SPARED: Final = 10
 class Consolidation:
     """One pass over the candidates for Underutilized."""
 
-    stage: Stage
-    purse: Purse
+    snapshot: ClusterSnapshot
+    budget_tracker: BudgetTracker
     settings: DisruptionSettings
     totals: Mapping[str, Totals]
     simulations: int = 0
@@ -87,167 +90,181 @@ class Consolidation:
     unreached: list[str] = field(default_factory=list)
 
     @property
-    def exhausted(self) -> bool:
+    def has_exhausted_simulations(self) -> bool:
         return self.simulations >= self.settings.most_simulations
 
     @property
-    def searched(self) -> bool:
+    def has_used_multi_node_share(self) -> bool:
         """Half is left for single nodes, so that each pass reaches some that the one before did not."""
         return self.simulations >= self.settings.most_simulations // 2
 
-    def multi(self, candidates: Iterable[Candidate]) -> Command | None:
+    def find_multi_node(self, candidates: Iterable[Candidate]) -> Command | None:
         """The most that can be saved by taking several nodes together; None where nothing can."""
-        ordered = sorted(candidates, key=by_worth)
-        among, refused = self.purse.allowed(ordered, "Underutilized", self.settings.most_candidates)
-        for claim, reason in refused.items():
-            self._reject(claim, reason)
+        ordered = sorted(candidates, key=price_per_disruption_order)
+        among, rejected = self.budget_tracker.select_allowed(ordered, "Underutilized", self.settings.most_candidates)
+        for nodeclaim_name, reason in rejected.items():
+            self._add_rejection(nodeclaim_name, reason)
         if len(among) < 2:
             return None
-        tried: list[Rejection] = []
-        found = list(self._together(among, tried))
-        if not found:
+        rejected_attempts: list[Rejection] = []
+        options = list(self._search_multi_node(among, rejected_attempts))
+        if not options:
             return None
-        leaving, replaced = self._spared(*_best(found))
-        return command_of("Underutilized", "multi" if len(leaving) > 1 else "single", leaving, replaced, tried)
+        removals, replacement = self._drop_rebought(*_best_option(options))
+        return build_command(
+            "Underutilized", "multi" if len(removals) > 1 else "single", removals, replacement, rejected_attempts
+        )
 
-    def single(self, candidates: Iterable[Candidate], first: Sequence[str] = ()) -> Iterator[Command]:
+    def find_single_node(self, candidates: Iterable[Candidate], first: Sequence[str] = ()) -> Iterator[Command]:
         """One node after the other, pool by pool in turn, `first` those that were not reached before. The caller takes
         each command into account before it asks for the next."""
-        for one in _in_turn(candidates, first):
-            if one.name in self.stage.receivers:
-                self._reject(one.claim.name, "pods of nodes that go are expected there")
+        for one in _round_robin_by_pool(candidates, first):
+            if one.node_name in self.snapshot.receivers:
+                self._add_rejection(one.nodeclaim.name, "pods of nodes that go are expected there")
                 continue
-            reason = self.purse.refusal(one, "Underutilized") or unbalanced((one,), one.price, self.totals)
+            reason = self.budget_tracker.rejection_reason(one, "Underutilized") or balance_rejection_reason(
+                (one,), one.price, self.totals
+            )
             if reason:
-                self._reject(one.claim.name, reason)
-            elif self.exhausted:
-                self.unreached.append(one.claim.name)
+                self._add_rejection(one.nodeclaim.name, reason)
+            elif self.has_exhausted_simulations:
+                self.unreached.append(one.nodeclaim.name)
             else:
-                answer = self.judge((one,))
-                if isinstance(answer, Refusal):
-                    self._reject(one.claim.name, answer)
+                result = self.evaluate((one,))
+                if isinstance(result, RejectionReason):
+                    self._add_rejection(one.nodeclaim.name, result)
                 else:
-                    yield command_of("Underutilized", "single", (one,), answer)
+                    yield build_command("Underutilized", "single", (one,), result)
 
-    def _spared(self, leaving: Sequence[Candidate], replaced: Replaced) -> tuple[Sequence[Candidate], Replaced]:
+    def _drop_rebought(
+        self, removals: Sequence[Candidate], replacement: Replacement
+    ) -> tuple[Sequence[Candidate], Replacement]:
         """Without nodes that would be bought again as they are, where about as much is saved when they stay."""
-        enough = _saving(leaving, replaced) * (1 - _ALIKE)
-        for one in [one for one in leaving if one.kind is not None and one.kind.name in _types(replaced)][
-            :_MOST_SPARED
-        ]:
-            rest = [other for other in leaving if other is not one]
-            answer = self.judge(rest) if rest else Refusal("nothing would go")
-            if not isinstance(answer, Refusal) and _saving(rest, answer) >= enough:
-                leaving, replaced = rest, answer
-        return leaving, replaced
+        enough = _hourly_saving(removals, replacement) * (1 - _SAVING_TOLERANCE)
+        for one in [
+            one
+            for one in removals
+            if one.instance_type is not None and one.instance_type.name in _replacement_types(replacement)
+        ][:_MAX_DROP_ATTEMPTS]:
+            rest = [other for other in removals if other is not one]
+            result = self.evaluate(rest) if rest else RejectionReason("nothing would go")
+            if not isinstance(result, RejectionReason) and _hourly_saving(rest, result) >= enough:
+                removals, replacement = rest, result
+        return removals, replacement
 
-    def _together(
-        self, among: Sequence[Candidate], tried: list[Rejection]
-    ) -> Iterator[tuple[Sequence[Candidate], Replaced]]:
-        answer = self.judge(among)
-        if isinstance(answer, Refusal):
-            tried.append(_rejection(among, answer))
+    def _search_multi_node(
+        self, among: Sequence[Candidate], rejected_attempts: list[Rejection]
+    ) -> Iterator[tuple[Sequence[Candidate], Replacement]]:
+        result = self.evaluate(among)
+        if isinstance(result, RejectionReason):
+            rejected_attempts.append(_build_rejection(among, result))
         else:
-            yield among, answer
-        yield from self._prefixes((), among, tried)
-        removable = self._removable(among)
+            yield among, result
+        yield from self._search_prefixes((), among, rejected_attempts)
+        removable = self._find_removable(among)
         while len(removable) > 1:
-            answer = self.judge(removable)
-            if not isinstance(answer, Refusal):
-                yield removable, answer
+            result = self.evaluate(removable)
+            if not isinstance(result, RejectionReason):
+                yield removable, result
                 break
-            tried.append(_rejection(removable, answer))
+            rejected_attempts.append(_build_rejection(removable, result))
             removable = removable[: len(removable) // 2]
-        kept = {one.name for one in removable}
+        removable_names = {one.node_name for one in removable}
         if len(removable) > 1:
-            yield from self._prefixes(removable, [one for one in among if one.name not in kept], tried)
+            yield from self._search_prefixes(
+                removable, [one for one in among if one.node_name not in removable_names], rejected_attempts
+            )
 
-    def _prefixes(
-        self, always: Sequence[Candidate], among: Sequence[Candidate], tried: list[Rejection]
-    ) -> Iterator[tuple[Sequence[Candidate], Replaced]]:
+    def _search_prefixes(
+        self, always: Sequence[Candidate], among: Sequence[Candidate], rejected_attempts: list[Rejection]
+    ) -> Iterator[tuple[Sequence[Candidate], Replacement]]:
         """Karpenter's search for the longest prefix that is worth it, each with those that go `always`."""
         low, high = (0 if always else 1), len(among) - 1
-        while low <= high and not self.searched:
+        while low <= high and not self.has_used_multi_node_share:
             middle = (low + high) // 2
-            leaving = [*always, *among[: middle + 1]]
-            answer = self.judge(leaving)
-            if isinstance(answer, Refusal):
-                tried.append(_rejection(leaving, answer))
+            removals = [*always, *among[: middle + 1]]
+            result = self.evaluate(removals)
+            if isinstance(result, RejectionReason):
+                rejected_attempts.append(_build_rejection(removals, result))
                 high = middle - 1
             else:
-                yield leaving, answer
+                yield removals, result
                 low = middle + 1
 
-    def _removable(self, among: Sequence[Candidate]) -> list[Candidate]:
+    def _find_removable(self, among: Sequence[Candidate]) -> list[Candidate]:
         """Those whose pods have room on what stays, each tried after those before it are gone."""
-        scratch, gone = self.stage.again(), list[Candidate]()
+        scratch, removable = self.snapshot.fork(), list[Candidate]()
         received: dict[str, list[PodFact]] = {}
         for one in among:
-            if self.searched:
+            if self.has_used_multi_node_share:
                 break
             self.simulations += 1
-            heavier = replace(one, pods=(*one.pods, *received.get(one.name, ())))
-            found = simulate(scratch, (heavier,), "Underutilized")
+            heavier = replace(one, pods=(*one.pods, *received.get(one.node_name, ())))
+            found = simulate_removal(scratch, (heavier,), "Underutilized")
             if not found.attempts:
                 continue
             moves = found.attempts[0].packing.nominations
-            scratch.commit((heavier,), moves, ())
-            for uid, home in moves.items():
-                received.setdefault(home, []).append(found.pods[uid])
-            gone.append(one)
-        return gone
+            scratch.apply_removal((heavier,), moves, ())
+            for uid, node_name in moves.items():
+                received.setdefault(node_name, []).append(found.pods[uid])
+            removable.append(one)
+        return removable
 
-    def judge(self, leaving: Sequence[Candidate]) -> Replaced | Refusal:
+    def evaluate(self, removals: Sequence[Candidate]) -> Replacement | RejectionReason:
         """Whether these are worth taking away together, and what replaces them."""
         self.simulations += 1
-        before = sum(one.price for one in leaving)
-        one = len(leaving) == 1 and not self.settings.replace_one_by_several
-        found = simulate(self.stage, leaving, "Underutilized", ceiling=before - self.settings.threshold, one_node=one)
-        answer = evaluate(found, self.stage, self.settings)
-        if isinstance(answer, Refusal):
-            return answer
-        reason = unbalanced(leaving, before - answer.price, self.totals)
-        return Refusal(reason) if reason else answer
+        before = sum(one.price for one in removals)
+        one = len(removals) == 1 and not self.settings.replace_one_with_many
+        found = simulate_removal(
+            self.snapshot, removals, "Underutilized", ceiling=before - self.settings.threshold, one_node=one
+        )
+        result = choose_replacement(found, self.snapshot, self.settings)
+        if isinstance(result, RejectionReason):
+            return result
+        reason = balance_rejection_reason(removals, before - result.price, self.totals)
+        return RejectionReason(reason) if reason else result
 
-    def _reject(self, claim: str, words: str) -> None:
-        said = self.rejected.setdefault(claim, [])
-        if words not in said:
-            said.append(words)
+    def _add_rejection(self, nodeclaim_name: str, reason: str) -> None:
+        reasons = self.rejected.setdefault(nodeclaim_name, [])
+        if reason not in reasons:
+            reasons.append(reason)
 
 
-def by_worth(one: Candidate) -> tuple[float, str]:
+def price_per_disruption_order(one: Candidate) -> tuple[float, str]:
     """What is paid for each unit of disruption, highest first."""
-    return -worth_moving(one.price, one.cost), one.name
+    return -price_per_disruption(one.price, one.cost), one.node_name
 
 
-def _in_turn(candidates: Iterable[Candidate], first: Sequence[str]) -> Iterator[Candidate]:
+def _round_robin_by_pool(candidates: Iterable[Candidate], first: Sequence[str]) -> Iterator[Candidate]:
     """Pool by pool in turn, each in its order."""
     sooner = frozenset(first)
     pools: dict[str, list[Candidate]] = {}
-    for one in sorted(candidates, key=lambda one: (one.claim.name not in sooner, *by_worth(one))):
-        pools.setdefault(one.claim.pool, []).append(one)
+    for one in sorted(candidates, key=lambda one: (one.nodeclaim.name not in sooner, *price_per_disruption_order(one))):
+        pools.setdefault(one.nodeclaim.pool, []).append(one)
     return (one for one in chain.from_iterable(zip_longest(*pools.values())) if one is not None)
 
 
-def _best(found: Iterable[tuple[Sequence[Candidate], Replaced]]) -> tuple[Sequence[Candidate], Replaced]:
+def _best_option(options: Iterable[tuple[Sequence[Candidate], Replacement]]) -> tuple[Sequence[Candidate], Replacement]:
     """What saves most; of those that save about as much what disturbs least."""
-    every = [(_saving(leaving, answer), leaving, answer) for leaving, answer in found]
+    every = [(_hourly_saving(removals, replacement), removals, replacement) for removals, replacement in options]
     most = max(saving for saving, _, _ in every)
-    near = [one for one in every if one[0] >= most * (1 - _ALIKE)]
-    _, leaving, answer = min(near, key=lambda one: (sum(node.cost for node in one[1]), -one[0]))
-    return leaving, answer
+    near = [one for one in every if one[0] >= most * (1 - _SAVING_TOLERANCE)]
+    _, removals, replacement = min(near, key=lambda one: (sum(node.cost for node in one[1]), -one[0]))
+    return removals, replacement
 
 
-def _saving(leaving: Iterable[Candidate], answer: Replaced) -> float:
+def _hourly_saving(removals: Iterable[Candidate], replacement: Replacement) -> float:
     """US dollars an hour."""
-    return sum(one.price for one in leaving) - answer.price
+    return sum(one.price for one in removals) - replacement.price
 
 
-def _types(answer: Replaced) -> set[str]:
+def _replacement_types(replacement: Replacement) -> set[str]:
     """What its replacements may be."""
-    wanted = [one for claim in answer.claims for one in claim.requirements if one.key == INSTANCE_TYPE]
-    return {name for one in wanted for name in one.values}
+    requirements = [
+        one for nodeclaim in replacement.nodeclaims for one in nodeclaim.requirements if one.key == INSTANCE_TYPE
+    ]
+    return {name for one in requirements for name in one.values}
 
 
-def _rejection(leaving: Sequence[Candidate], words: str) -> Rejection:
-    return Rejection(nodes=tuple(one.name for one in leaving), words=words)
+def _build_rejection(removals: Sequence[Candidate], reason: str) -> Rejection:
+    return Rejection(nodes=tuple(one.node_name for one in removals), message=reason)

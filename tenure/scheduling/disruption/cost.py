@@ -10,34 +10,34 @@ from tenure.model.instance_types import InstanceType, Offering
 
 _PER_DELETION_COST: Final = 2.0**27
 _PER_PRIORITY: Final = 2.0**25
-_MOST: Final = 10.0
-LEAST_COST: Final = 1.0
+_MAX_EVICTION_COST: Final = 10.0
+MIN_NODE_COST: Final = 1.0
 """Of a node without pods that have to move."""
 
 
 def eviction_cost(pod: PodFact) -> float:
     """Between -10 and 10; 1 for an ordinary pod."""
     cost = 1.0 + pod.deletion_cost / _PER_DELETION_COST + pod.priority / _PER_PRIORITY
-    return max(-_MOST, min(_MOST, cost))
+    return max(-_MAX_EVICTION_COST, min(_MAX_EVICTION_COST, cost))
 
 
-def node_cost(pods: Iterable[PodFact]) -> float:
+def disruption_cost_of(pods: Iterable[PodFact]) -> float:
     """Of moving these pods; at least 1."""
-    return LEAST_COST + sum(max(0.0, eviction_cost(pod)) for pod in pods)
+    return MIN_NODE_COST + sum(max(0.0, eviction_cost(pod)) for pod in pods)
 
 
-def price_of(labels: Mapping[str, str], kind: InstanceType | None) -> float:
+def offering_price(labels: Mapping[str, str], instance_type: InstanceType | None) -> float:
     """US dollars an hour of a node with these labels, whether its offering can be had now or not; 0: not known."""
-    found = [one.price for one in kind.offerings if _is_of(one, labels)] if kind else []
+    found = [one.price for one in instance_type.offerings if _offering_matches(one, labels)] if instance_type else []
     return found[0] if found and math.isfinite(found[0]) and found[0] > 0 else 0.0
 
 
-def _is_of(one: Offering, labels: Mapping[str, str]) -> bool:
+def _offering_matches(one: Offering, labels: Mapping[str, str]) -> bool:
     if one.zone != labels.get(ZONE) or one.capacity_type != labels.get(CAPACITY_TYPE):
         return False
     return one.capacity_type != RESERVED or one.reservation_id == labels.get(CAPACITY_RESERVATION_ID)
 
 
-def worth_moving(price: float, cost: float) -> float:
+def price_per_disruption(price: float, cost: float) -> float:
     """What Karpenter orders candidates by, highest first: what is paid for each unit of disruption."""
     return price / cost if cost > 0 else price

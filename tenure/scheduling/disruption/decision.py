@@ -10,180 +10,192 @@ from dataclasses import dataclass, field
 from tenure.model.disruption.planning import Command, Decision, DisruptionRequest, Method, NodeVerdict
 from tenure.model.facts import PodFact
 from tenure.model.provisioning import Plan
-from tenure.scheduling.disruption.budgets import Purse
-from tenure.scheduling.disruption.candidates import Candidate, Survey
-from tenure.scheduling.disruption.cluster_snapshot import Stage
-from tenure.scheduling.disruption.commands import Kind, command_of, reserve
-from tenure.scheduling.disruption.consolidation import Consolidation, by_worth, totals
-from tenure.scheduling.disruption.drift import Replacing
-from tenure.scheduling.disruption.eligibility import is_resting
-from tenure.scheduling.disruption.replacement import Replaced
-from tenure.scheduling.nodepool_template import Refusal, Template
-from tenure.scheduling.packing.planning_pass import Ground, Wishes
-from tenure.scheduling.packing.pod_requirements import Shape
+from tenure.scheduling.disruption.budgets import BudgetTracker
+from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator
+from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
+from tenure.scheduling.disruption.commands import CommandKind, apply_in_flight_command, build_command
+from tenure.scheduling.disruption.consolidation import Consolidation, compute_pool_totals, price_per_disruption_order
+from tenure.scheduling.disruption.drift import DriftPass
+from tenure.scheduling.disruption.eligibility import is_within_consolidate_after
+from tenure.scheduling.disruption.replacement import Replacement
+from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
+from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings
+from tenure.scheduling.packing.pod_requirements import PodShape
 
 
 @dataclass(frozen=True)
-class Situation:
+class DisruptionContext:
     """The cluster as `tenure/scheduling/cluster_state.py` knows it, and what is planned for pods that wait."""
 
-    ground: Ground
-    wishes: Wishes
-    templates: Mapping[str, Template | Refusal]
-    shape: Callable[[PodFact], Shape]
+    inputs: PassInputs
+    pass_settings: PassSettings
+    templates: Mapping[str, NodePoolTemplate | RejectionReason]
+    get_shape: Callable[[PodFact], PodShape]
     plan: Plan
     waiting: Mapping[str, PodFact]
     """By UID; virtual ones of CapacityBuffers too."""
     virtual: frozenset[str] = frozenset()
 
 
-def decide(given: Situation, request: DisruptionRequest) -> Decision:
+def decide_disruption(context: DisruptionContext, request: DisruptionRequest) -> Decision:
     """A pure function of its arguments."""
-    survey = Survey(given.ground.facts, given.templates, request, _expected(given), given.virtual)
-    return _Pass(given, request, survey.candidates()).decision()
+    evaluator = CandidateEvaluator(
+        context.inputs.facts, context.templates, request, _expected_pods_by_node(context), context.virtual
+    )
+    return _DisruptionPass(context, request, evaluator.evaluate_all()).run()
 
 
 @dataclass(slots=True)
-class _Pass:
-    given: Situation
+class _DisruptionPass:
+    context: DisruptionContext
     request: DisruptionRequest
     candidates: list[Candidate]
     commands: list[Command] = field(default_factory=list)
     rejected: dict[str, list[str]] = field(default_factory=dict)
-    stage: Stage = field(init=False)
-    purse: Purse = field(init=False)
+    snapshot: ClusterSnapshot = field(init=False)
+    budget_tracker: BudgetTracker = field(init=False)
 
     def __post_init__(self) -> None:
-        given, facts = self.given, self.given.ground.facts
+        context, facts = self.context, self.context.inputs.facts
         resting = [
-            one.name
+            one.node_name
             for one in self.candidates
-            if is_resting(one.claim, facts.pools.get(one.claim.pool), self.request.now)
+            if is_within_consolidate_after(one.nodeclaim, facts.pools.get(one.nodeclaim.pool), self.request.now)
         ]
-        drifted = [one.name for one in self.candidates if one.claim.drifted]
-        unwilling: dict[Method, list[str]] = {"Underutilized": resting, "Drifted": drifted}
-        self.stage = Stage(given.ground, given.wishes, given.shape, unwilling)
-        self.stage.take(given.plan, given.waiting)
-        self.stage.close(self.request.unsold)
-        self.purse = Purse(self.request.allowances)
+        drifted = [one.node_name for one in self.candidates if one.nodeclaim.drifted]
+        closed_nodes: dict[Method, list[str]] = {"Underutilized": resting, "Drifted": drifted}
+        self.snapshot = ClusterSnapshot(context.inputs, context.pass_settings, context.get_shape, closed_nodes)
+        self.snapshot.apply_plan(context.plan, context.waiting)
+        self.snapshot.close_nodepools(self.request.unsold)
+        self.budget_tracker = BudgetTracker(self.request.allowed_disruptions)
         for command in self.request.under_way:
-            reserve(self.stage, command, self.candidates)
+            apply_in_flight_command(self.snapshot, command, self.candidates)
 
-    def decision(self) -> Decision:
+    def run(self) -> Decision:
         if self.request.only:
-            return self._only()
+            return self._decide_requested()
         settings = self.request.settings
-        self._empty()
+        self._decide_empty()
         # Drifted nodes that cannot go must not use up what the others need.
-        shared = any(True for _ in self._eligible("Underutilized"))
-        drift = Replacing(self.stage, self.purse, settings.most_simulations // (2 if shared else 1))
-        for command in drift.commands(self._eligible("Drifted"), frozenset(self.request.first)):
-            self._take(command)
-        for claim, words in drift.rejected.items():
-            self._reject(claim, words)
-        left = settings.model_copy(update={"most_simulations": settings.most_simulations - drift.simulations})
-        shrink = Consolidation(self.stage, self.purse, left, totals(self.candidates))
-        several = shrink.multi(self._untouched("Underutilized"))
-        if several is not None:
-            self._take(several)
-        for command in shrink.single(self._untouched("Underutilized"), self.request.first):
-            self._take(command)
-        for claim, said in shrink.rejected.items():
-            for words in said:
-                self._reject(claim, words)
-        simulations = drift.simulations + shrink.simulations
-        return self._answer(simulations, (*drift.unreached, *shrink.unreached))
+        shared = any(True for _ in self._eligible_candidates("Underutilized"))
+        drift = DriftPass(self.snapshot, self.budget_tracker, settings.most_simulations // (2 if shared else 1))
+        for command in drift.find_commands(self._eligible_candidates("Drifted"), frozenset(self.request.first)):
+            self._apply_command(command)
+        for nodeclaim_name, reason in drift.rejected.items():
+            self._add_rejection(nodeclaim_name, reason)
+        remaining_settings = settings.model_copy(
+            update={"most_simulations": settings.most_simulations - drift.simulations}
+        )
+        consolidation = Consolidation(
+            self.snapshot, self.budget_tracker, remaining_settings, compute_pool_totals(self.candidates)
+        )
+        multi_node_command = consolidation.find_multi_node(self._non_receiving_candidates("Underutilized"))
+        if multi_node_command is not None:
+            self._apply_command(multi_node_command)
+        for command in consolidation.find_single_node(
+            self._non_receiving_candidates("Underutilized"), self.request.first
+        ):
+            self._apply_command(command)
+        for nodeclaim_name, reasons in consolidation.rejected.items():
+            for reason in reasons:
+                self._add_rejection(nodeclaim_name, reason)
+        simulations = drift.simulations + consolidation.simulations
+        return self._build_decision(simulations, (*drift.unreached, *consolidation.unreached))
 
-    def _answer(self, simulations: int, unreached: tuple[str, ...] = ()) -> Decision:
-        gone = {one.claim for command in self.commands for one in command.candidates}
+    def _build_decision(self, simulations: int, unreached: tuple[str, ...] = ()) -> Decision:
+        disrupted = {one.claim for command in self.commands for one in command.candidates}
         return Decision(
-            nodes=tuple(self._verdict(one, gone) for one in self.candidates),
-            commands=tuple(without_virtual(one, self.given.virtual) for one in self.commands),
+            nodes=tuple(self._final_verdict(one, disrupted) for one in self.candidates),
+            commands=tuple(strip_virtual_pods(one, self.context.virtual) for one in self.commands),
             unreached=unreached,
             simulations=simulations,
         )
 
-    def _only(self) -> Decision:
+    def _decide_requested(self) -> Decision:
         """Whether these would still go together."""
-        reason, wanted = self.request.reason, frozenset(self.request.only)
-        leaving = [one for one in self.candidates if one.claim.name in wanted and one.may(reason)]
-        if len(leaving) < len(wanted):
-            return self._answer(0)
-        answer, simulations = self._judge(leaving, reason)
-        if isinstance(answer, Refusal):
-            for one in leaving:
-                self._reject(one.claim.name, answer)
+        reason, requested = self.request.reason, frozenset(self.request.only)
+        removals = [one for one in self.candidates if one.nodeclaim.name in requested and one.is_eligible_for(reason)]
+        if len(removals) < len(requested):
+            return self._build_decision(0)
+        result, simulations = self._evaluate(removals, reason)
+        if isinstance(result, RejectionReason):
+            for one in removals:
+                self._add_rejection(one.nodeclaim.name, result)
         else:
-            self._take(command_of(reason, _kind(reason, leaving), leaving, answer))
-        return self._answer(simulations)
+            self._apply_command(build_command(reason, _command_kind(reason, removals), removals, result))
+        return self._build_decision(simulations)
 
-    def _judge(self, leaving: Sequence[Candidate], reason: Method) -> tuple[Replaced | Refusal, int]:
-        taken = next((one.name for one in leaving if one.name in self.stage.receivers), "")
-        if taken:
-            return Refusal(f"pods of nodes that go are expected on {taken}"), 0
-        if reason == "Drifted" and len(leaving) == 1:
-            drift = Replacing(self.stage, self.purse, self.request.settings.most_simulations)
-            return drift.replaced(leaving[0]), drift.simulations
-        shrink = Consolidation(self.stage, self.purse, self.request.settings, totals(self.candidates))
-        return shrink.judge(leaving), shrink.simulations
+    def _evaluate(self, removals: Sequence[Candidate], reason: Method) -> tuple[Replacement | RejectionReason, int]:
+        receiver = next((one.node_name for one in removals if one.node_name in self.snapshot.receivers), "")
+        if receiver:
+            return RejectionReason(f"pods of nodes that go are expected on {receiver}"), 0
+        if reason == "Drifted" and len(removals) == 1:
+            drift = DriftPass(self.snapshot, self.budget_tracker, self.request.settings.most_simulations)
+            return drift.find_replacement(removals[0]), drift.simulations
+        consolidation = Consolidation(
+            self.snapshot, self.budget_tracker, self.request.settings, compute_pool_totals(self.candidates)
+        )
+        return consolidation.evaluate(removals), consolidation.simulations
 
-    def _empty(self) -> None:
+    def _decide_empty(self) -> None:
         """All of them at once, as far as budgets go (reference 4.5)."""
-        ordered = sorted(self._eligible("Empty"), key=by_worth)
-        leaving, refused = self.purse.allowed(ordered, "Empty", len(ordered))
-        for claim, words in refused.items():
-            self._reject(claim, words)
-        if leaving:
-            self._take(command_of("Empty", "empty", leaving, Replaced((), {}, 0.0, 0.0)))
+        ordered = sorted(self._eligible_candidates("Empty"), key=price_per_disruption_order)
+        removals, rejected = self.budget_tracker.select_allowed(ordered, "Empty", len(ordered))
+        for nodeclaim_name, reason in rejected.items():
+            self._add_rejection(nodeclaim_name, reason)
+        if removals:
+            self._apply_command(build_command("Empty", "empty", removals, Replacement((), {}, 0.0, 0.0)))
 
-    def _eligible(self, method: Method) -> Iterator[Candidate]:
-        gone = {one.claim for command in self.commands for one in command.candidates}
-        return (one for one in self.candidates if method in one.verdict.eligible and one.claim.name not in gone)
+    def _eligible_candidates(self, method: Method) -> Iterator[Candidate]:
+        disrupted = {one.claim for command in self.commands for one in command.candidates}
+        return (
+            one for one in self.candidates if method in one.verdict.eligible and one.nodeclaim.name not in disrupted
+        )
 
-    def _untouched(self, method: Method) -> list[Candidate]:
+    def _non_receiving_candidates(self, method: Method) -> list[Candidate]:
         """Without those that pods of nodes which go are expected on: they are said to be so one by one."""
-        return [one for one in self._eligible(method) if one.name not in self.stage.receivers]
+        return [one for one in self._eligible_candidates(method) if one.node_name not in self.snapshot.receivers]
 
-    def _take(self, command: Command) -> None:
-        names = set(command.nodes)
-        leaving = [one for one in self.candidates if one.name in names]
+    def _apply_command(self, command: Command) -> None:
+        names = set(command.node_names)
+        removals = [one for one in self.candidates if one.node_name in names]
         moves = {one.pod_uid: one.target for one in command.moves if one.target}
-        self.stage.commit(leaving, moves, command.replacements)
-        self.purse.spend(leaving)
+        self.snapshot.apply_removal(removals, moves, command.replacements)
+        self.budget_tracker.count_disrupted(removals)
         self.commands.append(command)
 
-    def _reject(self, claim: str, words: str) -> None:
-        said = self.rejected.setdefault(claim, [])
-        if words not in said:
-            said.append(words)
+    def _add_rejection(self, nodeclaim_name: str, reason: str) -> None:
+        reasons = self.rejected.setdefault(nodeclaim_name, [])
+        if reason not in reasons:
+            reasons.append(reason)
 
-    def _verdict(self, one: Candidate, gone: Collection[str]) -> NodeVerdict:
-        said: Sequence[str] = () if one.claim.name in gone else self.rejected.get(one.claim.name, ())
-        return one.verdict.model_copy(update={"rejected": tuple(said)}) if said else one.verdict
+    def _final_verdict(self, one: Candidate, disrupted: Collection[str]) -> NodeVerdict:
+        rejections: Sequence[str] = () if one.nodeclaim.name in disrupted else self.rejected.get(one.nodeclaim.name, ())
+        return one.verdict.model_copy(update={"rejected": tuple(rejections)}) if rejections else one.verdict
 
 
-def _kind(reason: Method, leaving: Sequence[Candidate]) -> Kind:
+def _command_kind(reason: Method, removals: Sequence[Candidate]) -> CommandKind:
     if reason != "Underutilized":
         return "drift" if reason == "Drifted" else "empty"
-    return "single" if len(leaving) == 1 else "multi"
+    return "single" if len(removals) == 1 else "multi"
 
 
-def without_virtual(command: Command, virtual: Collection[str]) -> Command:
+def strip_virtual_pods(command: Command, virtual: Collection[str]) -> Command:
     """Pods of CapacityBuffers have their room, and are told nothing."""
     if not virtual:
         return command
-    claims = [
+    nodeclaims = [
         one.model_copy(update={"pods": tuple(uid for uid in one.pods if uid not in virtual)})
         for one in command.replacements
     ]
     moves = tuple(one for one in command.moves if one.pod_uid not in virtual)
-    return command.model_copy(update={"replacements": tuple(claims), "moves": moves})
+    return command.model_copy(update={"replacements": tuple(nodeclaims), "moves": moves})
 
 
-def _expected(given: Situation) -> dict[str, list[PodFact]]:
+def _expected_pods_by_node(context: DisruptionContext) -> dict[str, list[PodFact]]:
     """By home the pods that wait and have their place there."""
     found: dict[str, list[PodFact]] = {}
-    for uid, name in (*given.plan.nominations.items(), *given.plan.reserved.items()):
-        if uid in given.waiting:
-            found.setdefault(name, []).append(given.waiting[uid])
+    for uid, name in (*context.plan.nominations.items(), *context.plan.reserved.items()):
+        if uid in context.waiting:
+            found.setdefault(name, []).append(context.waiting[uid])
     return found

@@ -8,68 +8,70 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tenure.model.disruption.planning import Command
-from tenure.scheduling.disruption.budgets import Purse
-from tenure.scheduling.disruption.candidates import Candidate, oldest_drift
-from tenure.scheduling.disruption.cluster_snapshot import Stage
-from tenure.scheduling.disruption.commands import command_of
-from tenure.scheduling.disruption.replacement import Replaced, worst_prices
-from tenure.scheduling.disruption.simulation import Simulation, simulate
-from tenure.scheduling.nodepool_template import Refusal
+from tenure.scheduling.disruption.budgets import BudgetTracker
+from tenure.scheduling.disruption.candidates import Candidate, drift_order
+from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
+from tenure.scheduling.disruption.commands import build_command
+from tenure.scheduling.disruption.replacement import Replacement, get_worst_prices
+from tenure.scheduling.disruption.simulation import Simulation, simulate_removal
+from tenure.scheduling.nodepool_template import RejectionReason
 
 _ANY_PRICE = float("inf")
 
 
 @dataclass(slots=True)
-class Replacing:
+class DriftPass:
     """One pass over the candidates for Drifted."""
 
-    stage: Stage
-    purse: Purse
+    snapshot: ClusterSnapshot
+    budget_tracker: BudgetTracker
     most_simulations: int
     simulations: int = 0
     rejected: dict[str, str] = field(default_factory=dict)
     unreached: list[str] = field(default_factory=list)
 
-    def commands(self, candidates: Iterable[Candidate], first: Collection[str] = ()) -> Iterator[Command]:
+    def find_commands(self, candidates: Iterable[Candidate], first: Collection[str] = ()) -> Iterator[Command]:
         """Those `first` that were not reached before. The caller takes each into account before it asks for the
         next."""
-        for one in sorted(candidates, key=lambda one: (one.claim.name not in first, oldest_drift(one))):
-            reason = self.purse.refusal(one, "Drifted")
-            if not reason and one.name in self.stage.receivers:
+        for one in sorted(candidates, key=lambda one: (one.nodeclaim.name not in first, drift_order(one))):
+            reason = self.budget_tracker.rejection_reason(one, "Drifted")
+            if not reason and one.node_name in self.snapshot.receivers:
                 reason = "pods of nodes that go are expected there"
             if reason:
-                self.rejected[one.claim.name] = reason
+                self.rejected[one.nodeclaim.name] = reason
             elif self.simulations >= self.most_simulations:
-                self.unreached.append(one.claim.name)
+                self.unreached.append(one.nodeclaim.name)
             else:
-                answer = self.replaced(one)
-                if isinstance(answer, Refusal):
-                    self.rejected[one.claim.name] = answer
+                replacement = self.find_replacement(one)
+                if isinstance(replacement, RejectionReason):
+                    self.rejected[one.nodeclaim.name] = replacement
                 else:
-                    yield command_of("Drifted", "drift", (one,), answer)
+                    yield build_command("Drifted", "drift", (one,), replacement)
 
-    def replaced(self, one: Candidate) -> Replaced | Refusal:
+    def find_replacement(self, one: Candidate) -> Replacement | RejectionReason:
         """What takes its place, whatever that costs."""
         if not one.pods:
-            return Replaced((), {}, 0.0, 0.0)
+            return Replacement((), {}, 0.0, 0.0)
         self.simulations += 1
-        found = simulate(self.stage, (one,), "Drifted", ceiling=_ANY_PRICE)
+        found = simulate_removal(self.snapshot, (one,), "Drifted", ceiling=_ANY_PRICE)
         if not found.attempts:
             self.simulations += 1
-            found = simulate(self.stage, (one,), ceiling=_ANY_PRICE)
-        return self._cheapest(found)
+            found = simulate_removal(self.snapshot, (one,), ceiling=_ANY_PRICE)
+        return self._cheapest_replacement(found)
 
-    def _cheapest(self, found: Simulation) -> Replaced | Refusal:
+    def _cheapest_replacement(self, found: Simulation) -> Replacement | RejectionReason:
         if not found.attempts:
-            return Refusal(f"cannot go: {found.problem}")
-        tried = min(found.attempts, key=lambda attempt: attempt.cost(self.stage.wishes.node_cost))
-        claims, price, at_most = [], 0.0, 0.0
-        for number in range(len(tried.packing.places.bought)):
-            claim = tried.emission.claim(number)
-            if isinstance(claim, Refusal):
-                return Refusal(f"cannot go: {claim}")
-            claims.append(claim)
-            price += tried.emission.price(number)
-            fill = tried.emission.fill(number)
-            at_most += float(worst_prices(fill, self.stage)[fill.rows].max())
-        return Replaced(tuple(claims), dict(tried.packing.nominations), price, at_most)
+            return RejectionReason(f"cannot go: {found.problem}")
+        attempt = min(
+            found.attempts, key=lambda candidate_attempt: candidate_attempt.cost(self.snapshot.pass_settings.node_cost)
+        )
+        nodeclaims, price, at_most = [], 0.0, 0.0
+        for number in range(len(attempt.packing.node_arrays.new_nodes)):
+            nodeclaim = attempt.planned_nodeclaims.build(number)
+            if isinstance(nodeclaim, RejectionReason):
+                return RejectionReason(f"cannot go: {nodeclaim}")
+            nodeclaims.append(nodeclaim)
+            price += attempt.planned_nodeclaims.cheapest_price(number)
+            draft = attempt.planned_nodeclaims.draft(number)
+            at_most += float(get_worst_prices(draft, self.snapshot)[draft.rows].max())
+        return Replacement(tuple(nodeclaims), dict(attempt.packing.nominations), price, at_most)

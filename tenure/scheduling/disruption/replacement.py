@@ -15,25 +15,25 @@ from tenure.model.disruption.planning import DisruptionSettings
 from tenure.model.provisioning import PlannedClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.disruption.candidates import Candidate
-from tenure.scheduling.disruption.cluster_snapshot import Stage
+from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.simulation import Simulation
 from tenure.scheduling.instance_type_table import Indices, Mask, Prices
-from tenure.scheduling.nodeclaim_builder import Fill, planned_claim
-from tenure.scheduling.nodepool_template import Refusal
-from tenure.scheduling.offerings import STRICT, missing_variety
-from tenure.scheduling.packing.planning_pass import Attempt
+from tenure.scheduling.nodeclaim_builder import NodeClaimDraft, build_planned_nodeclaim
+from tenure.scheduling.nodepool_template import RejectionReason
+from tenure.scheduling.offerings import STRICT, find_missing_variety
+from tenure.scheduling.packing.planning_pass import PackingAttempt
 
-SPOT_VARIETY: Final = 15
+MIN_CHEAPER_SPOT_TYPES: Final = 15
 """So many cheaper spot types a single spot node is replaced by, so that it is not replaced again and again."""
 _SPOT: Final = Requirements([one_of(CAPACITY_TYPE, SPOT)])
-_TINY: Final = 1e-9
+_PRICE_EPSILON: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class Replacement:
     """What comes of a simulation that is worth it."""
 
-    claims: tuple[PlannedClaim, ...]
+    nodeclaims: tuple[PlannedClaim, ...]
     moves: Mapping[str, str]
     """Pods to homes, by UID."""
     price: float
@@ -41,186 +41,228 @@ class Replaced:
     at_most: float
 
 
-def evaluate(found: Simulation, stage: Stage, settings: DisruptionSettings) -> Replaced | Refusal:
+def choose_replacement(
+    simulation: Simulation, snapshot: ClusterSnapshot, settings: DisruptionSettings
+) -> Replacement | RejectionReason:
     """The cheapest of the attempts that save enough, else why the first does not."""
-    if not found.attempts:
-        return Refusal(f"cannot go: {found.problem}")
+    if not simulation.attempts:
+        return RejectionReason(f"cannot go: {simulation.problem}")
     try:
-        answers = [_answer(one, found.leaving, stage, settings) for one in found.attempts]
+        results = [_evaluate_attempt(one, simulation.removals, snapshot, settings) for one in simulation.attempts]
     except Exception as error:
-        return Refusal(f"cannot go: what would replace it could not be found out: {error!r}")
-    good = [one for one in answers if not isinstance(one, Refusal)]
-    return min(good, key=lambda one: (one.price, len(one.claims))) if good else answers[0]
+        return RejectionReason(f"cannot go: what would replace it could not be found out: {error!r}")
+    accepted = [one for one in results if not isinstance(one, RejectionReason)]
+    return min(accepted, key=lambda one: (one.price, len(one.nodeclaims))) if accepted else results[0]
 
 
-def _answer(
-    tried: Attempt, leaving: Sequence[Candidate], stage: Stage, settings: DisruptionSettings
-) -> Replaced | Refusal:
-    limit = sum(one.price for one in leaving) - settings.threshold
-    moves = dict(tried.packing.nominations)
-    number = len(tried.packing.places.bought)
-    if not number:
-        if limit <= _TINY:
-            return Refusal(f"it would save no more than {settings.threshold:.4g} $/h")
-        return Replaced((), moves, 0.0, 0.0)
-    if number > len(leaving) and not settings.replace_one_by_several:
-        price = sum(tried.emission.price(one) for one in range(number))
+def _evaluate_attempt(
+    attempt: PackingAttempt, removals: Sequence[Candidate], snapshot: ClusterSnapshot, settings: DisruptionSettings
+) -> Replacement | RejectionReason:
+    limit = sum(one.price for one in removals) - settings.threshold
+    moves = dict(attempt.packing.nominations)
+    new_node_count = len(attempt.packing.node_arrays.new_nodes)
+    if not new_node_count:
+        if limit <= _PRICE_EPSILON:
+            return RejectionReason(f"it would save no more than {settings.threshold:.4g} $/h")
+        return Replacement((), moves, 0.0, 0.0)
+    if new_node_count > len(removals) and not settings.replace_one_with_many:
+        price = sum(attempt.planned_nodeclaims.cheapest_price(one) for one in range(new_node_count))
         if price >= limit:
-            return Refusal(
-                f"its pods would need {number} nodes for {price:.4g} $/h, which is not less than {limit:.4g}"
+            return RejectionReason(
+                f"its pods would need {new_node_count} nodes for {price:.4g} $/h, which is not less than {limit:.4g}"
             )
-        return Refusal(
-            f"its pods would need {number} nodes, which would cost {price:.4g} instead of {limit:.4g} $/h: only as "
+        return RejectionReason(
+            f"its pods would need {new_node_count} nodes, which would cost {price:.4g} instead of {limit:.4g} "
+            "$/h: only as "
             "many are bought as go"
         )
-    spots = [_sparing(tried.emission.fill(one), leaving, stage, settings, alone=number == 1) for one in range(number)]
-    refused = next((one for one in spots if isinstance(one, Refusal)), None)
-    if refused is not None:
-        return refused
-    return _priced(tried, [one for one in spots if isinstance(one, _Goods)], leaving, settings, stage)
+    new_nodes = [
+        _new_node_options(
+            attempt.planned_nodeclaims.draft(one), removals, snapshot, settings, is_single=new_node_count == 1
+        )
+        for one in range(new_node_count)
+    ]
+    rejected = next((one for one in new_nodes if isinstance(one, RejectionReason)), None)
+    if rejected is not None:
+        return rejected
+    return _price_replacement(
+        attempt, [one for one in new_nodes if isinstance(one, _NewNodeOptions)], removals, settings, snapshot
+    )
 
 
-def limit_of(leaving: Sequence[Candidate], settings: DisruptionSettings, *, several: bool) -> float:
-    """What replacements have to cost less than, in US dollars an hour. To buy `several` nodes has to pay more, since it
+def price_limit(removals: Sequence[Candidate], settings: DisruptionSettings, *, is_multi_node: bool) -> float:
+    """What replacements have to cost less than, in US dollars an hour. To buy `is_multi_node` nodes has to pay more,
+    since it
     moves many pods."""
-    paid = sum(one.price for one in leaving)
-    return paid - max(settings.threshold, paid * settings.least_share if several else 0.0)
+    paid = sum(one.price for one in removals)
+    return paid - max(settings.threshold, paid * settings.least_share if is_multi_node else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Goods:
+class _NewNodeOptions:
     """What one new node may be, with the most that each of its instance types costs."""
 
-    fill: Fill
-    worst: Prices
+    draft: NodeClaimDraft
+    worst_prices: Prices
     spot_for_spot: bool = False
 
 
-def _sparing(
-    fill: Fill, leaving: Sequence[Candidate], stage: Stage, settings: DisruptionSettings, *, alone: bool
-) -> _Goods | Refusal:
-    """Of spot nodes only spot ones come, if the gate is on; a node that comes `alone` is of no type that one of those
-    which go is already: that one could stay."""
-    option = fill.option
-    offered = set(fill.offer.table.capacity_types[option.offerings])
-    spot_for_spot = all(one.verdict.capacity_type == SPOT for one in leaving) and SPOT in offered
-    if spot_for_spot and not settings.spot_to_spot:
-        return Refusal("spot nodes are replaced by spot nodes only while the gate SpotToSpotConsolidation is on")
-    if spot_for_spot:
-        pinned = fill.offer.limited_to(option, _SPOT)
-        if isinstance(pinned, Refusal):
-            return pinned
-        fill = replace(fill, option=pinned, rows=fill.rows[pinned.types[fill.rows]])
-    worst = worst_prices(fill, stage)[fill.rows]
-    if alone and len(leaving) > 1:
-        kept = worst < _cheapest_alike(fill, leaving)
-        fill, worst = replace(fill, rows=fill.rows[kept]), worst[kept]
-        if not len(fill.rows):
-            return Refusal("its replacement would be of a type that one of them is already: that one can stay")
-    return _Goods(fill, worst, spot_for_spot)
-
-
-def _cheapest_alike(fill: Fill, leaving: Sequence[Candidate]) -> float:
-    """The price below which a replacement is not merely one of the nodes that go, bought again."""
-    names = {fill.offer.table.names[row] for row in fill.rows}
-    return min((one.price for one in leaving if one.kind is not None and one.kind.name in names), default=np.inf)
-
-
-def _priced(
-    tried: Attempt,
-    goods: Sequence[_Goods],
-    leaving: Sequence[Candidate],
+def _new_node_options(
+    draft: NodeClaimDraft,
+    removals: Sequence[Candidate],
+    snapshot: ClusterSnapshot,
     settings: DisruptionSettings,
-    stage: Stage,
-) -> Replaced | Refusal:
+    *,
+    is_single: bool,
+) -> _NewNodeOptions | RejectionReason:
+    """Of spot nodes only spot ones come, if the gate is on; a node that comes `is_single` is of no type that one of
+    those
+    which go is already: that one could stay."""
+    option = draft.option
+    offered = set(draft.offer.table.capacity_types[option.offerings])
+    spot_for_spot = all(one.verdict.capacity_type == SPOT for one in removals) and SPOT in offered
+    if spot_for_spot and not settings.spot_to_spot:
+        return RejectionReason(
+            "spot nodes are replaced by spot nodes only while the gate SpotToSpotConsolidation is on"
+        )
+    if spot_for_spot:
+        restricted = draft.offer.restrict_to(option, _SPOT)
+        if isinstance(restricted, RejectionReason):
+            return restricted
+        draft = replace(draft, option=restricted, rows=draft.rows[restricted.types[draft.rows]])
+    worst = get_worst_prices(draft, snapshot)[draft.rows]
+    if is_single and len(removals) > 1:
+        is_cheaper = worst < _cheapest_removed_of_same_type(draft, removals)
+        draft, worst = replace(draft, rows=draft.rows[is_cheaper]), worst[is_cheaper]
+        if not len(draft.rows):
+            return RejectionReason("its replacement would be of a type that one of them is already: that one can stay")
+    return _NewNodeOptions(draft, worst, spot_for_spot)
+
+
+def _cheapest_removed_of_same_type(draft: NodeClaimDraft, removals: Sequence[Candidate]) -> float:
+    """The price below which a replacement is not merely one of the nodes that go, bought again."""
+    names = {draft.offer.table.names[row] for row in draft.rows}
+    return min(
+        (one.price for one in removals if one.instance_type is not None and one.instance_type.name in names),
+        default=np.inf,
+    )
+
+
+def _price_replacement(
+    attempt: PackingAttempt,
+    new_nodes: Sequence[_NewNodeOptions],
+    removals: Sequence[Candidate],
+    settings: DisruptionSettings,
+    snapshot: ClusterSnapshot,
+) -> Replacement | RejectionReason:
     """Each new node may be launched as anything below its share of what is paid now."""
-    limit = limit_of(leaving, settings, several=len(goods) > 1)
-    least = [float(one.worst.min()) for one in goods]
+    limit = price_limit(removals, settings, is_multi_node=len(new_nodes) > 1)
+    least = [float(one.worst_prices.min()) for one in new_nodes]
     slack = limit - sum(least)
-    if slack <= _TINY:
-        paid = sum(one.price for one in leaving)
+    if slack <= _PRICE_EPSILON:
+        paid = sum(one.price for one in removals)
         than = f"{limit:.4g}" + (f", {paid:.4g} less what has to be saved" if limit < paid else "")
-        return Refusal(f"its replacement would cost {sum(least):.4g} $/h, which is not less than {than}")
-    claims, at_most, price = list[PlannedClaim](), 0.0, 0.0
-    for number, (one, base) in enumerate(zip(goods, least, strict=True)):
-        share = slack * (base + _TINY) / (sum(least) + _TINY * len(least))
-        made = _claim(tried, number, one, base + share, single=len(leaving) == 1, stage=stage)
-        if isinstance(made, Refusal):
-            return made
-        claims.append(made[0])
-        price, at_most = price + made[1], at_most + made[2]
-    return Replaced(tuple(claims), dict(tried.packing.nominations), price, at_most)
+        return RejectionReason(f"its replacement would cost {sum(least):.4g} $/h, which is not less than {than}")
+    nodeclaims, at_most, price = list[PlannedClaim](), 0.0, 0.0
+    for number, (one, base) in enumerate(zip(new_nodes, least, strict=True)):
+        share = slack * (base + _PRICE_EPSILON) / (sum(least) + _PRICE_EPSILON * len(least))
+        built = _build_replacement_nodeclaim(
+            attempt, number, one, base + share, single=len(removals) == 1, snapshot=snapshot
+        )
+        if isinstance(built, RejectionReason):
+            return built
+        nodeclaims.append(built[0])
+        price, at_most = price + built[1], at_most + built[2]
+    return Replacement(tuple(nodeclaims), dict(attempt.packing.nominations), price, at_most)
 
 
-def _claim(
-    tried: Attempt, number: int, goods: _Goods, below: float, *, single: bool, stage: Stage
-) -> tuple[PlannedClaim, float, float] | Refusal:
+def _build_replacement_nodeclaim(
+    attempt: PackingAttempt,
+    number: int,
+    new_node: _NewNodeOptions,
+    below: float,
+    *,
+    single: bool,
+    snapshot: ClusterSnapshot,
+) -> tuple[PlannedClaim, float, float] | RejectionReason:
     """The NodeClaim, its expected price and the most that it costs."""
-    wishes, fill = stage.wishes, replace(goods.fill, rows=goods.fill.rows[goods.worst < below])
-    needs_variety = single and goods.spot_for_spot
-    if needs_variety and len(fill.rows) < SPOT_VARIETY:
-        return Refusal(
-            f"only {len(fill.rows)} spot instance types are cheaper: a spot node is replaced when {SPOT_VARIETY} are, "
+    pass_settings, draft = (
+        snapshot.pass_settings,
+        replace(new_node.draft, rows=new_node.draft.rows[new_node.worst_prices < below]),
+    )
+    needs_variety = single and new_node.spot_for_spot
+    if needs_variety and len(draft.rows) < MIN_CHEAPER_SPOT_TYPES:
+        return RejectionReason(
+            f"only {len(draft.rows)} spot instance types are cheaper: a spot node is replaced when "
+            f"{MIN_CHEAPER_SPOT_TYPES} are, "
             "so that it is not soon replaced or interrupted again"
         )
-    if not goods.spot_for_spot:
-        fill = _pinned(fill)
-    most = max(SPOT_VARIETY, _varied(fill, stage)) if needs_variety else wishes.most_instance_types
-    fill = replace(fill, rows=fill.rows[:most])
-    missing = missing_variety(fill.offer.table, fill.option.requirements, fill.rows)
-    if missing and wishes.min_values_policy == STRICT:
-        return Refusal(f"minValues cannot be kept by what is cheaper: {missing}")
-    bought = tried.packing.places.bought[number]
-    claim = planned_claim(fill, tuple(bought.pods), wishes.min_values_policy, most)
-    if isinstance(claim, Refusal):
-        return claim
-    worst = worst_prices(fill, stage)[fill.rows]
-    return claim, float(fill.offer.prices(fill.option)[fill.rows].min()), float(worst.max())
-
-
-def _pinned(fill: Fill) -> Fill:
-    """Where spot can be had, on-demand is not bought instead: it might cost more than what it replaces."""
-    if fill.option.reservation:
-        return fill
-    pinned = fill.offer.limited_to(fill.option, _SPOT)
-    if isinstance(pinned, Refusal):
-        return fill
-    rows = fill.rows[pinned.types[fill.rows]]
-    return replace(fill, option=pinned, rows=rows) if len(rows) else fill
-
-
-def _varied(fill: Fill, stage: Stage) -> int:
-    """How many of the cheapest types minValues needs."""
-    if stage.wishes.min_values_policy != STRICT or not any(one.min_values for one in fill.option.requirements.values()):
-        return 0
-    table, wanted = fill.offer.table, fill.option.requirements
-    counts = (
-        number for number in range(1, len(fill.rows) + 1) if not missing_variety(table, wanted, fill.rows[:number])
+    if not new_node.spot_for_spot:
+        draft = _restrict_to_spot(draft)
+    most = (
+        max(MIN_CHEAPER_SPOT_TYPES, _min_values_type_count(draft, snapshot))
+        if needs_variety
+        else pass_settings.most_instance_types
     )
-    return next(counts, len(fill.rows))
+    draft = replace(draft, rows=draft.rows[:most])
+    missing = find_missing_variety(draft.offer.table, draft.option.requirements, draft.rows)
+    if missing and pass_settings.min_values_policy == STRICT:
+        return RejectionReason(f"minValues cannot be kept by what is cheaper: {missing}")
+    new_node_slot = attempt.packing.node_arrays.new_nodes[number]
+    nodeclaim = build_planned_nodeclaim(draft, tuple(new_node_slot.pods), pass_settings.min_values_policy, most)
+    if isinstance(nodeclaim, RejectionReason):
+        return nodeclaim
+    worst = get_worst_prices(draft, snapshot)[draft.rows]
+    return nodeclaim, float(draft.offer.cheapest_prices(draft.option)[draft.rows].min()), float(worst.max())
 
 
-def worst_prices(fill: Fill, stage: Stage) -> Prices:
+def _restrict_to_spot(draft: NodeClaimDraft) -> NodeClaimDraft:
+    """Where spot can be had, on-demand is not bought instead: it might cost more than what it replaces."""
+    if draft.option.reservation:
+        return draft
+    restricted = draft.offer.restrict_to(draft.option, _SPOT)
+    if isinstance(restricted, RejectionReason):
+        return draft
+    rows = draft.rows[restricted.types[draft.rows]]
+    return replace(draft, option=restricted, rows=rows) if len(rows) else draft
+
+
+def _min_values_type_count(draft: NodeClaimDraft, snapshot: ClusterSnapshot) -> int:
+    """How many of the cheapest types minValues needs."""
+    if snapshot.pass_settings.min_values_policy != STRICT or not any(
+        one.min_values for one in draft.option.requirements.values()
+    ):
+        return 0
+    table, requirements = draft.offer.table, draft.option.requirements
+    counts = (
+        number
+        for number in range(1, len(draft.rows) + 1)
+        if not find_missing_variety(table, requirements, draft.rows[:number])
+    )
+    return next(counts, len(draft.rows))
+
+
+def get_worst_prices(draft: NodeClaimDraft, snapshot: ClusterSnapshot) -> Prices:
     """By type the most that a launch may cost: EC2 is asked for reserved capacity, then spot, then on-demand, and may
     choose the dearest zone."""
-    option = fill.option
-    key = fill.offer.name, option.requirements, option.reservation
-    known = stage.worst.get(key)
+    option = draft.option
+    key = draft.offer.pool_name, option.requirements, option.reservation
+    known = snapshot.worst_prices.get(key)
     if known is None:
-        known = stage.worst[key] = _worst(fill, stage)
+        known = snapshot.worst_prices[key] = _compute_worst_prices(draft, snapshot)
     return known
 
 
-def _worst(fill: Fill, stage: Stage) -> Prices:
-    table, option = fill.offer.table, fill.option
-    offered = table.offerings_with(option.requirements) & stage.available(fill.offer)
+def _compute_worst_prices(draft: NodeClaimDraft, snapshot: ClusterSnapshot) -> Prices:
+    table, option = draft.offer.table, draft.option
+    offered = table.offerings_with(option.requirements) & snapshot.available_offerings(draft.offer)
     if not option.reservation:
         offered = offered & ~table.reserved
     worst = np.full(len(table), np.inf)
     for capacity_type in (ON_DEMAND, SPOT, RESERVED):
         chosen: Mask = offered & np.asarray(table.capacity_types == capacity_type, dtype=bool)
         rows: Indices = table.offering_rows[chosen]
-        dearest = np.full(len(table), -np.inf)
-        np.maximum.at(dearest, rows, table.offering_prices[chosen])
-        worst = np.where(np.isfinite(dearest), dearest, worst)
+        most_expensive = np.full(len(table), -np.inf)
+        np.maximum.at(most_expensive, rows, table.offering_prices[chosen])
+        worst = np.where(np.isfinite(most_expensive), most_expensive, worst)
     return worst

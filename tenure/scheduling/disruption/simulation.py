@@ -14,52 +14,60 @@ from tenure.apis.quantity import format_amount
 from tenure.apis.resources import total
 from tenure.model.disruption.planning import Method
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import Unplaced
+from tenure.model.provisioning import UnschedulablePod
 from tenure.scheduling.disruption.candidates import Candidate
-from tenure.scheduling.disruption.cluster_snapshot import Stage
-from tenure.scheduling.nodepool_template import NOT_TO_BE_HAD, Offer, Refusal
-from tenure.scheduling.packing.nodeclaims import Emission
-from tenure.scheduling.packing.nodes import Attachments, Places
-from tenure.scheduling.packing.packer import NOTHING_SOLD
-from tenure.scheduling.packing.planning_pass import Attempt, Way, packing_on, with_needs
-from tenure.scheduling.packing.pod_classes import classes_of
-from tenure.scheduling.packing.pod_requirements import ALONE, Shape
-from tenure.scheduling.packing.topology_rules import Book
+from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
+from tenure.scheduling.nodepool_template import NOT_AVAILABLE, Offer, RejectionReason
+from tenure.scheduling.packing.nodeclaims import PlannedNodeClaims
+from tenure.scheduling.packing.nodes import AttachmentLimits, NodeArrays
+from tenure.scheduling.packing.packer import NO_NODEPOOL_AVAILABLE
+from tenure.scheduling.packing.planning_pass import (
+    PackingAttempt,
+    PackingOptions,
+    create_packing,
+    resolve_volume_requirements,
+)
+from tenure.scheduling.packing.pod_classes import build_pod_classes
+from tenure.scheduling.packing.pod_requirements import NO_TOPOLOGY_TERMS, PodShape
+from tenure.scheduling.packing.topology_rules import TopologyGroups
 
-_JOINING: Final = Way()
-_FEW: Final = (Way(whole_pods=True), Way(blended=False, whole_pods=True, lean=0.05))
-_MANY: Final = (Way(), Way(lean=0.05))
-_MOST_OF_FEW: Final = 300
-_OFFERS: Final[Sequence[Offer]] = ()
+_DEFAULT_OPTIONS: Final = PackingOptions()
+_OPTIONS_FOR_FEW_PODS: Final = (
+    PackingOptions(use_patterns=True),
+    PackingOptions(use_pod_mixer=False, use_patterns=True, extra_node_cost=0.05),
+)
+_OPTIONS_FOR_MANY_PODS: Final = (PackingOptions(), PackingOptions(extra_node_cost=0.05))
+_MAX_FEW_PODS: Final = 300
+_NO_OFFERS: Final[Sequence[Offer]] = ()
 
 
 @dataclass(slots=True)
 class Simulation:
     """The removal of some nodes, in as many ways as it was tried."""
 
-    leaving: Sequence[Candidate]
+    removals: Sequence[Candidate]
     pods: Mapping[str, PodFact]
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[PackingAttempt] = field(default_factory=list)
     """Ways in which every pod has a place."""
     problem: str = ""
     """Why there is none, in words."""
 
     @property
-    def nodes(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.leaving)
+    def node_names(self) -> tuple[str, ...]:
+        return tuple(one.node_name for one in self.removals)
 
 
 @dataclass(frozen=True, slots=True)
-class Moving:
+class MovingPods:
     """The pods of the nodes that go."""
 
-    shaped: list[tuple[Shape, PodFact]]
+    shaped_pods: list[tuple[PodShape, PodFact]]
     method: Method | None
 
 
-def simulate(
-    stage: Stage,
-    leaving: Sequence[Candidate],
+def simulate_removal(
+    snapshot: ClusterSnapshot,
+    removals: Sequence[Candidate],
     method: Method | None = None,
     *,
     ceiling: float = 0.0,
@@ -68,134 +76,172 @@ def simulate(
     """`method` decides which nodes take the pods. `ceiling`: nothing is bought that costs as much, in US dollars an
     hour; 0: nothing at all. `one_node`: more than one is of no use. A fault is a problem of these nodes alone."""
     try:
-        found = _simulate(stage, leaving, method, ceiling=ceiling, one_node=one_node)
+        simulation = _run_simulation(snapshot, removals, method, ceiling=ceiling, one_node=one_node)
     except Exception as error:
-        return Simulation(leaving, {}, problem=f"the simulation failed: {error!r}")
-    if found.problem and ceiling > 0:
-        found.problem = "; ".join((found.problem, *stage.unsold.values()))
-    return found
+        return Simulation(removals, {}, problem=f"the simulation failed: {error!r}")
+    if simulation.problem and ceiling > 0:
+        simulation.problem = "; ".join((simulation.problem, *snapshot.closed_nodepools.values()))
+    return simulation
 
 
-def _simulate(
-    stage: Stage,
-    leaving: Sequence[Candidate],
+def _run_simulation(
+    snapshot: ClusterSnapshot,
+    removals: Sequence[Candidate],
     method: Method | None,
     *,
     ceiling: float,
     one_node: bool,
 ) -> Simulation:
-    pods = {pod.uid: pod for one in leaving for pod in one.pods}
-    found = Simulation(leaving, pods)
-    refused: list[Unplaced] = []
-    shaped = [(stage.shape(pod), pod) for pod in pods.values()]
+    pods = {pod.uid: pod for one in removals for pod in one.pods}
+    simulation = Simulation(removals, pods)
+    rejected: list[UnschedulablePod] = []
+    shaped_pods = [(snapshot.get_shape(pod), pod) for pod in pods.values()]
     if any(pod.volumes for pod in pods.values()):
-        shaped = list(with_needs(shaped, stage.facts, stage.volumes[1].values(), refused))
-    if refused:
-        found.problem = _nowhere(refused)
-        return found
-    moving = Moving(shaped, method)
-    unsettled = stage.unsettled(lambda: book_of(stage, moving))
-    if unsettled:
-        found.problem = f"{unsettled} counts for these pods, and it is not known yet where its new node will be"
-        return found
-    joined = attempt(stage, leaving, moving, _OFFERS, _JOINING)
-    if not joined.packing.unplaced:
-        _accept(found, joined)
-        return found
-    found.problem = _nowhere(joined.packing.unplaced)
+        shaped_pods = list(
+            resolve_volume_requirements(shaped_pods, snapshot.facts, snapshot.volume_attachments[1].values(), rejected)
+        )
+    if rejected:
+        simulation.problem = _describe_unschedulable(rejected)
+        return simulation
+    moving = MovingPods(shaped_pods, method)
+    unknown_domain_pod = snapshot.unknown_domain_pod(lambda: build_topology_groups(snapshot, moving))
+    if unknown_domain_pod:
+        simulation.problem = (
+            f"{unknown_domain_pod} counts for these pods, and it is not known yet where its new node will be"
+        )
+        return simulation
+    existing_only = run_attempt(snapshot, removals, moving, _NO_OFFERS, _DEFAULT_OPTIONS)
+    if not existing_only.packing.unscheduled:
+        _accept_attempt(simulation, existing_only)
+        return simulation
+    simulation.problem = _describe_unschedulable(existing_only.packing.unscheduled)
     if ceiling <= 0:
-        return found
-    if not any(offer.available.any() for offer in stage.offers_below(ceiling, leaving)):
-        found.problem += f"; and nothing is sold below {ceiling:.4g} $/h"
-        return found
-    rest = [pods[one.pod_uid] for one in joined.packing.unplaced]
-    for roomy, way in _ways(len(pods), one_node=one_node):
-        offers = stage.offers_below(ceiling, leaving)
-        if roomy:
-            offers = _holding(offers, rest)
+        return simulation
+    if not any(offer.available.any() for offer in snapshot.offers_below(ceiling, removals)):
+        simulation.problem += f"; and nothing is sold below {ceiling:.4g} $/h"
+        return simulation
+    unscheduled_pods = [pods[one.pod_uid] for one in existing_only.packing.unscheduled]
+    for must_fit_one_node, options in _packing_options(len(pods), one_node=one_node):
+        offers = snapshot.offers_below(ceiling, removals)
+        if must_fit_one_node:
+            offers = _offers_with_headroom(offers, unscheduled_pods)
             if not offers:
-                found.problem += f"; and {_too_much(rest)} is sold below {ceiling:.4g} $/h" if one_node else ""
+                simulation.problem += (
+                    f"; and {_describe_too_large(unscheduled_pods)} is sold below {ceiling:.4g} $/h" if one_node else ""
+                )
                 continue
-        tried = attempt(stage, leaving, moving, offers, way)
-        if not tried.packing.unplaced:
-            _accept(found, tried)
-        elif not found.attempts:
+        packing_attempt = run_attempt(snapshot, removals, moving, offers, options)
+        if not packing_attempt.packing.unscheduled:
+            _accept_attempt(simulation, packing_attempt)
+        elif not simulation.attempts:
             limit = "" if ceiling == float("inf") else f" (of nodes below {ceiling:.4g} $/h)"
-            found.problem = f"{_nowhere(tried.packing.unplaced)}{limit}"
-    return found
+            simulation.problem = f"{_describe_unschedulable(packing_attempt.packing.unscheduled)}{limit}"
+    return simulation
 
 
-def _ways(pods: int, *, one_node: bool) -> Iterator[tuple[bool, Way]]:
+def _packing_options(pods: int, *, one_node: bool) -> Iterator[tuple[bool, PackingOptions]]:
     """Whether all of a node is to hold what has no room elsewhere, and how it is packed."""
-    yield True, _JOINING
+    yield True, _DEFAULT_OPTIONS
     if not one_node:
-        yield from ((False, way) for way in (_FEW if pods <= _MOST_OF_FEW else _MANY))
+        yield from (
+            (False, options) for options in (_OPTIONS_FOR_FEW_PODS if pods <= _MAX_FEW_PODS else _OPTIONS_FOR_MANY_PODS)
+        )
 
 
-def attempt(stage: Stage, leaving: Sequence[Candidate], moving: Moving, offers: Sequence[Offer], way: Way) -> Attempt:
+def run_attempt(
+    snapshot: ClusterSnapshot,
+    removals: Sequence[Candidate],
+    moving: MovingPods,
+    offers: Sequence[Offer],
+    options: PackingOptions,
+) -> PackingAttempt:
     """One way to place the pods, with what is offered."""
-    book = book_of(stage, moving)
-    classes = classes_of(moving.shaped, book, stage.wishes.preference_policy)
-    homes = stage.homes_without(leaving, moving.method)
-    limits, held = stage.volumes if any(pod.volumes for _, pod in moving.shaped) else ({}, {})
-    places = Places(homes, stage.resources, Attachments(len(homes.homes), limits, held), np.maximum(stage.free, 0))
-    packing = packing_on(places, offers, stage.closed if offers else {}, classes, stage.wishes, way)
-    stage.count(book, packing, ports=any(one.ports for one in classes))
-    packing.place_all(classes)
-    pods = {pod.uid: pod for _, pod in moving.shaped}
-    emission = Emission(places, pods, stage.wishes.min_values_policy, stage.wishes.most_instance_types)
-    return Attempt(packing, emission)
+    topology_groups = build_topology_groups(snapshot, moving)
+    classes = build_pod_classes(moving.shaped_pods, topology_groups, snapshot.pass_settings.preference_policy)
+    existing_nodes = snapshot.existing_nodes_without(removals, moving.method)
+    limits, attached = snapshot.volume_attachments if any(pod.volumes for _, pod in moving.shaped_pods) else ({}, {})
+    node_arrays = NodeArrays(
+        existing_nodes,
+        snapshot.resources,
+        AttachmentLimits(len(existing_nodes.nodes), limits, attached),
+        np.maximum(snapshot.free, 0),
+    )
+    packing = create_packing(
+        node_arrays, offers, snapshot.closed if offers else {}, classes, snapshot.pass_settings, options
+    )
+    snapshot.count_running_pods(topology_groups, packing, ports=any(one.ports for one in classes))
+    packing.schedule_all(classes)
+    pods = {pod.uid: pod for _, pod in moving.shaped_pods}
+    planned_nodeclaims = PlannedNodeClaims(
+        node_arrays, pods, snapshot.pass_settings.min_values_policy, snapshot.pass_settings.most_instance_types
+    )
+    return PackingAttempt(packing, planned_nodeclaims)
 
 
-def book_of(stage: Stage, moving: Moving) -> Book:
+def build_topology_groups(snapshot: ClusterSnapshot, moving: MovingPods) -> TopologyGroups:
     """What these pods ask of others, and others of them."""
-    book = Book({name: one.labels for name, one in stage.facts.namespaces.items()})
-    said = {(shape.company, shape.constraints): shape for shape, _ in moving.shaped if shape.company is not ALONE}
-    for shape in said.values():
-        book.enter(shape)
-    stage.enter(book)
-    return book
-
-
-def _accept(found: Simulation, tried: Attempt) -> None:
-    """Pods that would go to a node which is not up yet make it too early to tell (reference 4.6)."""
-    homes = tried.packing.places.homes
-    early = {
-        uid: name for uid, name in tried.packing.nominations.items() if not homes.homes[homes.index[name]].initialized
+    topology_groups = TopologyGroups({name: one.labels for name, one in snapshot.facts.namespaces.items()})
+    distinct_shapes = {
+        (shape.topology_terms, shape.constraints): shape
+        for shape, _ in moving.shaped_pods
+        if shape.topology_terms is not NO_TOPOLOGY_TERMS
     }
-    if early:
-        uid, name = min(early.items())
-        pod = found.pods[uid]
-        found.problem = f"pod {pod.namespace}/{pod.name} would go to {name}, which is not initialized yet"
+    for shape in distinct_shapes.values():
+        topology_groups.add_shape(shape)
+    snapshot.add_anti_affinity_terms(topology_groups)
+    return topology_groups
+
+
+def _accept_attempt(simulation: Simulation, attempt: PackingAttempt) -> None:
+    """Pods that would go to a node which is not up yet make it too early to tell (reference 4.6)."""
+    existing_nodes = attempt.packing.node_arrays.existing_nodes
+    uninitialized = {
+        uid: name
+        for uid, name in attempt.packing.nominations.items()
+        if not existing_nodes.nodes[existing_nodes.index[name]].initialized
+    }
+    if uninitialized:
+        uid, name = min(uninitialized.items())
+        pod = simulation.pods[uid]
+        simulation.problem = f"pod {pod.namespace}/{pod.name} would go to {name}, which is not initialized yet"
         return
-    found.attempts.append(tried)
-    found.problem = ""
+    simulation.attempts.append(attempt)
+    simulation.problem = ""
 
 
-def _holding(offers: Sequence[Offer], pods: Sequence[PodFact]) -> list[Offer]:
+def _offers_with_headroom(offers: Sequence[Offer], pods: Sequence[PodFact]) -> list[Offer]:
     """Of what is offered the types that have room for all of these pods."""
-    asked, found = total(pod.requests for pod in pods), list[Offer]()
+    requests, restricted = total(pod.requests for pod in pods), list[Offer]()
     for offer in offers:
-        vector, base = offer.table.vector(asked), offer.base()
+        vector, base = offer.table.to_vector(requests), offer.base_option()
         if vector is not None:
-            types = np.all(offer.template.room >= vector, axis=1)
-            sold = offer.available & offer.table.reserved
-            sold = sold if isinstance(base, Refusal) else sold | base.offerings
-            available = sold & types[offer.table.offering_rows]
+            types = np.all(offer.template.headroom >= vector, axis=1)
+            available_offerings = offer.available & offer.table.reserved
+            available_offerings = (
+                available_offerings if isinstance(base, RejectionReason) else available_offerings | base.offerings
+            )
+            available = available_offerings & types[offer.table.offering_rows]
             if available.any():
-                found.append(Offer(offer.template, np.asarray(available, dtype=bool), offer.budget, offer.rooms))
-    return found
+                restricted.append(
+                    Offer(
+                        offer.template,
+                        np.asarray(available, dtype=bool),
+                        offer.remaining_limits,
+                        offer.reservation_tracker,
+                    )
+                )
+    return restricted
 
 
-def _too_much(pods: Sequence[PodFact]) -> str:
-    asked = total(pod.requests for pod in pods)
-    said = ", ".join(f"{format_amount(key, asked[key])} {key}" for key in sorted(asked) if asked[key])
-    return f"no single node with room for {said}"
+def _describe_too_large(pods: Sequence[PodFact]) -> str:
+    requests = total(pod.requests for pod in pods)
+    amounts = ", ".join(f"{format_amount(key, requests[key])} {key}" for key in sorted(requests) if requests[key])
+    return f"no single node with room for {amounts}"
 
 
-def _nowhere(missing: Sequence[Unplaced]) -> str:
+def _describe_unschedulable(missing: Sequence[UnschedulablePod]) -> str:
     first = missing[0]
     more = f", as {len(missing) - 1} more" if len(missing) > 1 else ""
-    reason = first.reason.replace(NOTHING_SOLD, "no other node has room")
-    reason = reason.replace(NOT_TO_BE_HAD, "is cheap enough and can be had now")
+    reason = first.reason.replace(NO_NODEPOOL_AVAILABLE, "no other node has room")
+    reason = reason.replace(NOT_AVAILABLE, "is cheap enough and can be had now")
     return f"pod {first.namespace}/{first.name} fits nowhere{more}: {reason}"

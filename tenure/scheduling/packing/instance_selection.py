@@ -17,256 +17,305 @@ from tenure.apis.quantity import format_amount
 from tenure.apis.resources import NODES
 from tenure.model.facts import HostPort
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
-from tenure.scheduling.nodepool_template import Offer, Option, Refusal
-from tenure.scheduling.offerings import STRICT, missing_variety
-from tenure.scheduling.packing.instance_mix import Mix, exact_mix, fit_of, fits_of
-from tenure.scheduling.packing.node_requests import Choice, Need, Shelf, Stock
+from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
+from tenure.scheduling.offerings import STRICT, find_missing_variety
+from tenure.scheduling.packing.instance_mix import PatternSolution, choose_exact_row, pods_in_headroom, pods_per_row
+from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet, TypeOptions
 from tenure.scheduling.packing.pod_requirements import Variant
-from tenure.scheduling.packing.shadow_prices import Guide
-from tenure.scheduling.packing.valuation import Appraisal
+from tenure.scheduling.packing.shadow_prices import ShadowPrices
+from tenure.scheduling.packing.valuation import CapacityValuation
 
 
-def too_small(resources: Sequence[str], room: Amounts, vector: Amounts) -> Refusal:
+def headroom_rejection(resources: Sequence[str], headroom: Amounts, vector: Amounts) -> RejectionReason:
     """Names the first resource that no type has enough of; else that none has enough of all together."""
-    most = room.max(axis=0)
+    most = headroom.max(axis=0)
     for number in map(int, np.flatnonzero(vector > most)):
         key = resources[number]
-        asked, found = format_amount(key, int(vector[number])), format_amount(key, max(0, int(most[number])))
+        requested, available = format_amount(key, int(vector[number])), format_amount(key, max(0, int(most[number])))
         if not most[number]:
-            return Refusal(f"no instance type has {key}")
-        return Refusal(f"needs {asked} {key}; the largest instance type allowed has {found} beside its DaemonSets")
-    asked = ", ".join(f"{format_amount(key, int(n))} {key}" for key, n in zip(resources, vector, strict=True) if n)
-    return Refusal(f"no single instance type allowed has {asked} together beside its DaemonSets")
+            return RejectionReason(f"no instance type has {key}")
+        return RejectionReason(
+            f"needs {requested} {key}; the largest instance type allowed has {available} beside its DaemonSets"
+        )
+    requested = ", ".join(f"{format_amount(key, int(n))} {key}" for key, n in zip(resources, vector, strict=True) if n)
+    return RejectionReason(f"no single instance type allowed has {requested} together beside its DaemonSets")
 
 
-def over_limit(offer: Offer, fitting: Indices) -> Refusal:
-    for key, limit in offer.budget.limits.items():
-        left = offer.budget.left(key) or 0
+def limit_rejection(offer: Offer, fitting: Indices) -> RejectionReason:
+    for key, limit in offer.remaining_limits.limits.items():
+        remaining = offer.remaining_limits.remaining(key) or 0
         column = offer.table.columns.get(key)
         least = 1 if column is None else int(offer.table.capacity[fitting, column].min())
-        if least > left:
+        if least > remaining:
             if key == NODES:
-                return Refusal(f"limit nodes {limit} is reached")
-            shown = [format_amount(key, amount) for amount in (limit, max(left, 0), least)]
-            return Refusal(
-                f"limit {key} {shown[0]}: {shown[1]} left, the smallest instance type that fits has {shown[2]}"
+                return RejectionReason(f"limit nodes {limit} is reached")
+            formatted = [format_amount(key, amount) for amount in (limit, max(remaining, 0), least)]
+            return RejectionReason(
+                f"limit {key} {formatted[0]}: {formatted[1]} left, the smallest instance type that fits has "
+                f"{formatted[2]}"
             )
-    return Refusal("the limits together leave no instance type that fits")
+    return RejectionReason("the limits together leave no instance type that fits")
 
 
-_NEAR: Final = 1.02
+_NEAR_BEST_RATIO: Final = 1.02
 """Types this close to the best are as good; among them the planned mix and then the size decide."""
-_IN_MIX: Final = 1.03
+_PLANNED_TYPE_RATIO: Final = 1.03
 """A type of the mix is taken when it is so near to the best for these very pods."""
-_WEIGHED: Final = 48
+_MAX_PATTERN_EVALUATED: Final = 48
 """Types that are filled with whole pods before one is chosen; the others are ruled out by what their room is worth."""
-_NOTHING: Final = 1e-12
-_EXACT: Final = 200
+_VALUE_EPSILON: Final = 1e-12
+_MAX_EXACT_PODS: Final = 200
 """So many equal pods that nobody joins are given their cheapest nodes exactly."""
 
 
 @dataclass(slots=True)
-class Buyer:
+class InstanceSelector:
     """One pass. `demand` is what is still to be placed, kept up to date by the packing."""
 
     offers: Sequence[Offer]
-    appraisal: Appraisal
+    valuation: CapacityValuation
     min_values_policy: str = STRICT
     demand: Amounts = field(init=False)
 
     def __post_init__(self) -> None:
-        self.demand = self.appraisal.demand.copy()
+        self.demand = self.valuation.demand.copy()
 
-    def choose(self, need: Need) -> Choice | dict[str, Refusal]:
+    def choose_instance(self, request: NodeRequest) -> InstanceChoice | dict[str, RejectionReason]:
         """What to buy next, else the reasons why not by pool."""
-        refusals: dict[str, Refusal] = {}
+        rejections: dict[str, RejectionReason] = {}
         for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
-            found: list[tuple[float, Choice]] = []
+            found: list[tuple[float, InstanceChoice]] = []
             for offer in tier:
-                one = self._of_offer(offer, need)
-                if isinstance(one, Refusal):
-                    refusals[offer.name] = one
+                one = self._choose_from_offer(offer, request)
+                if isinstance(one, RejectionReason):
+                    rejections[offer.pool_name] = one
                 else:
                     found.append(one)
             if found:
                 return min(found, key=lambda one: one[0])[1]
-        return refusals
+        return rejections
 
-    def sells(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
+    def can_launch(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
         """Whether some pool has a type that takes such a pod, limits aside."""
         for offer in self.offers:
-            option = offer.narrowed(None, variant)
-            if not isinstance(option, Refusal):
-                shelf = self.appraisal.shelf(offer, option)
-                if ((shelf.room >= vector).all(axis=1) & offer.template.ports_free(ports)[shelf.rows]).any():
+            option = offer.restrict(None, variant)
+            if not isinstance(option, RejectionReason):
+                type_options = self.valuation.type_options(offer, option)
+                if (
+                    (type_options.headroom >= vector).all(axis=1)
+                    & offer.template.types_with_free_ports(ports)[type_options.rows]
+                ).any():
                     return True
         return False
 
-    def larger(
-        self, offer: Offer, option: Option, used: Amounts, rows: Indices, need: Need
+    def find_larger(
+        self, offer: Offer, option: Option, used: Amounts, rows: Indices, request: NodeRequest
     ) -> tuple[Indices, Amounts] | None:
         """What a node that holds so much already, now `rows`, may become to take most of such pods: rows and room.
 
         The limits count the new one instead of the old one.
         """
-        shelf = self.appraisal.shelf(offer, option)
-        offer.spend(rows, nodes=-1)
-        free = offer.template.ports_free(need.ports) & offer.within_limits(option.types)
-        left = shelf.room - used
-        fits = np.minimum(np.where((left >= 0).all(axis=1), fits_of(np.maximum(left, 0), need.vector), 0), need.count)
-        fits = np.where(free[shelf.rows], fits, 0)
+        type_options = self.valuation.type_options(offer, option)
+        offer.count_against_limits(rows, nodes=-1)
+        free = offer.template.types_with_free_ports(request.ports) & offer.types_within_limits(option.types)
+        remaining = type_options.headroom - used
+        fits = np.minimum(
+            np.where((remaining >= 0).all(axis=1), pods_per_row(np.maximum(remaining, 0), request.vector), 0),
+            request.count,
+        )
+        fits = np.where(free[type_options.rows], fits, 0)
         for most in np.unique(fits[fits > 0])[::-1]:
             enough = np.flatnonzero(fits >= most)
-            kept = self._variety(offer, option, shelf, enough[np.lexsort((enough, shelf.prices[enough]))])
-            if not isinstance(kept, Refusal):
-                offer.spend(shelf.rows[kept])
-                return shelf.rows[kept], shelf.room[kept].min(axis=0)
-        offer.spend(rows)
+            selected = self._satisfy_min_values(
+                offer, option, type_options, enough[np.lexsort((enough, type_options.prices[enough]))]
+            )
+            if not isinstance(selected, RejectionReason):
+                offer.count_against_limits(type_options.rows[selected])
+                return type_options.rows[selected], type_options.headroom[selected].min(axis=0)
+        offer.count_against_limits(rows)
         return None
 
-    def stocks(self, variant: Variant) -> Iterator[Stock]:
+    def offer_sets(self, variant: Variant) -> Iterator[OfferSet]:
         """What such pods can be given, by the weight of the pools. Ends where more than the price decides: at
         capacity that is reserved, and at minValues."""
         for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
-            found = [(offer, option, self.appraisal.shelf(offer, option)) for offer, option in _open(tier, variant)]
-            if any(offer.reservations() or _varied(option) for offer, option, _ in found):
+            found = [
+                (offer, option, self.valuation.type_options(offer, option))
+                for offer, option in _restricted_options(tier, variant)
+            ]
+            if any(offer.available_reservations() or _has_min_values(option) for offer, option, _ in found):
                 return
             if found:
-                yield self._stock(found)
+                yield self._build_offer_set(found)
 
-    def _stock(self, found: Sequence[tuple[Offer, Option, Shelf]]) -> Stock:
-        room = np.concatenate([shelf.room for _, _, shelf in found])
-        prices = np.concatenate([shelf.prices for _, _, shelf in found])
-        return Stock(
+    def _build_offer_set(self, found: Sequence[tuple[Offer, Option, TypeOptions]]) -> OfferSet:
+        headroom = np.concatenate([type_options.headroom for _, _, type_options in found])
+        prices = np.concatenate([type_options.prices for _, _, type_options in found])
+        return OfferSet(
             [(offer, option) for offer, option, _ in found],
-            np.repeat(np.arange(len(found)), [len(shelf.rows) for _, _, shelf in found]),
-            np.concatenate([shelf.rows for _, _, shelf in found]),
-            room,
-            np.concatenate([shelf.useful for _, _, shelf in found]),
-            self.appraisal.judged(room, prices),
+            np.repeat(np.arange(len(found)), [len(type_options.rows) for _, _, type_options in found]),
+            np.concatenate([type_options.rows for _, _, type_options in found]),
+            headroom,
+            np.concatenate([type_options.useful for _, _, type_options in found]),
+            self.valuation.adjusted_prices(headroom, prices),
         )
 
-    def _of_offer(self, offer: Offer, need: Need) -> tuple[float, Choice] | Refusal:
-        reserved = self._reserved(offer, need)
+    def _choose_from_offer(self, offer: Offer, request: NodeRequest) -> tuple[float, InstanceChoice] | RejectionReason:
+        reserved = self._choose_reserved(offer, request)
         if reserved is not None:
             return 0.0, reserved
-        option = offer.narrowed(None, need.variant)
-        if isinstance(option, Refusal):
+        option = offer.restrict(None, request.variant)
+        if isinstance(option, RejectionReason):
             return option
-        shelf = self.appraisal.shelf(offer, option)
-        fitting = (shelf.room >= need.vector).all(axis=1)
+        type_options = self.valuation.type_options(offer, option)
+        fitting = (type_options.headroom >= request.vector).all(axis=1)
         if not fitting.any():
-            return too_small(self.appraisal.resources, shelf.room, need.vector)
-        fitting &= offer.template.ports_free(need.ports)[shelf.rows]
+            return headroom_rejection(self.valuation.resources, type_options.headroom, request.vector)
+        fitting &= offer.template.types_with_free_ports(request.ports)[type_options.rows]
         if not fitting.any():
-            shown = ", ".join(str(one.port) for one in need.ports)
-            return Refusal(f"host port {shown} is taken by a DaemonSet on each instance type that fits")
-        allowed = fitting & offer.within_limits(option.types)[shelf.rows] if offer.limited else fitting
+            ports = ", ".join(str(one.port) for one in request.ports)
+            return RejectionReason(f"host port {ports} is taken by a DaemonSet on each instance type that fits")
+        allowed = fitting & offer.types_within_limits(option.types)[type_options.rows] if offer.has_limits else fitting
         if not allowed.any():
-            return over_limit(offer, shelf.rows[fitting])
-        return self._best(offer, option, shelf, np.flatnonzero(allowed), need)
+            return limit_rejection(offer, type_options.rows[fitting])
+        return self._choose_best(offer, option, type_options, np.flatnonzero(allowed), request)
 
-    def _reserved(self, offer: Offer, need: Need) -> Choice | None:
+    def _choose_reserved(self, offer: Offer, request: NodeRequest) -> InstanceChoice | None:
         """What is paid for already comes first: the reservation whose machine takes most of the pods, the smallest of
         equals, and no more nodes than it has room for."""
-        found: list[tuple[int, float, Choice]] = []
-        for one in offer.reservations():
-            option = offer.narrowed(None, need.variant, one)
-            if isinstance(option, Refusal):
+        found: list[tuple[int, float, InstanceChoice]] = []
+        for one in offer.available_reservations():
+            option = offer.restrict(None, request.variant, one)
+            if isinstance(option, RejectionReason):
                 continue
-            shelf = self.appraisal.shelf(offer, option)
-            possible = offer.within_limits(option.types) & offer.template.ports_free(need.ports)
-            allowed = (shelf.room >= need.vector).all(axis=1) & possible[shelf.rows]
+            type_options = self.valuation.type_options(offer, option)
+            possible = offer.types_within_limits(option.types) & offer.template.types_with_free_ports(request.ports)
+            allowed = (type_options.headroom >= request.vector).all(axis=1) & possible[type_options.rows]
             for row in np.flatnonzero(allowed):
-                pods = min(need.count, need.cap, fit_of(shelf.room[row], need.vector))
-                choice = Choice(offer, option, shelf.rows[[row]], shelf.room[row], pods, offer.rooms.left(one))
-                found.append((-pods, float(shelf.prices[row]), choice))
+                pods = min(request.count, request.cap, pods_in_headroom(type_options.headroom[row], request.vector))
+                instance_choice = InstanceChoice(
+                    offer,
+                    option,
+                    type_options.rows[[row]],
+                    type_options.headroom[row],
+                    pods,
+                    offer.reservation_tracker.remaining(one),
+                )
+                found.append((-pods, float(type_options.prices[row]), instance_choice))
         return min(found, key=lambda one: one[:2])[2] if found else None
 
-    def _best(
-        self, offer: Offer, option: Option, shelf: Shelf, among: Indices, need: Need
-    ) -> tuple[float, Choice] | Refusal:
+    def _choose_best(
+        self, offer: Offer, option: Option, type_options: TypeOptions, among: Indices, request: NodeRequest
+    ) -> tuple[float, InstanceChoice] | RejectionReason:
         """Price for what is of use, and the choice."""
-        if need.together:
-            fits = np.minimum(fits_of(shelf.room[among], need.vector), need.count)
+        if request.must_share_node:
+            fits = np.minimum(pods_per_row(type_options.headroom[among], request.vector), request.count)
             among = among[fits == fits.max()]
-        if need.count <= _EXACT and not need.for_others and not _varied(option):
-            fits = np.minimum(fits_of(shelf.room[among], need.vector), need.cap)
-            among = among[[exact_mix(shelf.prices[among] + self.appraisal.node_cost, fits, need.count)]]
-        guiding = self.appraisal.guide(offer)
-        own = need.own
-        coming = guiding.counts[shelf.rows].astype(np.int64) @ shelf.useful
-        wanted = np.maximum(need.others - need.open_room - coming, 0) + own
-        value = np.maximum(guiding.value(shelf.useful[among], wanted, forced=need.forced), _NOTHING)
-        ratio = (shelf.prices[among] + self.appraisal.node_cost) / value
-        mix = self.appraisal.mix(offer)
-        if mix is not None and need.size >= 0 and not _varied(option):
-            near = np.argsort(ratio, kind="stable")[:_WEIGHED]
-            among = among[np.union1d(near, np.flatnonzero(mix.counts[shelf.rows[among]]))]
-            ratio = (shelf.prices[among] + self.appraisal.node_cost) / self._whole_pods(mix, shelf.room[among], need)
-        order = self._order(guiding, mix, shelf, among, ratio, need)
-        kept = self._variety(offer, option, shelf, among[order])
-        if isinstance(kept, Refusal):
-            return kept
-        together = shelf.room[kept].min(axis=0)
-        pods = int(min(need.count, need.cap, fit_of(together, need.vector)))
-        planned = int((mix or guiding).counts[shelf.rows[kept[0]]])
-        return float(ratio[order[0]]), Choice(offer, option, shelf.rows[kept], together, pods, max(1, planned))
+        if request.count <= _MAX_EXACT_PODS and not request.has_use_for_others and not _has_min_values(option):
+            fits = np.minimum(pods_per_row(type_options.headroom[among], request.vector), request.cap)
+            among = among[
+                [choose_exact_row(type_options.prices[among] + self.valuation.node_cost, fits, request.count)]
+            ]
+        shadow_prices = self.valuation.shadow_prices(offer)
+        own = request.requests_per_node
+        planned_capacity = shadow_prices.counts[type_options.rows].astype(np.int64) @ type_options.useful
+        requested = np.maximum(request.others - request.open_headroom - planned_capacity, 0) + own
+        value = np.maximum(
+            shadow_prices.value_headroom(type_options.useful[among], requested, forced=request.needs_more_nodes),
+            _VALUE_EPSILON,
+        )
+        ratio = (type_options.prices[among] + self.valuation.node_cost) / value
+        pattern_solution = self.valuation.pattern_solution(offer)
+        if pattern_solution is not None and request.size >= 0 and not _has_min_values(option):
+            near = np.argsort(ratio, kind="stable")[:_MAX_PATTERN_EVALUATED]
+            among = among[np.union1d(near, np.flatnonzero(pattern_solution.counts[type_options.rows[among]]))]
+            ratio = (type_options.prices[among] + self.valuation.node_cost) / self._value_by_patterns(
+                pattern_solution, type_options.headroom[among], request
+            )
+        order = self._order_rows(shadow_prices, pattern_solution, type_options, among, ratio, request)
+        selected = self._satisfy_min_values(offer, option, type_options, among[order])
+        if isinstance(selected, RejectionReason):
+            return selected
+        headroom = type_options.headroom[selected].min(axis=0)
+        pods = int(min(request.count, request.cap, pods_in_headroom(headroom, request.vector)))
+        planned = int((pattern_solution or shadow_prices).counts[type_options.rows[selected[0]]])
+        return float(ratio[order[0]]), InstanceChoice(
+            offer, option, type_options.rows[selected], headroom, pods, max(1, planned)
+        )
 
-    def _whole_pods(self, mix: Mix, room: Amounts, need: Need) -> Prices:
+    def _value_by_patterns(self, pattern_solution: PatternSolution, headroom: Amounts, request: NodeRequest) -> Prices:
         """What each row of room is worth when it is filled with these pods, and with others that are left."""
-        most = min(need.count, need.cap)
-        counts = self.appraisal.sizes.counts.copy()
-        counts[need.size] = max(0, counts[need.size] - need.count)
-        asked = np.maximum(need.others, 1)
-        counts = (counts * np.clip(1 - (need.open_room / asked)[need.vector > 1], 0, 1).max(initial=0)).astype(np.int64)
-        value = mix.value(room, counts, need.size, most + int(counts[need.size]), forced=need.forced)
-        return np.maximum(value, _NOTHING)
+        most = min(request.count, request.cap)
+        counts = self.valuation.sizes.counts.copy()
+        counts[request.size] = max(0, counts[request.size] - request.count)
+        requested_by_others = np.maximum(request.others, 1)
+        counts = (
+            counts * np.clip(1 - (request.open_headroom / requested_by_others)[request.vector > 1], 0, 1).max(initial=0)
+        ).astype(np.int64)
+        value = pattern_solution.value_headroom(
+            headroom, counts, request.size, most + int(counts[request.size]), forced=request.needs_more_nodes
+        )
+        return np.maximum(value, _VALUE_EPSILON)
 
-    def _order(
-        self, guiding: Guide, mix: Mix | None, shelf: Shelf, among: Indices, ratio: Prices, need: Need
+    def _order_rows(
+        self,
+        shadow_prices: ShadowPrices,
+        pattern_solution: PatternSolution | None,
+        type_options: TypeOptions,
+        among: Indices,
+        ratio: Prices,
+        request: NodeRequest,
     ) -> Indices:
         """The best first: of the planned mix; else near the lowest price for what is of use, not too large, large.
 
         Of the mix the largest; or, where a rule limits how many pods a node takes, the smallest that takes so many.
         """
-        room = shelf.room[among]
-        planned = (mix or guiding).counts[shelf.rows[among]] > 0
-        if mix is not None:
-            planned &= ratio <= ratio.min() * _IN_MIX
-        near = ratio <= ratio.min() * _NEAR
-        size = room.astype(np.float64) @ guiding.worth
-        fewer = -np.minimum(fits_of(room, need.vector), need.cap) if need.forced else np.zeros(len(among))
-        large = np.where(planned & need.forced, size, -size)
-        over = self.appraisal.too_large(room, need.vector)
+        headroom = type_options.headroom[among]
+        planned = (pattern_solution or shadow_prices).counts[type_options.rows[among]] > 0
+        if pattern_solution is not None:
+            planned &= ratio <= ratio.min() * _PLANNED_TYPE_RATIO
+        near = ratio <= ratio.min() * _NEAR_BEST_RATIO
+        size = headroom.astype(np.float64) @ shadow_prices.resource_prices
+        fewer = (
+            -np.minimum(pods_per_row(headroom, request.vector), request.cap)
+            if request.needs_more_nodes
+            else np.zeros(len(among))
+        )
+        large = np.where(planned & request.needs_more_nodes, size, -size)
+        over = self.valuation.exceeds_demand_share(headroom, request.vector)
         price = np.where(near | planned, 0.0, ratio)
-        return np.lexsort((shelf.rows[among], large, fewer * planned, over, price, ~near, ~planned))
+        return np.lexsort((type_options.rows[among], large, fewer * planned, over, price, ~near, ~planned))
 
-    def _variety(self, offer: Offer, option: Option, shelf: Shelf, ordered: Indices) -> Indices | Refusal:
+    def _satisfy_min_values(
+        self, offer: Offer, option: Option, type_options: TypeOptions, ordered: Indices
+    ) -> Indices | RejectionReason:
         """The first of the ordered rows, and as many of the next as minValues asks for."""
-        needs = {key: one.min_values for key, one in option.requirements.items() if one.min_values is not None}
-        if self.min_values_policy != STRICT or not needs:
+        min_values = {key: one.min_values for key, one in option.requirements.items() if one.min_values is not None}
+        if self.min_values_policy != STRICT or not min_values:
             return ordered[:1]
-        kept = [ordered[0]]
+        selected = [ordered[0]]
         for row in ordered[1:]:
-            if not self._missing(offer, option, shelf, kept):
+            if not self._missing_variety(offer, option, type_options, selected):
                 break
-            before = {key: offer.table.distinct(key, shelf.rows[kept]) for key in needs}
-            if any(offer.table.distinct(key, shelf.rows[[*kept, row]]) > before[key] for key in needs):
-                kept.append(row)
-        missing = self._missing(offer, option, shelf, kept)
-        return Refusal(f"minValues cannot be kept: {missing}") if missing else np.array(kept, dtype=np.intp)
+            before = {key: offer.table.count_distinct_values(key, type_options.rows[selected]) for key in min_values}
+            if any(
+                offer.table.count_distinct_values(key, type_options.rows[[*selected, row]]) > before[key]
+                for key in min_values
+            ):
+                selected.append(row)
+        missing = self._missing_variety(offer, option, type_options, selected)
+        return RejectionReason(f"minValues cannot be kept: {missing}") if missing else np.array(selected, dtype=np.intp)
 
-    def _missing(self, offer: Offer, option: Option, shelf: Shelf, kept: list[np.intp]) -> str:
-        return missing_variety(offer.table, option.requirements, shelf.rows[kept])
+    def _missing_variety(self, offer: Offer, option: Option, type_options: TypeOptions, selected: list[np.intp]) -> str:
+        return find_missing_variety(offer.table, option.requirements, type_options.rows[selected])
 
 
-def _open(offers: Iterable[Offer], variant: Variant) -> Iterator[tuple[Offer, Option]]:
+def _restricted_options(offers: Iterable[Offer], variant: Variant) -> Iterator[tuple[Offer, Option]]:
     for offer in offers:
-        option = offer.narrowed(None, variant)
-        if not isinstance(option, Refusal):
+        option = offer.restrict(None, variant)
+        if not isinstance(option, RejectionReason):
             yield offer, option
 
 
-def _varied(option: Option) -> bool:
+def _has_min_values(option: Option) -> bool:
     return any(one.min_values is not None for one in option.requirements.values())

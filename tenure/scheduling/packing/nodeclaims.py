@@ -11,77 +11,88 @@ import numpy as np
 from tenure.model.facts import PodFact
 from tenure.model.provisioning import PlannedClaim
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
-from tenure.scheduling.nodeclaim_builder import Fill, cheapest_first, planned_claim, why
-from tenure.scheduling.nodepool_template import Refusal
-from tenure.scheduling.packing.nodes import Bought, Lane, Places
+from tenure.scheduling.nodeclaim_builder import (
+    NodeClaimDraft,
+    build_planned_nodeclaim,
+    describe_launch_reason,
+    sort_rows_by_price,
+)
+from tenure.scheduling.nodepool_template import RejectionReason
+from tenure.scheduling.packing.nodes import NewNode, NodeArrays, NodeSlot
 
 
-class Emission:
+class PlannedNodeClaims:
     """The claims of one pass."""
 
-    def __init__(self, places: Places, pods: Mapping[str, PodFact], min_values_policy: str, most_types: int) -> None:
-        self._places, self._pods = places, pods
-        self._policy, self._most = min_values_policy, most_types
-        self._known: dict[tuple[int, bytes], tuple[PlannedClaim, Amounts] | Refusal] = {}
-        self._sorted: dict[int, Indices] = {}
+    def __init__(
+        self, node_arrays: NodeArrays, pods: Mapping[str, PodFact], min_values_policy: str, max_types: int
+    ) -> None:
+        self._node_arrays, self._pods = node_arrays, pods
+        self._min_values_policy, self._max_types = min_values_policy, max_types
+        self._cached: dict[tuple[int, bytes], tuple[PlannedClaim, Amounts] | RejectionReason] = {}
+        self._sorted_rows: dict[int, Indices] = {}
 
-    def claim(self, number: int) -> PlannedClaim | Refusal:
+    def build(self, number: int) -> PlannedClaim | RejectionReason:
         """The claim for a bought node, or why there can be none."""
-        one, fill = self._places.bought[number], self.fill(number)
-        key = one.lane, fill.rows.tobytes()
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._written(fill)
-        if isinstance(known, Refusal):
-            return known
-        claim, daemons = known
+        new_node, draft = self._node_arrays.new_nodes[number], self.draft(number)
+        key = new_node.slot, draft.rows.tobytes()
+        cached = self._cached.get(key)
+        if cached is None:
+            cached = self._cached[key] = self._build_shared(draft)
+        if isinstance(cached, RejectionReason):
+            return cached
+        nodeclaim, daemons = cached
         own = {
-            "requests": fill.offer.table.amounts(fill.used + daemons),
-            "pods": tuple(one.pods),
-            "why": why(fill, [self._pods[uid] for uid in one.pods], self._places.first),
+            "requests": draft.offer.table.to_amounts(draft.used + daemons),
+            "pods": tuple(new_node.pods),
+            "why": describe_launch_reason(
+                draft, [self._pods[uid] for uid in new_node.pods], self._node_arrays.existing_count
+            ),
         }
-        return claim.model_copy(update=own)
+        return nodeclaim.model_copy(update=own)
 
-    def price(self, number: int) -> float:
+    def cheapest_price(self, number: int) -> float:
         """US dollars an hour of the cheapest type that a bought node can be."""
-        fill = self.fill(number)
-        return float(fill.offer.prices(fill.option)[fill.rows[0]])
+        draft = self.draft(number)
+        return float(draft.offer.cheapest_prices(draft.option)[draft.rows[0]])
 
-    def fill(self, number: int) -> Fill:
+    def draft(self, number: int) -> NodeClaimDraft:
         """What a bought node holds, its types cheapest first."""
-        one = self._places.bought[number]
-        lane = self._places.lanes[one.lane]
-        used = self._used(lane, number)
-        rows = self._cheapest(one.lane)
-        return Fill(lane.offer, lane.option, used, rows[self._fitting(lane, one, used)[rows]])
+        new_node = self._node_arrays.new_nodes[number]
+        slot = self._node_arrays.slots[new_node.slot]
+        used = self._used_amounts(slot, number)
+        rows = self._rows_by_price(new_node.slot)
+        return NodeClaimDraft(slot.offer, slot.option, used, rows[self._fitting_types(slot, new_node, used)[rows]])
 
-    def _written(self, fill: Fill) -> tuple[PlannedClaim, Amounts] | Refusal:
+    def _build_shared(self, draft: NodeClaimDraft) -> tuple[PlannedClaim, Amounts] | RejectionReason:
         """The claim, and what DaemonSets take at least on any of its types (reference 2.9)."""
-        claim = planned_claim(fill, (), self._policy, self._most)
-        if isinstance(claim, Refusal):
-            return claim
-        return claim, fill.offer.template.overhead[fill.rows[: self._most]].min(axis=0)
+        nodeclaim = build_planned_nodeclaim(draft, (), self._min_values_policy, self._max_types)
+        if isinstance(nodeclaim, RejectionReason):
+            return nodeclaim
+        return nodeclaim, draft.offer.template.overhead[draft.rows[: self._max_types]].min(axis=0)
 
-    def _cheapest(self, number: int) -> Indices:
+    def _rows_by_price(self, number: int) -> Indices:
         """All types of a lane, cheapest first."""
-        known = self._sorted.get(number)
+        known = self._sorted_rows.get(number)
         if known is None:
-            lane = self._places.lanes[number]
-            every = Fill(lane.offer, lane.option, np.zeros(0, dtype=np.int64), np.flatnonzero(lane.option.types))
-            known = self._sorted[number] = cheapest_first(every)
+            slot = self._node_arrays.slots[number]
+            every = NodeClaimDraft(
+                slot.offer, slot.option, np.zeros(0, dtype=np.int64), np.flatnonzero(slot.option.types)
+            )
+            known = self._sorted_rows[number] = sort_rows_by_price(every)
         return known
 
-    def _used(self, lane: Lane, number: int) -> Amounts:
-        used = self._places.used(number)
-        return used[[self._places.columns[key] for key in lane.offer.table.resources]]
+    def _used_amounts(self, slot: NodeSlot, number: int) -> Amounts:
+        used = self._node_arrays.used_amounts(number)
+        return used[[self._node_arrays.columns[key] for key in slot.offer.table.resources]]
 
-    def _fitting(self, lane: Lane, one: Bought, used: Amounts) -> Mask:
-        table = lane.offer.table
-        template = lane.offer.template
-        fitting: Mask = np.all(template.room >= used, axis=1) & template.ports_free(one.ports)
-        for key in lane.offer.budget.limits:
+    def _fitting_types(self, slot: NodeSlot, new_node: NewNode, used: Amounts) -> Mask:
+        table = slot.offer.table
+        template = slot.offer.template
+        fitting: Mask = np.all(template.headroom >= used, axis=1) & template.types_with_free_ports(new_node.ports)
+        for key in slot.offer.remaining_limits.limits:
             if key in table.columns:
                 # No larger than what was counted against the limit when it was bought.
                 column = table.capacity[:, table.columns[key]]
-                fitting &= column <= column[one.rows].max()
+                fitting &= column <= column[new_node.rows].max()
         return fitting

@@ -13,296 +13,353 @@ import numpy as np
 
 from tenure.apis.resources import NODES
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import Unplaced
+from tenure.model.provisioning import UnschedulablePod
 from tenure.scheduling.instance_type_table import Amounts
-from tenure.scheduling.nodepool_template import Offer, Refusal
-from tenure.scheduling.packing.instance_selection import Buyer
-from tenure.scheduling.packing.node_requests import Choice, Need
-from tenure.scheduling.packing.nodes import Places, shares
+from tenure.scheduling.nodepool_template import Offer, RejectionReason
+from tenure.scheduling.packing.instance_selection import InstanceSelector
+from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest
+from tenure.scheduling.packing.nodes import NodeArrays, distribute_pods
 from tenure.scheduling.packing.pod_classes import PodClass
-from tenure.scheduling.packing.pod_requirements import Variant, pinned
-from tenure.scheduling.packing.shared_nodes import Sharing, anywhere, bought, by_reading
+from tenure.scheduling.packing.pod_requirements import Variant, pin_label
+from tenure.scheduling.packing.shared_nodes import SharedNodePacker, add_new_node, group_by_variant, is_unconstrained
 from tenure.scheduling.packing.topology import (
     UNLIMITED,
     Domains,
     Rule,
-    Spread,
-    Tally,
+    SpreadRule,
+    TopologyGroup,
     domain_keys,
-    host_caps,
-    is_company,
-    new_cap,
-    of_key,
+    hostname_caps,
+    new_node_cap,
+    requires_shared_node,
+    rules_for_key,
 )
-from tenure.scheduling.packing.topology_domains import Universe, asked_for
-from tenure.scheduling.packing.topology_rules import Reading
+from tenure.scheduling.packing.topology_domains import Universe, filter_requested
+from tenure.scheduling.packing.topology_rules import ConstraintAlternative
 
-NOTHING_SOLD: Final = "no existing node has room, and no NodePool is ready to make one"
-_BADLY: Final = 4
+NO_NODEPOOL_AVAILABLE: Final = "no existing node has room, and no NodePool is ready to make one"
+_WORST_PACKING_FACTOR: Final = 4
 
 
 @dataclass(slots=True)
 class Packing:
     """One pass; its fields are its result."""
 
-    places: Places
-    buyer: Buyer
-    closed: Mapping[str, Refusal] = field(default_factory=dict)
+    node_arrays: NodeArrays
+    instance_selector: InstanceSelector
+    closed: Mapping[str, RejectionReason] = field(default_factory=dict)
     """Pools from which nothing can be bought in this pass, and why."""
-    blended: bool = True
+    use_pod_mixer: bool = True
     """Whether pods that may go anywhere are put on nodes by a mix."""
     nominations: dict[str, str] = field(default_factory=dict)
-    unplaced: list[Unplaced] = field(default_factory=list)
+    unscheduled: list[UnschedulablePod] = field(default_factory=list)
     universe: Universe = field(init=False)
-    _loose: dict[int, list[tuple[Tally, int]]] = field(default_factory=dict)
+    _undetermined: dict[int, list[tuple[TopologyGroup, int]]] = field(default_factory=dict)
     """Bought nodes whose domain is open: what is to be counted once it is known."""
 
     def __post_init__(self) -> None:
-        self.universe = Universe(self.places, self.buyer.offers)
+        self.universe = Universe(self.node_arrays, self.instance_selector.offers)
 
-    def keep(self, one: PodClass, promised: Mapping[str, str]) -> None:
+    def retain_promised(self, one: PodClass, promised: Mapping[str, str]) -> None:
         """Leave pods where an earlier pass promised them a place, if it still takes them."""
         rest = []
         for pod in one.pods:
-            home = self.places.homes.index.get(promised.get(pod.uid, ""))
-            if home is None or not self._keep(one, pod, home):
+            node_index = self.node_arrays.existing_nodes.index.get(promised.get(pod.uid, ""))
+            if node_index is None or not self._retain_pod(one, pod, node_index):
                 rest.append(pod)
         one.pods = rest
 
-    def stand(self, counted: Iterable[Tally], place: int, pods: int = 1) -> None:
+    def count_running(self, counted: Iterable[TopologyGroup], node_index: int, pods: int = 1) -> None:
         """Count pods that run on a home."""
-        self._count(counted, place, pods)
+        self._count_pods(counted, node_index, pods)
 
-    def place_all(self, classes: Iterable[PodClass]) -> None:
+    def schedule_all(self, classes: Iterable[PodClass]) -> None:
         """Until every pod has a place or a whole round brought nothing more."""
-        waiting = [one for one in classes if one.pods]
-        while waiting:
-            before = sum(len(one.pods) for one in waiting)
+        pending = [one for one in classes if one.pods]
+        while pending:
+            before = sum(len(one.pods) for one in pending)
             reasons: dict[int, str] = {}
-            for _, tier in groupby(waiting, key=lambda one: one.pods[0].priority):
-                reasons |= self._place_tier(list(tier))
-            waiting = [one for one in waiting if one.pods]
-            if sum(len(one.pods) for one in waiting) == before or not waiting:
+            for _, tier in groupby(pending, key=lambda one: one.pods[0].priority):
+                reasons |= self._schedule_tier(list(tier))
+            pending = [one for one in pending if one.pods]
+            if sum(len(one.pods) for one in pending) == before or not pending:
                 break
-        for one in waiting:
-            self.unplaced += [unplaced(pod, reasons[id(one)]) for pod in one.pods]
+        for one in pending:
+            self.unscheduled += [unscheduled_pod(pod, reasons[id(one)]) for pod in one.pods]
 
-    def _place_tier(self, classes: Sequence[PodClass]) -> dict[int, str]:
+    def _schedule_tier(self, classes: Sequence[PodClass]) -> dict[int, str]:
         """Pods of one priority: those with rules first, since the others can fill what is left of their nodes."""
-        free = [one for one in classes if anywhere(one)] if self.blended else []
-        reasons = {id(one): self.place(one) for one in classes if not (self.blended and anywhere(one))}
-        for alike in by_reading(free):
+        free = [one for one in classes if is_unconstrained(one)] if self.use_pod_mixer else []
+        reasons = {
+            id(one): self.schedule_class(one) for one in classes if not (self.use_pod_mixer and is_unconstrained(one))
+        }
+        for alike in group_by_variant(free):
             for one in alike:
-                reading = one.readings[0]
-                self._join(one, reading, reading.variant, self.places.vector(one.requests), len(one.pods))
-            Sharing(self.places, self.buyer, self._put, alike).buy()
-        return reasons | {id(one): self.place(one) for one in free if one.pods}
+                alternative = one.alternatives[0]
+                self._join_nodes(
+                    one, alternative, alternative.variant, self.node_arrays.to_vector(one.requests), len(one.pods)
+                )
+            SharedNodePacker(self.node_arrays, self.instance_selector, self._assign_pods, alike).add_nodes()
+        return reasons | {id(one): self.schedule_class(one) for one in free if one.pods}
 
-    def place(self, one: PodClass) -> str:
+    def schedule_class(self, one: PodClass) -> str:
         """Find places for the pods of a class; why some are left, in words."""
         reason = ""
-        for reading in one.readings:
-            reason = self._spread_out(one, reading, domain_keys(reading.rules), len(one.pods))[1]
+        for alternative in one.alternatives:
+            reason = self._schedule_by_domain(one, alternative, domain_keys(alternative.rules), len(one.pods))[1]
             if not one.pods:
                 return ""
         volumes = " or ".join(str(where) for where in one.volumes.alternatives)
         return f"{reason}; its volumes need {volumes}" if volumes else reason
 
-    def _spread_out(self, one: PodClass, reading: Reading, keys: Sequence[str], count: int) -> tuple[int, str]:
+    def _schedule_by_domain(
+        self, one: PodClass, alternative: ConstraintAlternative, keys: Sequence[str], count: int
+    ) -> tuple[int, str]:
         """Up to `count` pods, domain by domain for each key that rules are about; how many, and why not more."""
         if not keys:
-            return self._fill(one, reading, reading.variant, count)
+            return self._schedule_in_domain(one, alternative, alternative.variant, count)
         key, rest = keys[0], keys[1:]
-        rules = tuple(of_key(reading.rules, key))
-        universe = self.universe.usable(reading.own, key)
-        least = {rule: self.universe.counted(rule) for rule in rules if isinstance(rule, Spread)}
-        blocked = set(universe) - set(asked_for(universe, reading.variant, key))
+        rules = tuple(rules_for_key(alternative.rules, key))
+        universe = self.universe.usable_domains(alternative.without_volumes, key)
+        least = {rule: self.universe.counted_domains(rule) for rule in rules if isinstance(rule, SpreadRule)}
+        blocked = set(universe) - set(filter_requested(universe, alternative.variant, key))
         domains = Domains(universe, rules, least, blocked=blocked)
-        placed, reason = 0, ""
-        while placed < count:
+        scheduled, reason = 0, ""
+        while scheduled < count:
             if least:
-                domains.room = self._room(one, reading, key, domains.order)
-            shares = domains.shares(self._chunk(one, rules, domains, count - placed))
-            if not shares:
-                return placed, reason or domains.why_not(key)
-            for name, share in shares:
-                done, why = self._spread_out(one, reading.pinned(key, name), rest, share)
-                placed += done
+                domains.headroom = self._domain_headroom(one, alternative, key, domains.order)
+            pods_by_domain = domains.distribute_pods(self._chunk_size(one, rules, domains, count - scheduled))
+            if not pods_by_domain:
+                return scheduled, reason or domains.rejection_message(key)
+            for name, share in pods_by_domain:
+                done, why = self._schedule_by_domain(one, alternative.pin_label(key, name), rest, share)
+                scheduled += done
                 if done < share:
                     domains.blocked.add(name)
                     reason = why
                     break
-        return placed, reason
+        return scheduled, reason
 
-    def _chunk(self, one: PodClass, rules: Sequence[Rule], domains: Domains, count: int) -> int:
+    def _chunk_size(self, one: PodClass, rules: Sequence[Rule], domains: Domains, count: int) -> int:
         """All at once, unless a domain might fall short: then the others must not have run ahead of it."""
-        skews = [rule.max_skew for rule in rules if isinstance(rule, Spread)]
-        if not skews or not (domains.blocked or any(_may_end(offer, one) for offer in self.buyer.offers)):
+        skews = [rule.max_skew for rule in rules if isinstance(rule, SpreadRule)]
+        if not skews or not (
+            domains.blocked or any(_may_reach_limit(offer, one) for offer in self.instance_selector.offers)
+        ):
             return count
         return min(count, max(1, min(skews) * len(domains.order)))
 
-    def _room(self, one: PodClass, reading: Reading, key: str, names: Iterable[str]) -> dict[str, int]:
+    def _domain_headroom(
+        self, one: PodClass, alternative: ConstraintAlternative, key: str, names: Iterable[str]
+    ) -> dict[str, int]:
         """Of domains in which no node can be bought for such pods: how many more go there."""
-        vector = self.places.vector(one.requests)
-        sold = new_cap(reading.rules) > 0
-        inside = {name: pinned(reading.variant, key, name) for name in names}
+        vector = self.node_arrays.to_vector(one.requests)
+        sold = new_node_cap(alternative.rules) > 0
+        inside = {name: pin_label(alternative.variant, key, name) for name in names}
         return {
-            name: int(np.minimum(self._fitting(one, reading, within, vector), len(one.pods)).sum())
+            name: int(np.minimum(self._pods_per_node(one, alternative, within, vector), len(one.pods)).sum())
             for name, within in inside.items()
-            if not (sold and self.buyer.sells(within, vector, one.ports))
+            if not (sold and self.instance_selector.can_launch(within, vector, one.ports))
         }
 
-    def _fill(self, one: PodClass, reading: Reading, variant: Variant, count: int) -> tuple[int, str]:
-        vector = self.places.vector(one.requests)
-        company = is_company(reading.rules)
-        done = self._join(one, reading, variant, vector, count)
+    def _schedule_in_domain(
+        self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, count: int
+    ) -> tuple[int, str]:
+        vector = self.node_arrays.to_vector(one.requests)
+        must_share_node = requires_shared_node(alternative.rules)
+        done = self._join_nodes(one, alternative, variant, vector, count)
         while done < count:
-            cap = min(new_cap(reading.rules), 1 if one.ports else UNLIMITED)
-            others = np.maximum(self.buyer.demand - vector * len(one.pods), 0)
-            room = self.places.open_room(variant)
-            need = Need(variant, vector, count - done, cap, others, room, one.ports, one.size, together=company)
-            if cap == 0 or (company and done):
-                joined = self._grow(one, reading, need) if company else 0
+            cap = min(new_node_cap(alternative.rules), 1 if one.ports else UNLIMITED)
+            others = np.maximum(self.instance_selector.demand - vector * len(one.pods), 0)
+            open_headroom = self.node_arrays.open_headroom(variant)
+            request = NodeRequest(
+                variant,
+                vector,
+                count - done,
+                cap,
+                others,
+                open_headroom,
+                one.ports,
+                one.size,
+                must_share_node=must_share_node,
+            )
+            if cap == 0 or (must_share_node and done):
+                joined = self._enlarge_node(one, alternative, request) if must_share_node else 0
                 done += joined
                 if joined:
                     continue
                 return done, "no node with the pods that its affinity asks for has room"
-            choice = self.buyer.choose(need)
-            if not isinstance(choice, Choice):
-                return done, self._reason(choice)
-            done += self._buy(one, variant, vector, choice, count - done, most=1 if company else choice.nodes)
+            instance_choice = self.instance_selector.choose_instance(request)
+            if not isinstance(instance_choice, InstanceChoice):
+                return done, self._rejection_message(instance_choice)
+            done += self._add_nodes(
+                one,
+                variant,
+                vector,
+                instance_choice,
+                count - done,
+                most=1 if must_share_node else instance_choice.nodes,
+            )
         return done, ""
 
-    def _grow(self, one: PodClass, reading: Reading, need: Need) -> int:
+    def _enlarge_node(self, one: PodClass, alternative: ConstraintAlternative, request: NodeRequest) -> int:
         """Make a bought node larger, which these pods have to join and cannot; how many then do."""
-        places = self.places
-        caps = host_caps(reading.rules, places.count)
-        open_places = np.flatnonzero(caps[places.first :]) + places.first if caps is not None else ()
-        for place in map(int, open_places):
-            node, lane = places.bought[place - places.first], places.joined(place, need.variant)
-            wanted = replace(need, ports=(*need.ports, *node.ports))
-            used = places.used(place - places.first)
-            found = self.buyer.larger(lane.offer, lane.option, used, node.rows, wanted) if lane else None
+        node_arrays = self.node_arrays
+        caps = hostname_caps(alternative.rules, node_arrays.count)
+        open_nodes = (
+            np.flatnonzero(caps[node_arrays.existing_count :]) + node_arrays.existing_count if caps is not None else ()
+        )
+        for node_index in map(int, open_nodes):
+            new_node, slot = (
+                node_arrays.new_nodes[node_index - node_arrays.existing_count],
+                node_arrays.slot_after_join(node_index, request.variant),
+            )
+            grown_request = replace(request, ports=(*request.ports, *new_node.ports))
+            used = node_arrays.used_amounts(node_index - node_arrays.existing_count)
+            found = (
+                self.instance_selector.find_larger(slot.offer, slot.option, used, new_node.rows, grown_request)
+                if slot
+                else None
+            )
             if found is not None:
-                places.grow(place, *found)
-                return self._join(one, reading, need.variant, need.vector, need.count)
+                node_arrays.enlarge_node(node_index, *found)
+                return self._join_nodes(one, alternative, request.variant, request.vector, request.count)
         return 0
 
-    def _join(self, one: PodClass, reading: Reading, variant: Variant, vector: Amounts, count: int) -> int:
+    def _join_nodes(
+        self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, vector: Amounts, count: int
+    ) -> int:
         """Homes and nodes that are bought already, in their order."""
-        fitting = self._fitting(one, reading, variant, vector)
-        return self._assign(one, variant, vector, shares(fitting, count, one_place=_starts_company(reading.rules)))
+        fitting = self._pods_per_node(one, alternative, variant, vector)
+        return self._assign_shares(
+            one, variant, vector, distribute_pods(fitting, count, one_node=_starts_affinity_group(alternative.rules))
+        )
 
-    def _fitting(self, one: PodClass, reading: Reading, variant: Variant, vector: Amounts) -> Amounts:
+    def _pods_per_node(
+        self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, vector: Amounts
+    ) -> Amounts:
         """How many such pods each place takes."""
-        places = self.places
-        if not places.count:
+        node_arrays = self.node_arrays
+        if not node_arrays.count:
             return np.zeros(0, dtype=np.int64)
-        chosen = places.admitted(variant)
+        chosen = node_arrays.admitting(variant)
         if one.ports:
-            chosen = places.ports_free(one.ports, chosen)
-        caps = host_caps(reading.rules, places.count)
+            chosen = node_arrays.with_free_ports(one.ports, chosen)
+        caps = hostname_caps(alternative.rules, node_arrays.count)
         if caps is not None:
             chosen &= caps > 0
-        fitting = places.counts(vector, chosen)
+        fitting = node_arrays.pod_counts(vector, chosen)
         if caps is not None:
             fitting = np.minimum(fitting, caps)
         if one.ports:
             fitting = np.minimum(fitting, 1)
-        attachable = places.attachments.caps(one.volumes, places.count)
+        attachable = node_arrays.attachment_limits.pod_caps(one.volumes, node_arrays.count)
         return fitting if attachable is None else np.minimum(fitting, attachable)
 
-    def _assign(self, one: PodClass, variant: Variant, vector: Amounts, shares: Amounts) -> int:
-        used = np.flatnonzero(shares)
-        for place in used:
-            self._put(one, variant, vector, int(place), int(shares[place]))
-        return int(shares[used].sum())
+    def _assign_shares(self, one: PodClass, variant: Variant, vector: Amounts, pods_by_node: Amounts) -> int:
+        used = np.flatnonzero(pods_by_node)
+        for node_index in used:
+            self._assign_pods(one, variant, vector, int(node_index), int(pods_by_node[node_index]))
+        return int(pods_by_node[used].sum())
 
-    def _buy(self, one: PodClass, variant: Variant, vector: Amounts, choice: Choice, count: int, *, most: int) -> int:
+    def _add_nodes(
+        self,
+        one: PodClass,
+        variant: Variant,
+        vector: Amounts,
+        instance_choice: InstanceChoice,
+        count: int,
+        *,
+        most: int,
+    ) -> int:
         """At most so many equal nodes as the pods fill; under a limit one, since it may change the choice."""
-        offer, done = choice.offer, 0
-        for _ in range(1 if offer.limited else max(1, min(most, count // choice.pods))):
-            place = bought(self.places, self.buyer, choice)
-            share = min(choice.pods, count - done)
-            self._put(one, variant, vector, place, share)
+        offer, done = instance_choice.offer, 0
+        for _ in range(1 if offer.has_limits else max(1, min(most, count // instance_choice.pods))):
+            node_index = add_new_node(self.node_arrays, self.instance_selector, instance_choice)
+            share = min(instance_choice.pods, count - done)
+            self._assign_pods(one, variant, vector, node_index, share)
             done += share
         return done
 
-    def _put(self, one: PodClass, variant: Variant, vector: Amounts, place: int, share: int) -> None:
+    def _assign_pods(self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int) -> None:
         pods, one.pods = one.pods[:share], one.pods[share:]
-        self.places.take(place, vector, [pod.uid for pod in pods], variant)
-        self.places.take_ports(place, one.ports)
-        self.places.attachments.take(place, one.volumes, share)
-        self.buyer.demand = np.maximum(self.buyer.demand - vector * share, 0)
+        self.node_arrays.assign_pods(node_index, vector, [pod.uid for pod in pods], variant)
+        self.node_arrays.reserve_ports(node_index, one.ports)
+        self.node_arrays.attachment_limits.add_pods(node_index, one.volumes, share)
+        self.instance_selector.demand = np.maximum(self.instance_selector.demand - vector * share, 0)
         if one.size >= 0:
-            self.buyer.appraisal.sizes.counts[one.size] -= share
-        if place < self.places.first:
-            name = self.places.homes.homes[place].name
+            self.instance_selector.valuation.sizes.counts[one.size] -= share
+        if node_index < self.node_arrays.existing_count:
+            name = self.node_arrays.existing_nodes.nodes[node_index].name
             self.nominations.update((pod.uid, name) for pod in pods)
-        self._count(one.counted, place, share)
+        self._count_pods(one.counting_groups, node_index, share)
 
-    def _count(self, counted: Iterable[Tally], place: int, share: int) -> None:
-        for tally in counted:
-            if not self.universe.notices(tally, place):
+    def _count_pods(self, counted: Iterable[TopologyGroup], node_index: int, share: int) -> None:
+        for group in counted:
+            if not self.universe.is_counted(group, node_index):
                 continue
-            if tally.hostname:
-                tally.at(self.places.count)[place] += share
-            elif (domain := self.places.domain(place, tally.census.key)) is not None:
-                tally.add(domain, share)
+            if group.hostname:
+                group.counts_by_node(self.node_arrays.count)[node_index] += share
+            elif (domain := self.node_arrays.domain_at(node_index, group.topology_index.key)) is not None:
+                group.add_to_domain(domain, share)
             else:
-                self._loose.setdefault(place, []).append((tally, share))
-        if place in self._loose:
-            self._settle(place)
+                self._undetermined.setdefault(node_index, []).append((group, share))
+        if node_index in self._undetermined:
+            self._count_undetermined(node_index)
 
-    def _settle(self, place: int) -> None:
+    def _count_undetermined(self, node_index: int) -> None:
         """Count what was open, where a pod that came later has decided the domain."""
-        still = []
-        for tally, share in self._loose[place]:
-            domain = self.places.domain(place, tally.census.key)
+        undetermined = []
+        for group, share in self._undetermined[node_index]:
+            domain = self.node_arrays.domain_at(node_index, group.topology_index.key)
             if domain is None:
-                still.append((tally, share))
+                undetermined.append((group, share))
             else:
-                tally.add(domain, share)
-        self._loose[place] = still
+                group.add_to_domain(domain, share)
+        self._undetermined[node_index] = undetermined
 
-    def _keep(self, one: PodClass, pod: PodFact, home: int) -> bool:
-        vector = self.places.vector(one.requests)
-        attachable = self.places.attachments.caps(one.volumes, self.places.count)
-        if attachable is not None and attachable[home] <= 0:
+    def _retain_pod(self, one: PodClass, pod: PodFact, node_index: int) -> bool:
+        vector = self.node_arrays.to_vector(one.requests)
+        attachable = self.node_arrays.attachment_limits.pod_caps(one.volumes, self.node_arrays.count)
+        if attachable is not None and attachable[node_index] <= 0:
             return False
-        for reading in one.readings:
-            chosen = self.places.ports_free(one.ports, self.places.admitted(reading.variant))
-            if not chosen[home] or (vector > self.places.free[home]).any():
+        for alternative in one.alternatives:
+            chosen = self.node_arrays.with_free_ports(one.ports, self.node_arrays.admitting(alternative.variant))
+            if not chosen[node_index] or (vector > self.node_arrays.free[node_index]).any():
                 continue
-            caps = host_caps(reading.rules, self.places.count)
-            if caps is not None and caps[home] <= 0:
+            caps = hostname_caps(alternative.rules, self.node_arrays.count)
+            if caps is not None and caps[node_index] <= 0:
                 continue
             one.pods = [pod, *(other for other in one.pods if other is not pod)]
-            kept = one.pods
-            self._put(one, reading.variant, vector, home, 1)
-            one.pods = kept
+            remaining = one.pods
+            self._assign_pods(one, alternative.variant, vector, node_index, 1)
+            one.pods = remaining
             return True
         return False
 
-    def _reason(self, refusals: Mapping[str, Refusal]) -> str:
-        said = {offer.name: refusals[offer.name] for offer in self.buyer.offers if offer.name in refusals}
-        every = [f"pool {name}: {refusal}" for name, refusal in {**said, **self.closed}.items()]
-        return "; ".join(every) or NOTHING_SOLD
+    def _rejection_message(self, rejections: Mapping[str, RejectionReason]) -> str:
+        by_pool = {
+            offer.pool_name: rejections[offer.pool_name]
+            for offer in self.instance_selector.offers
+            if offer.pool_name in rejections
+        }
+        every = [f"pool {name}: {rejection}" for name, rejection in {**by_pool, **self.closed}.items()]
+        return "; ".join(every) or NO_NODEPOOL_AVAILABLE
 
 
-def unplaced(pod: PodFact, reason: str) -> Unplaced:
-    return Unplaced(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason)
+def unscheduled_pod(pod: PodFact, reason: str) -> UnschedulablePod:
+    return UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason)
 
 
-def _may_end(offer: Offer, one: PodClass) -> bool:
+def _may_reach_limit(offer: Offer, one: PodClass) -> bool:
     """Whether the pool's limits could be reached by these pods, be they packed as badly as can be."""
-    for key in offer.budget.limits:
-        asked = len(one.pods) if key == NODES else one.requests.get(key, 0) * len(one.pods)
-        if (offer.budget.left(key) or 0) < asked * _BADLY:
+    for key in offer.remaining_limits.limits:
+        requested = len(one.pods) if key == NODES else one.requests.get(key, 0) * len(one.pods)
+        if (offer.remaining_limits.remaining(key) or 0) < requested * _WORST_PACKING_FACTOR:
             return True
     return False
 
 
-def _starts_company(rules: Iterable[Rule]) -> bool:
+def _starts_affinity_group(rules: Iterable[Rule]) -> bool:
     mine = tuple(rules)
-    return is_company(mine) and new_cap(mine) > 0
+    return requires_shared_node(mine) and new_node_cap(mine) > 0

@@ -11,77 +11,104 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import Plan, PlannedClaim, Unplaced
-from tenure.scheduling.existing_nodes import Homes
+from tenure.model.provisioning import Plan, PlannedClaim, UnschedulablePod
+from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.instance_type_table import Amounts
-from tenure.scheduling.nodepool_template import Offer, Option, Refusal
-from tenure.scheduling.packing.instance_selection import Buyer
-from tenure.scheduling.packing.nodeclaims import Emission
-from tenure.scheduling.packing.nodes import Attachments, Places, alike, standing
-from tenure.scheduling.packing.packer import Packing, unplaced
-from tenure.scheduling.packing.pod_classes import PodClass, classes_of, fullest, grain, least_nodes, sizes_of
-from tenure.scheduling.packing.pod_requirements import ALONE, Shape, astray, shape_of
-from tenure.scheduling.packing.topology_rules import Book
-from tenure.scheduling.packing.valuation import Appraisal
-from tenure.scheduling.snapshot import Facts
-from tenure.scheduling.volumes import NOTHING, Attachment, Needs, needs
+from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
+from tenure.scheduling.packing.instance_selection import InstanceSelector
+from tenure.scheduling.packing.nodeclaims import PlannedNodeClaims
+from tenure.scheduling.packing.nodes import (
+    AttachmentLimits,
+    NodeArrays,
+    existing_volume_attachments,
+    merge_volume_requirements,
+)
+from tenure.scheduling.packing.packer import Packing, unscheduled_pod
+from tenure.scheduling.packing.pod_classes import (
+    PodClass,
+    build_pod_classes,
+    max_amount_per_node,
+    min_node_count,
+    number_sizes,
+    pod_granularity,
+)
+from tenure.scheduling.packing.pod_requirements import NO_TOPOLOGY_TERMS, PodShape, build_pod_shape, volume_conflict
+from tenure.scheduling.packing.topology_rules import TopologyGroups
+from tenure.scheduling.packing.valuation import CapacityValuation
+from tenure.scheduling.snapshot import ClusterFacts
+from tenure.scheduling.volumes import NO_VOLUME_REQUIREMENTS, Attachment, VolumeRequirements, volume_requirements
 
-Standing = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]
+VolumeAttachments = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]
 """Of homes by number: limits by CSI driver, and what is attached."""
-_FEW: Final = 300
+_MAX_FEW_PODS: Final = 300
 """So many pods cost little enough time to be planned in several ways."""
 
 
-class Way(NamedTuple):
-    """How a plan is made. `blended`: pods that may go anywhere are put on nodes by a mix, not class by class.
-    `whole_pods`: machines are judged by patterns, not by room. `lean`: how much a node counts for beyond the wish."""
+class PackingOptions(NamedTuple):
+    """How a plan is made. `use_pod_mixer`: pods that may go anywhere are put on nodes by a mix, not class by class.
+    `use_patterns`: machines are judged by patterns, not by room. `extra_node_cost`: how much a node counts for beyond
+    the wish."""
 
-    blended: bool = True
-    whole_pods: bool = False
-    lean: float = 0.0
+    use_pod_mixer: bool = True
+    use_patterns: bool = False
+    extra_node_cost: float = 0.0
 
 
-_WAYS: Final = (Way(), Way(whole_pods=True), Way(blended=False, whole_pods=True), Way(False, True, lean=0.05))
+_OPTIONS: Final = (
+    PackingOptions(),
+    PackingOptions(use_patterns=True),
+    PackingOptions(use_pod_mixer=False, use_patterns=True),
+    PackingOptions(False, True, extra_node_cost=0.05),
+)
 """The first does for many pods."""
 
 
 @dataclass(frozen=True)
-class Attempt:
+class PackingAttempt:
     packing: Packing
-    emission: Emission
+    planned_nodeclaims: PlannedNodeClaims
 
     @property
-    def is_free(self) -> bool:
+    def needs_no_new_nodes(self) -> bool:
         """All pods have a place, and nothing is bought: no other way can do better."""
-        return not (self.packing.unplaced or self.packing.places.bought)
+        return not (self.packing.unscheduled or self.packing.node_arrays.new_nodes)
 
     def cost(self, of_node: float) -> tuple[int, float]:
         """Pods without a place, then US dollars an hour, each node `of_node` dearer than it is."""
-        nodes = range(len(self.packing.places.bought))
-        return len(self.packing.unplaced), sum(self.emission.price(number) + of_node for number in nodes)
+        nodes = range(len(self.packing.node_arrays.new_nodes))
+        return len(self.packing.unscheduled), sum(
+            self.planned_nodeclaims.cheapest_price(number) + of_node for number in nodes
+        )
 
 
 @dataclass(frozen=True)
-class Ground:
+class PassInputs:
     """What a pass stands on."""
 
-    facts: Facts
-    homes: Homes
+    facts: ClusterFacts
+    existing_nodes: ExistingNodes
     offers: Sequence[Offer]
-    closed: Mapping[str, Refusal]
+    closed: Mapping[str, RejectionReason]
     """Pools from which nothing can be bought, and why."""
     promised: Mapping[str, str]
     """Pods to the homes that were bought for them."""
 
-    def again(self) -> "Ground":
+    def fork(self) -> "PassInputs":
         """The same, whatever is spent on this one."""
-        rooms = {id(offer.rooms): deepcopy(offer.rooms) for offer in self.offers}
-        offers = [replace(one, budget=replace(one.budget), rooms=rooms[id(one.rooms)]) for one in self.offers]
+        trackers = {id(offer.reservation_tracker): deepcopy(offer.reservation_tracker) for offer in self.offers}
+        offers = [
+            replace(
+                one,
+                remaining_limits=replace(one.remaining_limits),
+                reservation_tracker=trackers[id(one.reservation_tracker)],
+            )
+            for one in self.offers
+        ]
         return replace(self, offers=offers)
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PassSettings:
     """The settings of the plan."""
 
     preference_policy: str
@@ -90,144 +117,174 @@ class Wishes:
     node_cost: float
 
 
-def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes) -> Plan:
+def plan_pods(shaped_pods: Sequence[tuple[PodShape, PodFact]], inputs: PassInputs, pass_settings: PassSettings) -> Plan:
     """Where each pod goes, and what is to be bought. Few pods are planned in several ways, and the best is kept."""
-    refused: list[Unplaced] = []
-    limits, held = standing(ground.facts, ground.homes) if any(pod.volumes for _, pod in shaped) else ({}, {})
-    asking = list(with_needs(shaped, ground.facts, held.values(), refused))
-    tried = _WAYS if len(asking) <= _FEW else _WAYS[:1]
-    ways: list[Attempt] = []
-    for way in tried:
-        ways.append(_attempt(asking, ground.again(), wishes, way, (limits, held)))
-        if ways[-1].is_free:
+    rejected: list[UnschedulablePod] = []
+    limits, attached = (
+        existing_volume_attachments(inputs.facts, inputs.existing_nodes)
+        if any(pod.volumes for _, pod in shaped_pods)
+        else ({}, {})
+    )
+    plannable = list(resolve_volume_requirements(shaped_pods, inputs.facts, attached.values(), rejected))
+    options_to_try = _OPTIONS if len(plannable) <= _MAX_FEW_PODS else _OPTIONS[:1]
+    attempts: list[PackingAttempt] = []
+    for options in options_to_try:
+        attempts.append(_run_attempt(plannable, inputs.fork(), pass_settings, options, (limits, attached)))
+        if attempts[-1].needs_no_new_nodes:
             break
-    found = min(ways, key=lambda one: one.cost(wishes.node_cost)) if len(ways) > 1 else ways[0]
-    refused.sort(key=lambda one: one.pod_uid)
-    return _written({pod.uid: pod for _, pod in asking}, found, refused)
+    best = min(attempts, key=lambda one: one.cost(pass_settings.node_cost)) if len(attempts) > 1 else attempts[0]
+    rejected.sort(key=lambda one: one.pod_uid)
+    return _build_plan({pod.uid: pod for _, pod in plannable}, best, rejected)
 
 
-def _attempt(
-    shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes, way: Way, attached: Standing
-) -> Attempt:
-    book = _book(ground.facts, (shape for shape, _ in shaped))
-    classes = classes_of(shaped, book, wishes.preference_policy)
-    packing = _packing(ground, classes, wishes, way, Attachments(len(ground.homes.homes), *attached))
-    _count_standing(ground.facts, book, packing, {pod.uid for _, pod in shaped})
-    if ground.promised:
+def _run_attempt(
+    shaped_pods: Sequence[tuple[PodShape, PodFact]],
+    inputs: PassInputs,
+    pass_settings: PassSettings,
+    options: PackingOptions,
+    attached: VolumeAttachments,
+) -> PackingAttempt:
+    topology_groups = _build_topology_groups(inputs.facts, (shape for shape, _ in shaped_pods))
+    classes = build_pod_classes(shaped_pods, topology_groups, pass_settings.preference_policy)
+    packing = _create_packing(
+        inputs, classes, pass_settings, options, AttachmentLimits(len(inputs.existing_nodes.nodes), *attached)
+    )
+    _count_running_pods(inputs.facts, topology_groups, packing, {pod.uid for _, pod in shaped_pods})
+    if inputs.promised:
         for one in classes:
-            packing.keep(one, ground.promised)
-    packing.place_all(classes)
-    pods = {pod.uid: pod for _, pod in shaped}
-    emission = Emission(packing.places, pods, wishes.min_values_policy, wishes.most_instance_types)
-    return Attempt(packing, emission)
+            packing.retain_promised(one, inputs.promised)
+    packing.schedule_all(classes)
+    pods = {pod.uid: pod for _, pod in shaped_pods}
+    planned_nodeclaims = PlannedNodeClaims(
+        packing.node_arrays, pods, pass_settings.min_values_policy, pass_settings.most_instance_types
+    )
+    return PackingAttempt(packing, planned_nodeclaims)
 
 
-def with_needs(
-    shaped: Iterable[tuple[Shape, PodFact]], facts: Facts, held: Iterable[set[Attachment]], refused: list[Unplaced]
-) -> Iterator[tuple[Shape, PodFact]]:
-    """Those whose volumes can be planned for; the others go to `refused`."""
-    found: dict[str, Needs] = {}
-    usable: list[tuple[Shape, PodFact]] = []
-    for shape, pod in shaped:
-        asked = needs(pod, facts.storage) if pod.volumes else NOTHING
-        if isinstance(asked, Refusal):
-            refused.append(unplaced(pod, asked))
+def resolve_volume_requirements(
+    shaped_pods: Iterable[tuple[PodShape, PodFact]],
+    facts: ClusterFacts,
+    attached: Iterable[set[Attachment]],
+    rejected: list[UnschedulablePod],
+) -> Iterator[tuple[PodShape, PodFact]]:
+    """Those whose volumes can be planned for; the others go to `rejected`."""
+    found: dict[str, VolumeRequirements] = {}
+    usable: list[tuple[PodShape, PodFact]] = []
+    for shape, pod in shaped_pods:
+        requirements = volume_requirements(pod, facts.storage) if pod.volumes else NO_VOLUME_REQUIREMENTS
+        if isinstance(requirements, RejectionReason):
+            rejected.append(unscheduled_pod(pod, requirements))
             continue
         usable.append((shape, pod))
-        if asked is not NOTHING:
-            found[pod.uid] = asked
-    volumes = alike(found, held)
+        if requirements is not NO_VOLUME_REQUIREMENTS:
+            found[pod.uid] = requirements
+    volumes = merge_volume_requirements(found, attached)
     for plain, pod in usable:
         shape = plain._replace(volumes=volumes[pod.uid]) if pod.uid in volumes else plain
-        reason = astray(shape) if shape.volumes.alternatives else ""
+        reason = volume_conflict(shape) if shape.volumes.alternatives else ""
         if reason:
-            refused.append(unplaced(pod, reason))
+            rejected.append(unscheduled_pod(pod, reason))
         else:
             yield shape, pod
 
 
-def _book(facts: Facts, shapes: Iterable[Shape]) -> Book:
-    book = Book({name: one.labels for name, one in facts.namespaces.items()})
-    said = {(shape.company, shape.constraints): shape for shape in shapes if shape.company is not ALONE}
-    for shape in said.values():
-        book.enter(shape)
+def _build_topology_groups(facts: ClusterFacts, shapes: Iterable[PodShape]) -> TopologyGroups:
+    topology_groups = TopologyGroups({name: one.labels for name, one in facts.namespaces.items()})
+    distinct_shapes = {
+        (shape.topology_terms, shape.constraints): shape
+        for shape in shapes
+        if shape.topology_terms is not NO_TOPOLOGY_TERMS
+    }
+    for shape in distinct_shapes.values():
+        topology_groups.add_shape(shape)
     for node in facts.nodes:
         for pod in facts.bound_to(node):
             if pod.anti_affinity:
-                book.enter_owners(shape_of(pod).company)
-    return book
+                topology_groups.add_anti_affinity_owners(build_pod_shape(pod).topology_terms)
+    return topology_groups
 
 
-def _count_standing(facts: Facts, book: Book, packing: Packing, moving: set[str]) -> None:
+def _count_running_pods(
+    facts: ClusterFacts, topology_groups: TopologyGroups, packing: Packing, moving_uids: set[str]
+) -> None:
     """Pods that run, on nodes that stay, count and hold their ports before anybody is placed."""
-    counting = any(True for _ in book.tallies)
-    for place, home in enumerate(packing.places.homes.homes):
-        for pod in facts.bound_to(home.name):
-            packing.places.take_ports(place, pod.host_ports)
-            if counting and not pod.deleting and pod.uid not in moving:
-                packing.stand(book.counted(pod), place)
+    counting = any(True for _ in topology_groups.groups)
+    for node_index, node in enumerate(packing.node_arrays.existing_nodes.nodes):
+        for pod in facts.bound_to(node.name):
+            packing.node_arrays.reserve_ports(node_index, pod.host_ports)
+            if counting and not pod.deleting and pod.uid not in moving_uids:
+                packing.count_running(topology_groups.counting_groups(pod), node_index)
 
 
-def _packing(
-    ground: Ground, classes: Sequence[PodClass], wishes: Wishes, way: Way, attachments: Attachments
-) -> Packing:
-    known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
-    places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}), attachments)
-    return packing_on(places, ground.offers, ground.closed, classes, wishes, way)
-
-
-def packing_on(
-    places: Places,
-    offers: Sequence[Offer],
-    closed: Mapping[str, Refusal],
+def _create_packing(
+    inputs: PassInputs,
     classes: Sequence[PodClass],
-    wishes: Wishes,
-    way: Way,
+    pass_settings: PassSettings,
+    options: PackingOptions,
+    attachments: AttachmentLimits,
+) -> Packing:
+    known = {key for offer in inputs.offers for key in offer.table.resources} | set(inputs.existing_nodes.resources)
+    node_arrays = NodeArrays(
+        inputs.existing_nodes, sorted(known | {key for one in classes for key in one.requests}), attachments
+    )
+    return create_packing(node_arrays, inputs.offers, inputs.closed, classes, pass_settings, options)
+
+
+def create_packing(
+    node_arrays: NodeArrays,
+    offers: Sequence[Offer],
+    closed: Mapping[str, RejectionReason],
+    classes: Sequence[PodClass],
+    pass_settings: PassSettings,
+    options: PackingOptions,
 ) -> Packing:
     """The packing of these classes, still to be begun."""
-    sold: dict[Option, Amounts] = {}
-    wanting = [one for one in classes if _can_be_bought_for(one, offers, sold)]
-    demand = sum((places.vector(one.requests) * len(one.pods) for one in wanting), places.vector({}))
-    appraisal = Appraisal(
-        places.resources,
+    headroom_by_option: dict[Option, Amounts] = {}
+    launchable = [one for one in classes if _can_launch_for(one, offers, headroom_by_option)]
+    demand = sum((node_arrays.to_vector(one.requests) * len(one.pods) for one in launchable), node_arrays.to_vector({}))
+    valuation = CapacityValuation(
+        node_arrays.resources,
         demand,
-        grain=np.array([grain(wanting, key) for key in places.resources], dtype=np.int64),
-        fullest=np.array([fullest(wanting, key) for key in places.resources], dtype=np.int64),
-        sizes=sizes_of(wanting if way.whole_pods else (), places.resources),
-        least_nodes=least_nodes(wanting),
-        node_cost=wishes.node_cost + way.lean,
+        granularity=np.array([pod_granularity(launchable, key) for key in node_arrays.resources], dtype=np.int64),
+        max_per_node=np.array([max_amount_per_node(launchable, key) for key in node_arrays.resources], dtype=np.int64),
+        sizes=number_sizes(launchable if options.use_patterns else (), node_arrays.resources),
+        least_nodes=min_node_count(launchable),
+        node_cost=pass_settings.node_cost + options.extra_node_cost,
     )
-    buyer = Buyer(offers, appraisal, wishes.min_values_policy)
-    return Packing(places, buyer, closed, way.blended)
+    instance_selector = InstanceSelector(offers, valuation, pass_settings.min_values_policy)
+    return Packing(node_arrays, instance_selector, closed, options.use_pod_mixer)
 
 
-def _can_be_bought_for(one: PodClass, offers: Iterable[Offer], sold: dict[Option, Amounts]) -> bool:
-    """Pods for which no machine is made are no reason to buy others larger. `sold` remembers what options have."""
+def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: dict[Option, Amounts]) -> bool:
+    """Pods for which no machine is made are no reason to buy others larger. `headroom_by_option` remembers what
+    options have."""
     for offer in offers:
-        vector = offer.table.vector(one.requests)
+        vector = offer.table.to_vector(one.requests)
         if vector is None:
             continue
-        for option in (offer.narrowed(None, reading.variant) for reading in reversed(one.readings)):
-            if isinstance(option, Refusal):
+        for option in (offer.restrict(None, alternative.variant) for alternative in reversed(one.alternatives)):
+            if isinstance(option, RejectionReason):
                 continue
-            if option not in sold:
-                room = offer.template.room[option.types]
-                sold[option] = room[np.argsort(-(room / np.maximum(room.max(axis=0), 1)).sum(axis=1))]
-            room = sold[option]
+            if option not in headroom_by_option:
+                headroom = offer.template.headroom[option.types]
+                headroom_by_option[option] = headroom[
+                    np.argsort(-(headroom / np.maximum(headroom.max(axis=0), 1)).sum(axis=1))
+                ]
+            headroom = headroom_by_option[option]
             # Most pods fit the roomiest.
-            if (room[0] >= vector).all() or (room >= vector).all(axis=1).any():
+            if (headroom[0] >= vector).all() or (headroom >= vector).all(axis=1).any():
                 return True
     return False
 
 
-def _written(pods: Mapping[str, PodFact], found: Attempt, refused: Iterable[Unplaced]) -> Plan:
-    claims, packing = list[PlannedClaim](), found.packing
-    unplaceable = [*refused, *packing.unplaced]
-    for number, bought in enumerate(packing.places.bought):
-        planned = found.emission.claim(number)
-        if isinstance(planned, Refusal):
-            reason = f"pool {packing.places.lanes[bought.lane].offer.name}: {planned}"
-            unplaceable += [unplaced(pods[uid], reason) for uid in bought.pods]
+def _build_plan(pods: Mapping[str, PodFact], attempt: PackingAttempt, rejected: Iterable[UnschedulablePod]) -> Plan:
+    nodeclaims, packing = list[PlannedClaim](), attempt.packing
+    unscheduled = [*rejected, *packing.unscheduled]
+    for number, new_node in enumerate(packing.node_arrays.new_nodes):
+        planned = attempt.planned_nodeclaims.build(number)
+        if isinstance(planned, RejectionReason):
+            reason = f"pool {packing.node_arrays.slots[new_node.slot].offer.pool_name}: {planned}"
+            unscheduled += [unscheduled_pod(pods[uid], reason) for uid in new_node.pods]
         else:
-            claims.append(planned)
-    return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(unplaceable))
+            nodeclaims.append(planned)
+    return Plan(claims=tuple(nodeclaims), nominations=packing.nominations, unschedulable=tuple(unscheduled))

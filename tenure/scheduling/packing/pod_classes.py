@@ -12,9 +12,9 @@ import numpy as np
 from tenure.apis.resources import CPU, MEMORY
 from tenure.model.facts import HostPort, PodFact
 from tenure.scheduling.packing.instance_mix import Sizes
-from tenure.scheduling.packing.pod_requirements import NO_VOLUMES, Shape, Volumes
-from tenure.scheduling.packing.topology import UNLIMITED, Tally, new_cap
-from tenure.scheduling.packing.topology_rules import Book, Reading
+from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, PodShape, VolumeTerms
+from tenure.scheduling.packing.topology import UNLIMITED, TopologyGroup, new_node_cap
+from tenure.scheduling.packing.topology_rules import ConstraintAlternative, TopologyGroups
 
 
 @dataclass(slots=True, eq=False)
@@ -23,65 +23,67 @@ class PodClass:
 
     pods: list[PodFact]
     requests: dict[str, int]
-    readings: tuple[Reading, ...]
-    counted: tuple[Tally, ...]
+    alternatives: tuple[ConstraintAlternative, ...]
+    counting_groups: tuple[TopologyGroup, ...]
     ports: tuple[HostPort, ...] = ()
-    volumes: Volumes = NO_VOLUMES
+    volumes: VolumeTerms = NO_VOLUME_TERMS
     size: int = -1
     """Which of the buyer's sizes its pods are; -1 for none."""
 
 
-def classes_of(pods: Iterable[tuple[Shape, PodFact]], book: Book, policy: str) -> list[PodClass]:
+def build_pod_classes(
+    pods: Iterable[tuple[PodShape, PodFact]], topology_groups: TopologyGroups, policy: str
+) -> list[PodClass]:
     """By priority, CPU, memory, age and UID (reference 2.4)."""
-    alike: dict[tuple[Shape, tuple[Tally, ...], int], list[PodFact]] = {}
+    pods_by_key: dict[tuple[PodShape, tuple[TopologyGroup, ...], int], list[PodFact]] = {}
     for shape, pod in pods:
-        alike.setdefault((shape, book.counted(pod), pod.priority), []).append(pod)
+        pods_by_key.setdefault((shape, topology_groups.counting_groups(pod), pod.priority), []).append(pod)
     found = [
         PodClass(
-            pods=sorted(members, key=_age),
+            pods=sorted(members, key=_age_order),
             requests=dict(shape.requests),
-            readings=tuple(book.readings(shape, members[0], policy)),
-            counted=counted,
+            alternatives=tuple(topology_groups.constraint_alternatives(shape, members[0], policy)),
+            counting_groups=counting_groups,
             ports=shape.ports,
             volumes=shape.volumes,
         )
-        for (shape, counted, _), members in alike.items()
+        for (shape, counting_groups, _), members in pods_by_key.items()
     ]
     return sorted(found, key=_queue_order)
 
 
-def least_nodes(classes: Sequence[PodClass]) -> int:
+def min_node_count(classes: Sequence[PodClass]) -> int:
     """Rules about single nodes make so many of them necessary, whatever their size."""
-    asked: dict[Tally, int] = {}
+    nodes_by_group: dict[TopologyGroup, int] = {}
     for one in classes:
-        for rule in one.readings[0].rules:
-            if rule.tally.hostname and new_cap((rule,)) < len(one.pods):
-                cap = max(1, new_cap((rule,)))
-                asked[rule.tally] = asked.get(rule.tally, 0) + -(-len(one.pods) // cap)
-    return max(asked.values(), default=0)
+        for rule in one.alternatives[0].rules:
+            if rule.group.hostname and new_node_cap((rule,)) < len(one.pods):
+                cap = max(1, new_node_cap((rule,)))
+                nodes_by_group[rule.group] = nodes_by_group.get(rule.group, 0) + -(-len(one.pods) // cap)
+    return max(nodes_by_group.values(), default=0)
 
 
-def grain(classes: Sequence[PodClass], resource: str) -> int:
+def pod_granularity(classes: Sequence[PodClass], resource: str) -> int:
     """How small the pods are that can fill the rest of a node: a fiftieth of what is asked for comes in amounts
     of at most this. What is left of a node beyond a multiple of it will stay unused."""
-    asked = sorted((amount, len(one.pods) * amount) for one in classes if (amount := one.requests.get(resource, 0)))
-    whole, so_far = sum(total for _, total in asked), 0
-    for amount, total in asked:
+    amounts = sorted((amount, len(one.pods) * amount) for one in classes if (amount := one.requests.get(resource, 0)))
+    total_amount, so_far = sum(total for _, total in amounts), 0
+    for amount, total in amounts:
         so_far += total
-        if so_far * 50 >= whole:
+        if so_far * 50 >= total_amount:
             return amount
     return 0
 
 
-def fullest(classes: Sequence[PodClass], resource: str) -> int:
+def max_amount_per_node(classes: Sequence[PodClass], resource: str) -> int:
     """The most that one node can be asked for, since rules limit how many pods of a class go together."""
     return sum(
-        one.requests.get(resource, 0) * min(len(one.pods), new_cap(one.readings[0].rules) or len(one.pods))
+        one.requests.get(resource, 0) * min(len(one.pods), new_node_cap(one.alternatives[0].rules) or len(one.pods))
         for one in classes
     )
 
 
-def sizes_of(classes: Sequence[PodClass], resources: Sequence[str]) -> Sizes:
+def number_sizes(classes: Sequence[PodClass], resources: Sequence[str]) -> Sizes:
     """Gives each class its number."""
     known: dict[tuple[int, ...], int] = {}
     counts, caps = list[int](), list[int]()
@@ -92,18 +94,18 @@ def sizes_of(classes: Sequence[PodClass], resources: Sequence[str]) -> Sizes:
             counts.append(0)
             caps.append(0)
         counts[one.size] += len(one.pods)
-        caps[one.size] += min(len(one.pods), new_cap(one.readings[0].rules) or len(one.pods))
+        caps[one.size] += min(len(one.pods), new_node_cap(one.alternatives[0].rules) or len(one.pods))
     shape = (len(known), len(resources))
     vectors = np.array(list(known), dtype=np.int64).reshape(shape)
     return Sizes(vectors, np.array(counts, dtype=np.int64), np.array(caps, dtype=np.int64))
 
 
-def _age(pod: PodFact) -> tuple[datetime, str]:
+def _age_order(pod: PodFact) -> tuple[datetime, str]:
     return pod.created, pod.uid
 
 
 def _queue_order(one: PodClass) -> tuple[int, bool, int, int, datetime, str]:
     """Those that need nodes of their own come before those that can fill what is left of them."""
     first = one.pods[0]
-    anywhere = new_cap(one.readings[0].rules) == UNLIMITED
-    return -first.priority, anywhere, -one.requests.get(CPU, 0), -one.requests.get(MEMORY, 0), *_age(first)
+    anywhere = new_node_cap(one.alternatives[0].rules) == UNLIMITED
+    return -first.priority, anywhere, -one.requests.get(CPU, 0), -one.requests.get(MEMORY, 0), *_age_order(first)

@@ -9,31 +9,31 @@ from typing import Final, NamedTuple
 
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint, Toleration
 from tenure.model.requirements import Requirements, one_of
-from tenure.scheduling.pods import Constraints, Variant, alternatives, constraints_of
+from tenure.scheduling.pods import Constraints, Variant, constraints_of, node_requirement_alternatives
 from tenure.scheduling.volumes import Attachment
 
 __all__ = [
-    "ALONE",
-    "NO_VOLUMES",
-    "Company",
+    "NO_TOPOLOGY_TERMS",
+    "NO_VOLUME_TERMS",
     "Constraints",
-    "Shape",
+    "PodShape",
+    "PodTopologyTerms",
     "Variant",
-    "Volumes",
-    "alternatives",
-    "astray",
-    "pinned",
-    "shape_of",
-    "variant",
-    "wishes",
-    "with_volumes",
+    "VolumeTerms",
+    "build_pod_shape",
+    "combine_with_volumes",
+    "intern_variant",
+    "node_requirement_alternatives",
+    "pin_label",
+    "preferred_node_affinity",
+    "volume_conflict",
 ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Company:
+class PodTopologyTerms:
     """What a pod says about other pods; `namespace` is empty where it says nothing. One object for all that say the
-    same (`_company`), since it is compared for every pod."""
+    same (`_intern_topology_terms`), since it is compared for every pod."""
 
     namespace: str
     spreads: tuple[SpreadConstraint, ...]
@@ -41,10 +41,10 @@ class Company:
     anti_affinity: tuple[AffinityTerm, ...]
 
 
-ALONE: Final = Company("", (), (), ())
+NO_TOPOLOGY_TERMS: Final = PodTopologyTerms("", (), (), ())
 
 
-class Volumes(NamedTuple):
+class VolumeTerms(NamedTuple):
     """What a pod's volumes ask of its node."""
 
     alternatives: tuple[Requirements, ...] = ()
@@ -55,31 +55,35 @@ class Volumes(NamedTuple):
     """Those that other pods use as well."""
 
 
-NO_VOLUMES: Final = Volumes()
+NO_VOLUME_TERMS: Final = VolumeTerms()
 
 
-class Shape(NamedTuple):
+class PodShape(NamedTuple):
     """Everything about a pod that decides where it may go, but for who counts it."""
 
     requests: tuple[tuple[str, int], ...]
     constraints: Constraints
-    company: Company = ALONE
+    topology_terms: PodTopologyTerms = NO_TOPOLOGY_TERMS
     ports: tuple[HostPort, ...] = ()
-    volumes: Volumes = NO_VOLUMES
+    volumes: VolumeTerms = NO_VOLUME_TERMS
 
 
-def shape_of(pod: PodFact, volumes: Volumes = NO_VOLUMES) -> Shape:
+def build_pod_shape(pod: PodFact, volumes: VolumeTerms = NO_VOLUME_TERMS) -> PodShape:
     requests = tuple(sorted([one for one in pod.requests.items() if one[1] > 0]))
-    said = pod.spreads or pod.affinity or pod.anti_affinity
-    company = _company(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity) if said else ALONE
-    return Shape(requests, constraints_of(pod), company, pod.host_ports, volumes)
+    has_terms = pod.spreads or pod.affinity or pod.anti_affinity
+    topology_terms = (
+        _intern_topology_terms(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity)
+        if has_terms
+        else NO_TOPOLOGY_TERMS
+    )
+    return PodShape(requests, constraints_of(pod), topology_terms, pod.host_ports, volumes)
 
 
-_company = lru_cache(maxsize=1 << 16)(Company)
+_intern_topology_terms = lru_cache(maxsize=1 << 16)(PodTopologyTerms)
 
 
 @lru_cache(maxsize=1 << 14)
-def variant(
+def intern_variant(
     requirements: Requirements, tolerations: tuple[Toleration, ...], tolerate_preferences: bool = False
 ) -> Variant:
     """Equal readings are one object, so that what is found out about one is found out once."""
@@ -87,29 +91,29 @@ def variant(
 
 
 @lru_cache(maxsize=1 << 14)
-def pinned(one: Variant, key: str, value: str) -> Variant:
+def pin_label(one: Variant, key: str, value: str) -> Variant:
     """The reading with one label fixed."""
     fixed = one.requirements.intersection(Requirements([one_of(key, value)]))
-    return variant(fixed, one.tolerations, one.tolerate_preferences)
+    return intern_variant(fixed, one.tolerations, one.tolerate_preferences)
 
 
 @lru_cache(maxsize=1 << 14)
-def with_volumes(strict: Requirements, volumes: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
+def combine_with_volumes(strict: Requirements, volumes: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
     """What the pod asks for, and beside it one place of its volumes after the other; without those that exclude it."""
     return tuple(strict.intersection(one) for one in volumes if not strict.conflicts(one)) if volumes else (strict,)
 
 
-def astray(shape: Shape) -> str:
+def volume_conflict(shape: PodShape) -> str:
     """Why no node suits both the pod and its volumes; empty when one may."""
-    own, needed = alternatives(shape.constraints), shape.volumes.alternatives
-    if any(with_volumes(strict, needed) for strict in own):
+    own, needed = node_requirement_alternatives(shape.constraints), shape.volumes.alternatives
+    if any(combine_with_volumes(strict, needed) for strict in own):
         return ""
-    asked, found = (" or ".join(str(one) for one in many) for many in (own, needed))
-    return f"its volumes need a node with {found}, while its node selector and affinity ask for {asked}"
+    requested, found = (" or ".join(str(one) for one in many) for many in (own, needed))
+    return f"its volumes need a node with {found}, while its node selector and affinity ask for {requested}"
 
 
 @lru_cache(maxsize=1 << 14)
-def wishes(constraints: Constraints) -> tuple[Requirements, ...]:
+def preferred_node_affinity(constraints: Constraints) -> tuple[Requirements, ...]:
     """Preferred node affinity, heaviest first: one at a time is held for as long as it can be."""
     terms = sorted(constraints.preferred_terms, key=lambda term: -term.weight)
     return tuple(Requirements.of(term.expressions) for term in terms)

@@ -12,42 +12,43 @@ import numpy as np
 
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 
-_LEAST: Final = 1e-9
+_ROUNDING_TOLERANCE: Final = 1e-9
 
 
 @dataclass(slots=True)
-class Guide:
-    """`worth` in US dollars an hour for one unit of each resource, `node` for having one more node at all."""
+class ShadowPrices:
+    """`resource_prices` in US dollars an hour for one unit of each resource, `node_price` for having one more node at
+    all."""
 
-    worth: Prices
-    node: float = 0.0
+    resource_prices: Prices
+    node_price: float = 0.0
     counts: Prices = field(default_factory=lambda: np.zeros(0))
     """How many of each row the mix has; a plan draws them down."""
 
-    def value(self, room: Amounts, demand: Amounts, *, forced: bool) -> Prices:
+    def value_headroom(self, headroom: Amounts, demand: Amounts, *, forced: bool) -> Prices:
         """Per row what of its room the demand can use, in dollars; `forced`: a node by itself is of use."""
-        worth = np.minimum(room, demand) @ self.worth
-        return np.asarray(worth + self.node if forced else worth, dtype=np.float64)
+        values = np.minimum(headroom, demand) @ self.resource_prices
+        return np.asarray(values + self.node_price if forced else values, dtype=np.float64)
 
 
-def guide(room: Amounts, prices: Prices, demand: Amounts, *, nodes: int = 0) -> Guide | None:
+def solve_shadow_prices(headroom: Amounts, prices: Prices, demand: Amounts, *, nodes: int = 0) -> ShadowPrices | None:
     """Duals of: the cheapest multiset of rows whose room covers the demand, with at least so many nodes.
 
     Pods are taken for divisible. None when the rows cannot cover it, or the solver has no answer.
     """
-    asked = np.flatnonzero(demand)
-    scale = np.maximum(demand[asked], 1).astype(np.float64)
-    matrix = np.column_stack((room[:, asked] / scale, np.full(len(room), 1.0 / max(nodes, 1))))
-    solved = solve(prices, matrix, np.concatenate((np.ones(len(asked)), [1.0 if nodes else 0.0])))
+    requested = np.flatnonzero(demand)
+    scale = np.maximum(demand[requested], 1).astype(np.float64)
+    matrix = np.column_stack((headroom[:, requested] / scale, np.full(len(headroom), 1.0 / max(nodes, 1))))
+    solved = solve_covering(prices, matrix, np.concatenate((np.ones(len(requested)), [1.0 if nodes else 0.0])))
     if solved is None:
         return None
     counts, duals = solved
-    worth = np.zeros(len(demand))
-    worth[asked] = np.maximum(duals[:-1], 0) / scale
-    return Guide(worth, max(0.0, duals[-1]) / max(nodes, 1), np.ceil(counts - _LEAST))
+    resource_prices = np.zeros(len(demand))
+    resource_prices[requested] = np.maximum(duals[:-1], 0) / scale
+    return ShadowPrices(resource_prices, max(0.0, duals[-1]) / max(nodes, 1), np.ceil(counts - _ROUNDING_TOLERANCE))
 
 
-def solve(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices] | None:
+def solve_covering(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices] | None:
     """How much of each row at the lowest cost, and the duals of what is asked for, for the transposed `matrix`."""
     columns, rows = matrix.shape
     model = highspy.HighsLp()
@@ -59,10 +60,10 @@ def solve(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices
     model.a_matrix_.start_ = np.arange(0, columns * rows + 1, rows)
     model.a_matrix_.index_ = np.tile(np.arange(rows), columns)
     model.a_matrix_.value_ = matrix.reshape(-1)
-    return optimum(model)
+    return solve_model(model)
 
 
-def optimum(model: highspy.HighsLp) -> tuple[Prices, Prices] | None:
+def solve_model(model: highspy.HighsLp) -> tuple[Prices, Prices] | None:
     """Columns and duals of rows; None when there is no solution, or the solver has no answer."""
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
@@ -75,16 +76,16 @@ def optimum(model: highspy.HighsLp) -> tuple[Prices, Prices] | None:
     return np.array(found.col_value), np.array(found.row_dual)
 
 
-def undominated(offered: Amounts | Prices, order: Indices) -> Indices:
+def undominated_rows(offered: Amounts | Prices, order: Indices) -> Indices:
     """The rows, taken in this order, that no row before them equals or outdoes in everything they offer."""
-    kept: list[int] = []
+    selected: list[int] = []
     for row in order:
-        if not kept or not (offered[kept] >= offered[row]).all(axis=1).any():
-            kept.append(int(row))
-    return np.array(kept, dtype=np.intp)
+        if not selected or not (offered[selected] >= offered[row]).all(axis=1).any():
+            selected.append(int(row))
+    return np.array(selected, dtype=np.intp)
 
 
-def plain_worth(demand: Amounts) -> Prices:
+def inverse_demand_prices(demand: Amounts) -> Prices:
     """Each resource for the inverse of what is asked of it: where nothing better is known."""
-    asked = demand.astype(np.float64)
-    return np.divide(1.0, asked, out=np.zeros_like(asked), where=asked > 0)
+    requested = demand.astype(np.float64)
+    return np.divide(1.0, requested, out=np.zeros_like(requested), where=requested > 0)

@@ -29,7 +29,7 @@ class NodeFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class TopologyIndex:
     """Which pods are counted, by the domains of one topology key."""
 
     key: str
@@ -42,42 +42,44 @@ class Census:
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
         inside = self.namespaces is None or namespace in self.namespaces
-        return inside and self.selector is not None and all(_holds(one, labels) for one in self.selector)
+        return inside and self.selector is not None and all(_matches_expression(one, labels) for one in self.selector)
 
 
-class Tally:
+class TopologyGroup:
     """A census' counts: by place for the hostname key, by domain for any other."""
 
-    __slots__ = ("by_domain", "by_place", "census", "hostname")
+    __slots__ = ("by_domain", "by_node_index", "hostname", "topology_index")
 
-    def __init__(self, census: Census) -> None:
-        self.census = census
-        self.hostname = census.key == HOSTNAME
-        self.by_place: Amounts = np.zeros(64 if self.hostname else 0, dtype=np.int64)
+    def __init__(self, topology_index: TopologyIndex) -> None:
+        self.topology_index = topology_index
+        self.hostname = topology_index.key == HOSTNAME
+        self.by_node_index: Amounts = np.zeros(64 if self.hostname else 0, dtype=np.int64)
         self.by_domain: dict[str, int] = {}
 
-    def at(self, places: int) -> Amounts:
+    def counts_by_node(self, node_count: int) -> Amounts:
         """The counts of the first so many places."""
-        if len(self.by_place) < places:
-            self.by_place = np.concatenate((self.by_place, np.zeros(places + len(self.by_place), dtype=np.int64)))
-        return self.by_place[:places]
+        if len(self.by_node_index) < node_count:
+            self.by_node_index = np.concatenate(
+                (self.by_node_index, np.zeros(node_count + len(self.by_node_index), dtype=np.int64))
+            )
+        return self.by_node_index[:node_count]
 
-    def add(self, domain: str, count: int) -> None:
+    def add_to_domain(self, domain: str, count: int) -> None:
         self.by_domain[domain] = self.by_domain.get(domain, 0) + count
 
-    def count(self, domain: str) -> int:
+    def domain_count(self, domain: str) -> int:
         return self.by_domain.get(domain, 0)
 
-    def any(self) -> bool:
-        return bool(self.by_place.any()) if self.hostname else any(self.by_domain.values())
+    def has_pods(self) -> bool:
+        return bool(self.by_node_index.any()) if self.hostname else any(self.by_domain.values())
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadRule:
     """At most `max_skew` more here than in the emptiest domain."""
 
-    tally: Tally
-    own: bool
+    group: TopologyGroup
+    counts_itself: bool
     """The pods are counted themselves."""
     max_skew: int
     min_domains: int = 1
@@ -86,29 +88,29 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class AffinityRule:
     """Only where at least one of the counted pods is; anywhere for the first, if it is counted itself."""
 
-    tally: Tally
+    group: TopologyGroup
     own: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class AntiAffinityRule:
     """Only where none of the counted pods is."""
 
-    tally: Tally
+    group: TopologyGroup
     own: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class KnownDomainRule:
     """The domain must be known: somebody else's rule counts these pods."""
 
-    tally: Tally
+    group: TopologyGroup
 
 
-Rule = Spread | Together | Apart | Settled
+Rule = SpreadRule | AffinityRule | AntiAffinityRule | KnownDomainRule
 
 
 @dataclass(slots=True)
@@ -117,142 +119,150 @@ class Domains:
 
     order: list[str]
     rules: tuple[Rule, ...]
-    counted: Mapping[Spread, Sequence[str]] = field(default_factory=dict)
+    counted_domains: Mapping[SpreadRule, Sequence[str]] = field(default_factory=dict)
     """The domains in which each spread looks for the emptiest; all that may be used where nothing is said."""
-    room: Mapping[str, int] = field(default_factory=dict)
+    headroom: Mapping[str, int] = field(default_factory=dict)
     """How many more go where no node can be bought."""
     blocked: set[str] = field(default_factory=set)
 
-    def shares(self, count: int) -> list[tuple[str, int]]:
-        """Up to `count` pods over the domains, emptiest first; fewer when the rules leave no more room."""
-        allowed = [name for name in self.order if name not in self.blocked and self._open(name)]
-        allowed = self._with_company(allowed)
-        spreads = [rule for rule in self.rules if isinstance(rule, Spread)]
-        most = 1 if any(isinstance(rule, Apart) and rule.own for rule in self.rules) else count
+    def distribute_pods(self, count: int) -> list[tuple[str, int]]:
+        """Up to `domain_count` pods over the domains, emptiest first; fewer when the rules leave no more room."""
+        allowed = [name for name in self.order if name not in self.blocked and self._is_allowed(name)]
+        allowed = self._satisfying_affinity(allowed)
+        spreads = [rule for rule in self.rules if isinstance(rule, SpreadRule)]
+        most = 1 if any(isinstance(rule, AntiAffinityRule) and rule.own for rule in self.rules) else count
         taken = dict.fromkeys(allowed, 0)
         if not spreads:
             return [(name, min(most, count)) for name in allowed[: count if most == 1 else 1]]
         for _ in range(count):
-            name = self._emptiest(allowed, taken, spreads, most)
+            name = self._emptiest_domain(allowed, taken, spreads, most)
             if name is None:
                 break
             taken[name] += 1
-        return sorted(((name, number) for name, number in taken.items() if number), key=lambda one: self._key(one[0]))
+        return sorted(
+            ((name, number) for name, number in taken.items() if number),
+            key=lambda one: self._emptiest_first_order(one[0]),
+        )
 
-    def why_not(self, key: str) -> str:
+    def rejection_message(self, key: str) -> str:
         """Why there is no share for one more pod, in words: which rule, and how near it is."""
         if not self.order:
             return f"no node that could be had, and none that stands, has the label {key}"
-        where, said = ", ".join(self.order), []
+        where, reasons = ", ".join(self.order), []
         for rule in self.rules:
             match rule:
-                case Spread():
-                    counts = ", ".join(f"{name} has {rule.tally.count(name)}" for name in self._counted(rule))
-                    short = len(self._counted(rule)) < rule.min_domains
+                case SpreadRule():
+                    counts = ", ".join(
+                        f"{name} has {rule.group.domain_count(name)}" for name in self._counted_domains(rule)
+                    )
+                    short = len(self._counted_domains(rule)) < rule.min_domains
                     domains = f", minDomains {rule.min_domains} takes the least for 0" if short else ""
-                    said.append(
+                    reasons.append(
                         f"topology spread on {key} with maxSkew {rule.max_skew} takes no more: {counts}{domains}"
                     )
-                case Together():
-                    said.append(f"pod affinity on {key}: none of the pods that it asks for is in {where}")
-                case Apart():
-                    said.append(f"pod anti-affinity on {key}: there are such pods in each of {where}")
-        return "; ".join(dict.fromkeys(said)) or f"{key}: none of {where} is left"
+                case AffinityRule():
+                    reasons.append(f"pod affinity on {key}: none of the pods that it asks for is in {where}")
+                case AntiAffinityRule():
+                    reasons.append(f"pod anti-affinity on {key}: there are such pods in each of {where}")
+        return "; ".join(dict.fromkeys(reasons)) or f"{key}: none of {where} is left"
 
-    def _counted(self, rule: Spread) -> Sequence[str]:
-        return self.counted.get(rule, self.order)
+    def _counted_domains(self, rule: SpreadRule) -> Sequence[str]:
+        return self.counted_domains.get(rule, self.order)
 
-    def _open(self, name: str) -> bool:
-        return not any(isinstance(rule, Apart) and rule.tally.count(name) for rule in self.rules)
+    def _is_allowed(self, name: str) -> bool:
+        return not any(isinstance(rule, AntiAffinityRule) and rule.group.domain_count(name) for rule in self.rules)
 
-    def _with_company(self, allowed: list[str]) -> list[str]:
+    def _satisfying_affinity(self, allowed: list[str]) -> list[str]:
         for rule in self.rules:
-            if isinstance(rule, Together):
-                if rule.tally.any():
-                    allowed = [name for name in allowed if rule.tally.count(name)]
+            if isinstance(rule, AffinityRule):
+                if rule.group.has_pods():
+                    allowed = [name for name in allowed if rule.group.domain_count(name)]
                 else:
                     allowed = allowed[:1] if rule.own else []
         return allowed
 
-    def _emptiest(
-        self, allowed: Iterable[str], taken: Mapping[str, int], spreads: Iterable[Spread], most: int
+    def _emptiest_domain(
+        self, allowed: Iterable[str], taken: Mapping[str, int], spreads: Iterable[SpreadRule], most: int
     ) -> str | None:
         fitting = [
             name
             for name in allowed
-            if taken[name] < min(most, self.room.get(name, most)) and all(self._level(s, name, taken) for s in spreads)
+            if taken[name] < min(most, self.headroom.get(name, most))
+            and all(self._is_within_skew(s, name, taken) for s in spreads)
         ]
         first = next(iter(spreads))
-        return min(fitting, key=lambda name: first.tally.count(name) + taken[name] * first.own, default=None)
+        return min(
+            fitting, key=lambda name: first.group.domain_count(name) + taken[name] * first.counts_itself, default=None
+        )
 
-    def _level(self, spread: Spread, name: str, taken: Mapping[str, int]) -> bool:
-        def here(domain: str) -> int:
-            return spread.tally.count(domain) + (taken.get(domain, 0) if spread.own else 0)
+    def _is_within_skew(self, spread: SpreadRule, name: str, taken: Mapping[str, int]) -> bool:
+        def count_in(domain: str) -> int:
+            return spread.group.domain_count(domain) + (taken.get(domain, 0) if spread.counts_itself else 0)
 
-        counted = self._counted(spread)
-        least = min(map(here, counted), default=0) if len(counted) >= spread.min_domains else 0
-        return here(name) + spread.own - least <= spread.max_skew
+        counted_domains = self._counted_domains(spread)
+        least = min(map(count_in, counted_domains), default=0) if len(counted_domains) >= spread.min_domains else 0
+        return count_in(name) + spread.counts_itself - least <= spread.max_skew
 
-    def _key(self, name: str) -> tuple[int, int]:
-        spread = next(rule for rule in self.rules if isinstance(rule, Spread))
-        return spread.tally.count(name), self.order.index(name)
+    def _emptiest_first_order(self, name: str) -> tuple[int, int]:
+        spread = next(rule for rule in self.rules if isinstance(rule, SpreadRule))
+        return spread.group.domain_count(name), self.order.index(name)
 
 
-def host_caps(rules: Iterable[Rule], places: int) -> Amounts | None:
+def hostname_caps(rules: Iterable[Rule], node_count: int) -> Amounts | None:
     """How many more pods each place takes by the hostname rules; None when there is no such rule."""
     caps: Amounts | None = None
     for rule in rules:
-        if isinstance(rule, Settled) or not rule.tally.hostname:
+        if isinstance(rule, KnownDomainRule) or not rule.group.hostname:
             continue
-        one = _host_cap(rule, rule.tally.at(places))
+        one = _hostname_cap(rule, rule.group.counts_by_node(node_count))
         caps = one if caps is None else np.minimum(caps, one)
     return caps
 
 
-def new_cap(rules: Iterable[Rule]) -> int:
+def new_node_cap(rules: Iterable[Rule]) -> int:
     """The same for a node that is yet to be made, and so has none of the counted pods; 0: none may go there."""
     cap = UNLIMITED
     for rule in rules:
-        if not rule.tally.hostname:
+        if not rule.group.hostname:
             continue
         match rule:
-            case Spread(own=True):
+            case SpreadRule(counts_itself=True):
                 cap = min(cap, rule.max_skew)
-            case Apart(own=True):
+            case AntiAffinityRule(own=True):
                 cap = min(cap, 1)
-            case Together() if rule.tally.any() or not rule.own:
+            case AffinityRule() if rule.group.has_pods() or not rule.own:
                 cap = 0
     return cap
 
 
-def is_company(rules: Iterable[Rule]) -> bool:
+def requires_shared_node(rules: Iterable[Rule]) -> bool:
     """All pods of the class have to be on one node."""
-    return any(isinstance(rule, Together) and rule.tally.hostname for rule in rules)
+    return any(isinstance(rule, AffinityRule) and rule.group.hostname for rule in rules)
 
 
 def domain_keys(rules: Iterable[Rule]) -> tuple[str, ...]:
     """The keys other than the hostname for which a domain has to be chosen."""
-    return tuple(dict.fromkeys(rule.tally.census.key for rule in rules if not rule.tally.hostname))
+    return tuple(dict.fromkeys(rule.group.topology_index.key for rule in rules if not rule.group.hostname))
 
 
-def of_key(rules: Iterable[Rule], key: str) -> Iterator[Rule]:
-    return (rule for rule in rules if rule.tally.census.key == key)
+def rules_for_key(rules: Iterable[Rule], key: str) -> Iterator[Rule]:
+    return (rule for rule in rules if rule.group.topology_index.key == key)
 
 
-def _host_cap(rule: Spread | Together | Apart, counts: Amounts) -> Amounts:
+def _hostname_cap(rule: SpreadRule | AffinityRule | AntiAffinityRule, counts: Amounts) -> Amounts:
     match rule:
-        case Spread(own=True):
+        case SpreadRule(counts_itself=True):
             return np.maximum(rule.max_skew - counts, 0)
-        case Spread():
+        case SpreadRule():
             return np.where(counts <= rule.max_skew, UNLIMITED, 0)
-        case Apart():
+        case AntiAffinityRule():
             return np.where(counts > 0, 0, 1 if rule.own else UNLIMITED)
-        case Together():
-            first = rule.own and not rule.tally.any()
+        case AffinityRule():
+            first = rule.own and not rule.group.has_pods()
             return np.full(len(counts), UNLIMITED) if first else np.where(counts > 0, UNLIMITED, 0)
 
 
-def _holds(one: Expression, labels: Mapping[str, str]) -> bool:
+def _matches_expression(one: Expression, labels: Mapping[str, str]) -> bool:
     value = labels.get(one.key)
     match one.operator:
         case "In":

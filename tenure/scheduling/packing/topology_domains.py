@@ -9,93 +9,107 @@ from dataclasses import dataclass, field
 from tenure.apis.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.instance_type_table import Mask
-from tenure.scheduling.nodepool_template import Offer, Option, Refusal
-from tenure.scheduling.packing.nodes import Places
-from tenure.scheduling.packing.pod_requirements import Variant, pinned
-from tenure.scheduling.packing.topology import Spread, Tally
-from tenure.scheduling.taints import untolerated
+from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
+from tenure.scheduling.packing.nodes import NodeArrays
+from tenure.scheduling.packing.pod_requirements import Variant, pin_label
+from tenure.scheduling.packing.topology import SpreadRule, TopologyGroup
+from tenure.scheduling.taints import first_untolerated
 
 
 @dataclass(slots=True)
 class Universe:
     """One pass."""
 
-    places: Places
+    node_arrays: NodeArrays
     offers: Sequence[Offer]
-    coming: Sequence[Requirements] = ()
+    new_node_labels: Sequence[Requirements] = ()
     """What is certain of nodes that others have bought."""
-    _usable: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
-    _noticed: dict[Tally, Mask] = field(default_factory=dict)
-    _counted: dict[Spread, tuple[str, ...]] = field(default_factory=dict)
+    _usable_domains: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
+    _counted_nodes: dict[TopologyGroup, Mask] = field(default_factory=dict)
+    _counted_domains: dict[SpreadRule, tuple[str, ...]] = field(default_factory=dict)
 
-    def usable(self, variant: Variant, key: str) -> list[str]:
+    def usable_domains(self, variant: Variant, key: str) -> list[str]:
         """Where such pods may go, cheapest first: domains of homes, and of what can be bought now."""
-        known = self._usable.get((variant, key))
+        known = self._usable_domains.get((variant, key))
         if known is None:
-            known = self._usable[variant, key] = sorted(
-                asked_for({*self._standing(key), *self._offered(variant, key)}, variant, key),
-                key=lambda value: (self._price_in(variant, key, value), value),
+            known = self._usable_domains[variant, key] = sorted(
+                filter_requested({*self._existing_domains(key), *self._offered_domains(variant, key)}, variant, key),
+                key=lambda value: (self._cheapest_price(variant, key, value), value),
             )
         return known
 
-    def counted(self, rule: Spread) -> tuple[str, ...]:
+    def counted_domains(self, rule: SpreadRule) -> tuple[str, ...]:
         """Those in which the emptiest is looked for: of nodes that the constraint takes notice of, of what the pods'
         strict requirements let them buy (reference 2.14), and of nodes that are coming, whoever may use them."""
-        known = self._counted.get(rule)
+        known = self._counted_domains.get(rule)
         if known is None:
-            key = rule.tally.census.key
-            noticed = (place for place in self.places.homes.there if self.notices(rule.tally, place))
-            standing = {value for place in noticed if (value := self.places.domain(place, key)) is not None}
-            offered = {value for variant in rule.strict for value in self._offered(variant, key)}
-            coming = {value for marks in self.coming if key in marks for value in marks[key].values}
-            known = self._counted[rule] = tuple(sorted(standing | offered | coming))
+            key = rule.group.topology_index.key
+            counted_nodes = (
+                node_index
+                for node_index in self.node_arrays.existing_nodes.present
+                if self.is_counted(rule.group, node_index)
+            )
+            existing = {
+                value
+                for node_index in counted_nodes
+                if (value := self.node_arrays.domain_at(node_index, key)) is not None
+            }
+            offered = {value for variant in rule.strict for value in self._offered_domains(variant, key)}
+            new = {value for labels in self.new_node_labels if key in labels for value in labels[key].values}
+            known = self._counted_domains[rule] = tuple(sorted(existing | offered | new))
         return known
 
-    def notices(self, tally: Tally, place: int) -> bool:
+    def is_counted(self, group: TopologyGroup, node_index: int) -> bool:
         """Whether pods on this node are counted, by nodeAffinityPolicy and nodeTaintsPolicy."""
-        nodes, lane = tally.census.nodes, self.places.lane_at(place)
-        if lane is None:
-            noticed = self._noticed.get(tally)
-            if noticed is None:
-                noticed = self._noticed[tally] = self.places.homes.noticed(nodes.alternatives, nodes.tolerations)
-            return bool(noticed[place])
-        if nodes.alternatives and not any(lane.option.requirements.compatible(one) for one in nodes.alternatives):
+        nodes, slot = group.topology_index.nodes, self.node_arrays.slot_at(node_index)
+        if slot is None:
+            counted_nodes = self._counted_nodes.get(group)
+            if counted_nodes is None:
+                counted_nodes = self._counted_nodes[group] = self.node_arrays.existing_nodes.matching(
+                    nodes.alternatives, nodes.tolerations
+                )
+            return bool(counted_nodes[node_index])
+        if nodes.alternatives and not any(slot.option.requirements.is_compatible(one) for one in nodes.alternatives):
             return False
-        taints = lane.offer.template.pool.taints
-        return nodes.tolerations is None or untolerated(nodes.tolerations, taints, tolerate_preferences=True) is None
+        taints = slot.offer.template.pool.taints
+        return (
+            nodes.tolerations is None or first_untolerated(nodes.tolerations, taints, tolerate_preferences=True) is None
+        )
 
-    def _standing(self, key: str) -> set[str]:
-        homes = self.places.homes.there
-        return {value for place in homes if (value := self.places.domain(place, key)) is not None}
+    def _existing_domains(self, key: str) -> set[str]:
+        node_indexes = self.node_arrays.existing_nodes.present
+        return {
+            value for node_index in node_indexes if (value := self.node_arrays.domain_at(node_index, key)) is not None
+        }
 
-    def _offered(self, variant: Variant, key: str) -> set[str]:
+    def _offered_domains(self, variant: Variant, key: str) -> set[str]:
         found: set[str] = set()
         for offer in self.offers:
-            option = offer.narrowed(None, variant)
-            if not isinstance(option, Refusal):
-                found |= _values(offer, option.requirements.get(key), option, key)
+            option = offer.restrict(None, variant)
+            if not isinstance(option, RejectionReason):
+                found |= _offered_values(offer, option.requirements.get(key), option, key)
         return found
 
-    def _price_in(self, variant: Variant, key: str, value: str) -> float:
+    def _cheapest_price(self, variant: Variant, key: str, value: str) -> float:
         prices = [
-            float(offer.prices(option)[option.types].min())
+            float(offer.cheapest_prices(option)[option.types].min())
             for offer in self.offers
-            if not isinstance(option := offer.narrowed(None, pinned(variant, key, value)), Refusal)
+            if not isinstance(option := offer.restrict(None, pin_label(variant, key, value)), RejectionReason)
         ]
         return min(prices, default=float("inf"))
 
 
-def asked_for(values: Iterable[str], variant: Variant, key: str) -> list[str]:
+def filter_requested(values: Iterable[str], variant: Variant, key: str) -> list[str]:
     """Those of a label's values that such pods ask for."""
-    wanted = variant.requirements.get(key)
-    return [value for value in values if wanted is None or wanted.has(value)]
+    requirement = variant.requirements.get(key)
+    return [value for value in values if requirement is None or requirement.has(value)]
 
 
-def _values(offer: Offer, wanted: Requirement | None, option: Option, key: str) -> set[str]:
+def _offered_values(offer: Offer, requirement: Requirement | None, option: Option, key: str) -> set[str]:
     table = offer.table
     if key in (ZONE, ZONE_ID, CAPACITY_TYPE):
         column = {ZONE: table.zones, ZONE_ID: table.zone_ids, CAPACITY_TYPE: table.capacity_types}[key]
         return set(column[option.offerings])
-    if wanted is not None and not wanted.complement:
-        return set(wanted.values)
+    if requirement is not None and not requirement.complement:
+        return set(requirement.values)
     return table.values_of(key, option.types)

@@ -8,186 +8,212 @@ from dataclasses import dataclass
 
 from tenure.model.facts import AffinityTerm, PodFact, SpreadConstraint
 from tenure.scheduling.packing.pod_requirements import (
-    Company,
     Constraints,
-    Shape,
+    PodShape,
+    PodTopologyTerms,
     Variant,
-    alternatives,
-    pinned,
-    variant,
-    wishes,
-    with_volumes,
+    combine_with_volumes,
+    intern_variant,
+    node_requirement_alternatives,
+    pin_label,
+    preferred_node_affinity,
 )
-from tenure.scheduling.packing.topology import Apart, Census, NodeFilter, Rule, Settled, Spread, Tally, Together
+from tenure.scheduling.packing.topology import (
+    AffinityRule,
+    AntiAffinityRule,
+    KnownDomainRule,
+    NodeFilter,
+    Rule,
+    SpreadRule,
+    TopologyGroup,
+    TopologyIndex,
+)
 from tenure.scheduling.pods import IGNORE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class ConstraintAlternative:
     """One way to take what a pod says; the first is the strictest, later ones give preferences up."""
 
     variant: Variant
     rules: tuple[Rule, ...]
-    own: Variant
+    without_volumes: Variant
     """Without the places of its volumes: the domains that these leave over are counted as if it could go there."""
 
-    def pinned(self, key: str, value: str) -> "Reading":
-        return Reading(pinned(self.variant, key, value), self.rules, pinned(self.own, key, value))
+    def pin_label(self, key: str, value: str) -> "ConstraintAlternative":
+        return ConstraintAlternative(
+            pin_label(self.variant, key, value), self.rules, pin_label(self.without_volumes, key, value)
+        )
 
 
-class Book:
+class TopologyGroups:
     """Every tally of a pass, and who is counted in which."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """`namespaces` are the labels of each, for terms that select namespaces by them."""
         self._namespaces = namespaces or {}
-        self._tallies: dict[Census, Tally] = {}
-        self._counted: dict[tuple[str, frozenset[tuple[str, str]]], tuple[Tally, ...]] = {}
-        self._required: set[Census] = set()
+        self._groups: dict[TopologyIndex, TopologyGroup] = {}
+        self._counting_groups: dict[tuple[str, frozenset[tuple[str, str]]], tuple[TopologyGroup, ...]] = {}
+        self._required: set[TopologyIndex] = set()
 
     @property
-    def tallies(self) -> Iterable[Tally]:
-        return self._tallies.values()
+    def groups(self) -> Iterable[TopologyGroup]:
+        return self._groups.values()
 
-    def enter(self, shape: Shape) -> None:
+    def add_shape(self, shape: PodShape) -> None:
         """Make the tallies that pods of this shape need. All are entered before anybody is counted."""
-        company = shape.company
-        for spread in company.spreads:
-            self._tally(self._of_spread(spread, shape))
-        for term in (*company.affinity, *company.anti_affinity):
-            self._tally(self._of_term(term, company.namespace))
-        for term in (*company.affinity, *company.anti_affinity):
+        topology_terms = shape.topology_terms
+        for spread in topology_terms.spreads:
+            self._get_group(self._spread_index(spread, shape))
+        for term in (*topology_terms.affinity, *topology_terms.anti_affinity):
+            self._get_group(self._term_index(term, topology_terms.namespace))
+        for term in (*topology_terms.affinity, *topology_terms.anti_affinity):
             if not term.weight:
-                self._required.add(self._of_term(term, company.namespace))
-        self.enter_owners(company)
+                self._required.add(self._term_index(term, topology_terms.namespace))
+        self.add_anti_affinity_owners(topology_terms)
 
-    def enter_owners(self, company: Company) -> None:
+    def add_anti_affinity_owners(self, topology_terms: PodTopologyTerms) -> None:
         """Whoever carries a required anti-affinity term keeps those that it selects away."""
-        for term in company.anti_affinity:
+        for term in topology_terms.anti_affinity:
             if not term.weight:
-                self._tally(self._of_term(term, company.namespace, owners=True))
+                self._get_group(self._term_index(term, topology_terms.namespace, owners=True))
 
-    def counted(self, pod: PodFact) -> tuple[Tally, ...]:
+    def counting_groups(self, pod: PodFact) -> tuple[TopologyGroup, ...]:
         """The tallies that select this pod, and those of its own anti-affinity."""
-        if not self._tallies:
+        if not self._groups:
             return ()
         key = (pod.namespace, frozenset(pod.labels.items()))
-        known = self._counted.get(key)
+        known = self._counting_groups.get(key)
         if known is None:
-            known = self._counted[key] = tuple(
-                tally
-                for census, tally in self._tallies.items()
-                if not census.owners and census.selects(pod.namespace, pod.labels)
+            known = self._counting_groups[key] = tuple(
+                group
+                for topology_index, group in self._groups.items()
+                if not topology_index.owners and topology_index.selects(pod.namespace, pod.labels)
             )
         if not pod.anti_affinity:
             return known
         owned = tuple(
-            self._tallies[census]
+            self._groups[topology_index]
             for term in pod.anti_affinity
-            if not term.weight and (census := self._of_term(term, pod.namespace, owners=True)) in self._tallies
+            if not term.weight
+            and (topology_index := self._term_index(term, pod.namespace, owners=True)) in self._groups
         )
         return known + owned
 
-    def readings(self, shape: Shape, example: PodFact, policy: str) -> Iterator[Reading]:
+    def constraint_alternatives(
+        self, shape: PodShape, example: PodFact, policy: str
+    ) -> Iterator[ConstraintAlternative]:
         """Preferences are given up one by one in the reference's order (2.5); at each step every alternative of the
         required node affinity is tried, and with each every place of the volumes. At the end even PreferNoSchedule is
         tolerated."""
-        constraints, mine, places = shape.constraints, frozenset(self.counted(example)), shape.volumes.alternatives
-        hard = (*self._required_rules(shape, mine), *self._imposed(shape, example, mine))
-        for wish, soft in self._steps(shape, mine, policy):
-            for strict in alternatives(constraints):
-                narrowed = strict.intersection(wish) if wish is not None else strict
-                own = variant(narrowed, constraints.tolerations)
-                for one in with_volumes(narrowed, places):
-                    yield Reading(variant(one, constraints.tolerations), (*hard, *soft), own)
-        for strict in alternatives(constraints):
-            own = variant(strict, constraints.tolerations, True)
-            for one in with_volumes(strict, places):
-                yield Reading(variant(one, constraints.tolerations, True), hard, own)
+        constraints, own_groups, volume_alternatives = (
+            shape.constraints,
+            frozenset(self.counting_groups(example)),
+            shape.volumes.alternatives,
+        )
+        hard = (*self._required_rules(shape, own_groups), *self._imposed_rules(shape, example, own_groups))
+        for preference, soft in self._relaxation_steps(shape, own_groups, policy):
+            for strict in node_requirement_alternatives(constraints):
+                preferred = strict.intersection(preference) if preference is not None else strict
+                own = intern_variant(preferred, constraints.tolerations)
+                for one in combine_with_volumes(preferred, volume_alternatives):
+                    yield ConstraintAlternative(intern_variant(one, constraints.tolerations), (*hard, *soft), own)
+        for strict in node_requirement_alternatives(constraints):
+            own = intern_variant(strict, constraints.tolerations, True)
+            for one in combine_with_volumes(strict, volume_alternatives):
+                yield ConstraintAlternative(intern_variant(one, constraints.tolerations, True), hard, own)
 
-    def _steps(self, shape: Shape, mine: frozenset[Tally], policy: str):  # type: ignore[no-untyped-def]
+    def _relaxation_steps(self, shape: PodShape, own_groups: frozenset[TopologyGroup], policy: str):  # type: ignore[no-untyped-def]
         """What is left of the preferences: a wish for the node, and soft rules."""
         if policy == IGNORE:
             yield None, ()
             return
-        company = shape.company
-        together = self._soft_terms(company, company.affinity, Together, mine)
-        apart = self._soft_terms(company, company.anti_affinity, Apart, mine)
-        spreads = [self._spread(one, shape, mine) for one in company.spreads if not one.hard]
-        nodes = list(wishes(shape.constraints))
+        topology_terms = shape.topology_terms
+        affinity = self._preferred_rules(topology_terms, topology_terms.affinity, AffinityRule, own_groups)
+        anti_affinity = self._preferred_rules(
+            topology_terms, topology_terms.anti_affinity, AntiAffinityRule, own_groups
+        )
+        spreads = [self._spread_rule(one, shape, own_groups) for one in topology_terms.spreads if not one.hard]
+        nodes = list(preferred_node_affinity(shape.constraints))
         while True:
-            yield (nodes[0] if nodes else None), (*together, *apart, *spreads)
-            for held in (together, apart, nodes, spreads):
-                if held:
-                    held.pop(0)
+            yield (nodes[0] if nodes else None), (*affinity, *anti_affinity, *spreads)
+            for preferences in (affinity, anti_affinity, nodes, spreads):
+                if preferences:
+                    preferences.pop(0)
                     break
             else:
                 return
 
-    def _required_rules(self, shape: Shape, mine: frozenset[Tally]) -> Iterator[Rule]:
-        company = shape.company
-        for spread in company.spreads:
+    def _required_rules(self, shape: PodShape, own_groups: frozenset[TopologyGroup]) -> Iterator[Rule]:
+        topology_terms = shape.topology_terms
+        for spread in topology_terms.spreads:
             if spread.hard:
-                yield self._spread(spread, shape, mine)
-        for term in company.affinity:
+                yield self._spread_rule(spread, shape, own_groups)
+        for term in topology_terms.affinity:
             if not term.weight:
-                tally = self._tally(self._of_term(term, company.namespace))
-                yield Together(tally, tally in mine)
-        for term in company.anti_affinity:
+                group = self._get_group(self._term_index(term, topology_terms.namespace))
+                yield AffinityRule(group, group in own_groups)
+        for term in topology_terms.anti_affinity:
             if not term.weight:
-                tally = self._tally(self._of_term(term, company.namespace))
-                yield Apart(tally, tally in mine)
+                group = self._get_group(self._term_index(term, topology_terms.namespace))
+                yield AntiAffinityRule(group, group in own_groups)
 
-    def _imposed(self, shape: Shape, example: PodFact, mine: frozenset[Tally]) -> Iterator[Rule]:
+    def _imposed_rules(self, shape: PodShape, example: PodFact, own_groups: frozenset[TopologyGroup]) -> Iterator[Rule]:
         """What other pods' required terms mean for these."""
-        for census, tally in self._tallies.items():
-            if census.owners and census.selects(example.namespace, example.labels):
-                yield Apart(tally, False)
-            elif census in self._required and tally in mine and not tally.hostname:
-                yield Settled(tally)
+        for topology_index, group in self._groups.items():
+            if topology_index.owners and topology_index.selects(example.namespace, example.labels):
+                yield AntiAffinityRule(group, False)
+            elif topology_index in self._required and group in own_groups and not group.hostname:
+                yield KnownDomainRule(group)
 
-    def _soft_terms(
+    def _preferred_rules(
         self,
-        company: Company,
+        topology_terms: PodTopologyTerms,
         terms: Iterable[AffinityTerm],
-        rule: type[Together] | type[Apart],
-        mine: frozenset[Tally],
+        rule: type[AffinityRule] | type[AntiAffinityRule],
+        own_groups: frozenset[TopologyGroup],
     ) -> list[Rule]:
         found: list[Rule] = []
         for term in sorted((one for one in terms if one.weight), key=lambda one: -one.weight):
-            tally = self._tally(self._of_term(term, company.namespace))
-            found.append(rule(tally, tally in mine))
+            group = self._get_group(self._term_index(term, topology_terms.namespace))
+            found.append(rule(group, group in own_groups))
         return found
 
-    def _spread(self, one: SpreadConstraint, shape: Shape, mine: frozenset[Tally]) -> Rule:
-        tally = self._tally(self._of_spread(one, shape))
+    def _spread_rule(self, one: SpreadConstraint, shape: PodShape, own_groups: frozenset[TopologyGroup]) -> Rule:
+        group = self._get_group(self._spread_index(one, shape))
         tolerations = shape.constraints.tolerations
-        strict = tuple(variant(wanted, tolerations, True) for wanted in alternatives(shape.constraints))
-        return Spread(tally, tally in mine, one.max_skew, one.min_domains, strict)
+        strict = tuple(
+            intern_variant(requirements, tolerations, True)
+            for requirements in node_requirement_alternatives(shape.constraints)
+        )
+        return SpreadRule(group, group in own_groups, one.max_skew, one.min_domains, strict)
 
-    def _of_spread(self, one: SpreadConstraint, shape: Shape) -> Census:
-        return Census(one.key, frozenset({shape.company.namespace}), one.selector, _filter(one, shape.constraints))
+    def _spread_index(self, one: SpreadConstraint, shape: PodShape) -> TopologyIndex:
+        return TopologyIndex(
+            one.key, frozenset({shape.topology_terms.namespace}), one.selector, _node_filter(one, shape.constraints)
+        )
 
-    def _of_term(self, term: AffinityTerm, namespace: str, *, owners: bool = False) -> Census:
-        return Census(term.key, self._inside(term, namespace), term.selector, owners=owners)
+    def _term_index(self, term: AffinityTerm, namespace: str, *, owners: bool = False) -> TopologyIndex:
+        return TopologyIndex(term.key, self._selected_namespaces(term, namespace), term.selector, owners=owners)
 
-    def _inside(self, term: AffinityTerm, namespace: str) -> frozenset[str] | None:
+    def _selected_namespaces(self, term: AffinityTerm, namespace: str) -> frozenset[str] | None:
         if term.namespace_selector is None:
             return frozenset(term.namespaces or (namespace,))
         if not term.namespace_selector:
             return None
-        selector = Census("", None, term.namespace_selector)
+        selector = TopologyIndex("", None, term.namespace_selector)
         chosen = {name for name, labels in self._namespaces.items() if selector.selects(name, labels)}
         return frozenset(chosen | set(term.namespaces))
 
-    def _tally(self, census: Census) -> Tally:
-        known = self._tallies.get(census)
+    def _get_group(self, topology_index: TopologyIndex) -> TopologyGroup:
+        known = self._groups.get(topology_index)
         if known is None:
-            known = self._tallies[census] = Tally(census)
+            known = self._groups[topology_index] = TopologyGroup(topology_index)
         return known
 
 
-def _filter(one: SpreadConstraint, constraints: Constraints) -> NodeFilter:
+def _node_filter(one: SpreadConstraint, constraints: Constraints) -> NodeFilter:
     return NodeFilter(
-        alternatives(constraints) if one.honor_affinity else (), constraints.tolerations if one.honor_taints else None
+        node_requirement_alternatives(constraints) if one.honor_affinity else (),
+        constraints.tolerations if one.honor_taints else None,
     )

@@ -30,56 +30,56 @@ class Spot:
     def values(self, key: str) -> frozenset[str]:
         return frozenset({self.name}) if key == HOSTNAME else self.labels.get(key, frozenset())
 
-    def domain(self, key: str) -> str | None:
+    def domain_of(self, key: str) -> str | None:
         """Where there is no doubt."""
         values = self.values(key)
         return next(iter(values)) if len(values) == 1 else None
 
 
-def company_violations(
-    spots: Sequence[Spot], namespaces: Mapping[str, Mapping[str, str]], admits: Fits, endures: Fits
+def topology_violations(
+    spots: Sequence[Spot], namespaces: Mapping[str, Mapping[str, str]], admits: Fits, tolerates: Fits
 ) -> Iterator[str]:
-    """`admits`: node selector and affinity let the pod onto the spot; `endures`: it tolerates the taints."""
+    """`admits`: node selector and affinity let the pod onto the spot; `tolerates`: it tolerates the taints."""
     everyone = [(pod, spot) for spot in spots for pod in spot.pods]
-    index = _Index(everyone)
+    index = _SelectorIndex(everyone)
     for spot in spots:
-        yield from _ports(spot)
+        yield from _port_violations(spot)
         for pod in spot.pods:
             for term in pod.anti_affinity:
                 if not term.weight:
-                    yield from _apart(pod, spot, term, index, namespaces)
+                    yield from _anti_affinity_violations(pod, spot, term, index, namespaces)
             if pod.uid in spot.planned:
-                yield from _together(pod, spot, index, namespaces)
+                yield from _affinity_violations(pod, spot, index, namespaces)
                 yield from (
-                    wrong
+                    problem
                     for one in pod.spreads
-                    if one.hard and (wrong := _skew(pod, spot, one, spots, index, admits, endures))
+                    if one.hard and (problem := _skew_violation(pod, spot, one, spots, index, admits, tolerates))
                 )
 
 
-class _Index:
+class _SelectorIndex:
     """Who a selector selects, found once for all pods that say the same."""
 
     def __init__(self, everyone: Sequence[tuple[PodFact, Spot]]) -> None:
         self._everyone = everyone
         self._known: dict[tuple[frozenset[str] | None, Selector | None], list[tuple[PodFact, Spot]]] = {}
 
-    def selected(self, namespaces: frozenset[str] | None, selector: Selector | None) -> list[tuple[PodFact, Spot]]:
+    def select(self, namespaces: frozenset[str] | None, selector: Selector | None) -> list[tuple[PodFact, Spot]]:
         key = (namespaces, selector)
         if key not in self._known:
             self._known[key] = [
                 (pod, spot)
                 for pod, spot in self._everyone
-                if (namespaces is None or pod.namespace in namespaces) and matches(pod.labels, selector)
+                if (namespaces is None or pod.namespace in namespaces) and matches_selector(pod.labels, selector)
             ]
         return self._known[key]
 
 
-def matches(labels: Mapping[str, str], selector: Selector | None) -> bool:
-    return selector is not None and all(_one(labels, expression) for expression in selector)
+def matches_selector(labels: Mapping[str, str], selector: Selector | None) -> bool:
+    return selector is not None and all(_matches_expression(labels, expression) for expression in selector)
 
 
-def _one(labels: Mapping[str, str], expression: Expression) -> bool:
+def _matches_expression(labels: Mapping[str, str], expression: Expression) -> bool:
     has, value = expression.key in labels, labels.get(expression.key, "")
     return {
         "In": has and value in expression.values,
@@ -89,83 +89,93 @@ def _one(labels: Mapping[str, str], expression: Expression) -> bool:
     }[expression.operator]
 
 
-def _inside(term: AffinityTerm, own: str, namespaces: Mapping[str, Mapping[str, str]]) -> frozenset[str] | None:
+def _selected_namespaces(
+    term: AffinityTerm, own: str, namespaces: Mapping[str, Mapping[str, str]]
+) -> frozenset[str] | None:
     if term.namespace_selector is None:
         return frozenset(term.namespaces) or frozenset({own})
     if not term.namespace_selector:
         return None
-    chosen = {name for name, labels in namespaces.items() if matches(labels, term.namespace_selector)}
+    chosen = {name for name, labels in namespaces.items() if matches_selector(labels, term.namespace_selector)}
     return frozenset(chosen) | frozenset(term.namespaces)
 
 
-def _apart(
-    pod: PodFact, spot: Spot, term: AffinityTerm, index: _Index, namespaces: Mapping[str, Mapping[str, str]]
+def _anti_affinity_violations(
+    pod: PodFact, spot: Spot, term: AffinityTerm, index: _SelectorIndex, namespaces: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
     mine = spot.values(term.key)
-    for other, where in index.selected(_inside(term, pod.namespace, namespaces), term.selector):
+    for other, where in index.select(_selected_namespaces(term, pod.namespace, namespaces), term.selector):
         concerned = pod.uid in spot.planned or other.uid in where.planned
         if other is not pod and concerned and mine & where.values(term.key):
             yield f"{pod.name} on {spot.name} keeps {other.name} on {where.name} away by {term.key}"
 
 
-def _together(pod: PodFact, spot: Spot, index: _Index, namespaces: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+def _affinity_violations(
+    pod: PodFact, spot: Spot, index: _SelectorIndex, namespaces: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
     for term in pod.affinity:
         if term.weight:
             continue
-        chosen = index.selected(_inside(term, pod.namespace, namespaces), term.selector)
-        domain = spot.domain(term.key)
-        in_company = any(where.domain(term.key) == domain for _, where in chosen)
-        if domain is None or not in_company or not _could_begin(term, domain, chosen):
+        chosen = index.select(_selected_namespaces(term, pod.namespace, namespaces), term.selector)
+        domain = spot.domain_of(term.key)
+        has_peer = any(where.domain_of(term.key) == domain for _, where in chosen)
+        if domain is None or not has_peer or not _could_be_first(term, domain, chosen):
             yield f"{pod.name} on {spot.name} misses the pods that its affinity by {term.key} asks for"
 
 
-def _could_begin(term: AffinityTerm, domain: str, chosen: Sequence[tuple[PodFact, Spot]]) -> bool:
+def _could_be_first(term: AffinityTerm, domain: str, chosen: Sequence[tuple[PodFact, Spot]]) -> bool:
     """Somebody was there without asking for company; or these can be the first of their kind anywhere: whoever is
     elsewhere is yet to come, and asks for none."""
-    there = [(pod, where) for pod, where in chosen if where.domain(term.key) == domain]
-    if any(not _asks(pod, term) or pod.uid not in where.planned for pod, where in there):
+    there = [(pod, where) for pod, where in chosen if where.domain_of(term.key) == domain]
+    if any(not _has_affinity_term(pod, term) or pod.uid not in where.planned for pod, where in there):
         return True
-    elsewhere = [(pod, where) for pod, where in chosen if where.domain(term.key) != domain]
-    return all(pod.uid in where.planned and not _asks(pod, term) for pod, where in elsewhere)
+    elsewhere = [(pod, where) for pod, where in chosen if where.domain_of(term.key) != domain]
+    return all(pod.uid in where.planned and not _has_affinity_term(pod, term) for pod, where in elsewhere)
 
 
-def _asks(pod: PodFact, term: AffinityTerm) -> bool:
+def _has_affinity_term(pod: PodFact, term: AffinityTerm) -> bool:
     return any(not one.weight and (one.key, one.selector) == (term.key, term.selector) for one in pod.affinity)
 
 
-def _skew(
-    pod: PodFact, spot: Spot, one: SpreadConstraint, spots: Sequence[Spot], index: _Index, admits: Fits, endures: Fits
+def _skew_violation(
+    pod: PodFact,
+    spot: Spot,
+    one: SpreadConstraint,
+    spots: Sequence[Spot],
+    index: _SelectorIndex,
+    admits: Fits,
+    tolerates: Fits,
 ) -> str:
-    domain = spot.domain(one.key)
+    domain = spot.domain_of(one.key)
     if domain is None:
         return f"{pod.name} on {spot.name} is spread by {one.key}, which is open there"
     counted = [
-        place
-        for place in spots
-        if (not one.honor_affinity or admits(pod, place)) and (not one.honor_taints or endures(pod, place))
+        other_spot
+        for other_spot in spots
+        if (not one.honor_affinity or admits(pod, other_spot)) and (not one.honor_taints or tolerates(pod, other_spot))
     ]
-    noticed = {place.name for place in counted}
+    counted_names = {other_spot.name for other_spot in counted}
     counts: dict[str, int] = defaultdict(int)
-    for place in counted:
-        if (name := place.domain(one.key)) is not None:
+    for other_spot in counted:
+        if (name := other_spot.domain_of(one.key)) is not None:
             counts[name] += 0
-    selected = index.selected(frozenset({pod.namespace}), one.selector)
-    if any(not _says(other, one) for other, where in selected if other.uid in where.planned):
+    selected = index.select(frozenset({pod.namespace}), one.selector)
+    if any(not _has_spread_constraint(other, one) for other, where in selected if other.uid in where.planned):
         # Pods that are counted and do not spread themselves may come later, wherever they like.
         return ""
     for _, where in selected:
-        if where.name in noticed and (name := where.domain(one.key)) is not None:
+        if where.name in counted_names and (name := where.domain_of(one.key)) is not None:
             counts[name] += 1
     least = min(counts.values(), default=0) if len(counts) >= one.min_domains else 0
-    over = counts[domain] - least > one.max_skew and matches(pod.labels, one.selector)
+    over = counts[domain] - least > one.max_skew and matches_selector(pod.labels, one.selector)
     return f"{pod.name} in {one.key} {domain}: {counts[domain]} there, {least} elsewhere" if over else ""
 
 
-def _says(pod: PodFact, one: SpreadConstraint) -> bool:
+def _has_spread_constraint(pod: PodFact, one: SpreadConstraint) -> bool:
     return any(other.hard and (other.key, other.selector) == (one.key, one.selector) for other in pod.spreads)
 
 
-def _ports(spot: Spot) -> Iterator[str]:
+def _port_violations(spot: Spot) -> Iterator[str]:
     taken = [(port, pod) for pod in spot.pods for port in pod.host_ports]
     for number, (port, pod) in enumerate(taken):
         for other, second in taken[:number]:

@@ -14,13 +14,13 @@ from tenure.model.facts import CSINodeFact, Expression, PodFact, StorageClassFac
 
 Matches = Callable[[Mapping[str, str], Expression], bool]
 _ZONE: Final = "topology.kubernetes.io/zone"
-_SAME: Final = {"topology.ebs.csi.aws.com/zone": _ZONE, "failure-domain.beta.kubernetes.io/zone": _ZONE}
+_EQUIVALENT_LABELS: Final = {"topology.ebs.csi.aws.com/zone": _ZONE, "failure-domain.beta.kubernetes.io/zone": _ZONE}
 """Labels that come with the node under another name."""
 _AUTO_MODE: Final = ("ebs.csi.eks.amazonaws.com", "eks.amazonaws.com/compute-type")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disks:
+class StorageInputs:
     """Storage of the world that a plan was made in: claims by `namespace/name`, the others by name."""
 
     claims: Mapping[str, VolumeClaimFact] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Disks:
     csi_nodes: Mapping[str, CSINodeFact] = field(default_factory=dict)
 
 
-def unusable(pod: PodFact, disks: Disks) -> Iterator[str]:
+def find_unusable_volumes(pod: PodFact, disks: StorageInputs) -> Iterator[str]:
     """Why the kube-scheduler would not even look for a node."""
     for name in pod.volumes:
         claim = disks.claims.get(f"{pod.namespace}/{name}")
@@ -42,35 +42,39 @@ def unusable(pod: PodFact, disks: Disks) -> Iterator[str]:
             elif volume.driver in _AUTO_MODE:
                 yield f"volume {claim.volume} is for other nodes"
         else:
-            made = disks.classes.get(claim.storage_class)
-            if made is None or not made.waits:
+            storage_class = disks.classes.get(claim.storage_class)
+            if storage_class is None or not storage_class.waits:
                 yield f"no volume waits for the node of {name}"
-            elif made.driver in _AUTO_MODE or any(one.key in _AUTO_MODE for term in made.topologies for one in term):
-                yield f"volumes of {made.name} are for other nodes"
+            elif storage_class.driver in _AUTO_MODE or any(
+                one.key in _AUTO_MODE for term in storage_class.topologies for one in term
+            ):
+                yield f"volumes of {storage_class.name} are for other nodes"
 
 
-def out_of_reach(pod: PodFact, labels: Mapping[str, str], disks: Disks, matches: Matches) -> Iterator[str]:
+def unreachable_claims(
+    pod: PodFact, labels: Mapping[str, str], disks: StorageInputs, matches: Matches
+) -> Iterator[str]:
     """The claims of a pod that cannot be used on a node with these labels."""
-    known = {**{other: labels[name] for other, name in _SAME.items() if name in labels}, **labels}
+    known = {**{other: labels[name] for other, name in _EQUIVALENT_LABELS.items() if name in labels}, **labels}
     for name in pod.volumes:
         claim = disks.claims.get(f"{pod.namespace}/{name}")
-        terms = _terms(claim, disks) if claim else None
+        terms = _volume_terms(claim, disks) if claim else None
         if terms is not None and not any(all(matches(known, one) for one in term) for term in terms):
             yield name
 
 
-def over_limit(
-    node: str, running: Sequence[PodFact], planned: Sequence[PodFact], disks: Disks
+def find_exceeded_limits(
+    node: str, running: Sequence[PodFact], planned: Sequence[PodFact], disks: StorageInputs
 ) -> Iterator[tuple[str, int, int]]:
     """The drivers that would have to attach more than they can: how many, and how many they can."""
     limits = disks.csi_nodes[node].limits if node in disks.csi_nodes else {}
-    before, after = _attached(running, disks), _attached([*running, *planned], disks)
+    before, after = _attached_claims(running, disks), _attached_claims([*running, *planned], disks)
     for driver, limit in limits.items():
         if len(after[driver]) > limit and after[driver] != before[driver]:
             yield driver, len(after[driver]), limit
 
 
-def _terms(claim: VolumeClaimFact, disks: Disks) -> list[Sequence[Expression]] | None:
+def _volume_terms(claim: VolumeClaimFact, disks: StorageInputs) -> list[Sequence[Expression]] | None:
     """Alternatives; None for any node."""
     if claim.volume:
         volume = disks.volumes.get(claim.volume)
@@ -78,11 +82,11 @@ def _terms(claim: VolumeClaimFact, disks: Disks) -> list[Sequence[Expression]] |
             return None
         stuck = {"kubernetes.io/hostname"} if volume.local else set()
         return [[one for one in term if one.key not in stuck] for term in volume.terms if term]
-    made = disks.classes.get(claim.storage_class)
-    return list(made.topologies) if made and made.topologies else None
+    storage_class = disks.classes.get(claim.storage_class)
+    return list(storage_class.topologies) if storage_class and storage_class.topologies else None
 
 
-def _attached(pods: Iterable[PodFact], disks: Disks) -> dict[str, set[str]]:
+def _attached_claims(pods: Iterable[PodFact], disks: StorageInputs) -> dict[str, set[str]]:
     """Claims by driver."""
     found: dict[str, set[str]] = defaultdict(set)
     for pod in pods:
@@ -90,6 +94,6 @@ def _attached(pods: Iterable[PodFact], disks: Disks) -> dict[str, set[str]]:
             key = f"{pod.namespace}/{name}"
             claim = disks.claims.get(key)
             if claim is not None:
-                volume, made = disks.volumes.get(claim.volume), disks.classes.get(claim.storage_class)
-                found[volume.driver if volume else made.driver if made else ""].add(key)
+                volume, storage_class = disks.volumes.get(claim.volume), disks.classes.get(claim.storage_class)
+                found[volume.driver if volume else storage_class.driver if storage_class else ""].add(key)
     return found

@@ -66,8 +66,8 @@ def adapters(endpoint: str, region: Region | None = None, **settings: object) ->
     before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
     os.environ.update(AWS_ACCESS_KEY_ID=WORKER_KEY, AWS_SECRET_ACCESS_KEY="secret")
     try:
-        given = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **settings}
-        return build(AwsSettings.model_validate(given), region=region)
+        settings_values = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **settings}
+        return build(AwsSettings.model_validate(settings_values), region=region)
     finally:
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)

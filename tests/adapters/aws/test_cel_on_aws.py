@@ -9,8 +9,8 @@ from tenure.aws.instancetype.resolver import Region
 from tenure.model.launch import LaunchPrepared
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.builders import claim, node_class
-from tests.support.aws.steps import outsider, resolved
+from tests.support.aws.builders import build_nodeclaim, build_nodeclass
+from tests.support.aws.steps import admin_client, resolve_nodeclass
 
 GATES = {"NodeClassCEL": True}
 KUBELET = {
@@ -22,13 +22,13 @@ KUBELET = {
 
 async def test_each_type_is_launched_with_its_own_amounts(endpoint: str, control: AwsControl, region: Region) -> None:
     cloud = adapters(endpoint, region, feature_gates=GATES)
-    one = await resolved(cloud, node_class(kubelet=KUBELET))
-    wanted = claim((labels.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge", "c5.xlarge"))
-    prepared = await cloud.fleet.prepare(wanted, one, now=datetime.now(UTC))
+    one = await resolve_nodeclass(cloud, build_nodeclass(kubelet=KUBELET))
+    nodeclaim = build_nodeclaim((labels.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge", "c5.xlarge"))
+    prepared = await cloud.fleet.prepare(nodeclaim, one, now=datetime.now(UTC))
     assert isinstance(prepared, LaunchPrepared)
     templates = {each.instance_type: each.launch_template for each in prepared.request.overrides}
     assert templates["m5.xlarge"] == templates["c5.xlarge"] != templates["m5.large"]
-    two, four = (user_data(outsider(endpoint), templates[name]) for name in ("m5.large", "m5.xlarge"))
+    two, four = (user_data(admin_client(endpoint), templates[name]) for name in ("m5.large", "m5.xlarge"))
     assert "maxPods: 20" in two and "maxPods: 40" in four
     assert "cpu: 60m" in two and "cpu: 120m" in four
     assert "memory: 480Mi" in two and "memory: 704Mi" in four
@@ -40,10 +40,10 @@ async def test_an_expression_without_a_value_on_some_type_of_the_region_is_told(
     endpoint: str, control: AwsControl, region: Region
 ) -> None:
     cloud = adapters(endpoint, region, feature_gates=GATES)
-    found = await cloud.resolver.resolve(node_class(kubelet={"maxPods": "100 / (vcpus - 8)"}))
-    said = {each.type: each for each in found.conditions}["ValidationSucceeded"]
-    assert (said.status, said.reason) == ("False", "KubeletExpressionEvaluationFailed")
-    assert "spec.kubelet.maxPods" in said.message and "divide by zero" in said.message
+    found = await cloud.resolver.resolve(build_nodeclass(kubelet={"maxPods": "100 / (vcpus - 8)"}))
+    condition = {each.type: each for each in found.conditions}["ValidationSucceeded"]
+    assert (condition.status, condition.reason) == ("False", "KubeletExpressionEvaluationFailed")
+    assert "spec.kubelet.maxPods" in condition.message and "divide by zero" in condition.message
     cloud.close()
 
 

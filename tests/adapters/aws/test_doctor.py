@@ -18,8 +18,8 @@ from tenure.model.errors import Finding
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.builders import node_class
-from tests.support.aws.steps import resolved
+from tests.support.aws.builders import build_nodeclass
+from tests.support.aws.steps import resolve_nodeclass
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def statements(caller: Caller) -> Sequence[Mapping[str, Any]]:
     )
 
 
-async def diagnosis(
+async def run_doctor(
     endpoint: str,
     *classes: EC2NodeClass,
     key: str = "admin",
@@ -62,12 +62,12 @@ async def diagnosis(
         doctor.close()
 
 
-def worst(found: Sequence[Finding], area: str) -> Finding:
+def worst_finding(found: Sequence[Finding], area: str) -> Finding:
     order = ("ok", "advice", "unknown", "problem")
     return max((one for one in found if one.area == area), key=lambda one: order.index(one.level))
 
 
-def outside(endpoint: str, service: str) -> Any:
+def admin_client(endpoint: str, service: str) -> Any:
     with as_key("admin"):
         return boto3.client(service, region_name="us-west-2", endpoint_url=endpoint)  # type: ignore[call-overload]
 
@@ -75,24 +75,24 @@ def outside(endpoint: str, service: str) -> Any:
 async def ready_class(endpoint: str) -> EC2NodeClass:
     cloud = adapters(endpoint)
     try:
-        return await resolved(cloud)
+        return await resolve_nodeclass(cloud)
     finally:
         cloud.close()
 
 
-def renamed(one: EC2NodeClass, name: str) -> EC2NodeClass:
+def with_name(one: EC2NodeClass, name: str) -> EC2NodeClass:
     return one.model_copy(update={"metadata": one.metadata.model_copy(update={"name": name})})
 
 
 async def test_a_sound_account_has_no_problem_and_stays_as_it_was(endpoint: str, control: AwsControl) -> None:
     one = await ready_class(endpoint)
     control.clear_counters()
-    found = await diagnosis(endpoint, one, key=WORKER_KEY)
+    found = await run_doctor(endpoint, one, key=WORKER_KEY)
     assert [finding for finding in found if finding.level == "problem"] == []
     assert {"RunInstances", "CreateLaunchTemplate"} <= {
         finding.subject.rpartition(" ")[2] for finding in found if finding.area == "trial" and finding.level == "ok"
     }
-    ec2 = outside(endpoint, "ec2")
+    ec2 = admin_client(endpoint, "ec2")
     assert ec2.describe_instances()["Reservations"] == []
     assert not [
         one for one in ec2.describe_launch_templates()["LaunchTemplates"] if "doctor" in one["LaunchTemplateName"]
@@ -110,68 +110,70 @@ async def test_a_read_that_the_policy_does_not_give_is_named(endpoint: str, cont
             ],
         },
     )
-    found = await diagnosis(endpoint, key="narrow")
-    (wrong,) = [one for one in found if one.subject == "ec2:DescribeSpotPriceHistory"]
-    assert wrong.level == "problem" and "deploy/iam" in wrong.todo
+    found = await run_doctor(endpoint, key="narrow")
+    (finding,) = [one for one in found if one.subject == "ec2:DescribeSpotPriceHistory"]
+    assert finding.level == "problem" and "deploy/iam" in finding.todo
 
 
 async def test_selectors_that_find_nothing_are_named_by_their_fields(endpoint: str, control: AwsControl) -> None:
     none = {"tags": {"no": "such"}}
-    lost = node_class(
+    lost = build_nodeclass(
         subnetSelectorTerms=[none],
         securityGroupSelectorTerms=[none],
         amiFamily="AL2023",
         amiSelectorTerms=[{"id": "ami-0000000000000dead"}],
         role="no-such-role",
     )
-    said = {one.subject.rpartition(" ")[2]: one for one in await diagnosis(endpoint, lost) if one.area == "selectors"}
-    assert {key: one.level for key, one in said.items()} == dict.fromkeys(
+    findings = {
+        one.subject.rpartition(" ")[2]: one for one in await run_doctor(endpoint, lost) if one.area == "selectors"
+    }
+    assert {key: one.level for key, one in findings.items()} == dict.fromkeys(
         ("subnets", "groups", "images", "role"), "problem"
     )
-    assert "subnetSelectorTerms" in said["subnets"].todo and "spec.role" in said["role"].todo
+    assert "subnetSelectorTerms" in findings["subnets"].todo and "spec.role" in findings["role"].todo
 
 
 async def test_one_class_that_cannot_be_looked_at_hides_no_other(endpoint: str, control: AwsControl) -> None:
-    odd = renamed(node_class(uid="odd", amiSelectorTerms=[{"alias": "al2023@a@b"}]), "odd")
-    fine = renamed(node_class(uid="fine"), "fine")
-    found = [one for one in await diagnosis(endpoint, odd, fine) if one.area == "selectors"]
+    odd = with_name(build_nodeclass(uid="odd", amiSelectorTerms=[{"alias": "al2023@a@b"}]), "odd")
+    fine = with_name(build_nodeclass(uid="fine"), "fine")
+    found = [one for one in await run_doctor(endpoint, odd, fine) if one.area == "selectors"]
     assert any(one.level == "problem" and "odd" in one.subject for one in found)
     assert any(one.level == "ok" and one.subject == "EC2NodeClass fine images" for one in found)
 
 
 async def test_a_queue_that_is_not_there_or_hears_nothing_is_a_problem(endpoint: str, control: AwsControl) -> None:
-    missing = worst(await diagnosis(endpoint, queue="no-such-queue"), "events")
+    missing = worst_finding(await run_doctor(endpoint, queue="no-such-queue"), "events")
     assert missing.level == "problem" and "INTERRUPTION_QUEUE" in missing.todo
-    assert worst(await diagnosis(endpoint), "events").level == "advice"
+    assert worst_finding(await run_doctor(endpoint), "events").level == "advice"
 
 
 async def test_karpenter_s_queue_and_rules_lack_nothing_but_time(endpoint: str, control: AwsControl) -> None:
-    found = [one for one in await diagnosis(endpoint, queue="demo") if one.area == "events" and one.level != "ok"]
-    [kept] = found
-    assert kept.subject == "queue demo retention" and "outage of Temporal of 5 minutes" in kept.said
+    found = [one for one in await run_doctor(endpoint, queue="demo") if one.area == "events" and one.level != "ok"]
+    [finding] = found
+    assert finding.subject == "queue demo retention" and "outage of Temporal of 5 minutes" in finding.message
 
 
 async def test_rules_are_read_as_eventbridge_reads_them(endpoint: str, control: AwsControl) -> None:
-    events = outside(endpoint, "events")
+    events = admin_client(endpoint, "events")
     events.disable_rule(Name="demo-scheduled-change")
     events.put_rule(
         Name="demo-instance-state-change", EventPattern='{"source":["aws.ec2"],"detail":{"state":["stopped"]}}'
     )
     events.remove_targets(Rule="demo-spot-interruption", Ids=["KarpenterInterruptionQueueTarget"])
-    said = {one.subject: one for one in await diagnosis(endpoint, queue="demo") if one.area == "events"}
-    assert said["rule for rebalanceRecommendation"].level == "ok"
-    assert "disabled" in said["rule for scheduledChange"].said
-    assert said["rule for instanceStopping"].level == "ok"
-    assert said["rule for instanceTerminating"].level == "problem"
-    assert "demo-spot-interruption sends them to nobody" in said["rule for spotInterruption"].said
+    findings = {one.subject: one for one in await run_doctor(endpoint, queue="demo") if one.area == "events"}
+    assert findings["rule for rebalanceRecommendation"].level == "ok"
+    assert "disabled" in findings["rule for scheduledChange"].message
+    assert findings["rule for instanceStopping"].level == "ok"
+    assert findings["rule for instanceTerminating"].level == "problem"
+    assert "demo-spot-interruption sends them to nobody" in findings["rule for spotInterruption"].message
 
 
 async def test_what_the_worker_may_not_do_with_its_queue_is_named(endpoint: str, control: AwsControl) -> None:
-    kept = {"Effect": "Allow", "NotAction": "sqs:ReceiveMessage", "Resource": "*"}
-    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [kept]})
-    denied = worst(await diagnosis(endpoint, role=CONTROLLER, queue="demo"), "permissions")
+    allow_statement = {"Effect": "Allow", "NotAction": "sqs:ReceiveMessage", "Resource": "*"}
+    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [allow_statement]})
+    denied = worst_finding(await run_doctor(endpoint, role=CONTROLLER, queue="demo"), "permissions")
     assert (denied.level, denied.subject) == ("problem", "AllowInterruptionQueueActions")
-    assert "sqs:ReceiveMessage" in denied.said and "deploy/iam" in denied.todo
+    assert "sqs:ReceiveMessage" in denied.message and "deploy/iam" in denied.todo
 
 
 async def test_a_zone_that_is_away_is_told_where_shifts_are_heeded(endpoint: str, control: AwsControl) -> None:
@@ -183,8 +185,8 @@ async def test_a_zone_that_is_away_is_told_where_shifts_are_heeded(endpoint: str
         doctor = AwsDoctor(settings)
     found = await doctor.check(policies=statements, role="", queue="", node_classes=(), pools=())
     doctor.close()
-    (said,) = [one for one in found if one.subject == "zonal shift"]
-    assert said.level == "advice" and "usw2-az1" in said.said
+    (finding,) = [one for one in found if one.subject == "zonal shift"]
+    assert finding.level == "advice" and "usw2-az1" in finding.message
 
 
 CONTROLLER = "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"
@@ -199,21 +201,21 @@ def node_pool(*requirements: dict[str, Any]) -> NodePool:
 async def test_an_administrator_sees_for_the_workers_role_which_statement_is_denied(
     endpoint: str, control: AwsControl
 ) -> None:
-    allowed = await diagnosis(endpoint, role=CONTROLLER)
-    assert worst(allowed, "permissions").level == "ok"
-    kept = {"Effect": "Allow", "NotAction": "ec2:TerminateInstances", "Resource": "*"}
-    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [kept]})
-    denied = worst(await diagnosis(endpoint, role=CONTROLLER), "permissions")
+    allowed = await run_doctor(endpoint, role=CONTROLLER)
+    assert worst_finding(allowed, "permissions").level == "ok"
+    allow_statement = {"Effect": "Allow", "NotAction": "ec2:TerminateInstances", "Resource": "*"}
+    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [allow_statement]})
+    denied = worst_finding(await run_doctor(endpoint, role=CONTROLLER), "permissions")
     assert (denied.level, denied.subject) == ("problem", "AllowScopedDeletion")
-    assert "ec2:TerminateInstances" in denied.said and "deploy/iam" in denied.todo
+    assert "ec2:TerminateInstances" in denied.message and "deploy/iam" in denied.todo
 
 
 async def test_a_role_made_for_karpenter_lacks_only_what_a_lifecyclepolicy_may_ask_for(
     endpoint: str, control: AwsControl
 ) -> None:
-    kept = {"Effect": "Allow", "NotAction": "ec2:RebootInstances", "Resource": "*"}
-    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [kept]})
-    found = worst(await diagnosis(endpoint, role=CONTROLLER), "permissions")
+    allow_statement = {"Effect": "Allow", "NotAction": "ec2:RebootInstances", "Resource": "*"}
+    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [allow_statement]})
+    found = worst_finding(await run_doctor(endpoint, role=CONTROLLER), "permissions")
     assert (found.level, found.subject) == ("advice", "AllowScopedReboot")
 
 
@@ -223,7 +225,7 @@ async def test_quotas_of_what_the_pools_may_launch_leave_room_or_not(
 ) -> None:
     control.set_quota("L-1216C47A", vcpus)
     on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
-    (found,) = [one for one in await diagnosis(endpoint, pools=[node_pool(on_demand)]) if one.area == "quotas"]
+    (found,) = [one for one in await run_doctor(endpoint, pools=[node_pool(on_demand)]) if one.area == "quotas"]
     assert (found.subject, found.level) == ("Standard vCPUs, on-demand", level)
     assert level == "ok" or "L-1216C47A" in found.todo
 
@@ -232,5 +234,5 @@ async def test_the_quotas_that_are_looked_at_are_those_of_the_types_a_pool_names
     endpoint: str, control: AwsControl
 ) -> None:
     gpus = node_pool({"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["g", "p"]})
-    found = {one.subject for one in await diagnosis(endpoint, pools=[gpus]) if one.area == "quotas"}
+    found = {one.subject for one in await run_doctor(endpoint, pools=[gpus]) if one.area == "quotas"}
     assert found == {f"{kind} vCPUs, {market}" for kind in ("G and VT", "P") for market in ("spot", "on-demand")}

@@ -13,7 +13,7 @@ from tenure.model.errors import Forbidden, NotFound, Throttled
 from tenure.model.interruption.notices import StatusReport
 from tenure.model.interruption.records import QueueMessage
 from tenure.sandbox.aws.admin.client import AwsControl
-from tests.support.aws.steps import outsider
+from tests.support.aws.steps import admin_client
 
 QUEUE = "demo"
 
@@ -22,7 +22,7 @@ QUEUE = "demo"
 def instances(endpoint: str, control: AwsControl) -> list[str]:
     """Three that run, of nobody's: the adapters do not ask whose they are."""
     control.configure(pending_seconds=0.0)
-    ec2 = outsider(endpoint)
+    ec2 = admin_client(endpoint)
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
     image = next(one["ImageId"] for one in ec2.describe_images()["Images"] if one["Architecture"] == "x86_64")
     run = ec2.run_instances(MinCount=3, MaxCount=3, InstanceType="m5.large", SubnetId=subnet, ImageId=image)
@@ -43,19 +43,19 @@ async def test_what_ec2_says_comes_through_the_queue(
     cloud: AwsAdapters, control: AwsControl, instances: list[str]
 ) -> None:
     one, two, three = instances
-    control.interrupt_spot(one, keep=True)
+    control.interrupt_spot(one, warn_only=True)
     control.recommend_rebalance(two)
     arn = control.health_event([two, three], statusCode="upcoming")
     found = {message.parsed.message_type: message for message in await read(cloud)}
     assert set(found) == {"spot_interrupted", "rebalance_recommendation", "scheduled_change"}
-    said = found["scheduled_change"].parsed.said
-    assert [(each.instance_id, each.notice.id) for each in said] == [(two, arn), (three, arn)]
+    messages = found["scheduled_change"].parsed.interruptions
+    assert [(each.instance_id, each.notice.id) for each in messages] == [(two, arn), (three, arn)]
     now = datetime.now(UTC)
     for message in found.values():
         assert abs(now - message.sent) < timedelta(minutes=1) and abs(now - message.first_received) < timedelta(
             minutes=1
         )
-    assert control.denials() == []
+    assert control.list_denials() == []
 
 
 async def test_a_message_is_hidden_until_it_is_deleted(
@@ -67,7 +67,7 @@ async def test_a_message_is_hidden_until_it_is_deleted(
     assert len(found) == 3
     assert await read(cloud) == []
     assert await cloud.queue.delete(QUEUE, [message.receipt for message in found]) == 3
-    assert control.denials() == []
+    assert control.list_denials() == []
 
 
 async def test_more_than_ten_are_deleted_in_batches(cloud: AwsAdapters, control: AwsControl) -> None:
@@ -79,7 +79,7 @@ async def test_more_than_ten_are_deleted_in_batches(cloud: AwsAdapters, control:
     assert {message.parsed.dropped for message in found} == {"malformed"}
     control.clear_counters()
     assert await cloud.queue.delete(QUEUE, [message.receipt for message in found]) == 23
-    assert control.count("sqs:DeleteMessageBatch") == 3
+    assert control.count_calls("sqs:DeleteMessageBatch") == 3
 
 
 async def test_a_receipt_that_is_no_more_keeps_no_other_from_being_deleted(
@@ -91,7 +91,7 @@ async def test_a_receipt_that_is_no_more_keeps_no_other_from_being_deleted(
 
 
 async def test_a_body_that_is_no_json_is_a_value(cloud: AwsAdapters, endpoint: str, control: AwsControl) -> None:
-    sqs = outsider(endpoint, "sqs")
+    sqs = admin_client(endpoint, "sqs")
     sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName=QUEUE)["QueueUrl"], MessageBody="{{{")
     (message,) = await read(cloud)
     assert message.parsed.dropped == "malformed"
@@ -101,7 +101,7 @@ async def test_a_queue_that_is_not_there_is_a_fault_until_it_is(
     cloud: AwsAdapters, endpoint: str, control: AwsControl
 ) -> None:
     """Also one that goes while it is read."""
-    sqs = outsider(endpoint, "sqs")
+    sqs = admin_client(endpoint, "sqs")
     url = sqs.get_queue_url(QueueName=QUEUE)["QueueUrl"]
     assert await read(cloud) == []
     sqs.delete_queue(QueueUrl=url)
@@ -163,7 +163,7 @@ async def test_what_is_not_well_is_reported_and_nothing_else(
     assert [check.kind for check in found[one].failed] == ["instanceStatus", "systemStatus"]
     since = found[one].failed[0].since
     assert since is not None and abs(datetime.now(UTC) - since - timedelta(seconds=300)) < timedelta(seconds=30)
-    assert control.denials() == []
+    assert control.list_denials() == []
 
 
 async def test_ec2_may_not_say_since_when_a_check_fails(
@@ -225,4 +225,4 @@ async def test_a_refusal_of_the_status_is_a_fault(cloud: AwsAdapters, control: A
         await cloud.statuses.read()
     control.clear_faults()
     assert await cloud.statuses.read() == ()
-    assert json.dumps(control.denials()) == "[]"
+    assert json.dumps(control.list_denials()) == "[]"

@@ -16,7 +16,7 @@ from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
 from tenure.aws.instance.filter import requirements_of
 from tenure.sandbox.nodes.userdata import read_user_data
 from tests.support.aws.builders import CLUSTER
-from tests.support.aws.steps import resolved
+from tests.support.aws.steps import resolve_nodeclass
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -47,7 +47,7 @@ def claim_of(pool: NodePool) -> NodeClaim:
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 async def test_an_example_class_becomes_ready(cloud: AwsAdapters, name: str) -> None:
-    one = await resolved(cloud, example(name))
+    one = await resolve_nodeclass(cloud, example(name))
     assert one.status.amis
     assert one.status.subnets
 
@@ -55,10 +55,10 @@ async def test_an_example_class_becomes_ready(cloud: AwsAdapters, name: str) -> 
 @pytest.mark.parametrize("name", sorted(POOLS))
 async def test_an_example_pool_has_machines_to_launch(cloud: AwsAdapters, name: str) -> None:
     pool = POOLS[name]
-    one = await resolved(cloud, example(pool.spec.template.spec.node_class_ref.name))
-    types = await cloud.offerings.resolved(one)
-    wanted = requirements_of(claim_of(pool))
-    fitting = [each for each in types.types if wanted.compatible(types.requirements(each))]
+    one = await resolve_nodeclass(cloud, example(pool.spec.template.spec.node_class_ref.name))
+    types = await cloud.offerings.types_for(one)
+    required = requirements_of(claim_of(pool))
+    fitting = [each for each in types.types if required.is_compatible(types.requirements(each))]
     assert any(offering.available for each in fitting for offering in each.offerings)
 
 

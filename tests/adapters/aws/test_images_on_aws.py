@@ -10,23 +10,23 @@ from tenure.aws.instancetype.resolver import Region
 from tenure.model.provider_results import ConditionPatch
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.builders import node_class
-from tests.support.aws.steps import group_of, outsider, prepared, resolved
+from tests.support.aws.builders import build_nodeclass
+from tests.support.aws.steps import admin_client, make_launch_group, prepare_launch, resolve_nodeclass
 
 ARN = "arn:aws:ssm:us-west-2::parameter"
 STANDARD = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
 
 
-def selecting(*terms: dict[str, Any], uid: str = "u", **spec: Any) -> EC2NodeClass:
+def selecting_nodeclass(*terms: dict[str, Any], uid: str = "u", **spec: Any) -> EC2NodeClass:
     family = {} if "alias" in terms[0] else {"amiFamily": "AL2023"}
-    return node_class(uid=uid, amiSelectorTerms=list(terms), **(family | spec))
+    return build_nodeclass(uid=uid, amiSelectorTerms=list(terms), **(family | spec))
 
 
-async def ids(cloud: AwsAdapters, one: EC2NodeClass) -> list[str]:
-    return [image.id for image in (await resolved(cloud, one)).status.amis]
+async def resolve_image_ids(cloud: AwsAdapters, one: EC2NodeClass) -> list[str]:
+    return [image.id for image in (await resolve_nodeclass(cloud, one)).status.amis]
 
 
-async def said(cloud: AwsAdapters, one: EC2NodeClass) -> dict[str, ConditionPatch]:
+async def resolve_conditions(cloud: AwsAdapters, one: EC2NodeClass) -> dict[str, ConditionPatch]:
     found = await cloud.resolver.resolve(one)
     return {condition.type: condition for condition in found.conditions}
 
@@ -40,39 +40,41 @@ async def test_ami_01_and_05_an_image_by_its_id_is_what_runs(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     old, _ = two_images(control)
-    answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud, selecting({"id": old})))))
-    found = outsider(endpoint).describe_instances(InstanceIds=[answer.instances[0].instance_id])
+    result = await cloud.fleet.create(
+        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud, selecting_nodeclass({"id": old}))))
+    )
+    found = admin_client(endpoint).describe_instances(InstanceIds=[result.instances[0].instance_id])
     assert found["Reservations"][0]["Instances"][0]["ImageId"] == old
 
 
 async def test_ami_02_of_two_ids_the_newest_image_is_used(cloud: AwsAdapters, control: AwsControl) -> None:
     old, new = two_images(control)
-    assert await ids(cloud, selecting({"id": old}, {"id": new})) == [new]
+    assert await resolve_image_ids(cloud, selecting_nodeclass({"id": old}, {"id": new})) == [new]
 
 
 async def test_ami_03_a_name_of_another_owner_finds_nothing(cloud: AwsAdapters, control: AwsControl) -> None:
     two_images(control)
-    conditions = await said(cloud, selecting({"name": "mine-*", "owner": "123456789012"}))
+    conditions = await resolve_conditions(cloud, selecting_nodeclass({"name": "mine-*", "owner": "123456789012"}))
     assert (conditions["AMIsReady"].status, conditions["AMIsReady"].reason) == ("False", "AMINotFound")
 
 
 async def test_ami_04_and_12_a_name_has_default_owners_and_wildcards(cloud: AwsAdapters, control: AwsControl) -> None:
     _, new = two_images(control)
-    assert await ids(cloud, selecting({"name": "mine-?"})) == [new]
+    assert await resolve_image_ids(cloud, selecting_nodeclass({"name": "mine-?"})) == [new]
 
 
 async def test_ami_06_and_14_a_parameter_by_its_arn(cloud: AwsAdapters, control: AwsControl) -> None:
     image = control.publish_image("mine", parameters=["/aws/service/mine"], architecture="x86_64")
-    assert await ids(cloud, selecting({"ssmParameter": f"{ARN}/aws/service/mine"})) == [image]
-    assert await ids(cloud, selecting({"ssmParameter": f"{ARN}{STANDARD}"}, uid="public"))
+    assert await resolve_image_ids(cloud, selecting_nodeclass({"ssmParameter": f"{ARN}/aws/service/mine"})) == [image]
+    assert await resolve_image_ids(cloud, selecting_nodeclass({"ssmParameter": f"{ARN}{STANDARD}"}, uid="public"))
 
 
 async def test_ami_07_a_deprecated_image_alone_still_launches(cloud: AwsAdapters, control: AwsControl) -> None:
     old, _ = two_images(control)
     control.deprecate_image(old)
-    one = await resolved(cloud, selecting({"id": old}))
+    one = await resolve_nodeclass(cloud, selecting_nodeclass({"id": old}))
     assert [(image.id, image.deprecated) for image in one.status.amis] == [(old, True)]
-    assert len((await cloud.fleet.create(group_of(await prepared(cloud, one)))).instances) == 1
+    assert len((await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, one)))).instances) == 1
 
 
 async def test_ami_08_of_a_deprecated_and_a_current_image_the_current_is_used(
@@ -80,7 +82,7 @@ async def test_ami_08_of_a_deprecated_and_a_current_image_the_current_is_used(
 ) -> None:
     old, new = two_images(control)
     control.deprecate_image(new)
-    assert await ids(cloud, selecting({"id": old}, {"id": new})) == [old]
+    assert await resolve_image_ids(cloud, selecting_nodeclass({"id": old}, {"id": new})) == [old]
 
 
 @pytest.mark.parametrize(
@@ -94,13 +96,13 @@ async def test_ami_08_of_a_deprecated_and_a_current_image_the_current_is_used(
 async def test_ami_09_a_latest_alias_and_the_release_after_it(
     endpoint: str, cloud: AwsAdapters, control: AwsControl, alias: str, family: str, kinds: int
 ) -> None:
-    before = await ids(cloud, selecting({"alias": alias}))
+    before = await resolve_image_ids(cloud, selecting_nodeclass({"alias": alias}))
     assert len(before) == kinds
     control.release_images(
         family, "2031.01.01" if family == "windows" else "99.0.0" if family != "al2023" else "20310101"
     )
     later = adapters(endpoint)
-    after = await ids(later, selecting({"alias": alias}))
+    after = await resolve_image_ids(later, selecting_nodeclass({"alias": alias}))
     assert len(after) == kinds
     assert set(after).isdisjoint(before)
     later.close()
@@ -119,18 +121,20 @@ async def test_ami_10_a_pinned_alias_stays_with_its_version(
 ) -> None:
     released = set(control.release_images(family, version).values())
     control.release_images(family, "99.1.0" if family == "bottlerocket" else "20320101")
-    assert {*await ids(cloud, selecting({"alias": alias}))} <= released
+    assert {*await resolve_image_ids(cloud, selecting_nodeclass({"alias": alias}))} <= released
 
 
 async def test_ami_11_a_custom_family_runs_the_users_image_with_the_users_data(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     _, new = two_images(control)
-    one = await resolved(cloud, selecting({"id": new}, amiFamily="Custom", userData="#!/bin/sh\nmine"))
-    request = await prepared(cloud, one)
-    await cloud.fleet.create(group_of(request))
+    one = await resolve_nodeclass(
+        cloud, selecting_nodeclass({"id": new}, amiFamily="Custom", userData="#!/bin/sh\nmine")
+    )
+    request = await prepare_launch(cloud, one)
+    await cloud.fleet.create(make_launch_group(request))
     name = request.overrides[0].launch_template
-    found = outsider(endpoint).describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
+    found = admin_client(endpoint).describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
     data = found["LaunchTemplateVersions"][0]["LaunchTemplateData"]
     assert (data["ImageId"], data["UserData"]) == (new, "IyEvYmluL3NoCm1pbmU=")
     assert "BlockDeviceMappings" not in data
@@ -138,14 +142,14 @@ async def test_ami_11_a_custom_family_runs_the_users_image_with_the_users_data(
 
 async def test_ami_13_a_tag_and_any_value_of_it(cloud: AwsAdapters, control: AwsControl, endpoint: str) -> None:
     old, new = two_images(control)
-    outsider(endpoint).create_tags(Resources=[old], Tags=[{"Key": "team", "Value": "a"}])
-    outsider(endpoint).create_tags(Resources=[new], Tags=[{"Key": "other", "Value": "b"}])
-    assert await ids(cloud, selecting({"tags": {"team": "a"}})) == [old]
-    assert await ids(cloud, selecting({"tags": {"other": "*"}}, uid="any")) == [new]
+    admin_client(endpoint).create_tags(Resources=[old], Tags=[{"Key": "team", "Value": "a"}])
+    admin_client(endpoint).create_tags(Resources=[new], Tags=[{"Key": "other", "Value": "b"}])
+    assert await resolve_image_ids(cloud, selecting_nodeclass({"tags": {"team": "a"}})) == [old]
+    assert await resolve_image_ids(cloud, selecting_nodeclass({"tags": {"other": "*"}}, uid="any")) == [new]
 
 
 async def test_ami_15_an_image_that_is_not_there_is_said_in_words(cloud: AwsAdapters) -> None:
-    conditions = await said(cloud, selecting({"id": "ami-0000000000000dead"}))
+    conditions = await resolve_conditions(cloud, selecting_nodeclass({"id": "ami-0000000000000dead"}))
     assert conditions["AMIsReady"].reason == "AMINotFound"
     assert "amiSelectorTerms" in conditions["AMIsReady"].message
     assert conditions["ValidationSucceeded"].status == "False"
@@ -154,10 +158,10 @@ async def test_ami_15_an_image_that_is_not_there_is_said_in_words(cloud: AwsAdap
 async def test_a_latest_alias_whose_image_is_deprecated_is_asked_for_again(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    before = await ids(cloud, selecting({"alias": "windows2022@latest"}))
+    before = await resolve_image_ids(cloud, selecting_nodeclass({"alias": "windows2022@latest"}))
     control.deprecate_image(before[0])
     control.release_images("windows", "2031.01.01")
-    after = await ids(cloud, selecting({"alias": "windows2022@latest"}, uid="later"))
+    after = await resolve_image_ids(cloud, selecting_nodeclass({"alias": "windows2022@latest"}, uid="later"))
     assert len(after) == 1
     assert after != before
 
@@ -170,7 +174,7 @@ async def test_ami_09_families_of_other_versions_of_kubernetes(
     endpoint: str, control: AwsControl, region: Region, alias: str, version: str, kinds: int
 ) -> None:
     cloud = adapters(endpoint, region, kubernetes_version=version)
-    one = await resolved(cloud, selecting({"alias": alias}))
+    one = await resolve_nodeclass(cloud, selecting_nodeclass({"alias": alias}))
     assert len(one.status.amis) == kinds
     types = {each.name: each.image_id for each in await cloud.offerings.instance_types(one)}
     assert types["m5.large"]
@@ -182,13 +186,13 @@ async def test_one_parameter_that_ssm_does_not_answer_for_leaves_the_others_and_
     endpoint: str, control: AwsControl, region: Region
 ) -> None:
     cloud = adapters(endpoint, region)
-    before = await ids(cloud, selecting({"alias": "al2023@latest"}))
+    before = await resolve_image_ids(cloud, selecting_nodeclass({"alias": "al2023@latest"}))
     path = STANDARD.replace("standard", "nvidia")
     control.add_fault("throttle", service="ssm", action="GetParameter", match={"Name": path})
-    assert await ids(cloud, selecting({"alias": "al2023@latest"}, uid="later")) == before
+    assert await resolve_image_ids(cloud, selecting_nodeclass({"alias": "al2023@latest"}, uid="later")) == before
     fresh = adapters(endpoint, region)
-    found = await fresh.resolver.resolve(selecting({"alias": "al2023@latest"}))
+    found = await fresh.resolver.resolve(selecting_nodeclass({"alias": "al2023@latest"}))
     assert "amis" not in found.status
-    assert any("AMIsReady" in said for said in found.unanswered)
+    assert any("AMIsReady" in text for text in found.failed_lookups)
     cloud.close()
     fresh.close()

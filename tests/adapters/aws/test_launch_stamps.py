@@ -8,9 +8,9 @@ from tenure.apis.hash import HASH_VERSION, nodeclass_hash
 from tenure.aws.adapters import AwsAdapters
 from tenure.aws.instance.nodeclaim_status import launch_facts
 from tenure.model.launch import FleetInstance
-from tests.support.aws.builders import claim as a_claim
-from tests.support.aws.builders import node_class
-from tests.support.aws.steps import WANTED, group_of, prepared, resolved
+from tests.support.aws.builders import build_nodeclaim as a_claim
+from tests.support.aws.builders import build_nodeclass
+from tests.support.aws.steps import NODECLAIM, make_launch_group, prepare_launch, resolve_nodeclass
 
 INSTANCE: dict[str, Any] = {
     "instance_id": "i-1",
@@ -23,35 +23,35 @@ INSTANCE: dict[str, Any] = {
 STALE = {labels.NODECLASS_HASH: "1", labels.NODECLASS_HASH_VERSION: "v0"}
 
 
-def stamped() -> EC2NodeClass:
-    raw = node_class().to_object()
+def nodeclass_with_stale_hash() -> EC2NodeClass:
+    raw = build_nodeclass().to_object()
     raw["metadata"]["annotations"] = STALE
     return EC2NodeClass.from_object(raw)
 
 
-def stamps(**instance: str) -> tuple[str, str]:
-    facts = launch_facts(FleetInstance(**INSTANCE, **instance), None, stamped(), a_claim())
+def hash_annotations(**instance: str) -> tuple[str, str]:
+    facts = launch_facts(FleetInstance(**INSTANCE, **instance), None, nodeclass_with_stale_hash(), a_claim())
     return facts.annotations[labels.NODECLASS_HASH], facts.annotations[labels.NODECLASS_HASH_VERSION]
 
 
 def test_the_stamp_of_the_launch_counts() -> None:
-    assert stamps(node_class_stamp="v9/77") == ("77", "v9")
+    assert hash_annotations(node_class_stamp="v9/77") == ("77", "v9")
 
 
 def test_where_the_launch_is_not_known_the_class_tells() -> None:
-    assert stamps() == ("1", "v0")
+    assert hash_annotations() == ("1", "v0")
 
 
 async def test_a_class_that_changed_and_is_not_stamped_anew_stamps_its_launches_as_it_is(cloud: AwsAdapters) -> None:
     """Else the node would drift as soon as the class is resolved."""
-    before = await resolved(cloud)
+    before = await resolve_nodeclass(cloud)
     raw = before.to_object()
     raw["spec"]["detailedMonitoring"] = True
     raw["metadata"] |= {"generation": 2, "annotations": STALE}
     changed = EC2NodeClass.from_object(raw)
-    request = await prepared(cloud, changed)
-    answer = await cloud.fleet.create(group_of(request))
-    (facts,) = await cloud.fleet.describe(answer, before, WANTED)
+    request = await prepare_launch(cloud, changed)
+    result = await cloud.fleet.create(make_launch_group(request))
+    (facts,) = await cloud.fleet.describe(result, before, NODECLAIM)
     found = await cloud.resolver.resolve(changed)
     assert found.ca_bundle is not None
     assert facts.annotations[labels.NODECLASS_HASH] == nodeclass_hash(changed, ca_bundle=found.ca_bundle)

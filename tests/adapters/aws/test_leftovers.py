@@ -13,7 +13,7 @@ from tenure.model.errors import Forbidden
 from tenure.model.garbage_collection import TemplateMark
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.steps import group_of, outsider, prepared, resolved
+from tests.support.aws.steps import admin_client, make_launch_group, prepare_launch, resolve_nodeclass
 
 DATA = {"ImageId": "ami-1"}
 
@@ -27,103 +27,110 @@ def make_template(endpoint: str, name: str, *, cluster: str = "demo", tagged: bo
     """As somebody else made it: its id."""
     specifications = [{"ResourceType": "launch-template", "Tags": template_tags(cluster)}]
     more = {"TagSpecifications": specifications} if tagged else {}
-    made = outsider(endpoint).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=DATA, **more)
+    made = admin_client(endpoint).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=DATA, **more)
     return str(made["LaunchTemplate"]["LaunchTemplateId"])
 
 
 async def test_only_this_clusters_templates_are_listed_and_put_away(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    await prepared(cloud, await resolved(cloud))
-    mine = {one.id: one for one in await cloud.leftovers.templates()}
+    await prepare_launch(cloud, await resolve_nodeclass(cloud))
+    mine = {one.id: one for one in await cloud.orphaned_resources.list_launch_templates()}
     left = make_template(endpoint, "karpenter.k8s.aws/1")
     make_template(endpoint, "karpenter.k8s.aws/2", cluster="other")
     make_template(endpoint, "karpenter.k8s.aws/3", tagged=False)
     make_template(endpoint, "a-node-groups")
-    found = {one.id: one for one in await cloud.leftovers.templates()}
+    found = {one.id: one for one in await cloud.orphaned_resources.list_launch_templates()}
     assert mine and set(found) == {*mine, left}
     assert (found[left].pool, found[left].node_class, found[left].used_lately) == ("old", "gone", False)
     assert all(one.used_lately and datetime.now(UTC) - one.created < timedelta(minutes=5) for one in mine.values())
-    await cloud.leftovers.delete_template(found[left])
-    assert {one.id for one in await cloud.leftovers.templates()} == set(mine)
+    await cloud.orphaned_resources.delete_template(found[left])
+    assert {one.id for one in await cloud.orphaned_resources.list_launch_templates()} == set(mine)
 
 
 async def test_a_template_of_another_cluster_is_out_of_reach(cloud: AwsAdapters, endpoint: str) -> None:
     other = make_template(endpoint, "karpenter.k8s.aws/9", cluster="other")
     mark = TemplateMark(id=other, name="karpenter.k8s.aws/9", created=datetime.now(UTC))
     with pytest.raises(Forbidden):
-        await cloud.leftovers.delete_template(mark)
+        await cloud.orphaned_resources.delete_template(mark)
 
 
 async def test_a_launch_makes_a_template_again_that_was_put_away_under_it(
     cloud: AwsAdapters, control: AwsControl, endpoint: str, region: Region
 ) -> None:
     """The next request looks for it, in this process at once; a request that is out already has it made again."""
-    node_class = await resolved(cloud)
-    request = await prepared(cloud, node_class)
-    for template in await cloud.leftovers.templates():
-        await cloud.leftovers.delete_template(template)
-    again = await prepared(cloud, node_class)
-    assert again.overrides == request.overrides
-    answer = await cloud.fleet.create(group_of(again))
-    assert len(answer.instances) == 1
+    node_class = await resolve_nodeclass(cloud)
+    request = await prepare_launch(cloud, node_class)
+    for template in await cloud.orphaned_resources.list_launch_templates():
+        await cloud.orphaned_resources.delete_template(template)
+    new_request = await prepare_launch(cloud, node_class)
+    assert new_request.overrides == request.overrides
+    result = await cloud.fleet.create(make_launch_group(new_request))
+    assert len(result.instances) == 1
 
 
 async def test_profiles_are_listed_by_path_and_put_away_with_their_role(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    node_class = await resolved(cloud)
-    (profile,) = await cloud.leftovers.profiles()
+    node_class = await resolve_nodeclass(cloud)
+    (profile,) = await cloud.orphaned_resources.list_instance_profiles()
     assert profile.node_class_uid == node_class.uid
     assert profile.roles
     assert datetime.now(UTC) - profile.created < timedelta(minutes=5)
-    await cloud.leftovers.delete_profile(profile)
-    assert await cloud.leftovers.profiles() == []
-    assert control.denials() == []
-    await cloud.leftovers.delete_profile(profile)
-    await resolved(cloud)
-    assert [one.name for one in await cloud.leftovers.profiles()] == [profile.name]
+    await cloud.orphaned_resources.delete_profile(profile)
+    assert await cloud.orphaned_resources.list_instance_profiles() == []
+    assert control.list_denials() == []
+    await cloud.orphaned_resources.delete_profile(profile)
+    await resolve_nodeclass(cloud)
+    assert [one.name for one in await cloud.orphaned_resources.list_instance_profiles()] == [profile.name]
 
 
 async def test_a_profile_of_another_cluster_is_neither_listed_nor_in_reach(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    await resolved(cloud)
+    await resolve_nodeclass(cloud)
     longer = adapters(endpoint, cluster_name="demo-2")
-    assert await longer.leftovers.profiles() == []
+    assert await longer.orphaned_resources.list_instance_profiles() == []
     longer.close()
 
 
 async def test_where_iam_cannot_be_reached_there_are_no_profiles(endpoint: str, control: AwsControl) -> None:
     isolated = adapters(endpoint, isolated_vpc=True)
-    assert list(await isolated.leftovers.profiles()) == []
-    assert control.count("iam:ListInstanceProfiles") == 0
+    assert list(await isolated.orphaned_resources.list_instance_profiles()) == []
+    assert control.count_calls("iam:ListInstanceProfiles") == 0
     isolated.close()
 
 
 async def test_an_instance_says_where_it_came_from_and_takes_its_names(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    node_class = await resolved(cloud)
-    answer = await cloud.fleet.create(group_of(await prepared(cloud, node_class)))
-    templates = {one.id for one in await cloud.leftovers.templates()}
+    node_class = await resolve_nodeclass(cloud)
+    result = await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, node_class)))
+    templates = {one.id for one in await cloud.orphaned_resources.list_launch_templates()}
     (found,) = await cloud.instances.list_managed()
     assert found.instance_profile == node_class.status.instance_profile
     assert found.tags[TEMPLATE_TAG] in templates
-    await cloud.leftovers.tag(found.instance_id, {labels.TAG_NAME: "ip-10-0-0-1", labels.TAG_NODECLAIM: "a"})
+    await cloud.orphaned_resources.tag_instance(
+        found.instance_id, {labels.TAG_NAME: "ip-10-0-0-1", labels.TAG_NODECLAIM: "a"}
+    )
     (named,) = await cloud.instances.list_managed()
     assert named.tags[labels.TAG_NAME] == "ip-10-0-0-1"
     assert named.tags[labels.TAG_NODECLAIM] == "a"
-    assert control.denials() == []
+    assert control.list_denials() == []
     with pytest.raises(Forbidden):
-        await cloud.leftovers.tag(answer.instances[0].instance_id, {"team": "a"})
+        await cloud.orphaned_resources.tag_instance(result.instances[0].instance_id, {"team": "a"})
 
 
 async def test_tagging_hundreds_holds_up_no_termination(cloud: AwsAdapters, control: AwsControl) -> None:
     """Each kind of call waits its own turn: a queue of tags stands in nobody's way."""
-    answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud)), members=3))
-    ids = [one.instance_id for one in answer.instances]
-    tagging = [asyncio.create_task(cloud.leftovers.tag(ids[0], {labels.TAG_NAME: f"n{n}"})) for n in range(200)]
+    result = await cloud.fleet.create(
+        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=3)
+    )
+    ids = [one.instance_id for one in result.instances]
+    tagging = [
+        asyncio.create_task(cloud.orphaned_resources.tag_instance(ids[0], {labels.TAG_NAME: f"n{n}"}))
+        for n in range(200)
+    ]
     assert all(await asyncio.gather(*(cloud.instances.terminate(one) for one in ids[1:])))
     assert sum(not task.done() for task in tagging) > 100
     for task in tagging:
@@ -133,17 +140,17 @@ async def test_tagging_hundreds_holds_up_no_termination(cloud: AwsAdapters, cont
 
 async def test_what_is_made_older_is_older(cloud: AwsAdapters, control: AwsControl) -> None:
     """The stand-in's word for it, which the tests of upkeep rest on."""
-    await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud))))
+    await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud))))
     (instance,) = await cloud.instances.list_managed()
-    template, *_ = await cloud.leftovers.templates()
-    (profile,) = await cloud.leftovers.profiles()
+    template, *_ = await cloud.orphaned_resources.list_launch_templates()
+    (profile,) = await cloud.orphaned_resources.list_instance_profiles()
     for thing in (instance.instance_id, template.id, profile.name):
-        control.age(thing, 3600)
+        control.backdate(thing, 3600)
     (aged,) = await cloud.instances.list_managed()
-    templates = {one.id: one for one in await cloud.leftovers.templates()}
-    (kept,) = await cloud.leftovers.profiles()
+    templates = {one.id: one for one in await cloud.orphaned_resources.list_launch_templates()}
+    (remaining_profile,) = await cloud.orphaned_resources.list_instance_profiles()
     assert instance.launched_at is not None and aged.launched_at is not None
     hour = timedelta(hours=1)
     assert instance.launched_at - aged.launched_at == hour
     assert template.created - templates[template.id].created == hour
-    assert profile.created - kept.created == hour
+    assert profile.created - remaining_profile.created == hour

@@ -10,36 +10,36 @@ from tenure.aws.adapters import AwsAdapters
 from tenure.aws.instancetype.resolver import Region
 from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.launch import LaunchPrepared, LaunchRefused
+from tenure.model.launch import LaunchPrepared, LaunchRejection
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.builders import claim
-from tests.support.aws.steps import WANTED, again, group_of, outsider, prepared, resolved
+from tests.support.aws.builders import build_nodeclaim
+from tests.support.aws.steps import NODECLAIM, admin_client, make_launch_group, prepare_launch, resolve_nodeclass, retry
 
 
 async def test_from_a_class_to_instances_and_back_to_nothing(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    one = await resolved(cloud)
-    group = group_of(await prepared(cloud, one), members=3)
-    answer = await cloud.fleet.create(group)
-    ids = [instance.instance_id for instance in answer.instances]
+    one = await resolve_nodeclass(cloud)
+    group = make_launch_group(await prepare_launch(cloud, one), members=3)
+    result = await cloud.fleet.create(group)
+    ids = [instance.instance_id for instance in result.instances]
     assert len(set(ids)) == 3
 
-    facts = await cloud.fleet.describe(answer, one, WANTED)
-    seen = await asyncio.gather(*(cloud.instances.get(instance_id) for instance_id in ids))
-    for shown, found in zip(facts, seen, strict=True):
+    facts = await cloud.fleet.describe(result, one, NODECLAIM)
+    instances = await asyncio.gather(*(cloud.instances.get(instance_id) for instance_id in ids))
+    for launch_facts, found in zip(facts, instances, strict=True):
         assert found is not None
-        assert shown.provider_id == f"aws:///{found.zone}/{found.instance_id}"
-        assert shown.image_id == found.image_id
-        assert shown.labels[labels.INSTANCE_TYPE] == found.instance_type
-        assert shown.labels[labels.CAPACITY_TYPE] == found.capacity_type == "on-demand"
-        assert shown.allocatable["cpu"] == 7910
+        assert launch_facts.provider_id == f"aws:///{found.zone}/{found.instance_id}"
+        assert launch_facts.image_id == found.image_id
+        assert launch_facts.labels[labels.INSTANCE_TYPE] == found.instance_type
+        assert launch_facts.labels[labels.CAPACITY_TYPE] == found.capacity_type == "on-demand"
+        assert launch_facts.allocatable["cpu"] == 7910
         assert found.tags["tenure.sh/launch-group"] == "plan-1"
     assert {found.instance_id for found in await cloud.instances.list_managed()} == set(ids)
 
     assert all(await asyncio.gather(*(cloud.instances.terminate(instance_id) for instance_id in ids)))
-    control.advance(10)
+    control.advance_clock(10)
     assert await asyncio.gather(*(cloud.instances.get(instance_id) for instance_id in ids)) == [None] * 3
     assert await cloud.instances.terminate(ids[0]) is False
     assert list(await cloud.instances.list_managed()) == []
@@ -48,97 +48,97 @@ async def test_from_a_class_to_instances_and_back_to_nothing(
     stranger = adapters(endpoint).clients
     assert stranger.ec2.describe_launch_templates()["LaunchTemplates"] == []
     assert stranger.iam.list_instance_profiles()["InstanceProfiles"] == []
-    assert control.denials() == []
+    assert control.list_denials() == []
 
 
 async def test_one_token_buys_one_set_of_instances_whoever_repeats_it(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    group = group_of(await prepared(cloud, await resolved(cloud)), members=2)
+    group = make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=2)
     first = await cloud.fleet.create(group)
     other = adapters(endpoint)
     assert await other.fleet.create(group) == first
-    assert control.instances()["launched"] == 2
-    again = await other.fleet.create(group.model_copy(update={"attempt": 2}))
-    assert {one.instance_id for one in again.instances}.isdisjoint({one.instance_id for one in first.instances})
+    assert control.list_instances()["launched"] == 2
+    repeated = await other.fleet.create(group.model_copy(update={"attempt": 2}))
+    assert {one.instance_id for one in repeated.instances}.isdisjoint({one.instance_id for one in first.instances})
     other.close()
 
 
 async def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_token(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    group = group_of(await prepared(cloud, await resolved(cloud)))
+    group = make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)))
     control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1)
     with pytest.raises(TryLater):
         await cloud.fleet.create(group)
-    answer = await cloud.fleet.create(group)
-    assert len(answer.instances) == 1
-    assert control.instances()["launched"] == 1
+    result = await cloud.fleet.create(group)
+    assert len(result.instances) == 1
+    assert control.list_instances()["launched"] == 1
 
 
 async def test_a_hundred_and_forty_three_claims_are_one_call(cloud: AwsAdapters, control: AwsControl) -> None:
-    one = await resolved(cloud)
+    one = await resolve_nodeclass(cloud)
     await cloud.offerings.refresh()
     control.clear_counters()
-    group = group_of(await prepared(cloud, one), members=143)
-    answer = await cloud.fleet.create(group)
-    await cloud.fleet.describe(answer, one, WANTED)
-    ids = [instance.instance_id for instance in answer.instances]
-    seen = await asyncio.gather(*(cloud.instances.get(instance_id) for instance_id in ids))
-    assert sum(found is not None for found in seen) == 143
-    calls = {action: counted["count"] for action, counted in control.counters().items()}
+    group = make_launch_group(await prepare_launch(cloud, one), members=143)
+    result = await cloud.fleet.create(group)
+    await cloud.fleet.describe(result, one, NODECLAIM)
+    ids = [instance.instance_id for instance in result.instances]
+    instances = await asyncio.gather(*(cloud.instances.get(instance_id) for instance_id in ids))
+    assert sum(found is not None for found in instances) == 143
+    calls = {action: counted["count"] for action, counted in control.get_counters().items()}
     assert calls["ec2:CreateFleet"] == 1
     assert calls["ec2:DescribeInstances"] == 1
     assert sum(calls.values()) < 15
     assert all(await asyncio.gather(*(cloud.instances.terminate(instance_id) for instance_id in ids)))
-    assert control.count("ec2:TerminateInstances") == 1
+    assert control.count_calls("ec2:TerminateInstances") == 1
 
 
 async def test_a_launch_prepared_again_calls_nobody(cloud: AwsAdapters, control: AwsControl) -> None:
-    one = await resolved(cloud)
-    first = await prepared(cloud, one)
+    one = await resolve_nodeclass(cloud)
+    first = await prepare_launch(cloud, one)
     control.clear_counters()
-    assert await prepared(cloud, one) == first
-    assert control.counters() == {}
+    assert await prepare_launch(cloud, one) == first
+    assert control.get_counters() == {}
 
 
 async def test_no_capacity_is_an_answer_and_the_next_launch_looks_elsewhere(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    one = await resolved(cloud)
-    request = await prepared(cloud, one)
+    one = await resolve_nodeclass(cloud)
+    request = await prepare_launch(cloud, one)
     control.set_pool(0)
-    answer = await cloud.fleet.create(group_of(request))
-    assert answer.instances == ()
-    assert answer.errors and all(error.insufficient for error in answer.errors)
+    result = await cloud.fleet.create(make_launch_group(request))
+    assert result.instances == ()
+    assert result.errors and all(error.insufficient for error in result.errors)
     control.clear_pools()
-    refused = {(error.instance_type, error.zone) for error in answer.errors}
-    found = await cloud.fleet.prepare(WANTED, one, now=datetime.now(UTC))
+    failed_offerings = {(error.instance_type, error.zone) for error in result.errors}
+    found = await cloud.fleet.prepare(NODECLAIM, one, now=datetime.now(UTC))
     if isinstance(found, LaunchPrepared):
-        assert refused.isdisjoint({(o.instance_type, o.zone) for o in found.request.overrides})
+        assert failed_offerings.isdisjoint({(o.instance_type, o.zone) for o in found.request.overrides})
     else:
         assert found.reason == "InsufficientCapacity"
 
 
 async def test_what_nothing_can_hold_is_refused(cloud: AwsAdapters) -> None:
-    one = await resolved(cloud)
-    found = await cloud.fleet.prepare(claim(requests={"cpu": "100000"}), one, now=datetime.now(UTC))
-    assert isinstance(found, LaunchRefused)
+    one = await resolve_nodeclass(cloud)
+    found = await cloud.fleet.prepare(build_nodeclaim(requests={"cpu": "100000"}), one, now=datetime.now(UTC))
+    assert isinstance(found, LaunchRejection)
     assert found.reason == "InsufficientCapacity"
 
 
 async def test_a_launch_template_that_was_deleted_is_made_again(cloud: AwsAdapters, control: AwsControl) -> None:
-    one = await resolved(cloud)
-    group = group_of(await prepared(cloud, one))
+    one = await resolve_nodeclass(cloud)
+    group = make_launch_group(await prepare_launch(cloud, one))
     for template in cloud.clients.ec2.describe_launch_templates()["LaunchTemplates"]:
         cloud.clients.ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
     assert len((await cloud.fleet.create(group)).instances) == 1
 
 
 async def test_one_token_for_other_words_is_refused_by_its_name(cloud: AwsAdapters, control: AwsControl) -> None:
-    one = await resolved(cloud)
+    one = await resolve_nodeclass(cloud)
     control.add_fault("error", service="ec2", action="CreateFleet", code="IdempotentParameterMismatch", http=400)
-    (error,) = (await cloud.fleet.create(group_of(await prepared(cloud, one)))).errors
+    (error,) = (await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, one)))).errors
     assert "token tenure-" in error.message and not error.insufficient
 
 
@@ -147,38 +147,38 @@ async def test_a_repeated_call_that_is_refused_finds_what_the_lost_answer_brough
     cloud: AwsAdapters, control: AwsControl, code: str
 ) -> None:
     """Rights were taken away, or a newer version puts it in other words: the instances are there all the same."""
-    group = group_of(await prepared(cloud, await resolved(cloud)), members=3)
+    group = make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=3)
     control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1)
     with pytest.raises(TryLater):
         await cloud.fleet.create(group)
     control.add_fault("error", service="ec2", action="CreateFleet", code=code, http=403)
-    answer = await cloud.fleet.create(group)
+    result = await cloud.fleet.create(group)
     found = await cloud.instances.list_managed()
-    assert [one.instance_id for one in answer.instances] == sorted(one.instance_id for one in found)
-    assert len(found) == 3 and answer.errors == ()
+    assert [one.instance_id for one in result.instances] == sorted(one.instance_id for one in found)
+    assert len(found) == 3 and result.errors == ()
     assert (await cloud.fleet.create(group.model_copy(update={"attempt": 2}))).instances == ()
 
 
 async def test_a_worker_that_did_not_prepare_a_template_says_that_it_vanished_and_a_new_attempt_makes_it(
     cloud: AwsAdapters, endpoint: str, region: Region
 ) -> None:
-    one = await resolved(cloud)
-    request = await prepared(cloud, one)
+    one = await resolve_nodeclass(cloud)
+    request = await prepare_launch(cloud, one)
     for template in cloud.clients.ec2.describe_launch_templates()["LaunchTemplates"]:
         cloud.clients.ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
     other = adapters(endpoint, region)
-    errors = (await other.fleet.create(group_of(request))).errors
+    errors = (await other.fleet.create(make_launch_group(request))).errors
     assert {error.reason for error in errors} == {"LaunchTemplateNotFound"}
-    found = await cloud.fleet.prepare(WANTED, one, now=datetime.now(UTC), again=True)
+    found = await cloud.fleet.prepare(NODECLAIM, one, now=datetime.now(UTC), is_retry=True)
     assert isinstance(found, LaunchPrepared)
-    assert len((await other.fleet.create(group_of(found.request, attempt=2))).instances) == 1
+    assert len((await other.fleet.create(make_launch_group(found.request, attempt=2))).instances) == 1
     other.close()
 
 
 async def test_what_the_caller_knows_to_be_refused_is_not_asked_for(cloud: AwsAdapters) -> None:
     """As a worker that has heard nothing of it."""
-    one = await resolved(cloud)
-    first = (await prepared(cloud, one)).overrides[0]
+    one = await resolve_nodeclass(cloud)
+    first = (await prepare_launch(cloud, one)).overrides[0]
     now = datetime.now(UTC)
     mark = UnavailableOffering(
         instance_type=first.instance_type, zone=first.zone, capacity_type="on-demand", until=now + timedelta(minutes=3)
@@ -186,11 +186,11 @@ async def test_what_the_caller_knows_to_be_refused_is_not_asked_for(cloud: AwsAd
     full = UnavailableOffering(
         instance_type="*", zone="*", capacity_type="*", until=mark.until, subnet_id=first.subnet_id, node_class=one.name
     )
-    for marks in ([mark], [full]):
-        found = await cloud.fleet.prepare(WANTED, one, now=now, unavailable=marks)
+    for unavailable_offerings in ([mark], [full]):
+        found = await cloud.fleet.prepare(NODECLAIM, one, now=now, unavailable=unavailable_offerings)
         assert isinstance(found, LaunchPrepared)
-        places = {(o.instance_type, o.zone, o.subnet_id) for o in found.request.overrides}
-        assert (first.instance_type, first.zone, first.subnet_id) not in places
+        overrides = {(o.instance_type, o.zone, o.subnet_id) for o in found.request.overrides}
+        assert (first.instance_type, first.zone, first.subnet_id) not in overrides
 
 
 async def test_faults_of_ec2_keep_their_class(cloud: AwsAdapters, control: AwsControl) -> None:
@@ -211,8 +211,10 @@ async def test_the_policy_is_really_in_force(cloud: AwsAdapters) -> None:
 async def test_one_instance_that_is_gone_does_not_keep_others_from_their_end(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud)), members=2))
-    ids = [one.instance_id for one in answer.instances]
+    result = await cloud.fleet.create(
+        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=2)
+    )
+    ids = [one.instance_id for one in result.instances]
     found = await asyncio.gather(*(cloud.instances.terminate(one) for one in [*ids, "i-0123456789abcdef0"]))
     assert found == [True, True, False]
     assert await cloud.instances.get("i-0123456789abcdef0") is None
@@ -221,58 +223,66 @@ async def test_one_instance_that_is_gone_does_not_keep_others_from_their_end(
 async def test_one_instance_that_may_not_be_ended_keeps_no_other_from_its_end(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud)), members=3))
-    protected, *others = [one.instance_id for one in answer.instances]
+    result = await cloud.fleet.create(
+        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=3)
+    )
+    protected, *others = [one.instance_id for one in result.instances]
     match = {"InstanceId": protected}
     control.add_fault("error", action="TerminateInstances", match=match, code="OperationNotPermitted", http=400)
-    asked = (cloud.instances.terminate(one) for one in (protected, *others))
-    refused, *ended = await asyncio.gather(*asked, return_exceptions=True)
-    assert isinstance(refused, BadInput) and ended == [True, True]
+    terminations = (cloud.instances.terminate(one) for one in (protected, *others))
+    rejected, *ended = await asyncio.gather(*terminations, return_exceptions=True)
+    assert isinstance(rejected, BadInput) and ended == [True, True]
 
 
 async def test_a_profile_that_ec2_does_not_know_yet_is_told_as_such_and_known_at_the_next_attempt(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    request = await prepared(cloud, await resolved(cloud))
-    said = "Value (demo) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
-    control.add_fault("error", action="CreateFleet", code="InvalidParameterValue", message=said, http=400, times=1)
-    (error,) = (await cloud.fleet.create(group_of(request))).errors
-    assert error.reason == "InstanceProfileNameInvalid" and not error.insufficient and "tried again" in error.mend
-    assert len((await cloud.fleet.create(group_of(request, attempt=2))).instances) == 1
+    request = await prepare_launch(cloud, await resolve_nodeclass(cloud))
+    error_message = "Value (demo) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+    control.add_fault(
+        "error", action="CreateFleet", code="InvalidParameterValue", message=error_message, http=400, times=1
+    )
+    (error,) = (await cloud.fleet.create(make_launch_group(request))).errors
+    assert error.reason == "InstanceProfileNameInvalid" and not error.insufficient and "tried again" in error.remedy
+    assert len((await cloud.fleet.create(make_launch_group(request, attempt=2))).instances) == 1
 
 
 async def test_many_who_list_at_the_same_time_share_one_list(cloud: AwsAdapters, control: AwsControl) -> None:
-    answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud)), members=2))
+    result = await cloud.fleet.create(
+        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=2)
+    )
     control.clear_counters()
     found = await asyncio.gather(*(cloud.instances.list_managed() for _ in range(50)))
-    assert control.count("ec2:DescribeInstances") == 1
-    ids = {one.instance_id for one in answer.instances}
+    assert control.count_calls("ec2:DescribeInstances") == 1
+    ids = {one.instance_id for one in result.instances}
     assert all({one.instance_id for one in each} == ids for each in found)
 
 
 async def test_many_who_look_for_a_claims_instance_share_one_call_that_reads_no_other(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud)), members=3))
-    first, second, _ = (one.instance_id for one in answer.instances)
-    await cloud.leftovers.tag(first, {labels.TAG_NODECLAIM: "a"})
-    await cloud.leftovers.tag(second, {labels.TAG_NODECLAIM: "b"})
+    result = await cloud.fleet.create(
+        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=3)
+    )
+    first, second, _ = (one.instance_id for one in result.instances)
+    await cloud.orphaned_resources.tag_instance(first, {labels.TAG_NODECLAIM: "a"})
+    await cloud.orphaned_resources.tag_instance(second, {labels.TAG_NODECLAIM: "b"})
     control.clear_counters()
-    found = await asyncio.gather(*(cloud.instances.named(name) for name in ("a", "b", "c", "a")))
+    found = await asyncio.gather(*(cloud.instances.find_by_nodeclaim(name) for name in ("a", "b", "c", "a")))
     assert [[one.instance_id for one in each] for each in found] == [[first], [second], [], [first]]
-    assert control.count("ec2:DescribeInstances") == 1
+    assert control.count_calls("ec2:DescribeInstances") == 1
     await cloud.instances.terminate(first)
-    assert not await cloud.instances.named("a")
+    assert not await cloud.instances.find_by_nodeclaim("a")
 
 
 async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) -> None:
-    one = await resolved(cloud)
-    request = await prepared(cloud, one, claim((labels.CAPACITY_TYPE, "In", "spot", "on-demand")))
+    one = await resolve_nodeclass(cloud)
+    request = await prepare_launch(cloud, one, build_nodeclaim((labels.CAPACITY_TYPE, "In", "spot", "on-demand")))
     assert request.capacity_type == "spot"
-    answer = await cloud.fleet.create(group_of(request))
-    found = await cloud.instances.get(answer.instances[0].instance_id)
+    result = await cloud.fleet.create(make_launch_group(request))
+    found = await cloud.instances.get(result.instances[0].instance_id)
     assert found is not None
-    assert answer.instances[0].capacity_type == found.capacity_type == "spot"
+    assert result.instances[0].capacity_type == found.capacity_type == "spot"
 
 
 @pytest.mark.parametrize(("gate", "preference"), [(True, "none"), (False, None)])
@@ -280,13 +290,13 @@ async def test_open_reservations_are_left_alone_only_with_the_gate_on(
     endpoint: str, control: AwsControl, region: Region, gate: bool, preference: str | None
 ) -> None:
     cloud = adapters(endpoint, region, feature_gates={"ReservedCapacity": gate})
-    request = await prepared(cloud, await resolved(cloud))
-    everyone = outsider(endpoint)
+    request = await prepare_launch(cloud, await resolve_nodeclass(cloud))
+    everyone = admin_client(endpoint)
     name = request.overrides[0].launch_template
     versions = everyone.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
     data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-    said = data.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference")
-    assert said == preference
+    actual_preference = data.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference")
+    assert actual_preference == preference
     cloud.close()
 
 
@@ -296,15 +306,15 @@ async def test_thirty_of_a_hundred_calls_failing_leave_one_profile_and_one_fleet
     control.seed_faults(7)
     control.add_fault("answer-lost", service="ec2", probability=0.3)
     control.add_fault("answer-lost", service="iam", probability=0.3)
-    one = await again(lambda: resolved(cloud))
-    request = await again(lambda: prepared(cloud, one))
-    group = group_of(request, members=4)
-    answer = await again(lambda: cloud.fleet.create(group))
-    ids = [each.instance_id for each in answer.instances]
-    await again(lambda: asyncio.gather(*(cloud.instances.terminate(each) for each in ids)))
-    control.advance(10)
-    assert control.instances()["launched"] == control.instances()["terminated"] == 4
-    await again(lambda: cloud.resolver.clean_up(one))
+    one = await retry(lambda: resolve_nodeclass(cloud))
+    request = await retry(lambda: prepare_launch(cloud, one))
+    group = make_launch_group(request, members=4)
+    result = await retry(lambda: cloud.fleet.create(group))
+    ids = [each.instance_id for each in result.instances]
+    await retry(lambda: asyncio.gather(*(cloud.instances.terminate(each) for each in ids)))
+    control.advance_clock(10)
+    assert control.list_instances()["launched"] == control.list_instances()["terminated"] == 4
+    await retry(lambda: cloud.resolver.clean_up(one))
     control.clear_faults()
     assert cloud.clients.ec2.describe_launch_templates()["LaunchTemplates"] == []
     assert cloud.clients.iam.list_instance_profiles()["InstanceProfiles"] == []

@@ -11,15 +11,15 @@ from tenure.aws.adapters import AwsAdapters
 from tenure.model.rollout import ImagePin, terms_of
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.builders import node_class
-from tests.support.aws.steps import WANTED, group_of, outsider, prepared, resolved
+from tests.support.aws.builders import build_nodeclass
+from tests.support.aws.steps import NODECLAIM, admin_client, make_launch_group, prepare_launch, resolve_nodeclass
 
 
 async def test_a_class_resolved_again_at_once_calls_nobody(cloud: AwsAdapters, control: AwsControl) -> None:
-    one = await resolved(cloud)
+    one = await resolve_nodeclass(cloud)
     control.clear_counters()
-    assert (await resolved(cloud, one)).status == one.status
-    assert control.counters() == {}
+    assert (await resolve_nodeclass(cloud, one)).status == one.status
+    assert control.get_counters() == {}
 
 
 @pytest.mark.parametrize(
@@ -46,25 +46,25 @@ async def test_a_class_resolved_again_at_once_calls_nobody(cloud: AwsAdapters, c
 async def test_a_class_that_names_what_is_not_there_says_so(
     cloud: AwsAdapters, spec: dict[str, Any], condition: str, status: str, reason: str
 ) -> None:
-    found = await cloud.resolver.resolve(node_class(**spec))
-    said = {one.type: one for one in found.conditions}
-    assert (said[condition].status, said[condition].reason) == (status, reason)
-    assert said[condition].message
+    found = await cloud.resolver.resolve(build_nodeclass(**spec))
+    conditions = {one.type: one for one in found.conditions}
+    assert (conditions[condition].status, conditions[condition].reason) == (status, reason)
+    assert conditions[condition].message
     if condition != "ValidationSucceeded":
-        assert said["ValidationSucceeded"].reason == "DependenciesNotReady"
+        assert conditions["ValidationSucceeded"].reason == "DependenciesNotReady"
 
 
 async def test_selectors_by_id_and_name_find_the_same(cloud: AwsAdapters) -> None:
-    one = await resolved(cloud)
+    one = await resolve_nodeclass(cloud)
     status = one.status
-    named = node_class(
+    named = build_nodeclass(
         uid="another",
         amiFamily="AL2023",
         amiSelectorTerms=[{"id": status.amis[0].id}],
         subnetSelectorTerms=[{"id": status.subnets[0].id}, {"tags": {"karpenter.sh/discovery": "*"}}],
         securityGroupSelectorTerms=[{"name": status.security_groups[0].name}],
     )
-    found = await resolved(cloud, named)
+    found = await resolve_nodeclass(cloud, named)
     assert {subnet.id for subnet in found.status.subnets} == {subnet.id for subnet in status.subnets}
     assert found.status.security_groups == status.security_groups
     assert [image.id for image in found.status.amis] == [status.amis[0].id]
@@ -73,7 +73,7 @@ async def test_selectors_by_id_and_name_find_the_same(cloud: AwsAdapters) -> Non
 
 async def test_a_pinned_image_is_used_for_the_same_nodes(cloud: AwsAdapters) -> None:
     """As after a roll-out that was rolled back: another standard image of the account, and the types that it is for."""
-    plain = await resolved(cloud, node_class(uid="plain"))
+    plain = await resolve_nodeclass(cloud, build_nodeclass(uid="plain"))
     bad, good = plain.status.amis[0], plain.status.amis[-1]
     now = datetime.now(UTC)
     pin = ImagePin(
@@ -84,28 +84,28 @@ async def test_a_pinned_image_is_used_for_the_same_nodes(cloud: AwsAdapters) -> 
         since=now,
         until=now + timedelta(days=1),
     )
-    raw = node_class(uid="pinned").to_object()
+    raw = build_nodeclass(uid="pinned").to_object()
     raw["metadata"]["annotations"] = {labels.IMAGE_PIN: pin.model_dump_json()}
     found = await cloud.resolver.resolve(EC2NodeClass.from_object(raw))
     amis = EC2NodeClass.from_object({**raw, "status": found.status}).status.amis
     assert [image.id for image in amis] == [good.id, *(image.id for image in plain.status.amis[1:])]
     assert [image.requirements for image in amis] == [image.requirements for image in plain.status.amis]
-    said = {one.type: one for one in found.conditions}
-    assert (said["ImagesPinned"].status, said["ImagesPinned"].reason) == ("True", "RolledBack")
-    assert said["AMIsReady"].status == "True"
+    conditions = {one.type: one for one in found.conditions}
+    assert (conditions["ImagesPinned"].status, conditions["ImagesPinned"].reason) == ("True", "RolledBack")
+    assert conditions["AMIsReady"].status == "True"
 
 
 async def test_a_role_that_changes_gets_a_profile_of_its_own_and_both_go_with_the_class(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    everyone = outsider(endpoint, "iam")
-    first = await resolved(cloud, node_class(role="KarpenterNodeRole-demo"))
-    with_path = await resolved(cloud, node_class(role="some/path/KarpenterNodeRole-demo"))
+    everyone = admin_client(endpoint, "iam")
+    first = await resolve_nodeclass(cloud, build_nodeclass(role="KarpenterNodeRole-demo"))
+    with_path = await resolve_nodeclass(cloud, build_nodeclass(role="some/path/KarpenterNodeRole-demo"))
     assert with_path.status.instance_profile == first.status.instance_profile
     everyone.create_instance_profile(InstanceProfileName="mine")
     everyone.add_role_to_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
-    given = await resolved(cloud, node_class(role="", instanceProfile="mine"))
-    assert given.status.instance_profile == "mine"
+    own_profile_class = await resolve_nodeclass(cloud, build_nodeclass(role="", instanceProfile="mine"))
+    assert own_profile_class.status.instance_profile == "mine"
     await cloud.resolver.clean_up(first)
     assert [one["InstanceProfileName"] for one in everyone.list_instance_profiles()["InstanceProfiles"]] == ["mine"]
 
@@ -114,14 +114,14 @@ async def test_prices_that_cannot_be_read_are_estimated(endpoint: str, control: 
     control.add_fault("5xx", service="pricing")
     control.add_fault("5xx", service="ec2", action="DescribeSpotPriceHistory")
     cloud = adapters(endpoint)
-    types = await cloud.offerings.instance_types(await resolved(cloud))
+    types = await cloud.offerings.instance_types(await resolve_nodeclass(cloud))
     prices = {one.name: one.offerings[0].price for one in types if one.offerings}
     assert prices["m5.large"] < prices["m5.xlarge"] < prices["g5.xlarge"]
     cloud.close()
 
 
 async def test_the_catalogue_holds_every_type_of_every_class(cloud: AwsAdapters, control: AwsControl) -> None:
-    one = await resolved(cloud)
+    one = await resolve_nodeclass(cloud)
     found = await cloud.offerings.catalogue([one])
     types = {each.name: each for each in found.by_node_class["default"]}
     assert len(types) > 1300
@@ -130,58 +130,58 @@ async def test_the_catalogue_holds_every_type_of_every_class(cloud: AwsAdapters,
     assert zones == {subnet.zone for subnet in one.status.subnets}
     control.clear_counters()
     assert (await cloud.offerings.catalogue([one])).by_node_class["default"] == found.by_node_class["default"]
-    assert control.counters() == {}
+    assert control.get_counters() == {}
 
 
 async def test_a_placement_group_reaches_types_and_instances(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    everyone = outsider(endpoint)
+    everyone = admin_client(endpoint)
     group_id = everyone.create_placement_group(GroupName="close", Strategy="cluster")["PlacementGroup"]["GroupId"]
-    one = await resolved(cloud, node_class(placementGroupSelector={"name": "close"}))
+    one = await resolve_nodeclass(cloud, build_nodeclass(placementGroupSelector={"name": "close"}))
     types = {each.name: each for each in await cloud.offerings.instance_types(one)}
     assert not any(offering.available for offering in types["t3.large"].offerings)
-    answer = await cloud.fleet.create(group_of(await prepared(cloud, one)))
-    raw = everyone.describe_instances(InstanceIds=[answer.instances[0].instance_id])
+    result = await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, one)))
+    raw = everyone.describe_instances(InstanceIds=[result.instances[0].instance_id])
     assert raw["Reservations"][0]["Instances"][0]["Placement"]["GroupName"] == "close"
-    facts = await cloud.fleet.describe(answer, one, WANTED)
+    facts = await cloud.fleet.describe(result, one, NODECLAIM)
     assert facts[0].labels[labels.PLACEMENT_GROUP_ID] == group_id
 
 
 async def test_a_placement_group_that_is_not_there_is_said(cloud: AwsAdapters) -> None:
-    found = await cloud.resolver.resolve(node_class(placementGroupSelector={"name": "no-such"}))
-    said = {one.type: one for one in found.conditions}["PlacementGroupReady"]
-    assert (said.status, said.reason) == ("False", "PlacementGroupNotFound")
+    found = await cloud.resolver.resolve(build_nodeclass(placementGroupSelector={"name": "no-such"}))
+    condition = {one.type: one for one in found.conditions}["PlacementGroupReady"]
+    assert (condition.status, condition.reason) == ("False", "PlacementGroupNotFound")
 
 
 async def test_of_images_by_name_the_newest_that_is_not_deprecated_is_taken(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    wanted = {"architecture": "x86_64"}
-    old = control.publish_image("mine-1", created="2025-01-01T00:00:00.000Z", **wanted)
-    new = control.publish_image("mine-2", created="2025-06-01T00:00:00.000Z", **wanted)
-    gone = control.publish_image(
-        "mine-3", created="2025-09-01T00:00:00.000Z", deprecation="2025-10-01T00:00:00.000Z", **wanted
+    image_attributes = {"architecture": "x86_64"}
+    old = control.publish_image("mine-1", created="2025-01-01T00:00:00.000Z", **image_attributes)
+    new = control.publish_image("mine-2", created="2025-06-01T00:00:00.000Z", **image_attributes)
+    deprecated = control.publish_image(
+        "mine-3", created="2025-09-01T00:00:00.000Z", deprecation="2025-10-01T00:00:00.000Z", **image_attributes
     )
-    by_name = node_class(amiFamily="AL2023", amiSelectorTerms=[{"name": "mine-*"}])
-    assert [image.id for image in (await resolved(cloud, by_name)).status.amis] == [new]
-    by_id = node_class(uid="b", amiFamily="AL2023", amiSelectorTerms=[{"id": gone}])
-    assert [image.deprecated for image in (await resolved(cloud, by_id)).status.amis] == [True]
-    both = node_class(uid="c", amiFamily="AL2023", amiSelectorTerms=[{"id": gone}, {"id": old}])
-    assert [image.id for image in (await resolved(cloud, both)).status.amis] == [old]
+    by_name = build_nodeclass(amiFamily="AL2023", amiSelectorTerms=[{"name": "mine-*"}])
+    assert [image.id for image in (await resolve_nodeclass(cloud, by_name)).status.amis] == [new]
+    by_id = build_nodeclass(uid="b", amiFamily="AL2023", amiSelectorTerms=[{"id": deprecated}])
+    assert [image.deprecated for image in (await resolve_nodeclass(cloud, by_id)).status.amis] == [True]
+    both = build_nodeclass(uid="c", amiFamily="AL2023", amiSelectorTerms=[{"id": deprecated}, {"id": old}])
+    assert [image.id for image in (await resolve_nodeclass(cloud, both)).status.amis] == [old]
 
 
 async def test_a_parameter_of_the_users_own_names_an_image(cloud: AwsAdapters, control: AwsControl) -> None:
     image = control.publish_image("mine", parameters=["/aws/service/mine"], architecture="arm64")
-    one = node_class(amiFamily="Bottlerocket", amiSelectorTerms=[{"ssmParameter": "/aws/service/mine"}])
-    found = await resolved(cloud, one)
+    one = build_nodeclass(amiFamily="Bottlerocket", amiSelectorTerms=[{"ssmParameter": "/aws/service/mine"}])
+    found = await resolve_nodeclass(cloud, one)
     assert [each.id for each in found.status.amis] == [image]
     assert found.status.amis[0].requirements[0].values == ("arm64",)
 
 
 @pytest.mark.parametrize(("alias", "count"), [("bottlerocket@latest", 5), ("al2023@latest", 5)])
 async def test_an_alias_gives_every_kind_of_node_its_image(cloud: AwsAdapters, alias: str, count: int) -> None:
-    one = await resolved(cloud, node_class(amiSelectorTerms=[{"alias": alias}]))
+    one = await resolve_nodeclass(cloud, build_nodeclass(amiSelectorTerms=[{"alias": alias}]))
     assert len(one.status.amis) == count
     types = {each.name: each.image_id for each in await cloud.offerings.instance_types(one)}
     assert len({types[name] for name in ("m5.large", "m6g.large", "g5.xlarge", "g5g.xlarge")}) == 4
@@ -189,9 +189,9 @@ async def test_an_alias_gives_every_kind_of_node_its_image(cloud: AwsAdapters, a
 
 async def test_a_preview_finds_what_resolving_finds_and_only_reads(cloud: AwsAdapters, control: AwsControl) -> None:
     control.clear_counters()
-    seen = await cloud.resolver.preview(node_class())
-    made = [one for one in control.counters() if not one.partition(":")[2].startswith(("Describe", "Get", "List"))]
+    preview = await cloud.resolver.preview(build_nodeclass())
+    made = [one for one in control.get_counters() if not one.partition(":")[2].startswith(("Describe", "Get", "List"))]
     assert made == [], f"it was not read alone: {made}"
-    found = await cloud.resolver.resolve(node_class())
-    assert seen.ca_bundle == found.ca_bundle
-    assert seen.status == {key: value for key, value in found.status.items() if key != "instanceProfile"}
+    found = await cloud.resolver.resolve(build_nodeclass())
+    assert preview.ca_bundle == found.ca_bundle
+    assert preview.status == {key: value for key, value in found.status.items() if key != "instanceProfile"}

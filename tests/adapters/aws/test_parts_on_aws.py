@@ -7,10 +7,10 @@ import pytest
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.adapters import AwsAdapters
 from tenure.aws.nodeclass.status import AwsNodeClasses
-from tenure.model.provider_results import ConditionPatch, Resolved
+from tenure.model.provider_results import ConditionPatch, ResolvedNodeClass
 from tenure.sandbox.aws.admin.client import AwsControl
-from tests.support.aws.builders import node_class
-from tests.support.aws.steps import outsider, resolved
+from tests.support.aws.builders import build_nodeclass
+from tests.support.aws.steps import admin_client, resolve_nodeclass
 
 PARTS = {
     "AMIsReady": ("ssm", "GetParameter", "amis"),
@@ -20,7 +20,7 @@ PARTS = {
 }
 
 
-def conditions(found: Resolved) -> dict[str, ConditionPatch]:
+def conditions_by_type(found: ResolvedNodeClass) -> dict[str, ConditionPatch]:
     return {one.type: one for one in found.conditions}
 
 
@@ -31,15 +31,15 @@ async def test_a_part_that_is_not_answered_stays_as_it_was_and_the_others_are_wr
 ) -> None:
     service, action, key = PARTS[part]
     control.add_fault(kind, service=service, action=action)
-    found = await cloud.resolver.resolve(node_class())
-    said = conditions(found)
-    assert part not in said and key not in found.status
+    found = await cloud.resolver.resolve(build_nodeclass())
+    by_type = conditions_by_type(found)
+    assert part not in by_type and key not in found.status
     others = set(PARTS) - {part}
-    assert {said[other].status for other in others} == {"True"}
+    assert {by_type[other].status for other in others} == {"True"}
     assert {PARTS[other][2] for other in others} <= set(found.status)
-    assert said["AWSAnswers"].status == "False" and part in said["AWSAnswers"].message
-    assert any(told.startswith(f"{part}: ") for told in found.unanswered)
-    assert (said["ValidationSucceeded"].status, said["ValidationSucceeded"].reason) == (
+    assert by_type["AWSAnswers"].status == "False" and part in by_type["AWSAnswers"].message
+    assert any(failure.startswith(f"{part}: ") for failure in found.failed_lookups)
+    assert (by_type["ValidationSucceeded"].status, by_type["ValidationSucceeded"].reason) == (
         "Unknown",
         "DependenciesNotReady",
     )
@@ -48,41 +48,41 @@ async def test_a_part_that_is_not_answered_stays_as_it_was_and_the_others_are_wr
 async def test_a_part_that_was_ready_at_this_generation_is_relied_upon_while_it_is_not_answered(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    before = written(node_class(), await cloud.resolver.resolve(node_class()))
+    before = with_status(build_nodeclass(), await cloud.resolver.resolve(build_nodeclass()))
     control.add_fault("throttle", service="ssm")
     control.add_fault("throttle", service="ec2", action="DescribeSubnets")
-    forgetful = fresh(cloud)
+    forgetful = resolver_with_empty_cache(cloud)
     found = await forgetful.resolve(before)
-    assert conditions(found)["ValidationSucceeded"].status == "True"
-    assert len(found.unanswered) == 1 and "subnets" not in found.status
+    assert conditions_by_type(found)["ValidationSucceeded"].status == "True"
+    assert len(found.failed_lookups) == 1 and "subnets" not in found.status
 
 
 async def test_a_part_of_an_older_generation_is_not_relied_upon(cloud: AwsAdapters, control: AwsControl) -> None:
-    one = node_class()
-    before = written(one, await cloud.resolver.resolve(one)).to_object()
+    one = build_nodeclass()
+    before = with_status(one, await cloud.resolver.resolve(one)).to_object()
     before["metadata"]["generation"] = 2
     control.add_fault("throttle", service="ec2", action="DescribeSubnets")
     found = await cloud.resolver.resolve(EC2NodeClass.from_object(before))
-    assert conditions(found)["ValidationSucceeded"].status == "Unknown"
+    assert conditions_by_type(found)["ValidationSucceeded"].status == "Unknown"
 
 
 async def test_the_condition_goes_when_aws_answers_again(cloud: AwsAdapters, control: AwsControl) -> None:
     control.add_fault("throttle", service="ec2", action="DescribeSubnets")
-    silent = written(node_class(), await cloud.resolver.resolve(node_class()))
+    silent = with_status(build_nodeclass(), await cloud.resolver.resolve(build_nodeclass()))
     control.clear_faults()
     found = await cloud.resolver.resolve(silent)
-    assert conditions(found)["AWSAnswers"].status == ""
-    assert found.unanswered == ()
+    assert conditions_by_type(found)["AWSAnswers"].status == ""
+    assert found.failed_lookups == ()
 
 
 async def test_a_trial_leaves_no_launch_template_and_no_instance(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    await resolved(cloud)
+    await resolve_nodeclass(cloud)
     for action in ("CreateLaunchTemplate", "CreateFleet", "RunInstances", "DeleteLaunchTemplate"):
-        assert control.count(f"ec2:{action}") == 1, action
-    assert outsider(endpoint).describe_launch_templates()["LaunchTemplates"] == []
-    assert control.instances()["instances"] == []
+        assert control.count_calls(f"ec2:{action}") == 1, action
+    assert admin_client(endpoint).describe_launch_templates()["LaunchTemplates"] == []
+    assert control.list_instances()["instances"] == []
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ async def test_a_call_that_is_not_allowed_has_its_own_reason(
     cloud: AwsAdapters, control: AwsControl, endpoint: str, action: str, reason: str
 ) -> None:
     control.add_fault("error", service="ec2", action=action, code="UnauthorizedOperation", http=403)
-    found = conditions(await cloud.resolver.resolve(node_class()))["ValidationSucceeded"]
+    found = conditions_by_type(await cloud.resolver.resolve(build_nodeclass()))["ValidationSucceeded"]
     assert (found.status, found.reason) == ("False", reason)
-    assert outsider(endpoint).describe_launch_templates()["LaunchTemplates"] == []
+    assert admin_client(endpoint).describe_launch_templates()["LaunchTemplates"] == []
 
 
 @pytest.mark.parametrize("action", ["CreateLaunchTemplate", "CreateFleet", "RunInstances"])
@@ -107,32 +107,32 @@ async def test_a_call_that_is_throttled_is_tried_once_and_is_no_failure(
     cloud: AwsAdapters, control: AwsControl, action: str
 ) -> None:
     control.add_fault("throttle", service="ec2", action=action)
-    found = await cloud.resolver.resolve(node_class())
-    assert "ValidationSucceeded" not in conditions(found)
-    assert found.unanswered and control.count(f"ec2:{action}") == 1
+    found = await cloud.resolver.resolve(build_nodeclass())
+    assert "ValidationSucceeded" not in conditions_by_type(found)
+    assert found.failed_lookups and control.count_calls(f"ec2:{action}") == 1
     control.clear_faults()
-    assert conditions(await cloud.resolver.resolve(node_class()))["ValidationSucceeded"].status == "True"
+    assert conditions_by_type(await cloud.resolver.resolve(build_nodeclass()))["ValidationSucceeded"].status == "True"
 
 
 async def test_groups_of_another_network_are_told(cloud: AwsAdapters, endpoint: str) -> None:
-    ec2 = outsider(endpoint)
+    ec2 = admin_client(endpoint)
     vpc = ec2.create_vpc(CidrBlock="10.99.0.0/16")["Vpc"]["VpcId"]
     group = ec2.create_security_group(GroupName="elsewhere", Description="of another VPC", VpcId=vpc)["GroupId"]
-    one = node_class(securityGroupSelectorTerms=[{"id": group}])
-    found = conditions(await cloud.resolver.resolve(one))["ValidationSucceeded"]
+    one = build_nodeclass(securityGroupSelectorTerms=[{"id": group}])
+    found = conditions_by_type(await cloud.resolver.resolve(one))["ValidationSucceeded"]
     assert (found.status, found.reason) == ("False", "SecurityGroupSubnetVPCMismatch")
 
 
 async def test_a_term_that_says_more_than_one_thing_is_read_by_its_id_then_its_name(cloud: AwsAdapters) -> None:
     """The API server lets such a term pass beside a good one (reference Q1)."""
-    status = (await resolved(cloud)).status
+    status = (await resolve_nodeclass(cloud)).status
     subnet, group = status.subnets[0].id, status.security_groups[0]
-    one = node_class(
+    one = build_nodeclass(
         uid="mixed",
         subnetSelectorTerms=[{"id": subnet, "tags": {"no": "such"}}, {"tags": {"none": "either"}}],
         securityGroupSelectorTerms=[{"name": group.name, "tags": {"no": "such"}}],
     )
-    found = (await resolved(cloud, one)).status
+    found = (await resolve_nodeclass(cloud, one)).status
     assert [one.id for one in found.subnets] == [subnet]
     assert [one.id for one in found.security_groups] == [group.id]
 
@@ -140,31 +140,31 @@ async def test_a_term_that_says_more_than_one_thing_is_read_by_its_id_then_its_n
 async def test_a_class_that_says_nothing_is_not_ready_and_says_what_is_missing(cloud: AwsAdapters) -> None:
     raw = {"metadata": {"name": "empty", "uid": "u-empty", "generation": 1}}
     found = await cloud.resolver.resolve(EC2NodeClass.from_object(raw))
-    said = conditions(found)
-    assert {part: said[part].status for part in PARTS} == dict.fromkeys(PARTS, "False") | {
+    by_type = conditions_by_type(found)
+    assert {part: by_type[part].status for part in PARTS} == dict.fromkeys(PARTS, "False") | {
         "InstanceProfileReady": "Unknown"
     }
-    assert "spec.role" in said["InstanceProfileReady"].message
-    assert found.unanswered == ()
+    assert "spec.role" in by_type["InstanceProfileReady"].message
+    assert found.failed_lookups == ()
 
 
 async def test_a_profile_that_somebody_deleted_is_made_again_as_soon_as_ec2_misses_it(
     cloud: AwsAdapters, endpoint: str
 ) -> None:
-    iam, one = outsider(endpoint, "iam"), node_class()
-    name = (await resolved(cloud)).status.instance_profile
+    iam, one = admin_client(endpoint, "iam"), build_nodeclass()
+    name = (await resolve_nodeclass(cloud)).status.instance_profile
     iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=one.spec.role)
     iam.delete_instance_profile(InstanceProfileName=name)
-    changed = node_class(tags={"a": "change"})
+    changed = build_nodeclass(tags={"a": "change"})
     found = await cloud.resolver.resolve(changed)
-    assert found.again_in is not None and "ValidationSucceeded" not in conditions(found)
-    assert conditions(await cloud.resolver.resolve(changed))["ValidationSucceeded"].status == "True"
+    assert found.retry_after is not None and "ValidationSucceeded" not in conditions_by_type(found)
+    assert conditions_by_type(await cloud.resolver.resolve(changed))["ValidationSucceeded"].status == "True"
     assert [role["RoleName"] for role in profile_of(iam, name)["Roles"]] == [one.spec.role]
 
 
 async def test_one_instance_profile_of_the_users_own_that_is_not_there(cloud: AwsAdapters) -> None:
-    one = node_class(role="", instanceProfile="no-such")
-    found = conditions(await cloud.resolver.resolve(one))["ValidationSucceeded"]
+    one = build_nodeclass(role="", instanceProfile="no-such")
+    found = conditions_by_type(await cloud.resolver.resolve(one))["ValidationSucceeded"]
     assert (found.status, found.reason) == ("False", "InstanceProfileNotFound")
     assert "spec.instanceProfile" in found.message and "no-such" in found.message
 
@@ -173,19 +173,19 @@ def profile_of(iam: Any, name: str) -> Any:
     return iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
 
 
-def written(one: EC2NodeClass, found: Resolved) -> EC2NodeClass:
+def with_status(one: EC2NodeClass, found: ResolvedNodeClass) -> EC2NodeClass:
     """As the API server would hold it afterwards."""
     raw: dict[str, Any] = one.to_object()
-    told = [
+    conditions = [
         {"type": each.type, "status": each.status, "reason": each.reason or each.type, "observedGeneration": 1}
         for each in found.conditions
         if each.status
     ]
-    raw["status"] = {**(raw.get("status") or {}), **found.status, "conditions": told}
+    raw["status"] = {**(raw.get("status") or {}), **found.status, "conditions": conditions}
     return EC2NodeClass.from_object(raw)
 
 
-def fresh(cloud: AwsAdapters) -> AwsNodeClasses:
+def resolver_with_empty_cache(cloud: AwsAdapters) -> AwsNodeClasses:
     """The same resolver after its memory of subnets ran out."""
     cloud.resolver._parts.networks._subnets.clear()
     return cloud.resolver

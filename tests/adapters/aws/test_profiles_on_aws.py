@@ -10,8 +10,8 @@ from tenure.aws.nodeclass.instance_profiles import legacy_name
 from tenure.model.errors import Forbidden, NotFound
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.builders import node_class
-from tests.support.aws.steps import outsider
+from tests.support.aws.builders import build_nodeclass
+from tests.support.aws.steps import admin_client
 
 ROLE = "KarpenterNodeRole-demo"
 OLD = legacy_name("demo", "us-west-2", "default")
@@ -19,10 +19,10 @@ OLD = legacy_name("demo", "us-west-2", "default")
 
 @pytest.fixture
 def iam(endpoint: str, control: AwsControl) -> Any:
-    return outsider(endpoint, "iam")
+    return admin_client(endpoint, "iam")
 
 
-def names(iam: Any) -> list[str]:
+def profile_names(iam: Any) -> list[str]:
     return sorted(one["InstanceProfileName"] for one in iam.list_instance_profiles()["InstanceProfiles"])
 
 
@@ -45,9 +45,9 @@ def of_class(**more: str) -> dict[str, str]:
 async def test_a_role_has_one_profile_with_or_without_its_path_also_when_nothing_is_remembered(
     cloud: AwsAdapters, iam: Any, endpoint: str
 ) -> None:
-    first = await resolve(cloud, node_class(role=ROLE))
-    assert await resolve(adapters(endpoint), node_class(role=f"nodes/team/{ROLE}")) == first
-    assert names(iam) == [first]
+    first = await resolve_profile(cloud, build_nodeclass(role=ROLE))
+    assert await resolve_profile(adapters(endpoint), build_nodeclass(role=f"nodes/team/{ROLE}")) == first
+    assert profile_names(iam) == [first]
     (profile,) = iam.list_instance_profiles()["InstanceProfiles"]
     assert [role["RoleName"] for role in profile["Roles"]] == [ROLE]
     assert profile["Path"] == "/karpenter/us-west-2/demo/11112222-3333/"
@@ -57,11 +57,11 @@ async def test_another_role_gets_a_profile_of_its_own_and_the_old_one_stays(
     cloud: AwsAdapters, iam: Any, control: AwsControl
 ) -> None:
     iam.create_role(RoleName="KarpenterNodeRole-demo-2", AssumeRolePolicyDocument="{}")
-    first = await resolve(cloud, node_class())
+    first = await resolve_profile(cloud, build_nodeclass())
     with pytest.raises(Forbidden) as error:
-        await resolve(cloud, node_class(role="KarpenterNodeRole-demo-2"))
+        await resolve_profile(cloud, build_nodeclass(role="KarpenterNodeRole-demo-2"))
     assert "role 'KarpenterNodeRole-demo-2' (spec.role)" in error.value.message
-    assert first in names(iam)
+    assert first in profile_names(iam)
 
 
 async def test_a_role_that_is_not_there_is_remembered_for_a_while_and_leaves_nothing(
@@ -70,16 +70,16 @@ async def test_a_role_that_is_not_there_is_remembered_for_a_while_and_leaves_not
     iam.delete_role(RoleName=ROLE)
     for _ in range(2):
         with pytest.raises(NotFound, match=r"'KarpenterNodeRole-demo' \(spec\.role\) does not exist"):
-            await resolve(cloud, node_class(role=f"path/{ROLE}"))
-    assert control.count("iam:AddRoleToInstanceProfile") == 1
-    assert names(iam) == []
+            await resolve_profile(cloud, build_nodeclass(role=f"path/{ROLE}"))
+    assert control.count_calls("iam:AddRoleToInstanceProfile") == 1
+    assert profile_names(iam) == []
 
 
 async def test_the_profile_that_another_controller_made_for_the_class_is_kept(cloud: AwsAdapters, iam: Any) -> None:
-    one = node_class({"instanceProfile": "demo_123"})
+    one = build_nodeclass({"instanceProfile": "demo_123"})
     made_elsewhere(iam, "demo_123", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
-    assert await resolve(cloud, one) == "demo_123"
-    assert names(iam) == ["demo_123"]
+    assert await resolve_profile(cloud, one) == "demo_123"
+    assert profile_names(iam) == ["demo_123"]
 
 
 @pytest.mark.parametrize("there", [{"path": "/karpenter/us-west-2/demo/other/"}, {"path": "/"}, {"role": "other-role"}])
@@ -89,59 +89,59 @@ async def test_a_profile_of_another_class_or_role_is_not_taken(
     iam.create_role(RoleName="other-role", AssumeRolePolicyDocument="{}")
     where = {"path": "/karpenter/us-west-2/demo/11112222-3333/"} | there
     made_elsewhere(iam, "demo_123", **where)
-    assert await resolve(cloud, node_class({"instanceProfile": "demo_123"})) != "demo_123"
+    assert await resolve_profile(cloud, build_nodeclass({"instanceProfile": "demo_123"})) != "demo_123"
 
 
 async def test_with_the_class_go_all_its_profiles_and_karpenters_of_old_and_no_other(
     cloud: AwsAdapters, iam: Any
 ) -> None:
-    await resolve(cloud, node_class())
+    await resolve_profile(cloud, build_nodeclass())
     made_elsewhere(iam, "demo_123", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
     made_elsewhere(iam, OLD, **of_class())
     made_elsewhere(iam, "demo_456", path="/karpenter/us-west-2/demo/other/", **of_class())
     made_elsewhere(iam, "mine")
-    await cloud.resolver.clean_up(node_class())
-    assert names(iam) == ["demo_456", "mine"]
-    await cloud.resolver.clean_up(node_class())
+    await cloud.resolver.clean_up(build_nodeclass())
+    assert profile_names(iam) == ["demo_456", "mine"]
+    await cloud.resolver.clean_up(build_nodeclass())
 
 
 async def test_a_foreign_profile_of_the_old_name_stays(cloud: AwsAdapters, iam: Any) -> None:
     made_elsewhere(iam, OLD, **of_class(**{"karpenter.k8s.aws/ec2nodeclass": "another"}))
-    await cloud.resolver.clean_up(node_class())
-    assert names(iam) == [OLD]
+    await cloud.resolver.clean_up(build_nodeclass())
+    assert profile_names(iam) == [OLD]
 
 
 async def test_a_class_whose_role_is_gone_is_cleaned_up_all_the_same(cloud: AwsAdapters, iam: Any) -> None:
-    name = await resolve(cloud, node_class())
+    name = await resolve_profile(cloud, build_nodeclass())
     iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=ROLE)
     iam.delete_role(RoleName=ROLE)
-    await cloud.resolver.clean_up(node_class())
-    assert names(iam) == []
+    await cloud.resolver.clean_up(build_nodeclass())
+    assert profile_names(iam) == []
 
 
 async def test_a_profile_is_made_again_after_its_class_was_cleaned_up(cloud: AwsAdapters, iam: Any) -> None:
-    name = await resolve(cloud, node_class())
-    await cloud.resolver.clean_up(node_class())
-    assert await resolve(cloud, node_class()) == name
-    assert names(iam) == [name]
+    name = await resolve_profile(cloud, build_nodeclass())
+    await cloud.resolver.clean_up(build_nodeclass())
+    assert await resolve_profile(cloud, build_nodeclass()) == name
+    assert profile_names(iam) == [name]
 
 
 async def test_without_a_way_to_iam_nothing_of_it_is_asked(endpoint: str, control: AwsControl) -> None:
     cloud = adapters(endpoint, isolated_vpc=True)
     control.clear_counters()
-    assert await resolve(cloud, node_class(role="", instanceProfile="mine")) == "mine"
-    await cloud.resolver.clean_up(node_class())
-    assert [name for name in control.counters() if name.startswith("iam:")] == []
+    assert await resolve_profile(cloud, build_nodeclass(role="", instanceProfile="mine")) == "mine"
+    await cloud.resolver.clean_up(build_nodeclass())
+    assert [name for name in control.get_counters() if name.startswith("iam:")] == []
 
 
 @pytest.mark.parametrize(
-    ("said", "found"), [("", 0xCBF29CE484222325), ("a", 0xAF63BD4C8601B7BE), ("foobar", 0x340D8765A4DDA9C2)]
+    ("text", "found"), [("", 0xCBF29CE484222325), ("a", 0xAF63BD4C8601B7BE), ("foobar", 0x340D8765A4DDA9C2)]
 )
-def test_old_names_are_made_with_karpenters_hash(said: str, found: int) -> None:
-    assert legacy_name("demo", said[:2], said[2:]) == f"demo_{found}"
+def test_old_names_are_made_with_karpenters_hash(text: str, found: int) -> None:
+    assert legacy_name("demo", text[:2], text[2:]) == f"demo_{found}"
 
 
-async def resolve(cloud: AwsAdapters, one: EC2NodeClass) -> str:
+async def resolve_profile(cloud: AwsAdapters, one: EC2NodeClass) -> str:
     part = await cloud.resolver._parts.profiles.resolve(one)
     return part
 
@@ -149,18 +149,20 @@ async def resolve(cloud: AwsAdapters, one: EC2NodeClass) -> str:
 async def test_which_profile_new_nodes_have_is_told_and_none_is_made(
     cloud: AwsAdapters, iam: Any, control: AwsControl
 ) -> None:
-    to_be = await cloud.resolver.profile_of(node_class())
-    assert (to_be.there, to_be.whose) == (False, "Tenure's") and names(iam) == []
-    own = await cloud.resolver.profile_of(node_class(role="", instanceProfile="mine"))
+    to_be = await cloud.resolver.profile_of(build_nodeclass())
+    assert (to_be.there, to_be.whose) == (False, "Tenure's") and profile_names(iam) == []
+    own = await cloud.resolver.profile_of(build_nodeclass(role="", instanceProfile="mine"))
     assert (own.name, own.there, own.whose) == ("mine", False, "the class's own")
-    assert control.count("iam:CreateInstanceProfile") == 0
-    assert await resolve(cloud, node_class()) == to_be.name
-    assert (await cloud.resolver.profile_of(node_class())).there
+    assert control.count_calls("iam:CreateInstanceProfile") == 0
+    assert await resolve_profile(cloud, build_nodeclass()) == to_be.name
+    assert (await cloud.resolver.profile_of(build_nodeclass())).there
 
 
 async def test_karpenters_profile_stays_in_use_while_it_holds_the_role(cloud: AwsAdapters, iam: Any) -> None:
     made_elsewhere(iam, "demo_40679907953804", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
-    taken = EC2NodeClass.from_object({**node_class().to_object(), "status": {"instanceProfile": "demo_40679907953804"}})
+    taken = EC2NodeClass.from_object(
+        {**build_nodeclass().to_object(), "status": {"instanceProfile": "demo_40679907953804"}}
+    )
     found = await cloud.resolver.profile_of(taken)
     assert (found.name, found.there, found.whose) == ("demo_40679907953804", True, "Karpenter's")
-    assert await resolve(cloud, taken) == found.name
+    assert await resolve_profile(cloud, taken) == found.name

@@ -4,8 +4,8 @@ import pytest
 
 from tenure.apis import labels
 from tenure.aws.adapters import AwsAdapters
-from tests.support.aws.builders import claim, node_class
-from tests.support.aws.steps import group_of, outsider, prepared, resolved
+from tests.support.aws.builders import build_nodeclaim, build_nodeclass
+from tests.support.aws.steps import admin_client, make_launch_group, prepare_launch, resolve_nodeclass
 
 OWN = {
     "kubernetes.io/cluster/demo": "owned",
@@ -22,13 +22,13 @@ KINDS = {"fleet", "instance", "volume", "network-interface", "spot-instances-req
 async def test_all_that_a_launch_makes_is_tagged(
     cloud: AwsAdapters, endpoint: str, capacity_type: str, kinds: set[str]
 ) -> None:
-    everyone = outsider(endpoint)
+    everyone = admin_client(endpoint)
     before = {one["ResourceId"] for one in everyone.describe_tags()["Tags"]}
-    one = await resolved(cloud, node_class(tags={"team": "a"}))
-    request = await prepared(
-        cloud, one, claim((labels.CAPACITY_TYPE, "In", capacity_type), (labels.ARCH, "In", "amd64"))
+    one = await resolve_nodeclass(cloud, build_nodeclass(tags={"team": "a"}))
+    request = await prepare_launch(
+        cloud, one, build_nodeclaim((labels.CAPACITY_TYPE, "In", capacity_type), (labels.ARCH, "In", "amd64"))
     )
-    group = group_of(request, members=2)
+    group = make_launch_group(request, members=2)
     assert len((await cloud.fleet.create(group)).instances) == 2
     found: dict[str, dict[str, dict[str, str]]] = {}
     for tag in everyone.describe_tags()["Tags"]:
@@ -42,4 +42,4 @@ async def test_all_that_a_launch_makes_is_tagged(
         for tags in resources.values():
             assert OWN.items() | {("team", "a")} <= tags.items(), kind
     (instance, _) = found["instance"].values()
-    assert instance["tenure.sh/launch-group"] == "plan-1" and instance["tenure.sh/launch-token"] == group.token()
+    assert instance["tenure.sh/launch-group"] == "plan-1" and instance["tenure.sh/launch-token"] == group.client_token()

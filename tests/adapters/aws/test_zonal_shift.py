@@ -9,7 +9,7 @@ from tenure.aws.instancetype.resolver import Region
 from tenure.model.errors import BadInput, TryLater
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.steps import prepared, resolved
+from tests.support.aws.steps import prepare_launch, resolve_nodeclass
 
 
 @pytest.fixture
@@ -22,23 +22,23 @@ async def shifting(endpoint: str, control: AwsControl, region: Region) -> AsyncI
 async def test_nothing_is_asked_while_the_setting_is_off(cloud: AwsAdapters, control: AwsControl) -> None:
     control.shift_zone("usw2-az1")
     await cloud.zones.check()
-    assert await cloud.zones.away() == frozenset()
-    assert control.count("arc-zonal-shift:GetManagedResource") == 0
+    assert await cloud.zones.fetch_shifted_zones() == frozenset()
+    assert control.count_calls("arc-zonal-shift:GetManagedResource") == 0
 
 
 async def test_no_launch_names_a_zone_that_is_away(shifting: AwsAdapters, control: AwsControl) -> None:
-    one = await resolved(shifting)
-    away = next(subnet for subnet in one.status.subnets)
-    control.shift_zone(away.zone_id)
-    request = await prepared(shifting, one)
+    one = await resolve_nodeclass(shifting)
+    shifted_subnet = next(subnet for subnet in one.status.subnets)
+    control.shift_zone(shifted_subnet.zone_id)
+    request = await prepare_launch(shifting, one)
     zones = {override.zone for override in request.overrides}
-    assert zones and away.zone not in zones
+    assert zones and shifted_subnet.zone not in zones
 
 
 async def test_a_shift_is_read_once_in_half_a_minute(shifting: AwsAdapters, control: AwsControl) -> None:
     for _ in range(5):
-        await shifting.zones.away()
-    assert control.count("arc-zonal-shift:GetManagedResource") == 1
+        await shifting.zones.fetch_shifted_zones()
+    assert control.count_calls("arc-zonal-shift:GetManagedResource") == 1
 
 
 async def test_an_instance_that_is_not_listed_is_not_taken_for_gone(shifting: AwsAdapters, control: AwsControl) -> None:

@@ -2,20 +2,20 @@
 
 import pytest
 
-from tenure.cli.admin.doctor import examine
+from tenure.cli.admin.doctor import run_checks
 from tenure.settings import Settings, load
 from tests.support.product.shared_sandbox import SharedSandbox
 
 
 def settings_of(shared_sandbox: SharedSandbox, **more: str) -> Settings:
-    given = {
+    values = {
         "cluster-name": shared_sandbox.plan.cluster_name,
         "kubeconfig": str(shared_sandbox.kubeconfig),
         "aws-endpoint-url": shared_sandbox.aws_endpoint,
         "temporal-address": shared_sandbox.temporal_address,
         **more,
     }
-    return load([part for key, value in given.items() for part in (f"--{key}", value)])
+    return load([part for key, value in values.items() for part in (f"--{key}", value)])
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def credentials(shared_sandbox: SharedSandbox, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_the_world_is_looked_at_from_all_sides(shared_sandbox: SharedSandbox) -> None:
-    found = await examine(settings_of(shared_sandbox))
+    found = await run_checks(settings_of(shared_sandbox))
     assert {"cluster", "rights", "account", "permissions", "temporal"} <= {one.area for one in found}, found
     (rights,) = [one for one in found if one.area == "rights"]
     assert rights.level == "ok" and "system:serviceaccount:tenure:tenure" in rights.subject
@@ -36,7 +36,7 @@ async def test_the_world_is_looked_at_from_all_sides(shared_sandbox: SharedSandb
 
 async def test_each_side_that_does_not_answer_is_a_problem_of_its_own(shared_sandbox: SharedSandbox) -> None:
     dead = "127.0.0.1:1"
-    found = await examine(
+    found = await run_checks(
         settings_of(
             shared_sandbox, **{"temporal-address": dead, "aws-endpoint-url": f"http://{dead}", "kubeconfig": "/no/such"}
         )

@@ -9,16 +9,16 @@ from _pytest.capture import CaptureFixture
 
 from benchmarks.cli_latency import state_of
 from tenure.cli.main import main
-from tenure.cli.nodes.get import condition, read
+from tenure.cli.nodes.get import build_condition, read
 from tenure.model.nodeclaim_state import ClaimState
-from tests.support.cli.temporal_alone import standing, temporal_alone
+from tests.support.cli.temporal_alone import running_workflows, temporal_server
 
 NOW = datetime.now(UTC)
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield from temporal_alone(tmp_path_factory.mktemp("temporal"))
+    yield from temporal_server(tmp_path_factory.mktemp("temporal"))
 
 
 def states(cluster: str, number: int = 10) -> Sequence[ClaimState]:
@@ -27,8 +27,8 @@ def states(cluster: str, number: int = 10) -> Sequence[ClaimState]:
 
 
 async def test_nodes_are_listed_with_all_that_their_workflows_show(address: str) -> None:
-    async with standing(address, states("whole")) as connection:
-        found = {life.name: life for life in await read(connection, (), "")}
+    async with running_workflows(address, states("whole")) as connection:
+        found = {nodeclaim.name: nodeclaim for nodeclaim in await read(connection, (), "")}
     assert len(found) == 10
     node = found["web-00009"]
     assert (node.phase, node.overdue, node.pool, node.zone) == ("Drain", True, "pool-4", "us-west-2a")
@@ -39,11 +39,11 @@ async def test_nodes_are_listed_with_all_that_their_workflows_show(address: str)
 
 
 async def test_the_service_narrows_by_pool_phase_and_lateness(address: str) -> None:
-    async with standing(address, states("narrow")) as connection:
+    async with running_workflows(address, states("narrow")) as connection:
 
         async def names(pool: str = "", phase: str = "", *, overdue: bool = False) -> list[str]:
-            found = await read(connection, (), condition(pool, phase, overdue=overdue))
-            return [life.name for life in found]
+            found = await read(connection, (), build_condition(pool, phase, overdue=overdue))
+            return [nodeclaim.name for nodeclaim in found]
 
         assert await names(pool="pool-1") == ["web-00001", "web-00006"]
         assert await names(phase="Launch") == ["web-00007"]
@@ -52,15 +52,15 @@ async def test_the_service_narrows_by_pool_phase_and_lateness(address: str) -> N
 
 
 async def test_a_node_is_found_by_its_claim_its_node_and_its_instance_and_by_no_part_of_them(address: str) -> None:
-    async with standing(address, states("named")) as connection:
+    async with running_workflows(address, states("named")) as connection:
         node = state_of(3, NOW).node_name
         for name in ("web-00003", node, f"i-{3:017x}"):
-            assert [life.name for life in await read(connection, [name], "")] == ["web-00003"]
+            assert [nodeclaim.name for nodeclaim in await read(connection, [name], "")] == ["web-00003"]
         assert await read(connection, ["web", "' OR WorkflowId != '"], "") == []
 
 
 async def test_other_clusters_of_the_namespace_are_left_out(address: str) -> None:
-    async with standing(address, states("one", 2)) as one, standing(address, states("one-more", 3)):
+    async with running_workflows(address, states("one", 2)) as one, running_workflows(address, states("one-more", 3)):
         assert len(await read(one, (), "")) == 2
 
 

@@ -31,12 +31,12 @@ def test_the_answer_comes_back_while_the_command_goes_on_into_its_log(tmp_path: 
     log = tmp_path / "log"
     ended = run(STAYS, str(log))
     assert (ended.returncode, ended.stdout, ended.stderr) == (7, "told to the terminal\n", "")
-    while not (said := log.read_text()).endswith("\n"):
+    while not (log_text := log.read_text()).endswith("\n"):
         continue
-    words = said.split()
-    assert words[-1] == "True"
+    fields = log_text.split()
+    assert fields[-1] == "True"
     # Raises when the process has ended with its parent.
-    os.kill(int(words[-2]), signal.SIGKILL)
+    os.kill(int(fields[-2]), signal.SIGKILL)
 
 
 def test_a_command_that_ends_before_it_has_an_answer_gives_its_own_exit_code() -> None:

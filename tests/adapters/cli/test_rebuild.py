@@ -9,44 +9,46 @@ from pathlib import Path
 
 import pytest
 
-from tenure.cli.admin.rebuild import as_json, summary, table_of
-from tenure.cli.console import console
-from tenure.controller.rebuild import Astray
+from tenure.cli.admin.rebuild import as_json, findings_table, summarize_rebuild
+from tenure.cli.console import make_console
+from tenure.controller.rebuild import Discrepancy
 from tenure.settings import Settings, load
-from tests.support.cli.temporal_alone import temporal_alone
+from tests.support.cli.temporal_alone import temporal_server
 
-LOST = Astray(kind="NodeClaim", name="web-1", workflow="demo/nodeclaim/web-1/u")
-GONE = Astray(kind="NodeClaim", name="web-2", workflow="demo/nodeclaim/web-2/u", gone=True)
-READS = Astray(kind="Cluster", name="interruption", workflow="demo/interruption")
-NAMED = Astray(kind="SearchAttribute", name="TenurePhase")
+LOST = Discrepancy(kind="NodeClaim", name="web-1", workflow="demo/nodeclaim/web-1/u")
+ORPHANED = Discrepancy(kind="NodeClaim", name="web-2", workflow="demo/nodeclaim/web-2/u", is_orphaned=True)
+READS = Discrepancy(kind="Cluster", name="interruption", workflow="demo/interruption")
+NAMED = Discrepancy(kind="SearchAttribute", name="TenurePhase")
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield from temporal_alone(tmp_path_factory.mktemp("rebuild"))
+    yield from temporal_server(tmp_path_factory.mktemp("rebuild"))
 
 
 def settings(*more: str) -> Settings:
     return load(["--cluster-name", "demo", *more])
 
 
-def shown(found: list[Astray], *more: str, dry_run: bool = False) -> str:
-    told = console()
-    with told.capture() as captured:
-        told.print(table_of(found, settings(*more), dry_run))
+def render_table(found: list[Discrepancy], *more: str, dry_run: bool = False) -> str:
+    recording_console = make_console()
+    with recording_console.capture() as captured:
+        recording_console.print(findings_table(found, settings(*more), dry_run))
     return captured.get()
 
 
 def test_a_dry_run_says_what_would_be_done_and_how_to_do_it() -> None:
-    assert summary([LOST, READS, GONE], True) == (
+    assert summarize_rebuild([LOST, READS, ORPHANED], True) == (
         "Would be: 2 started, 1 told that their object is gone. To do it, run this without --dry-run."
     )
-    assert as_json(LOST, True)["done"] is None and "would be" in shown([LOST], dry_run=True)
+    assert as_json(LOST, True)["done"] is None and "would be" in render_table([LOST], dry_run=True)
 
 
 def test_what_was_done_is_said_with_where_to_look_next() -> None:
-    assert summary([LOST], False).startswith("1 started. ") and "tenure stuck" in summary([LOST], False)
-    assert as_json(GONE, False) == {
+    assert summarize_rebuild([LOST], False).startswith("1 started. ") and "tenure stuck" in summarize_rebuild(
+        [LOST], False
+    )
+    assert as_json(ORPHANED, False) == {
         "kind": "NodeClaim",
         "name": "web-2",
         "workflow": "demo/nodeclaim/web-2/u",
@@ -58,15 +60,15 @@ def test_what_was_done_is_said_with_where_to_look_next() -> None:
 
 def test_nothing_missing_is_one_line() -> None:
     assert (
-        summary([], True)
-        == summary([], False)
+        summarize_rebuild([], True)
+        == summarize_rebuild([], False)
         == ("Nothing is missing in Temporal, and nothing runs there without its object.")
     )
 
 
 def test_which_queue_of_events_will_be_read_is_said_since_only_settings_know_it() -> None:
-    assert "INTERRUPTION_QUEUE is not set here" in shown([READS])
-    assert "to read prod-events" in shown([READS], "--interruption-queue", "prod-events")
+    assert "INTERRUPTION_QUEUE is not set here" in render_table([READS])
+    assert "to read prod-events" in render_table([READS], "--interruption-queue", "prod-events")
 
 
 def test_without_a_cluster_it_is_one_line_and_exit_code_2(address: str, tmp_path: Path) -> None:

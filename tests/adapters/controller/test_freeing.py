@@ -7,7 +7,7 @@ from temporalio.api.enums.v1 import EventType, TaskQueueKind
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from tenure.controller.temporal.client import free
+from tenure.controller.temporal.client import reset_sticky_queue
 from tests.support.product.shared_sandbox import SharedSandbox
 
 SCHEDULED = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
@@ -43,7 +43,7 @@ async def test_the_next_task_of_a_freed_workflow_is_anybodys(shared_sandbox: Sha
     assert await _last_kind(handle) == STICKY
     async with Worker(client, task_queue=name, workflows=[Counting], workflow_runner=runner):
         await handle.execute_update(Counting.count)
-    await free(client, name)
+    await reset_sticky_queue(client, name)
     await handle.signal(Counting.end)
     assert await _last_kind(handle) == NORMAL
     async with Worker(client, task_queue=name, workflows=[Counting], workflow_runner=runner):
@@ -52,7 +52,7 @@ async def test_the_next_task_of_a_freed_workflow_is_anybodys(shared_sandbox: Sha
 
 async def test_what_does_not_run_needs_no_freeing(shared_sandbox: SharedSandbox) -> None:
     client = await Client.connect(shared_sandbox.temporal_address)
-    await free(client, f"nobody-{uuid.uuid4().hex[:8]}")
+    await reset_sticky_queue(client, f"nobody-{uuid.uuid4().hex[:8]}")
 
 
 async def _last_kind(handle: WorkflowHandle[Counting, None]) -> int:

@@ -16,72 +16,72 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
 from activities.planner_host import WatchProgress
-from activities.ports.interruption import Leaving
+from activities.ports.interruption import InterruptedNode
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.controller.cache.nominations import VALID
-from tenure.controller.host import ClusterHost
-from tenure.controller.session import Session
-from tenure.controller.settings import HostSettings
+from tenure.controller.cache.nominations import NOMINATION_TTL
+from tenure.controller.host import ClusterController
+from tenure.controller.session import ControllerSession
+from tenure.controller.settings import ControllerSettings
 from tenure.kube.adapters.build import KubeAdapters, connect_all
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_POOLS, NODES, PODS
 from tenure.model.errors import Forbidden
-from tenure.model.interruption.notices import Notice
-from tenure.model.observations import ClaimSeen, DemandSeen
+from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.observations import ObservedDemand, ObservedNodeClaim
 from tenure.model.provider_results import ConditionPatch
 from tenure.model.provisioning import PlanRequest
-from tenure.sandbox.fault_proxy import Answer
+from tenure.sandbox.fault_proxy import ErrorResponse
 from tests.adapters.kube.test_other_kinds import node_class_json
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.shared_sandbox import SharedSandbox
-from tests.unit.controller.test_planning import Types
+from tests.unit.controller.test_planning import FakeOfferings
 
 Names = Callable[[str], str]
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 FRESH_WITHIN = 0.2
 WATCHES = 6
 """At least so many kinds are watched."""
-SETTLE = 0.6
+SETTLE_SECONDS = 0.6
 """Seconds after which what the host gathers has been sent."""
 
 
 @dataclass
-class Hosting:
+class HostHarness:
     """A host at work, and what Temporal was told by it."""
 
     kube: KubeAdapters
     temporal: Client
     cluster: str
-    host: ClusterHost
+    host: ClusterController
     progress: list[WatchProgress] = field(default_factory=list)
     planning: bool = False
 
-    async def heard(self, workflow_id: str, signal: str) -> list[bytes]:
+    async def signal_payloads(self, workflow_id: str, signal: str) -> list[bytes]:
         """The arguments of the signals in a workflow's history."""
         try:
             history = await self.temporal.get_workflow_handle(workflow_id).fetch_history()
         except RPCError:
             return []
-        wanted = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+        signaled = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
         signals = [
-            one.workflow_execution_signaled_event_attributes for one in history.events if one.event_type == wanted
+            one.workflow_execution_signaled_event_attributes for one in history.events if one.event_type == signaled
         ]
         return [one.input.payloads[0].data for one in signals if one.signal_name == signal]
 
-    async def claim_heard(self, claim: NodeClaim) -> list[ClaimSeen]:
-        said = await self.heard(life_of(self, claim), "seen")
-        return [ClaimSeen.model_validate_json(one) for one in said]
+    async def nodeclaim_observations(self, claim: NodeClaim) -> list[ObservedNodeClaim]:
+        payloads = await self.signal_payloads(nodeclaim_workflow_id(self, claim), "seen")
+        return [ObservedNodeClaim.model_validate_json(one) for one in payloads]
 
-    async def demand_heard(self) -> list[DemandSeen]:
-        said = await self.heard(f"{self.cluster}/provisioning", "demand")
-        return [DemandSeen.model_validate_json(one) for one in said]
+    async def pending_pods_signals(self) -> list[ObservedDemand]:
+        payloads = await self.signal_payloads(f"{self.cluster}/provisioning", "demand")
+        return [ObservedDemand.model_validate_json(one) for one in payloads]
 
-    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        async def held() -> None:
-            assert await holds(), "it never came to be"
+    async def wait_until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        async def assert_holds() -> None:
+            assert await condition(), "it never came to be"
 
-        await eventually(held, every=0.05)
+        await wait_until(assert_holds, poll_interval=0.05)
 
 
 @pytest.fixture(scope="session")
@@ -107,9 +107,9 @@ async def temporal(shared_sandbox: SharedSandbox) -> Client:
 
 
 @asynccontextmanager
-async def hosting(
+async def running_host(
     kube: KubeAdapters, temporal: Client, *, cluster: str = "", carried: WatchProgress | None = None, lease: str = ""
-) -> AsyncIterator[Hosting]:
+) -> AsyncIterator[HostHarness]:
     name = cluster or f"test-{uuid.uuid4().hex[:8]}"
 
     @asynccontextmanager
@@ -120,16 +120,16 @@ async def hosting(
         finally:
             at_work.planning = False
 
-    host = ClusterHost(
-        settings=HostSettings(cluster=name, task_queue=name, others_lease=lease),
+    host = ClusterController(
+        settings=ControllerSettings(cluster=name, task_queue=name, karpenter_lease=lease),
         kube=kube,
         temporal=temporal,
-        offerings=Types(),
+        offerings=FakeOfferings(),
         instances=FakeInstances(),
         plan_worker=plan_worker,
     )
-    at_work = Hosting(kube, temporal, name, host)
-    task = asyncio.create_task(host.run(carried, at_work.progress.append))
+    at_work = HostHarness(kube, temporal, name, host)
+    task = asyncio.create_task(host.add_pod(carried, at_work.progress.append))
     try:
         yield at_work
     finally:
@@ -187,29 +187,29 @@ async def set_ready(kube: KubeAdapters, node: str) -> None:
 async def test_a_life_is_told_in_few_words(
     kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
 ) -> None:
-    async with hosting(rights, temporal) as watch:
+    async with running_host(rights, temporal) as watch:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("life"))))
         await kube.claims.ensure_finalizer(claim.name, claim.uid)
-        await watch.until(lambda: said(watch, claim, 1))
+        await watch.wait_until(lambda: has_observations(watch, claim, 1))
         node, provider_id = names("node"), f"aws:///us-west-2a/i-{claim.uid}"
         await set_conditions(kube, claim, "Launched", provider_id=provider_id)
         await kube.client.request("POST", NODES.path(), body=node_json(node, provider_id=provider_id))
-        await watch.until(lambda: said(watch, claim, 2))
+        await watch.wait_until(lambda: has_observations(watch, claim, 2))
         await set_conditions(kube, claim, "Registered")
         await set_ready(kube, node)
-        await watch.until(lambda: said(watch, claim, 3))
+        await watch.wait_until(lambda: has_observations(watch, claim, 3))
         await run_pod(kube, names("pod"), node)
-        await watch.until(lambda: sees_pod(watch, node))
+        await watch.wait_until(lambda: sees_pod(watch, node))
         await set_conditions(kube, claim, "Initialized")
-        await watch.until(lambda: sees_initialized(watch, claim))
-        await asyncio.sleep(SETTLE)
+        await watch.wait_until(lambda: sees_initialized(watch, claim))
+        await asyncio.sleep(SETTLE_SECONDS)
         for pod in await kube.pods.on_node(node, now=datetime.now(UTC)):
             await kube.pods.force_delete(pod, grace_seconds=0)
-        await watch.until(lambda: said(watch, claim, 4))
+        await watch.wait_until(lambda: has_observations(watch, claim, 4))
         await kube.claims.delete(claim.name, claim.uid)
-        await watch.until(lambda: said(watch, claim, 5))
-        await asyncio.sleep(SETTLE)
-        started, joined, ready, empty, deleted = await watch.claim_heard(claim)
+        await watch.wait_until(lambda: has_observations(watch, claim, 5))
+        await asyncio.sleep(SETTLE_SECONDS)
+        started, joined, ready, empty, deleted = await watch.nodeclaim_observations(claim)
     assert not started.node_name and joined.node_name == node and not joined.node_ready
     assert ready.node_ready and not ready.empty and not ready.waiting_for
     assert empty.empty and empty.empty_since is not None and deleted.deleting
@@ -218,18 +218,18 @@ async def test_a_life_is_told_in_few_words(
     )
 
 
-async def sees_pod(watch: Hosting, node: str) -> bool:
+async def sees_pod(watch: HostHarness, node: str) -> bool:
     session = watch.host._session
-    return session is not None and any(one.node_name == node for one in session.caches.pods.values())
+    return session is not None and any(one.node_name == node for one in session.cache.pods.values())
 
 
-async def sees_initialized(watch: Hosting, claim: NodeClaim) -> bool:
+async def sees_initialized(watch: HostHarness, claim: NodeClaim) -> bool:
     session = watch.host._session
-    return session is not None and session.caches.claims[claim.name].initialized
+    return session is not None and session.cache.nodeclaims[claim.name].initialized
 
 
-async def said(watch: Hosting, claim: NodeClaim, count: int) -> bool:
-    return len(await watch.claim_heard(claim)) >= count
+async def has_observations(watch: HostHarness, claim: NodeClaim, count: int) -> bool:
+    return len(await watch.nodeclaim_observations(claim)) >= count
 
 
 async def run_pod(kube: KubeAdapters, name: str, node: str) -> None:
@@ -240,8 +240,8 @@ async def test_a_place_that_loses_its_pod_is_looked_at_when_the_successors_time_
     kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
 ) -> None:
     """And not only when the pod itself would have had its time."""
-    async with hosting(rights, temporal) as watch:
-        await watch.until(lambda: ready_to_plan(watch))
+    async with running_host(rights, temporal) as watch:
+        await watch.wait_until(lambda: ready_to_plan(watch))
         session = watch.host._session
         assert session is not None
         await watch.host.plan(PlanRequest(plan_id="nothing"))
@@ -254,53 +254,53 @@ async def test_a_place_that_loses_its_pod_is_looked_at_when_the_successors_time_
         body = pod_json(names("late"), schedulerName="nobody")
         pod = await kube.client.request("POST", PODS.path(namespace="default"), body=body)
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        await watch.until(lambda: sees_initialized(watch, claim))
-        await watch.until(lambda: knows(session, uid))
-        session._nominations.renew({uid: claim.name}, datetime.now(UTC))
-        session.caches.touch_claim(claim.name)
+        await watch.wait_until(lambda: sees_initialized(watch, claim))
+        await watch.wait_until(lambda: has_pending_pod(session, uid))
+        session._nominations.nominate({uid: claim.name}, datetime.now(UTC))
+        session.cache.requeue_nodeclaim(claim.name)
         expected = datetime.now(UTC)
-        await watch.until(lambda: looks_at(session, expected + timedelta(seconds=60)))
+        await watch.wait_until(lambda: is_next_check_near(session, expected + timedelta(seconds=60)))
         left = datetime.now(UTC)
         await kube.client.send("DELETE", PODS.path(name, namespace="default"), body={"gracePeriodSeconds": 0})
-        await watch.until(lambda: looks_at(session, left + VALID))
+        await watch.wait_until(lambda: is_next_check_near(session, left + NOMINATION_TTL))
 
 
-async def knows(session: Session, uid: str) -> bool:
-    return uid in session.caches.pending
+async def has_pending_pod(session: ControllerSession, uid: str) -> bool:
+    return uid in session.cache.pending
 
 
-async def looks_at(session: Session, moment: datetime) -> bool:
+async def is_next_check_near(session: ControllerSession, at: datetime) -> bool:
     """To some seconds."""
-    due = session._telling.next()
-    return due is not None and abs(due - moment) < timedelta(seconds=10)
+    due = session._notifier.next_due_at()
+    return due is not None and abs(due - at) < timedelta(seconds=10)
 
 
 async def test_a_successor_repeats_nothing(
     kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
 ) -> None:
     cluster = f"test-{uuid.uuid4().hex[:8]}"
-    async with hosting(rights, temporal, cluster=cluster) as first:
+    async with running_host(rights, temporal, cluster=cluster) as first:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("carried"))))
-        await first.until(lambda: said(first, claim, 1))
-        await first.until(lambda: carried(first, claim.name))
+        await first.wait_until(lambda: has_observations(first, claim, 1))
+        await first.wait_until(lambda: has_digest(first, claim.name))
         last = first.progress[-1]
-    async with hosting(rights, temporal, cluster=cluster, carried=last) as second:
-        await second.until(lambda: ready_to_plan(second))
-        await asyncio.sleep(SETTLE)
-        assert len(await second.claim_heard(claim)) == 1
-        await second.until(lambda: carries(second, last))
+    async with running_host(rights, temporal, cluster=cluster, carried=last) as second:
+        await second.wait_until(lambda: ready_to_plan(second))
+        await asyncio.sleep(SETTLE_SECONDS)
+        assert len(await second.nodeclaim_observations(claim)) == 1
+        await second.wait_until(lambda: has_digests_of(second, last))
     await _forget(temporal, cluster)
 
 
-async def carries(watch: Hosting, last: WatchProgress) -> bool:
+async def has_digests_of(watch: HostHarness, last: WatchProgress) -> bool:
     return bool(watch.progress) and watch.progress[-1].digests == last.digests
 
 
-async def carried(watch: Hosting, name: str) -> bool:
+async def has_digest(watch: HostHarness, name: str) -> bool:
     return bool(watch.progress) and any(f"/{name}/" in key for key in watch.progress[-1].digests)
 
 
-async def ready_to_plan(watch: Hosting) -> bool:
+async def ready_to_plan(watch: HostHarness) -> bool:
     return watch.planning
 
 
@@ -314,48 +314,48 @@ async def test_pods_that_find_no_node_are_told_and_planned_for(
     await kube.client.request("POST", NODE_POOLS.path(), body=body)
     good = [ConditionPatch(type=one, status="True") for one in ("ValidationSucceeded", "NodeClassReady")]
     await kube.pools.patch_status(pool, conditions=good, now=datetime.now(UTC))
-    async with hosting(rights, temporal) as watch:
-        await watch.until(lambda: ready_to_plan(watch))
+    async with running_host(rights, temporal) as watch:
+        await watch.wait_until(lambda: ready_to_plan(watch))
         for _ in range(9):
             raw = pod_json(names("wants"), nodeSelector={"karpenter.sh/nodepool": pool})
             raw["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1", "memory": "1Gi"}
             await kube.client.request("POST", PODS.path(namespace="default"), body=raw)
-        await watch.until(lambda: demanded(watch, 9))
+        await watch.wait_until(lambda: has_pending_pods_signal(watch, 9))
         outcome = await watch.host.plan(PlanRequest(plan_id="plan-1"))
         assert outcome.created == 2 and not outcome.blocked
         repeat = await watch.host.plan(PlanRequest(plan_id="plan-1"))
         assert repeat.drafts == outcome.drafts
-        before = len(await watch.demand_heard())
-        await asyncio.sleep(SETTLE)
-        assert len(await watch.demand_heard()) == before, "pods that are answered are no demand"
+        before = len(await watch.pending_pods_signals())
+        await asyncio.sleep(SETTLE_SECONDS)
+        assert len(await watch.pending_pods_signals()) == before, "pods that are answered are no demand"
         members = [member for draft in outcome.drafts for member in draft.members]
         claims = await kube.claims.list(labels={"karpenter.sh/nodepool": pool})
         assert Counter(claim.uid for claim in claims) == Counter(member.uid for member in members)
         for claim in claims:
-            await watch.until(lambda claim=claim: said(watch, claim, 1))  # type: ignore[misc]
+            await watch.wait_until(lambda claim=claim: has_observations(watch, claim, 1))  # type: ignore[misc]
 
 
-async def demanded(watch: Hosting, pods: int) -> bool:
-    return any(one.pods == pods for one in await watch.demand_heard())
+async def has_pending_pods_signal(watch: HostHarness, pods: int) -> bool:
+    return any(one.pods == pods for one in await watch.pending_pods_signals())
 
 
 async def test_a_watch_that_is_cut_and_refused_misses_nothing(
     shared_sandbox: SharedSandbox, kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
 ) -> None:
-    async with hosting(rights, temporal) as watch:
+    async with running_host(rights, temporal) as watch:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("cut"))))
         await kube.claims.ensure_finalizer(claim.name, claim.uid)
-        await watch.until(lambda: said(watch, claim, 1))
-        await watch.until(lambda: are_open(shared_sandbox, "watch=true", WATCHES))
-        with shared_sandbox.faults.during(Answer(429, retry_after=1), "watch=true"):
+        await watch.wait_until(lambda: has_observations(watch, claim, 1))
+        await watch.wait_until(lambda: are_open(shared_sandbox, "watch=true", WATCHES))
+        with shared_sandbox.faults.during(ErrorResponse(429, retry_after=1), "watch=true"):
             assert shared_sandbox.faults.cut_open("watch=true") >= WATCHES
             await kube.claims.delete(claim.name, claim.uid)
-            await asyncio.sleep(SETTLE)
-            assert len(await watch.claim_heard(claim)) == 1
-        await watch.until(lambda: said(watch, claim, 2))
-        assert (await watch.claim_heard(claim))[1].deleting
+            await asyncio.sleep(SETTLE_SECONDS)
+            assert len(await watch.nodeclaim_observations(claim)) == 1
+        await watch.wait_until(lambda: has_observations(watch, claim, 2))
+        assert (await watch.nodeclaim_observations(claim))[1].deleting
         other = await kube.claims.create(NodeClaim.from_object(claim_json(names("after"))))
-        await watch.until(lambda: said(watch, other, 1))
+        await watch.wait_until(lambda: has_observations(watch, other, 1))
 
 
 async def are_open(shared_sandbox: SharedSandbox, path: str, count: int) -> bool:
@@ -366,35 +366,35 @@ async def test_a_plan_on_caches_that_are_too_old_is_refused(
     shared_sandbox: SharedSandbox, rights: KubeAdapters, temporal: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.controller.host.FRESH_WITHIN", FRESH_WITHIN)
-    async with hosting(rights, temporal) as watch:
-        await watch.until(lambda: ready_to_plan(watch))
-        with shared_sandbox.faults.during(Answer(503), "pods.*watch=true"):
+    async with running_host(rights, temporal) as watch:
+        await watch.wait_until(lambda: ready_to_plan(watch))
+        with shared_sandbox.faults.during(ErrorResponse(503), "pods.*watch=true"):
             shared_sandbox.faults.cut_open("pods.*watch=true")
-            await watch.until(lambda: is_stale(watch))
+            await watch.wait_until(lambda: is_stale(watch))
             outcome = await watch.host.plan(PlanRequest(plan_id="p"))
             assert outcome.blocked == "caches are too old: pods"
-        await watch.until(lambda: plans(watch))
+        await watch.wait_until(lambda: can_plan(watch))
 
 
 async def test_whoever_knows_too_little_evacuates_nobody(kube: KubeAdapters, temporal: Client) -> None:
     """A LifecyclePolicy that is not known yet may say that the kind is ignored."""
-    host = idle(kube, temporal)
-    notices = [Notice(kind="spotInterruption", id="terminate", at=datetime.now(UTC))]
-    found, old = Leaving(node="n", uid="u", tainted=False, pods=()), ["lifecyclepolicies"]
-    host._session = SimpleNamespace(stale=lambda within: old, leaving=lambda *asked: found)  # type: ignore[assignment]
-    assert host.leaving("i-a", notices) is None
+    host = idle_host(kube, temporal)
+    notices = [InterruptionMessage(kind="spotInterruption", id="terminate", at=datetime.now(UTC))]
+    found, old = InterruptedNode(node="n", uid="u", tainted=False, pods=()), ["lifecyclepolicies"]
+    host._session = SimpleNamespace(stale=lambda within: old, leaving=lambda *args: found)  # type: ignore[assignment]
+    assert host.find_interrupted_node("i-a", notices) is None
     old.clear()
-    assert host.leaving("i-a", notices) is found
+    assert host.find_interrupted_node("i-a", notices) is found
     host._session = None
-    assert host.leaving("i-a", notices) is None
+    assert host.find_interrupted_node("i-a", notices) is None
 
 
-async def is_stale(watch: Hosting) -> bool:
+async def is_stale(watch: HostHarness) -> bool:
     session = watch.host._session
-    return session is not None and bool(session.stale(FRESH_WITHIN))
+    return session is not None and bool(session.stale_kinds(FRESH_WITHIN))
 
 
-async def plans(watch: Hosting) -> bool:
+async def can_plan(watch: HostHarness) -> bool:
     outcome = await watch.host.plan(PlanRequest(plan_id=uuid.uuid4().hex))
     return not outcome.blocked
 
@@ -403,23 +403,23 @@ async def test_a_life_that_was_ended_by_hand_is_started_again(
     kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.controller.resync.YOUNG", timedelta(0))
-    async with hosting(rights, temporal) as watch:
+    async with running_host(rights, temporal) as watch:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("ended"))))
-        await watch.until(lambda: said(watch, claim, 1))
-        await temporal.get_workflow_handle(life_of(watch, claim)).terminate()
-        await watch.until(lambda: mended(watch, claim))
+        await watch.wait_until(lambda: has_observations(watch, claim, 1))
+        await temporal.get_workflow_handle(nodeclaim_workflow_id(watch, claim)).terminate()
+        await watch.wait_until(lambda: resync_restarts(watch, claim))
 
 
-async def mended(watch: Hosting, claim: NodeClaim) -> bool:
+async def resync_restarts(watch: HostHarness, claim: NodeClaim) -> bool:
     """Visibility lags, so one comparison may come too early."""
     session = watch.host._session
     assert session is not None
     await session.resync()
-    description = await watch.temporal.get_workflow_handle(life_of(watch, claim)).describe()
+    description = await watch.temporal.get_workflow_handle(nodeclaim_workflow_id(watch, claim)).describe()
     return description.status is WorkflowExecutionStatus.RUNNING
 
 
-def life_of(watch: Hosting, claim: NodeClaim) -> str:
+def nodeclaim_workflow_id(watch: HostHarness, claim: NodeClaim) -> str:
     return f"{watch.cluster}/nodeclaim/{claim.name}/{claim.uid[:8]}"
 
 
@@ -434,32 +434,32 @@ async def test_another_controller_at_work_stops_the_watch(
     }
     path = LEASES.path(namespace="kube-system")
     await kube.client.request("POST", path, body={"metadata": {"name": lease}, "spec": spec})
-    host = ClusterHost(
-        settings=HostSettings(cluster="held", task_queue="held", others_lease=lease),
+    host = ClusterController(
+        settings=ControllerSettings(cluster="held", task_queue="held", karpenter_lease=lease),
         kube=kube,
         temporal=temporal,
-        offerings=Types(),
+        offerings=FakeOfferings(),
         instances=FakeInstances(),
         plan_worker=lambda: pytest.fail("nothing may be planned"),
     )
     with pytest.raises(Forbidden, match=f"karpenter-0 renews the lease {lease}"):
-        await host.run(None, lambda _: None)
+        await host.add_pod(None, lambda _: None)
     await kube.client.request("DELETE", LEASES.path(lease, namespace="kube-system"))
 
 
 async def test_a_process_that_does_not_host_the_watch_plans_nothing(kube: KubeAdapters, temporal: Client) -> None:
-    host = idle(kube, temporal)
+    host = idle_host(kube, temporal)
     outcome = await host.plan(PlanRequest(plan_id="p"))
     assert outcome.blocked == "this process does not host the watch"
 
 
-def idle(kube: KubeAdapters, temporal: Client) -> ClusterHost:
+def idle_host(kube: KubeAdapters, temporal: Client) -> ClusterController:
     """Which hosts no watch."""
-    return ClusterHost(
-        settings=HostSettings(cluster="idle", task_queue="idle"),
+    return ClusterController(
+        settings=ControllerSettings(cluster="idle", task_queue="idle"),
         kube=kube,
         temporal=temporal,
-        offerings=Types(),
+        offerings=FakeOfferings(),
         instances=FakeInstances(),
         plan_worker=lambda: pytest.fail("nothing may be planned"),
     )

@@ -12,25 +12,25 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.controller.lifecycle_policies import PolicyPort
-from tenure.controller.rebuild import Astray, Rebuild, Snapshot, running
-from tenure.controller.settings import HostSettings
+from tenure.controller.rebuild import Discrepancy, Rebuild, Snapshot, list_running_workflows
+from tenure.controller.settings import ControllerSettings
 from tenure.model.nodeclaim_state import ClaimState
 from tenure.model.workflow_states import BatchWindow
-from tests.support.cli.temporal_alone import temporal_alone
+from tests.support.cli.temporal_alone import temporal_server
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pool
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from workflows import ids
 from workflows.garbage_collection import TASKS
 
-WHOLE = {"watch", "provisioning", "cluster", "interruption"}
+SINGLETONS = {"watch", "provisioning", "cluster", "interruption"}
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield from temporal_alone(tmp_path_factory.mktemp("rebuild"))
+    yield from temporal_server(tmp_path_factory.mktemp("rebuild"))
 
 
-class Cluster:
+class RebuildCluster:
     """One of a name of its own: its objects, and its Temporal, where no worker takes any work."""
 
     def __init__(self, temporal: Client) -> None:
@@ -44,120 +44,128 @@ class Cluster:
         }
 
     async def rebuild(self) -> Rebuild:
-        seen = await running(self.temporal, self.name)
-        settings = HostSettings(cluster=self.name, task_queue=ids.task_queue(self.name))
+        running_workflows = await list_running_workflows(self.temporal, self.name)
+        settings = ControllerSettings(cluster=self.name, task_queue=ids.task_queue(self.name))
         policies = cast(PolicyPort, None)
         snapshot = Snapshot(settings, self.objects, policies, now=datetime.now(UTC), number=time.time_ns())
-        return Rebuild(self.temporal, snapshot, seen)
+        return Rebuild(self.temporal, snapshot, running_workflows)
 
-    async def found(self) -> list[Astray]:
-        return await (await self.rebuild()).look()
+    async def find_missing(self) -> list[Discrepancy]:
+        return await (await self.rebuild()).find_discrepancies()
 
-    async def mended(self) -> list[Astray]:
+    async def repair(self) -> list[Discrepancy]:
         rebuild = await self.rebuild()
-        found = await rebuild.look()
-        await rebuild.mend(found, BatchWindow(), events="events")
+        found = await rebuild.find_discrepancies()
+        await rebuild.repair(found, BatchWindow(), events="events")
         return found
 
-    def life(self, name: str) -> str:
+    def workflow_id(self, name: str) -> str:
         return ids.nodeclaim(self.name, name, f"uid-{name}")
 
-    async def shown(self, *lives: str) -> None:
+    async def wait_until_visible(self, *nodeclaim_names: str) -> None:
         """Visibility comes a moment later."""
 
-        async def all_shown() -> None:
-            found = await running(self.temporal, self.name)
-            assert {self.life(name) for name in lives} <= found, found
+        async def assert_visible() -> None:
+            found = await list_running_workflows(self.temporal, self.name)
+            assert {self.workflow_id(name) for name in nodeclaim_names} <= found, found
 
-        await eventually(all_shown)
+        await wait_until(assert_visible)
 
-    async def history(self, workflow: str) -> list[Any]:
+    async def history_events(self, workflow: str) -> list[Any]:
         handle = self.temporal.get_workflow_handle(workflow)
         return [event async for event in handle.fetch_history_events()]
 
-    async def signals(self, workflow: str) -> int:
-        events = await self.history(workflow)
+    async def count_signals(self, workflow: str) -> int:
+        events = await self.history_events(workflow)
         return sum(event.HasField("workflow_execution_signaled_event_attributes") for event in events)
 
 
 @pytest.fixture
-async def cluster(address: str) -> Cluster:
-    return Cluster(await Client.connect(address, data_converter=pydantic_data_converter))
+async def cluster(address: str) -> RebuildCluster:
+    return RebuildCluster(await Client.connect(address, data_converter=pydantic_data_converter))
 
 
-def names(found: list[Astray], kind: str, *, gone: bool = False) -> set[str]:
-    return {one.name for one in found if one.kind == kind and one.gone == gone}
+def names(found: list[Discrepancy], kind: str, *, object_deleted: bool = False) -> set[str]:
+    return {one.name for one in found if one.kind == kind and one.is_orphaned == object_deleted}
 
 
-async def test_of_an_empty_temporal_everything_is_missing_and_looking_starts_nothing(cluster: Cluster) -> None:
-    found = await cluster.found()
-    assert names(found, "Cluster") == WHOLE
+async def test_of_an_empty_temporal_everything_is_missing_and_looking_starts_nothing(cluster: RebuildCluster) -> None:
+    found = await cluster.find_missing()
+    assert names(found, "Cluster") == SINGLETONS
     assert names(found, "Schedule") == set(TASKS)
     assert names(found, "NodeClaim") == {"c1", "c2"}
     assert (names(found, "NodePool"), names(found, "EC2NodeClass")) == ({"general"}, {"default"})
     assert not names(found, "SearchAttribute")
-    assert await cluster.found() == found
+    assert await cluster.find_missing() == found
 
 
-async def test_what_is_missing_is_started_and_a_second_call_does_nothing(cluster: Cluster) -> None:
-    await cluster.mended()
-    assert await cluster.found() == []
-    before = await cluster.history(cluster.life("c1"))
-    await cluster.shown("c1", "c2")
-    assert await cluster.mended() == []
-    assert await cluster.history(cluster.life("c1")) == before
+async def test_what_is_missing_is_started_and_a_second_call_does_nothing(cluster: RebuildCluster) -> None:
+    await cluster.repair()
+    assert await cluster.find_missing() == []
+    before = await cluster.history_events(cluster.workflow_id("c1"))
+    await cluster.wait_until_visible("c1", "c2")
+    assert await cluster.repair() == []
+    assert await cluster.history_events(cluster.workflow_id("c1")) == before
 
 
-async def test_a_life_begins_as_the_watch_begins_it(cluster: Cluster) -> None:
-    await cluster.mended()
-    started, signalled, *_ = await cluster.history(cluster.life("c1"))
+async def test_a_life_begins_as_the_watch_begins_it(cluster: RebuildCluster) -> None:
+    await cluster.repair()
+    started, signalled, *_ = await cluster.history_events(cluster.workflow_id("c1"))
     (payload,) = started.workflow_execution_started_event_attributes.input.payloads
     (state,) = await cluster.temporal.data_converter.decode([payload], [ClaimState])
-    assert (state.identity.name, state.identity.pool, state.keeps_records) == ("c1", "general", True)
+    assert (state.identity.name, state.identity.pool, state.records_events) == ("c1", "general", True)
     assert signalled.workflow_execution_signaled_event_attributes.signal_name == "seen"
 
 
-async def test_what_others_start_meanwhile_is_there_once(cluster: Cluster) -> None:
+async def test_what_others_start_meanwhile_is_there_once(cluster: RebuildCluster) -> None:
     """Each looked before the other started anything, as a watch does that begins at the same time."""
     one, other = await cluster.rebuild(), await cluster.rebuild()
-    found, again = await one.look(), await other.look()
-    assert found == again
-    await asyncio.gather(one.mend(found, BatchWindow()), other.mend(again, BatchWindow()))
-    await cluster.shown("c1", "c2")
-    runs = [one.id async for one in cluster.temporal.list_workflows(f"WorkflowId = '{cluster.life('c1')}'")]
-    assert runs == [cluster.life("c1")]
-    assert await cluster.signals(cluster.life("c1")) == 2
-    assert await cluster.found() == []
+    found, other_found = await one.find_discrepancies(), await other.find_discrepancies()
+    assert found == other_found
+    await asyncio.gather(one.repair(found, BatchWindow()), other.repair(other_found, BatchWindow()))
+    await cluster.wait_until_visible("c1", "c2")
+    runs = [one.id async for one in cluster.temporal.list_workflows(f"WorkflowId = '{cluster.workflow_id('c1')}'")]
+    assert runs == [cluster.workflow_id("c1")]
+    assert await cluster.count_signals(cluster.workflow_id("c1")) == 2
+    assert await cluster.find_missing() == []
 
 
-async def test_a_workflow_whose_claim_is_gone_is_told_so(cluster: Cluster) -> None:
-    await cluster.mended()
-    await cluster.shown("c1", "c2")
+async def test_a_workflow_whose_claim_is_gone_is_told_so(cluster: RebuildCluster) -> None:
+    await cluster.repair()
+    await cluster.wait_until_visible("c1", "c2")
     cluster.objects["nodeclaims"] = [claim("c1", phase="Initialized")]
-    found = await cluster.mended()
-    assert [(one.kind, one.name, one.gone) for one in found] == [("NodeClaim", "c2", True)]
-    assert await cluster.signals(cluster.life("c2")) == 2
-    assert await cluster.signals(cluster.life("c1")) == await cluster.signals(ids.interruption(cluster.name)) == 1
+    found = await cluster.repair()
+    assert [(one.kind, one.name, one.is_orphaned) for one in found] == [("NodeClaim", "c2", True)]
+    assert await cluster.count_signals(cluster.workflow_id("c2")) == 2
+    assert (
+        await cluster.count_signals(cluster.workflow_id("c1"))
+        == await cluster.count_signals(ids.interruption(cluster.name))
+        == 1
+    )
 
 
-async def test_a_claim_that_is_over_gets_no_life_and_one_that_is_going_does(cluster: Cluster) -> None:
+async def test_a_claim_that_is_over_gets_no_life_and_one_that_is_going_does(cluster: RebuildCluster) -> None:
     over = claim("over", deleting=True, finalizers=["example.com/mine"])
     cluster.objects["nodeclaims"] = [over, claim("going", deleting=True)]
-    assert names(await cluster.found(), "NodeClaim") == {"going"}
+    assert names(await cluster.find_missing(), "NodeClaim") == {"going"}
 
 
-async def test_only_what_is_missing_is_started(cluster: Cluster) -> None:
-    await cluster.mended()
-    await cluster.shown("c1", "c2")
-    for lost in (cluster.life("c2"), ids.watch(cluster.name)):
+async def test_only_what_is_missing_is_started(cluster: RebuildCluster) -> None:
+    await cluster.repair()
+    await cluster.wait_until_visible("c1", "c2")
+    for lost in (cluster.workflow_id("c2"), ids.watch(cluster.name)):
         await cluster.temporal.get_workflow_handle(lost).terminate()
-    await cluster.temporal.get_schedule_handle(ids.upkeep(cluster.name, "leases")).delete()
-    found = await cluster.mended()
+    await cluster.temporal.get_schedule_handle(ids.garbage_collection(cluster.name, "leases")).delete()
+    found = await cluster.repair()
     assert {(one.kind, one.name) for one in found} == {
         ("NodeClaim", "c2"),
         ("Cluster", "watch"),
         ("Schedule", "leases"),
     }
-    described = await cluster.temporal.get_workflow_handle(cluster.life("c2")).describe()
+    described = await cluster.temporal.get_workflow_handle(cluster.workflow_id("c2")).describe()
     assert described.status is WorkflowExecutionStatus.RUNNING
-    assert await cluster.signals(cluster.life("c1")) == await cluster.signals(ids.interruption(cluster.name)) == 1
+    assert (
+        await cluster.count_signals(cluster.workflow_id("c1"))
+        == await cluster.count_signals(ids.interruption(cluster.name))
+        == 1
+    )

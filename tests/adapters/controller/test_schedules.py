@@ -18,13 +18,13 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 from temporalio.testing import ActivityEnvironment
 
-from activities.garbage_collection.base import RunUpkeep
+from activities.garbage_collection.base import RunCollector
 from tenure.controller.temporal.namespace import remove_schedules, schedule, start_schedules
-from tenure.model.garbage_collection import RunRef, UpkeepDone
-from tests.support.fakes.worker import World
-from tests.support.product.eventually import eventually
+from tenure.model.garbage_collection import GarbageCollectionResult, RunRef
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.product.eventually import wait_until
 from tests.support.product.shared_sandbox import SharedSandbox
-from tests.support.workflows.eventually import scheduled
+from tests.support.workflows.eventually import count_scheduled
 from workflows import ids
 from workflows.garbage_collection import TASKS
 
@@ -41,8 +41,8 @@ async def cluster(temporal: Client) -> AsyncIterator[str]:
     await remove_schedules(temporal, name)
 
 
-async def described(temporal: Client, cluster: str, task: str) -> ScheduleDescription:
-    return await temporal.get_schedule_handle(ids.upkeep(cluster, task)).describe()
+async def describe_schedule(temporal: Client, cluster: str, task: str) -> ScheduleDescription:
+    return await temporal.get_schedule_handle(ids.garbage_collection(cluster, task)).describe()
 
 
 async def test_every_task_has_its_schedule_and_a_second_start_changes_none(temporal: Client, cluster: str) -> None:
@@ -50,95 +50,95 @@ async def test_every_task_has_its_schedule_and_a_second_start_changes_none(tempo
     await asyncio.gather(start_schedules(temporal, cluster), start_schedules(temporal, cluster))
     await start_schedules(temporal, cluster)
     for name, task in TASKS.items():
-        found = await described(temporal, cluster, name)
+        found = await describe_schedule(temporal, cluster, name)
         assert isinstance(found.schedule.action, ScheduleActionStartWorkflow)
         assert found.schedule.action.task_queue == ids.task_queue(cluster)
         assert [one.every for one in found.schedule.spec.intervals] == [task.every]
         assert found.schedule.policy.overlap is ScheduleOverlapPolicy.SKIP
         assert (found.schedule.policy.catchup_window or timedelta.max) <= timedelta(minutes=1)
-        assert found.schedule.state.note == task.does
+        assert found.schedule.state.note == task.description
         assert found.info.last_updated_at is None
 
 
 async def test_a_schedule_of_an_older_version_is_mended_and_stays_paused(temporal: Client, cluster: str) -> None:
     older = schedule(cluster, "leases", TASKS["leases"]._replace(every=timedelta(hours=3)))
-    handle = await temporal.create_schedule(ids.upkeep(cluster, "leases"), older)
+    handle = await temporal.create_schedule(ids.garbage_collection(cluster, "leases"), older)
     await handle.pause(note="looking into something")
     await start_schedules(temporal, cluster)
-    found = await described(temporal, cluster, "leases")
+    found = await describe_schedule(temporal, cluster, "leases")
     assert [one.every for one in found.schedule.spec.intervals] == [TASKS["leases"].every]
     assert found.schedule.state.paused
     assert found.schedule.state.note == "looking into something"
 
 
 async def test_a_schedule_runs_its_task(temporal: Client, cluster: str) -> None:
-    fake = World(temporal, cluster=cluster)
+    fake = WorkerHarness(temporal, cluster=cluster)
     fake.inventory.lease("left")
-    async with fake.working():
+    async with fake.running_worker():
         await start_schedules_with_paused(temporal, cluster, "leases")
-        await ask_for_a_run(temporal, cluster, "leases")
-        run = await eventually(lambda: the_run(temporal, cluster, "leases"))
-        done = await temporal.get_workflow_handle(run, result_type=UpkeepDone).result()
+        await trigger_run(temporal, cluster, "leases")
+        run = await wait_until(lambda: assert_last_run(temporal, cluster, "leases"))
+        done = await temporal.get_workflow_handle(run, result_type=GarbageCollectionResult).result()
     assert done.collected == 1
     assert fake.inventory.known_leases == {}
 
 
 async def test_a_run_is_told_what_the_one_before_suspected(temporal: Client, cluster: str) -> None:
-    fake = World(temporal, cluster=cluster)
+    fake = WorkerHarness(temporal, cluster=cluster)
     fake.claims.add("bereft")
-    fake.claims.give("bereft", provider_id="aws:///us-west-2a/i-gone", Registered="True")
-    async with fake.working():
+    fake.claims.set_status("bereft", provider_id="aws:///us-west-2a/i-gone", Registered="True")
+    async with fake.running_worker():
         await start_schedules_with_paused(temporal, cluster, "nodeclaims")
         for expected in (0, 1):
-            await ask_for_a_run(temporal, cluster, "nodeclaims")
-            run = await eventually(partial(the_run, temporal, cluster, "nodeclaims", expected + 1))
-            done = await temporal.get_workflow_handle(run, result_type=UpkeepDone).result()
+            await trigger_run(temporal, cluster, "nodeclaims")
+            run = await wait_until(partial(assert_last_run, temporal, cluster, "nodeclaims", expected + 1))
+            done = await temporal.get_workflow_handle(run, result_type=GarbageCollectionResult).result()
             assert done.collected == expected
     assert fake.claims.found == {}
 
 
 async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(temporal: Client, cluster: str) -> None:
-    fake = World(temporal, cluster=cluster)
+    fake = WorkerHarness(temporal, cluster=cluster)
     forgot = []
-    async with fake.working():
+    async with fake.running_worker():
         await start_schedules_with_paused(temporal, cluster, "leases")
         for number in range(4):
             if number == 1:
                 fake.inventory.lease("left")
-            await ask_for_a_run(temporal, cluster, "leases")
-            run = await eventually(partial(the_run, temporal, cluster, "leases", number + 1))
-            handle = temporal.get_workflow_handle(run, result_type=UpkeepDone)
+            await trigger_run(temporal, cluster, "leases")
+            run = await wait_until(partial(assert_last_run, temporal, cluster, "leases", number + 1))
+            handle = temporal.get_workflow_handle(run, result_type=GarbageCollectionResult)
             assert (await handle.result()).collected == (number == 1)
-            forgot.append(await scheduled(handle, "forget_run"))
+            forgot.append(await count_scheduled(handle, "forget_run"))
     assert forgot == [0, 1, 0, 1]
 
 
 async def test_a_run_that_is_gone_counts_as_forgotten(temporal: Client, cluster: str) -> None:
-    never = RunRef(workflow_id=ids.upkeep(cluster, "never"), run_id=str(uuid.uuid4()))
-    await ActivityEnvironment().run(RunUpkeep(temporal).forget_run, never)
+    never = RunRef(workflow_id=ids.garbage_collection(cluster, "never"), run_id=str(uuid.uuid4()))
+    await ActivityEnvironment().run(RunCollector(temporal).delete_uneventful_run, never)
 
 
 async def start_schedules_with_paused(temporal: Client, cluster: str, task: str) -> None:
     """Paused, so that its runs come when the test asks for them and never by the clock."""
-    wanted = schedule(cluster, task, TASKS[task])
-    wanted.state.paused = True
-    await temporal.create_schedule(ids.upkeep(cluster, task), wanted)
+    paused_schedule = schedule(cluster, task, TASKS[task])
+    paused_schedule.state.paused = True
+    await temporal.create_schedule(ids.garbage_collection(cluster, task), paused_schedule)
     await start_schedules(temporal, cluster)
 
 
-async def ask_for_a_run(temporal: Client, cluster: str, task: str) -> None:
+async def trigger_run(temporal: Client, cluster: str, task: str) -> None:
     """While the one before counts as under way none is started."""
 
-    async def nothing_runs() -> None:
-        assert not (await described(temporal, cluster, task)).info.running_actions
+    async def assert_idle() -> None:
+        assert not (await describe_schedule(temporal, cluster, task)).info.running_actions
 
-    await eventually(nothing_runs)
-    await temporal.get_schedule_handle(ids.upkeep(cluster, task)).trigger()
+    await wait_until(assert_idle)
+    await temporal.get_schedule_handle(ids.garbage_collection(cluster, task)).trigger()
 
 
-async def the_run(temporal: Client, cluster: str, task: str, runs: int = 1) -> str:
+async def assert_last_run(temporal: Client, cluster: str, task: str, runs: int = 1) -> str:
     """The id of the last one, once there were so many."""
-    recent = (await described(temporal, cluster, task)).info.recent_actions
+    recent = (await describe_schedule(temporal, cluster, task)).info.recent_actions
     assert len(recent) == runs, f"it was started {len(recent)} times"
     assert isinstance(recent[-1].action, ScheduleActionExecutionStartWorkflow)
     return recent[-1].action.workflow_id
@@ -150,4 +150,4 @@ async def test_schedules_are_removed_with_the_product(temporal: Client, cluster:
     await remove_schedules(temporal, cluster)
     for name in TASKS:
         with pytest.raises(RPCError):
-            await described(temporal, cluster, name)
+            await describe_schedule(temporal, cluster, name)

@@ -22,7 +22,7 @@ async def node(kube: KubeAdapters, admin: KubeClient, unique: Callable[[str], st
     await kube.nodes.delete(name)
 
 
-async def annotation(kube: KubeAdapters, node: str) -> str | None:
+async def read_annotation(kube: KubeAdapters, node: str) -> str | None:
     state = await kube.nodes.get(node)
     assert state is not None
     return state.annotations.get(PAUSE)
@@ -30,23 +30,23 @@ async def annotation(kube: KubeAdapters, node: str) -> str | None:
 
 async def test_an_annotation_is_set_and_taken_off_and_only_as_it_is_known(kube: KubeAdapters, node: str) -> None:
     uid = await kube.nodes.annotate(node, {PAUSE: "first"})
-    assert uid and await annotation(kube, node) == "first"
+    assert uid and await read_annotation(kube, node) == "first"
     assert await kube.nodes.annotate(node, {PAUSE: None}, only={PAUSE: "another"}) == uid
-    assert await annotation(kube, node) == "first"
+    assert await read_annotation(kube, node) == "first"
     await kube.nodes.annotate(node, {PAUSE: None}, only={PAUSE: "first"})
-    assert await annotation(kube, node) is None
+    assert await read_annotation(kube, node) is None
 
 
 async def test_what_a_person_changed_in_between_is_seen(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
     await kube.nodes.annotate(node, {PAUSE: "first"})
     await admin.merge(NODES.path(node), {"metadata": {"annotations": {PAUSE: "a person's"}}})
     await kube.nodes.annotate(node, {PAUSE: None}, only={PAUSE: "first"})
-    assert await annotation(kube, node) == "a person's"
+    assert await read_annotation(kube, node) == "a person's"
 
 
 async def test_another_uid_and_what_is_gone_are_left_alone(kube: KubeAdapters, node: str) -> None:
     assert await kube.nodes.annotate(node, {PAUSE: "mine"}, uid="00000000-0000-0000-0000-000000000009") == ""
-    assert await annotation(kube, node) is None
+    assert await read_annotation(kube, node) is None
     assert await kube.pools.annotate("nowhere", {PAUSE: "mine"}) == ""
     assert await kube.claims.annotate("nowhere", {PAUSE: "mine"}) == ""
 

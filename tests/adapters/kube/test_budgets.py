@@ -8,8 +8,8 @@ from tenure.kube.adapters.workloads import RESTARTED_AT
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import POD_DISRUPTION_BUDGETS, WORKLOADS
 from tenure.model.provider_results import DrainPod
-from tenure.policy.drain.decision import surged
-from tests.support.product.eventually import PATIENCE
+from tenure.policy.drain.decision import creates_pod_first
+from tests.support.product.eventually import TIMEOUT_SECONDS
 
 Unique = Callable[[str], str]
 
@@ -46,14 +46,14 @@ async def test_a_rollout_is_found_by_its_pod_and_restarted_once_for_a_stamp(
     await admin.request("POST", WORKLOADS["Deployment"].path(namespace="default"), body=body)
     pod = await pod_of(admin, name)
     found = await kube.rollouts.of(pod)
-    assert found is not None and found.name == name and surged(found) and found.restarted_at == ""
+    assert found is not None and found.name == name and creates_pod_first(found) and found.restarted_at == ""
     for _ in range(2):
         assert await kube.rollouts.restart(found, "2026-06-01T12:00:00Z")
     after = await admin.request("GET", path)
     assert after["spec"]["template"]["metadata"]["annotations"] == {RESTARTED_AT: "2026-06-01T12:00:00Z"}
     assert after["metadata"]["generation"] == 2
-    again = await kube.rollouts.of(pod)
-    assert again is not None and again.restarted_at == "2026-06-01T12:00:00Z"
+    repeated = await kube.rollouts.of(pod)
+    assert repeated is not None and repeated.restarted_at == "2026-06-01T12:00:00Z"
     await admin.request("DELETE", path, params={"propagationPolicy": "Foreground"})
     assert await kube.rollouts.of(pod.model_copy(update={"owner_kind": "StatefulSet"})) is None
     assert await kube.rollouts.of(pod.model_copy(update={"owner_name": "gone"})) is None
@@ -61,7 +61,7 @@ async def test_a_rollout_is_found_by_its_pod_and_restarted_once_for_a_stamp(
 
 async def pod_of(admin: KubeClient, name: str) -> DrainPod:
     """A pod of the Deployment's ReplicaSet, once that is there."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             sets = await admin.request(
                 "GET", WORKLOADS["ReplicaSet"].path(namespace="default"), params={"labelSelector": f"app={name}"}

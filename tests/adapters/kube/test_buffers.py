@@ -46,8 +46,8 @@ async def test_the_status_is_written_once_for_each_change(
     ]
     later = NOW + timedelta(hours=1)
     assert await kube.buffers.say("default", name, uid, status=status, conditions=missing, now=later)
-    again = CapacityBuffer.from_object(await admin.request("GET", path))
-    assert again.metadata.resource_version == first.metadata.resource_version
+    reread = CapacityBuffer.from_object(await admin.request("GET", path))
+    assert reread.metadata.resource_version == first.metadata.resource_version
 
     found = status | {"replicas": 3, "podTemplateRef": {"name": "web"}, "podTemplateGeneration": 2}
     partly = decide_conditions(None, 3, 1)

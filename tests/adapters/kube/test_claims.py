@@ -19,29 +19,29 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 Unique = Callable[[str], str]
 
 
-async def made(kube: KubeAdapters, name: str) -> NodeClaim:
+async def create_nodeclaim(kube: KubeAdapters, name: str) -> NodeClaim:
     return await kube.claims.create(NodeClaim.from_object(claim_json(name)))
 
 
 async def test_creating_twice_gives_the_one_that_is_there(kube: KubeAdapters, unique: Unique) -> None:
     name = unique("claim")
-    first = await made(kube, name)
-    second = await made(kube, name)
+    first = await create_nodeclaim(kube, name)
+    second = await create_nodeclaim(kube, name)
     assert first.uid and second.uid == first.uid
     assert await kube.claims.delete(name, first.uid)
 
 
 async def test_what_the_server_refuses_names_the_object_and_the_field(kube: KubeAdapters, unique: Unique) -> None:
     name = unique("claim")
-    wrong = claim_json(name, requirements=[{"key": "kubernetes.io/arch", "operator": "Maybe"}])
+    invalid = claim_json(name, requirements=[{"key": "kubernetes.io/arch", "operator": "Maybe"}])
     with pytest.raises(BadInput, match=rf"{name}.*requirements"):
-        await kube.claims.create(NodeClaim.from_object(wrong))
+        await kube.claims.create(NodeClaim.from_object(invalid))
 
 
 async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing(
     kube: KubeAdapters, unique: Unique
 ) -> None:
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     launched = ConditionPatch(type="Launched", status="True")
     status = {"providerID": "aws:///us-west-2a/i-1", "capacity": {"cpu": "2", "pods": "29"}}
     before = kube.client.calls
@@ -53,7 +53,7 @@ async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing
     assert patched.status.provider_id == "aws:///us-west-2a/i-1"
     assert patched.is_true("Launched") and not patched.is_true("Ready")
     version = patched.metadata.resource_version
-    again = await kube.claims.patch(
+    repeated = await kube.claims.patch(
         claim.name,
         claim.uid,
         default_labels={"a": "b"},
@@ -61,12 +61,12 @@ async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing
         conditions=(launched,),
         now=NOW + timedelta(hours=1),
     )
-    assert again is not None and again.metadata.resource_version == version
+    assert repeated is not None and repeated.metadata.resource_version == version
     await kube.claims.delete(claim.name, claim.uid)
 
 
 async def test_a_label_that_the_claim_has_already_stays_as_it_is(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     zone = "topology.kubernetes.io/zone"
     await kube.claims.patch(claim.name, claim.uid, default_labels={zone: "us-west-2a"}, now=NOW)
     patched = await kube.claims.patch(claim.name, claim.uid, default_labels={zone: "us-west-2b", "a": "b"}, now=NOW)
@@ -76,7 +76,7 @@ async def test_a_label_that_the_claim_has_already_stays_as_it_is(kube: KubeAdapt
 
 
 async def test_a_map_in_the_status_is_replaced_whole(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     for capacity in ({"cpu": "2", "pods": "29"}, {"cpu": "4"}):
         await kube.claims.patch(claim.name, claim.uid, status={"capacity": capacity}, now=NOW)
     found = await kube.claims.get(claim.name)
@@ -87,7 +87,7 @@ async def test_a_map_in_the_status_is_replaced_whole(kube: KubeAdapters, unique:
 async def test_a_write_by_somebody_else_in_between_is_kept(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     path = NODE_CLAIMS.path(claim.name)
     await admin.merge(path, {"metadata": {"annotations": {"theirs": "kept"}}})
     patched = await kube.claims.patch(
@@ -102,17 +102,17 @@ async def test_writers_that_meet_lose_nothing_of_each_other(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     """The server refuses by 409 whoever is late, and his change is decided again on what stands then."""
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     replicas = [kube, *(build(kube.client) for _ in range(3))]
     for one in replicas:
         assert await one.claims.get(claim.name) is not None
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(
             one.claims.patch(claim.name, claim.uid, annotations={f"writer-{number}": "was-here"}, now=NOW)
             for number, one in enumerate(replicas)
         )
     )
-    assert all(answers)
+    assert all(responses)
     found = await kube.claims.get(claim.name)
     assert found is not None and set(found.metadata.annotations) >= {f"writer-{n}" for n in range(len(replicas))}
     await kube.claims.delete(claim.name, claim.uid)
@@ -121,25 +121,25 @@ async def test_writers_that_meet_lose_nothing_of_each_other(
 async def test_a_condition_that_is_taken_back_is_gone_and_ready_stays_as_it_was(
     kube: KubeAdapters, unique: Unique
 ) -> None:
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     drifted = ConditionPatch(type="Drifted", status="True", reason="AMIDrift", message="an old image")
-    shown = await kube.claims.patch(claim.name, claim.uid, conditions=(drifted,), now=NOW)
-    assert shown is not None and shown.is_true("Drifted")
+    patched = await kube.claims.patch(claim.name, claim.uid, conditions=(drifted,), now=NOW)
+    assert patched is not None and patched.is_true("Drifted")
     other = drifted.model_copy(update={"reason": "SubnetDrift"})
-    again = await kube.claims.patch(claim.name, claim.uid, conditions=(other,), now=NOW + timedelta(hours=1))
-    assert again is not None
-    before, after = shown.condition("Drifted"), again.condition("Drifted")
+    repeated = await kube.claims.patch(claim.name, claim.uid, conditions=(other,), now=NOW + timedelta(hours=1))
+    assert repeated is not None
+    before, after = patched.condition("Drifted"), repeated.condition("Drifted")
     assert before is not None and after is not None and after.reason == "SubnetDrift"
     assert before.last_transition_time == after.last_transition_time, "it moves with the status alone"
-    gone = ConditionPatch(type="Drifted", status="")
+    removed = ConditionPatch(type="Drifted", status="")
     for _ in range(2):
-        left = await kube.claims.patch(claim.name, claim.uid, conditions=(gone,), now=NOW)
+        left = await kube.claims.patch(claim.name, claim.uid, conditions=(removed,), now=NOW)
         assert left is not None and left.condition("Drifted") is None and left.condition("Ready") is not None
     await kube.claims.delete(claim.name, claim.uid)
 
 
 async def test_another_claim_of_the_same_name_is_not_touched(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     assert await kube.claims.patch(claim.name, "other-uid", default_labels={"a": "b"}, now=NOW) is None
     assert not await kube.claims.ensure_finalizer(claim.name, "other-uid")
     assert not await kube.claims.delete(claim.name, "other-uid")
@@ -150,12 +150,12 @@ async def test_another_claim_of_the_same_name_is_not_touched(kube: KubeAdapters,
 
 
 async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     assert await kube.claims.ensure_finalizer(claim.name, claim.uid)
     assert await kube.claims.delete(claim.name, claim.uid)
-    held = await kube.claims.get(claim.name)
-    assert held is not None and held.metadata.deleting
-    assert held.metadata.finalizers == (TERMINATION_FINALIZER,)
+    deleting = await kube.claims.get(claim.name)
+    assert deleting is not None and deleting.metadata.deleting
+    assert deleting.metadata.finalizers == (TERMINATION_FINALIZER,)
     assert await kube.claims.release(claim.name, claim.uid)
     assert await kube.claims.get(claim.name) is None
     assert not await kube.claims.release(claim.name, claim.uid)
@@ -163,25 +163,31 @@ async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapte
 
 
 async def test_claims_are_listed_by_label(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     await kube.claims.patch(claim.name, claim.uid, default_labels={"listed": claim.name}, now=NOW)
     assert [one.name for one in await kube.claims.list(labels={"listed": claim.name})] == [claim.name]
     await kube.claims.delete(claim.name, claim.uid)
 
 
 async def test_labels_are_set_and_taken_off_once_and_of_this_claim_alone(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await made(kube, unique("claim"))
+    claim = await create_nodeclaim(kube, unique("claim"))
     await kube.claims.patch(claim.name, claim.uid, default_labels={"a": "1", "b": "2", "c": "3"}, now=NOW)
     changes = {"a": "9", "b": None, "new": "x", "never": None}
     assert await kube.claims.relabel(claim.name, claim.uid, changes)
     found = await kube.claims.get(claim.name)
     assert found is not None
-    held = found.metadata.labels
-    assert (held["a"], held["c"], held["new"], "b" in held, "never" in held) == ("9", "3", "x", False, False)
+    current = found.metadata.labels
+    assert (current["a"], current["c"], current["new"], "b" in current, "never" in current) == (
+        "9",
+        "3",
+        "x",
+        False,
+        False,
+    )
     before = kube.client.calls
     assert await kube.claims.relabel(claim.name, claim.uid, changes)
-    again = await kube.claims.get(claim.name)
-    assert again is not None and again.metadata.resource_version == found.metadata.resource_version
+    reread = await kube.claims.get(claim.name)
+    assert reread is not None and reread.metadata.resource_version == found.metadata.resource_version
     assert kube.client.calls - before <= 2
     assert not await kube.claims.relabel(claim.name, "00000000-0000-0000-0000-00000000dead", changes)
     assert not await kube.claims.relabel(unique("nobody"), claim.uid, changes)

@@ -12,17 +12,17 @@ Unique = Callable[[str], str]
 
 
 def deployment(name: str = "karpenter", replicas: int = 2, **container: Any) -> Json:
-    marks = {"app.kubernetes.io/name": name}
+    match_labels = {"app.kubernetes.io/name": name}
     main = {"name": "controller", "image": "karpenter/controller:1.14.1", **container}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default", "labels": marks},
+        "metadata": {"name": name, "namespace": "default", "labels": match_labels},
         "spec": {
             "replicas": replicas,
-            "selector": {"matchLabels": marks},
+            "selector": {"matchLabels": match_labels},
             "template": {
-                "metadata": {"labels": marks},
+                "metadata": {"labels": match_labels},
                 # Nowhere: what is looked at is the Deployment alone.
                 "spec": {"containers": [main], "nodeSelector": {"kubernetes.io/hostname": "nowhere"}},
             },

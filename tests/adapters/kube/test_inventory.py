@@ -88,10 +88,10 @@ async def test_a_node_goes_with_its_finalizer_and_not_its_namesake(
     assert await kube.inventory.delete_node(second)
     del body["metadata"]["finalizers"]
     await admin.request("POST", NODES.path(), body=body)
-    never_held = await kube.inventory.node(name)
-    assert never_held is not None
-    assert await kube.inventory.delete_node(never_held)
-    assert not await kube.inventory.delete_node(never_held)
+    without_finalizer = await kube.inventory.node(name)
+    assert without_finalizer is not None
+    assert await kube.inventory.delete_node(without_finalizer)
+    assert not await kube.inventory.delete_node(without_finalizer)
 
 
 async def test_a_nodeclaim_is_seen_with_what_upkeep_goes_by(

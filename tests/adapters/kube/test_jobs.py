@@ -10,7 +10,7 @@ from tenure.kube.adapters.workloads import KEPT, job, job_fact
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import JOBS
 from tenure.model.errors import BadInput, Forbidden
-from tenure.model.hooks import HOOK_KEY, HOOK_NODE, NAMESPACE, JobFact, JobWanted
+from tenure.model.hooks import HOOK_KEY, HOOK_NODE, NAMESPACE, DesiredJob, JobFact
 
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "snapshot"}},
@@ -22,8 +22,8 @@ TEMPLATE: dict[str, Any] = {
 }
 
 
-def wanted(**fields: Any) -> JobWanted:
-    usual: dict[str, Any] = {
+def desired_job(**fields: Any) -> DesiredJob:
+    defaults: dict[str, Any] = {
         "namespace": NAMESPACE,
         "name": "snapshot-0123456789",
         "key": "uid-a-beforeDrain-snapshot",
@@ -33,17 +33,17 @@ def wanted(**fields: Any) -> JobWanted:
         "retries": 2,
         "seconds": 180,
     }
-    return JobWanted.model_validate({**usual, **fields})
+    return DesiredJob.model_validate({**defaults, **fields})
 
 
-def ended(kind: str, reason: str = "", message: str = "", status: str = "True") -> JobFact:
+def finished_job(kind: str, reason: str = "", message: str = "", status: str = "True") -> JobFact:
     condition = {"type": kind, "status": status, "reason": reason, "message": message}
     meta = {"annotations": {HOOK_KEY: "uid-a-beforeDrain-snapshot"}}
     return job_fact({"metadata": meta, "status": {"conditions": [condition]}})
 
 
 def test_a_job_is_its_template_and_says_whose_it_is() -> None:
-    made = job(wanted())
+    made = job(desired_job())
     spec, pods = made["spec"], made["spec"]["template"]
     assert made["metadata"]["annotations"] == {HOOK_KEY: "uid-a-beforeDrain-snapshot"}
     assert (spec["backoffLimit"], spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (2, 180, KEPT)
@@ -53,9 +53,11 @@ def test_a_job_is_its_template_and_says_whose_it_is() -> None:
 
 
 def test_containers_are_told_of_the_node_and_their_own_words_count() -> None:
-    spec = job(wanted())["spec"]["template"]["spec"]
-    told = [{one["name"]: one["value"] for one in spec[kind][0]["env"]} for kind in ("initContainers", "containers")]
-    assert told == [
+    spec = job(desired_job())["spec"]["template"]["spec"]
+    environments = [
+        {one["name"]: one["value"] for one in spec[kind][0]["env"]} for kind in ("initContainers", "containers")
+    ]
+    assert environments == [
         {"TENURE_NODE": "node-a", "TENURE_POINT": "beforeDrain"},
         {"TENURE_NODE": "mine", "TENURE_POINT": "beforeDrain"},
     ]
@@ -64,22 +66,22 @@ def test_containers_are_told_of_the_node_and_their_own_words_count() -> None:
 
 def test_how_a_job_ended_is_read_from_its_conditions() -> None:
     key = "uid-a-beforeDrain-snapshot"
-    assert ended("Complete") == JobFact(key=key, outcome="succeeded")
-    assert ended("Failed", "BackoffLimitExceeded", "it failed").outcome == "failed"
-    assert ended("Failed", "DeadlineExceeded", "too long") == JobFact(
+    assert finished_job("Complete") == JobFact(key=key, outcome="succeeded")
+    assert finished_job("Failed", "BackoffLimitExceeded", "it failed").outcome == "failed"
+    assert finished_job("Failed", "DeadlineExceeded", "too long") == JobFact(
         key=key, outcome="timed out", why="DeadlineExceeded: too long"
     )
-    assert ended("Complete", status="False").outcome is None and ended("FailureTarget").outcome is None
+    assert finished_job("Complete", status="False").outcome is None and finished_job("FailureTarget").outcome is None
     assert job_fact({"metadata": {}}) == JobFact(key="")
 
 
 async def test_one_name_is_made_once(kube: KubeAdapters, admin: KubeClient, unique: Callable[[str], str]) -> None:
     name = unique("snapshot")
     assert await kube.jobs.get(NAMESPACE, name) is None
-    assert await kube.jobs.create(wanted(name=name)) == JobFact(key="uid-a-beforeDrain-snapshot")
+    assert await kube.jobs.create(desired_job(name=name)) == JobFact(key="uid-a-beforeDrain-snapshot")
     uid = (await admin.request("GET", JOBS.path(name, namespace=NAMESPACE)))["metadata"]["uid"]
-    again = await kube.jobs.create(wanted(name=name, key="another"))
-    assert again == await kube.jobs.get(NAMESPACE, name) == JobFact(key="uid-a-beforeDrain-snapshot")
+    repeated = await kube.jobs.create(desired_job(name=name, key="another"))
+    assert repeated == await kube.jobs.get(NAMESPACE, name) == JobFact(key="uid-a-beforeDrain-snapshot")
     assert (await admin.request("GET", JOBS.path(name, namespace=NAMESPACE)))["metadata"]["uid"] == uid
     await admin.request("DELETE", JOBS.path(name, namespace=NAMESPACE), params={"propagationPolicy": "Background"})
 
@@ -89,6 +91,6 @@ async def test_what_the_api_server_refuses_is_said_in_its_words(
 ) -> None:
     broken = {"spec": {"containers": [{"name": "main"}]}}
     with pytest.raises(BadInput, match="image: Required value"):
-        await kube.jobs.create(wanted(name=unique("snapshot"), template=broken))
+        await kube.jobs.create(desired_job(name=unique("snapshot"), template=broken))
     with pytest.raises(Forbidden):
-        await kube.jobs.create(wanted(name=unique("snapshot"), namespace="default"))
+        await kube.jobs.create(desired_job(name=unique("snapshot"), namespace="default"))

@@ -32,22 +32,22 @@ async def test_a_verdict_is_written_with_the_worker_s_rights_and_once(
         "spec": {"nodePoolSelector": {"names": [unique("nobody")]}, "launch": {"deadline": "4m"}},
     }
     made = await admin.request("POST", LIFECYCLE_POLICIES.path(), body=body)
-    uid, say = made["metadata"]["uid"], kube.lifecycle_policies.say
-    refused = PolicyVerdict(refused=True, reason="Conflict", message="with another", node_pools=("a", "b"))
-    assert await say(name, uid, refused, now=NOW)
+    uid, write_status = made["metadata"]["uid"], kube.lifecycle_policies.say
+    rejection = PolicyVerdict(rejected=True, reason="Conflict", message="with another", node_pools=("a", "b"))
+    assert await write_status(name, uid, rejection, now=NOW)
     found = await read(admin, name)
     condition, ready = found.condition("ValidationSucceeded"), found.condition("Ready")
     assert condition is not None and (condition.status, condition.reason) == ("False", "Conflict")
     assert ready is not None and ready.is_false and found.status.node_pools == ("a", "b")
 
-    assert await say(name, uid, refused, now=NOW + timedelta(hours=1))
+    assert await write_status(name, uid, rejection, now=NOW + timedelta(hours=1))
     assert (await read(admin, name)).metadata.resource_version == found.metadata.resource_version
-    assert await say(name, uid, PolicyVerdict(), now=NOW + timedelta(hours=2))
-    heeded = await read(admin, name)
-    assert heeded.is_true("Ready") and heeded.status.node_pools == ()
+    assert await write_status(name, uid, PolicyVerdict(), now=NOW + timedelta(hours=2))
+    accepted = await read(admin, name)
+    assert accepted.is_true("Ready") and accepted.status.node_pools == ()
 
     await admin.request("DELETE", LIFECYCLE_POLICIES.path(name))
-    assert not await say(name, uid, refused, now=NOW)
+    assert not await write_status(name, uid, rejection, now=NOW)
 
 
 async def test_a_kind_that_is_not_installed_is_named_at_the_start_with_what_to_do(

@@ -35,7 +35,7 @@ def claim_for(node: str, **spec: Any) -> NodeClaim:
     return NodeClaim.from_object(raw)
 
 
-async def stored(kube: KubeAdapters, admin: KubeClient, name: str) -> dict[str, Any]:
+async def stored_node(kube: KubeAdapters, admin: KubeClient, name: str) -> dict[str, Any]:
     found = await admin.get(NODES.path(name))
     assert found is not None
     return found
@@ -56,7 +56,7 @@ async def test_registration_gives_the_node_what_its_claim_says(
     pairs = {(key, value) for key, value, _ in state.taints}
     assert {("dedicated", "gpu"), ("cni", "")} <= pairs
     assert labels.UNREGISTERED_TAINT_KEY not in {key for key, _ in pairs}
-    owner = (await stored(kube, admin, node))["metadata"]["ownerReferences"][0]
+    owner = (await stored_node(kube, admin, node))["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodeClaim", claim.name, True)
 
 
@@ -77,13 +77,13 @@ async def test_a_node_that_asks_for_it_keeps_its_own_taints(kube: KubeAdapters, 
 
 
 async def test_disruption_is_marked_once_and_taken_back_whole(kube: KubeAdapters, node: str) -> None:
-    marked = await kube.nodes.mark_disrupted(node)
-    again = await kube.nodes.mark_disrupted(node)
-    assert marked is not None and again is not None and again.taints.count(disrupted()) == 1
-    assert again.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
+    disrupted_node = await kube.nodes.mark_disrupted(node)
+    repeated = await kube.nodes.mark_disrupted(node)
+    assert disrupted_node is not None and repeated is not None and repeated.taints.count(disrupted_taint()) == 1
+    assert repeated.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
     assert await kube.nodes.unmark_disrupted(node)
     cleared = await kube.nodes.get(node)
-    assert cleared is not None and disrupted() not in cleared.taints
+    assert cleared is not None and disrupted_taint() not in cleared.taints
     assert labels.EXCLUDE_FROM_LOAD_BALANCERS not in cleared.labels
 
 
@@ -101,11 +101,14 @@ async def test_a_mark_at_once_is_one_request_where_the_node_is_as_known_and_undo
     assert await kube.nodes.mark_evacuated(node, uid, tainted=tainted is known, at=AT)
     assert kube.client.calls - before == (1 if known else 3)
     assert await kube.nodes.mark_evacuated(node, uid, tainted=True, at=AT)
-    marked = await kube.nodes.get(node)
-    assert marked is not None and marked.taints.count(disrupted()) == 1
-    assert marked.labels["kubelet"] == "wrote" and ("theirs" in {key for key, _, _ in marked.taints}) == tainted
-    assert marked.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
-    assert marked.annotations[labels.EVACUATED] == "2026-03-01T12:00:00+00:00"
+    disrupted_node = await kube.nodes.get(node)
+    assert disrupted_node is not None and disrupted_node.taints.count(disrupted_taint()) == 1
+    assert (
+        disrupted_node.labels["kubelet"] == "wrote"
+        and ("theirs" in {key for key, _, _ in disrupted_node.taints}) == tainted
+    )
+    assert disrupted_node.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
+    assert disrupted_node.annotations[labels.EVACUATED] == "2026-03-01T12:00:00+00:00"
     assert await kube.nodes.unmark_disrupted(node)
     cleared = await kube.nodes.get(node)
     assert cleared is not None and labels.EVACUATED not in cleared.annotations
@@ -116,14 +119,14 @@ async def test_another_node_of_the_name_is_not_marked_at_once(kube: KubeAdapters
     other = "00000000-0000-0000-0000-000000000009"
     assert not await kube.nodes.mark_evacuated(name or node, other, tainted=False, at=AT)
     found = await kube.nodes.get(node)
-    assert found is not None and disrupted() not in found.taints
+    assert found is not None and disrupted_taint() not in found.taints
 
 
 async def test_marks_survive_writes_by_the_kubelet_in_between(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
     await kube.nodes.get(node)
     await admin.merge(NODES.path(node), {"metadata": {"labels": {"kubelet": "wrote"}}})
-    marked = await kube.nodes.mark_disrupted(node)
-    assert marked is not None and marked.labels["kubelet"] == "wrote"
+    disrupted_node = await kube.nodes.mark_disrupted(node)
+    assert disrupted_node is not None and disrupted_node.labels["kubelet"] == "wrote"
 
 
 async def test_callers_at_one_time_share_the_lists_that_find_nodes(kube: KubeAdapters, node: str) -> None:
@@ -148,13 +151,13 @@ async def test_a_registered_node_stays_until_it_is_released(kube: KubeAdapters, 
     await kube.nodes.register(node, claim_for(node))
     assert await kube.nodes.mark_initialized(node)
     assert await kube.nodes.delete(node)
-    going = await kube.nodes.get(node)
-    assert going is not None and going.deleting and going.labels[labels.INITIALIZED] == "true"
+    deleting = await kube.nodes.get(node)
+    assert deleting is not None and deleting.deleting and deleting.labels[labels.INITIALIZED] == "true"
     assert await kube.nodes.release(node)
     assert await kube.nodes.get(node) is None
 
 
-def disrupted() -> tuple[str, str, str]:
+def disrupted_taint() -> tuple[str, str, str]:
     return (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)
 
 
@@ -162,9 +165,9 @@ async def test_labels_of_a_node_are_changed_beside_those_of_others(
     kube: KubeAdapters, admin: KubeClient, node: str
 ) -> None:
     await kube.nodes.register(node, claim_for(node))
-    uid = (await stored(kube, admin, node))["metadata"]["uid"]
+    uid = (await stored_node(kube, admin, node))["metadata"]["uid"]
     await admin.merge(NODES.path(node), {"metadata": {"labels": {"theirs": "1"}}})
     assert await kube.nodes.relabel(node, uid, {"team": "b", labels.REGISTERED: None})
-    held = (await stored(kube, admin, node))["metadata"]["labels"]
-    assert (held["team"], held["theirs"], labels.REGISTERED in held) == ("b", "1", False)
+    current = (await stored_node(kube, admin, node))["metadata"]["labels"]
+    assert (current["team"], current["theirs"], labels.REGISTERED in current) == ("b", "1", False)
     assert not await kube.nodes.relabel(node, "00000000-0000-0000-0000-00000000dead", {"team": "c"})

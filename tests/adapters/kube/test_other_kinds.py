@@ -31,8 +31,8 @@ async def test_a_pools_status_is_kept_and_its_readiness_follows(
     assert pool.metadata.annotations["hash"] == "1"
     assert name in {one.name for one in await kube.pools.list()}
     assert await kube.pools.patch_status(name, status=usage, conditions=good, now=NOW + timedelta(hours=1))
-    again = await kube.pools.get(name)
-    assert again is not None and again.metadata.resource_version == pool.metadata.resource_version
+    reread = await kube.pools.get(name)
+    assert reread is not None and reread.metadata.resource_version == pool.metadata.resource_version
     await admin.request("DELETE", NODE_POOLS.path(name))
     assert not await kube.pools.patch_status(name, status=usage, now=NOW)
 
@@ -42,8 +42,8 @@ async def test_a_node_class_is_held_by_its_finalizer(kube: KubeAdapters, admin: 
     await admin.request("POST", EC2_NODE_CLASSES.path(), body=node_class_json(name))
     assert await kube.node_classes.ensure_finalizer(name)
     await admin.request("DELETE", EC2_NODE_CLASSES.path(name))
-    going = await kube.node_classes.get(name)
-    assert going is not None and going.metadata.deleting
+    deleting = await kube.node_classes.get(name)
+    assert deleting is not None and deleting.metadata.deleting
     bad = ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="none")
     assert await kube.node_classes.patch_status(name, conditions=(bad,), now=NOW)
     assert await kube.node_classes.release(name)

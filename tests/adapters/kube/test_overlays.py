@@ -34,17 +34,17 @@ async def test_a_refused_overlay_is_not_heeded_until_its_spec_changes(
     )
 
     assert await kube.overlays.say(name, fact.uid, reason="Conflict", message="with another", now=NOW)
-    refused = await read(admin, name)
-    condition = refused.condition("ValidationSucceeded")
+    rejected = await read(admin, name)
+    condition = rejected.condition("ValidationSucceeded")
     assert condition is not None and (condition.status, condition.reason) == ("False", "Conflict")
-    ready = refused.condition("Ready")
+    ready = rejected.condition("Ready")
     assert ready is not None and ready.is_false
     assert name not in {one.name for one in await kube.overlays.heeded()}
 
     assert await kube.overlays.say(
         name, fact.uid, reason="Conflict", message="with another", now=NOW + timedelta(hours=1)
     )
-    assert (await read(admin, name)).metadata.resource_version == refused.metadata.resource_version
+    assert (await read(admin, name)).metadata.resource_version == rejected.metadata.resource_version
 
     await admin.merge(NODE_OVERLAYS.path(name), {"spec": {"weight": 4}})
     assert name in {one.name for one in await kube.overlays.heeded()}

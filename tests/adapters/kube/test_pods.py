@@ -13,7 +13,7 @@ from tenure.kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, 
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.provider_results import DrainPod
 from tests.support.kube.builders import node_json, pod_json
-from tests.support.product.eventually import PATIENCE
+from tests.support.product.eventually import TIMEOUT_SECONDS
 
 Unique = Callable[[str], str]
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -89,7 +89,7 @@ async def test_a_budget_in_the_way_is_told_in_the_servers_words(
     await admin.request("POST", BUDGETS, body=budget)
     pod = await run(kube, admin, app, node, metadata={"labels": {"app": app}})
     await admin.merge(PODS.path(app, namespace="default", sub="status"), {"status": RUNNING})
-    await until_counted(kube, admin, app)
+    await wait_until_budget_counted(kube, admin, app)
     eviction = await kube.pods.evict(pod)
     assert not eviction.accepted
     assert eviction.pod == f"default/{app}"
@@ -101,22 +101,22 @@ async def test_a_budget_in_the_way_is_told_in_the_servers_words(
 async def test_volumes_of_pods_that_leave_are_waited_for(
     kube: KubeAdapters, admin: KubeClient, node: str, unique: Unique
 ) -> None:
-    leaving, staying = unique("pv"), unique("pv")
-    await run(kube, admin, unique("db"), node, volumes=[claim_volume(leaving)])
+    evicted, staying = unique("pv"), unique("pv")
+    await run(kube, admin, unique("db"), node, volumes=[claim_volume(evicted)])
     await run(kube, admin, unique("agent"), node, volumes=[claim_volume(staying)], tolerations=[{"operator": "Exists"}])
-    for volume in (leaving, staying):
+    for volume in (evicted, staying):
         await admin.request("POST", PERSISTENT_VOLUME_CLAIMS.path(namespace="default"), body=claim(volume))
         await admin.request("POST", VOLUME_ATTACHMENTS.path(), body=attachment(volume, node))
-    assert await kube.pods.attached_volumes(node) == [leaving]
-    for volume in (leaving, staying):
+    assert await kube.pods.attached_volumes(node) == [evicted]
+    for volume in (evicted, staying):
         await admin.request("DELETE", VOLUME_ATTACHMENTS.path(volume))
         await admin.request("DELETE", PERSISTENT_VOLUME_CLAIMS.path(volume, namespace="default"))
     assert await kube.pods.attached_volumes(node) == ()
 
 
-async def until_counted(kube: KubeAdapters, admin: KubeClient, budget: str) -> None:
+async def wait_until_budget_counted(kube: KubeAdapters, admin: KubeClient, budget: str) -> None:
     """Until the controller of budgets has seen the healthy pod."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             found = await admin.request("GET", f"{BUDGETS}/{budget}")
             if found.get("status", {}).get("currentHealthy") == 1:

@@ -53,7 +53,7 @@ async def test_the_life_of_a_claim_stands_in_its_events(
     await kube.claims.release(claim.name, claim.uid)
     await kube.events.flush()
     selector = {"fieldSelector": f"involvedObject.uid={claim.uid}"}
-    told = await admin.request("GET", EVENTS.path(namespace="default"), params=selector)
-    assert sorted((event["reason"], event["type"]) for event in told["items"]) == [
+    events = await admin.request("GET", EVENTS.path(namespace="default"), params=selector)
+    assert sorted((event["reason"], event["type"]) for event in events["items"]) == [
         (reason, "Normal") for reason in ("Finalized", "Initialized", "Launched", "Ready", "Registered")
     ]

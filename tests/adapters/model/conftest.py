@@ -10,19 +10,19 @@ import aiohttp
 import pytest
 import yaml
 
-from tests.adapters.model.kinds.server import Server
+from tests.adapters.model.kinds.server import ApiServerClient
 from tests.support.product.shared_sandbox import SharedSandbox
 
 
 @pytest.fixture(scope="session")
-async def server(shared_sandbox: SharedSandbox) -> AsyncIterator[Server]:
+async def server(shared_sandbox: SharedSandbox) -> AsyncIterator[ApiServerClient]:
     config = _read(Path(shared_sandbox.kubeconfig))
     cluster = config["clusters"][0]["cluster"]
     authority = base64.b64decode(cluster.get("certificate-authority-data", ""))
     tls = ssl.create_default_context(cadata=authority.decode()) if authority else False
     headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), headers=headers) as session:
-        yield Server(session, cluster["server"])
+        yield ApiServerClient(session, cluster["server"])
 
 
 def _read(kubeconfig: Path) -> Any:

@@ -3,7 +3,7 @@
 import random
 
 from tenure.apis.quantity import Quantity, parse
-from tests.adapters.model.kinds.server import Server
+from tests.adapters.model.kinds.server import ApiServerClient
 
 SUFFIXES = ("", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "e0", "e3", "E-4", "e-9")
 HAND_PICKED = (
@@ -12,29 +12,29 @@ HAND_PICKED = (
 )
 
 
-def texts(count: int) -> list[str]:
+def random_quantities(count: int) -> list[str]:
     """Reproducible: the same texts in each run."""
     dice = random.Random(1)
     made = list(HAND_PICKED)
     while len(made) < count:
-        whole = str(dice.randrange(10 ** dice.randrange(1, 12)))
+        integer_part = str(dice.randrange(10 ** dice.randrange(1, 12)))
         fraction = f".{dice.randrange(10 ** dice.randrange(1, 11))}" if dice.random() < 0.4 else ""
-        made.append(whole + fraction + dice.choice(SUFFIXES))
+        made.append(integer_part + fraction + dice.choice(SUFFIXES))
     return made
 
 
-async def test_the_canonical_text_is_the_servers(server: Server) -> None:
-    wanted = texts(600)
+async def test_the_canonical_text_is_the_servers(server: ApiServerClient) -> None:
+    expected = random_quantities(600)
     resources = ("cpu", "memory", "ephemeral-storage")
     theirs: dict[str, str] = {}
-    for start in range(0, len(wanted), len(resources)):
-        capacity = dict(zip(resources, wanted[start:], strict=False))
-        theirs |= {capacity[name]: text for name, text in (await server.capacity_of_a_node(capacity)).items()}
+    for start in range(0, len(expected), len(resources)):
+        capacity = dict(zip(resources, expected[start:], strict=False))
+        theirs |= {capacity[name]: text for name, text in (await server.stored_node_capacity(capacity)).items()}
     # Some short texts with a fraction and a suffix (1.5k) the server hands back as they came; the rest it rewrites.
-    rewritten = {text: theirs[text] for text in wanted if theirs[text] != text}
+    rewritten = {text: theirs[text] for text in expected if theirs[text] != text}
     assert len(rewritten) > 200
     assert {text: as_stored(parse(text)) for text in rewritten} == rewritten
-    assert [text for text in wanted if parse(text).millis() != parse(theirs[text]).millis()] == []
+    assert [text for text in expected if parse(text).millis() != parse(theirs[text]).millis()] == []
 
 
 def as_stored(quantity: Quantity) -> str:

@@ -14,5 +14,5 @@ async def test_every_example_is_accepted_by_the_api_server(shared_sandbox: Share
     async with shared_sandbox.cluster.client() as api:
         for document in documents:
             path = f"{await api.path_of(document)}?fieldManager=examples&dryRun=All&fieldValidation=Strict"
-            answer = await api.request("PATCH", path, document, "application/apply-patch+yaml")
-            assert answer["metadata"]["name"] == document["metadata"]["name"]
+            response = await api.request("PATCH", path, document, "application/apply-patch+yaml")
+            assert response["metadata"]["name"] == document["metadata"]["name"]

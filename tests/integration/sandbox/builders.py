@@ -51,22 +51,22 @@ def condition(thing: Mapping[str, Any], kind: str) -> str | None:
     return found[0] if found else None
 
 
-async def until(so: Callable[[], Awaitable[object]]) -> None:
+async def wait_until(condition: Callable[[], Awaitable[object]]) -> None:
     """Until the answer is true. The test's own time-out is the end."""
     while True:
-        if await so():
+        if await condition():
             return
         await asyncio.sleep(0.03)
 
 
-async def until_pod(api: KubeApi, name: str, *, phase: str | None = None, ready: str | None = None) -> None:
+async def wait_until_pod(api: KubeApi, name: str, *, phase: str | None = None, ready: str | None = None) -> None:
     """Until the pod is there and so; with neither `phase` nor `ready`: until it is gone."""
 
-    async def so() -> bool:
+    async def pod_matches() -> bool:
         pod = await find(api, f"{PODS}/{name}")
         if phase is ready is None:
             return pod is None
         fits = pod and phase in (None, pod["status"].get("phase")) and ready in (None, condition(pod, "Ready"))
         return bool(fits)
 
-    await until(so)
+    await wait_until(pod_matches)

@@ -12,52 +12,52 @@ import pytest
 
 from tenure.sandbox.ports import Ports
 from tenure.sandbox.state_file import Record, is_running
-from tests.integration.sandbox.test_processes import alive, until_true
+from tests.integration.sandbox.test_processes import is_alive, wait_until
 from tests.support.paths import ROOT
 
 
-async def tenure(*arguments: str) -> Process:
+async def start_cli(*arguments: str) -> Process:
     command = [sys.executable, "-m", "tenure", "sandbox", *arguments]
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
 
 
-async def ended(*arguments: str) -> tuple[int | None, str, str]:
-    process = await tenure(*arguments)
+async def run_cli(*arguments: str) -> tuple[int | None, str, str]:
+    process = await start_cli(*arguments)
     out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 
 
-async def until_said(process: Process, word: str) -> str:
+async def read_until(process: Process, text: str) -> str:
     """What the process says, up to the line with this word. Fails when it ends before."""
     assert process.stdout
-    said = ""
-    while word not in said:
+    output = ""
+    while text not in output:
         line = (await process.stdout.readline()).decode()
-        assert line, f"ended after: {said}"
-        said += line
-    return said
+        assert line, f"ended after: {output}"
+        output += line
+    return output
 
 
 async def test_up_status_down(tmp_path: Path) -> None:
     where = f"--dir={tmp_path}"
-    code, out, err = await ended("up", where, "--parts=temporal,aws", "--detach")
+    code, out, err = await run_cli("up", where, "--parts=temporal,aws", "--detach")
     assert (code, err) == (0, "")
     record = Record.read(tmp_path)
     assert record and f"export AWS_ENDPOINT_URL={record.environment['AWS_ENDPOINT_URL']}" in out
-    code, out, _ = await ended("status", where)
+    code, out, _ = await run_cli("status", where)
     assert code == 0 and "temporal" in out and "ENDED" not in out
-    code, _, err = await ended("up", where, "--parts=temporal")
+    code, _, err = await run_cli("up", where, "--parts=temporal")
     assert (code, err.count("\n")) == (2, 1) and str(tmp_path) in err
-    assert (await ended("down", where))[0] == 0
-    assert not any(map(alive, record.processes.values()))
-    code, out, _ = await ended("status", where)
+    assert (await run_cli("down", where))[0] == 0
+    assert not any(map(is_alive, record.processes.values()))
+    code, out, _ = await run_cli("status", where)
     assert code == 1 and str(tmp_path) in out
-    assert (await ended("down", where))[0] == 0
+    assert (await run_cli("down", where))[0] == 0
 
 
 async def test_a_part_that_ended_shows(tmp_path: Path) -> None:
-    up = await tenure("up", f"--dir={tmp_path}", "--parts=temporal")
-    await until_said(up, "Ctrl-C")
+    up = await start_cli("up", f"--dir={tmp_path}", "--parts=temporal")
+    await read_until(up, "Ctrl-C")
     record = Record.read(tmp_path)
     assert record
     os.kill(record.processes["temporal"], signal.SIGKILL)
@@ -68,13 +68,13 @@ async def test_a_part_that_ended_shows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_an_interrupt_ends_all_parts_and_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
-    up = await tenure("up", f"--dir={tmp_path}", "--parts=temporal,kubernetes")
-    await until_said(up, "Ctrl-C")
+    up = await start_cli("up", f"--dir={tmp_path}", "--parts=temporal,kubernetes")
+    await read_until(up, "Ctrl-C")
     record = Record.read(tmp_path)
     assert record
     up.send_signal(number)
     assert await up.wait() == 0
-    assert not any(map(alive, record.processes.values()))
+    assert not any(map(is_alive, record.processes.values()))
     assert names_in(tmp_path) == ["logs", "sandbox.json", "sandbox.lock"]
 
 
@@ -87,28 +87,28 @@ async def test_a_part_that_a_script_put_in_the_background_ends_as_well(tmp_path:
         "signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
     )
     part = await asyncio.create_subprocess_exec(sys.executable, "-c", ignoring, *command, cwd=ROOT, stdout=PIPE)
-    await until_said(part, "Ctrl-C")
+    await read_until(part, "Ctrl-C")
     record = Record.read(tmp_path)
     assert record
     part.send_signal(number)
     assert await asyncio.wait_for(part.wait(), 30) == 0
-    assert not any(map(alive, record.processes.values()))
+    assert not any(map(is_alive, record.processes.values()))
 
 
 async def test_an_interrupt_of_the_start_leaves_nothing_either(tmp_path: Path) -> None:
-    up = await tenure("up", f"--dir={tmp_path}", "--parts=temporal,kubernetes")
-    await until_true((tmp_path / "logs" / "kube-apiserver.log").exists)
+    up = await start_cli("up", f"--dir={tmp_path}", "--parts=temporal,kubernetes")
+    await wait_until((tmp_path / "logs" / "kube-apiserver.log").exists)
     up.send_signal(signal.SIGINT)
     await up.wait()
     assert not is_running(tmp_path)
-    await until_true(lambda: not any(belongs(path, tmp_path) for path in Path("/proc").glob("[0-9]*")))
+    await wait_until(lambda: not any(is_process_of(path, tmp_path) for path in Path("/proc").glob("[0-9]*")))
 
 
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def belongs(process: Path, directory: Path) -> bool:
+def is_process_of(process: Path, directory: Path) -> bool:
     try:
         return str(directory).encode() in (process / "cmdline").read_bytes()
     except OSError:
@@ -117,20 +117,20 @@ def belongs(process: Path, directory: Path) -> bool:
 
 async def test_one_part_stands_on_the_port_that_it_is_given(tmp_path: Path) -> None:
     ports = Ports()
-    port = ports.take()
+    port = ports.reserve()
     ports.close()
-    part = await tenure("aws", f"--port={port}", f"--dir={tmp_path}", "--", "--pending-seconds=3")
-    said = await until_said(part, "Ctrl-C")
-    assert f"AWS_ENDPOINT_URL=http://127.0.0.1:{port}" in said
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/_sim/health") as answer:
-        assert answer.status == 200
-    code, _, err = await ended("aws", f"--port={port}")
+    part = await start_cli("aws", f"--port={port}", f"--dir={tmp_path}", "--", "--pending-seconds=3")
+    output = await read_until(part, "Ctrl-C")
+    assert f"AWS_ENDPOINT_URL=http://127.0.0.1:{port}" in output
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/_sim/health") as response:
+        assert response.status == 200
+    code, _, err = await run_cli("aws", f"--port={port}")
     assert (code, err) == (2, f"tenure: port {port} is in use\n")
     part.send_signal(signal.SIGINT)
     assert await part.wait() == 0
 
 
 async def test_wrong_parts_are_one_line_and_exit_code_2() -> None:
-    code, _, err = await ended("up", "--parts=temporal,mesos")
+    code, _, err = await run_cli("up", "--parts=temporal,mesos")
     assert (code, err.count("\n")) == (2, 1)
     assert "mesos" in err

@@ -9,8 +9,8 @@ from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK
 def test_the_binaries_are_of_the_versions_that_are_asked_for() -> None:
     found = find_or_build()
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
-        answer = subprocess.run([found[name], "--version"], capture_output=True, text=True, check=True)
-        assert answer.stdout.strip() == f"Kubernetes v{KUBERNETES}"
+        result = subprocess.run([found[name], "--version"], capture_output=True, text=True, check=True)
+        assert result.stdout.strip() == f"Kubernetes v{KUBERNETES}"
     for name, version in (("etcd", ETCD), ("kwok", KWOK)):
-        answer = subprocess.run([found[name], "--version"], capture_output=True, text=True, check=True)
-        assert version in answer.stdout
+        result = subprocess.run([found[name], "--version"], capture_output=True, text=True, check=True)
+        assert version in result.stdout

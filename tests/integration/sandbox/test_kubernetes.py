@@ -17,30 +17,30 @@ from tests.integration.sandbox.builders import (
     make_node,
     make_pod,
     set_ready,
-    until,
-    until_pod,
+    wait_until,
+    wait_until_pod,
 )
 
 TOLERATES_ALL = [{"operator": "Exists"}]
 
 
-async def until_label(api: KubeApi, node: str, value: str) -> None:
+async def wait_until_label(api: KubeApi, node: str, value: str) -> None:
     async def has_it() -> bool:
         found = await api.request("GET", f"/api/v1/nodes/{node}")
         return bool(found["metadata"].get("labels", {}).get(RUNS_PODS) == value)
 
-    await until(has_it)
+    await wait_until(has_it)
 
 
 async def test_a_pod_is_scheduled_runs_and_goes(api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     await make_pod(api, "web")
-    await until_pod(api, "web", phase="Running", ready="True")
+    await wait_until_pod(api, "web", phase="Running", ready="True")
     pod = await api.request("GET", f"{PODS}/web")
     assert pod["spec"]["nodeName"] == "first"
     assert pod["status"]["hostIP"] == "10.1.2.3"
     await api.request("DELETE", f"{PODS}/web")
-    await until_pod(api, "web")
+    await wait_until_pod(api, "web")
 
 
 async def test_no_pod_starts_on_a_node_that_is_not_ready(api: KubeApi) -> None:
@@ -48,42 +48,42 @@ async def test_no_pod_starts_on_a_node_that_is_not_ready(api: KubeApi) -> None:
     await make_node(api, "other", ready=True)
     await make_pod(api, "early", nodeName="booting", tolerations=TOLERATES_ALL)
     await make_pod(api, "witness", nodeName="other", tolerations=TOLERATES_ALL)
-    await until_pod(api, "witness", phase="Running")
+    await wait_until_pod(api, "witness", phase="Running")
     early = await api.request("GET", f"{PODS}/early")
     assert early["status"]["phase"] == "Pending"
     assert "podIP" not in early["status"]
     await set_ready(api, "booting", True)
-    await until_pod(api, "early", phase="Running", ready="True")
+    await wait_until_pod(api, "early", phase="Running", ready="True")
 
 
 async def test_kwok_never_writes_the_ready_condition(api: KubeApi) -> None:
     await make_node(api, "flapping", ready=True)
-    await until_label(api, "flapping", "true")
+    await wait_until_label(api, "flapping", "true")
     await set_ready(api, "flapping", False)
-    await until_label(api, "flapping", "false")
+    await wait_until_label(api, "flapping", "false")
     await make_pod(api, "during", nodeName="flapping", tolerations=TOLERATES_ALL)
     await make_node(api, "other", ready=True)
     await make_pod(api, "witness", nodeName="other")
-    await until_pod(api, "witness", phase="Running")
+    await wait_until_pod(api, "witness", phase="Running")
     assert condition(await api.request("GET", "/api/v1/nodes/flapping"), "Ready") == "False"
     assert (await api.request("GET", f"{PODS}/during"))["status"]["phase"] == "Pending"
     await set_ready(api, "flapping", True)
-    await until_pod(api, "during", phase="Running")
+    await wait_until_pod(api, "during", phase="Running")
 
 
 async def test_a_pod_that_was_taken_out_of_service_with_its_node_comes_back_with_it(api: KubeApi) -> None:
     await make_node(api, "lost", ready=True)
     await make_pod(api, "steady", nodeName="lost", tolerations=TOLERATES_ALL)
-    await until_pod(api, "steady", phase="Running", ready="True")
+    await wait_until_pod(api, "steady", phase="Running", ready="True")
     await set_ready(api, "lost", False)
-    await until_label(api, "lost", "false")
+    await wait_until_label(api, "lost", "false")
     # As the node lifecycle controller does when a kubelet has been silent for too long.
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     out = {"status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": now}]}}
     await api.request("PATCH", f"{PODS}/steady/status", out, STRATEGIC)
     assert condition(await api.request("GET", f"{PODS}/steady"), "Ready") == "False"
     await set_ready(api, "lost", True)
-    await until_pod(api, "steady", phase="Running", ready="True")
+    await wait_until_pod(api, "steady", phase="Running", ready="True")
 
 
 async def test_every_node_has_a_lease_unless_its_kubelet_is_stopped(api: KubeApi) -> None:
@@ -91,25 +91,25 @@ async def test_every_node_has_a_lease_unless_its_kubelet_is_stopped(api: KubeApi
     stopped = {"metadata": {"name": "dead", "labels": {KUBELET: "stopped"}}}
     await api.request("POST", "/api/v1/nodes", stopped)
     await make_node(api, "alive", ready=False)
-    await until(lambda: find(api, f"{leases}/alive"))
+    await wait_until(lambda: find(api, f"{leases}/alive"))
     assert await find(api, f"{leases}/dead") is None
 
 
 async def test_no_pod_starts_where_the_kubelet_is_stopped(api: KubeApi) -> None:
     for name in ("dead", "alive"):
         await make_node(api, name, ready=True)
-        await until_label(api, name, "true")
+        await wait_until_label(api, name, "true")
     stop = {"metadata": {"labels": {KUBELET: "stopped"}}}
     await api.request("PATCH", "/api/v1/nodes/dead", stop, STRATEGIC)
     await make_pod(api, "before", nodeName="alive")
-    await until_pod(api, "before", phase="Running")
+    await wait_until_pod(api, "before", phase="Running")
     await make_pod(api, "late", nodeName="dead")
     await make_pod(api, "after", nodeName="alive")
-    await until_pod(api, "after", phase="Running")
+    await wait_until_pod(api, "after", phase="Running")
     assert (await api.request("GET", f"{PODS}/late"))["status"]["phase"] == "Pending"
     start = {"metadata": {"labels": {KUBELET: None}}}
     await api.request("PATCH", "/api/v1/nodes/dead", start, STRATEGIC)
-    await until_pod(api, "late", phase="Running")
+    await wait_until_pod(api, "late", phase="Running")
 
 
 async def test_pods_behave_as_their_annotations_say(api: KubeApi) -> None:
@@ -118,14 +118,14 @@ async def test_pods_behave_as_their_annotations_say(api: KubeApi) -> None:
     await make_pod(api, "unready", annotations={"sandbox.tenure.sh/ready": "false"})
     await make_pod(api, "batch", annotations={"sandbox.tenure.sh/runs-for": "100ms"}, restartPolicy="Never")
     await make_pod(api, "stuck", annotations={"sandbox.tenure.sh/stops-after": "never"})
-    await until_pod(api, "unready", phase="Running", ready="False")
-    await until_pod(api, "batch", phase="Succeeded")
-    await until_pod(api, "stuck", phase="Running", ready="True")
+    await wait_until_pod(api, "unready", phase="Running", ready="False")
+    await wait_until_pod(api, "batch", phase="Succeeded")
+    await wait_until_pod(api, "stuck", phase="Running", ready="True")
     assert (await api.request("GET", f"{PODS}/never"))["status"]["phase"] == "Pending"
 
     await api.request("DELETE", f"{PODS}/stuck")
     await api.request("DELETE", f"{PODS}/unready")
-    await until_pod(api, "unready")
+    await wait_until_pod(api, "unready")
     stuck = await api.request("GET", f"{PODS}/stuck")
     assert "deletionTimestamp" in stuck["metadata"]
 
@@ -136,12 +136,12 @@ async def test_a_pod_may_use_all_of_its_grace_period(api: KubeApi) -> None:
     await make_pod(api, "slow", annotations=slow, terminationGracePeriodSeconds=20)
     await make_pod(api, "quick", terminationGracePeriodSeconds=10)
     for name in ("slow", "quick"):
-        await until_pod(api, name, phase="Running")
+        await wait_until_pod(api, name, phase="Running")
     for name in ("quick", "slow"):
         await api.request("DELETE", f"{PODS}/{name}")
-    await until_pod(api, "quick")
+    await wait_until_pod(api, "quick")
     assert await find(api, f"{PODS}/slow") is not None
-    await until_pod(api, "slow")
+    await wait_until_pod(api, "slow")
 
 
 async def test_an_eviction_that_a_budget_forbids_is_refused(api: KubeApi) -> None:
@@ -158,11 +158,11 @@ async def test_an_eviction_that_a_budget_forbids_is_refused(api: KubeApi) -> Non
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     }
     await api.request("POST", PODS, body)
-    await until_pod(api, "web", phase="Running", ready="True")
+    await wait_until_pod(api, "web", phase="Running", ready="True")
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}}
-    with pytest.raises(ApiError, match="disruption budget") as refused:
+    with pytest.raises(ApiError, match="disruption budget") as exc_info:
         await api.request("POST", f"{PODS}/web/eviction", eviction)
-    assert refused.value.status == 429
+    assert exc_info.value.status == 429
     await api.request("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web")
 
 

@@ -27,17 +27,17 @@ from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.kube_client import KubeApi
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tests.integration.sandbox.builders import PODS
-from tests.support.product.eventually import PATIENCE
+from tests.support.product.eventually import TIMEOUT_SECONDS
 
 Object = dict[str, Any]
-Tell = Callable[[Sequence[Object]], Awaitable[None]]
+NominatePods = Callable[[Sequence[Object]], Awaitable[None]]
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 PODS_MADE = 300
-FEW = 0.02
+MAX_UNBOUND_SHARE = 0.02
 """Of the pods, not bound in the first round: 0 to 4 of 300 in 19 runs, 15 where nothing is said to kube-scheduler."""
 ROUNDS = 2
 SCHEDULER = "kube-scheduler"
-QUIET = 20.0
+QUIET_SECONDS = 20.0
 """Seconds without a new binding after which kube-scheduler has tried all; its own back-off ends at ten."""
 
 
@@ -49,48 +49,50 @@ async def pods(cluster: Sandbox) -> AsyncIterator[KubePods]:
 
 
 async def test_the_real_scheduler_binds_what_was_planned(cluster: Sandbox, api: KubeApi, pods: KubePods) -> None:
-    given = scenario("diverse", PODS_MADE)
-    types = {one.name: one for one in given.types}
+    inputs = scenario("diverse", PODS_MADE)
+    types = {one.name: one for one in inputs.types}
     for number, zone in enumerate(("us-west-2a", "us-west-2b")):
         offering = next(o for o in types["m7i.2xlarge"].offerings if (o.zone, o.capacity_type) == (zone, ON_DEMAND))
         await _create(api, f"standing-{number}", types["m7i.2xlarge"], offering, {})
-    await _at_once(api.request("POST", PODS, one) for one in given.pods)
-    await _waiting(api)
+    await _at_once(api.request("POST", PODS, one) for one in inputs.pods)
+    await _wait_for_unbound_pods(api)
 
-    price, nodes, left, places = 0.0, list[int](), list[list[str]](), dict[str, str]()
+    price, nodes, left, target_nodes = 0.0, list[int](), list[list[str]](), dict[str, str]()
     for number in range(ROUNDS):
-        plan = await _plan(api, given)
-        assert not plan.unplaced
-        places |= {uid: f"round-{number}-{at}" for at, claim in enumerate(plan.claims) for uid in claim.pods}
-        tell = partial(_tell, pods, places)
+        plan = await _plan(api, inputs)
+        assert not plan.unschedulable
+        target_nodes |= {uid: f"round-{number}-{at}" for at, claim in enumerate(plan.claims) for uid in claim.pods}
+        nominate = partial(_nominate_pods, pods, target_nodes)
         await asyncio.to_thread(cluster.stop_part, SCHEDULER)
         try:
-            price += await _carry_out(api, plan, types, f"round-{number}", tell)
+            price += await _carry_out(api, plan, types, f"round-{number}", nominate)
         finally:
             await asyncio.to_thread(cluster.start_part, SCHEDULER)
         nodes.append(len(plan.claims))
-        async with _telling(api, tell):
-            left.append(await _waiting(api, again=True))
+        async with _nominating(api, nominate):
+            left.append(await _wait_for_unbound_pods(api, after_restart=True))
         if not left[-1]:
             break
     found = f"{nodes} nodes at {price:.3f} $/h, not bound after each round: {left}"
     print(found)
-    assert len(left[0]) <= FEW * PODS_MADE, found
+    assert len(left[0]) <= MAX_UNBOUND_SHARE * PODS_MADE, found
     assert left[-1] == [], found
 
 
-async def _plan(api: KubeApi, given: Scenario) -> Plan:
+async def _plan(api: KubeApi, inputs: Scenario) -> Plan:
     """Over the nodes and pods as the API server has them."""
     state = ClusterState()
-    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
+    state.set_catalogue(Catalogue(by_node_class={"default": inputs.types}))
     nodes, pods = await _items(api, "/api/v1/nodes"), await _items(api, PODS)
-    state.apply(Change(kind="pool", key=one.name, fact=one) for one in given.pool_facts())
+    state.apply(Change(kind="pool", key=one.name, fact=one) for one in inputs.pool_facts())
     state.apply(Change(kind="node", key=one["metadata"]["name"], fact=node_fact(one)) for one in nodes)
     state.apply(Change(kind="pod", key=one["metadata"]["uid"], fact=pod_fact(one)) for one in pods)
     return state.provision(now=NOW)
 
 
-async def _carry_out(api: KubeApi, plan: Plan, types: Mapping[str, InstanceType], name: str, tell: Tell) -> float:
+async def _carry_out(
+    api: KubeApi, plan: Plan, types: Mapping[str, InstanceType], name: str, nominate: NominatePods
+) -> float:
     """A Node of the cheapest type and offering for each claim, and those that are picky know where they are expected;
     what the nodes cost together, in US dollars an hour."""
     chosen = [_cheapest(claim, types) for claim in plan.claims]
@@ -98,7 +100,7 @@ async def _carry_out(api: KubeApi, plan: Plan, types: Mapping[str, InstanceType]
         _create(api, f"{name}-{number}", kind, offering, claim.labels)
         for number, (claim, (kind, offering)) in enumerate(zip(plan.claims, chosen, strict=True))
     )
-    await tell(await _items(api, PODS))
+    await nominate(await _items(api, PODS))
     return sum(offering.price for _, offering in chosen)
 
 
@@ -142,20 +144,24 @@ async def _create(
     await api.request("POST", "/api/v1/nodes", body)
 
 
-async def _tell(pods: KubePods, places: Mapping[str, str], found: Sequence[Object]) -> None:
+async def _nominate_pods(pods: KubePods, target_nodes: Mapping[str, str], found: Sequence[Object]) -> None:
     """Those that are picky, where they are expected: also those from which a try that came too early took it."""
     facts = [pod_fact(one) for one in found if not one["spec"].get("nodeName")]
-    due = [one for one in facts if one.picky and one.uid in places and not (one.expected_on or one.nominated_node)]
-    await _at_once(pods.nominate(one, places[one.uid], now=NOW) for one in due)
+    due = [
+        one
+        for one in facts
+        if one.has_pod_dependent_constraints and one.uid in target_nodes and not (one.expected_on or one.nominated_node)
+    ]
+    await _at_once(pods.nominate(one, target_nodes[one.uid], now=NOW) for one in due)
 
 
 @asynccontextmanager
-async def _telling(api: KubeApi, tell: Tell) -> AsyncIterator[None]:
+async def _nominating(api: KubeApi, nominate: NominatePods) -> AsyncIterator[None]:
     """Again and again, as fast as a watch would: what a nomination held is free from its loss to the next one."""
 
     async def on_and_on() -> None:
         while True:
-            await tell(await _items(api, f"{PODS}?fieldSelector=spec.nodeName%3D"))
+            await nominate(await _items(api, f"{PODS}?fieldSelector=spec.nodeName%3D"))
             await asyncio.sleep(0.05)
 
     task = asyncio.create_task(on_and_on())
@@ -167,22 +173,23 @@ async def _telling(api: KubeApi, tell: Tell) -> AsyncIterator[None]:
             await task
 
 
-async def _waiting(api: KubeApi, *, again: bool = False) -> list[str]:
-    """The pods that are bound nowhere, once kube-scheduler has come to rest. Where it has just been started `again` it
+async def _wait_for_unbound_pods(api: KubeApi, *, after_restart: bool = False) -> list[str]:
+    """The pods that are bound nowhere, once kube-scheduler has come to rest. Where it has just been started
+    `after_restart` it
     can rest only after a first binding: on a busy machine it takes longer to start than it rests between tries."""
     last, since, first = -1, 0.0, -1
     clock = asyncio.get_running_loop().time
-    give_up = clock() + PATIENCE
+    deadline = clock() + TIMEOUT_SECONDS
     while True:
         pods = await _items(api, PODS)
-        waiting = [one["metadata"]["name"] for one in pods if not one["spec"].get("nodeName")]
-        first = len(waiting) if first < 0 else first
-        begun = not again or len(waiting) < first or clock() > give_up
-        told = all(one["spec"].get("nodeName") or _unschedulable(one) for one in pods)
-        if not waiting or (begun and told and len(waiting) == last and clock() - since > QUIET):
-            return waiting
-        if len(waiting) != last:
-            last, since = len(waiting), clock()
+        unbound = [one["metadata"]["name"] for one in pods if not one["spec"].get("nodeName")]
+        first = len(unbound) if first < 0 else first
+        has_begun = not after_restart or len(unbound) < first or clock() > deadline
+        all_attempted = all(one["spec"].get("nodeName") or _unschedulable(one) for one in pods)
+        if not unbound or (has_begun and all_attempted and len(unbound) == last and clock() - since > QUIET_SECONDS):
+            return unbound
+        if len(unbound) != last:
+            last, since = len(unbound), clock()
         await asyncio.sleep(0.5)
 
 

@@ -26,22 +26,22 @@ async def never_healthy() -> str | None:
     return "the door is shut"
 
 
-def says_began(log: Path) -> bool:
+def has_begun(log: Path) -> bool:
     return log.exists() and "began" in log.read_text()
 
 
-async def until_began(log: Path) -> None:
-    await until_true(lambda: says_began(log))
+async def wait_until_begun(log: Path) -> None:
+    await wait_until(lambda: has_begun(log))
 
 
-async def until_true(so: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     while True:
-        if so():
+        if condition():
             return
         await asyncio.sleep(0.02)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether the process runs; a zombie that nobody has reaped yet does not."""
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
@@ -69,7 +69,7 @@ async def test_a_part_that_never_gets_healthy_is_given_up_and_ended(tmp_path: Pa
     part = python(SLEEPS, tmp_path / "part.log", health=never_healthy, deadline=3)
     with pytest.raises(PartFailed, match=r"not healthy after 3 s \(the door is shut\)"):
         await part.start()
-    assert not alive(part.pid)
+    assert not is_alive(part.pid)
 
 
 async def test_a_part_that_ends_later_is_noticed(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_a_part_that_ends_later_is_noticed(tmp_path: Path) -> None:
     await part.start()
     part.check()
     os.kill(part.pid, signal.SIGKILL)
-    await until_true(lambda: not part.running)
+    await wait_until(lambda: not part.is_running)
     with pytest.raises(PartFailed, match="SIGKILL"):
         part.check()
 
@@ -85,9 +85,9 @@ async def test_a_part_that_ends_later_is_noticed(tmp_path: Path) -> None:
 async def test_a_part_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     part = python(STUBBORN, tmp_path / "part.log")
     await part.start()
-    await until_began(tmp_path / "part.log")
+    await wait_until_begun(tmp_path / "part.log")
     await part.stop(grace=0.2)
-    assert not alive(part.pid)
+    assert not is_alive(part.pid)
 
 
 async def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
     await part.start()
     await part.stop()
     await part.stop()
-    assert not part.running
+    assert not part.is_running
 
 
 PARENT = """
@@ -118,16 +118,16 @@ async def parent_and_child(log: Path, code: str, *before: str) -> tuple[asyncio.
     parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=ROOT)
     assert parent.stdout
     child = int(await parent.stdout.readline())
-    await until_began(log)
+    await wait_until_begun(log)
     return parent, child
 
 
 async def test_no_orphan_stays_when_the_parent_is_killed(tmp_path: Path) -> None:
     parent, child = await parent_and_child(tmp_path / "part.log", STUBBORN)
-    assert alive(child)
+    assert is_alive(child)
     parent.kill()
     await parent.wait()
-    await until_true(lambda: not alive(child))
+    await wait_until(lambda: not is_alive(child))
 
 
 @pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel does not share the processors out by session")

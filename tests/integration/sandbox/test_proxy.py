@@ -11,11 +11,11 @@ import pytest
 from tenure.sandbox.certificates import Certificates, serving_context
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.errors import ApiError
-from tenure.sandbox.fault_proxy import Answer, Cut, Delay, Faults, LoseAnswer, Proxy, Requests
+from tenure.sandbox.fault_proxy import Cut, Delay, DropResponse, ErrorResponse, Faults, Proxy, Requests
 from tenure.sandbox.kube_client import KubeApi
 from tenure.sandbox.ports import Ports
 from tests.integration.sandbox.builders import PODS, find, make_node, make_pod
-from tests.integration.sandbox.test_processes import until_true
+from tests.integration.sandbox.test_processes import wait_until
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -29,7 +29,7 @@ def faults(cluster: Sandbox) -> Iterator[Faults]:
 @pytest.fixture
 async def proxied(cluster: Sandbox) -> AsyncIterator[KubeApi]:
     """The API server as admin, through the proxy."""
-    async with KubeApi(cluster.reach()["apiserver by proxy"], cluster.cluster.token, None) as client:
+    async with KubeApi(cluster.locations()["apiserver by proxy"], cluster.cluster.token, None) as client:
         yield client
 
 
@@ -52,23 +52,23 @@ async def test_it_remembers_what_was_written(proxied: KubeApi, cluster: Sandbox)
 
 
 async def test_it_answers_as_told_as_often_as_told(proxied: KubeApi, faults: Faults) -> None:
-    rule = faults.add(Answer(429, retry_after=7), r"^/api/v1/nodes$", method="GET", times=2)
+    rule = faults.add(ErrorResponse(429, retry_after=7), r"^/api/v1/nodes$", method="GET", times=2)
     for _ in range(2):
-        with pytest.raises(ApiError, match="TooManyRequests") as refused:
+        with pytest.raises(ApiError, match="TooManyRequests") as exc_info:
             await proxied.request("GET", "/api/v1/nodes")
-        assert refused.value.status == 429
+        assert exc_info.value.status == 429
     assert (await proxied.request("GET", "/api/v1/nodes"))["kind"] == "NodeList"
     assert rule.hits == 2
 
 
 async def test_retry_after_is_a_header_too(proxied: KubeApi, faults: Faults, cluster: Sandbox) -> None:
-    faults.add(Answer(429, retry_after=7))
-    async with aiohttp.ClientSession() as session, session.get(cluster.reach()["apiserver by proxy"]) as answer:
-        assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
+    faults.add(ErrorResponse(429, retry_after=7))
+    async with aiohttp.ClientSession() as session, session.get(cluster.locations()["apiserver by proxy"]) as response:
+        assert (response.status, response.headers["Retry-After"]) == (429, "7")
 
 
 async def test_other_methods_and_paths_go_through(proxied: KubeApi, faults: Faults) -> None:
-    faults.add(Answer(500), r"^/api/v1/nodes", method="POST")
+    faults.add(ErrorResponse(500), r"^/api/v1/nodes", method="POST")
     assert (await proxied.request("GET", "/api/v1/nodes"))["kind"] == "NodeList"
     assert (await proxied.request("GET", PODS))["kind"] == "PodList"
     with pytest.raises(ApiError, match="InternalError"):
@@ -76,7 +76,7 @@ async def test_other_methods_and_paths_go_through(proxied: KubeApi, faults: Faul
 
 
 async def test_a_rule_holds_inside_its_block_only(proxied: KubeApi, faults: Faults) -> None:
-    with faults.during(Answer(503)) as rule, pytest.raises(ApiError):
+    with faults.during(ErrorResponse(503)) as rule, pytest.raises(ApiError):
         await proxied.request("GET", PODS)
     await proxied.request("GET", PODS)
     assert rule.hits == 1
@@ -97,7 +97,7 @@ async def test_a_cut_request_is_not_done(proxied: KubeApi, api: KubeApi, faults:
 
 
 async def test_a_request_whose_answer_is_lost_is_done(proxied: KubeApi, api: KubeApi, faults: Faults) -> None:
-    faults.add(LoseAnswer(), times=1)
+    faults.add(DropResponse(), times=1)
     with pytest.raises(aiohttp.ClientError):
         await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": "done"}})
     assert await find(api, f"{CONFIG_MAPS}/done") is not None
@@ -106,14 +106,14 @@ async def test_a_request_whose_answer_is_lost_is_done(proxied: KubeApi, api: Kub
 
 def test_a_share_befalls_that_part_of_the_requests() -> None:
     faults = Faults(Requests())
-    rule = faults.add(Answer(500), share=0.3)
-    befallen = [faults.next("GET", "/") is not None for _ in range(1000)]
+    rule = faults.add(ErrorResponse(500), share=0.3)
+    befallen = [faults.next_fault("GET", "/") is not None for _ in range(1000)]
     assert sum(befallen) == rule.hits
     assert 250 < rule.hits < 350
 
 
 async def test_a_watch_streams_until_it_is_cut(cluster: Sandbox, api: KubeApi, faults: Faults) -> None:
-    url = f"{cluster.reach()['apiserver by proxy']}/api/v1/nodes?watch=true"
+    url = f"{cluster.locations()['apiserver by proxy']}/api/v1/nodes?watch=true"
     headers = {"Authorization": f"Bearer {cluster.cluster.token}"}
     async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as watch:
         await make_node(api, "seen", ready=False)
@@ -125,17 +125,17 @@ async def test_a_watch_streams_until_it_is_cut(cluster: Sandbox, api: KubeApi, f
 
 
 async def test_a_watch_that_its_client_leaves_is_ended_upstream(cluster: Sandbox, faults: Faults) -> None:
-    url = f"{cluster.reach()['apiserver by proxy']}/api/v1/pods?watch=true&labelSelector=left-alone"
+    url = f"{cluster.locations()['apiserver by proxy']}/api/v1/pods?watch=true&labelSelector=left-alone"
     headers = {"Authorization": f"Bearer {cluster.cluster.token}"}
     async with aiohttp.ClientSession(headers=headers) as session, session.get(url):
         assert faults.open("left-alone") == 1
-    await until_true(lambda: faults.open("left-alone") == 0)
+    await wait_until(lambda: faults.open("left-alone") == 0)
 
 
 async def test_it_serves_tls_too(cluster: Sandbox) -> None:
     endpoint, ports = cluster.cluster, Ports()
     tls = serving_context(Certificates(endpoint.authority.parent))
-    proxy = Proxy(endpoint.server, endpoint.authority, ports.take(), tls=tls)
+    proxy = Proxy(endpoint.server, endpoint.authority, ports.reserve(), tls=tls)
     await proxy.start()
     async with KubeApi(proxy.url, endpoint.token, endpoint.authority) as client:
         assert (await client.request("GET", PODS))["kind"] == "PodList"
@@ -146,5 +146,5 @@ async def test_it_serves_tls_too(cluster: Sandbox) -> None:
 async def test_many_requests_at_once_go_through(proxied: KubeApi, api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     await make_pod(api, "one")
-    answers = await asyncio.gather(*(proxied.request("GET", f"{PODS}/one") for _ in range(200)))
-    assert {answer["metadata"]["name"] for answer in answers} == {"one"}
+    responses = await asyncio.gather(*(proxied.request("GET", f"{PODS}/one") for _ in range(200)))
+    assert {response["metadata"]["name"] for response in responses} == {"one"}

@@ -17,7 +17,7 @@ from tenure.sandbox.errors import DirectoryInUse, NotRunning
 from tenure.sandbox.processes import PartFailed
 from tenure.sandbox.spec import Plan
 from tenure.sandbox.state_file import Record, is_running
-from tests.integration.sandbox.test_processes import alive, until_true
+from tests.integration.sandbox.test_processes import is_alive, wait_until
 from tests.support.paths import ROOT
 from tests.support.product.shared_sandbox import SharedSandbox
 
@@ -37,17 +37,17 @@ async def test_two_sandboxes_live_side_by_side(cluster: Sandbox, tmp_path: Path)
         with pytest.raises(DirectoryInUse, match=str(tmp_path)):
             Sandbox(tmp_path, plan=BARE).start()
         pids = [part.pid for part in other.processes]
-        assert all(alive(pid) for pid in pids)
-    assert not any(alive(pid) for pid in pids)
+        assert all(is_alive(pid) for pid in pids)
+    assert not any(is_alive(pid) for pid in pids)
     assert not is_running(tmp_path)
     cluster.check()
 
 
 async def test_what_is_kept_is_there_again_under_the_same_ports(tmp_path: Path) -> None:
-    kept = Plan(parts=("temporal", "kubernetes"), manifests=(), keep=True)
-    async with Sandbox(tmp_path, plan=kept) as first:
+    persistent_plan = Plan(parts=("temporal", "kubernetes"), manifests=(), retain_data=True)
+    async with Sandbox(tmp_path, plan=persistent_plan) as first:
         cluster, ports, environment = await name_of_cluster(first), dict(first.ports), first.environment()
-    async with Sandbox(tmp_path, plan=kept) as second:
+    async with Sandbox(tmp_path, plan=persistent_plan) as second:
         assert await name_of_cluster(second) == cluster
         assert (second.ports, second.environment()) == (ports, environment)
 
@@ -57,10 +57,10 @@ async def test_a_part_that_was_stopped_is_there_again_with_its_data(tmp_path: Pa
         client = await Client.connect(sandbox.temporal_address)
         await client.start_workflow("Waiting", id="kept", task_queue="nobody")
         await asyncio.to_thread(sandbox.stop_part, "temporal")
-        assert [part.running for part in sandbox.processes] == [False]
+        assert [part.is_running for part in sandbox.processes] == [False]
         await asyncio.to_thread(sandbox.start_part, "temporal")
-        again = await Client.connect(sandbox.temporal_address)
-        assert (await again.get_workflow_handle("kept").describe()).workflow_type == "Waiting"
+        reconnected = await Client.connect(sandbox.temporal_address)
+        assert (await reconnected.get_workflow_handle("kept").describe()).workflow_type == "Waiting"
         with pytest.raises(NotRunning, match="etcd"):
             sandbox.stop_part("etcd")
 
@@ -81,7 +81,7 @@ def test_a_part_that_cannot_start_takes_the_rest_down_with_it(tmp_path: Path) ->
     with pytest.raises(PartFailed, match="aws") as failed:
         sandbox.start()
     assert "no-such-flag" in str(failed.value)
-    assert not any(part.running for part in sandbox.processes)
+    assert not any(part.is_running for part in sandbox.processes)
     assert not is_running(tmp_path)
 
 
@@ -101,10 +101,10 @@ async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
     assert owner.stdout and await owner.stdout.readline() == b"up\n"
     record = Record.read(tmp_path)
     assert record and record.pid == owner.pid and is_running(tmp_path)
-    assert len(record.processes) == 7 and all(map(alive, record.processes.values()))
+    assert len(record.processes) == 7 and all(map(is_alive, record.processes.values()))
     owner.kill()
     await owner.wait()
-    await until_true(lambda: not any(map(alive, record.processes.values())))
+    await wait_until(lambda: not any(map(is_alive, record.processes.values())))
     assert not is_running(tmp_path)
 
 
@@ -116,8 +116,8 @@ async def test_every_part_of_the_world_answers(shared_sandbox: SharedSandbox) ->
             f"{shared_sandbox.aws_endpoint}/_sim/health",
             f"{shared_sandbox.nodes_endpoint}/_sim/health",
         ):
-            async with session.get(url) as answer:
-                assert answer.status == 200, url
+            async with session.get(url) as response:
+                assert response.status == 200, url
     async with shared_sandbox.cluster.client() as api:
         for path in ("/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"):
             await api.request("GET", path)

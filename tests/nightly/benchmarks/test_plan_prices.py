@@ -26,16 +26,16 @@ def test_a_plain_load_is_planned_near_the_bound_and_below_the_greedy_choice() ->
 
 
 def test_a_diverse_load_is_a_tenth_below_the_greedy_choice() -> None:
-    given = scenario("diverse", 400)
-    price, nodes = greedy_price(given.pod_facts(), given.pool_facts(), given.types, given.daemon_facts())
-    assert nodes >= needed_nodes(given.pod_facts()) == 80
+    inputs = scenario("diverse", 400)
+    price, nodes = greedy_price(inputs.pod_facts(), inputs.pool_facts(), inputs.types, inputs.daemon_facts())
+    assert nodes >= needed_nodes(inputs.pod_facts()) == 80
     assert measure("diverse:400", 1)["price"] <= 0.9 * price
 
 
 def test_there_is_no_bound_for_pods_that_nothing_holds() -> None:
-    given = scenario("gpu", 20)
+    inputs = scenario("gpu", 20)
     with pytest.raises(ValueError, match="there is no lower bound"):
-        lower_bound(given.pod_facts(), given.pool_facts()[:1], given.types)
+        lower_bound(inputs.pod_facts(), inputs.pool_facts()[:1], inputs.types)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks.harness import Usage, all_stats, children_of, measure, trees
 from benchmarks.report import Step, report
 from benchmarks.scale import node_pool, sizes_of
-from tenure.cli.exit_codes import Refused
+from tenure.cli.exit_codes import UsageError
 
 BURN = """
 import time
@@ -47,7 +47,7 @@ def test_fresh_goes_back_to_zero_between_the_sizes_and_every_way_ends_at_zero() 
 
 @pytest.mark.parametrize("steps", ["", "many", "-5", "0", "100,20000", "500,100", "100,100"])
 def test_steps_that_cannot_be_taken_are_refused_by_name(steps: str) -> None:
-    with pytest.raises(Refused, match="--steps"):
+    with pytest.raises(UsageError, match="--steps"):
         sizes_of(steps, fresh=False)
 
 

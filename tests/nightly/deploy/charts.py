@@ -13,44 +13,46 @@ from tests.support.paths import ROOT
 CHART = ROOT / "deploy" / "charts" / "tenure"
 CRD_CHART = ROOT / "deploy" / "charts" / "tenure-crds"
 VALUES = Path(__file__).parent / "values"
-LEAST, CLOUD, ALL = (VALUES / f"{name}.yaml" for name in ("least", "cloud", "all"))
+LEAST_VALUES, CLOUD_VALUES, ALL_VALUES = (VALUES / f"{name}.yaml" for name in ("least", "cloud", "all"))
 BUILD_SECONDS = 1200
 """For the first test of a new machine, which builds Helm."""
 Document = dict[str, Any]
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run_helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([helm(), *arguments], capture_output=True, text=True)
 
 
-def rendered(values: Path = LEAST, *more: str, chart: Path = CHART, namespace: str = "tenure") -> list[Document]:
+def render_chart(
+    values: Path = LEAST_VALUES, *more: str, chart: Path = CHART, namespace: str = "tenure"
+) -> list[Document]:
     """What an install of the release `tenure` would apply. `more`: flags of Helm."""
-    answer = run("template", "tenure", chart, "--namespace", namespace, "--values", values, *more)
-    assert answer.returncode == 0, answer.stderr
-    return [document for document in yaml.safe_load_all(answer.stdout) if document]
+    result = run_helm("template", "tenure", chart, "--namespace", namespace, "--values", values, *more)
+    assert result.returncode == 0, result.stderr
+    return [document for document in yaml.safe_load_all(result.stdout) if document]
 
 
 @cache
-def kinds(chart: Path = CRD_CHART) -> tuple[Document, ...]:
-    answer = run("template", "tenure-crds", chart)
-    assert answer.returncode == 0, answer.stderr
-    return tuple(yaml.safe_load_all(answer.stdout))
+def render_crds(chart: Path = CRD_CHART) -> tuple[Document, ...]:
+    result = run_helm("template", "tenure-crds", chart)
+    assert result.returncode == 0, result.stderr
+    return tuple(yaml.safe_load_all(result.stdout))
 
 
-def refusal(*flags: str) -> str:
+def rejection_message(*flags: str) -> str:
     """What Helm says to least values with these flags, which it has to refuse."""
-    answer = run("template", "tenure", CHART, "--values", LEAST, *flags)
-    assert answer.returncode != 0, f"taken: {flags}"
-    return answer.stderr
+    result = run_helm("template", "tenure", CHART, "--values", LEAST_VALUES, *flags)
+    assert result.returncode != 0, f"taken: {flags}"
+    return result.stderr
 
 
-def only(documents: list[Document], kind: str) -> Document:
+def single_document(documents: list[Document], kind: str) -> Document:
     (found,) = [one for one in documents if one["kind"] == kind]
     return found
 
 
 def pod_of(documents: list[Document]) -> Document:
-    spec: Document = only(documents, "Deployment")["spec"]["template"]["spec"]
+    spec: Document = single_document(documents, "Deployment")["spec"]["template"]["spec"]
     return spec
 
 

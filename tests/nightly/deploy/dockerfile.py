@@ -19,31 +19,31 @@ IGNORED = ROOT / ".dockerignore"
 
 @dataclass(frozen=True)
 class Step:
-    word: str
+    instruction: str
     rest: str
 
     def arguments(self) -> list[str]:
         """Of the exec form. Raises ValueError for the shell's."""
         if not self.rest.startswith("["):
-            raise ValueError(f"{self.word} {self.rest}: the shell's form")
+            raise ValueError(f"{self.instruction} {self.rest}: the shell's form")
         found: list[str] = json.loads(self.rest)
         return found
 
 
-def stages(text: str) -> list[list[Step]]:
+def parse_stages(text: str) -> list[list[Step]]:
     """The steps of each stage, its FROM first."""
     text = re.sub(r"\\\n\s*", " ", re.sub(r"^\s*#.*\n", "", text, flags=re.M))
     steps = [Step(*line.split(maxsplit=1)) for line in text.splitlines() if line.strip()]
     found: list[list[Step]] = []
     for step in steps:
-        if step.word == "FROM":
+        if step.instruction == "FROM":
             found.append([])
         if found:
             found[-1].append(step)
     return found
 
 
-def context() -> list[Path]:
+def context_files() -> list[Path]:
     """The files that the build is sent: git's, less what .dockerignore leaves out."""
     listing = subprocess.run(
         ["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
@@ -63,7 +63,7 @@ def _ignored(name: str, rules: list[str]) -> bool:
     return ignored
 
 
-class Replay:
+class BuildReplay:
     """The build stage in a folder: the image's absolute paths lie under `root`, and `python` is a fresh environment."""
 
     def __init__(self, root: Path) -> None:
@@ -71,20 +71,22 @@ class Replay:
         self._at = root
         self._python = root / "usr" / "bin" / "python"
 
-    def play(self, steps: list[Step]) -> None:
+    def run_steps(self, steps: list[Step]) -> None:
         self._make_python()
         for step in steps:
-            if step.word == "WORKDIR":
-                self._at = self.place(step.rest)
+            if step.instruction == "WORKDIR":
+                self._at = self.image_path(step.rest)
                 self._at.mkdir(parents=True, exist_ok=True)
-            elif step.word == "COPY":
+            elif step.instruction == "COPY":
                 self._copy(*step.rest.split())
-            elif step.word == "RUN":
+            elif step.instruction == "RUN":
                 self._run(step.arguments())
-            elif step.word != "FROM":
-                raise ValueError(f"{step.word} is not played in a build: teach tests/nightly/deploy/dockerfile.py")
+            elif step.instruction != "FROM":
+                raise ValueError(
+                    f"{step.instruction} is not played in a build: teach tests/nightly/deploy/dockerfile.py"
+                )
 
-    def place(self, path: str) -> Path:
+    def image_path(self, path: str) -> Path:
         return self.root / path.lstrip("/")
 
     def _make_python(self) -> None:
@@ -95,7 +97,7 @@ class Replay:
 
     def _copy(self, *names: str) -> None:
         *sources, goal = names
-        for file in context():
+        for file in context_files():
             for source in sources:
                 if source == "." or str(file) == source or Path(source) in file.parents:
                     inner = file if source == "." else file.relative_to(source)
@@ -112,5 +114,5 @@ class Replay:
 
     def _call(self, command: list[str | Path]) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-        answer = subprocess.run(command, cwd=self._at, env=clean, capture_output=True, text=True)
-        assert answer.returncode == 0, f"{shlex.join(map(str, command))}\n{answer.stdout}\n{answer.stderr}"
+        result = subprocess.run(command, cwd=self._at, env=clean, capture_output=True, text=True)
+        assert result.returncode == 0, f"{shlex.join(map(str, command))}\n{result.stdout}\n{result.stderr}"

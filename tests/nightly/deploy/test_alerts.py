@@ -17,13 +17,13 @@ from temporalio.runtime import Runtime, TelemetryConfig
 
 from activities.interruption.metrics import InterruptionMetrics
 from tenure.controller.cache.expected_pods import NOT_BOUND
-from tenure.controller.metrics.nodeclaims import OverdueGauges
+from tenure.controller.metrics.nodeclaims import OverdueMetrics
 from tenure.controller.temporal.client import metrics_at
-from tenure.model.interruption.records import EventParsed, QueueMessage
+from tenure.model.interruption.records import ParsedEvent, QueueMessage
 from tenure.sandbox.ports import Ports
-from tests.support.controller.builders import World
+from tests.support.controller.builders import CacheHarness
 from tests.support.paths import ROOT
-from tests.unit.controller.test_startup import overdue
+from tests.unit.controller.test_startup import overdue_nodeclaim
 from tools.metrics import promtool
 from workflows.metrics import HOOKS, OVERDUE, ROLLOUTS, STARTUP, STARTUP_BUCKETS
 
@@ -34,29 +34,29 @@ BY = re.compile(r"\bby \(([^)]*)\)")
 Samples = Mapping[str, list[Mapping[str, str]]]
 
 
-def rules() -> Iterator[dict[str, Any]]:
+def alert_rules() -> Iterator[dict[str, Any]]:
     for file in FILES:
         for group in yaml.safe_load(file.read_text())["groups"]:
             yield from group["rules"]
 
 
 @pytest.fixture(scope="module")
-def shown() -> Samples:
+def exported_samples() -> Samples:
     """The labels of every sample, by name, as a worker's port shows them when something is overdue."""
-    port = Ports().take()
+    port = Ports().reserve()
     runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics_at(port)))
     meter = runtime.metric_meter
-    world = World()
-    world.hear("nodeclaims", overdue("a", "Drain"))
-    OverdueGauges(world.caches, meter).look(world.caches.take_dirty())
-    place = {"phase": "Drain", "nodepool": "general"}
-    meter.create_counter(OVERDUE).add(1, place)
-    meter.create_histogram_float(STARTUP, unit="s").record(400.0, {**place, "instance_type": "m5.large"})
+    world = CacheHarness()
+    world.apply_objects("nodeclaims", overdue_nodeclaim("a", "Drain"))
+    OverdueMetrics(world.cache, meter).update(world.cache.drain_changes())
+    metric_labels = {"phase": "Drain", "nodepool": "general"}
+    meter.create_counter(OVERDUE).add(1, metric_labels)
+    meter.create_histogram_float(STARTUP, unit="s").record(400.0, {**metric_labels, "instance_type": "m5.large"})
     meter.create_counter(ROLLOUTS).add(1, {"nodepool": "general", "event": "RolloutHalted"})
     meter.create_counter(HOOKS).add(1, {"point": "beforeDrain", "outcome": "failed", "nodepool": "general"})
     meter.create_gauge(NOT_BOUND).set(2, {"nodepool": "general"})
-    InterruptionMetrics(meter, queue="demo").received(message())
-    text = read(port)
+    InterruptionMetrics(meter, queue="demo").record_received(message())
+    text = read_metrics(port)
     del runtime
     found: dict[str, list[Mapping[str, str]]] = {}
     for family in text_string_to_metric_families(text):
@@ -67,36 +67,36 @@ def shown() -> Samples:
 
 def message() -> QueueMessage:
     now = datetime.now(UTC)
-    return QueueMessage(id="1", receipt="1", sent=now, first_received=now, parsed=EventParsed(at=now))
+    return QueueMessage(id="1", receipt="1", sent=now, first_received=now, parsed=ParsedEvent(at=now))
 
 
-def read(port: int) -> str:
+def read_metrics(port: int) -> str:
     """The port is open a moment after the runtime is made."""
     for _ in range(100):
         with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics") as response:
-            said: str = response.read().decode()
-            return said
+            text: str = response.read().decode()
+            return text
         time.sleep(0.05)
     raise AssertionError("nobody answers at the metrics port")
 
 
-@pytest.mark.parametrize("rule", list(rules()), ids=lambda rule: rule["alert"])
-def test_an_alert_asks_for_metrics_and_labels_that_there_are(rule: dict[str, Any], shown: Samples) -> None:
+@pytest.mark.parametrize("rule", list(alert_rules()), ids=lambda rule: rule["alert"])
+def test_an_alert_asks_for_metrics_and_labels_that_there_are(rule: dict[str, Any], exported_samples: Samples) -> None:
     names = set(METRIC.findall(rule["expr"]))
-    assert names and names <= shown.keys()
-    asked = {label.strip() for labels in BY.findall(rule["expr"]) for label in labels.split(",")}
+    assert names and names <= exported_samples.keys()
+    grouped_labels = {label.strip() for labels in BY.findall(rule["expr"]) for label in labels.split(",")}
     written = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
-    assert (asked or "absent" in rule["expr"]) and written <= asked
+    assert (grouped_labels or "absent" in rule["expr"]) and written <= grouped_labels
     for name in names:
-        assert all(asked <= labels.keys() for labels in shown[name])
+        assert all(grouped_labels <= labels.keys() for labels in exported_samples[name])
 
 
 def test_no_alert_speaks_of_slow_nodes() -> None:
-    assert not [rule for rule in rules() if "slow" in rule["expr"] or STARTUP in rule["expr"]]
+    assert not [rule for rule in alert_rules() if "slow" in rule["expr"] or STARTUP in rule["expr"]]
 
 
-def test_start_up_times_are_told_apart_up_to_the_usual_deadlines(shown: Samples) -> None:
-    ends = {labels["le"] for labels in shown[f"{STARTUP}_bucket"]}
+def test_start_up_times_are_told_apart_up_to_the_usual_deadlines(exported_samples: Samples) -> None:
+    ends = {labels["le"] for labels in exported_samples[f"{STARTUP}_bucket"]}
     assert {float(one) for one in ends} == {*STARTUP_BUCKETS, float("inf")}
 
 
@@ -106,25 +106,25 @@ def test_start_up_times_are_told_apart_up_to_the_usual_deadlines(shown: Samples)
     ids=lambda arguments: arguments[0],
 )
 def test_prometheus_takes_the_alerts_and_fires_them_when_it_should(arguments: tuple[str, ...]) -> None:
-    checked(*arguments)
+    assert_promtool(*arguments)
 
 
 def test_every_alert_is_seen_to_fire_and_not_to() -> None:
-    told = yaml.safe_load((HERE / "alerts_fire.yaml").read_text())["tests"]
+    alert_tests = yaml.safe_load((HERE / "alerts_fire.yaml").read_text())["tests"]
     fires, silent = set[str](), set[str]()
-    for one in told:
+    for one in alert_tests:
         for case in one.get("alert_rule_test", ()):
             (fires if case["exp_alerts"] else silent).add(case["alertname"])
         for case in one.get("promql_expr_test", ()):
             (name,) = re.findall(r'alertname="(\w+)"', case["expr"])
             (fires if case["exp_samples"] else silent).add(name)
-    assert fires == silent == {rule["alert"] for rule in rules()}
+    assert fires == silent == {rule["alert"] for rule in alert_rules()}
 
 
-def checked(*arguments: str) -> None:
+def assert_promtool(*arguments: str) -> None:
     """By promtool, where there is one or it can be built."""
-    tool = promtool.found()
+    tool = promtool.find_promtool()
     if tool is None:
         pytest.skip("promtool is not on this machine: `make tools` builds it")
-    answer = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
+    result = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr

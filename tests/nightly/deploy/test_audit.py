@@ -15,21 +15,21 @@ HOPELESS = {**WELL, "name": "yarl", "vulns": [{"id": "GHSA-1", "fix_versions": [
 
 
 def test_each_weakness_is_named_with_what_mends_it() -> None:
-    assert audit.judge({"dependencies": [WELL, WEAK, SKIPPED, HOPELESS]}) == (
+    assert audit.evaluate_report({"dependencies": [WELL, WEAK, SKIPPED, HOPELESS]}) == (
         True,
         "aiohttp 1.40: PYSEC-2026-1; lock 3.14.6 or 3.15.0\nyarl 1.40: GHSA-1; no version mends it yet",
     )
 
 
 def test_what_was_not_looked_up_is_not_called_well() -> None:
-    assert audit.judge({"dependencies": [WELL]}) == (False, "1 packages without a known weakness")
-    assert audit.judge({"dependencies": [WELL, SKIPPED]})[1].endswith(
+    assert audit.evaluate_report({"dependencies": [WELL]}) == (False, "1 packages without a known weakness")
+    assert audit.evaluate_report({"dependencies": [WELL, SKIPPED]})[1].endswith(
         "1 not audited: the index has no advisories of them"
     )
 
 
 @pytest.mark.parametrize(
-    ("tool", "code", "said"),
+    ("tool", "code", "expected_output"),
     [
         (f"echo '{json.dumps({'dependencies': [WEAK]})}'; exit 1", 1, "PYSEC-2026-1"),
         ("echo 'ConnectionError: no route' >&2; exit 1", 0, "not audited: ConnectionError: no route"),
@@ -43,12 +43,12 @@ def test_only_a_weakness_fails_a_check(
     capsys: pytest.CaptureFixture[str],
     tool: str,
     code: int,
-    said: str,
+    expected_output: str,
 ) -> None:
     path = tmp_path / "pip-audit"
     path.write_text(f"#!/bin/sh\n{tool}\n")
     path.chmod(0o755)
     monkeypatch.setattr(audit, "TOOL", path)
-    monkeypatch.setattr(audit, "PATIENCE", 2.0 if tool.startswith("sleep") else 60.0)
+    monkeypatch.setattr(audit, "TIMEOUT_SECONDS", 2.0 if tool.startswith("sleep") else 60.0)
     assert audit.main([]) == code
-    assert said in capsys.readouterr().out
+    assert expected_output in capsys.readouterr().out

@@ -15,20 +15,20 @@ from tenure.controller.process import Health
 from tenure.sandbox.ports import Ports
 from tenure.settings import AWS_GATES, GATES, Settings, load
 from tests.nightly.deploy.charts import (
-    ALL,
+    ALL_VALUES,
     BUILD_SECONDS,
     CHART,
-    CLOUD,
+    CLOUD_VALUES,
     CRD_CHART,
-    LEAST,
+    LEAST_VALUES,
     Document,
     environment_of,
-    kinds,
-    only,
     pod_of,
-    refusal,
-    rendered,
-    run,
+    rejection_message,
+    render_chart,
+    render_crds,
+    run_helm,
+    single_document,
 )
 from tests.support.paths import ROOT
 from tools.docs.settings import NOT_VALUES
@@ -39,11 +39,11 @@ UNMANAGED = {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}
 OURS = ("helm.sh/", "app.kubernetes.io/")
 RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Namespace")
 INSTALL = (ROOT / "docs" / "install.md").read_text()
-TOGETHER = 3
+WORKERS_PER_PROCESS = 3
 """Workers that one process ends one after the other, each within GRACE: launches, drains, all else."""
 
 
-def plain(documents: list[Document]) -> dict[tuple[str, str, str], Document]:
+def without_helm_labels(documents: list[Document]) -> dict[tuple[str, str, str], Document]:
     """By kind, namespace and name, without the labels that Helm's charts put on everything."""
     found = {}
     for one in documents:
@@ -54,25 +54,25 @@ def plain(documents: list[Document]) -> dict[tuple[str, str, str], Document]:
     return found
 
 
-@pytest.mark.parametrize("values", [LEAST, CLOUD, ALL], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [LEAST_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 def test_lint_finds_nothing(values: Path) -> None:
-    answer = run("lint", "--strict", CHART, "--values", values)
-    assert answer.returncode == 0, answer.stdout
+    result = run_helm("lint", "--strict", CHART, "--values", values)
+    assert result.returncode == 0, result.stdout
 
 
 def test_lint_finds_nothing_in_the_chart_of_the_kinds() -> None:
-    assert run("lint", "--strict", CRD_CHART).returncode == 0
+    assert run_helm("lint", "--strict", CRD_CHART).returncode == 0
 
 
 def test_the_charts_rights_are_those_that_the_tests_run_under() -> None:
-    own = plain([one for one in rendered() if one["kind"] in RIGHTS])
-    shipped = plain(rbac_documents())
+    own = without_helm_labels([one for one in render_chart() if one["kind"] in RIGHTS])
+    shipped = without_helm_labels(rbac_documents())
     del shipped["Namespace", "", "tenure"]  # Helm makes the release's.
     assert own == shipped
 
 
 def test_rights_follow_the_release_into_its_namespace() -> None:
-    documents = rendered(ALL, namespace="nodes-of-prod")
+    documents = render_chart(ALL_VALUES, namespace="nodes-of-prod")
     for binding in (one for one in documents if one["kind"].endswith("Binding")):
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "node-worker", "namespace": "nodes-of-prod"}]
     names = {(one["kind"], one["metadata"]["name"]) for one in documents if one["kind"] in ("ClusterRole", "Role")}
@@ -84,7 +84,7 @@ def test_rights_follow_the_release_into_its_namespace() -> None:
 
 def test_the_kinds_are_those_of_deploy_crds_and_are_kept() -> None:
     shipped = [yaml.safe_load(file.read_text()) for file in sorted((ROOT / "deploy" / "crds").glob("*.yaml"))]
-    found = {one["metadata"]["name"]: one for one in kinds()}
+    found = {one["metadata"]["name"]: one for one in render_crds()}
     assert set(found) == {one["metadata"]["name"] for one in shipped}
     for one in shipped:
         chart = found[one["metadata"]["name"]]
@@ -99,18 +99,18 @@ def test_the_charts_version_is_the_programs() -> None:
         assert (meta["version"], meta["appVersion"]) == (version, version)
 
 
-@pytest.mark.parametrize("values", [LEAST, ALL], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [LEAST_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 def test_no_worker_stands_on_a_node_that_it_manages(values: Path) -> None:
     """Terms are alternatives: each has to say it."""
-    affinity = pod_of(rendered(values))["affinity"]["nodeAffinity"]
+    affinity = pod_of(render_chart(values))["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert terms and all(UNMANAGED in term["matchExpressions"] for term in terms)
-    assert len(terms) == (2 if values == ALL else 1)
+    assert len(terms) == (2 if values == ALL_VALUES else 1)
 
 
 def test_replicas_are_spread_and_one_may_be_away() -> None:
-    documents = rendered()
-    deployment, budget = only(documents, "Deployment"), only(documents, "PodDisruptionBudget")
+    documents = render_chart()
+    deployment, budget = single_document(documents, "Deployment"), single_document(documents, "PodDisruptionBudget")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert deployment["spec"]["replicas"] == 2
     assert budget["spec"]["maxUnavailable"] == 1
@@ -124,26 +124,26 @@ def test_replicas_are_spread_and_one_may_be_away() -> None:
 def test_a_pod_has_time_to_end_what_is_under_way() -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     least = schema["properties"]["terminationGracePeriodSeconds"]["minimum"]
-    assert pod_of(rendered())["terminationGracePeriodSeconds"] > least > TOGETHER * GRACE.total_seconds()
+    assert pod_of(render_chart())["terminationGracePeriodSeconds"] > least > WORKERS_PER_PROCESS * GRACE.total_seconds()
 
 
-@pytest.mark.parametrize("values", [LEAST, ALL], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [LEAST_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 async def test_probes_ask_what_the_worker_answers(values: Path) -> None:
-    documents = rendered(values)
+    documents = render_chart(values)
     (container,) = pod_of(documents)["containers"]
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
     settings = load_with(environment_of(documents))
     assert ports == {"http-metrics": settings.metrics_port, "http-health": settings.health_probe_port}
-    port = Ports().take()
+    port = Ports().reserve()
     health = Health(port, lambda: "")
     await health.start()
     try:
         for probe in ("livenessProbe", "readinessProbe"):
-            asked = container[probe]["httpGet"]
-            assert asked["port"] == "http-health"
-            url = f"http://127.0.0.1:{port}{asked['path']}"
-            answer = await to_thread(urllib.request.urlopen, url)
-            assert answer.status == 200
+            http_get = container[probe]["httpGet"]
+            assert http_get["port"] == "http-health"
+            url = f"http://127.0.0.1:{port}{http_get['path']}"
+            response = await to_thread(urllib.request.urlopen, url)
+            assert response.status == 200
     finally:
         await health.close()
 
@@ -158,7 +158,7 @@ def load_with(variables: dict[str, str]) -> Settings:
 
 
 def test_values_reach_the_worker_as_settings() -> None:
-    settings = load_with(environment_of(rendered(ALL)))
+    settings = load_with(environment_of(render_chart(ALL_VALUES)))
     assert settings.feature_gates["NodeRepair"] and not settings.feature_gates["ReservedCapacity"]
     assert settings.kube_client_burst == 2_000_000
     assert settings.node_cost == 0.01
@@ -176,13 +176,13 @@ def test_every_setting_can_be_given_as_a_value(tmp_path: Path) -> None:
     defaults |= {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
     more = tmp_path / "defaults.yaml"
     more.write_text(yaml.safe_dump({"settings": defaults}))
-    variables = environment_of(rendered(LEAST, "--values", str(more)))
+    variables = environment_of(render_chart(LEAST_VALUES, "--values", str(more)))
     assert set(variables) - NOT_VALUES == names
-    assert load_with(variables) == load_with(environment_of(rendered(LEAST)))
+    assert load_with(variables) == load_with(environment_of(render_chart(LEAST_VALUES)))
 
 
 def test_secrets_are_named_and_never_written() -> None:
-    cloud, mutual = rendered(CLOUD), rendered(ALL)
+    cloud, mutual = render_chart(CLOUD_VALUES), render_chart(ALL_VALUES)
     (container,) = pod_of(cloud)["containers"]
     (key,) = [one["secret"] for one in pod_of(cloud)["volumes"] if one["name"] == "temporal-key"]
     (mount,) = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "temporal-key"]
@@ -205,16 +205,18 @@ DIGEST = "sha256:0123456789abcdef" + 48 * "0"
     [("image.tag=v7", "v7"), (f"image.digest={DIGEST}", "0123456789ab"), ("workerVersioning=false", None)],
 )
 def test_a_build_is_known_by_its_image(flag: str, build: str | None) -> None:
-    documents = rendered(LEAST, "--set", flag)
+    documents = render_chart(LEAST_VALUES, "--set", flag)
     assert environment_of(documents).get("TEMPORAL_WORKER_BUILD_ID") == build
 
 
 def test_the_worker_may_call_the_ports_that_its_settings_name() -> None:
-    egress = only(rendered(ALL), "NetworkPolicy")["spec"]["egress"]
+    egress = single_document(render_chart(ALL_VALUES), "NetworkPolicy")["spec"]["egress"]
     ports = {port["port"] for rule in egress for port in rule["ports"]}
     assert ports == {53, 443, 3128, 9090, 80, 8443}
     assert 7233 in {
-        port["port"] for rule in only(rendered(), "NetworkPolicy")["spec"]["egress"] for port in rule["ports"]
+        port["port"]
+        for rule in single_document(render_chart(), "NetworkPolicy")["spec"]["egress"]
+        for port in rule["ports"]
     }
 
 
@@ -224,22 +226,25 @@ def test_alerts_are_those_of_deploy_alerts() -> None:
         for file in sorted((ROOT / "deploy" / "alerts").glob("*.yaml"))
         for group in yaml.safe_load(file.read_text())["groups"]
     ]
-    assert only(rendered(ALL), "PrometheusRule")["spec"]["groups"] == shipped
-    monitor, service = only(rendered(ALL), "ServiceMonitor"), only(rendered(ALL), "Service")
+    assert single_document(render_chart(ALL_VALUES), "PrometheusRule")["spec"]["groups"] == shipped
+    monitor, service = (
+        single_document(render_chart(ALL_VALUES), "ServiceMonitor"),
+        single_document(render_chart(ALL_VALUES), "Service"),
+    )
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
-    assert not [one for one in rendered() if one["apiVersion"].startswith("monitoring")]
+    assert not [one for one in render_chart() if one["apiVersion"].startswith("monitoring")]
 
 
 def test_dashboards_are_those_of_deploy_dashboards() -> None:
     shipped = {one.name: one.read_text().rstrip() for one in (ROOT / "deploy" / "dashboards").glob("*.json")}
-    maps = [one for one in rendered(ALL) if one["kind"] == "ConfigMap"]
+    maps = [one for one in render_chart(ALL_VALUES) if one["kind"] == "ConfigMap"]
     assert {name: text.rstrip() for one in maps for name, text in one["data"].items()} == shipped
     assert all(one["metadata"]["labels"]["grafana_dashboard"] == "1" for one in maps)
-    assert not [one for one in rendered() if one["kind"] == "ConfigMap"]
+    assert not [one for one in render_chart() if one["kind"] == "ConfigMap"]
 
 
-REFUSED = [
+REJECTED_VALUES = [
     (["--set", "settings.CLUSTER_NAME=null"], "'/settings': missing property 'CLUSTER_NAME'"),
     (["--set", "settings.CLUSTER_NAME=a/b"], "/settings/CLUSTER_NAME': 'a/b' does not match pattern"),
     (["--set", "settings.TEMPORAL_ADDRESS=temporal"], "/settings/TEMPORAL_ADDRESS': 'temporal' does not match pattern"),
@@ -261,9 +266,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("flags", "said"), REFUSED, ids=[flags[1] for flags, _ in REFUSED])
-def test_a_wrong_value_is_refused_by_name(flags: list[str], said: str) -> None:
-    assert said in refusal(*flags)
+@pytest.mark.parametrize(("flags", "expected_error"), REJECTED_VALUES, ids=[flags[1] for flags, _ in REJECTED_VALUES])
+def test_a_wrong_value_is_refused_by_name(flags: list[str], expected_error: str) -> None:
+    assert expected_error in rejection_message(*flags)
 
 
 NAMED = sorted(set(re.findall(r"`((?:temporal|metrics|networkPolicy)\.[a-zA-Z.]+)`", INSTALL)))
@@ -281,8 +286,8 @@ def test_the_page_on_installing_has_values_that_the_chart_takes(tmp_path: Path) 
     (block,) = [one for one in re.findall(r"(?:^    .*\n)+", INSTALL, flags=re.M) if "settings:" in one]
     values = tmp_path / "values.yaml"
     values.write_text(textwrap.dedent(block))
-    assert environment_of(rendered(values))["CLUSTER_NAME"] == "prod"
+    assert environment_of(render_chart(values))["CLUSTER_NAME"] == "prod"
 
 
 def test_the_page_on_removing_names_every_kind() -> None:
-    assert {one["metadata"]["name"] for one in kinds()} <= set(re.findall(r"[a-z0-9]+(?:\.[a-z0-9-]+)+", INSTALL))
+    assert {one["metadata"]["name"] for one in render_crds()} <= set(re.findall(r"[a-z0-9]+(?:\.[a-z0-9-]+)+", INSTALL))

@@ -12,17 +12,17 @@ from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.errors import ApiError
 from tenure.sandbox.kube_client import KubeApi
 from tests.nightly.deploy.charts import (
-    ALL,
+    ALL_VALUES,
     BUILD_SECONDS,
     CHART,
-    CLOUD,
+    CLOUD_VALUES,
     CRD_CHART,
-    LEAST,
+    LEAST_VALUES,
     Document,
-    kinds,
-    only,
-    rendered,
-    run,
+    render_chart,
+    render_crds,
+    run_helm,
+    single_document,
 )
 
 pytestmark = pytest.mark.timeout(BUILD_SECONDS)
@@ -32,7 +32,7 @@ NAMED = {"name": "worker", "namespace": NAMESPACE}
 OPERATORS = (("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules"))
 
 
-def stand_in(kind: str, plural: str) -> Document:
+def permissive_crd(kind: str, plural: str) -> Document:
     """A kind of the Prometheus operator, which is not part of a cluster: here any object will do."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     group = "monitoring.coreos.com"
@@ -54,7 +54,7 @@ async def api(sandbox: Sandbox) -> AsyncIterator[KubeApi]:
     """As admin, with a namespace as strict as Kubernetes has them, and what it takes for the operator's kinds."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
-    made = [namespace, *(stand_in(*one) for one in OPERATORS)]
+    made = [namespace, *(permissive_crd(*one) for one in OPERATORS)]
     async with sandbox.cluster.client() as client:
         for document in made:
             await apply(client, document, dry_run=False)
@@ -70,23 +70,23 @@ async def apply(api: KubeApi, document: Document, *, dry_run: bool = True) -> An
     return await api.request("PATCH", f"{await api.path_of(document)}?{query}", document, APPLY)
 
 
-@pytest.mark.parametrize("values", [LEAST, CLOUD, ALL], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [LEAST_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 async def test_the_server_takes_all_that_the_chart_renders(api: KubeApi, values: Path) -> None:
-    documents = rendered(values, namespace=NAMESPACE)
+    documents = render_chart(values, namespace=NAMESPACE)
     assert len(documents) > 14
     for document in documents:
-        answer = await apply(api, document)
-        assert answer["metadata"]["name"] == document["metadata"]["name"]
+        response = await apply(api, document)
+        assert response["metadata"]["name"] == document["metadata"]["name"]
 
 
-@pytest.mark.parametrize("values", [LEAST, CLOUD, ALL], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [LEAST_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 async def test_its_pods_are_admitted_where_pod_security_is_restricted(api: KubeApi, values: Path) -> None:
-    documents = rendered(values, namespace=NAMESPACE)
-    template = only(documents, "Deployment")["spec"]["template"]
+    documents = render_chart(values, namespace=NAMESPACE)
+    template = single_document(documents, "Deployment")["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": template["metadata"] | NAMED}
-    account = await apply(api, only(documents, "ServiceAccount"), dry_run=False)
-    answer = await apply(api, pod)
-    assert answer["spec"]["securityContext"]["runAsNonRoot"]
+    account = await apply(api, single_document(documents, "ServiceAccount"), dry_run=False)
+    response = await apply(api, pod)
+    assert response["spec"]["securityContext"]["runAsNonRoot"]
     # The level is really held: the same pod as root is refused.
     pod["spec"]["securityContext"]["runAsNonRoot"] = False
     with pytest.raises(ApiError, match="violates PodSecurity"):
@@ -95,20 +95,20 @@ async def test_its_pods_are_admitted_where_pod_security_is_restricted(api: KubeA
 
 
 async def test_the_server_takes_the_kinds(api: KubeApi) -> None:
-    for document in kinds():
+    for document in render_crds():
         await apply(api, document)
 
 
 async def test_a_release_comes_says_what_is_next_and_goes(api: KubeApi, sandbox: Sandbox) -> None:
     there = ("--kubeconfig", str(sandbox.cluster.kubeconfig), "--namespace", NAMESPACE)
     # That namespace is the world's already.
-    given = ("--values", str(ALL), "--set", "hooks.createNamespace=false")
-    came = await to_thread(run, "install", "nodes", CHART, *there, *given)
-    assert came.returncode == 0, came.stderr
-    assert f"kubectl -n {NAMESPACE} exec deploy/nodes -- tenure doctor" in came.stdout
+    value_flags = ("--values", str(ALL_VALUES), "--set", "hooks.createNamespace=false")
+    installed = await to_thread(run_helm, "install", "nodes", CHART, *there, *value_flags)
+    assert installed.returncode == 0, installed.stderr
+    assert f"kubectl -n {NAMESPACE} exec deploy/nodes -- tenure doctor" in installed.stdout
     deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/nodes"
     assert (await api.request("GET", deployment))["spec"]["replicas"] == 3
-    went = await to_thread(run, "uninstall", "nodes", *there, "--wait")
+    went = await to_thread(run_helm, "uninstall", "nodes", *there, "--wait")
     assert went.returncode == 0, went.stderr
     with pytest.raises(ApiError, match="404"):
         await api.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/nodes")
@@ -118,12 +118,12 @@ async def test_kinds_that_are_there_are_taken_over_and_stay_when_their_chart_goe
     api: KubeApi, sandbox: Sandbox
 ) -> None:
     there = ("--kubeconfig", str(sandbox.cluster.kubeconfig), "--namespace", NAMESPACE)
-    refused = await to_thread(run, "install", "kinds", CRD_CHART, *there)
-    assert "cannot be imported into the current release" in refused.stderr
-    came = await to_thread(run, "upgrade", "--install", "kinds", CRD_CHART, *there, "--take-ownership")
-    assert came.returncode == 0, came.stderr
-    went = await to_thread(run, "uninstall", "kinds", *there)
+    rejected = await to_thread(run_helm, "install", "kinds", CRD_CHART, *there)
+    assert "cannot be imported into the current release" in rejected.stderr
+    upgraded = await to_thread(run_helm, "upgrade", "--install", "kinds", CRD_CHART, *there, "--take-ownership")
+    assert upgraded.returncode == 0, upgraded.stderr
+    went = await to_thread(run_helm, "uninstall", "kinds", *there)
     assert went.returncode == 0, went.stderr
-    for kind in kinds():
+    for kind in render_crds():
         found = await api.request("GET", await api.path_of(kind))
         assert "deletionTimestamp" not in found["metadata"]

@@ -9,7 +9,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from tests.nightly.deploy.test_alerts import checked
+from tests.nightly.deploy.test_alerts import assert_promtool
 from tools.metrics.dashboard import FILE
 
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
@@ -40,4 +40,4 @@ def test_prometheus_accepts_every_query(tmp_path: Path) -> None:
     rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(plain)]
     file = tmp_path / "queries.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
-    checked("check", "rules", str(file))
+    assert_promtool("check", "rules", str(file))

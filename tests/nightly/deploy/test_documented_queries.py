@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from benchmarks.cli_latency import state_of
-from tests.support.cli.temporal_alone import standing, temporal_alone
+from tests.support.cli.temporal_alone import running_workflows, temporal_server
 from tests.support.paths import ROOT
 from tools.docs.reference import QUERIES
 
@@ -16,13 +16,13 @@ PAGE = ROOT / "docs" / "temporal-ui.md"
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield from temporal_alone(tmp_path_factory.mktemp("temporal"))
+    yield from temporal_server(tmp_path_factory.mktemp("temporal"))
 
 
 async def test_documented_queries_select_the_nodes_that_they_name(address: str) -> None:
     """Of ten nodes 7 are Ready, one each is in Launch, Initialization and Drain, the last overdue."""
     now = datetime.now(UTC)
-    async with standing(address, [state_of(one, now, cluster="queries") for one in range(10)]):
+    async with running_workflows(address, [state_of(one, now, cluster="queries") for one in range(10)]):
         client = await Client.connect(address)
         found = {what: (await client.count_workflows(query)).count for what, query in QUERIES}
     assert found == {

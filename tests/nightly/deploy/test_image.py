@@ -10,116 +10,121 @@ from pathlib import Path
 import pytest
 
 from tenure.settings import Settings
-from tests.nightly.deploy.dockerfile import FILE, IGNORED, Replay, context, stages
+from tests.nightly.deploy.dockerfile import FILE, IGNORED, BuildReplay, context_files, parse_stages
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.timeout(900)
 READ = (".yaml", ".json", ".tpl", ".txt")
-BUILD, FINAL = stages(FILE.read_text())
-VARIABLES = dict(pair.split("=", 1) for step in FINAL if step.word == "ENV" for pair in step.rest.split())
+BUILD, FINAL = parse_stages(FILE.read_text())
+VARIABLES = dict(pair.split("=", 1) for step in FINAL if step.instruction == "ENV" for pair in step.rest.split())
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Replay:
-    replay = Replay(tmp_path_factory.mktemp("image"))
-    replay.play(BUILD)
+def image(tmp_path_factory: pytest.TempPathFactory) -> BuildReplay:
+    replay = BuildReplay(tmp_path_factory.mktemp("image"))
+    replay.run_steps(BUILD)
     return replay
 
 
-def started(image: Replay, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+def start_image(image: BuildReplay, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """As the container starts it: the entry point alone on the path, and nothing of ours in the environment."""
-    (entry,) = [step.arguments() for step in FINAL if step.word == "ENTRYPOINT"]
-    programs = image.place("/opt/tenure/bin")
+    (entry,) = [step.arguments() for step in FINAL if step.instruction == "ENTRYPOINT"]
+    programs = image.image_path("/opt/tenure/bin")
     environment = {"PATH": str(programs), "PYTHONDONTWRITEBYTECODE": "1", **settings}
-    environment["PYTHONPYCACHEPREFIX"] = str(image.place(VARIABLES["PYTHONPYCACHEPREFIX"]))
+    environment["PYTHONPYCACHEPREFIX"] = str(image.image_path(VARIABLES["PYTHONPYCACHEPREFIX"]))
     command = [str(programs / entry[0]), *entry[1:], *arguments]
-    return subprocess.run(command, env=environment, cwd=image.place("/"), capture_output=True, text=True)
+    return subprocess.run(command, env=environment, cwd=image.image_path("/"), capture_output=True, text=True)
 
 
 def test_the_linter_finds_nothing() -> None:
     linter = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     assert linter, "hadolint is not installed: make setup"
-    answer = subprocess.run([linter, "--failure-threshold=warning", FILE], capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stdout
+    result = subprocess.run([linter, "--failure-threshold=warning", FILE], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
 
 
 def test_no_step_needs_a_shell() -> None:
     for step in (*BUILD, *FINAL):
-        if step.word in ("RUN", "CMD", "ENTRYPOINT"):
+        if step.instruction in ("RUN", "CMD", "ENTRYPOINT"):
             assert step.arguments()
 
 
 def test_the_image_is_the_environment_on_the_base_and_runs_as_nobody() -> None:
-    bases = {step.rest.split()[0] for step in (*BUILD, *FINAL) if step.word == "FROM"}
-    copied = [step.rest for step in FINAL if step.word == "COPY"]
+    bases = {step.rest.split()[0] for step in (*BUILD, *FINAL) if step.instruction == "FROM"}
+    copied = [step.rest for step in FINAL if step.instruction == "COPY"]
     assert len(bases) == 1
     assert copied == [f"--from=build {one} {one}" for one in ("/opt/tenure", VARIABLES["PYTHONPYCACHEPREFIX"])]
-    assert not [step for step in FINAL if step.word in ("RUN", "ADD", "VOLUME")]
-    assert [step.rest for step in FINAL if step.word == "USER"] == ["65532:65532"]
+    assert not [step for step in FINAL if step.instruction in ("RUN", "ADD", "VOLUME")]
+    assert [step.rest for step in FINAL if step.instruction == "USER"] == ["65532:65532"]
     ports = {str(Settings.model_fields[name].default) for name in ("metrics_port", "health_probe_port")}
-    assert {port for step in FINAL if step.word == "EXPOSE" for port in step.rest.split()} == ports
+    assert {port for step in FINAL if step.instruction == "EXPOSE" for port in step.rest.split()} == ports
 
 
 def test_everything_is_installed_by_locks_with_hashes_or_from_the_source() -> None:
-    installs = [step.arguments() for step in BUILD if step.word == "RUN" and "install" in step.rest]
+    installs = [step.arguments() for step in BUILD if step.instruction == "RUN" and "install" in step.rest]
     assert len(installs) == 3
     for arguments in installs:
         assert {"--require-hashes", "--only-binary=:all:"} <= set(arguments) or "--no-index" in arguments
 
 
 def test_the_build_is_sent_no_more_than_it_needs() -> None:
-    names = {path.parts[0] for path in context()}
+    names = {path.parts[0] for path in context_files()}
     assert {"worker.py", "workflows", "deploy", "requirements"} <= names
     assert not names & {"tests", "docs", "benchmarks", ".ci", ".git", ".venv"}
-    shown = {line.removeprefix("!") for line in IGNORED.read_text().splitlines() if line.startswith("!")}
-    assert {name for name in shown if not (ROOT / name).exists()} == set()
+    reincluded = {line.removeprefix("!") for line in IGNORED.read_text().splitlines() if line.startswith("!")}
+    assert {name for name in reincluded if not (ROOT / name).exists()} == set()
 
 
-def test_the_command_starts_from_what_was_built(image: Replay) -> None:
-    answer = started(image, "version")
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert answer.stdout.startswith("tenure 0.")
+def test_the_command_starts_from_what_was_built(image: BuildReplay) -> None:
+    result = start_image(image, "version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("tenure 0.")
 
 
-def test_the_worker_starts_and_says_what_is_missing(image: Replay) -> None:
-    (usual,) = [step.arguments() for step in FINAL if step.word == "CMD"]
-    helped = started(image, *usual, "--help")
+def test_the_worker_starts_and_says_what_is_missing(image: BuildReplay) -> None:
+    (default_command,) = [step.arguments() for step in FINAL if step.instruction == "CMD"]
+    helped = start_image(image, *default_command, "--help")
     assert helped.returncode == 0 and "--cluster-name" in helped.stdout, helped.stderr
-    bare = started(image, *usual)
+    bare = start_image(image, *default_command)
     assert bare.returncode == 2
     assert bare.stderr.startswith("tenure: CLUSTER_NAME is not set;")
-    alone = started(
-        image, *usual, CLUSTER_NAME="prod", TEMPORAL_ADDRESS="127.0.0.1:1", METRICS_PORT="0", HEALTH_PROBE_PORT="0"
+    unreachable = start_image(
+        image,
+        *default_command,
+        CLUSTER_NAME="prod",
+        TEMPORAL_ADDRESS="127.0.0.1:1",
+        METRICS_PORT="0",
+        HEALTH_PROBE_PORT="0",
     )
-    assert alone.returncode == 2
-    assert "connection refused" in alone.stderr
+    assert unreachable.returncode == 2
+    assert "connection refused" in unreachable.stderr
 
 
-def test_what_starts_writes_nothing(image: Replay) -> None:
+def test_what_starts_writes_nothing(image: BuildReplay) -> None:
     """The root file system may be read-only."""
     before = files_of(image)
-    started(
+    start_image(
         image, "worker", CLUSTER_NAME="prod", TEMPORAL_ADDRESS="127.0.0.1:1", METRICS_PORT="0", HEALTH_PROBE_PORT="0"
     )
-    started(image, "--help")
+    start_image(image, "--help")
     assert files_of(image) == before
 
 
-def test_what_starts_compiles_nothing(image: Replay) -> None:
+def test_what_starts_compiles_nothing(image: BuildReplay) -> None:
     """The sources that Python says it took code from: there are none, of the standard library neither."""
     for arguments in (["version"], ["worker", "--help"]):
-        said = started(image, *arguments, PYTHONVERBOSE="1")
-        assert said.returncode == 0
-        assert re.findall(r"^# code object from '?[^'\n]+\.pyc", said.stderr, flags=re.M)
-        assert re.findall(r"^# code object from '?([^'\n]+\.py)'?$", said.stderr, flags=re.M) == []
+        result = start_image(image, *arguments, PYTHONVERBOSE="1")
+        assert result.returncode == 0
+        assert re.findall(r"^# code object from '?[^'\n]+\.pyc", result.stderr, flags=re.M)
+        assert re.findall(r"^# code object from '?([^'\n]+\.py)'?$", result.stderr, flags=re.M) == []
 
 
-def files_of(image: Replay) -> dict[Path, int]:
+def files_of(image: BuildReplay) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in image.root.rglob("*") if path.is_file()}
 
 
-def test_all_that_ships_beside_the_code_is_in_the_image(image: Replay) -> None:
-    (packages,) = image.place("/opt/tenure/lib").glob("python*/site-packages")
+def test_all_that_ships_beside_the_code_is_in_the_image(image: BuildReplay) -> None:
+    (packages,) = image.image_path("/opt/tenure/lib").glob("python*/site-packages")
     for name in (
         "deploy/crds",
         "deploy/rbac",
@@ -128,6 +133,6 @@ def test_all_that_ships_beside_the_code_is_in_the_image(image: Replay) -> None:
         "deploy/alerts",
         "tenure/cli/demo/manifests",
     ):
-        shipped = {path for path in context() if path.is_relative_to(name) and path.suffix in READ}
+        shipped = {path for path in context_files() if path.is_relative_to(name) and path.suffix in READ}
         assert shipped and {path for path in shipped if not (packages / path).exists()} == set()
     assert not (packages / "moto").exists()

@@ -15,8 +15,8 @@ NOT_IN_SITE = ("README.md", "CONTRIBUTING.md", "deploy/iam/README.md", "tenure/s
 def test_site_builds_in_strict_mode(tmp_path: Path) -> None:
     command = [str(MKDOCS), "build", "--strict", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert answer.returncode == 0, answer.stderr
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
     assert (tmp_path / "site/source/deploy/alerts/tenure.yaml").exists()
 
 

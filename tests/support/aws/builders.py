@@ -10,9 +10,9 @@ from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.eks_cluster import ClusterFacts
 from tenure.aws.instancetype.capacity import Machine
 from tenure.aws.instancetype.info import TypeInfo
-from tenure.aws.instancetype.pricing import PriceBook
+from tenure.aws.instancetype.pricing import PriceTable
 from tenure.aws.instancetype.resolver import Region
-from tenure.aws.instancetype.static_prices import estimate
+from tenure.aws.instancetype.static_prices import estimate_price
 from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.settings import AwsSettings
 from tenure.model.launch import LaunchGroup, LaunchOverride, LaunchRequest, Member
@@ -32,35 +32,38 @@ CLUSTER = ClusterFacts(
 DISCOVERY = {"karpenter.sh/discovery": "demo"}
 
 
-def info(name: str) -> TypeInfo:
+def build_type_info(name: str) -> TypeInfo:
     """An instance type as EC2 describes it."""
-    return TypeInfo.of(all_types()[name])
+    return TypeInfo.from_ec2(all_types()[name])
 
 
 def machine(name: str, family: str = "AL2023", settings: AwsSettings = SETTINGS, **spec: Any) -> Machine:
-    parsed = node_class(**spec).spec
-    return Machine(info(name), FAMILIES[family], Kubelet.of(parsed.kubelet), parsed, settings)
+    parsed = build_nodeclass(**spec).spec
+    return Machine(build_type_info(name), FAMILIES[family], Kubelet.of(parsed.kubelet), parsed, settings)
 
 
-def node_class(status: Mapping[str, Any] | None = None, uid: str = "11112222-3333", **spec: Any) -> EC2NodeClass:
+def build_nodeclass(status: Mapping[str, Any] | None = None, uid: str = "11112222-3333", **spec: Any) -> EC2NodeClass:
     """Keys of the spec and of the status as in YAML."""
-    wanted = {
+    full_spec = {
         "role": "KarpenterNodeRole-demo",
         "amiSelectorTerms": [{"alias": "al2023@latest"}],
         "subnetSelectorTerms": [{"tags": DISCOVERY}],
         "securityGroupSelectorTerms": [{"tags": DISCOVERY}],
     } | spec
     meta = {"name": "default", "uid": uid, "generation": 1}
-    return EC2NodeClass.from_object({"metadata": meta, "spec": wanted, "status": status or {}})
+    return EC2NodeClass.from_object({"metadata": meta, "spec": full_spec, "status": status or {}})
 
 
 def resolved_status(**more: Any) -> dict[str, Any]:
     """Three subnets, one group, five images of AL2023 with the newest the NVIDIA ones."""
-    standard = [_wants("gpu", "DoesNotExist"), _wants("accelerator", "DoesNotExist")]
+    standard = [
+        _instance_count_requirement("gpu", "DoesNotExist"),
+        _instance_count_requirement("accelerator", "DoesNotExist"),
+    ]
     kinds = [
-        ("ami-nvidia-amd64", "amd64", [_wants("gpu", "Exists")]),
-        ("ami-nvidia-arm64", "arm64", [_wants("gpu", "Exists")]),
-        ("ami-neuron-amd64", "amd64", [_wants("accelerator", "Exists")]),
+        ("ami-nvidia-amd64", "amd64", [_instance_count_requirement("gpu", "Exists")]),
+        ("ami-nvidia-arm64", "arm64", [_instance_count_requirement("gpu", "Exists")]),
+        ("ami-neuron-amd64", "amd64", [_instance_count_requirement("accelerator", "Exists")]),
         ("ami-standard-amd64", "amd64", standard),
         ("ami-standard-arm64", "arm64", standard),
     ]
@@ -75,7 +78,9 @@ def resolved_status(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def claim(*requirements: tuple[Any, ...], requests: Mapping[str, str] | None = None, **meta: Any) -> NodeClaim:
+def build_nodeclaim(
+    *requirements: tuple[Any, ...], requests: Mapping[str, str] | None = None, **meta: Any
+) -> NodeClaim:
     """Requirements as (key, operator, values...)."""
     return NodeClaim.from_object(
         {
@@ -91,14 +96,14 @@ def claim(*requirements: tuple[Any, ...], requests: Mapping[str, str] | None = N
 
 def region(*names: str, spot: float = 0.3, on_demand: Mapping[str, float] | None = None) -> Region:
     """Types in all zones; prices are estimates, spot a share of them."""
-    types = {name: info(name) for name in names or all_types()}
-    prices = dict(on_demand or {name: estimate(one) for name, one in types.items()})
+    types = {name: build_type_info(name) for name in names or all_types()}
+    prices = dict(on_demand or {name: estimate_price(one) for name, one in types.items()})
     spots = {(name, zone): price * spot for name, price in prices.items() for zone in ZONES}
     offered = {name: frozenset(ZONES) for name in types}
-    return Region(types=types, zones_of=offered, zones=ZONES, prices=PriceBook(prices, spots))
+    return Region(types=types, zones_of=offered, zones=ZONES, prices=PriceTable(prices, spots))
 
 
-def group(members: int = 1, capacity_type: str = "on-demand", attempt: int = 1) -> LaunchGroup:
+def launch_group(members: int = 1, capacity_type: str = "on-demand", attempt: int = 1) -> LaunchGroup:
     overrides = tuple(
         LaunchOverride(
             launch_template=f"karpenter.k8s.aws/{number}",
@@ -114,9 +119,9 @@ def group(members: int = 1, capacity_type: str = "on-demand", attempt: int = 1) 
     request = LaunchRequest(
         node_class="default", capacity_type=capacity_type, overrides=overrides, tags={labels.TAG_NODEPOOL: "general"}
     )
-    people = tuple(Member(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
-    return LaunchGroup(group_id="plan-1", attempt=attempt, members=people, request=request)
+    group_members = tuple(Member(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
+    return LaunchGroup(group_id="plan-1", attempt=attempt, members=group_members, request=request)
 
 
-def _wants(kind: str, operator: str) -> dict[str, Any]:
+def _instance_count_requirement(kind: str, operator: str) -> dict[str, Any]:
     return {"key": f"karpenter.k8s.aws/instance-{kind}-count", "operator": operator}

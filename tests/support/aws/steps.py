@@ -12,10 +12,10 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.aws.adapters import AwsAdapters
 from tenure.model.errors import Throttled, TryLater
 from tenure.model.launch import LaunchGroup, LaunchPrepared, LaunchRequest, Member
-from tests.support.aws.builders import claim, node_class
+from tests.support.aws.builders import build_nodeclaim, build_nodeclass
 
 T = TypeVar("T")
-WANTED = claim(
+NODECLAIM = build_nodeclaim(
     (labels.CAPACITY_TYPE, "In", "on-demand"),
     (labels.ARCH, "In", "amd64"),
     ("karpenter.k8s.aws/instance-cpu", "Lt", "9"),
@@ -23,28 +23,30 @@ WANTED = claim(
 )
 
 
-async def resolved(cloud: AwsAdapters, wanted: EC2NodeClass | None = None) -> EC2NodeClass:
+async def resolve_nodeclass(cloud: AwsAdapters, nodeclass: EC2NodeClass | None = None) -> EC2NodeClass:
     """A class with its status written, as the API server would hold it."""
-    one = wanted or node_class()
-    found = await cloud.resolver.resolve(one)
-    if found.unanswered:
-        raise TryLater("; ".join(found.unanswered))
+    spec = nodeclass or build_nodeclass()
+    found = await cloud.resolver.resolve(spec)
+    if found.failed_lookups:
+        raise TryLater("; ".join(found.failed_lookups))
     assert {condition.status for condition in found.conditions} == {"True"}, found.conditions
-    return EC2NodeClass.from_object({**one.to_object(), "status": found.status})
+    return EC2NodeClass.from_object({**spec.to_object(), "status": found.status})
 
 
-async def prepared(cloud: AwsAdapters, one: EC2NodeClass, wanted: NodeClaim = WANTED) -> LaunchRequest:
-    found = await cloud.fleet.prepare(wanted, one, now=datetime.now(UTC))
+async def prepare_launch(
+    cloud: AwsAdapters, nodeclass: EC2NodeClass, nodeclaim: NodeClaim = NODECLAIM
+) -> LaunchRequest:
+    found = await cloud.fleet.prepare(nodeclaim, nodeclass, now=datetime.now(UTC))
     assert isinstance(found, LaunchPrepared), found
     return found.request
 
 
-def group_of(request: LaunchRequest, members: int = 1, attempt: int = 1) -> LaunchGroup:
-    people = tuple(Member(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
-    return LaunchGroup(group_id="plan-1", attempt=attempt, members=people, request=request)
+def make_launch_group(request: LaunchRequest, members: int = 1, attempt: int = 1) -> LaunchGroup:
+    group_members = tuple(Member(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
+    return LaunchGroup(group_id="plan-1", attempt=attempt, members=group_members, request=request)
 
 
-async def again(step: Callable[[], Awaitable[T]]) -> T:
+async def retry(step: Callable[[], Awaitable[T]]) -> T:
     """As a retried activity would."""
     for _ in range(50):
         try:
@@ -54,7 +56,7 @@ async def again(step: Callable[[], Awaitable[T]]) -> T:
     raise AssertionError("fifty tries were not enough")
 
 
-def outsider(endpoint: str, service: Any = "ec2") -> Any:
+def admin_client(endpoint: str, service: Any = "ec2") -> Any:
     """EC2, or another service, for somebody whom no policy holds back."""
     return boto3.client(
         service, region_name="us-west-2", endpoint_url=endpoint, aws_access_key_id="any", aws_secret_access_key="any"

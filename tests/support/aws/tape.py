@@ -13,8 +13,8 @@ from typing import Any
 
 from tenure.aws.client.client import AwsClients
 
-Answer = dict[str, Any]
-_FLEETING = ("StartTime", "ClientToken")
+Response = dict[str, Any]
+_VOLATILE_FIELDS = ("StartTime", "ClientToken")
 _SERVICES = ("ec2", "launching", "iam", "ssm", "eks", "pricing")
 
 
@@ -24,52 +24,54 @@ class _Http:
 
 
 @dataclass
-class Tape:
+class ResponseRecorder:
     """Answers by question. A question that was not recorded is an error, since then something else was asked."""
 
-    shorten: Callable[[str, Answer], None] = lambda operation, answer: None
+    truncate: Callable[[str, Response], None] = lambda operation, response: None
     """What is left out of an answer when it is recorded."""
     recording: bool = True
-    change: Callable[[Answer], Answer] = lambda answer: answer
+    transform: Callable[[Response], Response] = lambda response: response
     """What becomes of EC2's answers when they are played."""
-    _held: dict[str, list[tuple[int, Answer]]] = field(default_factory=lambda: defaultdict(list))
-    _played: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _responses: dict[str, list[tuple[int, Response]]] = field(default_factory=lambda: defaultdict(list))
+    _replayed_counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _lock: Lock = field(default_factory=Lock)
 
-    def listen(self, clients: AwsClients) -> None:
+    def attach(self, clients: AwsClients) -> None:
         for name in _SERVICES:
             events = getattr(clients, name).meta.events
-            events.register("before-call", self._before)
-            events.register("after-call", self._after)
+            events.register("before-call", self._before_call)
+            events.register("after-call", self._after_call)
 
-    def rewind(self, change: Callable[[Answer], Answer]) -> None:
+    def replay(self, transform: Callable[[Response], Response]) -> None:
         """From the beginning, with EC2's answers changed so."""
-        self.recording, self.change = False, change
-        self._played.clear()
+        self.recording, self.transform = False, transform
+        self._replayed_counts.clear()
 
-    def _before(self, model: Any, params: Answer, context: Answer, **_: Any) -> tuple[_Http, Answer] | None:
-        question = f"{model.service_model.service_name} {model.name} {_body(params)}"
-        context["question"] = question
+    def _before_call(self, model: Any, params: Response, context: Response, **_: Any) -> tuple[_Http, Response] | None:
+        request_key = f"{model.service_model.service_name} {model.name} {_stable_body(params)}"
+        context["question"] = request_key
         if self.recording:
             return None
         with self._lock:
-            answers = self._held.get(question)
-            assert answers, f"this was not asked before: {question}"
-            place = min(self._played[question], len(answers) - 1)
-            self._played[question] += 1
-        status, answer = copy.deepcopy(answers[place])
-        return _Http(status), self.change(answer) if question.startswith("ec2 ") else answer
+            responses = self._responses.get(request_key)
+            assert responses, f"this was not asked before: {request_key}"
+            index = min(self._replayed_counts[request_key], len(responses) - 1)
+            self._replayed_counts[request_key] += 1
+        status, response = copy.deepcopy(responses[index])
+        return _Http(status), self.transform(response) if request_key.startswith("ec2 ") else response
 
-    def _after(self, http_response: Any, parsed: Answer, model: Any, context: Answer, **_: Any) -> None:
+    def _after_call(self, http_response: Any, parsed: Response, model: Any, context: Response, **_: Any) -> None:
         if self.recording:
-            self.shorten(model.name, parsed)
+            self.truncate(model.name, parsed)
             with self._lock:
-                self._held[context["question"]].append((http_response.status_code, copy.deepcopy(parsed)))
+                self._responses[context["question"]].append((http_response.status_code, copy.deepcopy(parsed)))
 
 
-def _body(params: Answer) -> str:
+def _stable_body(params: Response) -> str:
     """Without what is another at each call: the moment, and tokens that botocore makes up."""
     body = params.get("body")
     if not isinstance(body, dict):
         return repr(body)
-    return json.dumps({key: one for key, one in body.items() if key not in _FLEETING}, sort_keys=True, default=str)
+    return json.dumps(
+        {key: one for key, one in body.items() if key not in _VOLATILE_FIELDS}, sort_keys=True, default=str
+    )

@@ -10,7 +10,7 @@ from tenure.aws.amifamily.user_data import render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
 from tenure.aws.instance.launch_templates import launch_template
 from tenure.aws.tags import node_tags
-from tests.support.aws.builders import CLUSTER, SETTINGS, claim, node_class, resolved_status
+from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclaim, build_nodeclass, resolved_status
 
 TAGS = {"team": "a", "cost-center": "b", "owner": "c"}
 KUBELET: dict[str, Any] = {
@@ -36,33 +36,33 @@ CLASSES: dict[str, dict[str, Any]] = {
 }
 
 
-def turned(value: Any) -> Any:
+def reverse_order(value: Any) -> Any:
     """The same object, written in the opposite order wherever order means nothing."""
     if isinstance(value, dict):
-        return {key: turned(one) for key, one in reversed(value.items())}
+        return {key: reverse_order(one) for key, one in reversed(value.items())}
     return value
 
 
-def name_of(one: EC2NodeClass, capacity_type: str) -> str:
-    family = family_of(one)
-    wanted = claim(("team", "In", "a"), (labels.ARCH, "In", "amd64"))
-    bootstrap = bootstrap_of(one, wanted, family, CLUSTER, capacity_type=capacity_type, max_pods=29)
+def template_name(nodeclass: EC2NodeClass, capacity_type: str) -> str:
+    family = family_of(nodeclass)
+    nodeclaim = build_nodeclaim(("team", "In", "a"), (labels.ARCH, "In", "amd64"))
+    bootstrap = bootstrap_of(nodeclass, nodeclaim, family, CLUSTER, capacity_type=capacity_type, max_pods=29)
     return launch_template(
-        one,
+        nodeclass,
         family,
         SETTINGS,
         image_id="ami-standard-amd64",
         user_data=render(family, bootstrap),
-        tags=node_tags(SETTINGS, one, "general"),
+        tags=node_tags(SETTINGS, nodeclass, "general"),
         capacity_type=capacity_type,
     ).name
 
 
 def main(order: str) -> None:
     for title, spec in CLASSES.items():
-        written = turned(spec) if order == "turned" else spec
-        one = node_class(resolved_status(), **written)
-        print(title, name_of(one, "on-demand"), name_of(one, "spot"))
+        written = reverse_order(spec) if order == "turned" else spec
+        one = build_nodeclass(resolved_status(), **written)
+        print(title, template_name(one, "on-demand"), template_name(one, "spot"))
 
 
 if __name__ == "__main__":

@@ -14,14 +14,14 @@ from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
 
 
-def temporal_alone(folder: Path) -> Iterator[str]:
+def temporal_server(folder: Path) -> Iterator[str]:
     """Its address."""
     with Sandbox(folder, plan=Plan(parts=("temporal",), manifests=())) as sandbox:
         yield sandbox.temporal_address
 
 
 @asynccontextmanager
-async def standing(address: str, states: Sequence[ClaimState]) -> AsyncIterator[Connection]:
+async def running_workflows(address: str, states: Sequence[ClaimState]) -> AsyncIterator[Connection]:
     """Workflows in these states, seen by visibility; ended when it is left."""
     client = await Client.connect(address, data_converter=pydantic_data_converter)
     cluster = states[0].identity.cluster

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tenure.controller.cache.availability import Away
-from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.kube.client.list_watch import Delta
 from tenure.model.facts import ClaimFact, NodeFact
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
@@ -97,10 +97,10 @@ def pod(name: str, *, on: str = "", owner: str = "ReplicaSet", phase: str = "", 
     return raw
 
 
-def bound(raw: Json, after: float) -> Json:
+def with_binding(raw: Json, after: float) -> Json:
     """The pod, bound `after` seconds from the beginning."""
-    said = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(after)}
-    return {**raw, "status": {**raw["status"], "startTime": stamp(after + 2), "conditions": [said]}}
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(after)}
+    return {**raw, "status": {**raw["status"], "startTime": stamp(after + 2), "conditions": [condition]}}
 
 
 def pool(name: str = "general", **spec: Any) -> Json:
@@ -117,20 +117,20 @@ def node_class(name: str = "default", *, generation: int = 1, deleting: bool = F
     return {"metadata": metadata, "spec": {"role": "r"}, "status": {}}
 
 
-class World:
+class CacheHarness:
     """Caches that are told things, and a clock that is set."""
 
     def __init__(self) -> None:
         self.now = NOW
-        self.caches = Caches(lambda: self.now)
+        self.cache = ClusterCache(lambda: self.now)
 
-    def hear(self, kind: str, *objects: Json) -> None:
-        self.caches.hear(kind, [Delta(one) for one in objects])
+    def apply_objects(self, kind: str, *objects: Json) -> None:
+        self.cache.on_deltas(kind, [Delta(one) for one in objects])
 
-    def lose(self, kind: str, *objects: Json) -> None:
-        self.caches.hear(kind, [Delta(one, gone=True) for one in objects])
+    def delete_objects(self, kind: str, *objects: Json) -> None:
+        self.cache.on_deltas(kind, [Delta(one, gone=True) for one in objects])
 
 
-def away(world: World, grace: float = 300) -> Away:
+def not_ready_tracker(harness: CacheHarness, grace: float = 300) -> NotReadyTracker:
     """The same grace for every NodePool, in seconds."""
-    return Away(world.caches, lambda pool: timedelta(seconds=grace))
+    return NotReadyTracker(harness.cache, lambda pool: timedelta(seconds=grace))

@@ -9,7 +9,7 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tenure.controller.planning.planner_child import answer_requests
+from tenure.controller.planning.planner_child import serve_requests
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.settings import PlanSettings
 
@@ -48,4 +48,4 @@ class PlannerThread:
 
     def _serve(self) -> None:
         with self._pipe:
-            answer_requests(self._pipe, self._state)
+            serve_requests(self._pipe, self._state)

@@ -2,32 +2,32 @@
 
 from temporalio import workflow
 
-from tenure.model.disruption.commands import PermitRecalled
-from tenure.model.signals import PermitAnswered
+from tenure.model.disruption.commands import PermitRevoked
+from tenure.model.signals import PermitResult
 
 
 @workflow.defn
-class AskerWorkflow:
+class PermitRequesterWorkflow:
     def __init__(self) -> None:
-        self._answers: list[PermitAnswered] = []
-        self._recalls: list[PermitRecalled] = []
+        self._decisions: list[PermitResult] = []
+        self._revocations: list[PermitRevoked] = []
 
     @workflow.run
     async def run(self) -> None:
         await workflow.wait_condition(lambda: False)
 
     @workflow.signal
-    def permitted(self, answer: PermitAnswered) -> None:
-        self._answers.append(answer)
+    def permit_decided(self, decision: PermitResult) -> None:
+        self._decisions.append(decision)
 
     @workflow.signal
-    def recalled(self, recalled: PermitRecalled) -> None:
-        self._recalls.append(recalled)
+    def permit_revoked(self, revocation: PermitRevoked) -> None:
+        self._revocations.append(revocation)
 
     @workflow.query
-    def recalls(self) -> list[PermitRecalled]:
-        return self._recalls
+    def revocations(self) -> list[PermitRevoked]:
+        return self._revocations
 
     @workflow.query
-    def answers(self) -> list[PermitAnswered]:
-        return self._answers
+    def decisions(self) -> list[PermitResult]:
+        return self._decisions

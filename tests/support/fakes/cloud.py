@@ -9,22 +9,22 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
-from tenure.model.discovered_capacity import Learnt
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.errors import Fault
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import (
-    FleetAnswer,
     FleetError,
     FleetInstance,
+    FleetResult,
     LaunchGroup,
     LaunchOverride,
     LaunchPreparation,
     LaunchPrepared,
-    LaunchRefused,
+    LaunchRejection,
     LaunchRequest,
 )
-from tenure.model.provider_results import ConditionPatch, InstanceFacts, LaunchFacts, Resolved
-from tests.support.fakes.faulty import Faulty
+from tenure.model.provider_results import ConditionPatch, InstanceFacts, LaunchFacts, ResolvedNodeClass
+from tests.support.fakes.faulty import FaultInjectable
 
 REQUEST = LaunchRequest(
     node_class="default",
@@ -44,25 +44,25 @@ REQUEST = LaunchRequest(
 
 
 @dataclass
-class FakeInstances(Faulty):
+class FakeInstances(FaultInjectable):
     running: dict[str, InstanceFacts] = field(default_factory=dict)
     terminated: list[str] = field(default_factory=list)
     rebooted: list[str] = field(default_factory=list)
-    entered: list[str] = field(default_factory=list)
+    entered_states: list[str] = field(default_factory=list)
     """States that instances were stopped or started into."""
-    lingers: int = 0
+    shutting_down_polls: int = 0
     """For how many looks an instance is still listed as shutting down."""
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
-        if instance_id in self.terminated and self.lingers > 0:
-            self.lingers -= 1
+        if instance_id in self.terminated and self.shutting_down_polls > 0:
+            self.shutting_down_polls -= 1
             return InstanceFacts(instance_id=instance_id, state="shutting-down")
         return self.running.get(instance_id)
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
         return list(self.running.values())
 
-    async def named(self, claim: str) -> Sequence[InstanceFacts]:
+    async def find_by_nodeclaim(self, claim: str) -> Sequence[InstanceFacts]:
         found = [one for one in self.running.values() if one.tags.get(labels.TAG_NODECLAIM) == claim]
         return [one for one in found if one.state in ("pending", "running")]
 
@@ -83,7 +83,7 @@ class FakeInstances(Faulty):
         if instance_id not in self.running:
             return False
         self.running[instance_id] = self.running[instance_id].model_copy(update={"state": state})
-        self.entered.append(state)
+        self.entered_states.append(state)
         return True
 
     async def reboot(self, instance_id: str) -> bool:
@@ -94,90 +94,92 @@ class FakeInstances(Faulty):
 
 
 @dataclass
-class FakeReservations(Faulty):
+class FakeReservations(FaultInjectable):
     enabled: bool = True
     ends: dict[str, datetime] = field(default_factory=dict)
 
-    async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
+    async def find_ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
         return {one: at for one, at in self.ends.items() if one in reservation_ids}
 
 
 @dataclass
-class FakeFleet(Faulty):
+class FakeFleet(FaultInjectable):
     instances: FakeInstances
     capacity: int = 1000
     """Instances that can still be had."""
     types: tuple[str, ...] = ("m5.large",)
     capacity_type: str = REQUEST.capacity_type
-    room: dict[str, int] = field(default_factory=dict)
+    capacity_by_type: dict[str, int] = field(default_factory=dict)
     """How many of a type can be had at once, where that is bounded."""
-    told: list[list[str]] = field(default_factory=list)
+    excluded_types: list[list[str]] = field(default_factory=list)
     """The types that each request had to leave out."""
-    made: int = 0
+    created_count: int = 0
     """Instances so far: EC2 gives no id twice, whatever became of the instance."""
-    spare: int = 0
+    extra_instances: int = 0
     """Instances that it gives beyond what was asked for."""
-    refusal: LaunchRefused | None = None
-    error: FleetError | None = None
+    rejection: LaunchRejection | None = None
+    next_error: FleetError | None = None
     """Answered in place of instances, once, for each token that is new."""
-    lost: list[Fault] = field(default_factory=list)
+    lost_responses: list[Fault] = field(default_factory=list)
     """Raised one after the other, *after* the fleet was made: the answer is lost."""
     gate: asyncio.Event | None = None
     """Where set, calls wait for it."""
-    answers: dict[str, FleetAnswer] = field(default_factory=dict)
+    results: dict[str, FleetResult] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
-    learnt: Learnt = field(default_factory=Learnt)
+    discovered: DiscoveredCapacity = field(default_factory=DiscoveredCapacity)
     """What the last launch was prepared with."""
 
-    def refuse_once(self) -> None:
+    def fail_once(self) -> None:
         """The next fleet fails for a reason that may pass."""
-        self.error = FleetError(code="InternalError", message="try again")
+        self.next_error = FleetError(code="InternalError", message="try again")
 
     async def prepare(
         self,
         claim: NodeClaim,
         node_class: EC2NodeClass,
         *,
-        learnt: Learnt,
+        discovered: DiscoveredCapacity,
         now: datetime,
         unavailable: Sequence[UnavailableOffering] = (),
-        again: bool = False,
+        is_retry: bool = False,
     ) -> LaunchPreparation:
         """One type at a time: the first that is not known to be refused."""
-        self.learnt = learnt
-        self.told.append([mark.instance_type for mark in unavailable])
+        self.discovered = discovered
+        self.excluded_types.append([offering.instance_type for offering in unavailable])
         zone, market = REQUEST.overrides[0].zone, self.capacity_type
-        left = [one for one in self.types if not any(mark.covers(one, zone, market) for mark in unavailable)]
-        if self.refusal or not left:
-            return self.refusal or LaunchRefused(reason="InsufficientCapacity", message="nothing is left")
-        override = REQUEST.overrides[0].model_copy(update={"instance_type": left[0]})
+        available_types = [
+            one for one in self.types if not any(offering.covers(one, zone, market) for offering in unavailable)
+        ]
+        if self.rejection or not available_types:
+            return self.rejection or LaunchRejection(reason="InsufficientCapacity", message="nothing is left")
+        override = REQUEST.overrides[0].model_copy(update={"instance_type": available_types[0]})
         return LaunchPrepared(
             request=REQUEST.model_copy(update={"overrides": (override,), "capacity_type": self.capacity_type})
         )
 
-    async def create(self, group: LaunchGroup) -> FleetAnswer:
-        token = group.token()
+    async def create(self, group: LaunchGroup) -> FleetResult:
+        token = group.client_token()
         self.calls.append(token)
         if self.gate is not None:
             await self.gate.wait()
-        if token not in self.answers:
-            wanted = len(group.members) + self.spare
-            self.answers[token] = self._launch(wanted, group.request.overrides[0].instance_type)
-        if self.lost:
-            raise self.lost.pop(0)
-        return self.answers[token]
+        if token not in self.results:
+            count = len(group.members) + self.extra_instances
+            self.results[token] = self._launch(count, group.request.overrides[0].instance_type)
+        if self.lost_responses:
+            raise self.lost_responses.pop(0)
+        return self.results[token]
 
-    async def find(self, group: LaunchGroup) -> FleetAnswer:
-        return FleetAnswer(instances=self.answers.get(group.token(), FleetAnswer()).instances)
+    async def find(self, group: LaunchGroup) -> FleetResult:
+        return FleetResult(instances=self.results.get(group.client_token(), FleetResult()).instances)
 
-    def _launch(self, wanted: int, type_: str) -> FleetAnswer:
-        if self.error is not None:
-            answer, self.error = FleetAnswer(errors=(self.error,)), None
-            return answer
-        got = min(wanted, self.capacity, self.room.get(type_, wanted))
-        self.capacity -= got
-        start = max(self.made, len(self.instances.running) + len(self.instances.terminated))
-        self.made = start + got
+    def _launch(self, count: int, type_: str) -> FleetResult:
+        if self.next_error is not None:
+            result, self.next_error = FleetResult(errors=(self.next_error,)), None
+            return result
+        launched = min(count, self.capacity, self.capacity_by_type.get(type_, count))
+        self.capacity -= launched
+        start = max(self.created_count, len(self.instances.running) + len(self.instances.terminated))
+        self.created_count = start + launched
         made = [
             FleetInstance(
                 instance_id=f"i-{start + number:04d}",
@@ -187,7 +189,7 @@ class FakeFleet(Faulty):
                 image_id="ami-1",
                 capacity_type="on-demand",
             )
-            for number in range(got)
+            for number in range(launched)
         ]
         for one in made:
             self.instances.running[one.instance_id] = InstanceFacts(instance_id=one.instance_id, state="running")
@@ -199,10 +201,10 @@ class FakeFleet(Faulty):
             capacity_type="on-demand",
             insufficient=True,
         )
-        return FleetAnswer(instances=tuple(made), errors=(missing,) if got < wanted else ())
+        return FleetResult(instances=tuple(made), errors=(missing,) if launched < count else ())
 
     async def describe(
-        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt
+        self, result: FleetResult, node_class: EC2NodeClass, claim: NodeClaim, *, discovered: DiscoveredCapacity
     ) -> Sequence[LaunchFacts]:
         return [
             LaunchFacts(
@@ -212,34 +214,34 @@ class FakeFleet(Faulty):
                 capacity={"cpu": 2000},
                 allocatable={"cpu": 1930},
             )
-            for one in answer.instances
+            for one in result.instances
         ]
 
 
 @dataclass
-class FakeResolver(Faulty):
+class FakeResolver(FaultInjectable):
     conditions: tuple[ConditionPatch, ...] = (ConditionPatch(type="AMIsReady", status="True"),)
-    unanswered: tuple[str, ...] = ()
+    failed_lookups: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
-    again_in: timedelta | None = None
-    resolved: int = 0
+    retry_after: timedelta | None = None
+    resolve_count: int = 0
     pools: list[str] = field(default_factory=list)
     """That it was told of when it was last asked."""
     cleaned: list[str] = field(default_factory=list)
     gate: asyncio.Event | None = None
     """Where set, resolving waits for it."""
 
-    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
-        self.resolved += 1
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> ResolvedNodeClass:
+        self.resolve_count += 1
         self.pools = [pool.metadata.name for pool in pools]
         if self.gate is not None:
             await self.gate.wait()
-        return Resolved(
+        return ResolvedNodeClass(
             status={"amis": []},
             conditions=self.conditions,
-            unanswered=self.unanswered,
+            failed_lookups=self.failed_lookups,
             warnings=self.warnings,
-            again_in=self.again_in,
+            retry_after=self.retry_after,
         )
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:

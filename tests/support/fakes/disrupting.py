@@ -4,34 +4,39 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tenure.apis.labels import NODEPOOL, PLAN, REPLACES
-from tenure.model.disruption.commands import DecideAsked, Decided, ReplaceAsked, Replaced
-from tests.support.fakes.faulty import Faulty
-from tests.support.fakes.kubernetes import FakeClaims
+from tenure.model.disruption.commands import (
+    DisruptionDecision,
+    DisruptionDecisionRequest,
+    ReplacementRequest,
+    ReplacementResult,
+)
+from tests.support.fakes.faulty import FaultInjectable
+from tests.support.fakes.kubernetes import FakeNodeClaims
 
 
 @dataclass
-class FakeDisruption(Faulty):
-    claims: FakeClaims
-    decisions: list[Decided] = field(default_factory=list)
+class FakeDisruption(FaultInjectable):
+    claims: FakeNodeClaims
+    results: list[DisruptionDecision] = field(default_factory=list)
     """Answered one after the other; after that, there is nothing to do."""
-    decided: list[DecideAsked] = field(default_factory=list)
-    refusals: list[Replaced] = field(default_factory=list)
+    decide_requests: list[DisruptionDecisionRequest] = field(default_factory=list)
+    replace_rejections: list[ReplacementResult] = field(default_factory=list)
     """Answered before replacements are made."""
-    replaced: list[ReplaceAsked] = field(default_factory=list)
+    replace_requests: list[ReplacementRequest] = field(default_factory=list)
 
-    async def decide(self, asked: DecideAsked) -> Decided:
-        self.decided.append(asked)
-        return self.decisions.pop(0) if self.decisions else Decided()
+    async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
+        self.decide_requests.append(request)
+        return self.results.pop(0) if self.results else DisruptionDecision()
 
-    async def replace(self, asked: ReplaceAsked) -> Replaced:
+    async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult:
         """Names come of the plan's id, and what is there already stays."""
-        self.replaced.append(asked)
-        if self.refusals:
-            return self.refusals.pop(0)
-        pools = asked.proposal.replacement_pools or ("default",)
-        names = [f"new-{asked.plan_id}-{place}" for place in range(asked.proposal.replacements)]
+        self.replace_requests.append(replace_request)
+        if self.replace_rejections:
+            return self.replace_rejections.pop(0)
+        pools = replace_request.proposal.replacement_pools or ("default",)
+        names = [f"new-{replace_request.plan_id}-{index}" for index in range(replace_request.proposal.replacements)]
         for name in names:
             if name not in self.claims.found:
-                marks = {PLAN: asked.plan_id, REPLACES: asked.workflow_id}
-                self.claims.add(name, born=datetime.now(UTC), labels={NODEPOOL: pools[0]}, annotations=marks)
-        return Replaced(outcome="made", claims=tuple(names))
+                annotations = {PLAN: replace_request.plan_id, REPLACES: replace_request.workflow_id}
+                self.claims.add(name, born=datetime.now(UTC), labels={NODEPOOL: pools[0]}, annotations=annotations)
+        return ReplacementResult(outcome="made", claims=tuple(names))

@@ -8,12 +8,12 @@ from activities.ports.disruption import DrainPorts
 from tenure.model.disruption.drain import BudgetFact, Rollout
 from tenure.model.provider_results import DrainPod
 from tests.support.fakes.cloud import FakeInstances
-from tests.support.fakes.faulty import Faulty
-from tests.support.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodes, FakePods
+from tests.support.fakes.faulty import FaultInjectable
+from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims, FakeNodes, FakePods
 
 
 @dataclass
-class FakeBudgets(Faulty):
+class FakeBudgets(FaultInjectable):
     found: list[BudgetFact] = field(default_factory=list)
 
     def add(self, name: str, **fields: Any) -> None:
@@ -25,7 +25,7 @@ class FakeBudgets(Faulty):
 
 
 @dataclass
-class FakeRollouts(Faulty):
+class FakeRollouts(FaultInjectable):
     found: dict[str, Rollout] = field(default_factory=dict)
     """By the pod's name."""
     restarts: list[str] = field(default_factory=list)
@@ -45,10 +45,10 @@ class FakeRollouts(Faulty):
         return True
 
 
-def drain_ports(**given: Any) -> DrainPorts:
+def drain_ports(**overrides: Any) -> DrainPorts:
     """All that a drain touches, each in memory."""
     made: dict[str, Any] = {
-        "claims": FakeClaims,
+        "claims": FakeNodeClaims,
         "nodes": FakeNodes,
         "pods": FakePods,
         "instances": FakeInstances,
@@ -56,4 +56,4 @@ def drain_ports(**given: Any) -> DrainPorts:
         "budgets": FakeBudgets,
         "rollouts": FakeRollouts,
     }
-    return DrainPorts(**{name: given.get(name) or kind() for name, kind in made.items()})
+    return DrainPorts(**{name: overrides.get(name) or kind() for name, kind in made.items()})

@@ -10,7 +10,7 @@ from tenure.model.errors import Fault
 
 
 @dataclass(kw_only=True)
-class Faulty:
+class FaultInjectable:
     """Every async method of a fake looks here first, so that a port's every call can be made to fail."""
 
     faults: dict[str, list[Fault | None]] = field(default_factory=dict)
@@ -19,15 +19,15 @@ class Faulty:
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):
             if inspect.iscoroutinefunction(method):
-                setattr(cls, name, _striking(name, method))
+                setattr(cls, name, _with_faults(name, method))
 
 
-def _striking(name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _with_faults(name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @wraps(method)
-    async def struck(self: Faulty, *args: Any, **kwargs: Any) -> Any:
+    async def raise_or_call(self: FaultInjectable, *args: Any, **kwargs: Any) -> Any:
         fault = self.faults[name].pop(0) if self.faults.get(name) else None
         if fault is not None:
             raise fault
         return await method(self, *args, **kwargs)
 
-    return struck
+    return raise_or_call

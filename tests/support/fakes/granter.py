@@ -6,73 +6,73 @@ from temporalio import workflow
 from temporalio.client import WorkflowHandle
 
 from tenure.model.base import Message
-from tenure.model.disruption.commands import PermitRecalled
-from tenure.model.signals import PermitAnswered, PermitAsked, PermitWithdrawn
+from tenure.model.disruption.commands import PermitRevoked
+from tenure.model.signals import PermitRequest, PermitResult, PermitWithdrawn
 
 
-class Grants(Message):
-    refused: tuple[str, ...] = ()
+class PermitRules(Message):
+    rejected_uids: tuple[str, ...] = ()
     """UIDs of NodeClaims."""
-    silent: bool = False
+    ignores_requests: bool = False
     """Nobody is answered at all."""
     lease: timedelta = timedelta(minutes=2)
 
 
 @workflow.defn
-class GranterWorkflow:
+class PermitGranterWorkflow:
     @workflow.init
-    def __init__(self, grants: Grants) -> None:
-        self._grants = grants
-        self._asked: list[PermitAsked] = []
-        self._withdrawn: list[str] = []
+    def __init__(self, rules: PermitRules) -> None:
+        self._rules = rules
+        self._requests: list[PermitRequest] = []
+        self._released_uids: list[str] = []
 
     @workflow.run
-    async def run(self, grants: Grants) -> None:
+    async def run(self, rules: PermitRules) -> None:
         await workflow.wait_condition(lambda: False)
 
     @workflow.signal
-    async def asked(self, asked: PermitAsked) -> None:
-        self._asked.append(asked)
-        await self._answer(asked)
+    async def request_permit(self, request: PermitRequest) -> None:
+        self._requests.append(request)
+        await self._send_decision(request)
 
     @workflow.signal
-    async def change(self, grants: Grants) -> None:
+    async def change_rules(self, rules: PermitRules) -> None:
         """Whoever was refused and need not be is answered again."""
-        before, self._grants = self._grants, grants
-        for one in {one.claim_uid: one for one in self._asked}.values():
-            if one.claim_uid in before.refused and one.claim_uid not in grants.refused:
-                await self._answer(one)
+        before, self._rules = self._rules, rules
+        for one in {one.claim_uid: one for one in self._requests}.values():
+            if one.claim_uid in before.rejected_uids and one.claim_uid not in rules.rejected_uids:
+                await self._send_decision(one)
 
     @workflow.signal
-    async def recall(self, why: str) -> None:
-        for one in {one.claim_uid: one for one in self._asked}.values():
-            recalled = PermitRecalled(claim_uid=one.claim_uid, why=why)
-            await workflow.get_external_workflow_handle(one.workflow_id).signal("recalled", recalled)
+    async def revoke_permits(self, why: str) -> None:
+        for one in {one.claim_uid: one for one in self._requests}.values():
+            revocation = PermitRevoked(claim_uid=one.claim_uid, why=why)
+            await workflow.get_external_workflow_handle(one.workflow_id).signal("recalled", revocation)
 
     @workflow.signal
-    def withdrawn(self, withdrawn: PermitWithdrawn) -> None:
-        self._withdrawn.append(withdrawn.claim_uid)
+    def release_permit(self, release: PermitWithdrawn) -> None:
+        self._released_uids.append(release.claim_uid)
 
     @workflow.query
-    def wishes(self) -> list[PermitAsked]:
-        return self._asked
+    def requests(self) -> list[PermitRequest]:
+        return self._requests
 
     @workflow.query
-    def given_back(self) -> list[str]:
-        return self._withdrawn
+    def released_uids(self) -> list[str]:
+        return self._released_uids
 
-    async def _answer(self, asked: PermitAsked) -> None:
-        if self._grants.silent:
+    async def _send_decision(self, request: PermitRequest) -> None:
+        if self._rules.ignores_requests:
             return
-        granted = asked.claim_uid not in self._grants.refused
-        answer = PermitAnswered(
+        granted = request.claim_uid not in self._rules.rejected_uids
+        decision = PermitResult(
             granted=granted,
-            reason=asked.reason,
-            claim_uid=asked.claim_uid,
-            until=workflow.now() + self._grants.lease if granted else None,
+            reason=request.reason,
+            claim_uid=request.claim_uid,
+            until=workflow.now() + self._rules.lease if granted else None,
             blocked_by="" if granted else "NodePool default: budget 1 of 2 nodes allows 1, 1 in use",
         )
-        await workflow.get_external_workflow_handle(asked.workflow_id).signal("permitted", answer)
+        await workflow.get_external_workflow_handle(request.workflow_id).signal("permitted", decision)
 
 
-Granter = WorkflowHandle[GranterWorkflow, None]
+PermitGranterHandle = WorkflowHandle[PermitGranterWorkflow, None]

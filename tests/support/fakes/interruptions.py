@@ -11,13 +11,13 @@ from temporalio.common import MetricMeter
 from activities.interruption.activities import InterruptionActivities
 from activities.interruption.metrics import InterruptionMetrics
 from activities.ports.disruption import DrainPorts
-from activities.ports.interruption import Leaving, Standing
-from tenure.model.interruption.notices import Notice, StatusReport
-from tenure.model.interruption.records import EventParsed, QueueMessage, Said
+from activities.ports.interruption import InterruptedNode, NotifyOutcome
+from tenure.model.interruption.notices import InterruptionMessage, StatusReport
+from tenure.model.interruption.records import InstanceInterruption, ParsedEvent, QueueMessage
 from tests.support.fakes.drains import drain_ports
-from tests.support.fakes.faulty import Faulty
+from tests.support.fakes.faulty import FaultInjectable
 
-QUICKER = 1000.0
+WAIT_SPEEDUP = 1000.0
 """Waiting for messages is so many times shorter than SQS's."""
 
 
@@ -25,56 +25,60 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def spot(at: datetime | None = None) -> Notice:
-    return Notice(kind="spotInterruption", id="terminate", at=at or utc_now(), code="terminate")
+def spot_interruption(at: datetime | None = None) -> InterruptionMessage:
+    return InterruptionMessage(kind="spotInterruption", id="terminate", at=at or utc_now(), code="terminate")
 
 
-def scheduled(number: int) -> Notice:
+def scheduled_change(number: int) -> InterruptionMessage:
     """One of several."""
     starts = datetime(2026, 6, 1, tzinfo=UTC) + timedelta(hours=number)
-    return Notice(kind="scheduledChange", id=f"event-{number}", at=starts - timedelta(days=14), starts=starts)
+    return InterruptionMessage(
+        kind="scheduledChange", id=f"event-{number}", at=starts - timedelta(days=14), starts=starts
+    )
 
 
-def rebalance(at: datetime | None = None) -> Notice:
-    return Notice(kind="rebalanceRecommendation", id="rebalance", at=at or utc_now())
+def rebalance_recommendation(at: datetime | None = None) -> InterruptionMessage:
+    return InterruptionMessage(kind="rebalanceRecommendation", id="rebalance", at=at or utc_now())
 
 
 @dataclass
-class FakeQueue(Faulty):
-    """Shows what was sent until it is deleted; what was read is hidden until `show_again`."""
+class FakeQueue(FaultInjectable):
+    """Shows what was sent until it is deleted; what was read is hidden until `make_visible`."""
 
     visible: list[QueueMessage] = field(default_factory=list)
     hidden: dict[str, QueueMessage] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
-    read: list[str] = field(default_factory=list)
+    polled_queues: list[str] = field(default_factory=list)
     """The name of the queue, for each poll."""
     polling: int = 0
-    most_polls: int = 0
+    max_concurrent_polls: int = 0
     sent: int = 0
 
-    def send(self, *instances: str, notice: Notice | None = None, **more: Any) -> str:
+    def send(self, *instances: str, notice: InterruptionMessage | None = None, **more: Any) -> str:
         """One message about these instances; its id."""
         now = utc_now()
-        said = tuple(Said(instance_id=one, notice=notice or spot(now)) for one in instances)
-        return self.put(EventParsed(said=said, at=now), **more)
+        messages = tuple(
+            InstanceInterruption(instance_id=one, notice=notice or spot_interruption(now)) for one in instances
+        )
+        return self.send_event(ParsedEvent(interruptions=messages, at=now), **more)
 
-    def put(self, parsed: EventParsed, **more: Any) -> str:
+    def send_event(self, parsed: ParsedEvent, **more: Any) -> str:
         self.sent += 1
         name, now = f"m{self.sent}", utc_now()
         fields = {"id": name, "receipt": f"r-{name}", "sent": now, "first_received": now, "parsed": parsed}
         self.visible.append(QueueMessage.model_validate({**fields, **more}))
         return name
 
-    def show_again(self) -> None:
+    def make_visible(self) -> None:
         self.visible += self.hidden.values()
         self.hidden.clear()
 
     async def receive(self, queue: str, *, wait: int) -> Sequence[QueueMessage]:
-        self.read.append(queue)
+        self.polled_queues.append(queue)
         self.polling += 1
-        self.most_polls = max(self.most_polls, self.polling)
+        self.max_concurrent_polls = max(self.max_concurrent_polls, self.polling)
         try:
-            await asyncio.sleep(0 if self.visible else wait / QUICKER)
+            await asyncio.sleep(0 if self.visible else wait / WAIT_SPEEDUP)
         finally:
             self.polling -= 1
         found, self.visible = self.visible[:10], self.visible[10:]
@@ -82,17 +86,17 @@ class FakeQueue(Faulty):
         return found
 
     async def delete(self, queue: str, receipts: Sequence[str]) -> int:
-        gone = [one for one in receipts if self.hidden.pop(one, None)]
-        self.deleted += [one.removeprefix("r-") for one in gone]
-        return len(gone)
+        deleted = [one for one in receipts if self.hidden.pop(one, None)]
+        self.deleted += [one.removeprefix("r-") for one in deleted]
+        return len(deleted)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.visible and not self.hidden
 
 
 @dataclass
-class FakeStatuses(Faulty):
+class FakeStatuses(FaultInjectable):
     reports: list[StatusReport] = field(default_factory=list)
     reads: int = 0
 
@@ -102,60 +106,62 @@ class FakeStatuses(Faulty):
 
 
 @dataclass
-class FakeTeller:
+class FakeInterruptionNotifier:
     """Remembers who was told what. Instances of nobody's begin with `x`."""
 
-    told: list[tuple[str, Notice]] = field(default_factory=list)
-    standings: dict[str, list[Standing]] = field(default_factory=dict)
+    notified: list[tuple[str, InterruptionMessage]] = field(default_factory=list)
+    outcomes: dict[str, list[NotifyOutcome]] = field(default_factory=dict)
     """By instance, answered one after the other before it is told; `*` for any."""
-    failing: set[str] = field(default_factory=set)
-    evacuated: dict[str, Leaving] = field(default_factory=dict)
+    failing_instances: set[str] = field(default_factory=set)
+    early_evictions: dict[str, InterruptedNode] = field(default_factory=dict)
     """Nodes whose pods have to go before they are told, by instance."""
-    left: dict[str, list[str]] = field(default_factory=dict)
+    early_evicted_pods: dict[str, list[str]] = field(default_factory=dict)
     """The pods that each was told of."""
     gate: asyncio.Event | None = None
-    most_at_once: int = 0
-    under_way: int = 0
+    max_in_flight: int = 0
+    in_flight: int = 0
     calls: int = 0
 
-    def owns(self, instance_ids: Collection[str]) -> frozenset[str]:
+    def find_owned(self, instance_ids: Collection[str]) -> frozenset[str]:
         return frozenset(one for one in instance_ids if not one.startswith("x"))
 
-    def leaving(self, instance_id: str, notices: Sequence[Notice]) -> Leaving | None:
-        if instance_id in self.failing:
+    def find_interrupted_node(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
+        if instance_id in self.failing_instances:
             raise ValueError("told to fail")
-        return self.evacuated.get(instance_id)
+        return self.early_evictions.get(instance_id)
 
-    async def notice(self, instance_id: str, notices: Sequence[Notice], left: Sequence[str] = ()) -> Standing:
-        self.left[instance_id] = [*self.left.get(instance_id, ()), *left]
+    async def notify(
+        self, instance_id: str, notices: Sequence[InterruptionMessage], left: Sequence[str] = ()
+    ) -> NotifyOutcome:
+        self.early_evicted_pods[instance_id] = [*self.early_evicted_pods.get(instance_id, ()), *left]
         self.calls += 1
-        self.under_way += len(notices)
-        self.most_at_once = max(self.most_at_once, self.under_way)
+        self.in_flight += len(notices)
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
         try:
             if self.gate is not None:
                 await self.gate.wait()
-            return self._answer(instance_id, notices)
+            return self._outcome(instance_id, notices)
         finally:
-            self.under_way -= len(notices)
+            self.in_flight -= len(notices)
 
-    def _answer(self, instance_id: str, notices: Sequence[Notice]) -> Standing:
-        if instance_id in self.failing:
+    def _outcome(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> NotifyOutcome:
+        if instance_id in self.failing_instances:
             raise ValueError("told to fail")
         for key in (instance_id, "*"):
-            if self.standings.get(key):
-                return self.standings[key].pop(0)
-        if not self.owns([instance_id]):
+            if self.outcomes.get(key):
+                return self.outcomes[key].pop(0)
+        if not self.find_owned([instance_id]):
             return "foreign"
-        known = {(instance, one.kind, one.id, one.status) for instance, one in self.told}
-        news = [one for one in notices if (instance_id, one.kind, one.id, one.status) not in known]
-        self.told += [(instance_id, one) for one in news]
-        return "told" if news else "repeated"
+        known_keys = {(instance, one.kind, one.id, one.status) for instance, one in self.notified}
+        new_messages = [one for one in notices if (instance_id, one.kind, one.id, one.status) not in known_keys]
+        self.notified += [(instance_id, one) for one in new_messages]
+        return "told" if new_messages else "repeated"
 
-    def heard(self, instance_id: str) -> list[str]:
-        return [f"{one.kind} {one.status}" for instance, one in self.told if instance == instance_id]
+    def notifications_for(self, instance_id: str) -> list[str]:
+        return [f"{one.kind} {one.status}" for instance, one in self.notified if instance == instance_id]
 
 
-class Counted(InterruptionMetrics):
+class CountingMetrics(InterruptionMetrics):
     """Adds up what is counted."""
 
     def __init__(self) -> None:
@@ -165,22 +171,22 @@ class Counted(InterruptionMetrics):
     def _count(self, key: str, by: int = 1) -> None:
         self.counts[key] = self.counts.get(key, 0) + by
 
-    def received(self, message: QueueMessage) -> None:
-        super().received(message)
+    def record_received(self, message: QueueMessage) -> None:
+        super().record_received(message)
         self._count(f"received {message.parsed.message_type}")
 
-    def deleted(self, count: int) -> None:
-        super().deleted(count)
+    def record_deleted(self, count: int) -> None:
+        super().record_deleted(count)
         self._count("deleted", count)
 
-    def dropped(self, why: str) -> None:
-        super().dropped(why)
+    def record_dropped(self, why: str) -> None:
+        super().record_dropped(why)
         self._count(f"dropped {why}")
 
-    def unhealthy(self, category: str) -> None:
+    def record_unhealthy(self, category: str) -> None:
         self._count(f"unhealthy {category}")
 
-    def read(self, source: Any) -> None:
+    def record_read(self, source: Any) -> None:
         self._count(f"read {source}")
 
 
@@ -190,8 +196,8 @@ class FakeInterruptions:
 
     queue: FakeQueue = field(default_factory=FakeQueue)
     statuses: FakeStatuses = field(default_factory=FakeStatuses)
-    nodes: FakeTeller = field(default_factory=FakeTeller)
-    metrics: Counted = field(default_factory=Counted)
+    nodes: FakeInterruptionNotifier = field(default_factory=FakeInterruptionNotifier)
+    metrics: CountingMetrics = field(default_factory=CountingMetrics)
     drains: DrainPorts = field(default_factory=drain_ports)
 
     def activities(self) -> InterruptionActivities:

@@ -10,24 +10,24 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.provider_results import ConditionPatch, DrainPod, Eviction, NodeState
-from tests.support.fakes.faulty import Faulty
+from tests.support.fakes.faulty import FaultInjectable
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 TEMPLATE = {"spec": {"nodeClassRef": NODE_CLASS}}
 
 
-def matches(have: Mapping[str, str], want: Mapping[str, str] | None) -> bool:
-    return all(have.get(key) == value for key, value in (want or {}).items())
+def matches(labels: Mapping[str, str], selector: Mapping[str, str] | None) -> bool:
+    return all(labels.get(key) == value for key, value in (selector or {}).items())
 
 
-def relabelled(held: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+def merge_labels(current: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     """Labels with some set, and those that are None taken off."""
-    return {key: value for key, value in {**held, **changes}.items() if value is not None}
+    return {key: value for key, value in {**current, **changes}.items() if value is not None}
 
 
 @dataclass
-class FakeAnnotated(Faulty):
+class FakeAnnotated(FaultInjectable):
     """As `activities.pauses.Annotated` has it."""
 
     async def annotate(
@@ -42,7 +42,7 @@ class FakeAnnotated(Faulty):
         if found is None or uid not in ("", found[0]):
             return ""
         if matches(found[1], only):
-            self._write(name, relabelled(found[1], annotations))
+            self._write(name, merge_labels(found[1], annotations))
         return found[0]
 
     def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
@@ -54,7 +54,7 @@ class FakeAnnotated(Faulty):
 
 
 @dataclass
-class FakeClaims(FakeAnnotated):
+class FakeNodeClaims(FakeAnnotated):
     found: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, name: str, *, uid: str = "", born: datetime = BORN, **spec: Any) -> NodeClaim:
@@ -75,7 +75,7 @@ class FakeClaims(FakeAnnotated):
     def _read(self, name: str) -> NodeClaim:
         return NodeClaim.model_validate(self.found[name])
 
-    def _mine(self, name: str, uid: str) -> dict[str, Any] | None:
+    def _find(self, name: str, uid: str) -> dict[str, Any] | None:
         claim = self.found.get(name)
         return claim if claim and claim["metadata"]["uid"] == uid else None
 
@@ -93,7 +93,7 @@ class FakeClaims(FakeAnnotated):
         return self._read(name)
 
     async def ensure_finalizer(self, name: str, uid: str) -> bool:
-        claim = self._mine(name, uid)
+        claim = self._find(name, uid)
         if claim is not None:
             claim["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
         return claim is not None
@@ -109,22 +109,22 @@ class FakeClaims(FakeAnnotated):
         conditions: Sequence[ConditionPatch] = (),
         now: datetime,
     ) -> NodeClaim | None:
-        claim = self._mine(name, uid)
+        claim = self._find(name, uid)
         if claim is None:
             return None
         claim["metadata"]["labels"] = {**(default_labels or {}), **claim["metadata"]["labels"]}
         claim["metadata"]["annotations"].update(annotations or {})
         claim["status"].update(status or {})
         for one in conditions:
-            kept = [old for old in claim["status"]["conditions"] if old["type"] != one.type]
+            others = [old for old in claim["status"]["conditions"] if old["type"] != one.type]
             written = {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
-            claim["status"]["conditions"] = [*kept, *([written] if one.status else [])]
+            claim["status"]["conditions"] = [*others, *([written] if one.status else [])]
         return self._read(name)
 
     async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
-        claim = self._mine(name, uid)
+        claim = self._find(name, uid)
         if claim is not None:
-            claim["metadata"]["labels"] = relabelled(claim["metadata"]["labels"], labels)
+            claim["metadata"]["labels"] = merge_labels(claim["metadata"]["labels"], labels)
         return claim is not None
 
     def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
@@ -135,7 +135,7 @@ class FakeClaims(FakeAnnotated):
         self.found[name]["metadata"]["annotations"] = annotations
 
     async def delete(self, name: str, uid: str) -> bool:
-        claim = self._mine(name, uid)
+        claim = self._find(name, uid)
         if claim is None:
             return False
         claim["metadata"].setdefault("deletionTimestamp", BORN.isoformat())
@@ -144,7 +144,7 @@ class FakeClaims(FakeAnnotated):
         return True
 
     async def release(self, name: str, uid: str) -> bool:
-        claim = self._mine(name, uid)
+        claim = self._find(name, uid)
         if claim is None:
             return False
         claim["metadata"]["finalizers"] = []
@@ -152,7 +152,7 @@ class FakeClaims(FakeAnnotated):
             del self.found[name]
         return True
 
-    def give(self, name: str, *, provider_id: str = "", deleting: bool = False, **conditions: str) -> None:
+    def set_status(self, name: str, *, provider_id: str = "", deleting: bool = False, **conditions: str) -> None:
         """Put an instance, a deletion or conditions on a NodeClaim, as if its life had come so far."""
         claim = self.found[name]
         if provider_id:
@@ -163,12 +163,12 @@ class FakeClaims(FakeAnnotated):
             {"type": kind, "status": status, "reason": ""} for kind, status in conditions.items()
         ]
 
-    def message(self, name: str, kind: str) -> str:
+    def condition_message(self, name: str, kind: str) -> str:
         """Of a condition; empty where there is none."""
         conditions = self.found[name]["status"]["conditions"]
         return next((one.get("message", "") for one in conditions if one["type"] == kind), "")
 
-    def condition(self, name: str, kind: str) -> str:
+    def condition_text(self, name: str, kind: str) -> str:
         conditions = self.found[name]["status"]["conditions"]
         return next((f"{one['status']} {one['reason']}".strip() for one in conditions if one["type"] == kind), "")
 
@@ -187,7 +187,7 @@ class FakeNodes(FakeAnnotated):
         )
         return self.found[name]
 
-    def change(self, name: str, **fields: Any) -> NodeState | None:
+    def update_node(self, name: str, **fields: Any) -> NodeState | None:
         if name in self.found:
             self.found[name] = self.found[name].model_copy(update=fields)
         return self.found.get(name)
@@ -205,7 +205,7 @@ class FakeNodes(FakeAnnotated):
         node = self.found.get(name)
         if node is None or node.uid != uid:
             return False
-        self.found[name] = node.model_copy(update={"labels": relabelled(node.labels, labels)})
+        self.found[name] = node.model_copy(update={"labels": merge_labels(node.labels, labels)})
         return True
 
     def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
@@ -213,26 +213,26 @@ class FakeNodes(FakeAnnotated):
         return (node.uid, node.annotations) if node else None
 
     def _write(self, name: str, annotations: dict[str, str]) -> None:
-        self.change(name, annotations=annotations)
+        self.update_node(name, annotations=annotations)
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
         node = self.found.get(name)
         if node is None:
             return None
         taints = tuple(one for one in node.taints if one[0] != labels.UNREGISTERED_TAINT_KEY)
-        shown = {**node.labels, **claim.metadata.labels, labels.REGISTERED: "true"}
-        return self.change(name, taints=taints, labels=shown, finalizers=(labels.TERMINATION_FINALIZER,))
+        node_labels = {**node.labels, **claim.metadata.labels, labels.REGISTERED: "true"}
+        return self.update_node(name, taints=taints, labels=node_labels, finalizers=(labels.TERMINATION_FINALIZER,))
 
     async def mark_initialized(self, name: str) -> bool:
         node = self.found.get(name)
-        return node is not None and bool(self.change(name, labels={**node.labels, labels.INITIALIZED: "true"}))
+        return node is not None and bool(self.update_node(name, labels={**node.labels, labels.INITIALIZED: "true"}))
 
     async def mark_disrupted(self, name: str) -> NodeState | None:
         node = self.found.get(name)
         if node is None:
             return None
         others = tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY)
-        return self.change(name, taints=(*others, (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)))
+        return self.update_node(name, taints=(*others, (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)))
 
     async def mark_evacuated(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
         node = self.found.get(name)
@@ -242,18 +242,18 @@ class FakeNodes(FakeAnnotated):
         node = self.found.get(name)
         if node is None:
             return False
-        self.change(name, taints=tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY))
+        self.update_node(name, taints=tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY))
         return True
 
     async def delete(self, name: str) -> bool:
-        return self.change(name, deleting=True) is not None
+        return self.update_node(name, deleting=True) is not None
 
     async def release(self, name: str) -> bool:
         return self.found.pop(name, None) is not None
 
 
 @dataclass
-class FakePods(Faulty):
+class FakePods(FaultInjectable):
     by_node: dict[str, list[DrainPod]] = field(default_factory=dict)
     blocked: dict[str, str] = field(default_factory=dict)
     """Pod name to the PodDisruptionBudget that refuses its eviction."""
@@ -262,7 +262,7 @@ class FakePods(Faulty):
     """Pods deleted whatever held them, and the grace in seconds that each was given."""
     volumes: list[str] = field(default_factory=list)
 
-    def place(self, node: str, name: str, **fields: Any) -> None:
+    def add(self, node: str, name: str, **fields: Any) -> None:
         pod = DrainPod(
             uid=f"uid-{name}",
             namespace="default",
@@ -297,7 +297,7 @@ class FakePods(Faulty):
 
 @dataclass
 class FakeEvents:
-    said: list[tuple[str, str, str]] = field(default_factory=list)
+    published: list[tuple[str, str, str]] = field(default_factory=list)
 
     async def publish(
         self,
@@ -310,14 +310,14 @@ class FakeEvents:
         warning: bool = False,
         namespace: str = "",
     ) -> None:
-        self.said.append((name, reason, message))
+        self.published.append((name, reason, message))
 
-    def reasons(self, name: str) -> list[str]:
-        return [reason for one, reason, _ in self.said if one == name]
+    def reasons_for(self, name: str) -> list[str]:
+        return [reason for one, reason, _ in self.published if one == name]
 
 
 @dataclass
-class FakePools(FakeAnnotated):
+class FakeNodePools(FakeAnnotated):
     found: dict[str, NodePool] = field(default_factory=dict)
     statuses: dict[str, dict[str, object]] = field(default_factory=dict)
 
@@ -326,7 +326,7 @@ class FakePools(FakeAnnotated):
             {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"template": TEMPLATE, **spec}}
         )
 
-    def mark(self, name: str, annotations: Mapping[str, str]) -> None:
+    def set_annotations(self, name: str, annotations: Mapping[str, str]) -> None:
         """With these annotations and no others."""
         self._write(name, dict(annotations))
 
@@ -354,18 +354,18 @@ class FakePools(FakeAnnotated):
         annotations: Mapping[str, str] | None = None,
         now: datetime,
     ) -> bool:
-        shown = {one.type: f"{one.status} {one.reason}".strip() for one in conditions}
-        self.statuses[name] = {**(status or {}), **shown}
+        condition_texts = {one.type: f"{one.status} {one.reason}".strip() for one in conditions}
+        self.statuses[name] = {**(status or {}), **condition_texts}
         if name in self.found and annotations:
             raw = self.found[name].to_object()
-            held = raw["metadata"].get("annotations") or {}
-            raw["metadata"] = {**raw["metadata"], "annotations": {**held, **annotations}}
+            existing = raw["metadata"].get("annotations") or {}
+            raw["metadata"] = {**raw["metadata"], "annotations": {**existing, **annotations}}
             self.found[name] = NodePool.model_validate(raw)
         return name in self.found
 
 
 @dataclass
-class FakeNodeClasses(Faulty):
+class FakeNodeClasses(FaultInjectable):
     found: dict[str, EC2NodeClass] = field(default_factory=dict)
     statuses: dict[str, dict[str, object]] = field(default_factory=dict)
     finalizers: set[str] = field(default_factory=set)
@@ -376,8 +376,8 @@ class FakeNodeClasses(Faulty):
         if deleting:
             meta["deletionTimestamp"] = BORN.isoformat()
         conditions = [{"type": "Ready", "status": ready, "reason": "Ready"}] if ready else []
-        split = {kind: told.partition(" ") for kind, told in others.items()}
-        conditions += [{"type": kind, "status": told[0], "reason": told[2]} for kind, told in split.items()]
+        split = {kind: parts.partition(" ") for kind, parts in others.items()}
+        conditions += [{"type": kind, "status": parts[0], "reason": parts[2]} for kind, parts in split.items()]
         self.found[name] = EC2NodeClass.model_validate(
             {"metadata": meta, "spec": {}, "status": {"conditions": conditions}}
         )
@@ -404,8 +404,8 @@ class FakeNodeClasses(Faulty):
         self.statuses[name] = {**(status or {}), **{one.type: one.status for one in conditions}}
         if name in self.found and annotations:
             raw = self.found[name].to_object()
-            held = raw["metadata"].get("annotations") or {}
-            raw["metadata"] = {**raw["metadata"], "annotations": {**held, **annotations}}
+            existing = raw["metadata"].get("annotations") or {}
+            raw["metadata"] = {**raw["metadata"], "annotations": {**existing, **annotations}}
             self.found[name] = EC2NodeClass.model_validate(raw)
         return name in self.found
 

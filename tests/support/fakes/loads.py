@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tenure.model.extra_capacity import MovedPod, NodeLoad
-from tests.support.fakes.faulty import Faulty
+from tests.support.fakes.faulty import FaultInjectable
 from tests.support.fakes.kubernetes import FakePods
 
 
 @dataclass
-class FakeLoads(Faulty):
+class FakeLoads(FaultInjectable):
     pods: FakePods
     weights: dict[str, MovedPod] = field(default_factory=dict)
     """By pod name, what its eviction costs; the others cost what is usual."""

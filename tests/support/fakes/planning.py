@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activities.planner_host import WatchProgress
-from tenure.model.operator_requests import ShowAsked, Shown
+from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.provisioning import PlanOutcome, PlanRequest
-from tests.support.fakes.faulty import Faulty
+from tests.support.fakes.faulty import FaultInjectable
 
 
 @dataclass
-class FakeHost(Faulty):
+class FakeHost(FaultInjectable):
     outcomes: list[PlanOutcome] = field(default_factory=list)
     """Answered one after the other; after that, passes have nothing to do."""
     planned: list[PlanRequest] = field(default_factory=list)
@@ -24,7 +24,7 @@ class FakeHost(Faulty):
     silent: bool = False
     """The process hangs: no heartbeat comes any more."""
 
-    async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
+    async def add_pod(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
         self.carried.append(carried)
         if self.ends:
             self.ends -= 1
@@ -35,8 +35,8 @@ class FakeHost(Faulty):
             heartbeat(WatchProgress(digests={"a-workflow": "a-digest"}))
             await asyncio.sleep(0.2)
 
-    async def show(self, asked: ShowAsked) -> Shown:
-        return Shown(said=(f"asked for {asked.name or 'everything'}",))
+    async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
+        return DisruptionStatus(messages=(f"asked for {request.name or 'everything'}",))
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         self.planned.append(request)

@@ -12,105 +12,114 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from tenure.model.observations import PoolSeen
-from tenure.model.rollout import Gate, GateAnswer, PinAsked, RolloutAsked, RolloutSeen, RolloutTold
-from tenure.model.signals import PermitAsked
+from tenure.model.observations import ObservedNodePool
+from tenure.model.rollout import Gate, GateResult, ObservedRollout, PinRequest, RolloutNotification, RolloutRequest
+from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import PoolState
-from tests.support.fakes.rolling_workflow import RollingWorkflow
+from tests.support.fakes.rolling_workflow import RolloutOnlyWorkflow
 from workflows.runner import OrderedWorkflowRunner
 
 QUEUE = "rolling"
 
 
 @dataclass
-class RollingPool:
+class FakeRolloutActivities:
     """What activities find, and what they were told."""
 
-    found: RolloutSeen = field(default_factory=RolloutSeen)
-    answer: GateAnswer = field(default_factory=lambda: GateAnswer(outcome="passed", value=0))
-    told: list[RolloutTold] = field(default_factory=list)
-    pinned: list[PinAsked] = field(default_factory=list)
-    looks: int = 0
-    gates: list[str] = field(default_factory=list)
-    blind: bool = False
+    observed: ObservedRollout = field(default_factory=ObservedRollout)
+    gate_result: GateResult = field(default_factory=lambda: GateResult(outcome="passed", value=0))
+    notifications: list[RolloutNotification] = field(default_factory=list)
+    pin_requests: list[PinRequest] = field(default_factory=list)
+    observe_count: int = 0
+    queried_gates: list[str] = field(default_factory=list)
+    fails_to_observe: bool = False
     """Looks fail."""
-    held: asyncio.Event | None = None
+    observe_gate: asyncio.Event | None = None
     """Looks wait for it."""
 
     @activity.defn
-    async def look_at_rollout(self, asked: RolloutAsked) -> RolloutSeen:
-        self.looks += 1
-        if self.held:
-            await self.held.wait()
-        if self.blind:
+    async def observe_rollout(self, request: RolloutRequest) -> ObservedRollout:
+        self.observe_count += 1
+        if self.observe_gate:
+            await self.observe_gate.wait()
+        if self.fails_to_observe:
             raise ApplicationError("the API server is away", non_retryable=True)
-        return self.found.model_copy(update={"kept": self.told[-1].kept if self.told else ""})
+        return self.observed.model_copy(
+            update={"stored_state": self.notifications[-1].stored_state if self.notifications else ""}
+        )
 
     @activity.defn
-    async def ask_gate(self, gate: Gate) -> GateAnswer:
-        self.gates.append(gate.name)
-        return self.answer
+    async def query_health_gate(self, gate: Gate) -> GateResult:
+        self.queried_gates.append(gate.name)
+        return self.gate_result
 
     @activity.defn
-    async def tell_rollout(self, told: RolloutTold) -> None:
-        self.told.append(told)
+    async def publish_rollout_status(self, notification: RolloutNotification) -> None:
+        self.notifications.append(notification)
 
     @activity.defn
-    async def pin_images(self, asked: PinAsked) -> bool:
-        self.pinned.append(asked)
+    async def pin_amis(self, request: PinRequest) -> bool:
+        self.pin_requests.append(request)
         return True
 
-    def see(self, **found: object) -> None:
-        self.found = self.found.model_copy(update=found)
+    def set_observed(self, **fields: object) -> None:
+        self.observed = self.observed.model_copy(update=fields)
 
-    def go(self, *uids: str) -> None:
+    def replace_drifted(self, *uids: str) -> None:
         """These are gone, and a new node stands for each."""
-        left = tuple(one for one in self.found.drifted if one not in uids)
-        new = self.found.new + len(uids)
-        self.see(drifted=left, new=new, ready=new)
+        remaining = tuple(one for one in self.observed.drifted if one not in uids)
+        new = self.observed.new + len(uids)
+        self.set_observed(drifted=remaining, new=new, ready=new)
 
-    def events(self) -> list[str]:
-        return [news.reason for one in self.told for news in one.news]
+    def event_reasons(self) -> list[str]:
+        return [event.reason for notification in self.notifications for event in notification.events]
 
 
 @dataclass
-class Rolling:
+class RolloutHarness:
     """A pool, and its workflow at work."""
 
-    pool: RollingPool
-    handle: WorkflowHandle[RollingWorkflow, None]
+    activities: FakeRolloutActivities
+    handle: WorkflowHandle[RolloutOnlyWorkflow, None]
 
     async def state(self) -> PoolState:
-        return await self.handle.query(RollingWorkflow.state)
+        return await self.handle.query(RolloutOnlyWorkflow.state)
 
-    async def words(self) -> str:
-        return await self.handle.query(RollingWorkflow.words)
+    async def description(self) -> str:
+        return await self.handle.query(RolloutOnlyWorkflow.description)
 
-    async def wish(self, *uids: str, since: datetime) -> None:
+    async def request_permits(self, *uids: str, since: datetime) -> None:
         for uid in uids:
-            asked = PermitAsked(claim_name=uid, claim_uid=uid, workflow_id="w", reason="Drifted", since=since)
-            await self.handle.signal(RollingWorkflow.asked, asked)
+            request = PermitRequest(claim_name=uid, claim_uid=uid, workflow_id="w", reason="Drifted", since=since)
+            await self.handle.signal(RolloutOnlyWorkflow.request_permit, request)
 
     async def has_permits(self, count: int) -> bool:
         return len((await self.state()).permits) == count
 
-    async def says(self, words: str) -> bool:
-        return words in await self.words()
+    async def describes(self, text: str) -> bool:
+        return text in await self.description()
 
-    async def told(self, reason: str) -> bool:
-        return reason in self.pool.events()
+    async def has_event(self, reason: str) -> bool:
+        return reason in self.activities.event_reasons()
 
 
 @asynccontextmanager
-async def rolling(client: Client, seen: PoolSeen, pool: RollingPool) -> AsyncIterator[Rolling]:
-    activities: list[Callable[..., Any]] = [pool.look_at_rollout, pool.ask_gate, pool.tell_rollout, pool.pin_images]
+async def rollout_harness(
+    client: Client, observed: ObservedNodePool, fake_activities: FakeRolloutActivities
+) -> AsyncIterator[RolloutHarness]:
+    activities: list[Callable[..., Any]] = [
+        fake_activities.observe_rollout,
+        fake_activities.query_health_gate,
+        fake_activities.publish_rollout_status,
+        fake_activities.pin_amis,
+    ]
     async with Worker(
         client,
         task_queue=QUEUE,
-        workflows=[RollingWorkflow],
+        workflows=[RolloutOnlyWorkflow],
         activities=activities,
         workflow_runner=OrderedWorkflowRunner(),
     ):
-        state = PoolState(cluster="c", name="web", seen=seen)
-        handle = await client.start_workflow(RollingWorkflow.run, state, id="c/nodepool/web", task_queue=QUEUE)
-        yield Rolling(pool, handle)
+        state = PoolState(cluster="c", name="web", observed=observed)
+        handle = await client.start_workflow(RolloutOnlyWorkflow.run, state, id="c/nodepool/web", task_queue=QUEUE)
+        yield RolloutHarness(fake_activities, handle)

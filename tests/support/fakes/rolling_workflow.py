@@ -5,84 +5,93 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from tenure.model.observations import PoolSeen, StartEnded
-from tenure.model.signals import PermitAsked
+from tenure.model.observations import ObservedNodePool, StartEnded
+from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import Permit, PoolCount, PoolState
-from tenure.policy.disruption.budgets import Allowance
-from tenure.policy.nodepool import added
-from workflows.approvals import Approving
-from workflows.rollout import Rollouts
+from tenure.policy.disruption.budgets import AllowedDisruptions
+from tenure.policy.nodepool import add_outcomes
+from workflows.approvals import RolloutApprovals
+from workflows.rollout import RolloutController
 
 
 @workflow.defn
-class RollingWorkflow(Approving):
+class RolloutOnlyWorkflow(RolloutApprovals):
     """Grants what the roll-out leaves of a budget of ten, as often as something is due or somebody wishes."""
 
     @workflow.init
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._rollouts = Rollouts(lambda: self._state, self._change, opened=self._open)
-        self._anew = False
-        self._roll = False
+        self._rollouts = RolloutController(lambda: self._state, self._update_state, on_opened=self._on_rollout_opened)
+        self._reevaluate = False
+        self._continue_as_new = False
 
     @workflow.run
     async def run(self, state: PoolState) -> None:
-        while not self._roll:
-            moment = self._rollouts.next()
-            left = max(moment - workflow.now(), timedelta(0)) if moment else None
+        while not self._continue_as_new:
+            due_at = self._rollouts.next_at()
+            remaining = max(due_at - workflow.now(), timedelta(0)) if due_at else None
             with suppress(TimeoutError):
                 await workflow.wait_condition(
-                    lambda: (self._anew and bool(self._state.asked)) or self._roll or self._rollouts.due(), timeout=left
+                    lambda: (
+                        (self._reevaluate and bool(self._state.pending_requests))
+                        or self._continue_as_new
+                        or self._rollouts.is_due()
+                    ),
+                    timeout=remaining,
                 )
-            if self._rollouts.due():
-                await self._rollouts.step()
-            if self._anew:
-                await self._permit()
+            if self._rollouts.is_due():
+                await self._rollouts.run_step()
+            if self._reevaluate:
+                await self._grant_permits()
         workflow.continue_as_new(self._state)
 
-    async def _permit(self) -> None:
-        self._anew = False
-        permits, wishes = self._state.permits, self._state.asked
-        standing = (*(one.claim_uid for one in permits), *(one.claim_uid for one in wishes))
-        budget = Allowance(allowed=10, count=PoolCount(standing=standing), why="the budget")
-        left = await self._rollouts.narrow(budget)
-        out = [one for one in self._state.permits if one.until > workflow.now()]
-        room = max(0, left.allowed - len(out))
-        going, waiting = self._state.asked[:room], self._state.asked[room:]
+    async def _grant_permits(self) -> None:
+        self._reevaluate = False
+        permits, requests = self._state.permits, self._state.pending_requests
+        node_uids = (*(one.claim_uid for one in permits), *(one.claim_uid for one in requests))
+        budget = AllowedDisruptions(allowed=10, count=PoolCount(existing=node_uids), why="the budget")
+        allowed_disruptions = await self._rollouts.limit_allowed_disruptions(budget)
+        valid_permits = [one for one in self._state.permits if one.until > workflow.now()]
+        headroom = max(0, allowed_disruptions.allowed - len(valid_permits))
+        granted, waiting = self._state.pending_requests[:headroom], self._state.pending_requests[headroom:]
         until = workflow.now() + timedelta(minutes=2)
-        given = tuple(
-            Permit(claim_name=one.claim_name, claim_uid=one.claim_uid, reason="Drifted", until=until) for one in going
+        new_permits = tuple(
+            Permit(claim_name=one.claim_name, claim_uid=one.claim_uid, reason="Drifted", until=until) for one in granted
         )
-        self._change(permits=(*out, *given), asked=waiting, blocked_by=left.why if waiting else "")
-        self._rollouts.granted(one.claim_uid for one in going)
+        self._update_state(
+            permits=(*valid_permits, *new_permits),
+            pending_requests=waiting,
+            blocked_by=allowed_disruptions.why if waiting else "",
+        )
+        self._rollouts.record_granted(one.claim_uid for one in granted)
 
-    def _open(self) -> None:
-        self._anew = True
-
-    @workflow.signal
-    def seen(self, seen: PoolSeen) -> None:
-        self._change(seen=seen)
-
-    @workflow.signal
-    def asked(self, asked: PermitAsked) -> None:
-        self._change(asked=(*self._state.asked, asked))
-        self._anew = True
+    def _on_rollout_opened(self) -> None:
+        self._reevaluate = True
 
     @workflow.signal
-    def start_failed(self, failed: StartEnded) -> None:
-        self._change(registrations=added(self._state.registrations, (failed,)))
+    def observe(self, observed: ObservedNodePool) -> None:
+        self._update_state(observed=observed)
 
     @workflow.signal
-    def roll(self) -> None:
-        self._roll = True
+    def request_permit(self, request: PermitRequest) -> None:
+        self._update_state(pending_requests=(*self._state.pending_requests, request))
+        self._reevaluate = True
+
+    @workflow.signal
+    def startup_failed(self, failed: StartEnded) -> None:
+        self._update_state(registrations=add_outcomes(self._state.registrations, (failed,)))
+
+    @workflow.signal
+    def force_continue_as_new(self) -> None:
+        self._continue_as_new = True
 
     @workflow.query
     def state(self) -> PoolState:
         return self._state
 
     @workflow.query
-    def words(self) -> str:
-        return self._rollouts.words
+    def description(self) -> str:
+        return self._rollouts.status_text
 
-    def _change(self, **fields: object) -> None:
+    def _update_state(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.sandbox.temporal.dev_server import binary
+from tenure.sandbox.temporal.dev_server import temporal_binary
 from tests.support.workflows.lost_calls import RepeatLostQueries
 from workflows.search_attributes import DEADLINE, KEYWORDS, OVERDUE, PAUSED, PHASE_SINCE, PRICE
 
@@ -18,7 +18,7 @@ async def served_by_temporal() -> AsyncIterator[WorkflowEnvironment]:
     async with await WorkflowEnvironment.start_local(
         interceptors=[RepeatLostQueries()],
         data_converter=pydantic_data_converter,
-        dev_server_existing_path=str(binary()),
+        dev_server_existing_path=str(temporal_binary()),
         dev_server_startup_timeout=timedelta(seconds=60),
         search_attributes=[*KEYWORDS, OVERDUE, PAUSED, PHASE_SINCE, DEADLINE, PRICE],
     ) as environment:

@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 from tests.support.workflows.lost_calls import RepeatLostQueries, resume_broken_sleeps
 from workflows import search_attributes
 
-KINDS = {
+INDEXED_VALUE_TYPES = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
     "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
@@ -35,9 +35,9 @@ async def time_skipping(converter: DataConverter = pydantic_data_converter) -> A
         test_server_existing_path=path,
         test_server_startup_timeout=timedelta(seconds=60),
     ) as environment:
-        wanted = {name: KINDS[kind] for name, kind in search_attributes.ALL.items()}
+        search_attribute_types = {name: INDEXED_VALUE_TYPES[kind] for name, kind in search_attributes.ALL.items()}
         await environment.client.operator_service.add_search_attributes(
-            AddSearchAttributesRequest(namespace=environment.client.namespace, search_attributes=wanted)
+            AddSearchAttributesRequest(namespace=environment.client.namespace, search_attributes=search_attribute_types)
         )
         resume_broken_sleeps(environment)
         yield environment

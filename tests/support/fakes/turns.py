@@ -3,7 +3,7 @@
 import asyncio
 
 
-async def turns(count: int = 200) -> None:
+async def run_pending_tasks(count: int = 200) -> None:
     """Tasks that need no timer, thread or socket have gone on meanwhile until they wait for something."""
     for _ in range(count):
         await asyncio.sleep(0)

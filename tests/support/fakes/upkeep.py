@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 from tenure.kube.adapters.garbage_collection import claim_mark, node_class_mark
 from tenure.model.garbage_collection import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
-from tests.support.fakes.faulty import Faulty
-from tests.support.fakes.kubernetes import FakeClaims, FakeNodeClasses, FakeNodes
+from tests.support.fakes.faulty import FaultInjectable
+from tests.support.fakes.kubernetes import FakeNodeClaims, FakeNodeClasses, FakeNodes
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
-class FakeInventory(Faulty):
-    known_claims: FakeClaims
+class FakeInventory(FaultInjectable):
+    known_claims: FakeNodeClaims
     known_nodes: FakeNodes
     known_classes: FakeNodeClasses
     known_leases: dict[str, LeaseMark] = field(default_factory=dict)
@@ -66,32 +66,32 @@ class FakeInventory(Faulty):
 
 
 @dataclass
-class FakeLeftovers(Faulty):
-    made_templates: dict[str, TemplateMark] = field(default_factory=dict)
-    made_profiles: dict[str, ProfileMark] = field(default_factory=dict)
-    tagged: dict[str, dict[str, str]] = field(default_factory=dict)
+class FakeOrphanedResources(FaultInjectable):
+    existing_templates: dict[str, TemplateMark] = field(default_factory=dict)
+    existing_profiles: dict[str, ProfileMark] = field(default_factory=dict)
+    tags_by_instance: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    async def templates(self) -> Sequence[TemplateMark]:
-        return list(self.made_templates.values())
+    async def list_launch_templates(self) -> Sequence[TemplateMark]:
+        return list(self.existing_templates.values())
 
     async def delete_template(self, template: TemplateMark) -> None:
-        self.made_templates.pop(template.id, None)
+        self.existing_templates.pop(template.id, None)
 
-    async def profiles(self) -> Sequence[ProfileMark]:
-        return list(self.made_profiles.values())
+    async def list_instance_profiles(self) -> Sequence[ProfileMark]:
+        return list(self.existing_profiles.values())
 
     async def delete_profile(self, profile: ProfileMark) -> None:
-        self.made_profiles.pop(profile.name, None)
+        self.existing_profiles.pop(profile.name, None)
 
-    async def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
-        self.tagged.setdefault(instance_id, {}).update(tags)
+    async def tag_instance(self, instance_id: str, tags: Mapping[str, str]) -> None:
+        self.tags_by_instance.setdefault(instance_id, {}).update(tags)
 
 
 @dataclass
-class FakeGroups(Faulty):
-    under_way: set[str] = field(default_factory=set)
-    asked: list[set[str]] = field(default_factory=list)
+class FakeOpenGroups(FaultInjectable):
+    in_flight: set[str] = field(default_factory=set)
+    requests: list[set[str]] = field(default_factory=list)
 
-    async def open(self, group_ids: Set[str]) -> Set[str]:
-        self.asked.append(set(group_ids))
-        return self.under_way & group_ids
+    async def find_open(self, group_ids: Set[str]) -> Set[str]:
+        self.requests.append(set(group_ids))
+        return self.in_flight & group_ids

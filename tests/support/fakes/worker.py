@@ -12,41 +12,47 @@ from temporalio.worker import Worker, WorkflowRunner
 
 from activities.nodeclaim.annotations import PauseActivities
 from activities.nodepool.rollout import GateActivities
-from activities.planner_host import ShowingActivities, WatchActivities
+from activities.planner_host import DisruptionPreviewActivities, WatchActivities
 from activities.ports.disruption import HookPorts
-from activities.ports.garbage_collection import UpkeepPorts
-from activities.registry import Ports, activities_of, deciding_of, drains_of, launches_of
-from activities.workflow_client import KeptMachines, Lives
+from activities.ports.garbage_collection import GarbageCollectionPorts
+from activities.registry import (
+    Ports,
+    list_activities,
+    list_drain_activities,
+    list_launch_activities,
+    list_planner_activities,
+)
+from activities.workflow_client import CachedDiscoveredCapacity, NodeClaimWorkflows
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.nodeclaim_state import ClaimOutcome, ClaimState, Deadlines
-from tenure.model.observations import ClaimSeen
+from tenure.model.observations import ObservedNodeClaim
 from tenure.model.provisioning import Expected
-from tests.support.fakes.asker import AskerWorkflow
+from tests.support.fakes.asker import PermitRequesterWorkflow
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.support.fakes.disrupting import FakeDisruption
 from tests.support.fakes.drains import FakeBudgets, FakeRollouts
-from tests.support.fakes.granter import GranterWorkflow
-from tests.support.fakes.hooks import FakeCalls, FakeJobs
+from tests.support.fakes.granter import PermitGranterWorkflow
+from tests.support.fakes.hooks import FakeHookClient, FakeJobs
 from tests.support.fakes.interruptions import FakeInterruptions
 from tests.support.fakes.kubernetes import (
-    FakeClaims,
     FakeEvents,
     FakeNamespaces,
+    FakeNodeClaims,
     FakeNodeClasses,
+    FakeNodePools,
     FakeNodes,
     FakePods,
-    FakePools,
 )
 from tests.support.fakes.loads import FakeLoads
 from tests.support.fakes.planning import FakeHost
-from tests.support.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
-from tests.support.workflows.eventually import idle
+from tests.support.fakes.upkeep import FakeInventory, FakeOpenGroups, FakeOrphanedResources
+from tests.support.workflows.eventually import wait_until_idle
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
-from workflows.visibility import Names, claim_start
+from workflows.visibility import WorkflowNames, claim_start
 
-SHORTLY = 20.0
+IDLE_TIMEOUT_SECONDS = 20.0
 """Real seconds; nobody may be at work."""
 
 
@@ -55,16 +61,16 @@ HEARTBEAT_INTERVAL = timedelta(seconds=0.2)
 
 
 @dataclass
-class World:
+class WorkerHarness:
     """Everything the activities touch, and a client to talk to the workflows."""
 
     client: Client
     cluster: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:8]}")
-    claims: FakeClaims = field(default_factory=FakeClaims)
+    claims: FakeNodeClaims = field(default_factory=FakeNodeClaims)
     nodes: FakeNodes = field(default_factory=FakeNodes)
     pods: FakePods = field(default_factory=FakePods)
     events: FakeEvents = field(default_factory=FakeEvents)
-    pools: FakePools = field(default_factory=FakePools)
+    pools: FakeNodePools = field(default_factory=FakeNodePools)
     namespaces: FakeNamespaces = field(default_factory=FakeNamespaces)
     node_classes: FakeNodeClasses = field(default_factory=FakeNodeClasses)
     instances: FakeInstances = field(default_factory=FakeInstances)
@@ -73,21 +79,23 @@ class World:
     budgets: FakeBudgets = field(default_factory=FakeBudgets)
     rollouts: FakeRollouts = field(default_factory=FakeRollouts)
     jobs: FakeJobs = field(default_factory=FakeJobs)
-    calls: FakeCalls = field(default_factory=FakeCalls)
-    leftovers: FakeLeftovers = field(default_factory=FakeLeftovers)
-    groups: FakeGroups = field(default_factory=FakeGroups)
+    calls: FakeHookClient = field(default_factory=FakeHookClient)
+    orphaned_resources: FakeOrphanedResources = field(default_factory=FakeOrphanedResources)
+    groups: FakeOpenGroups = field(default_factory=FakeOpenGroups)
     host: FakeHost = field(default_factory=FakeHost)
     interruptions: FakeInterruptions = field(default_factory=FakeInterruptions)
     deadlines: Deadlines = field(default_factory=Deadlines)
     number: int = 0
-    cached: int = 1000
+    max_cached_workflows: int = 1000
     """Workflows that a worker remembers; none where one that is gone must not be waited for."""
     runner: WorkflowRunner = field(default_factory=OrderedWorkflowRunner)
 
     def __post_init__(self) -> None:
         self.fleet = FakeFleet(self.instances)
-        self.lives = Lives(self.client, self.cluster, Names(self.cluster), self.deadlines)
-        self.machines = KeptMachines(self.client, ids.provisioning(self.cluster))
+        self.nodeclaim_workflows = NodeClaimWorkflows(
+            self.client, self.cluster, WorkflowNames(self.cluster), self.deadlines
+        )
+        self.discovered_capacity = CachedDiscoveredCapacity(self.client, ids.provisioning(self.cluster))
         self.node_classes.add("default")
         self.disruption = FakeDisruption(self.claims)
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
@@ -98,38 +106,41 @@ class World:
         *,
         alike: str = "",
         expected: Expected | None = None,
-        **seen: object,
+        **observed: object,
     ) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
-        """`alike`: for a NodeClaim that no plan made; `expected`: the durations of its type; `seen`: signalled with the
+        """`alike`: for a NodeClaim that no plan made; `expected`: the durations of its type; `observed`: signalled
+        with the
         start, as by the watch."""
-        identity = self.lives.identity(claim).model_copy(update={"alike": alike})
+        identity = self.nodeclaim_workflows.build_identity(claim).model_copy(update={"alike": alike})
         return await self.client.start_workflow(
             NodeClaimWorkflow.run,
-            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected, keeps_records=True),
+            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected, records_events=True),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=claim_start(identity),
             start_signal="seen",
-            start_signal_args=[self.observe(**seen)],
+            start_signal_args=[self.make_observation(**observed)],
         )
 
-    def handle(self, claim: NodeClaim) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
+    def workflow_handle(self, claim: NodeClaim) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
         """The life of a claim that somebody else started."""
-        identity = self.lives.identity(claim)
+        identity = self.nodeclaim_workflows.build_identity(claim)
         name = ids.nodeclaim(self.cluster, identity.name, identity.uid)
         return self.client.get_workflow_handle(name, result_type=ClaimOutcome)
 
-    def observe(self, **seen: object) -> ClaimSeen:
+    def make_observation(self, **observed: object) -> ObservedNodeClaim:
         self.number += 1
-        return ClaimSeen.model_validate({"number": self.number, **seen})
+        return ObservedNodeClaim.model_validate({"number": self.number, **observed})
 
-    async def see(self, handle: WorkflowHandle[NodeClaimWorkflow, ClaimOutcome], **seen: object) -> None:
+    async def signal_observed(
+        self, handle: WorkflowHandle[NodeClaimWorkflow, ClaimOutcome], **observed: object
+    ) -> None:
         """As the watch tells it, but not while a run may just be being continued: see `idle`."""
-        await idle(handle, patience=SHORTLY)
-        await handle.signal(NodeClaimWorkflow.seen, self.observe(**seen))
+        await wait_until_idle(handle, timeout=IDLE_TIMEOUT_SECONDS)
+        await handle.signal(NodeClaimWorkflow.observe, self.make_observation(**observed))
 
     def activities(self) -> list[Callable[..., Any]]:
-        return [*activities_of(self.ports()), WatchActivities(self.host).watch_cluster]
+        return [*list_activities(self.ports()), WatchActivities(self.host).watch_cluster]
 
     def ports(self) -> Ports:
         return Ports(
@@ -144,8 +155,8 @@ class World:
             instances=self.instances,
             resolver=self.resolver,
             reservations=self.reservations,
-            lives=self.lives,
-            machines=self.machines,
+            nodeclaim_workflows=self.nodeclaim_workflows,
+            discovered_capacity=self.discovered_capacity,
             pauses=PauseActivities(
                 claims=self.claims,
                 nodes=self.nodes,
@@ -154,8 +165,11 @@ class World:
                 events=self.events,
                 namespace="tenure",
             ),
-            upkeep=UpkeepPorts(
-                inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
+            garbage_collection=GarbageCollectionPorts(
+                inventory=self.inventory,
+                orphaned_resources=self.orphaned_resources,
+                groups=self.groups,
+                temporal=self.client,
             ),
             loads=FakeLoads(self.pods),
             budgets=self.budgets,
@@ -165,13 +179,15 @@ class World:
         )
 
     @asynccontextmanager
-    async def working(self) -> AsyncIterator["World"]:
+    async def running_worker(self) -> AsyncIterator["WorkerHarness"]:
         """A replica that polls the cluster's task queues."""
-        launches = Worker(self.client, task_queue=ids.launch_queue(self.cluster), activities=launches_of(self.ports()))
+        launches = Worker(
+            self.client, task_queue=ids.launch_queue(self.cluster), activities=list_launch_activities(self.ports())
+        )
         drains = Worker(
             self.client,
             task_queue=ids.drain_queue(self.cluster),
-            activities=drains_of(self.ports()),
+            activities=list_drain_activities(self.ports()),
             max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
         )
         async with (
@@ -180,18 +196,18 @@ class World:
             Worker(
                 self.client,
                 task_queue=ids.task_queue(self.cluster),
-                workflows=[*WORKFLOWS, AskerWorkflow, GranterWorkflow],
+                workflows=[*WORKFLOWS, PermitRequesterWorkflow, PermitGranterWorkflow],
                 activities=self.activities(),
                 workflow_runner=self.runner,
                 max_concurrent_workflow_tasks=4,
-                max_cached_workflows=self.cached,
+                max_cached_workflows=self.max_cached_workflows,
                 max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
             ),
         ):
             yield self
 
     @asynccontextmanager
-    async def planning(self) -> AsyncIterator["World"]:
+    async def running_planner(self) -> AsyncIterator["WorkerHarness"]:
         """The process that hosts the watch polls the plan queue too."""
         events = self.interruptions.activities()
         async with Worker(
@@ -199,9 +215,9 @@ class World:
             task_queue=ids.plan_queue(self.cluster),
             activities=[
                 WatchActivities(self.host).plan_capacity,
-                *deciding_of(self.disruption),
-                ShowingActivities(self.host).show_disruption,
-                events.read_queue,
+                *list_planner_activities(self.disruption),
+                DisruptionPreviewActivities(self.host).preview_disruption,
+                events.consume_queue,
                 events.read_instance_status,
             ],
             graceful_shutdown_timeout=timedelta(seconds=1),

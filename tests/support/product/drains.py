@@ -8,18 +8,18 @@ from typing import Any
 
 from tenure.apis.labels import DO_NOT_DISRUPT
 from tenure.apis.lifecyclepolicy import DrainRules
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import NODE_CLAIMS, PODS
 from tenure.model.nodeclaim_state import Phase
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, lifecycle_policy, pod_spec
-from tests.support.product.scene import Scene
+from tests.support.product.scene import ClusterScope
 
-TO_END = 600
+POD_GRACE_SECONDS = 600
 """Seconds that a pod may take to end: a drain waits for it for as long, and no more than a minute beyond."""
 
 
-def budget(name: str, **spec: Any) -> Object:
+def pod_disruption_budget(name: str, **spec: Any) -> Object:
     """A PodDisruptionBudget of this scene's pods."""
     return {
         "apiVersion": "policy/v1",
@@ -33,84 +33,88 @@ def budget_path(name: str) -> str:
     return f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{name}"
 
 
-async def budget_counts(scene: Scene, healthy: int) -> None:
+async def assert_budget_healthy(scope: ClusterScope, healthy: int) -> None:
     """Its controller has seen that many healthy pods."""
-    found = await scene.product.kube.request("GET", budget_path(scene.name))
+    found = await scope.product.kube.request("GET", budget_path(scope.name))
     assert found.get("status", {}).get("currentHealthy") == healthy, found.get("status")
 
 
-async def the_pod(scene: Scene) -> Object:
+async def single_pod(scope: ClusterScope) -> Object:
     """The scene's only pod that is not going."""
-    found = [one for one in await scene.pods() if "deletionTimestamp" not in one["metadata"]]
+    found = [one for one in await scope.pods() if "deletionTimestamp" not in one["metadata"]]
     assert len(found) == 1, [one["metadata"]["name"] for one in found]
     return found[0]
 
 
-async def protect(scene: Scene, value: str) -> Object:
+async def annotate_do_not_disrupt(scope: ClusterScope, value: str) -> Object:
     """The scene's only pod is annotated do-not-disrupt."""
-    pod = await the_pod(scene)
+    pod = await single_pod(scope)
     path = PODS.path(pod["metadata"]["name"], namespace="default")
-    await scene.product.patch(path, {"metadata": {"annotations": {DO_NOT_DISRUPT: value}}})
+    await scope.product.patch(path, {"metadata": {"annotations": {DO_NOT_DISRUPT: value}}})
     return pod
 
 
 @asynccontextmanager
-async def terminating_pod(scene: Scene) -> AsyncIterator[str]:
+async def terminating_pod(scope: ClusterScope) -> AsyncIterator[str]:
     """Inside it a pod of nobody, which was deleted and does not end, is on the scene's first node: its path."""
-    name = f"{scene.name}-leaving"
-    claim = (await scene.claims())[0]
-    where = {"nodeName": claim["status"]["nodeName"], "terminationGracePeriodSeconds": TO_END}
+    name = f"{scope.name}-leaving"
+    claim = (await scope.nodeclaims())[0]
+    where = {"nodeName": claim["status"]["nodeName"], "terminationGracePeriodSeconds": POD_GRACE_SECONDS}
     metadata = {"name": name, "namespace": "default", "annotations": {"sandbox.tenure.sh/stops-after": "never"}}
-    spec = pod_spec(scene.name, cpu="10m") | where
-    await scene.make({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    spec = pod_spec(scope.name, cpu="10m") | where
+    await scope.apply_manifest({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     path = PODS.path(name, namespace="default")
-    await scene.product.delete(path)
+    await scope.product.delete(path)
     try:
         yield path
     finally:
-        await scene.product.delete(f"{path}?gracePeriodSeconds=0")
+        await scope.product.delete(f"{path}?gracePeriodSeconds=0")
 
 
-async def delete_under(scene: Scene, claim: Object, **drain: Any) -> None:
+async def delete_with_drain_rules(scope: ClusterScope, claim: Object, **drain: Any) -> None:
     """Delete a NodeClaim whose drain is under these rules."""
     name = claim["metadata"]["name"]
-    await put_under(scene, name, **drain)
-    await scene.product.delete(NODE_CLAIMS.path(name))
+    await apply_drain_rules(scope, name, **drain)
+    await scope.product.delete(NODE_CLAIMS.path(name))
 
 
-async def put_under(scene: Scene, claim: str, **drain: Any) -> None:
+async def apply_drain_rules(scope: ClusterScope, nodeclaim_name: str, **drain: Any) -> None:
     """These rules hold for its drain, and its workflow has been told."""
-    await scene.make(lifecycle_policy(scene.name, scene.name, drain=drain))
-    wanted = DrainRules.model_validate(drain)
+    await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, drain=drain))
+    expected = DrainRules.model_validate(drain)
 
-    async def told() -> None:
-        rules = (await scene.state(claim)).seen.rules
-        assert rules is not None and rules.drain == wanted, rules
+    async def assert_rules_observed() -> None:
+        rules = (await scope.nodeclaim_state(nodeclaim_name)).observed.rules
+        assert rules is not None and rules.drain == expected, rules
 
-    await eventually(told)
+    await wait_until(assert_rules_observed)
 
 
-async def timed(check: Callable[[], Awaitable[Any]], what: str, *, within: float) -> float:
+async def time_until(check: Callable[[], Awaitable[Any]], description: str, *, within: float) -> float:
     """How long until it holds; the number is printed, and the bound is generous."""
-    began = time.monotonic()
-    await eventually(check, seconds=within)
-    took = time.monotonic() - began
-    print(f"{took:6.1f} s  {what}")
-    return took
+    started_at = time.monotonic()
+    await wait_until(check, seconds=within)
+    elapsed = time.monotonic() - started_at
+    print(f"{elapsed:6.1f} s  {description}")
+    return elapsed
 
 
-async def moments(scene: Scene, life: NodeLife) -> dict[Phase, datetime]:
+async def read_phase_times(scope: ClusterScope, nodeclaim: NodeClaimSummary) -> dict[Phase, datetime]:
     """When a life that is over came to each of its phases."""
-    return {step.phase: step.at for step in (await scene.product.lives.outcome(life)).story}
+    return {step.phase: step.at for step in (await scope.product.nodeclaim_workflows.fetch_outcome(nodeclaim)).history}
 
 
-async def drained_within(scene: Scene, claims: Sequence[str], seconds: float, *, since: datetime) -> None:
+async def assert_drained_within(
+    scope: ClusterScope, nodeclaim_names: Sequence[str], seconds: float, *, since: datetime
+) -> None:
     """NodeClaims that are gone: the last of their drains began at most so long after."""
-    lives = [life for life in await scene.lives() if life.name in claims]
-    assert len(lives) == len(claims), f"{scene.name}: of {claims} there are lives {[life.name for life in lives]}"
-    last = max([(await moments(scene, life))[Phase.DRAIN] for life in lives])
-    assert last - since <= timedelta(seconds=seconds), f"{scene.name}: the last drain began {last - since} after"
+    nodeclaims = [nodeclaim for nodeclaim in await scope.nodeclaim_workflows() if nodeclaim.name in nodeclaim_names]
+    assert len(nodeclaims) == len(nodeclaim_names), (
+        f"{scope.name}: of {nodeclaim_names} there are lives {[nodeclaim.name for nodeclaim in nodeclaims]}"
+    )
+    last = max([(await read_phase_times(scope, nodeclaim))[Phase.DRAIN] for nodeclaim in nodeclaims])
+    assert last - since <= timedelta(seconds=seconds), f"{scope.name}: the last drain began {last - since} after"
 
 
-def started(pod: Object) -> datetime:
+def started_at(pod: Object) -> datetime:
     return datetime.fromisoformat(pod["status"]["startTime"])

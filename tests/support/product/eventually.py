@@ -11,10 +11,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenure.sandbox.errors import ApiError
 
 T = TypeVar("T")
-PATIENCE = 150.0
+TIMEOUT_SECONDS = 150.0
 """Seconds; far beyond what anything takes here, so that a slow machine fails no test."""
-LOOK_EVERY = 0.4
-NO_ANSWER = (
+POLL_INTERVAL_SECONDS = 0.4
+TRANSIENT_STATUSES = (
     RPCStatusCode.CANCELLED,
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.RESOURCE_EXHAUSTED,
@@ -26,31 +26,33 @@ NO_ANSWER = (
 """Of Temporal, or the API server's."""
 
 
-async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE, every: float = LOOK_EVERY) -> T:
+async def wait_until(
+    check: Callable[[], Awaitable[T]], *, seconds: float = TIMEOUT_SECONDS, poll_interval: float = POLL_INTERVAL_SECONDS
+) -> T:
     """Repeat `check` until it raises no AssertionError, and answer what it answers; else its last error is raised.
 
     A service that did not answer in time was no look. The last look begins when the time is over: one before it may
     have looked for long."""
-    give_up = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while True:
-        last = time.monotonic() > give_up
+        last = time.monotonic() > deadline
         try:
             return await check()
         except AssertionError:
             if last:
                 raise
         except (RPCError, ApiError) as error:
-            if last or error.status not in NO_ANSWER:
+            if last or error.status not in TRANSIENT_STATUSES:
                 raise
         except aiohttp.ClientConnectionError:
             if last:
                 raise
-        await asyncio.sleep(every)
+        await asyncio.sleep(poll_interval)
 
 
-async def throughout(check: Callable[[], Awaitable[object]], *, seconds: float) -> None:
+async def assert_throughout(check: Callable[[], Awaitable[object]], *, seconds: float) -> None:
     """`check` holds now and at every look for so long."""
-    over = time.monotonic() + seconds
-    while time.monotonic() < over:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         await check()
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_INTERVAL_SECONDS)

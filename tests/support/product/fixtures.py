@@ -18,8 +18,8 @@ import pytest_asyncio
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
 from tests.support.product import settings
-from tests.support.product.eventually import eventually
-from tests.support.product.product import OwnProduct, Product
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import DedicatedProduct, InstalledProduct
 from tests.support.product.shared_sandbox import SharedSandbox, sandbox_plan
 
 KILL_WITHIN_SECONDS = (3.0, 25.0)
@@ -50,40 +50,40 @@ def sandbox(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sa
         yield own
         own.check()
         processes = own.processes
-    assert [process.name for process in processes if process.running] == []
+    assert [process.name for process in processes if process.is_running] == []
 
 
 @pytest_asyncio.fixture(scope="session")
-async def own_product(sandbox: Sandbox) -> AsyncIterator[OwnProduct]:
-    async with OwnProduct(sandbox) as product:
+async def own_product(sandbox: Sandbox) -> AsyncIterator[DedicatedProduct]:
+    async with DedicatedProduct(sandbox) as product:
         yield product
 
 
 @pytest_asyncio.fixture(scope="session")
-async def shared_product(request: pytest.FixtureRequest) -> AsyncIterator[Product]:
+async def shared_product(request: pytest.FixtureRequest) -> AsyncIterator[InstalledProduct]:
     """In a run with --kill-seed, a sandbox of this xdist worker: the other tests must not see the kill."""
     async with AsyncExitStack() as stack:
         if request.config.getoption("--kill-seed") is not None:
-            own = await stack.enter_async_context(OwnProduct(request.getfixturevalue("sandbox")))
-            await own.work(**settings.KILLED)
+            own = await stack.enter_async_context(DedicatedProduct(request.getfixturevalue("sandbox")))
+            await own.ensure_worker(**settings.KILLED)
             yield own
-            await own.rest()
+            await own.stop_workers()
             return
         shared: SharedSandbox = request.getfixturevalue("shared_sandbox")
         request.getfixturevalue("exclusive_tests_done")
         worker = await asyncio.to_thread(shared.service.start_worker, settings.SHARED)
-        product = await stack.enter_async_context(Product(shared, worker))
-        await eventually(product.node_class_is_ready)
+        product = await stack.enter_async_context(InstalledProduct(shared, worker))
+        await wait_until(product.assert_nodeclass_ready)
         yield product
 
 
 @pytest_asyncio.fixture
-async def product(request: pytest.FixtureRequest, shared_product: Product) -> AsyncIterator[Product]:
+async def product(request: pytest.FixtureRequest, shared_product: InstalledProduct) -> AsyncIterator[InstalledProduct]:
     seed = request.config.getoption("--kill-seed")
     if seed is None:
         yield shared_product
         return
-    assert isinstance(shared_product, OwnProduct)
+    assert isinstance(shared_product, DedicatedProduct)
     killing = asyncio.create_task(_kill_once(shared_product, random.Random(seed).uniform(*KILL_WITHIN_SECONDS)))
     yield shared_product
     if killing.done():
@@ -92,11 +92,11 @@ async def product(request: pytest.FixtureRequest, shared_product: Product) -> As
         killing.cancel()
         with suppress(asyncio.CancelledError):
             await killing
-        await shared_product.go_on()
+        await shared_product.resume_worker()
 
 
-async def _kill_once(product: OwnProduct, seconds: float) -> None:
+async def _kill_once(product: DedicatedProduct, seconds: float) -> None:
     await asyncio.sleep(seconds)
-    await product.kill()
+    await product.kill_worker()
     print(f"{seconds:6.1f} s  the worker is killed")
-    await product.go_on()
+    await product.resume_worker()

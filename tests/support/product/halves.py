@@ -1,32 +1,32 @@
 """Two nodes that one would do for."""
 
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, pod_spec
-from tests.support.product.scene import Scene
+from tests.support.product.scene import ClusterScope
 
-CONSOLIDATES = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5s"}
+CONSOLIDATION = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5s"}
 """For a NodePool's `disruption`, once they are to become one."""
 
 
-def small_pods(scene: Scene) -> str:
+def small_deployment_name(scope: ClusterScope) -> str:
     """The Deployment that is left: its name."""
-    return f"{scene.name}-small"
+    return f"{scope.name}-small"
 
 
-async def half_empty(scene: Scene) -> list[Object]:
+async def make_underutilized_nodes(scope: ClusterScope) -> list[Object]:
     """Their NodeClaims. What filled them goes; two small pods, one on each, stay."""
-    big, small = f"{scene.name}-big", small_pods(scene)
-    await scene.deploy(2, big, **pod_spec(scene.name, cpu="1400m"))
-    await eventually(lambda: scene.pods_run(2, big))
-    await scene.deploy(2, small, **pod_spec(scene.name, cpu="400m"))
-    await eventually(lambda: scene.pods_run(2, small))
-    claims = await eventually(lambda: scene.nodes_are_initialized(2))
-    await scene.scale(0, big)
+    big, small = f"{scope.name}-big", small_deployment_name(scope)
+    await scope.create_deployment(2, big, **pod_spec(scope.name, cpu="1400m"))
+    await wait_until(lambda: scope.assert_pods_running(2, big))
+    await scope.create_deployment(2, small, **pod_spec(scope.name, cpu="400m"))
+    await wait_until(lambda: scope.assert_pods_running(2, small))
+    claims = await wait_until(lambda: scope.assert_nodes_initialized(2))
+    await scope.scale_deployment(0, big)
     return claims
 
 
-async def one_is_left(scene: Scene, before: list[str]) -> str:
+async def assert_one_remaining(scope: ClusterScope, before: list[str]) -> str:
     """The name of the NodeClaim that is."""
-    left = [str(one["metadata"]["name"]) for one in await scene.claims()]
-    assert len(left) == 1 and {*left} <= {*before}, f"{scene.name}: NodeClaims {left}"
-    return left[0]
+    remaining = [str(one["metadata"]["name"]) for one in await scope.nodeclaims()]
+    assert len(remaining) == 1 and {*remaining} <= {*before}, f"{scope.name}: NodeClaims {remaining}"
+    return remaining[0]

@@ -18,27 +18,27 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis import labels
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES, WORKLOADS
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object
-from tests.support.product.product import MERGE, OwnProduct
-from tests.support.product.scene import Scene
+from tests.support.product.product import MERGE, DedicatedProduct
+from tests.support.product.scene import ClusterScope
 from workflows import ids
 
 NAME: Final = "karpenter-leader-election"
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
 HOLDER: Final = "karpenter-7d9c4f2a"
-LASTS: Final = 10
+LEASE_DURATION_SECONDS: Final = 10
 """Seconds after the last renewal; it comes every second, and later on a busy machine."""
-RENEWED_EVERY: Final = 1.0
+RENEW_INTERVAL_SECONDS: Final = 1.0
 PROFILE: Final = "demo_4067990795380418201"
 TEMPLATE: Final = "karpenter.k8s.aws/8191247135283937043"
-STAMPS: Final = {
+HASH_ANNOTATIONS: Final = {
     labels.NODEPOOL_HASH: "13971920214979852468",
     labels.NODEPOOL_HASH_VERSION: "v3",
     labels.NODECLASS_HASH: "11148166120438674859",
     labels.NODECLASS_HASH_VERSION: "v6",
 }
-CHART: Final = {
+CHART_ENVIRONMENT: Final = {
     "KUBERNETES_MIN_VERSION": "1.19.0-0",
     "KARPENTER_SERVICE": "karpenter",
     "LOG_LEVEL": "info",
@@ -53,120 +53,125 @@ CHART: Final = {
     "RESERVED_ENIS": "0",
 }
 """What Karpenter's chart sets, beside the cluster's name."""
-KARPENTER: Final = WORKLOADS["Deployment"].path("karpenter", namespace="kube-system")
-TENURE: Final = WORKLOADS["Deployment"].path("tenure", namespace="tenure")
+KARPENTER_DEPLOYMENT_PATH: Final = WORKLOADS["Deployment"].path("karpenter", namespace="kube-system")
+TENURE_DEPLOYMENT_PATH: Final = WORKLOADS["Deployment"].path("tenure", namespace="tenure")
 
 
 def deployment(namespace: str, name: str, replicas: int, image: str, environment: Mapping[str, str]) -> Object:
     """Its pods keep off nodes of NodePools, as both charts have it, and so stay Pending here."""
-    marks = {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": name}
-    off = {"matchExpressions": [{"key": labels.NODEPOOL, "operator": "DoesNotExist"}]}
-    elsewhere = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [off]}}
+    match_labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": name}
+    no_nodepool = {"matchExpressions": [{"key": labels.NODEPOOL, "operator": "DoesNotExist"}]}
+    node_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [no_nodepool]}}
     variables = [{"name": key, "value": value} for key, value in environment.items()]
     main = {"name": "controller" if name == "karpenter" else name, "image": image, "env": variables}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace, "labels": marks},
+        "metadata": {"name": name, "namespace": namespace, "labels": match_labels},
         "spec": {
             "replicas": replicas,
-            "selector": {"matchLabels": marks},
+            "selector": {"matchLabels": match_labels},
             "template": {
-                "metadata": {"labels": marks},
-                "spec": {"affinity": {"nodeAffinity": elsewhere}, "containers": [main]},
+                "metadata": {"labels": match_labels},
+                "spec": {"affinity": {"nodeAffinity": node_affinity}, "containers": [main]},
             },
         },
     }
 
 
-Leads = Callable[[bool], Awaitable[None]]
+SetLeading = Callable[[bool], Awaitable[None]]
 """Told again and again whether Karpenter is to lead."""
 
 
 @asynccontextmanager
-async def deployed(product: OwnProduct, leads: Leads | None = None) -> AsyncIterator[None]:
+async def karpenter_and_tenure_deployed(
+    product: DedicatedProduct, set_leading: SetLeading | None = None
+) -> AsyncIterator[None]:
     """Both Deployments, Karpenter's with two replicas and Tenure's with none. What their pods would do is done by
-    others: while Karpenter has replicas its lease is renewed, or what `leads` does; while Tenure has, a worker runs."""
+    others: while Karpenter has replicas its lease is renewed, or what `set_leading` does; while Tenure has, a worker
+    runs."""
     name = product.sandbox.plan.cluster_name
     image = "public.ecr.aws/karpenter/controller:1.14.1"
-    await product.kube.apply(deployment("kube-system", "karpenter", 2, image, {"CLUSTER_NAME": name, **CHART}))
+    await product.kube.apply(
+        deployment("kube-system", "karpenter", 2, image, {"CLUSTER_NAME": name, **CHART_ENVIRONMENT})
+    )
     await product.kube.apply(deployment("tenure", "tenure", 0, "tenure:1", {"CLUSTER_NAME": name}))
-    lead = _lead(product, leads or (lambda wanted: _renewed(product, wanted)))
-    playing = [asyncio.create_task(one) for one in (lead, _work(product))]
+    lead = _run_leader(product, set_leading or (lambda is_leading: _renew_if_leading(product, is_leading)))
+    tasks = [asyncio.create_task(one) for one in (lead, _run_tenure(product))]
     try:
         yield
     finally:
-        for task in playing:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*playing, return_exceptions=True)
-        for path in (KARPENTER, TENURE, LEASE):
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for path in (KARPENTER_DEPLOYMENT_PATH, TENURE_DEPLOYMENT_PATH, LEASE):
             await product.delete(path)
 
 
-async def replicas(product: OwnProduct, path: str) -> int:
+async def desired_replicas(product: DedicatedProduct, path: str) -> int:
     return int((await product.kube.request("GET", path))["spec"]["replicas"])
 
 
-async def _lead(product: OwnProduct, leads: Leads) -> None:
+async def _run_leader(product: DedicatedProduct, set_leading: SetLeading) -> None:
     while True:
-        await leads(await replicas(product, KARPENTER) > 0)
-        await asyncio.sleep(RENEWED_EVERY)
+        await set_leading(await desired_replicas(product, KARPENTER_DEPLOYMENT_PATH) > 0)
+        await asyncio.sleep(RENEW_INTERVAL_SECONDS)
 
 
-async def _renewed(product: OwnProduct, wanted: bool) -> None:
-    if wanted:
-        await renew(product)
+async def _renew_if_leading(product: DedicatedProduct, is_leading: bool) -> None:
+    if is_leading:
+        await renew_lease(product)
 
 
-async def _work(product: OwnProduct) -> None:
+async def _run_tenure(product: DedicatedProduct) -> None:
     while True:
-        wanted = await replicas(product, TENURE) > 0
-        runs = bool(product.workers) and product.worker.running
-        if wanted and not runs:
-            await product.work()
-        elif runs and not wanted:
-            await product.rest()
+        should_run = await desired_replicas(product, TENURE_DEPLOYMENT_PATH) > 0
+        is_running = bool(product.workers) and product.worker.is_running
+        if should_run and not is_running:
+            await product.ensure_worker()
+        elif is_running and not should_run:
+            await product.stop_workers()
         await asyncio.sleep(0.5)
 
 
-async def renew(product: OwnProduct) -> None:
+async def renew_lease(product: DedicatedProduct) -> None:
     """The leader's lease, once."""
     spec = {
         "holderIdentity": HOLDER,
-        "leaseDurationSeconds": LASTS,
+        "leaseDurationSeconds": LEASE_DURATION_SECONDS,
         "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
     await product.kube.apply(lease | {"metadata": {"name": NAME, "namespace": "kube-system"}})
 
 
-class Makeover:
+class KarpenterConversion:
     """A scene's nodes, as if Karpenter had made them. No worker may run."""
 
-    def __init__(self, scene: Scene, node_class: str) -> None:
-        self.scene, self.product = scene, scene.product
+    def __init__(self, scope: ClusterScope, node_class: str) -> None:
+        self.scope, self.product = scope, scope.product
         self.class_path = EC2_NODE_CLASSES.path(node_class)
         self._node_class = node_class
 
-    async def make(self) -> list[str]:
+    async def convert_nodes(self) -> list[str]:
         """The names of Karpenter's NodeClaims."""
-        claims = await self.scene.claims()
-        await self._forget(claims)
-        await self._stamp_pool_and_class()
+        claims = await self.scope.nodeclaims()
+        await self._delete_workflows(claims)
+        await self._annotate_nodepool_and_nodeclass()
         made = []
         for number, claim in enumerate(claims):
-            made.append(await self._make_over(claim, f"{self.scene.name}-x7k{number}q"))
-        await asyncio.to_thread(self._launch_template, claims[0]["status"]["imageID"])
+            made.append(await self._convert_nodeclaim(claim, f"{self.scope.name}-x7k{number}q"))
+        await asyncio.to_thread(self._create_launch_template, claims[0]["status"]["imageID"])
         return made
 
-    async def _forget(self, claims: list[Object]) -> None:
+    async def _delete_workflows(self, claims: list[Object]) -> None:
         """No workflow of the scene was ever there."""
         cluster = self.product.sandbox.plan.cluster_name
-        gone = [ids.nodeclaim(cluster, one["metadata"]["name"], one["metadata"]["uid"]) for one in claims]
-        for one in (*gone, ids.nodepool(cluster, self.scene.name), ids.nodeclass(cluster, self._node_class)):
-            await eventually(partial(self._is_forgotten, one))
+        nodeclaim_ids = [ids.nodeclaim(cluster, one["metadata"]["name"], one["metadata"]["uid"]) for one in claims]
+        for one in (*nodeclaim_ids, ids.nodepool(cluster, self.scope.name), ids.nodeclass(cluster, self._node_class)):
+            await wait_until(partial(self._assert_workflow_deleted, one))
 
-    async def _is_forgotten(self, workflow_id: str) -> None:
+    async def _assert_workflow_deleted(self, workflow_id: str) -> None:
         """Temporal deletes it some time after it was asked to."""
         client = self.product.temporal
         request = DeleteWorkflowExecutionRequest(
@@ -180,20 +185,20 @@ class Makeover:
             raise
         raise AssertionError(f"{workflow_id} is still there")
 
-    async def _stamp_pool_and_class(self) -> None:
-        pool = await self.product.kube.request("GET", self.scene.pool_path)
-        stamps = {key: STAMPS[key] for key in (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)}
-        await self._annotate(self.scene.pool_path, pool, stamps)
+    async def _annotate_nodepool_and_nodeclass(self) -> None:
+        pool = await self.product.kube.request("GET", self.scope.pool_path)
+        stamps = {key: HASH_ANNOTATIONS[key] for key in (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)}
+        await self._annotate(self.scope.pool_path, pool, stamps)
         node_class = await self.product.kube.request("GET", self.class_path)
-        stamps = {key: STAMPS[key] for key in (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)}
+        stamps = {key: HASH_ANNOTATIONS[key] for key in (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)}
         await self._annotate(self.class_path, node_class, stamps)
-        await asyncio.to_thread(self._profile, node_class["metadata"]["uid"])
-        await self._status(self.class_path, {"instanceProfile": PROFILE})
+        await asyncio.to_thread(self._create_instance_profile, node_class["metadata"]["uid"])
+        await self._patch_status(self.class_path, {"instanceProfile": PROFILE})
 
-    async def _make_over(self, claim: Object, name: str) -> str:
+    async def _convert_nodeclaim(self, claim: Object, name: str) -> str:
         """Karpenter's NodeClaim of the same instance; the Node is its own, and Tenure's goes without a word."""
         old, node = claim["metadata"]["name"], NODES.path(claim["status"]["nodeName"])
-        pool = await self.product.kube.request("GET", self.scene.pool_path)
+        pool = await self.product.kube.request("GET", self.scope.pool_path)
         made = await self.product.kube.request(
             "POST",
             NODE_CLAIMS.path(),
@@ -202,60 +207,60 @@ class Makeover:
                 "kind": "NodeClaim",
                 "metadata": {
                     "name": name,
-                    "generateName": f"{self.scene.name}-",
+                    "generateName": f"{self.scope.name}-",
                     "labels": claim["metadata"]["labels"],
-                    "annotations": self._notes(),
+                    "annotations": self._karpenter_annotations(),
                     "finalizers": [labels.TERMINATION_FINALIZER],
-                    "ownerReferences": [_owner(pool)],
+                    "ownerReferences": [_owner_reference(pool)],
                 },
                 "spec": claim["spec"],
             },
         )
-        kept = ("providerID", "imageID", "nodeName", "capacity", "allocatable")
-        status = {key: claim["status"][key] for key in kept}
-        await self._status(NODE_CLAIMS.path(name), {**status, "conditions": _conditions()})
-        await self._annotate(node, await self.product.kube.request("GET", node), self._notes())
-        await self.product.patch(node, {"metadata": {"ownerReferences": [_owner(made)]}})
+        status_fields = ("providerID", "imageID", "nodeName", "capacity", "allocatable")
+        status = {key: claim["status"][key] for key in status_fields}
+        await self._patch_status(NODE_CLAIMS.path(name), {**status, "conditions": _conditions()})
+        await self._annotate(node, await self.product.kube.request("GET", node), self._karpenter_annotations())
+        await self.product.patch(node, {"metadata": {"ownerReferences": [_owner_reference(made)]}})
         await self.product.patch(NODE_CLAIMS.path(old), {"metadata": {"finalizers": None}})
         await self.product.delete(NODE_CLAIMS.path(old))
         instance = claim["status"]["providerID"].rpartition("/")[2]
         await asyncio.to_thread(self._retag, instance, name, claim["status"]["nodeName"])
         return name
 
-    def _notes(self) -> dict[str, str]:
+    def _karpenter_annotations(self) -> dict[str, str]:
         return {
-            **STAMPS,
+            **HASH_ANNOTATIONS,
             labels.INSTANCE_PROFILE_NAME: PROFILE,
             labels.TAGGED: "true",
             labels.CLUSTER_NAME_TAGGED: "true",
             labels.NODECLAIM_MIN_VALUES_RELAXED: "false",
         }
 
-    async def _annotate(self, path: str, found: Object, notes: Mapping[str, str]) -> None:
+    async def _annotate(self, path: str, found: Object, annotations: Mapping[str, str]) -> None:
         """With these, and with nothing of Tenure's."""
         ours = [key for key in found["metadata"].get("annotations") or {} if key.startswith(labels.TENURE_GROUP)]
-        await self.product.patch(path, {"metadata": {"annotations": dict.fromkeys(ours) | dict(notes)}})
+        await self.product.patch(path, {"metadata": {"annotations": dict.fromkeys(ours) | dict(annotations)}})
 
-    async def _status(self, path: str, status: Object) -> None:
+    async def _patch_status(self, path: str, status: Object) -> None:
         await self.product.kube.request("PATCH", f"{path}/status", {"status": status}, MERGE)
 
     def _retag(self, instance: str, claim: str, node: str) -> None:
-        ec2 = self.product.admin("ec2")
-        tags = self.tags(instance)
+        ec2 = self.product.admin_client("ec2")
+        tags = self.instance_tags(instance)
         ours = [{"Key": key} for key in tags if key.startswith(labels.TENURE_GROUP)]
         if ours:
             ec2.delete_tags(Resources=[instance], Tags=ours)
         names = {labels.TAG_NODECLAIM: claim, labels.TAG_NAME: node}
         ec2.create_tags(Resources=[instance], Tags=[{"Key": key, "Value": value} for key, value in names.items()])
 
-    def tags(self, instance: str) -> dict[str, str]:
-        answer = self.product.admin("ec2").describe_instances(InstanceIds=[instance])
-        return {one["Key"]: one["Value"] for one in answer["Reservations"][0]["Instances"][0].get("Tags", [])}
+    def instance_tags(self, instance: str) -> dict[str, str]:
+        response = self.product.admin_client("ec2").describe_instances(InstanceIds=[instance])
+        return {one["Key"]: one["Value"] for one in response["Reservations"][0]["Instances"][0].get("Tags", [])}
 
-    def _profile(self, uid: str) -> None:
+    def _create_instance_profile(self, uid: str) -> None:
         """As Karpenter names one: by a hash with something in it that nobody can reckon again."""
-        plan, iam = self.product.sandbox.plan, self.product.admin("iam")
-        tags = {**self._owned(), labels.REGION: plan.region}
+        plan, iam = self.product.sandbox.plan, self.product.admin_client("iam")
+        tags = {**self._owner_tags(), labels.REGION: plan.region}
         with contextlib.suppress(iam.exceptions.EntityAlreadyExistsException):
             iam.create_instance_profile(
                 InstanceProfileName=PROFILE,
@@ -266,16 +271,16 @@ class Makeover:
                 InstanceProfileName=PROFILE, RoleName=f"KarpenterNodeRole-{plan.cluster_name}"
             )
 
-    def _launch_template(self, image: str) -> None:
-        tags = {**self._owned(), labels.TAG_NODEPOOL: self.scene.name}
-        said: Any = [{"Key": key, "Value": value} for key, value in tags.items()]
-        self.product.admin("ec2").create_launch_template(
+    def _create_launch_template(self, image: str) -> None:
+        tags = {**self._owner_tags(), labels.TAG_NODEPOOL: self.scope.name}
+        tag_list: Any = [{"Key": key, "Value": value} for key, value in tags.items()]
+        self.product.admin_client("ec2").create_launch_template(
             LaunchTemplateName=TEMPLATE,
             LaunchTemplateData={"ImageId": image},
-            TagSpecifications=[{"ResourceType": "launch-template", "Tags": said}],
+            TagSpecifications=[{"ResourceType": "launch-template", "Tags": tag_list}],
         )
 
-    def _owned(self) -> dict[str, str]:
+    def _owner_tags(self) -> dict[str, str]:
         cluster = self.product.sandbox.plan.cluster_name
         return {
             f"{labels.TAG_CLUSTER_PREFIX}{cluster}": "owned",
@@ -283,12 +288,12 @@ class Makeover:
             labels.TAG_NODECLASS: self._node_class,
         }
 
-    def clean(self) -> None:
+    def delete_launch_template(self) -> None:
         """The instance profile goes with its class."""
-        self.product.admin("ec2").delete_launch_template(LaunchTemplateName=TEMPLATE)
+        self.product.admin_client("ec2").delete_launch_template(LaunchTemplateName=TEMPLATE)
 
 
-def _owner(of: Object) -> Object:
+def _owner_reference(of: Object) -> Object:
     return {
         "apiVersion": of["apiVersion"],
         "kind": of["kind"],

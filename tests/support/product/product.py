@@ -21,7 +21,7 @@ from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
-from tenure.cli.nodes.workflows import Lives
+from tenure.cli.nodes.workflows import NodeClaimVisibility
 from tenure.cli.sandbox.worker_process import clean_environment, service_account
 from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.namespace import remove_schedules
@@ -33,11 +33,11 @@ from tenure.sandbox.fault_proxy import Faults
 from tenure.sandbox.kube_client import KubeApi
 from tenure.sandbox.nodes.control_api import NodesControl
 from tenure.sandbox.ports import Ports
-from tests.support.product.eventually import eventually
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import NODE_CLASS, node_class
-from tests.support.product.scene import Scene
+from tests.support.product.scene import ClusterScope
 from tests.support.product.shared_sandbox import SharedFaults, SharedSandbox
-from tests.support.product.worker_harness import SETTINGS, WorkerAddresses, WorkerHarness
+from tests.support.product.worker_harness import SETTINGS, WorkerAddresses, WorkerUnderTest
 from workflows import ids
 
 MERGE = "application/merge-patch+json"
@@ -45,7 +45,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 Object = dict[str, Any]
 
 
-class Product:
+class InstalledProduct:
     """An async context manager. Many tests use it at the same time, so a test changes only what is in its own scene.
 
     `worker` is the running worker of the sandbox, which no test may stop.
@@ -59,7 +59,7 @@ class Product:
         self._serial = 0
         self.kube: KubeApi
         self.temporal: Client
-        self.lives: Lives
+        self.nodeclaim_workflows: NodeClaimVisibility
         self.nodes: NodesControl
         self._kubeconfig: Path
 
@@ -68,7 +68,7 @@ class Product:
         self.kube = await self._stack.enter_async_context(world.cluster.client())
         self.nodes = await self._stack.enter_async_context(NodesControl(world.nodes_endpoint))
         self.temporal = await world.temporal_client()
-        self.lives = Lives(self.temporal, world.plan.cluster_name)
+        self.nodeclaim_workflows = NodeClaimVisibility(self.temporal, world.plan.cluster_name)
         namespace, name = service_account()
         self._kubeconfig = await asyncio.to_thread(
             world.service_account_kubeconfig, namespace, name, through_proxy=True
@@ -87,7 +87,7 @@ class Product:
             world.temporal_address, world.plan.namespace, world.plan.cluster_name, world.temporal_security
         )
 
-    async def tenure(self, *arguments: str) -> tuple[int, Any]:
+    async def run_cli(self, *arguments: str) -> tuple[int, Any]:
         """The exit code of a command that has the worker's settings and rights, and what it says as JSON."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tenure", *arguments, "-o", "json"),
@@ -95,12 +95,12 @@ class Product:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        said, errors = await process.communicate()
-        assert process.returncode is not None and said, errors.decode()
-        return process.returncode, json.loads(said)
+        output, errors = await process.communicate()
+        assert process.returncode is not None and output, errors.decode()
+        return process.returncode, json.loads(output)
 
     @property
-    def worker(self) -> WorkerAddresses | WorkerHarness:
+    def worker(self) -> WorkerAddresses | WorkerUnderTest:
         """The running worker."""
         assert self._worker is not None, "no worker was started"
         return self._worker
@@ -136,7 +136,7 @@ class Product:
 
     async def delete(self, path: str) -> None:
         """It may be gone already."""
-        await eventually(lambda: self._delete(path))
+        await wait_until(lambda: self._delete(path))
 
     async def _delete(self, path: str) -> None:
         try:
@@ -145,18 +145,18 @@ class Product:
             if error.status != 404:
                 raise
 
-    async def node_class_is_ready(self, name: str = NODE_CLASS) -> Object:
+    async def assert_nodeclass_ready(self, name: str = NODE_CLASS) -> Object:
         found = await self.kube.request("GET", EC2_NODE_CLASSES.path(name))
         conditions = {one["type"]: one["status"] for one in (found.get("status") or {}).get("conditions") or ()}
         assert conditions.get("Ready") == "True", conditions
         return found
 
-    async def has_condition(self, path: str, kind: str, status: str) -> None:
+    async def assert_condition(self, path: str, kind: str, status: str) -> None:
         found = await self.kube.request("GET", path)
         conditions = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
         assert conditions.get(kind, {}).get("status") == status, f"{path}: {conditions}"
 
-    async def is_gone(self, path: str) -> None:
+    async def assert_deleted(self, path: str) -> None:
         assert await self.find(path) is None, f"{path} is still there"
 
     async def open_workflows(self) -> list[WorkflowExecution]:
@@ -171,68 +171,70 @@ class Product:
         ours = f"{self.sandbox.plan.cluster_name}/"
         return [one.id async for one in self.temporal.list_workflows(bad) if one.id.startswith(ours)]
 
-    async def launch_templates(self) -> list[str]:
+    async def launch_template_names(self) -> list[str]:
         """By name, whoever made them."""
-        answer = await asyncio.to_thread(self._ec2().describe_launch_templates)
-        return [one["LaunchTemplateName"] for one in answer["LaunchTemplates"]]
+        response = await asyncio.to_thread(self._ec2().describe_launch_templates)
+        return [one["LaunchTemplateName"] for one in response["LaunchTemplates"]]
 
-    async def images_of_templates(self, names: Sequence[str]) -> dict[str, str]:
+    async def launch_template_images(self, names: Sequence[str]) -> dict[str, str]:
         """The image that each launch template starts, by name; those that are gone meanwhile are left out."""
         ec2 = self._ec2()
-        answer = await asyncio.to_thread(ec2.describe_launch_templates)
-        there = [one["LaunchTemplateName"] for one in answer["LaunchTemplates"] if one["LaunchTemplateName"] in names]
+        response = await asyncio.to_thread(ec2.describe_launch_templates)
+        existing = [
+            one["LaunchTemplateName"] for one in response["LaunchTemplates"] if one["LaunchTemplateName"] in names
+        ]
         found = {}
-        for name in there:
+        for name in existing:
             version = await asyncio.to_thread(ec2.describe_launch_template_versions, LaunchTemplateName=name)
             found[name] = version["LaunchTemplateVersions"][0]["LaunchTemplateData"]["ImageId"]
         return found
 
-    async def dismiss(self) -> None:
+    async def cancel_singletons(self) -> None:
         """End what runs for the whole cluster, upkeep, the watch and provisioning, as the demo does at its end."""
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
-        await eventually(self._only_singletons_run)
+        await wait_until(self._assert_only_singletons_run)
         for one in await self.open_workflows():
             # One that visibility still has may be over.
             with contextlib.suppress(RPCError):
                 await self.temporal.get_workflow_handle(one.id).cancel()
-        await eventually(self._no_workflow_runs)
+        await wait_until(self._assert_no_workflow_runs)
 
-    async def _only_singletons_run(self) -> None:
+    async def _assert_only_singletons_run(self) -> None:
         cluster = self.sandbox.plan.cluster_name
         running = {one.id for one in await self.open_workflows()}
         singletons = {make(cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)}
         assert running <= singletons, running
 
-    async def _no_workflow_runs(self) -> None:
+    async def _assert_no_workflow_runs(self) -> None:
         running = [one.id for one in await self.open_workflows()]
         assert not running, running
 
     def _ec2(self) -> Any:
-        return self.admin("ec2")
+        return self.admin_client("ec2")
 
-    def admin(self, service: Any) -> Any:
+    def admin_client(self, service: Any) -> Any:
         """A client of AWS for somebody whom no policy holds back."""
         session = boto3.session.Session("admin", "admin", region_name=self.sandbox.plan.region)
         return session.client(service, endpoint_url=self.sandbox.aws_endpoint)
 
-    async def hosts(self) -> list[str]:
+    async def watch_hosts(self) -> list[str]:
         """The Temporal identities, `pid@host`, of workers that host the watch at this moment."""
-        described = await self.temporal.get_workflow_handle(ids.watch(self.sandbox.plan.cluster_name)).describe()
-        pending = described.raw_description.pending_activities
+        description = await self.temporal.get_workflow_handle(ids.watch(self.sandbox.plan.cluster_name)).describe()
+        pending = description.raw_description.pending_activities
         return [one.last_worker_identity for one in pending if one.state == _STARTED]
 
-    async def watching(self) -> str:
+    async def watch_host(self) -> str:
         """The identity of the one that does."""
-        hosts = await self.hosts()
+        hosts = await self.watch_hosts()
         assert len(hosts) == 1, f"{hosts} host the watch"
         return hosts[0]
 
-    async def says(self, worker: WorkerAddresses | WorkerHarness, probe: str = "readyz") -> str:
+    async def probe_response(self, worker: WorkerAddresses | WorkerUnderTest, probe: str = "readyz") -> str:
         """What a worker answers to a probe."""
         async with aiohttp.ClientSession() as session, session.get(f"{worker.probes}/{probe}") as response:
             return await response.text()
 
-    async def metric(self, name: str, **labels: str) -> float:
+    async def metric_value(self, name: str, **labels: str) -> float:
         """A sample that the worker exports; asserts that it is there and above zero."""
         async with aiohttp.ClientSession() as session, session.get(self.worker.metrics) as response:
             text = await response.text()
@@ -245,20 +247,22 @@ class Product:
 
     # --- scenes ---
 
-    def scene(self, row: str, **pool: Any) -> "Scene":
+    def scope(self, row: str, **pool: Any) -> "ClusterScope":
         """A corner for one test, of a name nobody else has; `pool` as in `objects.node_pool`."""
         self._serial += 1
-        return Scene(self, f"t{row.replace('-', '')}-{os.environ.get('PYTEST_XDIST_WORKER', '')}{self._serial}", pool)
+        return ClusterScope(
+            self, f"t{row.replace('-', '')}-{os.environ.get('PYTEST_XDIST_WORKER', '')}{self._serial}", pool
+        )
 
 
-class OwnProduct(Product):
+class DedicatedProduct(InstalledProduct):
     """A sandbox of one xdist worker: its tests run one after the other, and start, stop and kill workers."""
 
     def __init__(self, sandbox: Sandbox | SharedSandbox) -> None:
         super().__init__(sandbox)
         self._ports = Ports()
         self._settings: Mapping[str, str] = {}
-        self.workers: list[WorkerHarness] = []
+        self.workers: list[WorkerUnderTest] = []
         """All that were ever started, the newest last."""
 
     @property
@@ -274,12 +278,12 @@ class OwnProduct(Product):
         await super().__aexit__()
 
     @property
-    def worker(self) -> WorkerHarness:
+    def worker(self) -> WorkerUnderTest:
         return self.workers[-1]
 
-    def hire(self, **settings: str) -> WorkerHarness:
+    def add_worker(self, **settings: str) -> WorkerUnderTest:
         """One more worker, not started. Settings by the names of their environment variables."""
-        worker = WorkerHarness(
+        worker = WorkerUnderTest(
             self.sandbox.logs / f"worker-{len(self.workers) + 1}.log",
             environment=self.sandbox.environment() | SETTINGS | settings,
             kubeconfig=self._kubeconfig,
@@ -288,32 +292,32 @@ class OwnProduct(Product):
         self.workers.append(worker)
         return worker
 
-    async def work(self, **settings: str) -> WorkerHarness:
+    async def ensure_worker(self, **settings: str) -> WorkerUnderTest:
         """A worker with exactly these settings is at work; one with others is stopped first."""
-        if self.workers and self.worker.running and self._settings == settings:
+        if self.workers and self.worker.is_running and self._settings == settings:
             return self.worker
-        await self.rest()
+        await self.stop_workers()
         self._settings = settings
-        worker = self.hire(**settings)
+        worker = self.add_worker(**settings)
         await self.kube.apply(node_class())
         await worker.start()
-        await eventually(self.node_class_is_ready)
+        await wait_until(self.assert_nodeclass_ready)
         return worker
 
-    async def go_on(self) -> WorkerHarness:
+    async def resume_worker(self) -> WorkerUnderTest:
         """A worker as the last one was."""
-        return await self.work(**self._settings)
+        return await self.ensure_worker(**self._settings)
 
-    async def rest(self) -> None:
+    async def stop_workers(self) -> None:
         """Stop all workers as an operator would; they end well."""
-        for worker in [one for one in self.workers if one.running]:
-            assert await worker.finish() == 0, f"the worker did not end well, see {worker.log}"
+        for worker in [one for one in self.workers if one.is_running]:
+            assert await worker.stop_gracefully() == 0, f"the worker did not end well, see {worker.log}"
 
-    async def kill(self, worker: WorkerHarness | None = None) -> None:
+    async def kill_worker(self, worker: WorkerUnderTest | None = None) -> None:
         """SIGKILL: the process alone, at this very moment, without a word to what it has started."""
-        victim = worker or self.worker
-        os.kill(victim.pid, signal.SIGKILL)
-        await asyncio.to_thread(victim.wait)
+        target = worker or self.worker
+        os.kill(target.pid, signal.SIGKILL)
+        await asyncio.to_thread(target.wait)
 
 
 _STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED

@@ -1,12 +1,12 @@
 """The interruption queue of the sandbox, as nobody but its owner sees it."""
 
-from tests.support.product.product import Product
+from tests.support.product.product import InstalledProduct
 
 
-def queued(product: Product) -> int:
+def queued_message_count(product: InstalledProduct) -> int:
     """Messages in the queue: also those that were received and are not deleted yet."""
-    return product.aws.queued()
+    return product.aws.count_queued_messages()
 
 
-async def nothing_is_queued(product: Product) -> None:
-    assert queued(product) == 0
+async def assert_queue_empty(product: InstalledProduct) -> None:
+    assert queued_message_count(product) == 0

@@ -27,7 +27,7 @@ from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.fault_proxy import Fault, Rule
 from tenure.sandbox.ports import Ports
 from tenure.sandbox.spec import CRDS, Plan, Temporals
-from tests.support.product.worker_harness import SETTINGS, WorkerAddresses, WorkerHarness
+from tests.support.product.worker_harness import SETTINGS, WorkerAddresses, WorkerUnderTest
 
 START_TIMEOUT_SECONDS = 240.0
 STOP_TIMEOUT_SECONDS = 60.0
@@ -63,7 +63,7 @@ class SandboxService:
         self._sandbox = sandbox
         self._rules: dict[int, Rule] = {}
         self._lock = threading.Lock()
-        self._worker: WorkerHarness | None = None
+        self._worker: WorkerUnderTest | None = None
         self._ports = Ports()
 
     def addresses(self) -> SandboxAddresses:
@@ -108,13 +108,13 @@ class SandboxService:
         with self._lock:
             if self._worker is None:
                 kubeconfig = self._sandbox.service_account_kubeconfig("tenure", "tenure", through_proxy=True)
-                self._worker = WorkerHarness(
+                self._worker = WorkerUnderTest(
                     self._sandbox.logs / "worker-shared.log",
                     environment=self._sandbox.environment() | SETTINGS | settings,
                     kubeconfig=kubeconfig,
                     ports=self._ports,
                 )
-                self._sandbox.run(self._worker.start())
+                self._sandbox.add_pod(self._worker.start())
             return self._worker.addresses
 
     def stop_worker(self) -> int | None:
@@ -123,7 +123,7 @@ class SandboxService:
             if self._worker is None:
                 return 0
             worker, self._worker = self._worker, None
-            return self._sandbox.run(worker.finish())
+            return self._sandbox.add_pod(worker.stop_gracefully())
 
 
 class _Manager(BaseManager):
@@ -216,8 +216,8 @@ class SharedSandbox:
         return await Client.connect(
             self.temporal_address,
             namespace=self.plan.namespace,
-            tls=self.temporal_security.config(),
-            data_converter=self.temporal_security.converter(),
+            tls=self.temporal_security.tls_config(),
+            data_converter=self.temporal_security.data_converter(),
         )
 
     def service_account_kubeconfig(self, namespace: str, name: str, *, through_proxy: bool = False) -> Path:

@@ -12,25 +12,27 @@ import boto3
 from temporalio.client import ScheduleActionExecutionStartWorkflow
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.garbage_collection.base import LATELY
+from activities.garbage_collection.base import CACHE_SECONDS
 from tenure.apis import labels
-from tenure.model.garbage_collection import UpkeepDone
-from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tenure.model.garbage_collection import GarbageCollectionResult
+from tests.support.product.eventually import wait_until
+from tests.support.product.product import InstalledProduct
 from workflows import ids
 
 TRIES = 5
 """Runs that are begun until one can be asked."""
 
 
-async def tidy(product: Product, task: str) -> UpkeepDone:
+async def collect_garbage(product: InstalledProduct, task: str) -> GarbageCollectionResult:
     """A run of this task that begins now: what it answered. Nothing may have gone wrong in it.
 
     One that had nothing to do is deleted by the next, be it before it was asked: then another one is begun."""
     for _ in range(TRIES):
-        run = product.temporal.get_workflow_handle(await _begin(product, task), result_type=UpkeepDone)
+        run = product.temporal.get_workflow_handle(
+            await _trigger_run(product, task), result_type=GarbageCollectionResult
+        )
         try:
-            done: UpkeepDone = await eventually(run.result)
+            done: GarbageCollectionResult = await wait_until(run.result)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -40,33 +42,33 @@ async def tidy(product: Product, task: str) -> UpkeepDone:
     raise AssertionError(f"upkeep {task}: {TRIES} runs were deleted before they could be asked")
 
 
-async def _begin(product: Product, task: str) -> str:
+async def _trigger_run(product: InstalledProduct, task: str) -> str:
     """The workflow id of a run of this task that begins now."""
-    handle = product.temporal.get_schedule_handle(ids.upkeep(product.sandbox.plan.cluster_name, task))
-    asked = datetime.now(UTC)
+    handle = product.temporal.get_schedule_handle(ids.garbage_collection(product.sandbox.plan.cluster_name, task))
+    requested_at = datetime.now(UTC)
 
-    async def started() -> str:
+    async def assert_started() -> str:
         """While a run is under way another one is not started, and so has to be asked for again."""
         await handle.trigger()
         await asyncio.sleep(1)
-        actions = [one for one in (await handle.describe()).info.recent_actions if one.started_at >= asked]
+        actions = [one for one in (await handle.describe()).info.recent_actions if one.started_at >= requested_at]
         assert actions, f"upkeep {task} has not started"
         assert isinstance(actions[-1].action, ScheduleActionExecutionStartWorkflow)
         return actions[-1].action.workflow_id
 
-    return await eventually(started)
+    return await wait_until(assert_started)
 
 
-async def tidy_anew(product: Product, task: str) -> UpkeepDone:
+async def collect_garbage_with_fresh_lists(product: InstalledProduct, task: str) -> GarbageCollectionResult:
     """By lists that are made after this was asked for: what other tasks have read shortly before may be used again."""
-    await asyncio.sleep(LATELY)
-    return await tidy(product, task)
+    await asyncio.sleep(CACHE_SECONDS)
+    return await collect_garbage(product, task)
 
 
 @asynccontextmanager
-async def unasked(product: Product, task: str) -> AsyncIterator[None]:
+async def paused_schedule(product: InstalledProduct, task: str) -> AsyncIterator[None]:
     """Inside it this task runs only when a test asks for it."""
-    handle = product.temporal.get_schedule_handle(ids.upkeep(product.sandbox.plan.cluster_name, task))
+    handle = product.temporal.get_schedule_handle(ids.garbage_collection(product.sandbox.plan.cluster_name, task))
     await handle.pause(note="a test looks on")
     try:
         yield
@@ -74,25 +76,27 @@ async def unasked(product: Product, task: str) -> AsyncIterator[None]:
         await handle.unpause()
 
 
-class Outside:
+class ExternalAws:
     """AWS in the hands of somebody whom no policy holds back, and who leaves things behind."""
 
-    def __init__(self, product: Product) -> None:
+    def __init__(self, product: InstalledProduct) -> None:
         session = boto3.session.Session("admin", "admin", region_name=product.sandbox.plan.region)
         clients = partial(session.client, endpoint_url=product.sandbox.aws_endpoint)
         self.ec2: Any = clients("ec2")
         self.iam: Any = clients("iam")
         self._product, self._cluster = product, product.sandbox.plan.cluster_name
 
-    async def instance(self, like: str, *, cluster: str = "", **tags: str) -> str:
+    async def launch_instance(self, like: str, *, cluster: str = "", **tags: str) -> str:
         """One that nobody asked for, which boots as that one did, with its tags and others."""
-        return await asyncio.to_thread(self._instance, like, cluster or self._cluster, tags)
+        return await asyncio.to_thread(self._launch_instance, like, cluster or self._cluster, tags)
 
-    def _instance(self, like: str, cluster: str, tags: dict[str, str]) -> str:
-        model = self._described(like)
+    def _launch_instance(self, like: str, cluster: str, tags: dict[str, str]) -> str:
+        model = self._describe_instance(like)
         user_data = self.ec2.describe_instance_attribute(InstanceId=like, Attribute="userData")["UserData"]["Value"]
-        kept = {key: model["tags"][key] for key in (labels.TAG_NODEPOOL, labels.TAG_NODECLASS)}
-        wanted = kept | {labels.TAG_EKS_CLUSTER_NAME: cluster, f"kubernetes.io/cluster/{cluster}": "owned"} | tags
+        nodepool_tags = {key: model["tags"][key] for key in (labels.TAG_NODEPOOL, labels.TAG_NODECLASS)}
+        instance_tags = (
+            nodepool_tags | {labels.TAG_EKS_CLUSTER_NAME: cluster, f"kubernetes.io/cluster/{cluster}": "owned"} | tags
+        )
         made = self.ec2.run_instances(
             ImageId=model["ImageId"],
             InstanceType=model["InstanceType"],
@@ -100,33 +104,33 @@ class Outside:
             UserData=user_data_text(user_data),
             MinCount=1,
             MaxCount=1,
-            TagSpecifications=[{"ResourceType": "instance", "Tags": pairs(wanted)}],
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tag_list(instance_tags)}],
         )
         return str(made["Instances"][0]["InstanceId"])
 
-    def _described(self, instance_id: str) -> dict[str, Any]:
+    def _describe_instance(self, instance_id: str) -> dict[str, Any]:
         (reservation,) = self.ec2.describe_instances(InstanceIds=[instance_id])["Reservations"]
         found: dict[str, Any] = reservation["Instances"][0]
         return found | {"tags": {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}}
 
-    async def tags(self, instance_id: str) -> dict[str, str]:
-        found = await asyncio.to_thread(self._described, instance_id)
+    async def instance_tags(self, instance_id: str) -> dict[str, str]:
+        found = await asyncio.to_thread(self._describe_instance, instance_id)
         tags: dict[str, str] = found["tags"]
         return tags
 
-    async def templates(self, pool: str) -> dict[str, str]:
+    async def launch_templates(self, pool: str) -> dict[str, str]:
         """Of a NodePool: names by id."""
-        wanted = [{"Name": f"tag:{labels.TAG_NODEPOOL}", "Values": [pool]}]
-        found = await asyncio.to_thread(self.ec2.describe_launch_templates, Filters=wanted)
+        filters = [{"Name": f"tag:{labels.TAG_NODEPOOL}", "Values": [pool]}]
+        found = await asyncio.to_thread(self.ec2.describe_launch_templates, Filters=filters)
         return {one["LaunchTemplateId"]: one["LaunchTemplateName"] for one in found["LaunchTemplates"]}
 
-    async def profiles(self) -> dict[str, str]:
+    async def instance_profiles(self) -> dict[str, str]:
         """Of this cluster: paths by name."""
         prefix = f"/karpenter/{self._product.sandbox.plan.region}/{self._cluster}/"
         found = await asyncio.to_thread(self.iam.list_instance_profiles, PathPrefix=prefix)
         return {one["InstanceProfileName"]: one["Path"] for one in found["InstanceProfiles"]}
 
-    async def profile(self, name: str, *, path: str, role: str) -> str:
+    async def create_instance_profile(self, name: str, *, path: str, role: str) -> str:
         """Made for a class, as for a role that it had before: its name."""
         tags = {
             f"kubernetes.io/cluster/{self._cluster}": "owned",
@@ -134,12 +138,14 @@ class Outside:
             labels.TAG_NODECLASS: "shared",
             labels.REGION: self._product.sandbox.plan.region,
         }
-        await asyncio.to_thread(self.iam.create_instance_profile, InstanceProfileName=name, Path=path, Tags=pairs(tags))
+        await asyncio.to_thread(
+            self.iam.create_instance_profile, InstanceProfileName=name, Path=path, Tags=tag_list(tags)
+        )
         await asyncio.to_thread(self.iam.add_role_to_instance_profile, InstanceProfileName=name, RoleName=role)
         return name
 
 
-def pairs(tags: dict[str, str]) -> list[dict[str, str]]:
+def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 

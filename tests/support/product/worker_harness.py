@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tenure.cli.sandbox.worker_process import WORKER_KEY, WorkerProcess
 from tenure.sandbox.ports import Ports
-from tests.support.product.eventually import PATIENCE
+from tests.support.product.eventually import TIMEOUT_SECONDS
 
 SETTINGS = {"BATCH_IDLE_DURATION": "500ms", "LOG_LEVEL": "info"}
 """Of every worker in tests: a shorter batch saves time in each test."""
@@ -22,10 +22,10 @@ class WorkerAddresses:
     metrics: str
 
 
-class WorkerHarness(WorkerProcess):
+class WorkerUnderTest(WorkerProcess):
     """A worker with the rights that Tenure ships: its ServiceAccount, and the access key that its IAM policy limits."""
 
-    READY_WITHIN = PATIENCE
+    READY_WITHIN = TIMEOUT_SECONDS
 
     def __init__(self, log: Path, *, environment: Mapping[str, str], kubeconfig: Path, ports: Ports) -> None:
         rights = {
@@ -33,7 +33,7 @@ class WorkerHarness(WorkerProcess):
             "AWS_ACCESS_KEY_ID": WORKER_KEY,
             "AWS_SECRET_ACCESS_KEY": WORKER_KEY,
         }
-        health_port, metrics_port = ports.take(), ports.take()
+        health_port, metrics_port = ports.reserve(), ports.reserve()
         super().__init__(log, environment={**environment, **rights}, health_port=health_port, metrics_port=metrics_port)
         self.probes = f"http://127.0.0.1:{health_port}"
         self.metrics = f"http://127.0.0.1:{metrics_port}/metrics"

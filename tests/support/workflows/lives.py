@@ -8,11 +8,11 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import NodeClassSeen, PoolSeen
+from tenure.model.observations import ObservedNodeClass, ObservedNodePool
 from tenure.model.signals import Pause
 from tenure.model.workflow_states import NodeClassState, PoolState
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import Handle, in_phase
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import Handle, wait_until_phase
 from workflows import ids
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
@@ -21,59 +21,61 @@ NodeClass = WorkflowHandle[NodeClassWorkflow, None]
 JOINED: dict[str, Any] = {"node_name": "node-a", "node_count": 1}
 BUSY: dict[str, Any] = {**JOINED, "node_ready": True, "boot_id": "boot-1"}
 """A node that is Ready and runs a pod."""
-WHOLE_LIFE = [
+ALL_PHASES = [
     Phase.LAUNCH,
     Phase.REGISTRATION,
     Phase.INITIALIZATION,
     Phase.READY,
     Phase.DRAIN,
     Phase.TERMINATION,
-    Phase.GONE,
+    Phase.DELETED,
 ]
 
 
-async def born(fake: World, skipping: WorkflowEnvironment, **spec: Any) -> NodeClaim:
+async def create_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, **spec: Any) -> NodeClaim:
     return fake.claims.add("a", born=await skipping.get_current_time(), **spec)
 
 
-async def launched(fake: World, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
+async def launched_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
     """A hand-made NodeClaim whose instance runs."""
-    handle = await fake.start(await born(fake, skipping, **spec))
-    await in_phase(handle, Phase.REGISTRATION)
+    handle = await fake.start(await create_nodeclaim(fake, skipping, **spec))
+    await wait_until_phase(handle, Phase.REGISTRATION)
     return handle
 
 
-async def joined(fake: World, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
+async def registered_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
     """One whose Node registered and is not Ready yet."""
-    handle = await launched(fake, skipping, **spec)
+    handle = await launched_nodeclaim(fake, skipping, **spec)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
-    await fake.see(handle, **JOINED)
-    await in_phase(handle, Phase.INITIALIZATION)
+    await fake.signal_observed(handle, **JOINED)
+    await wait_until_phase(handle, Phase.INITIALIZATION)
     return handle
 
 
-async def ready(fake: World, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
+async def ready_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
     """One whose node is initialized and runs a pod."""
-    handle = await joined(fake, skipping, **spec)
-    fake.nodes.change("node-a", ready=True)
-    await fake.see(handle, **BUSY)
-    await in_phase(handle, Phase.READY)
+    handle = await registered_nodeclaim(fake, skipping, **spec)
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
     return handle
 
 
-async def emptied(fake: World, skipping: WorkflowEnvironment, handle: Handle, policy: str = "WhenEmpty/30s") -> None:
+async def observe_empty(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle, policy: str = "WhenEmpty/30s"
+) -> None:
     """The last pod left just now."""
     now = await skipping.get_current_time()
-    await fake.see(handle, **BUSY, empty=True, empty_since=now, policy=policy)
+    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy=policy)
 
 
-async def delete(fake: World, handle: Handle) -> None:
+async def delete_nodeclaim(fake: WorkerHarness, handle: Handle) -> None:
     """As with kubectl."""
     await fake.claims.delete("a", "uid-a")
-    await fake.see(handle, **BUSY, deleting=True)
+    await fake.signal_observed(handle, **BUSY, deleting=True)
 
 
-async def pool(fake: World, **disruption: Any) -> Any:
+async def start_nodepool(fake: WorkerHarness, **disruption: Any) -> Any:
     """The NodePool `default` and its workflow, which has seen it."""
     fake.pools.add("default", disruption=disruption)
     handle = await fake.client.start_workflow(
@@ -82,11 +84,11 @@ async def pool(fake: World, **disruption: Any) -> Any:
         id=ids.nodepool(fake.cluster, "default"),
         task_queue=ids.task_queue(fake.cluster),
     )
-    await handle.signal(NodePoolWorkflow.seen, PoolSeen(number=1, generation=1))
+    await handle.signal(NodePoolWorkflow.observe, ObservedNodePool(number=1, generation=1))
     return handle
 
 
-async def node_class(fake: World, **seen: object) -> NodeClass:
+async def start_nodeclass(fake: WorkerHarness, **observed_fields: object) -> NodeClass:
     """The workflow of EC2NodeClass `default`, started as the watch does it: by the signal that says what it saw."""
     return await fake.client.start_workflow(
         NodeClassWorkflow.run,
@@ -94,15 +96,15 @@ async def node_class(fake: World, **seen: object) -> NodeClass:
         id=ids.nodeclass(fake.cluster, "default"),
         task_queue=ids.task_queue(fake.cluster),
         start_signal="seen",
-        start_signal_args=[observed(fake, **seen)],
+        start_signal_args=[observed_nodeclass(fake, **observed_fields)],
     )
 
 
-def observed(fake: World, **seen: object) -> NodeClassSeen:
+def observed_nodeclass(fake: WorkerHarness, **observed_fields: object) -> ObservedNodeClass:
     fake.number += 1
-    return NodeClassSeen.model_validate({"number": fake.number, "generation": 1, **seen})
+    return ObservedNodeClass.model_validate({"number": fake.number, "generation": 1, **observed_fields})
 
 
-async def pause_for(skipping: WorkflowEnvironment, **lasting: float) -> Pause:
-    until = await skipping.get_current_time() + timedelta(**lasting)
+async def pause_for(skipping: WorkflowEnvironment, **duration: float) -> Pause:
+    until = await skipping.get_current_time() + timedelta(**duration)
     return Pause(by="ops@example.com", reason="database upgrade", until=until)

@@ -15,8 +15,8 @@ from temporalio.testing import WorkflowEnvironment
 
 QUERY_TIMEOUT = timedelta(seconds=3)
 GIVE_UP_SECONDS = 30.0
-LOST = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
-REFUSED = "ask again"
+LOST_STATUSES = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
+REJECTED_QUERY = "ask again"
 
 
 class RepeatLostQueries(Interceptor):
@@ -33,10 +33,10 @@ class _RepeatLostQueries(OutboundInterceptor):
             try:
                 return await super().query_workflow(replace(input, rpc_timeout=QUERY_TIMEOUT))
             except RPCError as error:
-                if error.status not in LOST or time.monotonic() > give_up:
+                if error.status not in LOST_STATUSES or time.monotonic() > give_up:
                     raise
             except WorkflowQueryFailedError as error:
-                if REFUSED not in str(error) or time.monotonic() > give_up:
+                if REJECTED_QUERY not in str(error) or time.monotonic() > give_up:
                     raise
 
 
@@ -50,9 +50,9 @@ def resume_broken_sleeps(environment: WorkflowEnvironment) -> None:
         try:
             await sleep(length)
         except RPCError as error:
-            if error.status not in LOST:
+            if error.status not in LOST_STATUSES:
                 raise
-            if (left := end - await environment.get_current_time()) > timedelta(0):
-                await sleep(left)
+            if (remaining := end - await environment.get_current_time()) > timedelta(0):
+                await sleep(remaining)
 
     environment.sleep = resumed  # type: ignore[method-assign]

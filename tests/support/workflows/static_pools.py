@@ -7,19 +7,19 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowHandle
 
 from tenure.apis.labels import PLAN
-from tenure.model.observations import PoolSeen
+from tenure.model.observations import ObservedNodePool
 from tenure.model.workflow_states import PoolState
-from tests.support.fakes.worker import SHORTLY, World
-from tests.support.workflows.eventually import eventually, idle
+from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
+from tests.support.workflows.eventually import wait_until, wait_until_idle
 from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
 
 
 @dataclass
-class Static:
+class StaticNodePool:
     """The NodePool `default` and its workflow."""
 
-    fake: World
+    fake: WorkerHarness
     handle: WorkflowHandle[NodePoolWorkflow, None]
     number: int = 0
     generation: int = 0
@@ -29,67 +29,68 @@ class Static:
         """As with `kubectl scale`."""
         self.fake.pools.add("default", replicas=replicas, **spec)
         self.generation += 1
-        await self.see()
+        await self.signal_observed()
 
-    async def see(self, **more: Any) -> None:
+    async def signal_observed(self, **more: Any) -> None:
         """Not while a run may just be being continued: see `idle`."""
-        await idle(self.handle, patience=SHORTLY)
+        await wait_until_idle(self.handle, timeout=IDLE_TIMEOUT_SECONDS)
         self.number += 1
         found = self.fake.claims.found.values()
-        going = sum("deletionTimestamp" in one["metadata"] for one in found)
-        seen = {
+        terminating = sum("deletionTimestamp" in one["metadata"] for one in found)
+        observed_fields = {
             "generation": self.generation,
             "static": self.gate,
             "node_class_ready": "True",
             "replicas": self.fake.pools.found["default"].spec.replicas,
-            "standing": len(found) - going,
-            "going": going,
+            "standing": len(found) - terminating,
+            "going": terminating,
         }
         await self.handle.signal(
-            NodePoolWorkflow.seen, PoolSeen.model_validate({"number": self.number, **seen, **more})
+            NodePoolWorkflow.observe,
+            ObservedNodePool.model_validate({"number": self.number, **observed_fields, **more}),
         )
 
     async def state(self) -> PoolState:
         return await self.handle.query(NodePoolWorkflow.state)
 
-    async def details(self) -> str:
+    async def current_details(self) -> str:
         """As the Temporal UI asks for them."""
-        told = await self.handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
-        return str(told.current_details)
+        metadata = await self.handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        return str(metadata.current_details)
 
-    async def says(self, *words: str) -> bool:
-        return all([word in await self.details() for word in words])
+    async def details_mention(self, *texts: str) -> bool:
+        return all([text in await self.current_details() for text in texts])
 
-    async def stand(self, count: int) -> bool:
-        return len(self.standing()) == count
+    async def has_existing(self, count: int) -> bool:
+        return len(self.existing_names()) == count
 
-    def standing(self) -> list[str]:
+    def existing_names(self) -> list[str]:
         found = self.fake.claims.found.items()
         return sorted(name for name, one in found if "deletionTimestamp" not in one["metadata"])
 
-    def plans(self) -> set[str]:
+    def plan_ids(self) -> set[str]:
         return {one["metadata"]["annotations"][PLAN] for one in self.fake.claims.found.values()}
 
-    async def waits(self, words: str) -> bool:
-        return words in (await self.state()).replicas.waits_for
+    async def waits_for(self, text: str) -> bool:
+        return text in (await self.state()).replicas.waits_for
 
 
-async def static(fake: World, replicas: int, *, gate: str = "on", **spec: Any) -> Static:
+async def start_static_nodepool(fake: WorkerHarness, replicas: int, *, gate: str = "on", **spec: Any) -> StaticNodePool:
     handle = await fake.client.start_workflow(
         NodePoolWorkflow.run,
         PoolState(cluster=fake.cluster, name="default"),
         id=ids.nodepool(fake.cluster, "default"),
         task_queue=ids.task_queue(fake.cluster),
     )
-    pool = Static(fake, handle, gate=gate)
+    pool = StaticNodePool(fake, handle, gate=gate)
     await pool.scale(replicas, **spec)
     return pool
 
 
-async def kept(fake: World, replicas: int, **spec: Any) -> Static:
+async def static_nodepool(fake: WorkerHarness, replicas: int, **spec: Any) -> StaticNodePool:
     """One that has all its NodeClaims, which the watch has seen."""
-    pool = await static(fake, replicas, **spec)
-    await eventually(lambda: pool.stand(replicas))
-    await pool.see()
-    await eventually(lambda: pool.says(f"{replicas} desired, **{replicas}** running"))
+    pool = await start_static_nodepool(fake, replicas, **spec)
+    await wait_until(lambda: pool.has_existing(replicas))
+    await pool.signal_observed()
+    await wait_until(lambda: pool.details_mention(f"{replicas} desired, **{replicas}** running"))
     return pool

@@ -10,23 +10,30 @@ from activities.disruption import CommandActivities, DisruptionActivities
 from activities.nodeclaim.drain import DrainActivities
 from activities.nodeclaim.instance import TerminationActivities
 from activities.nodeclaim.launch import LaunchActivities
-from activities.nodeclaim.registration import JoiningActivities
+from activities.nodeclaim.registration import RegistrationActivities
 from activities.nodeclaim.repair import RepairActivities
 from activities.nodeclass import NodeClassActivities
-from activities.nodepool.budgets import AllowanceActivities
+from activities.nodepool.budgets import AllowedDisruptionsActivities
 from activities.nodepool.static_capacity import ReplicaActivities
-from activities.nodepool.status import PoolActivities
-from activities.workflow_client import Lives
+from activities.nodepool.status import NodePoolActivities
+from activities.workflow_client import NodeClaimWorkflows
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.discovered_capacity import Learnt
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.launch import Member
 from tenure.model.nodeclaim_requests import ClaimRef
 from tenure.model.provider_results import InstanceFacts
-from tenure.model.signals import GroupAnswered
+from tenure.model.signals import GroupResult
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
 from tests.support.fakes.drains import FakeBudgets, FakeRollouts, drain_ports
-from tests.support.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
+from tests.support.fakes.kubernetes import (
+    FakeEvents,
+    FakeNodeClaims,
+    FakeNodeClasses,
+    FakeNodePools,
+    FakeNodes,
+    FakePods,
+)
 from tests.support.fakes.loads import FakeLoads
 
 A = TypeVar("A")
@@ -35,33 +42,33 @@ PROVIDER = "aws:///us-west-2a/i-0000"
 REF = ClaimRef(name="a", uid="uid-a", node_name="node-a", provider_id=PROVIDER)
 
 
-class ToldLives(Lives):
+class RecordingNodeClaimWorkflows(NodeClaimWorkflows):
     """Notes who is told what, in the place of signals."""
 
     def __init__(self) -> None:
-        self.told: dict[str, GroupAnswered] = {}
+        self.results: dict[str, GroupResult] = {}
 
-    async def answered(self, claim: NodeClaim, answer: GroupAnswered) -> None:
-        self.told[claim.metadata.uid] = answer
+    async def signal_launch_result(self, claim: NodeClaim, result: GroupResult) -> None:
+        self.results[claim.metadata.uid] = result
 
-    async def bereft(self, member: Member, answer: GroupAnswered) -> None:
-        self.told[member.uid] = answer
+    async def notify_deleted(self, member: Member, result: GroupResult) -> None:
+        self.results[member.uid] = result
 
 
-class NothingLearnt:
+class NoDiscoveredCapacity:
     """No node has shown anything of its machine."""
 
-    async def learnt(self) -> Learnt:
-        return Learnt()
+    async def fetch(self) -> DiscoveredCapacity:
+        return DiscoveredCapacity()
 
 
-class Scene:
+class FakeCluster:
     """The fakes, and every class of activities made over them."""
 
     def __init__(self) -> None:
-        self.claims, self.nodes, self.pods = FakeClaims(), FakeNodes(), FakePods()
-        self.events, self.pools, self.node_classes = FakeEvents(), FakePools(), FakeNodeClasses()
-        self.instances, self.resolver, self.lives = FakeInstances(), FakeResolver(), ToldLives()
+        self.claims, self.nodes, self.pods = FakeNodeClaims(), FakeNodes(), FakePods()
+        self.events, self.pools, self.node_classes = FakeEvents(), FakeNodePools(), FakeNodeClasses()
+        self.instances, self.resolver, self.workflows = FakeInstances(), FakeResolver(), RecordingNodeClaimWorkflows()
         self.fleet = FakeFleet(self.instances)
         self.node_classes.add("default")
         self.launching = LaunchActivities(
@@ -70,10 +77,10 @@ class Scene:
             fleet=self.fleet,
             instances=self.instances,
             events=self.events,
-            lives=self.lives,
-            machines=NothingLearnt(),
+            nodeclaim_workflows=self.workflows,
+            discovered_capacity=NoDiscoveredCapacity(),
         )
-        self.joining = JoiningActivities(claims=self.claims, nodes=self.nodes, events=self.events)
+        self.joining = RegistrationActivities(claims=self.claims, nodes=self.nodes, events=self.events)
         self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
         self.commands = CommandActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
         self.budgets, self.rollouts = FakeBudgets(), FakeRollouts()
@@ -91,8 +98,8 @@ class Scene:
             claims=self.claims, nodes=self.nodes, instances=self.instances, events=self.events
         )
         self.ending = TerminationActivities(claims=self.claims, nodes=self.nodes, instances=self.instances)
-        self.pool_status = PoolActivities(pools=self.pools, claims=self.claims, node_classes=self.node_classes)
-        self.allowances = AllowanceActivities(
+        self.pool_status = NodePoolActivities(pools=self.pools, claims=self.claims, node_classes=self.node_classes)
+        self.allowed_disruptions = AllowedDisruptionsActivities(
             pools=self.pools, claims=self.claims, nodes=self.nodes, events=self.events
         )
         self.loads = FakeLoads(self.pods)
@@ -112,20 +119,20 @@ class Scene:
             events=self.events,
         )
 
-    def running(self, name: str = "a", *, spec: dict[str, Any] | None = None, **node: Any) -> None:
+    def add_running_node(self, name: str = "a", *, spec: dict[str, Any] | None = None, **node: Any) -> None:
         """A NodeClaim with its finalizer, instance and Node."""
         self.claims.add(name, **(spec or {}))
         self.claims.found[name]["metadata"]["finalizers"] = [TERMINATION_FINALIZER]
-        self.claims.give(name, provider_id=PROVIDER)
+        self.claims.set_status(name, provider_id=PROVIDER)
         self.instances.running["i-0000"] = InstanceFacts(instance_id="i-0000", state="running")
         self.nodes.join(f"node-{name}", PROVIDER, **node)
 
-    def out_of_service(self, node: str = "node-a") -> bool:
+    def is_disrupted(self, node: str = "node-a") -> bool:
         return any(key == DISRUPTED_TAINT_KEY for key, _, _ in self.nodes.found[node].taints)
 
 
-async def performed(call: Callable[[A], Awaitable[R]], asked: A, *, attempt: int = 1) -> R:
+async def run_activity(call: Callable[[A], Awaitable[R]], request: A, *, attempt: int = 1) -> R:
     """Run an activity; heartbeats go nowhere."""
     environment = ActivityEnvironment()
     environment.info = replace(environment.info, attempt=attempt)
-    return await environment.run(call, asked)
+    return await environment.run(call, request)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from tests.unit.activities.builders import Scene
+from tests.unit.activities.builders import FakeCluster
 
 
 @pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """Looks are repeated without the pauses that spare a real API."""
-    monkeypatch.setattr("activities.nodeclaim.drain.LOOK_FIRST", 0.001)
+    monkeypatch.setattr("activities.nodeclaim.drain.FIRST_POLL_SECONDS", 0.001)
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     monkeypatch.setattr("activities.nodeclaim.drain_pass.REFRESH", 0.0)
     monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 0.0)
-    monkeypatch.setattr("activities.nodeclaim.instance.LOOK_EVERY", 0.001)
-    return Scene()
+    monkeypatch.setattr("activities.nodeclaim.instance.FIRST_POLL_SECONDS", 0.001)
+    return FakeCluster()

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.runtime import as_application_error, faults_mapped, not_yet
+from activities.runtime import as_application_error, map_faults, not_yet_error
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
 TABLE: dict[type[Fault], tuple[bool, timedelta | None]] = {
@@ -18,12 +18,12 @@ TABLE: dict[type[Fault], tuple[bool, timedelta | None]] = {
 }
 
 
-def every(kind: type[Fault]) -> set[type[Fault]]:
-    return {kind}.union(*(every(one) for one in kind.__subclasses__()))
+def all_subclasses(kind: type[Fault]) -> set[type[Fault]]:
+    return {kind}.union(*(all_subclasses(one) for one in kind.__subclasses__()))
 
 
 def test_the_table_has_every_fault() -> None:
-    assert set(TABLE) == every(Fault) - {Fault}
+    assert set(TABLE) == all_subclasses(Fault) - {Fault}
 
 
 @pytest.mark.parametrize("kind", TABLE)
@@ -47,7 +47,7 @@ def test_a_message_starts_with_the_outsides_own_code_and_is_cut() -> None:
 
 
 async def test_activities_raise_faults_as_application_errors_and_bugs_as_they_are() -> None:
-    @faults_mapped
+    @map_faults
     async def call(error: Exception | None) -> str:
         if error is not None:
             raise error
@@ -62,6 +62,6 @@ async def test_activities_raise_faults_as_application_errors_and_bugs_as_they_ar
 
 
 def test_waiting_by_retry_counts_as_no_failure() -> None:
-    error = not_yet("pods are leaving", again_in=timedelta(seconds=3))
+    error = not_yet_error("pods are leaving", retry_after=timedelta(seconds=3))
     assert error.category is ApplicationErrorCategory.BENIGN
     assert error.next_retry_delay == timedelta(seconds=3) and not error.non_retryable

@@ -10,8 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from activities.nodepool.rollout import GateActivities
-from tenure.model.rollout import Gate, GateAnswer
-from tests.unit.activities.builders import performed
+from tenure.model.rollout import Gate, GateResult
+from tests.unit.activities.builders import run_activity
 
 VECTOR = {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, "3"]}, {"metric": {}, "value": [1.0, "7"]}]}
 
@@ -22,11 +22,11 @@ class Prometheus:
     def __init__(self) -> None:
         self.data: dict[str, Any] = VECTOR
         self.reply: web.Response | None = None
-        self.asked: dict[str, str] = {}
+        self.received_query: dict[str, str] = {}
         self.closes = False
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked = dict(request.query)
+    async def handle_query(self, request: web.Request) -> web.StreamResponse:
+        self.received_query = dict(request.query)
         if self.closes and request.transport:
             request.transport.close()
         return self.reply or web.json_response({"status": "success", "data": self.data})
@@ -40,14 +40,14 @@ def prometheus() -> Prometheus:
 @pytest.fixture
 async def url(prometheus: Prometheus) -> AsyncIterator[str]:
     app = web.Application()
-    app.router.add_get("/prom/api/v1/query", prometheus.answer)
+    app.router.add_get("/prom/api/v1/query", prometheus.handle_query)
     async with TestServer(app) as server:
         yield str(server.make_url("/prom/"))
 
 
-async def ask(url: str, **limit: Any) -> GateAnswer:
+async def query_gate(url: str, **limit: Any) -> GateResult:
     gate = Gate(name="errors", query="sum(errors)", **limit)
-    found = await performed(GateActivities(url).ask_gate, gate)
+    found = await run_activity(GateActivities(url).query_health_gate, gate)
     assert found.gate == gate.id
     return found
 
@@ -65,18 +65,18 @@ async def ask(url: str, **limit: Any) -> GateAnswer:
 async def test_the_worst_series_is_held_against_the_limit(
     url: str, limit: dict[str, float], outcome: str, value: float, why: str
 ) -> None:
-    found = await ask(url, **limit)
+    found = await query_gate(url, **limit)
     assert (found.outcome, found.value, found.why) == (outcome, value, why)
 
 
 async def test_a_scalar_is_a_number_too(url: str, prometheus: Prometheus) -> None:
     prometheus.data = {"resultType": "scalar", "result": [1.0, "0.5"]}
-    assert (await ask(url, below=1.0)).value == 0.5
+    assert (await query_gate(url, below=1.0)).value == 0.5
 
 
 async def test_the_query_and_its_time_are_handed_on(url: str, prometheus: Prometheus) -> None:
-    await ask(url, below=1.0, timeout=timedelta(seconds=30))
-    assert prometheus.asked == {"query": "sum(errors)", "timeout": "30s"}
+    await query_gate(url, below=1.0, timeout=timedelta(seconds=30))
+    assert prometheus.received_query == {"query": "sum(errors)", "timeout": "30s"}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_the_query_and_its_time_are_handed_on(url: str, prometheus: Promet
 )
 async def test_what_is_no_number_is_not_known(url: str, prometheus: Prometheus, data: dict[str, Any], why: str) -> None:
     prometheus.data = data
-    found = await ask(url, below=1.0)
+    found = await query_gate(url, below=1.0)
     assert (found.outcome, found.value) == ("unknown", None)
     assert why in found.why
 
@@ -107,15 +107,15 @@ async def test_what_prometheus_refuses_is_not_known(
     url: str, prometheus: Prometheus, reply: web.Response, why: str
 ) -> None:
     prometheus.reply = reply
-    found = await ask(url, below=1.0)
+    found = await query_gate(url, below=1.0)
     assert found.outcome == "unknown"
     assert why in found.why
 
 
 async def test_a_prometheus_that_hangs_up_or_is_not_there_is_not_known(url: str, prometheus: Prometheus) -> None:
     prometheus.closes = True
-    assert (await ask(url, below=1.0)).outcome == "unknown"
-    assert "no answer of http://127.0.0.1:1" in (await ask("http://127.0.0.1:1", below=1.0)).why
+    assert (await query_gate(url, below=1.0)).outcome == "unknown"
+    assert "no answer of http://127.0.0.1:1" in (await query_gate("http://127.0.0.1:1", below=1.0)).why
 
 
 async def test_a_prometheus_that_is_slow_is_not_waited_for() -> None:
@@ -126,16 +126,16 @@ async def test_a_prometheus_that_is_slow_is_not_waited_for() -> None:
     app = web.Application()
     app.router.add_get("/api/v1/query", never)
     async with TestServer(app) as server:
-        found = await ask(str(server.make_url("")), below=1.0, timeout=timedelta(seconds=0.2))
+        found = await query_gate(str(server.make_url("")), below=1.0, timeout=timedelta(seconds=0.2))
     assert found.outcome == "unknown"
     assert "within 0.2s" in found.why
 
 
 async def test_without_a_prometheus_it_says_what_to_set() -> None:
-    assert (await ask("", below=1.0)).why == "no Prometheus is known to the worker: set PROMETHEUS_URL"
+    assert (await query_gate("", below=1.0)).why == "no Prometheus is known to the worker: set PROMETHEUS_URL"
 
 
 async def test_a_password_in_the_url_is_not_told() -> None:
-    why = (await ask("http://ann:secret@127.0.0.1:1", below=1.0)).why
+    why = (await query_gate("http://ann:secret@127.0.0.1:1", below=1.0)).why
     assert "http://127.0.0.1:1" in why
     assert "secret" not in why

@@ -8,143 +8,150 @@ from tenure.apis.labels import INITIALIZED, REGISTERED, TERMINATION_FINALIZER, U
 from tenure.model.errors import Conflict
 from tenure.model.nodeclaim_requests import Registered
 from tests.support.fakes.kubernetes import BORN
-from tests.unit.activities.builders import PROVIDER, REF, Scene, performed
+from tests.unit.activities.builders import PROVIDER, REF, FakeCluster, run_activity
 
 STARTUP = [{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}]
 CILIUM = ("node.cilium.io/agent-not-ready", "", "NoExecute")
 
 
-async def test_a_node_that_joined_is_registered_and_shown(scene: Scene) -> None:
-    scene.running()
-    answer = await performed(scene.joining.register_node, REF)
-    life = timedelta(hours=720)
-    assert answer == Registered(
-        outcome="registered", node_name="node-a", boot_id="boot-1", ready=True, expires=BORN + life, lifetime=life
+async def test_a_node_that_joined_is_registered_and_shown(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    result = await run_activity(cluster.joining.register_node, REF)
+    lifetime = timedelta(hours=720)
+    assert result == Registered(
+        outcome="registered",
+        node_name="node-a",
+        boot_id="boot-1",
+        ready=True,
+        expires=BORN + lifetime,
+        lifetime=lifetime,
     )
-    node = scene.nodes.found["node-a"]
+    node = cluster.nodes.found["node-a"]
     assert node.labels[REGISTERED] == "true" and node.finalizers == (TERMINATION_FINALIZER,)
     assert all(key != UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)
-    assert scene.claims.found["a"]["status"]["nodeName"] == "node-a"
-    assert scene.claims.condition("a", "Registered").startswith("True")
+    assert cluster.claims.found["a"]["status"]["nodeName"] == "node-a"
+    assert cluster.claims.condition_text("a", "Registered").startswith("True")
 
 
-async def test_registering_says_what_initialization_waits_for(scene: Scene) -> None:
-    scene.running(ready=False)
-    answer = await performed(scene.joining.register_node, REF)
-    assert not answer.ready
-    assert scene.claims.condition("a", "Initialized") == "Unknown NodeNotReady"
+async def test_registering_says_what_initialization_waits_for(cluster: FakeCluster) -> None:
+    cluster.add_running_node(ready=False)
+    result = await run_activity(cluster.joining.register_node, REF)
+    assert not result.ready
+    assert cluster.claims.condition_text("a", "Initialized") == "Unknown NodeNotReady"
 
 
-async def test_registering_twice_is_registering_once(scene: Scene) -> None:
-    scene.running()
-    first = await performed(scene.joining.register_node, REF)
-    known = scene.nodes.found["node-a"]
-    assert await performed(scene.joining.register_node, REF) == first
-    assert scene.nodes.found["node-a"] == known and scene.events.said == []
+async def test_registering_twice_is_registering_once(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    first = await run_activity(cluster.joining.register_node, REF)
+    known = cluster.nodes.found["node-a"]
+    assert await run_activity(cluster.joining.register_node, REF) == first
+    assert cluster.nodes.found["node-a"] == known and cluster.events.published == []
 
 
-async def test_a_node_that_came_without_the_unregistered_taint_is_reported(scene: Scene) -> None:
-    scene.running()
-    scene.nodes.change("node-a", taints=())
-    await performed(scene.joining.register_node, REF)
-    assert scene.events.reasons("a") == ["UnregisteredTaintMissing"]
+async def test_a_node_that_came_without_the_unregistered_taint_is_reported(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.update_node("node-a", taints=())
+    await run_activity(cluster.joining.register_node, REF)
+    assert cluster.events.reasons_for("a") == ["UnregisteredTaintMissing"]
 
 
-async def test_a_node_of_another_instance_is_not_taken_for_ours(scene: Scene) -> None:
-    scene.running()
-    scene.nodes.change("node-a", provider_id="aws:///us-west-2a/i-9999")
-    assert (await performed(scene.joining.register_node, REF)).outcome == "no node"
-    scene.nodes.join("node-z", PROVIDER)
-    assert (await performed(scene.joining.register_node, REF)).node_name == "node-z"
+async def test_a_node_of_another_instance_is_not_taken_for_ours(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-9999")
+    assert (await run_activity(cluster.joining.register_node, REF)).outcome == "no node"
+    cluster.nodes.join("node-z", PROVIDER)
+    assert (await run_activity(cluster.joining.register_node, REF)).node_name == "node-z"
 
 
 @pytest.mark.parametrize(("nodes", "outcome"), [(0, "no node"), (1, "registered"), (2, "several nodes")])
-async def test_a_node_is_found_by_its_provider_id(scene: Scene, nodes: int, outcome: str) -> None:
-    scene.running()
-    scene.nodes.found.clear()
+async def test_a_node_is_found_by_its_provider_id(cluster: FakeCluster, nodes: int, outcome: str) -> None:
+    cluster.add_running_node()
+    cluster.nodes.found.clear()
     for number in range(nodes):
-        scene.nodes.join(f"other-{number}", PROVIDER)
-    assert (await performed(scene.joining.register_node, REF)).outcome == outcome
+        cluster.nodes.join(f"other-{number}", PROVIDER)
+    assert (await run_activity(cluster.joining.register_node, REF)).outcome == outcome
 
 
-async def test_a_claim_that_is_gone_registers_and_initializes_nothing(scene: Scene) -> None:
-    scene.running()
-    scene.claims.add("a", uid="uid-other")
-    assert (await performed(scene.joining.register_node, REF)).outcome == "gone"
-    assert (await performed(scene.joining.initialize_node, REF)).outcome == "gone"
-    assert scene.nodes.found["node-a"].labels == {}
+async def test_a_claim_that_is_gone_registers_and_initializes_nothing(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.claims.add("a", uid="uid-other")
+    assert (await run_activity(cluster.joining.register_node, REF)).outcome == "gone"
+    assert (await run_activity(cluster.joining.initialize_node, REF)).outcome == "gone"
+    assert cluster.nodes.found["node-a"].labels == {}
 
 
-async def test_a_ready_node_is_initialized_with_its_expiry(scene: Scene) -> None:
-    scene.running()
-    scene.nodes.change("node-a", taints=())
-    scene.claims.found["a"]["spec"]["expireAfter"] = "2h"
-    answer = await performed(scene.joining.initialize_node, REF)
-    assert answer.outcome == "initialized" and answer.boot_id == "boot-1"
-    assert answer.expires is not None and answer.expires.isoformat() == "2026-01-01T02:00:00+00:00"
-    assert scene.nodes.found["node-a"].labels[INITIALIZED] == "true"
-    assert scene.claims.condition("a", "Initialized").startswith("True")
+async def test_a_ready_node_is_initialized_with_its_expiry(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.update_node("node-a", taints=())
+    cluster.claims.found["a"]["spec"]["expireAfter"] = "2h"
+    result = await run_activity(cluster.joining.initialize_node, REF)
+    assert result.outcome == "initialized" and result.boot_id == "boot-1"
+    assert result.expires is not None and result.expires.isoformat() == "2026-01-01T02:00:00+00:00"
+    assert cluster.nodes.found["node-a"].labels[INITIALIZED] == "true"
+    assert cluster.claims.condition_text("a", "Initialized").startswith("True")
 
 
-async def test_initialized_once_a_node_that_is_not_ready_since_stays_so_unless_it_rebooted(scene: Scene) -> None:
-    scene.running()
-    scene.nodes.change("node-a", taints=())
-    await performed(scene.joining.initialize_node, REF)
-    scene.nodes.change("node-a", ready=False)
-    assert (await performed(scene.joining.initialize_node, REF)).outcome == "initialized"
-    assert scene.claims.condition("a", "Initialized").startswith("True")
-    rebooted = REF.model_copy(update={"initialized": True})
-    assert (await performed(scene.joining.initialize_node, rebooted)).outcome == "waiting"
-    assert scene.claims.condition("a", "Initialized").startswith("True"), "it never reverts"
-
-
-@pytest.mark.parametrize(("cpu", "said"), [(2000, "True"), (1000, "")])
-async def test_an_initialized_node_is_what_was_bought_unless_the_watch_tells_otherwise(
-    scene: Scene, cpu: int, said: str
+async def test_initialized_once_a_node_that_is_not_ready_since_stays_so_unless_it_rebooted(
+    cluster: FakeCluster,
 ) -> None:
-    scene.running()
-    claim = scene.claims.found["a"]
+    cluster.add_running_node()
+    cluster.nodes.update_node("node-a", taints=())
+    await run_activity(cluster.joining.initialize_node, REF)
+    cluster.nodes.update_node("node-a", ready=False)
+    assert (await run_activity(cluster.joining.initialize_node, REF)).outcome == "initialized"
+    assert cluster.claims.condition_text("a", "Initialized").startswith("True")
+    rebooted = REF.model_copy(update={"initialized": True})
+    assert (await run_activity(cluster.joining.initialize_node, rebooted)).outcome == "waiting"
+    assert cluster.claims.condition_text("a", "Initialized").startswith("True"), "it never reverts"
+
+
+@pytest.mark.parametrize(("cpu", "expected_status"), [(2000, "True"), (1000, "")])
+async def test_an_initialized_node_is_what_was_bought_unless_the_watch_tells_otherwise(
+    cluster: FakeCluster, cpu: int, expected_status: str
+) -> None:
+    cluster.add_running_node()
+    claim = cluster.claims.found["a"]
     claim["spec"]["resources"] = {"requests": {"cpu": "1"}}
     claim["status"]["capacity"] = {"cpu": "2"}
-    scene.nodes.change("node-a", taints=(), capacity={"cpu": cpu}, allocatable={"cpu": cpu})
-    await performed(scene.joining.initialize_node, REF)
-    assert scene.claims.condition("a", "ConsistentStateFound").strip() == said
+    cluster.nodes.update_node("node-a", taints=(), capacity={"cpu": cpu}, allocatable={"cpu": cpu})
+    await run_activity(cluster.joining.initialize_node, REF)
+    assert cluster.claims.condition_text("a", "ConsistentStateFound").strip() == expected_status
 
 
-async def test_a_node_that_never_expires_has_no_expiry(scene: Scene) -> None:
-    scene.running()
-    scene.nodes.change("node-a", taints=())
-    scene.claims.found["a"]["spec"]["expireAfter"] = "Never"
-    assert (await performed(scene.joining.initialize_node, REF)).expires is None
+async def test_a_node_that_never_expires_has_no_expiry(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.update_node("node-a", taints=())
+    cluster.claims.found["a"]["spec"]["expireAfter"] = "Never"
+    assert (await run_activity(cluster.joining.initialize_node, REF)).expires is None
 
 
-async def test_a_startup_taint_that_is_still_there_is_named(scene: Scene) -> None:
-    scene.running()
-    scene.claims.found["a"]["spec"]["startupTaints"] = STARTUP
-    scene.nodes.change("node-a", taints=(CILIUM,))
-    answer = await performed(scene.joining.initialize_node, REF)
-    assert answer.outcome == "waiting" and answer.waiting_for.startswith("StartupTaintsExist: node.cilium.io")
-    assert scene.claims.condition("a", "Initialized") == "Unknown StartupTaintsExist"
-    assert INITIALIZED not in scene.nodes.found["node-a"].labels
+async def test_a_startup_taint_that_is_still_there_is_named(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.claims.found["a"]["spec"]["startupTaints"] = STARTUP
+    cluster.nodes.update_node("node-a", taints=(CILIUM,))
+    result = await run_activity(cluster.joining.initialize_node, REF)
+    assert result.outcome == "waiting" and result.waiting_for.startswith("StartupTaintsExist: node.cilium.io")
+    assert cluster.claims.condition_text("a", "Initialized") == "Unknown StartupTaintsExist"
+    assert INITIALIZED not in cluster.nodes.found["node-a"].labels
 
 
-async def test_a_taint_that_nobody_declared_is_explained(scene: Scene) -> None:
-    scene.running()
-    scene.nodes.change("node-a", taints=(CILIUM,))
-    assert (await performed(scene.joining.initialize_node, REF)).outcome == "initialized"
-    assert scene.events.reasons("a") == ["UndeclaredTaint"]
+async def test_a_taint_that_nobody_declared_is_explained(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.update_node("node-a", taints=(CILIUM,))
+    assert (await run_activity(cluster.joining.initialize_node, REF)).outcome == "initialized"
+    assert cluster.events.reasons_for("a") == ["UndeclaredTaint"]
 
 
-async def test_a_node_that_left_is_waited_for(scene: Scene) -> None:
-    scene.running()
-    scene.nodes.found.clear()
-    answer = await performed(scene.joining.initialize_node, REF)
-    assert answer.waiting_for == "NodeNotFound: node-a left the cluster"
+async def test_a_node_that_left_is_waited_for(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.found.clear()
+    result = await run_activity(cluster.joining.initialize_node, REF)
+    assert result.waiting_for == "NodeNotFound: node-a left the cluster"
 
 
-async def test_a_conflict_is_tried_again(scene: Scene) -> None:
-    scene.running()
-    scene.nodes.faults["register"] = [Conflict("the object has been modified")]
+async def test_a_conflict_is_tried_again(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.faults["register"] = [Conflict("the object has been modified")]
     with pytest.raises(Exception, match="has been modified"):
-        await performed(scene.joining.register_node, REF)
-    assert (await performed(scene.joining.register_node, REF)).outcome == "registered"
+        await run_activity(cluster.joining.register_node, REF)
+    assert (await run_activity(cluster.joining.register_node, REF)).outcome == "registered"

@@ -6,95 +6,95 @@ from datetime import UTC, datetime
 import pytest
 
 from tenure.apis.labels import DO_NOT_DISRUPT
-from tenure.model.nodeclaim_requests import DisruptionAsked, DrainAsked
-from tests.unit.activities.builders import REF, Scene, performed
+from tenure.model.nodeclaim_requests import DrainRequest, NodeClaimDisruptionRequest
+from tests.unit.activities.builders import REF, FakeCluster, run_activity
 
-EMPTY = DisruptionAsked(claim=REF, reason="Empty")
+EMPTY = NodeClaimDisruptionRequest(claim=REF, reason="Empty")
 OTHER = "aws:///us-west-2a/i-9999"
 
 
-def renamed(scene: Scene) -> None:
+def reuse_node_name(cluster: FakeCluster) -> None:
     """The Node of the claim is gone, and its address, and so its name, belongs to another instance."""
-    scene.nodes.join("node-a", OTHER)
-    scene.nodes.change("node-a", taints=())
+    cluster.nodes.join("node-a", OTHER)
+    cluster.nodes.update_node("node-a", taints=())
 
 
-async def test_a_node_that_took_over_the_name_is_not_drained(scene: Scene) -> None:
-    scene.running()
-    renamed(scene)
-    scene.pods.place("node-a", "web")
-    assert (await performed(scene.draining.drain_node, DrainAsked(claim=REF))).outcome == "drained"
-    assert scene.pods.evicted == [] and not scene.nodes.found["node-a"].deleting and not scene.out_of_service()
+async def test_a_node_that_took_over_the_name_is_not_drained(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    reuse_node_name(cluster)
+    cluster.pods.add("node-a", "web")
+    assert (await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF))).outcome == "drained"
+    assert cluster.pods.evicted == [] and not cluster.nodes.found["node-a"].deleting and not cluster.is_disrupted()
 
 
-async def test_a_node_that_took_over_the_name_is_not_tainted(scene: Scene) -> None:
-    scene.running()
-    renamed(scene)
-    await performed(scene.disruption.disrupt_claim, EMPTY)
-    assert not scene.out_of_service()
+async def test_a_node_that_took_over_the_name_is_not_tainted(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    reuse_node_name(cluster)
+    await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+    assert not cluster.is_disrupted()
 
 
-async def test_a_node_in_use_is_not_even_tainted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.running()
-    scene.pods.place("node-a", "web")
+async def test_a_node_in_use_is_not_even_tainted(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.add_running_node()
+    cluster.pods.add("node-a", "web")
     tainted: list[str] = []
-    mark = scene.nodes.mark_disrupted
+    mark_disrupted = cluster.nodes.mark_disrupted
 
-    async def noting(name: str) -> object:
+    async def recording_taint(name: str) -> object:
         tainted.append(name)
-        return await mark(name)
+        return await mark_disrupted(name)
 
-    monkeypatch.setattr(scene.nodes, "mark_disrupted", noting)
-    answer = await performed(scene.disruption.disrupt_claim, EMPTY)
-    assert answer.outcome == "not now" and tainted == []
+    monkeypatch.setattr(cluster.nodes, "mark_disrupted", recording_taint)
+    result = await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+    assert result.outcome == "not now" and tainted == []
 
 
-async def test_a_pod_that_may_not_be_disrupted_keeps_a_node_that_is_empty_but_for_daemons(scene: Scene) -> None:
+async def test_a_pod_that_may_not_be_disrupted_keeps_a_node_that_is_empty_but_for_daemons(cluster: FakeCluster) -> None:
     """Reference 4.2: pods of DaemonSets count too, those that are ending do not."""
-    scene.running()
-    scene.pods.place("node-a", "backup", reschedulable=False, waits=False, protected=True)
-    answer = await performed(scene.disruption.disrupt_claim, EMPTY)
-    assert answer.outcome == "not now" and DO_NOT_DISRUPT in answer.why and "default/backup" in answer.why
-    scene.pods.by_node["node-a"].clear()
-    scene.pods.place("node-a", "ending", reschedulable=False, protected=True, deletion=datetime.now(UTC))
-    assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "deleting"
+    cluster.add_running_node()
+    cluster.pods.add("node-a", "backup", reschedulable=False, waits=False, protected=True)
+    result = await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+    assert result.outcome == "not now" and DO_NOT_DISRUPT in result.why and "default/backup" in result.why
+    cluster.pods.by_node["node-a"].clear()
+    cluster.pods.add("node-a", "ending", reschedulable=False, protected=True, deletion=datetime.now(UTC))
+    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "deleting"
 
 
-async def test_a_dead_node_whose_instance_is_gone_is_not_waited_for(scene: Scene) -> None:
+async def test_a_dead_node_whose_instance_is_gone_is_not_waited_for(cluster: FakeCluster) -> None:
     """Reference 3.13: nobody is there who could end its pods, and their budget may never allow it."""
-    scene.running(ready=False)
-    scene.pods.place("node-a", "web")
-    scene.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
-    scene.instances.running.clear()
-    assert (await performed(scene.draining.drain_node, DrainAsked(claim=REF))).outcome == "drained"
+    cluster.add_running_node(ready=False)
+    cluster.pods.add("node-a", "web")
+    cluster.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
+    cluster.instances.running.clear()
+    assert (await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF))).outcome == "drained"
 
 
-async def test_a_node_that_is_not_ready_is_drained_while_its_instance_runs(scene: Scene) -> None:
-    scene.running(ready=False)
-    scene.pods.place("node-a", "web")
-    await performed(scene.draining.drain_node, DrainAsked(claim=REF))
-    assert scene.pods.evicted == ["web"]
+async def test_a_node_that_is_not_ready_is_drained_while_its_instance_runs(cluster: FakeCluster) -> None:
+    cluster.add_running_node(ready=False)
+    cluster.pods.add("node-a", "web")
+    await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF))
+    assert cluster.pods.evicted == ["web"]
 
 
-async def test_pods_that_end_one_after_the_other_are_one_wait(scene: Scene) -> None:
-    scene.running()
+async def test_pods_that_end_one_after_the_other_are_one_wait(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
     for number in range(6):
         ending = {"evictable": False, "why_not": "terminating", "deletion": datetime.now(UTC)}
-        scene.pods.place("node-a", f"web-{number}", **ending)
+        cluster.pods.add("node-a", f"web-{number}", **ending)
 
     async def end() -> None:
-        while scene.pods.by_node["node-a"]:
+        while cluster.pods.by_node["node-a"]:
             await asyncio.sleep(0.01)
-            scene.pods.by_node["node-a"].pop()
+            cluster.pods.by_node["node-a"].pop()
 
     ending_pods = asyncio.create_task(end())
-    assert (await performed(scene.draining.drain_node, DrainAsked(claim=REF))).outcome == "drained"
+    assert (await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF))).outcome == "drained"
     await ending_pods
-    assert scene.events.said == []
+    assert cluster.events.published == []
 
 
-async def test_pods_that_are_slow_to_end_are_named_when_patience_is_over(scene: Scene) -> None:
-    scene.running()
-    scene.pods.place("node-a", "web", evictable=False, why_not="terminating", deletion=datetime.now(UTC))
-    answer = await performed(scene.draining.drain_node, DrainAsked(claim=REF, patience=0))
-    assert answer.outcome == "waiting" and answer.blockers == "pods are ending: default/web"
+async def test_pods_that_are_slow_to_end_are_named_when_patience_is_over(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.pods.add("node-a", "web", evictable=False, why_not="terminating", deletion=datetime.now(UTC))
+    result = await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF, poll_timeout=0))
+    assert result.outcome == "waiting" and result.blockers == "pods are ending: default/web"

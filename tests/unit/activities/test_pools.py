@@ -5,125 +5,127 @@ from typing import Any
 import pytest
 
 from tenure.apis.labels import NODEPOOL
-from tenure.model.disruption.permits import AllowanceAsked
-from tenure.model.nodeclaim_requests import PoolAsked
-from tests.unit.activities.builders import Scene, performed
+from tenure.model.disruption.permits import AllowedDisruptionsRequest
+from tenure.model.nodeclaim_requests import NodePoolRequest
+from tests.unit.activities.builders import FakeCluster, run_activity
 
-ASKED = PoolAsked(name="default")
-WISH = AllowanceAsked(name="default")
+STATUS_REQUEST = NodePoolRequest(name="default")
+BUDGET_REQUEST = AllowedDisruptionsRequest(name="default")
 
 
-def claim(scene: Scene, name: str, *, ready: bool = True, deleting: bool = False, **conditions: str) -> None:
+def add_nodeclaim(
+    cluster: FakeCluster, name: str, *, ready: bool = True, deleting: bool = False, **conditions: str
+) -> None:
     provider = f"aws:///us-west-2a/i-{name}"
-    scene.claims.add(name)
-    scene.claims.give(name, provider_id=provider, deleting=deleting, **{"Initialized": "True", **conditions})
-    scene.claims.found[name]["status"]["capacity"] = {"cpu": "2", "memory": "8Gi"}
-    scene.nodes.join(f"node-{name}", provider, ready=ready, labels={NODEPOOL: "default"})
+    cluster.claims.add(name)
+    cluster.claims.set_status(name, provider_id=provider, deleting=deleting, **{"Initialized": "True", **conditions})
+    cluster.claims.found[name]["status"]["capacity"] = {"cpu": "2", "memory": "8Gi"}
+    cluster.nodes.join(f"node-{name}", provider, ready=ready, labels={NODEPOOL: "default"})
 
 
-async def test_the_status_adds_up_what_the_claims_have(scene: Scene) -> None:
-    scene.pools.add("default")
-    claim(scene, "a")
-    claim(scene, "b")
-    scene.claims.add("c")
-    assert (await performed(scene.pool_status.update_pool, ASKED)).exists
-    status = scene.pools.statuses["default"]
+async def test_the_status_adds_up_what_the_claims_have(cluster: FakeCluster) -> None:
+    cluster.pools.add("default")
+    add_nodeclaim(cluster, "a")
+    add_nodeclaim(cluster, "b")
+    cluster.claims.add("c")
+    assert (await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)).exists
+    status = cluster.pools.statuses["default"]
     assert status["nodes"] == 2
     assert status["resources"] == {"cpu": "4", "memory": "16Gi", "pods": "0", "ephemeral-storage": "0", "nodes": "2"}
 
 
-async def test_a_pool_of_nothing_shows_zeros(scene: Scene) -> None:
-    scene.pools.add("default")
-    await performed(scene.pool_status.update_pool, ASKED)
-    resources: Any = scene.pools.statuses["default"]["resources"]
-    assert set(resources.values()) == {"0"} and scene.pools.statuses["default"]["nodes"] == 0
+async def test_a_pool_of_nothing_shows_zeros(cluster: FakeCluster) -> None:
+    cluster.pools.add("default")
+    await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)
+    resources: Any = cluster.pools.statuses["default"]["resources"]
+    assert set(resources.values()) == {"0"} and cluster.pools.statuses["default"]["nodes"] == 0
 
 
-async def test_claims_of_other_pools_are_not_counted(scene: Scene) -> None:
-    scene.pools.add("default")
-    scene.claims.add("other", labels={NODEPOOL: "other"})
-    scene.claims.give("other", provider_id="aws:///us-west-2a/i-other")
-    await performed(scene.pool_status.update_pool, ASKED)
-    assert scene.pools.statuses["default"]["nodes"] == 0
+async def test_claims_of_other_pools_are_not_counted(cluster: FakeCluster) -> None:
+    cluster.pools.add("default")
+    cluster.claims.add("other", labels={NODEPOOL: "other"})
+    cluster.claims.set_status("other", provider_id="aws:///us-west-2a/i-other")
+    await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)
+    assert cluster.pools.statuses["default"]["nodes"] == 0
 
 
 @pytest.mark.parametrize(
-    ("ready", "shown"),
+    ("ready", "expected"),
     [("True", "True"), ("False", "False Ready"), ("Unknown", "Unknown NodeClassReadinessUnknown")],
 )
-async def test_the_node_class_is_passed_on(scene: Scene, ready: str, shown: str) -> None:
-    scene.pools.add("default")
-    scene.node_classes.add("default", ready=ready)
-    await performed(scene.pool_status.update_pool, ASKED)
-    assert scene.pools.statuses["default"]["NodeClassReady"] == shown
+async def test_the_node_class_is_passed_on(cluster: FakeCluster, ready: str, expected: str) -> None:
+    cluster.pools.add("default")
+    cluster.node_classes.add("default", ready=ready)
+    await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)
+    assert cluster.pools.statuses["default"]["NodeClassReady"] == expected
 
 
-async def test_a_pool_that_is_wrong_says_so(scene: Scene) -> None:
+async def test_a_pool_that_is_wrong_says_so(cluster: FakeCluster) -> None:
     taint = {"key": "team", "effect": "NoSchedule"}
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "missing"}
-    scene.pools.add("default", template={"spec": {"nodeClassRef": reference, "taints": [taint, taint]}})
-    await performed(scene.pool_status.update_pool, ASKED)
-    assert scene.pools.statuses["default"]["ValidationSucceeded"] == "False NodePoolValidationFailed"
-    assert scene.pools.statuses["default"]["NodeClassReady"] == "False NodeClassNotFound"
+    cluster.pools.add("default", template={"spec": {"nodeClassRef": reference, "taints": [taint, taint]}})
+    await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)
+    assert cluster.pools.statuses["default"]["ValidationSucceeded"] == "False NodePoolValidationFailed"
+    assert cluster.pools.statuses["default"]["NodeClassReady"] == "False NodeClassNotFound"
 
 
-async def test_a_pool_that_is_gone_has_no_status_and_permits_nothing(scene: Scene) -> None:
-    claim(scene, "a")
-    assert (await performed(scene.pool_status.update_pool, ASKED)).exists is False
-    answer = await performed(scene.allowances.read_allowance, WISH)
-    assert answer.allowed == 0 and "is gone" in answer.why
+async def test_a_pool_that_is_gone_has_no_status_and_permits_nothing(cluster: FakeCluster) -> None:
+    add_nodeclaim(cluster, "a")
+    assert (await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)).exists is False
+    result = await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
+    assert result.allowed == 0 and "is gone" in result.why
 
 
-async def test_budgets_count_initialized_nodes_and_take_off_those_not_ready_or_going(scene: Scene) -> None:
-    scene.pools.add("default", disruption={"budgets": [{"nodes": "3"}]})
+async def test_budgets_count_initialized_nodes_and_take_off_those_not_ready_or_going(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", disruption={"budgets": [{"nodes": "3"}]})
     for name in "abcd":
-        claim(scene, name)
-    claim(scene, "unready", ready=False)
-    claim(scene, "going", deleting=True)
-    claim(scene, "ended", deleting=True, InstanceTerminating="True")
-    scene.claims.add("starting")
-    answer = await performed(scene.allowances.read_allowance, WISH)
-    assert answer.allowed == 1
-    assert answer.count.total == 6 and answer.count.consuming == ("uid-going", "uid-unready")
-    assert scene.events.said == []
+        add_nodeclaim(cluster, name)
+    add_nodeclaim(cluster, "unready", ready=False)
+    add_nodeclaim(cluster, "going", deleting=True)
+    add_nodeclaim(cluster, "ended", deleting=True, InstanceTerminating="True")
+    cluster.claims.add("starting")
+    result = await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
+    assert result.allowed == 1
+    assert result.count.total == 6 and result.count.consuming == ("uid-going", "uid-unready")
+    assert cluster.events.published == []
 
 
-async def test_a_node_that_is_drained_before_its_claim_is_deleted_uses_the_budget_up(scene: Scene) -> None:
-    scene.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
-    claim(scene, "a")
-    claim(scene, "b")
-    assert (await performed(scene.allowances.read_allowance, WISH)).allowed == 1
-    await scene.nodes.mark_disrupted("node-a")
-    answer = await performed(scene.allowances.read_allowance, WISH)
-    assert answer.allowed == 0 and answer.count.consuming == ("uid-a",)
+async def test_a_node_that_is_drained_before_its_claim_is_deleted_uses_the_budget_up(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
+    add_nodeclaim(cluster, "a")
+    add_nodeclaim(cluster, "b")
+    assert (await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)).allowed == 1
+    await cluster.nodes.mark_disrupted("node-a")
+    result = await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
+    assert result.allowed == 0 and result.count.consuming == ("uid-a",)
 
 
-async def test_a_closed_budget_is_told_on_the_pool(scene: Scene) -> None:
-    scene.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
-    claim(scene, "a")
-    await performed(scene.allowances.read_allowance, WISH)
-    assert scene.events.said == [
+async def test_a_closed_budget_is_told_on_the_pool(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
+    add_nodeclaim(cluster, "a")
+    await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
+    assert cluster.events.published == [
         ("default", "DisruptionBlocked", "budget 0 of 1 nodes allows 0, 0 in use (NotReady or going)")
     ]
 
 
-async def test_the_reason_chooses_the_budget(scene: Scene) -> None:
-    scene.pools.add("default", disruption={"budgets": [{"nodes": "0", "reasons": ["Drifted"]}]})
-    claim(scene, "a")
-    assert (await performed(scene.allowances.read_allowance, WISH)).allowed == 1
-    drifted = AllowanceAsked(name="default", reason="Drifted")
-    assert (await performed(scene.allowances.read_allowance, drifted)).allowed == 0
+async def test_the_reason_chooses_the_budget(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", disruption={"budgets": [{"nodes": "0", "reasons": ["Drifted"]}]})
+    add_nodeclaim(cluster, "a")
+    assert (await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)).allowed == 1
+    drifted = AllowedDisruptionsRequest(name="default", reason="Drifted")
+    assert (await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, drifted)).allowed == 0
 
 
-@pytest.mark.parametrize(("off", "shown"), [(False, "True"), (True, "False NodePoolValidationFailed")])
-async def test_a_static_pool_is_wrong_while_its_gate_is_off(scene: Scene, off: bool, shown: str) -> None:
-    scene.pools.add("default", replicas=2)
-    await performed(scene.pool_status.update_pool, PoolAsked(name="default", gate_off=off))
-    assert scene.pools.statuses["default"]["ValidationSucceeded"] == shown
+@pytest.mark.parametrize(("off", "expected"), [(False, "True"), (True, "False NodePoolValidationFailed")])
+async def test_a_static_pool_is_wrong_while_its_gate_is_off(cluster: FakeCluster, off: bool, expected: str) -> None:
+    cluster.pools.add("default", replicas=2)
+    await run_activity(cluster.pool_status.update_nodepool_status, NodePoolRequest(name="default", gate_off=off))
+    assert cluster.pools.statuses["default"]["ValidationSucceeded"] == expected
 
 
-async def test_no_node_of_a_static_pool_goes_for_being_empty_whatever_its_budgets_say(scene: Scene) -> None:
-    scene.pools.add("default", replicas=1, disruption={"budgets": [{"nodes": "100%"}]})
-    claim(scene, "a")
-    answer = await performed(scene.allowances.read_allowance, WISH)
-    assert (answer.allowed, answer.why) == (0, "NodePool default is static: its nodes are not consolidated")
+async def test_no_node_of_a_static_pool_goes_for_being_empty_whatever_its_budgets_say(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=1, disruption={"budgets": [{"nodes": "100%"}]})
+    add_nodeclaim(cluster, "a")
+    result = await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
+    assert (result.allowed, result.why) == (0, "NodePool default is static: its nodes are not consolidated")

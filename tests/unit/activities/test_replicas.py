@@ -7,41 +7,41 @@ from temporalio.exceptions import ApplicationError
 
 from tenure.apis import labels
 from tenure.model.errors import TryLater
-from tenure.model.extra_capacity import MovedPod, ReplicasAsked, ReplicasKept
+from tenure.model.extra_capacity import MovedPod, ReplicasRequest, ReplicasResult
 from tests.support.fakes.kubernetes import NODE_CLASS
-from tests.unit.activities.builders import Scene, performed
+from tests.unit.activities.builders import FakeCluster, run_activity
 
 
-def asked(plan_id: str = "plan", hold: str = "") -> ReplicasAsked:
-    return ReplicasAsked(pool="default", plan_id=plan_id, hold=hold)
+def replicas_request(plan_id: str = "plan", hold: str = "") -> ReplicasRequest:
+    return ReplicasRequest(pool="default", plan_id=plan_id, hold=hold)
 
 
-async def keep(scene: Scene, plan_id: str = "plan", hold: str = "") -> ReplicasKept:
-    return await performed(scene.replicas.keep_replicas, asked(plan_id, hold))
+async def reconcile_replicas(cluster: FakeCluster, plan_id: str = "plan", hold: str = "") -> ReplicasResult:
+    return await run_activity(cluster.replicas.reconcile_replicas, replicas_request(plan_id, hold))
 
 
-def standing(scene: Scene) -> set[str]:
-    found = scene.claims.found.items()
+def active_nodeclaims(cluster: FakeCluster) -> set[str]:
+    found = cluster.claims.found.items()
     return {name for name, claim in found if "deletionTimestamp" not in claim["metadata"]}
 
 
-def running(scene: Scene, *names: str, pods: int = 0, **node: Any) -> None:
+def add_running_nodes(cluster: FakeCluster, *names: str, pods: int = 0, **node: Any) -> None:
     """Nodes of the pool with so many pods on each; NodeClaims with their finalizers."""
     for name in names:
         provider = f"aws:///us-west-2a/i-{name}"
-        scene.claims.add(name, expireAfter="Never")
-        scene.claims.found[name]["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
-        scene.claims.give(name, provider_id=provider, Launched="True")
-        scene.claims.found[name]["status"]["nodeName"] = f"node-{name}"
-        scene.nodes.join(f"node-{name}", provider, labels={labels.NODEPOOL: "default"}, **node)
+        cluster.claims.add(name, expireAfter="Never")
+        cluster.claims.found[name]["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
+        cluster.claims.set_status(name, provider_id=provider, Launched="True")
+        cluster.claims.found[name]["status"]["nodeName"] = f"node-{name}"
+        cluster.nodes.join(f"node-{name}", provider, labels={labels.NODEPOOL: "default"}, **node)
         for number in range(pods):
-            scene.pods.place(f"node-{name}", f"{name}-{number}")
+            cluster.pods.add(f"node-{name}", f"{name}-{number}")
 
 
-async def test_what_is_missing_is_created_from_the_template(scene: Scene) -> None:
-    scene.pools.add("default", replicas=3)
-    assert await keep(scene) == ReplicasKept(desired=3, standing=3, created=3)
-    made = [await scene.claims.get(name) for name in standing(scene)]
+async def test_what_is_missing_is_created_from_the_template(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=3)
+    assert await reconcile_replicas(cluster) == ReplicasResult(desired=3, existing=3, created=3)
+    made = [await cluster.claims.get(name) for name in active_nodeclaims(cluster)]
     assert len({one.metadata.name for one in made if one}) == 3
     for one in made:
         assert one is not None
@@ -50,196 +50,200 @@ async def test_what_is_missing_is_created_from_the_template(scene: Scene) -> Non
         assert labels.LAUNCH_GROUP not in one.metadata.annotations
 
 
-async def test_a_step_said_twice_makes_none_twice(scene: Scene) -> None:
-    scene.pools.add("default", replicas=5)
-    await keep(scene)
-    first = standing(scene)
-    assert await keep(scene) == ReplicasKept(desired=5, standing=5)
-    assert standing(scene) == first
+async def test_a_step_said_twice_makes_none_twice(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=5)
+    await reconcile_replicas(cluster)
+    first = active_nodeclaims(cluster)
+    assert await reconcile_replicas(cluster) == ReplicasResult(desired=5, existing=5)
+    assert active_nodeclaims(cluster) == first
 
 
-async def test_a_step_that_broke_off_is_finished_under_the_names_it_began_with(scene: Scene) -> None:
-    scene.pools.add("default", replicas=5)
-    whole = Scene()
-    whole.pools.add("default", replicas=5)
-    await keep(whole)
-    scene.claims.faults["create"] = [None, None, TryLater("the API server is away"), None, None]
+async def test_a_step_that_broke_off_is_finished_under_the_names_it_began_with(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=5)
+    uninterrupted = FakeCluster()
+    uninterrupted.pools.add("default", replicas=5)
+    await reconcile_replicas(uninterrupted)
+    cluster.claims.faults["create"] = [None, None, TryLater("the API server is away"), None, None]
     with pytest.raises(ApplicationError, match="away"):
-        await keep(scene)
-    assert len(standing(scene)) == 4
-    assert (await keep(scene)).created == 1
-    assert standing(scene) == standing(whole)
+        await reconcile_replicas(cluster)
+    assert len(active_nodeclaims(cluster)) == 4
+    assert (await reconcile_replicas(cluster)).created == 1
+    assert active_nodeclaims(cluster) == active_nodeclaims(uninterrupted)
 
 
-async def test_two_tries_at_once_make_the_same_names(scene: Scene) -> None:
+async def test_two_tries_at_once_make_the_same_names(cluster: FakeCluster) -> None:
     """The first was believed dead and lists before the second creates."""
-    scene.pools.add("default", replicas=4)
+    cluster.pools.add("default", replicas=4)
     empty: list[Any] = []
-    listed = scene.claims.list
+    listed = cluster.claims.list
 
     async def list_of_old(**_: Any) -> Any:
         return empty
 
-    await keep(scene)
-    scene.claims.list = list_of_old  # type: ignore[method-assign]
-    await keep(scene)
-    scene.claims.list = listed  # type: ignore[method-assign]
-    assert len(standing(scene)) == 4
+    await reconcile_replicas(cluster)
+    cluster.claims.list = list_of_old  # type: ignore[method-assign]
+    await reconcile_replicas(cluster)
+    cluster.claims.list = listed  # type: ignore[method-assign]
+    assert len(active_nodeclaims(cluster)) == 4
 
 
-async def test_another_plan_makes_others(scene: Scene) -> None:
-    scene.pools.add("default", replicas=1)
-    await keep(scene, "one")
-    (first,) = standing(scene)
-    scene.claims.give(first, deleting=True)
-    assert (await keep(scene, "two")).created == 1
-    assert standing(scene) != {first}
+async def test_another_plan_makes_others(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=1)
+    await reconcile_replicas(cluster, "one")
+    (first,) = active_nodeclaims(cluster)
+    cluster.claims.set_status(first, deleting=True)
+    assert (await reconcile_replicas(cluster, "two")).created == 1
+    assert active_nodeclaims(cluster) != {first}
 
 
-async def test_one_that_goes_is_replaced_under_another_name_of_the_plan(scene: Scene) -> None:
-    scene.pools.add("default", replicas=2)
-    await keep(scene)
-    gone = sorted(standing(scene))[0]
-    scene.claims.give(gone, deleting=True)
-    assert (await keep(scene)).created == 1
-    assert len(standing(scene)) == 2 and gone not in standing(scene)
+async def test_one_that_goes_is_replaced_under_another_name_of_the_plan(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=2)
+    await reconcile_replicas(cluster)
+    deleted = sorted(active_nodeclaims(cluster))[0]
+    cluster.claims.set_status(deleted, deleting=True)
+    assert (await reconcile_replicas(cluster)).created == 1
+    assert len(active_nodeclaims(cluster)) == 2 and deleted not in active_nodeclaims(cluster)
 
 
-async def test_the_limit_bounds_what_is_made_and_those_that_go_count(scene: Scene) -> None:
-    scene.pools.add("default", replicas=10, limits={"nodes": "5"})
-    running(scene, "a")
-    scene.claims.give("a", deleting=True)
-    kept = await keep(scene)
-    assert (kept.created, kept.standing, kept.more) == (4, 4, False)
-    assert "limits.nodes=5" in kept.waits_for
-    assert scene.events.reasons("default") == [labels.REPLICAS_WAIT]
+async def test_the_limit_bounds_what_is_made_and_those_that_go_count(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=10, limits={"nodes": "5"})
+    add_running_nodes(cluster, "a")
+    cluster.claims.set_status("a", deleting=True)
+    result = await reconcile_replicas(cluster)
+    assert (result.created, result.existing, result.more) == (4, 4, False)
+    assert "limits.nodes=5" in result.waits_for
+    assert cluster.events.reasons_for("default") == [labels.REPLICAS_WAIT]
 
 
 @pytest.mark.parametrize(
     ("ready", "why"), [("False", "EC2NodeClass default is not ready"), ("", "is not resolved yet")]
 )
-async def test_nothing_is_made_while_the_class_is_not_ready(scene: Scene, ready: str, why: str) -> None:
-    scene.pools.add("default", replicas=2)
-    scene.node_classes.add("default", ready=ready)
-    kept = await keep(scene)
-    assert kept.created == 0 and why in kept.waits_for
-    assert not scene.claims.found
+async def test_nothing_is_made_while_the_class_is_not_ready(cluster: FakeCluster, ready: str, why: str) -> None:
+    cluster.pools.add("default", replicas=2)
+    cluster.node_classes.add("default", ready=ready)
+    result = await reconcile_replicas(cluster)
+    assert result.created == 0 and why in result.waits_for
+    assert not cluster.claims.found
 
 
-async def test_nothing_is_made_for_a_pool_that_is_wrong(scene: Scene) -> None:
+async def test_nothing_is_made_for_a_pool_that_is_wrong(cluster: FakeCluster) -> None:
     taint = {"key": "team", "effect": "NoSchedule"}
-    scene.pools.add("default", replicas=2, template={"spec": {"nodeClassRef": NODE_CLASS, "taints": [taint, taint]}})
-    assert "stands twice" in (await keep(scene)).waits_for
-    assert not scene.claims.found
+    cluster.pools.add("default", replicas=2, template={"spec": {"nodeClassRef": NODE_CLASS, "taints": [taint, taint]}})
+    assert "stands twice" in (await reconcile_replicas(cluster)).waits_for
+    assert not cluster.claims.found
 
 
-async def test_a_pool_that_is_gone_or_not_static_is_left_alone(scene: Scene) -> None:
-    running(scene, "a")
-    assert await keep(scene) == ReplicasKept()
-    scene.pools.add("default")
-    assert await keep(scene) == ReplicasKept()
-    assert standing(scene) == {"a"}
+async def test_a_pool_that_is_gone_or_not_static_is_left_alone(cluster: FakeCluster) -> None:
+    add_running_nodes(cluster, "a")
+    assert await reconcile_replicas(cluster) == ReplicasResult()
+    cluster.pools.add("default")
+    assert await reconcile_replicas(cluster) == ReplicasResult()
+    assert active_nodeclaims(cluster) == {"a"}
 
 
-async def test_a_large_pool_takes_several_steps_of_one_plan(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_pool_takes_several_steps_of_one_plan(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("activities.nodepool.static_capacity.MOST_MADE", 3)
-    scene.pools.add("default", replicas=7)
-    steps = [await keep(scene) for _ in range(3)]
+    cluster.pools.add("default", replicas=7)
+    steps = [await reconcile_replicas(cluster) for _ in range(3)]
     assert [(one.created, one.more) for one in steps] == [(3, True), (3, True), (1, False)]
-    assert len(standing(scene)) == 7
+    assert len(active_nodeclaims(cluster)) == 7
 
 
-async def test_unlaunched_ones_go_first_and_nobody_asks_what_nodes_carry(scene: Scene) -> None:
-    scene.pools.add("default", replicas=2)
-    running(scene, "a", "b")
-    scene.claims.add("new")
-    scene.loads.faults["on_nodes"] = [TryLater("not to be asked")]
-    assert await keep(scene) == ReplicasKept(desired=2, standing=2, deleted=1)
-    assert standing(scene) == {"a", "b"}
+async def test_unlaunched_ones_go_first_and_nobody_asks_what_nodes_carry(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=2)
+    add_running_nodes(cluster, "a", "b")
+    cluster.claims.add("new")
+    cluster.loads.faults["on_nodes"] = [TryLater("not to be asked")]
+    assert await reconcile_replicas(cluster) == ReplicasResult(desired=2, existing=2, deleted=1)
+    assert active_nodeclaims(cluster) == {"a", "b"}
 
 
-async def test_from_five_to_three_go_the_empty_ones_and_from_three_to_one_the_protected_stays(scene: Scene) -> None:
-    running(scene, "busy", "light", pods=1)
-    running(scene, "empty", "bare")
-    running(scene, "kept", annotations={labels.DO_NOT_DISRUPT: "true"})
-    scene.loads.weights["busy-0"] = MovedPod(priority=2**25)
-    scene.pools.add("default", replicas=3)
-    assert (await keep(scene)).deleted == 2
-    assert standing(scene) == {"busy", "light", "kept"}
-    scene.pools.add("default", replicas=2)
-    await keep(scene)
-    assert standing(scene) == {"busy", "kept"}
-    scene.pools.add("default", replicas=1)
-    await keep(scene)
-    assert standing(scene) == {"kept"}
-    scene.pools.add("default", replicas=0)
-    await keep(scene)
-    assert standing(scene) == set()
+async def test_from_five_to_three_go_the_empty_ones_and_from_three_to_one_the_protected_stays(
+    cluster: FakeCluster,
+) -> None:
+    add_running_nodes(cluster, "busy", "light", pods=1)
+    add_running_nodes(cluster, "empty", "bare")
+    add_running_nodes(cluster, "kept", annotations={labels.DO_NOT_DISRUPT: "true"})
+    cluster.loads.weights["busy-0"] = MovedPod(priority=2**25)
+    cluster.pools.add("default", replicas=3)
+    assert (await reconcile_replicas(cluster)).deleted == 2
+    assert active_nodeclaims(cluster) == {"busy", "light", "kept"}
+    cluster.pools.add("default", replicas=2)
+    await reconcile_replicas(cluster)
+    assert active_nodeclaims(cluster) == {"busy", "kept"}
+    cluster.pools.add("default", replicas=1)
+    await reconcile_replicas(cluster)
+    assert active_nodeclaims(cluster) == {"kept"}
+    cluster.pools.add("default", replicas=0)
+    await reconcile_replicas(cluster)
+    assert active_nodeclaims(cluster) == set()
 
 
-async def test_a_deletion_says_why(scene: Scene) -> None:
-    scene.pools.add("default", replicas=0)
-    running(scene, "a", pods=2)
-    await keep(scene)
-    assert scene.claims.condition("a", labels.DISRUPTION_REASON) == f"True {labels.OVERPROVISIONED}"
-    assert scene.events.said == [
+async def test_a_deletion_says_why(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=0)
+    add_running_nodes(cluster, "a", pods=2)
+    await reconcile_replicas(cluster)
+    assert cluster.claims.condition_text("a", labels.DISRUPTION_REASON) == f"True {labels.OVERPROVISIONED}"
+    assert cluster.events.published == [
         ("a", labels.OVERPROVISIONED, "deleted: NodePool default has more nodes than spec.replicas=0")
     ]
 
 
-async def test_held_back_nothing_is_deleted_and_it_is_said_why(scene: Scene) -> None:
-    scene.pools.add("default", replicas=0)
-    running(scene, "a")
-    kept = await keep(scene, hold="paused by ops")
-    assert (kept.deleted, kept.waits_for) == (0, "paused by ops")
-    assert standing(scene) == {"a"}
+async def test_held_back_nothing_is_deleted_and_it_is_said_why(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=0)
+    add_running_nodes(cluster, "a")
+    result = await reconcile_replicas(cluster, hold="paused by ops")
+    assert (result.deleted, result.waits_for) == (0, "paused by ops")
+    assert active_nodeclaims(cluster) == {"a"}
 
 
-async def test_a_pool_that_grew_meanwhile_loses_nothing(scene: Scene) -> None:
+async def test_a_pool_that_grew_meanwhile_loses_nothing(cluster: FakeCluster) -> None:
     """The last look is at the pool too."""
-    scene.pools.add("default", replicas=1)
-    running(scene, "a", "b")
-    _before_the_last_look(scene, lambda: scene.pools.add("default", replicas=2))
-    kept = await keep(scene)
-    assert (kept.deleted, kept.more) == (0, True)
-    assert standing(scene) == {"a", "b"}
+    cluster.pools.add("default", replicas=1)
+    add_running_nodes(cluster, "a", "b")
+    _before_last_check(cluster, lambda: cluster.pools.add("default", replicas=2))
+    result = await reconcile_replicas(cluster)
+    assert (result.deleted, result.more) == (0, True)
+    assert active_nodeclaims(cluster) == {"a", "b"}
 
 
-async def test_an_empty_node_that_got_a_pod_meanwhile_is_weighed_anew(scene: Scene) -> None:
-    scene.pools.add("default", replicas=2)
-    running(scene, "a")
-    running(scene, "b", pods=1)
-    running(scene, "c", pods=1)
-    scene.loads.weights["a-late"] = MovedPod(priority=2**25)
-    _before_the_last_look(scene, lambda: scene.pods.place("node-a", "a-late"))
-    kept = await keep(scene)
-    assert (kept.deleted, kept.more) == (0, True)
-    assert (await keep(scene)).deleted == 1
-    assert "a" in standing(scene)
+async def test_an_empty_node_that_got_a_pod_meanwhile_is_weighed_anew(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=2)
+    add_running_nodes(cluster, "a")
+    add_running_nodes(cluster, "b", pods=1)
+    add_running_nodes(cluster, "c", pods=1)
+    cluster.loads.weights["a-late"] = MovedPod(priority=2**25)
+    _before_last_check(cluster, lambda: cluster.pods.add("node-a", "a-late"))
+    result = await reconcile_replicas(cluster)
+    assert (result.deleted, result.more) == (0, True)
+    assert (await reconcile_replicas(cluster)).deleted == 1
+    assert "a" in active_nodeclaims(cluster)
 
 
-async def test_one_that_was_launched_meanwhile_is_weighed_anew(scene: Scene) -> None:
-    scene.pools.add("default", replicas=1)
-    running(scene, "a")
-    scene.claims.add("new")
-    _before_the_last_look(scene, lambda: scene.claims.give("new", provider_id="aws:///us-west-2a/i-new"))
-    assert (await keep(scene)).more
-    assert standing(scene) == {"a", "new"}
+async def test_one_that_was_launched_meanwhile_is_weighed_anew(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=1)
+    add_running_nodes(cluster, "a")
+    cluster.claims.add("new")
+    _before_last_check(cluster, lambda: cluster.claims.set_status("new", provider_id="aws:///us-west-2a/i-new"))
+    assert (await reconcile_replicas(cluster)).more
+    assert active_nodeclaims(cluster) == {"a", "new"}
 
 
-async def test_a_deletion_that_is_refused_keeps_no_other_from_being_made(scene: Scene) -> None:
-    scene.pools.add("default", replicas=0)
-    running(scene, "a", "b", "c")
-    scene.claims.faults["delete"] = [TryLater("no")]
+async def test_a_deletion_that_is_refused_keeps_no_other_from_being_made(cluster: FakeCluster) -> None:
+    cluster.pools.add("default", replicas=0)
+    add_running_nodes(cluster, "a", "b", "c")
+    cluster.claims.faults["delete"] = [TryLater("no")]
     with pytest.raises(ApplicationError):
-        await keep(scene)
-    assert len(standing(scene)) == 1
-    assert (await keep(scene)).deleted == 1
+        await reconcile_replicas(cluster)
+    assert len(active_nodeclaims(cluster)) == 1
+    assert (await reconcile_replicas(cluster)).deleted == 1
 
 
-def _before_the_last_look(scene: Scene, happens: Any) -> None:
+def _before_last_check(cluster: FakeCluster, happens: Any) -> None:
     """Something happens after the step has decided: at its second look at the pool."""
-    looks = scene.pools.get
+    get_nodepool = cluster.pools.get
     count = 0
 
     async def get(name: str) -> Any:
@@ -247,6 +251,6 @@ def _before_the_last_look(scene: Scene, happens: Any) -> None:
         count += 1
         if count == 2:
             happens()
-        return await looks(name)
+        return await get_nodepool(name)
 
-    scene.pools.get = get  # type: ignore[method-assign]
+    cluster.pools.get = get  # type: ignore[method-assign]

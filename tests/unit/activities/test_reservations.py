@@ -9,29 +9,29 @@ from temporalio.testing import ActivityEnvironment
 from activities.capacity_reservations import ReservationActivities
 from tenure.apis import labels
 from tenure.model.errors import Forbidden, TryLater
-from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
+from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 from tenure.model.provider_results import InstanceFacts
 from tests.support.fakes.cloud import FakeInstances, FakeReservations
-from tests.support.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodes
+from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims, FakeNodes
 
 ENDS = datetime.now(UTC) + timedelta(minutes=39)
 POOL = {labels.NODEPOOL: "default"}
 
 
-class Looked(FakeInstances):
+class CountingInstances(FakeInstances):
     """Counts the looks."""
 
-    looks = 0
+    reads = 0
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
-        self.looks += 1
+        self.reads += 1
         return await super().get(instance_id)
 
 
-class World:
+class ReservedInstances:
     def __init__(self) -> None:
-        self.claims, self.nodes, self.events = FakeClaims(), FakeNodes(), FakeEvents()
-        self.instances, self.reservations = Looked(), FakeReservations()
+        self.claims, self.nodes, self.events = FakeNodeClaims(), FakeNodes(), FakeEvents()
+        self.instances, self.reservations = CountingInstances(), FakeReservations()
         self._activities = ReservationActivities(
             claims=self.claims,
             nodes=self.nodes,
@@ -42,13 +42,13 @@ class World:
 
     def add(self, name: str, *, now: str = "on-demand", node: bool = True, **more: str) -> None:
         """A NodeClaim labelled reserved with its Node, and what EC2 says its capacity type is now."""
-        shown = {**POOL, **in_reservation(), **more}
-        self.claims.add(name, labels=dict(shown))
+        object_labels = {**POOL, **reservation_labels(), **more}
+        self.claims.add(name, labels=dict(object_labels))
         provider = f"aws:///us-west-2a/i-{name}"
-        self.claims.give(name, provider_id=provider, Launched="True")
+        self.claims.set_status(name, provider_id=provider, Launched="True")
         if node:
             self.claims.found[name]["status"]["nodeName"] = f"node-{name}"
-            self.nodes.join(f"node-{name}", provider, labels=dict(shown))
+            self.nodes.join(f"node-{name}", provider, labels=dict(object_labels))
         self.instances.running[f"i-{name}"] = InstanceFacts(
             instance_id=f"i-{name}",
             state="running",
@@ -56,28 +56,30 @@ class World:
             reservation_id="cr-1" if now == labels.RESERVED else "",
         )
 
-    async def sync(self) -> UpkeepDone:
-        asked = UpkeepAsked(cluster="demo", task="capacity-types")
-        done: UpkeepDone = await ActivityEnvironment().run(self._activities.sync_capacity_types, asked)
+    async def sync_capacity_types(self) -> GarbageCollectionResult:
+        request = GarbageCollectionRequest(cluster="demo", task="capacity-types")
+        done: GarbageCollectionResult = await ActivityEnvironment().run(self._activities.sync_capacity_types, request)
         return done
 
-    async def end(self) -> UpkeepDone:
-        asked = UpkeepAsked(cluster="demo", task="capacity-blocks")
-        done: UpkeepDone = await ActivityEnvironment().run(self._activities.end_expiring_reservations, asked)
+    async def release_expiring_reservations(self) -> GarbageCollectionResult:
+        request = GarbageCollectionRequest(cluster="demo", task="capacity-blocks")
+        done: GarbageCollectionResult = await ActivityEnvironment().run(
+            self._activities.release_expiring_reservations, request
+        )
         return done
 
-    def shown(self, name: str) -> list[dict[str, str]]:
+    def labels_of(self, name: str) -> list[dict[str, str]]:
         """The labels of NodeClaim and Node."""
         found = [self.claims.found[name]["metadata"]["labels"]]
         return [*found, self.nodes.found[f"node-{name}"].labels] if f"node-{name}" in self.nodes.found else found
 
-    def deleted(self) -> list[str]:
+    def deleting_names(self) -> list[str]:
         """Those that are on their way out or gone."""
-        going = [name for name, one in self.claims.found.items() if "deletionTimestamp" in one["metadata"]]
-        return sorted(going)
+        deleting = [name for name, one in self.claims.found.items() if "deletionTimestamp" in one["metadata"]]
+        return sorted(deleting)
 
 
-def in_reservation(kind: Literal["default", "capacity-block"] = "default") -> dict[str, Any]:
+def reservation_labels(kind: Literal["default", "capacity-block"] = "default") -> dict[str, Any]:
     return {
         labels.CAPACITY_TYPE: labels.RESERVED,
         labels.CAPACITY_RESERVATION_ID: "cr-1",
@@ -87,111 +89,115 @@ def in_reservation(kind: Literal["default", "capacity-block"] = "default") -> di
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def reserved_instances() -> ReservedInstances:
+    return ReservedInstances()
 
 
-async def test_a_node_that_lost_its_reservation_loses_all_three_labels(world: World) -> None:
-    world.add("a")
-    assert (await world.sync()).collected == 1
-    assert world.shown("a") == [{**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND}] * 2
-    assert (await world.sync()).collected == 0
+async def test_a_node_that_lost_its_reservation_loses_all_three_labels(reserved_instances: ReservedInstances) -> None:
+    reserved_instances.add("a")
+    assert (await reserved_instances.sync_capacity_types()).collected == 1
+    assert reserved_instances.labels_of("a") == [{**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND}] * 2
+    assert (await reserved_instances.sync_capacity_types()).collected == 0
 
 
-async def test_a_node_in_its_reservation_is_left_alone(world: World) -> None:
-    world.add("a", now=labels.RESERVED)
-    assert (await world.sync()).collected == 0
-    assert world.shown("a") == [{**POOL, **in_reservation()}] * 2
+async def test_a_node_in_its_reservation_is_left_alone(reserved_instances: ReservedInstances) -> None:
+    reserved_instances.add("a", now=labels.RESERVED)
+    assert (await reserved_instances.sync_capacity_types()).collected == 0
+    assert reserved_instances.labels_of("a") == [{**POOL, **reservation_labels()}] * 2
 
 
 @pytest.mark.parametrize("state", ["shutting-down", ""])
-async def test_an_instance_that_ends_or_is_gone_is_not_relabelled(world: World, state: str) -> None:
-    world.add("a")
+async def test_an_instance_that_ends_or_is_gone_is_not_relabelled(
+    reserved_instances: ReservedInstances, state: str
+) -> None:
+    reserved_instances.add("a")
     if state:
-        world.instances.running["i-a"] = world.instances.running["i-a"].model_copy(update={"state": state})
+        reserved_instances.instances.running["i-a"] = reserved_instances.instances.running["i-a"].model_copy(
+            update={"state": state}
+        )
     else:
-        world.instances.running.clear()
-    assert (await world.sync()).collected == 0
-    assert world.shown("a")[0][labels.CAPACITY_TYPE] == labels.RESERVED
+        reserved_instances.instances.running.clear()
+    assert (await reserved_instances.sync_capacity_types()).collected == 0
+    assert reserved_instances.labels_of("a")[0][labels.CAPACITY_TYPE] == labels.RESERVED
 
 
-async def test_with_the_gate_off_nobody_is_demoted_or_deleted(world: World) -> None:
-    world.add("a", **in_reservation("capacity-block"))
-    world.reservations.enabled = False
-    world.reservations.ends["cr-1"] = ENDS
-    assert (await world.sync()).looked_at == 0
-    assert (await world.end()).looked_at == 0
-    assert world.shown("a")[0][labels.CAPACITY_TYPE] == labels.RESERVED
-    assert world.deleted() == []
+async def test_with_the_gate_off_nobody_is_demoted_or_deleted(reserved_instances: ReservedInstances) -> None:
+    reserved_instances.add("a", **reservation_labels("capacity-block"))
+    reserved_instances.reservations.enabled = False
+    reserved_instances.reservations.ends["cr-1"] = ENDS
+    assert (await reserved_instances.sync_capacity_types()).checked == 0
+    assert (await reserved_instances.release_expiring_reservations()).checked == 0
+    assert reserved_instances.labels_of("a")[0][labels.CAPACITY_TYPE] == labels.RESERVED
+    assert reserved_instances.deleting_names() == []
 
 
-async def test_without_reserved_nodes_ec2_is_not_asked(world: World) -> None:
-    world.claims.add("a", labels={**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND})
-    world.claims.give("a", provider_id="aws:///us-west-2a/i-a")
-    await world.sync()
-    assert world.instances.looks == 0
+async def test_without_reserved_nodes_ec2_is_not_asked(reserved_instances: ReservedInstances) -> None:
+    reserved_instances.claims.add("a", labels={**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND})
+    reserved_instances.claims.set_status("a", provider_id="aws:///us-west-2a/i-a")
+    await reserved_instances.sync_capacity_types()
+    assert reserved_instances.instances.reads == 0
 
 
-async def test_a_claim_without_a_node_is_relabelled_too(world: World) -> None:
-    world.add("a", node=False)
-    assert (await world.sync()).collected == 1
+async def test_a_claim_without_a_node_is_relabelled_too(reserved_instances: ReservedInstances) -> None:
+    reserved_instances.add("a", node=False)
+    assert (await reserved_instances.sync_capacity_types()).collected == 1
 
 
-async def test_a_node_of_another_instance_keeps_its_labels(world: World) -> None:
-    world.add("a")
-    world.nodes.change("node-a", provider_id="aws:///us-west-2a/i-other")
-    await world.sync()
-    claim, node = world.shown("a")
+async def test_a_node_of_another_instance_keeps_its_labels(reserved_instances: ReservedInstances) -> None:
+    reserved_instances.add("a")
+    reserved_instances.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-other")
+    await reserved_instances.sync_capacity_types()
+    claim, node = reserved_instances.labels_of("a")
     assert claim[labels.CAPACITY_TYPE] == labels.ON_DEMAND
     assert node[labels.CAPACITY_TYPE] == labels.RESERVED
 
 
-async def test_one_that_cannot_be_looked_at_or_written_hurts_no_other(world: World) -> None:
+async def test_one_that_cannot_be_looked_at_or_written_hurts_no_other(reserved_instances: ReservedInstances) -> None:
     for name in ("a", "b", "c"):
-        world.add(name)
-    world.instances.faults["get"] = [TryLater("slow down")]
-    world.claims.faults["relabel"] = [Forbidden("no")]
-    done = await world.sync()
-    assert (done.looked_at, done.collected, done.failed) == (3, 1, 2)
-    assert (await world.sync()).collected == 2
+        reserved_instances.add(name)
+    reserved_instances.instances.faults["get"] = [TryLater("slow down")]
+    reserved_instances.claims.faults["relabel"] = [Forbidden("no")]
+    done = await reserved_instances.sync_capacity_types()
+    assert (done.checked, done.collected, done.failed) == (3, 1, 2)
+    assert (await reserved_instances.sync_capacity_types()).collected == 2
 
 
-async def test_cut_off_between_node_and_claim_it_is_done_the_next_time(world: World) -> None:
-    world.add("a")
-    world.claims.faults["relabel"] = [TryLater("gone away")]
-    assert (await world.sync()).failed == 1
-    assert (await world.sync()).collected == 1
-    assert {one[labels.CAPACITY_TYPE] for one in world.shown("a")} == {labels.ON_DEMAND}
+async def test_cut_off_between_node_and_claim_it_is_done_the_next_time(reserved_instances: ReservedInstances) -> None:
+    reserved_instances.add("a")
+    reserved_instances.claims.faults["relabel"] = [TryLater("gone away")]
+    assert (await reserved_instances.sync_capacity_types()).failed == 1
+    assert (await reserved_instances.sync_capacity_types()).collected == 1
+    assert {one[labels.CAPACITY_TYPE] for one in reserved_instances.labels_of("a")} == {labels.ON_DEMAND}
 
 
-async def test_a_partition_that_ec2_chose_is_written_down(world: World) -> None:
+async def test_a_partition_that_ec2_chose_is_written_down(reserved_instances: ReservedInstances) -> None:
     key = labels.PLACEMENT_GROUP_PARTITION
     empty: dict[str, Any] = {key: ""}
-    world.add("a", now=labels.RESERVED, **empty)
-    assert (await world.sync()).collected == 0
-    found = world.instances.running["i-a"]
-    world.instances.running["i-a"] = found.model_copy(update={"partition": "4"})
-    assert (await world.sync()).collected == 1
-    assert [one[key] for one in world.shown("a")] == ["4", "4"]
+    reserved_instances.add("a", now=labels.RESERVED, **empty)
+    assert (await reserved_instances.sync_capacity_types()).collected == 0
+    found = reserved_instances.instances.running["i-a"]
+    reserved_instances.instances.running["i-a"] = found.model_copy(update={"partition": "4"})
+    assert (await reserved_instances.sync_capacity_types()).collected == 1
+    assert [one[key] for one in reserved_instances.labels_of("a")] == ["4", "4"]
 
 
-async def test_nodes_on_a_block_that_ends_are_deleted_and_others_are_not(world: World) -> None:
-    block = in_reservation("capacity-block")
-    world.add("a", now=labels.RESERVED, **block)
-    world.add("b", now=labels.RESERVED, **{**block, labels.CAPACITY_RESERVATION_ID: "cr-2"})
-    world.add("c", now=labels.RESERVED)
+async def test_nodes_on_a_block_that_ends_are_deleted_and_others_are_not(reserved_instances: ReservedInstances) -> None:
+    block = reservation_labels("capacity-block")
+    reserved_instances.add("a", now=labels.RESERVED, **block)
+    reserved_instances.add("b", now=labels.RESERVED, **{**block, labels.CAPACITY_RESERVATION_ID: "cr-2"})
+    reserved_instances.add("c", now=labels.RESERVED)
     for one in ("a", "b", "c"):
-        world.claims.found[one]["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
-    world.reservations.ends["cr-1"] = ENDS
-    done = await world.end()
-    assert (done.looked_at, done.collected) == (2, 1)
-    assert world.deleted() == ["a"]
-    assert (await world.end()).collected == 0
+        reserved_instances.claims.found[one]["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
+    reserved_instances.reservations.ends["cr-1"] = ENDS
+    done = await reserved_instances.release_expiring_reservations()
+    assert (done.checked, done.collected) == (2, 1)
+    assert reserved_instances.deleting_names() == ["a"]
+    assert (await reserved_instances.release_expiring_reservations()).collected == 0
 
 
-async def test_while_ec2_does_not_tell_no_node_is_deleted(world: World) -> None:
-    world.add("a", now=labels.RESERVED, **in_reservation("capacity-block"))
-    world.reservations.faults["ending"] = [TryLater("slow down")]
+async def test_while_ec2_does_not_tell_no_node_is_deleted(reserved_instances: ReservedInstances) -> None:
+    reserved_instances.add("a", now=labels.RESERVED, **reservation_labels("capacity-block"))
+    reserved_instances.reservations.faults["find_ending"] = [TryLater("slow down")]
     with pytest.raises(Exception, match="slow down"):
-        await world.end()
-    assert world.deleted() == []
+        await reserved_instances.release_expiring_reservations()
+    assert reserved_instances.deleting_names() == []

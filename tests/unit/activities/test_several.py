@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from activities.runtime import AT_ONCE, each
+from activities.runtime import AT_ONCE, call_for_each
 from tenure.model.errors import TryLater
 
 
@@ -13,23 +13,23 @@ async def test_answers_come_in_the_order_of_the_things_whichever_was_first() -> 
         await asyncio.sleep((3 - number) / 100)
         return 10 * number
 
-    assert await each((1, 2, 3), late) == [10, 20, 30]
+    assert await call_for_each((1, 2, 3), late) == [10, 20, 30]
 
 
 @pytest.mark.parametrize("most", [None, 3])
 async def test_no_more_than_some_are_under_way_together(most: int | None) -> None:
-    under_way, seen = 0, 0
+    under_way, max_concurrent = 0, 0
 
     async def call(_: int) -> None:
-        nonlocal under_way, seen
+        nonlocal under_way, max_concurrent
         under_way += 1
-        seen = max(seen, under_way)
+        max_concurrent = max(max_concurrent, under_way)
         await asyncio.sleep(0)
         under_way -= 1
 
     things = range(3 * AT_ONCE)
-    await (each(things, call, at_once=most) if most else each(things, call))
-    assert seen == (most or AT_ONCE)
+    await (call_for_each(things, call, at_once=most) if most else call_for_each(things, call))
+    assert max_concurrent == (most or AT_ONCE)
 
 
 async def test_the_first_fault_is_raised_when_all_others_are_done() -> None:
@@ -42,5 +42,5 @@ async def test_the_first_fault_is_raised_when_all_others_are_done() -> None:
         done.append(number)
 
     with pytest.raises(TryLater, match="number 0"):
-        await each(range(4), call)
+        await call_for_each(range(4), call)
     assert done == [2, 3]

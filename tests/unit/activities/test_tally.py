@@ -7,8 +7,8 @@ from typing import Any
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.interruption.metrics import Counting
-from tenure.model.interruption.records import QueueAsked, Tally
+from activities.interruption.metrics import QueueCounter
+from tenure.model.interruption.records import MessageCounts, QueueRequest
 from tests.support.fakes.interruptions import FakeInterruptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -16,29 +16,29 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def test_only_what_is_counted_from_here_on_counts() -> None:
     counted = Counter(received=100)
-    counting = Counting(counted, (), NOW)
+    counting = QueueCounter(counted, (), NOW)
     counted.update({"received": 3, "foreign": 1})
-    assert counting.tally() == Tally(since=NOW, counts={"received": 3, "foreign": 1})
+    assert counting.current_stats() == MessageCounts(since=NOW, counts={"received": 3, "foreign": 1})
 
 
 def test_a_worker_that_takes_over_counts_on() -> None:
-    before = Tally(since=NOW, counts={"received": 7, "malformed": 2}).model_dump(mode="json")
+    before = MessageCounts(since=NOW, counts={"received": 7, "malformed": 2}).model_dump(mode="json")
     counted = Counter(received=100)
-    counting = Counting(counted, (before,), NOW + timedelta(hours=1))
+    counting = QueueCounter(counted, (before,), NOW + timedelta(hours=1))
     counted.update({"received": 1, "foreign": 1})
-    assert counting.tally() == Tally(since=NOW, counts={"received": 8, "malformed": 2, "foreign": 1})
+    assert counting.current_stats() == MessageCounts(since=NOW, counts={"received": 8, "malformed": 2, "foreign": 1})
 
 
 def test_a_heartbeat_that_says_something_else_is_a_new_beginning() -> None:
-    assert Counting(Counter(), ("beat",), NOW).tally() == Tally(since=NOW)
+    assert QueueCounter(Counter(), ("beat",), NOW).current_stats() == MessageCounts(since=NOW)
 
 
 async def test_the_reading_of_the_queue_tells_it_with_each_heartbeat(monkeypatch: Any) -> None:
-    monkeypatch.setattr("activities.runtime.EVERY", 0.01)
+    monkeypatch.setattr("activities.runtime.HEARTBEAT_EVERY_SECONDS", 0.01)
     fake, environment = FakeInterruptions(), ActivityEnvironment()
-    beats: list[Tally] = []
+    beats: list[MessageCounts] = []
     environment.on_heartbeat = lambda *details: beats.append(details[0])
-    reading = asyncio.ensure_future(environment.run(fake.activities().read_queue, QueueAsked(queue="demo")))
+    reading = asyncio.ensure_future(environment.run(fake.activities().consume_queue, QueueRequest(queue="demo")))
     fake.queue.send("i-1")
     fake.queue.send("x-nobody")
     while not beats or beats[-1].counts.get("deleted", 0) < 2:

@@ -6,59 +6,63 @@ import pytest
 
 from tenure.model.errors import Forbidden
 from tenure.model.garbage_collection import ProfileMark, TemplateMark
-from tests.unit.activities.upkeep_world import Tidied, run
+from tests.unit.activities.upkeep_world import GarbageCollectionCluster, run_collection
 
 
 @pytest.fixture
-def world() -> Tidied:
-    return Tidied()
+def fake_cluster() -> GarbageCollectionCluster:
+    return GarbageCollectionCluster()
 
 
-def template(world: Tidied, name: str, *, pool: str = "pool", age: float = 3600) -> None:
+def add_template(fake_cluster: GarbageCollectionCluster, name: str, *, pool: str = "pool", age: float = 3600) -> None:
     made = datetime.now(UTC) - timedelta(seconds=age)
-    world.leftovers.made_templates[name] = TemplateMark(
+    fake_cluster.orphaned_resources.existing_templates[name] = TemplateMark(
         id=name, name=f"karpenter.k8s.aws/{name}", created=made, pool=pool, node_class="default"
     )
 
 
-def profile(world: Tidied, name: str, *, age: float = 7200) -> None:
+def add_profile(fake_cluster: GarbageCollectionCluster, name: str, *, age: float = 7200) -> None:
     made = datetime.now(UTC) - timedelta(seconds=age)
-    world.leftovers.made_profiles[name] = ProfileMark(name=name, node_class_uid="uid-default", created=made)
+    fake_cluster.orphaned_resources.existing_profiles[name] = ProfileMark(
+        name=name, node_class_uid="uid-default", created=made
+    )
 
 
-async def test_templates_that_nobody_launches_with_go(world: Tidied) -> None:
-    template(world, "lt-running")
-    world.instance("i-1", template="lt-running")
-    template(world, "lt-young", age=600)
-    template(world, "lt-old")
-    template(world, "lt-buying", pool="default")
-    world.claim("buys")
-    done = await run(world.launches.collect_launch_templates)
-    assert sorted(world.leftovers.made_templates) == ["lt-buying", "lt-running", "lt-young"]
-    assert (done.looked_at, done.collected) == (4, 1)
+async def test_templates_that_nobody_launches_with_go(fake_cluster: GarbageCollectionCluster) -> None:
+    add_template(fake_cluster, "lt-running")
+    fake_cluster.add_instance("i-1", template="lt-running")
+    add_template(fake_cluster, "lt-young", age=600)
+    add_template(fake_cluster, "lt-old")
+    add_template(fake_cluster, "lt-buying", pool="default")
+    fake_cluster.add_nodeclaim("buys")
+    done = await run_collection(fake_cluster.launches.collect_launch_templates)
+    assert sorted(fake_cluster.orphaned_resources.existing_templates) == ["lt-buying", "lt-running", "lt-young"]
+    assert (done.checked, done.collected) == (4, 1)
 
 
-async def test_a_template_that_may_not_be_deleted_hurts_no_other(world: Tidied) -> None:
-    template(world, "lt-1")
-    template(world, "lt-2")
-    world.leftovers.faults["delete_template"] = [Forbidden("not allowed")]
-    done = await run(world.launches.collect_launch_templates)
-    assert (done.collected, done.failed, len(world.leftovers.made_templates)) == (1, 1, 1)
+async def test_a_template_that_may_not_be_deleted_hurts_no_other(fake_cluster: GarbageCollectionCluster) -> None:
+    add_template(fake_cluster, "lt-1")
+    add_template(fake_cluster, "lt-2")
+    fake_cluster.orphaned_resources.faults["delete_template"] = [Forbidden("not allowed")]
+    done = await run_collection(fake_cluster.launches.collect_launch_templates)
+    assert (done.collected, done.failed, len(fake_cluster.orphaned_resources.existing_templates)) == (1, 1, 1)
 
 
-async def test_profiles_that_nobody_has_go(world: Tidied) -> None:
-    world.node_classes.add("default")
-    profile(world, "old-role")
-    profile(world, "new-role", age=60)
-    profile(world, "running")
-    world.instance("i-1")
-    world.found.running["i-1"] = world.found.running["i-1"].model_copy(update={"instance_profile": "running"})
-    done = await run(world.launches.collect_profiles)
-    assert sorted(world.leftovers.made_profiles) == ["new-role", "running"]
-    assert (done.looked_at, done.collected) == (3, 1)
+async def test_profiles_that_nobody_has_go(fake_cluster: GarbageCollectionCluster) -> None:
+    fake_cluster.node_classes.add("default")
+    add_profile(fake_cluster, "old-role")
+    add_profile(fake_cluster, "new-role", age=60)
+    add_profile(fake_cluster, "running")
+    fake_cluster.add_instance("i-1")
+    fake_cluster.found.running["i-1"] = fake_cluster.found.running["i-1"].model_copy(
+        update={"instance_profile": "running"}
+    )
+    done = await run_collection(fake_cluster.launches.collect_instance_profiles)
+    assert sorted(fake_cluster.orphaned_resources.existing_profiles) == ["new-role", "running"]
+    assert (done.checked, done.collected) == (3, 1)
 
 
-async def test_a_world_without_leftovers_is_not_asked_for_more(world: Tidied) -> None:
-    world.found.faults["list_managed"] = [Forbidden("never asked")]
-    assert (await run(world.launches.collect_launch_templates)).looked_at == 0
-    assert (await run(world.launches.collect_profiles)).looked_at == 0
+async def test_a_world_without_leftovers_is_not_asked_for_more(fake_cluster: GarbageCollectionCluster) -> None:
+    fake_cluster.found.faults["list_managed"] = [Forbidden("never asked")]
+    assert (await run_collection(fake_cluster.launches.collect_launch_templates)).checked == 0
+    assert (await run_collection(fake_cluster.launches.collect_instance_profiles)).checked == 0

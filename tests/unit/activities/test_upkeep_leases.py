@@ -2,77 +2,77 @@
 
 import pytest
 
-from activities.garbage_collection.kubernetes import LeaseUpkeep
+from activities.garbage_collection.kubernetes import LeaseCollector
 from tenure.model.errors import TryLater
-from tenure.model.garbage_collection import LeaseMark, UpkeepDone
+from tenure.model.garbage_collection import GarbageCollectionResult, LeaseMark
 from tests.support.fakes.upkeep import FakeInventory
-from tests.unit.activities.upkeep_world import Tidied
-from tests.unit.activities.upkeep_world import run as run_task
+from tests.unit.activities.upkeep_world import GarbageCollectionCluster
+from tests.unit.activities.upkeep_world import run_collection as run_task
 
 
 @pytest.fixture
-def world() -> FakeInventory:
-    return Tidied().inventory
+def inventory() -> FakeInventory:
+    return GarbageCollectionCluster().inventory
 
 
-async def run(world: FakeInventory) -> UpkeepDone:
-    return await run_task(LeaseUpkeep(inventory=world).collect_leases)
+async def collect_leases(inventory: FakeInventory) -> GarbageCollectionResult:
+    return await run_task(LeaseCollector(inventory=inventory).collect_leases)
 
 
-async def test_a_lease_goes_once_its_node_is_gone(world: FakeInventory) -> None:
-    world.known_nodes.join("alive", "aws:///a/i-1")
-    world.lease("alive", owner="uid-alive")
-    world.lease("bare")
-    world.known_nodes.join("bare", "aws:///a/i-2")
-    world.lease("left")
-    world.lease("left-with-owner", owner="uid-of-a-node-that-is-gone")
-    done = await run(world)
-    assert (done.looked_at, done.collected, done.failed) == (4, 2, 0)
-    assert sorted(world.known_leases) == ["alive", "bare"]
+async def test_a_lease_goes_once_its_node_is_gone(inventory: FakeInventory) -> None:
+    inventory.known_nodes.join("alive", "aws:///a/i-1")
+    inventory.lease("alive", owner="uid-alive")
+    inventory.lease("bare")
+    inventory.known_nodes.join("bare", "aws:///a/i-2")
+    inventory.lease("left")
+    inventory.lease("left-with-owner", owner="uid-of-a-node-that-is-gone")
+    done = await collect_leases(inventory)
+    assert (done.checked, done.collected, done.failed) == (4, 2, 0)
+    assert sorted(inventory.known_leases) == ["alive", "bare"]
 
 
-async def test_a_lease_that_somebody_renews_stays(world: FakeInventory) -> None:
+async def test_a_lease_that_somebody_renews_stays(inventory: FakeInventory) -> None:
     """The kubelet's first Lease comes before its Node."""
-    world.lease("about-to-join", renewed_ago=30)
-    assert (await run(world)).collected == 0
+    inventory.lease("about-to-join", renewed_ago=30)
+    assert (await collect_leases(inventory)).collected == 0
 
 
-async def test_a_lease_that_is_owned_by_a_node_of_another_name_stays(world: FakeInventory) -> None:
-    world.known_nodes.join("renamed", "aws:///a/i-1")
-    world.lease("old-name", owner="uid-renamed")
-    assert (await run(world)).collected == 0
+async def test_a_lease_that_is_owned_by_a_node_of_another_name_stays(inventory: FakeInventory) -> None:
+    inventory.known_nodes.join("renamed", "aws:///a/i-1")
+    inventory.lease("old-name", owner="uid-renamed")
+    assert (await collect_leases(inventory)).collected == 0
 
 
-async def test_a_node_that_comes_while_leases_are_read_keeps_its_lease(world: FakeInventory) -> None:
-    world.lease("back")
-    lists = world.nodes
+async def test_a_node_that_comes_while_leases_are_read_keeps_its_lease(inventory: FakeInventory) -> None:
+    inventory.lease("back")
+    lists = inventory.nodes
 
     async def one_step_behind() -> object:
         before = await lists()
-        world.known_nodes.join("back", "aws:///a/i-1")
+        inventory.known_nodes.join("back", "aws:///a/i-1")
         return before
 
-    world.nodes = one_step_behind  # type: ignore[assignment, method-assign]
-    assert (await run(world)).collected == 0
+    inventory.nodes = one_step_behind  # type: ignore[assignment, method-assign]
+    assert (await collect_leases(inventory)).collected == 0
 
 
-async def test_a_lease_that_cannot_be_read_again_hurts_no_other(world: FakeInventory) -> None:
+async def test_a_lease_that_cannot_be_read_again_hurts_no_other(inventory: FakeInventory) -> None:
     for name in ("one", "two", "three"):
-        world.lease(name)
-    world.faults["node_lease"] = [TryLater("timed out")]
-    done = await run(world)
+        inventory.lease(name)
+    inventory.faults["node_lease"] = [TryLater("timed out")]
+    done = await collect_leases(inventory)
     assert (done.collected, done.failed) == (2, 1)
     assert "timed out" in done.notes[0]
 
 
-async def test_a_lease_that_was_renewed_since_it_was_judged_stays(world: FakeInventory) -> None:
-    world.lease("renewed")
-    delete = world.delete_lease
+async def test_a_lease_that_was_renewed_since_it_was_judged_stays(inventory: FakeInventory) -> None:
+    inventory.lease("renewed")
+    delete = inventory.delete_lease
 
     async def too_late(lease: LeaseMark) -> bool:
-        world.lease("renewed", renewed_ago=0)
+        inventory.lease("renewed", renewed_ago=0)
         return await delete(lease)
 
-    world.delete_lease = too_late  # type: ignore[method-assign]
-    assert (await run(world)).collected == 0
-    assert "renewed" in world.known_leases
+    inventory.delete_lease = too_late  # type: ignore[method-assign]
+    assert (await collect_leases(inventory)).collected == 0
+    assert "renewed" in inventory.known_leases

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from activities.garbage_collection import base
-from activities.garbage_collection.base import Lists, Shared
+from activities.garbage_collection.base import SharedList, SharedLists
 from tenure.model.errors import Throttled
-from tests.unit.activities.upkeep_world import Tidied, run
+from tests.unit.activities.upkeep_world import GarbageCollectionCluster, run_collection
 
 
-class Reading:
+class CountingReader:
     def __init__(self) -> None:
         self.times = 0
         self.faults: list[Exception] = []
@@ -24,52 +24,52 @@ class Reading:
 
 
 async def test_who_asks_at_about_the_same_time_shares_one_list() -> None:
-    reading = Reading()
-    shared = Shared(reading.read)
-    assert list(await asyncio.gather(shared.lately(), shared.lately())) == [[1], [1]]
-    assert await shared.lately() == [1] and reading.times == 1
+    reading = CountingReader()
+    shared = SharedList(reading.read)
+    assert list(await asyncio.gather(shared.read_cached(), shared.read_cached())) == [[1], [1]]
+    assert await shared.read_cached() == [1] and reading.times == 1
 
 
 async def test_who_needs_it_fresh_reads_it_and_the_others_have_that() -> None:
-    shared = Shared(Reading().read)
-    assert (await shared.lately(), await shared.anew(), await shared.lately()) == ([1], [2], [2])
+    shared = SharedList(CountingReader().read)
+    assert (await shared.read_cached(), await shared.read_fresh(), await shared.read_cached()) == ([1], [2], [2])
 
 
 async def test_it_is_kept_for_a_short_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "LATELY", 0.01)
-    shared = Shared(Reading().read)
-    assert await shared.lately() == [1]
+    monkeypatch.setattr(base, "CACHE_SECONDS", 0.01)
+    shared = SharedList(CountingReader().read)
+    assert await shared.read_cached() == [1]
     await asyncio.sleep(0.05)
-    assert await shared.lately() == [2]
+    assert await shared.read_cached() == [2]
 
 
 async def test_a_fault_is_nobody_else_s() -> None:
-    reading = Reading()
+    reading = CountingReader()
     reading.faults = [Throttled("slow down")]
-    shared = Shared(reading.read)
+    shared = SharedList(reading.read)
     with pytest.raises(Throttled):
-        await shared.lately()
-    assert await shared.lately() == [2]
+        await shared.read_cached()
+    assert await shared.read_cached() == [2]
 
 
 async def test_a_nodeclaim_that_came_since_the_instances_were_listed_is_never_overlooked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its instance would be ended: NodeClaims are read after the instances, whatever was read lately."""
-    world = Tidied()
-    lists = Lists(instances=world.found, inventory=world.inventory)
-    monkeypatch.setattr(Tidied, "lists", lists)
-    assert await lists.claims.lately() == []
-    world.claim("late", world.instance("i-late", age=600))
-    await run(world.instances.end_unowned_instances)
-    assert list(world.found.running) == ["i-late"]
+    fake_cluster = GarbageCollectionCluster()
+    lists = SharedLists(instances=fake_cluster.found, inventory=fake_cluster.inventory)
+    monkeypatch.setattr(GarbageCollectionCluster, "lists", lists)
+    assert await lists.claims.read_cached() == []
+    fake_cluster.add_nodeclaim("late", fake_cluster.add_instance("i-late", age=600))
+    await run_collection(fake_cluster.instances.terminate_orphaned_instances)
+    assert list(fake_cluster.found.running) == ["i-late"]
 
 
 async def test_an_instance_that_came_since_the_list_keeps_its_nodeclaim(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Tidied()
-    lists = Lists(instances=world.found, inventory=world.inventory)
-    monkeypatch.setattr(Tidied, "lists", lists)
-    assert await lists.instances.lately() == []
-    world.claim("late", world.instance("i-late"), Registered="True")
-    done = await run(world.objects.collect_claims)
-    assert (done.looked_at, done.suspects, list(world.claims.found)) == (1, (), ["late"])
+    fake_cluster = GarbageCollectionCluster()
+    lists = SharedLists(instances=fake_cluster.found, inventory=fake_cluster.inventory)
+    monkeypatch.setattr(GarbageCollectionCluster, "lists", lists)
+    assert await lists.instances.read_cached() == []
+    fake_cluster.add_nodeclaim("late", fake_cluster.add_instance("i-late"), Registered="True")
+    done = await run_collection(fake_cluster.objects.collect_nodeclaims)
+    assert (done.checked, done.suspects, list(fake_cluster.claims.found)) == (1, (), ["late"])

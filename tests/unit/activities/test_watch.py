@@ -7,17 +7,17 @@ from temporalio.testing import ActivityEnvironment
 from activities.planner_host import WatchActivities, WatchProgress
 from tenure.model.provisioning import PlanOutcome, PlanRequest
 from tests.support.fakes.planning import FakeHost
-from tests.unit.activities.builders import performed
+from tests.unit.activities.builders import run_activity
 
 
-class Talking(FakeHost):
-    async def run(self, carried: WatchProgress | None, heartbeat: Any) -> None:
+class HeartbeatingHost(FakeHost):
+    async def add_pod(self, carried: WatchProgress | None, heartbeat: Any) -> None:
         self.carried.append(carried)
         heartbeat(WatchProgress(digests={"life": "digest-2"}))
 
 
 async def test_a_successor_gets_what_was_signalled_last() -> None:
-    host, environment, beats = Talking(), ActivityEnvironment(), []
+    host, environment, beats = HeartbeatingHost(), ActivityEnvironment(), []
     environment.on_heartbeat = lambda *details: beats.append(details)
     await environment.run(WatchActivities(host).watch_cluster)
     environment.info = ActivityEnvironment.default_info().__class__(
@@ -29,5 +29,5 @@ async def test_a_successor_gets_what_was_signalled_last() -> None:
 
 async def test_planning_is_asked_of_the_process_that_hosts_the_watch() -> None:
     host = FakeHost(outcomes=[PlanOutcome(plan_id="", created=3)])
-    answer = await performed(WatchActivities(host).plan_capacity, PlanRequest(plan_id="plan-1"))
-    assert answer == PlanOutcome(plan_id="plan-1", created=3)
+    result = await run_activity(WatchActivities(host).plan_capacity, PlanRequest(plan_id="plan-1"))
+    assert result == PlanOutcome(plan_id="plan-1", created=3)

@@ -6,34 +6,35 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.garbage_collection.aws import TEMPLATE_TAG, InstanceUpkeep, LaunchUpkeep, TagUpkeep
-from activities.garbage_collection.base import Lists
-from activities.garbage_collection.kubernetes import ClaimUpkeep
+from activities.garbage_collection.aws import TEMPLATE_TAG, InstanceCollector, InstanceTagger, LaunchResourceCollector
+from activities.garbage_collection.base import SharedLists
+from activities.garbage_collection.kubernetes import NodeClaimCollector
 from tenure.apis import labels
-from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
+from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 from tenure.model.provider_results import InstanceFacts
 from tests.support.fakes.cloud import FakeInstances
-from tests.support.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes
-from tests.support.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
+from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims, FakeNodeClasses, FakeNodes
+from tests.support.fakes.upkeep import FakeInventory, FakeOpenGroups, FakeOrphanedResources
 
 CLUSTER = "demo"
 
 
 @dataclass
-class Tidied:
-    claims: FakeClaims = field(default_factory=FakeClaims)
+class GarbageCollectionCluster:
+    claims: FakeNodeClaims = field(default_factory=FakeNodeClaims)
     nodes: FakeNodes = field(default_factory=FakeNodes)
     node_classes: FakeNodeClasses = field(default_factory=FakeNodeClasses)
     events: FakeEvents = field(default_factory=FakeEvents)
     found: FakeInstances = field(default_factory=FakeInstances)
-    leftovers: FakeLeftovers = field(default_factory=FakeLeftovers)
-    groups: FakeGroups = field(default_factory=FakeGroups)
+    orphaned_resources: FakeOrphanedResources = field(default_factory=FakeOrphanedResources)
+    groups: FakeOpenGroups = field(default_factory=FakeOpenGroups)
 
     def __post_init__(self) -> None:
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
-    def instance(self, instance_id: str, *, age: float = 3600, cluster: str = CLUSTER, **tags: str) -> str:
-        """One that runs, `age` seconds old: its provider id. Tags `group`, `claim`, `template` by what they say."""
+    def add_instance(self, instance_id: str, *, age: float = 3600, cluster: str = CLUSTER, **tags: str) -> str:
+        """One that runs, `age` seconds old: its provider id. Tags `group`, `add_nodeclaim`, `template` by what they
+        say."""
         known = {"group": labels.LAUNCH_GROUP, "claim": labels.TAG_NODECLAIM, "template": TEMPLATE_TAG}
         basic = {labels.TAG_NODEPOOL: "pool", labels.TAG_NODECLASS: "class", labels.TAG_EKS_CLUSTER_NAME: cluster}
         self.found.running[instance_id] = InstanceFacts(
@@ -46,20 +47,20 @@ class Tidied:
         )
         return f"aws:///us-west-2a/{instance_id}"
 
-    def claim(self, name: str, provider_id: str = "", *, node: str = "", **conditions: str) -> None:
+    def add_nodeclaim(self, name: str, provider_id: str = "", *, node: str = "", **conditions: str) -> None:
         self.claims.add(name)
-        self.claims.give(name, provider_id=provider_id, deleting=False, **conditions)
+        self.claims.set_status(name, provider_id=provider_id, deleting=False, **conditions)
         if node:
             self.claims.found[name]["status"]["nodeName"] = node
 
     @property
-    def lists(self) -> Lists:
+    def lists(self) -> SharedLists:
         """Minutes lie between two runs of a task."""
-        return Lists(instances=self.found, inventory=self.inventory)
+        return SharedLists(instances=self.found, inventory=self.inventory)
 
     @property
-    def instances(self) -> InstanceUpkeep:
-        return InstanceUpkeep(
+    def instances(self) -> InstanceCollector:
+        return InstanceCollector(
             instances=self.found,
             inventory=self.inventory,
             lists=self.lists,
@@ -68,33 +69,39 @@ class Tidied:
         )
 
     @property
-    def objects(self) -> ClaimUpkeep:
-        return ClaimUpkeep(
+    def objects(self) -> NodeClaimCollector:
+        return NodeClaimCollector(
             claims=self.claims, instances=self.found, inventory=self.inventory, lists=self.lists, events=self.events
         )
 
     @property
-    def launches(self) -> LaunchUpkeep:
-        return LaunchUpkeep(instances=self.found, inventory=self.inventory, leftovers=self.leftovers)
+    def launches(self) -> LaunchResourceCollector:
+        return LaunchResourceCollector(
+            instances=self.found, inventory=self.inventory, orphaned_resources=self.orphaned_resources
+        )
 
     @property
-    def tags(self) -> TagUpkeep:
-        return TagUpkeep(
+    def tags(self) -> InstanceTagger:
+        return InstanceTagger(
             claims=self.claims,
             instances=self.found,
             lists=self.lists,
-            leftovers=self.leftovers,
+            orphaned_resources=self.orphaned_resources,
             events=self.events,
         )
 
 
-async def run(task: Callable[[UpkeepAsked], Awaitable[UpkeepDone]], suspects: Sequence[str] = ()) -> UpkeepDone:
-    asked = UpkeepAsked(cluster=CLUSTER, task="any", suspects=tuple(suspects))
-    return await ActivityEnvironment().run(task, asked)
+async def run_collection(
+    task: Callable[[GarbageCollectionRequest], Awaitable[GarbageCollectionResult]], suspects: Sequence[str] = ()
+) -> GarbageCollectionResult:
+    request = GarbageCollectionRequest(cluster=CLUSTER, task="any", suspects=tuple(suspects))
+    return await ActivityEnvironment().run(task, request)
 
 
-async def run_twice(task: Callable[[UpkeepAsked], Awaitable[UpkeepDone]]) -> UpkeepDone:
+async def run_collection_twice(
+    task: Callable[[GarbageCollectionRequest], Awaitable[GarbageCollectionResult]],
+) -> GarbageCollectionResult:
     """The second look at what the first one suspects."""
-    first = await run(task)
+    first = await run_collection(task)
     assert first.collected == 0
-    return await run(task, first.suspects)
+    return await run_collection(task, first.suspects)

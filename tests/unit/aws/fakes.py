@@ -12,13 +12,13 @@ from tests.support.aws.builders import ZONES
 R = TypeVar("R")
 
 
-class NoGroups:
+class NoPlacementGroups:
     async def resolve(self, node_class: object) -> None:
         return None
 
 
-class NoShifts:
-    async def away(self) -> frozenset[str]:
+class NoZonalShifts:
+    async def shifted_zones(self) -> frozenset[str]:
         return frozenset()
 
 
@@ -32,21 +32,21 @@ class Named:
 class FakeClients:
     """Answers by the method's name; counts the questions, and raises where a fault is set."""
 
-    def __init__(self, answers: Mapping[str, list[Any]]) -> None:
-        self.answers, self.asked, self.faults = answers, Counter[str](), dict[str, Fault]()
+    def __init__(self, responses: Mapping[str, list[Any]]) -> None:
+        self.responses, self.call_counts, self.faults = responses, Counter[str](), dict[str, Fault]()
         self.ec2 = self.pricing = Named()
 
     async def pages(self, method: str, key: str, pick: Callable[[Any], R], **request: Any) -> list[R]:
-        self.asked[method] += 1
+        self.call_counts[method] += 1
         if method in self.faults:
             raise self.faults[method]
-        return [pick(item) for item in self.answers.get(method, [])]
+        return [pick(item) for item in self.responses.get(method, [])]
 
     async def in_thread(self, work: Callable[[], R]) -> R:
         return work()
 
 
-def all_answers(*names: str, price: float = 0.1) -> dict[str, list[Any]]:
+def all_responses(*names: str, price: float = 0.1) -> dict[str, list[Any]]:
     return {
         "describe_instance_types": [all_types()[name] for name in names],
         "describe_instance_type_offerings": [{"InstanceType": n, "Location": z} for n in names for z in ZONES],

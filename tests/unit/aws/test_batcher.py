@@ -27,31 +27,31 @@ def batcher(counter: Counter, *, idle: float = 0.01, longest: float = 5.0, size:
 async def test_callers_of_one_window_share_one_call() -> None:
     counter = Counter()
     one = batcher(counter)
-    assert await asyncio.gather(*(one.ask(key) for key in (1, 2, 3, 2))) == [2, 4, 6, 4]
+    assert await asyncio.gather(*(one.fetch(key) for key in (1, 2, 3, 2))) == [2, 4, 6, 4]
     assert counter.batches == [[1, 2, 3]]
 
 
 async def test_a_key_without_an_answer_is_none() -> None:
-    assert await batcher(Counter()).ask(13) is None
+    assert await batcher(Counter()).fetch(13) is None
 
 
 async def test_a_full_window_closes_at_once() -> None:
     counter = Counter()
     one = batcher(counter, idle=60, longest=60, size=2)
-    await asyncio.gather(*(one.ask(key) for key in range(4)))
+    await asyncio.gather(*(one.fetch(key) for key in range(4)))
     assert counter.batches == [[0, 1], [2, 3]]
 
 
 async def test_a_window_that_is_never_idle_closes_all_the_same() -> None:
     counter = Counter()
     one = batcher(counter, idle=0.03, longest=0.1)
-    asked = []
+    tasks = []
     for key in range(40):
-        asked.append(asyncio.create_task(one.ask(key)))
+        tasks.append(asyncio.create_task(one.fetch(key)))
         await asyncio.sleep(0.01)
         if counter.batches:
             break
-    await asyncio.gather(*asked)
+    await asyncio.gather(*tasks)
     assert len(counter.batches[0]) < 40
 
 
@@ -66,16 +66,16 @@ async def test_a_fault_reaches_every_caller_and_the_next_window_is_new() -> None
         return dict.fromkeys(keys, 1)
 
     one: Batcher[int, int] = Batcher(run, idle=0.01, longest=1, size=10)
-    found = await asyncio.gather(one.ask(1), one.ask(2), return_exceptions=True)
-    assert [type(answer) for answer in found] == [Throttled, Throttled]
-    assert await one.ask(1) == 1
+    found = await asyncio.gather(one.fetch(1), one.fetch(2), return_exceptions=True)
+    assert [type(result) for result in found] == [Throttled, Throttled]
+    assert await one.fetch(1) == 1
 
 
 async def test_a_caller_who_leaves_disturbs_nobody() -> None:
     one = batcher(Counter())
-    leaving, staying = asyncio.create_task(one.ask(1)), asyncio.create_task(one.ask(1))
+    cancelled, remaining = asyncio.create_task(one.fetch(1)), asyncio.create_task(one.fetch(1))
     await asyncio.sleep(0)
-    leaving.cancel()
-    assert await staying == 2
+    cancelled.cancel()
+    assert await remaining == 2
     with pytest.raises(asyncio.CancelledError):
-        await leaving
+        await cancelled

@@ -13,10 +13,10 @@ from tenure.aws.instancetype.capacity import (
     eni_limited_pods,
     kube_reserved,
     overhead_of,
+    parse_threshold,
     pods_of,
     reserved_millicores,
     storage_of,
-    threshold,
 )
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.model.instance_types import InstanceType
@@ -217,7 +217,7 @@ def test_kubelet_settings_change_what_is_left_key_by_key() -> None:
     ("text", "amount"), [("100Mi", 100 * MIB), ("10%", 100), ("0.15%", 2), ("100%", 0), ("lots", None), ("x%", None)]
 )
 def test_thresholds(text: str, amount: int | None) -> None:
-    assert threshold(text, 1000) == amount
+    assert parse_threshold(text, 1000) == amount
 
 
 @pytest.mark.parametrize(("manufacturer", "resource"), [("AMD", labels.AMD_GPU), ("Habana", labels.GAUDI)])
@@ -225,7 +225,7 @@ def test_gpus_count_by_their_manufacturer(manufacturer: str, resource: str) -> N
     """EC2's list in the stand-in has neither g4ad nor dl1, so that one is made of a g5."""
     raw = all_types()["g5.xlarge"]
     gpu = {**raw["GpuInfo"]["Gpus"][0], "Manufacturer": manufacturer, "Count": 8}
-    made = TypeInfo.of({**raw, "GpuInfo": {"Gpus": [gpu]}})
+    made = TypeInfo.from_ec2({**raw, "GpuInfo": {"Gpus": [gpu]}})
     found = capacity_of(replace(machine("g5.xlarge"), info=made))
     assert found[resource] == 8
     assert labels.NVIDIA_GPU not in found

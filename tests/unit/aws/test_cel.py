@@ -7,10 +7,10 @@ import pytest
 
 from tenure.apis import labels
 from tenure.aws.instancetype.resolver import resolve_types
-from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError, Variables, expression
+from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError, Variables, compile_expression
 from tenure.aws.nodeclass.validation import why_not_evaluated
 from tenure.aws.settings import NODECLASS_CEL
-from tests.support.aws.builders import SETTINGS, info, machine, node_class, region, resolved_status
+from tests.support.aws.builders import SETTINGS, build_nodeclass, build_type_info, machine, region, resolved_status
 
 FACTS = Variables(vcpus=4, memory_mib=16384, default_enis=4, ips_per_eni=15, max_pods=58, instance_type="m5.xlarge")
 GATED = SETTINGS.model_copy(update={"feature_gates": {NODECLASS_CEL: True}})
@@ -37,11 +37,11 @@ GATED = SETTINGS.model_copy(update={"feature_gates": {NODECLASS_CEL: True}})
     ],
 )
 def test_an_expression_has_a_whole_value(text: str, value: int) -> None:
-    assert expression(text).value(FACTS) == value
+    assert compile_expression(text).evaluate(FACTS) == value
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
+    ("text", "expected"),
     [
         ("vcpus +", "Syntax error"),
         ("cores * 2", "undeclared reference to 'cores'"),
@@ -54,14 +54,14 @@ def test_an_expression_has_a_whole_value(text: str, value: int) -> None:
         ("10Gib", "Syntax error"),
     ],
 )
-def test_what_is_no_expression_of_a_number_cannot_be_read(text: str, word: str) -> None:
+def test_what_is_no_expression_of_a_number_cannot_be_read(text: str, expected: str) -> None:
     with pytest.raises(ExpressionError) as error:
-        expression(text)
-    assert word in str(error.value) and repr(text) in str(error.value)
+        compile_expression(text)
+    assert expected in str(error.value) and repr(text) in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
+    ("text", "expected"),
     [
         ("vcpus - 10", "negative"),
         ("10 / (vcpus - 4)", "divide by zero"),
@@ -74,10 +74,10 @@ def test_what_is_no_expression_of_a_number_cannot_be_read(text: str, word: str) 
         ("dyn('many')", "many"),
     ],
 )
-def test_an_expression_without_a_value_says_for_which_type(text: str, word: str) -> None:
+def test_an_expression_without_a_value_says_for_which_type(text: str, expected: str) -> None:
     with pytest.raises(ExpressionError) as error:
-        expression(text).value(FACTS)
-    assert word in str(error.value) and "m5.xlarge" in str(error.value)
+        compile_expression(text).evaluate(FACTS)
+    assert expected in str(error.value) and "m5.xlarge" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,13 @@ def test_an_expression_without_a_value_says_for_which_type(text: str, word: str)
 )
 def test_reserved_amounts_are_rounded_up_in_their_unit(key: str, text: str, amount: str) -> None:
     for field in ("kubeReserved", "systemReserved"):
-        assert filled("m5.xlarge", {field: {key: text}}) == {field: {key: amount}}
+        assert resolve_kubelet("m5.xlarge", {field: {key: text}}) == {field: {key: amount}}
 
 
 def test_max_pods_means_the_default_in_its_own_expression_and_the_result_in_the_others() -> None:
-    found = filled("m5.xlarge", {"maxPods": "max_pods / 2", "kubeReserved": {"memory": "max_pods * 16", "cpu": "70m"}})
+    found = resolve_kubelet(
+        "m5.xlarge", {"maxPods": "max_pods / 2", "kubeReserved": {"memory": "max_pods * 16", "cpu": "70m"}}
+    )
     assert found == {"maxPods": 29, "kubeReserved": {"memory": "464Mi", "cpu": "70m"}}
 
 
@@ -109,11 +111,11 @@ def test_values_that_are_quantities_are_no_expressions() -> None:
 
 def test_more_pods_than_a_kubelet_can_count_are_refused() -> None:
     with pytest.raises(ExpressionError, match=r"maxPods: '3000000000' makes 3000000000 for m5.xlarge"):
-        filled("m5.xlarge", {"maxPods": "3000000000"})
+        resolve_kubelet("m5.xlarge", {"maxPods": "3000000000"})
 
 
 def test_types_are_planned_with_their_own_amounts() -> None:
-    one = node_class(
+    one = build_nodeclass(
         resolved_status(),
         kubelet={"maxPods": "vcpus * 10", "systemReserved": {"cpu": "vcpus * 100"}, "kubeReserved": {"memory": "512"}},
     )
@@ -129,14 +131,14 @@ def test_types_are_planned_with_their_own_amounts() -> None:
 
 
 def test_with_the_gate_off_expressions_are_passed_over() -> None:
-    one = node_class(resolved_status(), kubelet={"maxPods": "vcpus * 10"})
+    one = build_nodeclass(resolved_status(), kubelet={"maxPods": "vcpus * 10"})
     found = resolve_types(region("m5.large"), one, SETTINGS)
     assert found.by_name["m5.large"].capacity[labels.PODS] == 29
     assert found.kubelets == {}
 
 
 def test_a_type_without_a_value_is_not_launched_and_the_others_are() -> None:
-    one = node_class(resolved_status(), kubelet={"maxPods": "100 / (vcpus - 2)"})
+    one = build_nodeclass(resolved_status(), kubelet={"maxPods": "100 / (vcpus - 2)"})
     found = resolve_types(region("m5.large", "m5.xlarge"), one, GATED)
     available = {name: any(o.available for o in one.offerings) for name, one in found.by_name.items()}
     assert available == {"m5.large": False, "m5.xlarge": True}
@@ -144,21 +146,21 @@ def test_a_type_without_a_value_is_not_launched_and_the_others_are() -> None:
 
 def test_validation_asks_for_a_value_on_every_type_and_names_one_that_has_none() -> None:
     names = ("m5.large", "m5.xlarge", "c5.large")
-    wrong = evaluated({"kubeReserved": {"cpu": "100 / (vcpus - 2)"}}, *names)
-    assert wrong is not None
-    assert wrong[0] == "KubeletExpressionEvaluationFailed"
-    assert wrong[1].startswith("spec.kubelet.kubeReserved.cpu: ")
-    assert "for c5.large: divide by zero" in wrong[1] and "1 types more" in wrong[1]
-    assert evaluated({"kubeReserved": {"cpu": "100 / vcpus"}}, *names) is None
+    problem = kubelet_problem({"kubeReserved": {"cpu": "100 / (vcpus - 2)"}}, *names)
+    assert problem is not None
+    assert problem[0] == "KubeletExpressionEvaluationFailed"
+    assert problem[1].startswith("spec.kubelet.kubeReserved.cpu: ")
+    assert "for c5.large: divide by zero" in problem[1] and "1 types more" in problem[1]
+    assert kubelet_problem({"kubeReserved": {"cpu": "100 / vcpus"}}, *names) is None
 
 
-def filled(name: str, kubelet: dict[str, Any]) -> dict[str, Any]:
-    return ComputedKubelet(kubelet, enabled=True).filled(machine(name, kubelet=kubelet))
+def resolve_kubelet(name: str, kubelet: dict[str, Any]) -> dict[str, Any]:
+    return ComputedKubelet(kubelet, enabled=True).evaluate(machine(name, kubelet=kubelet))
 
 
-def evaluated(kubelet: dict[str, Any], *names: str) -> tuple[str, str] | None:
+def kubelet_problem(kubelet: dict[str, Any], *names: str) -> tuple[str, str] | None:
     return why_not_evaluated(
         ComputedKubelet(kubelet, enabled=True),
-        {name: info(name) for name in names},
+        {name: build_type_info(name) for name in names},
         lambda each: machine(each.name, kubelet=kubelet),
     )

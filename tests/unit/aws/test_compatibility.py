@@ -6,7 +6,7 @@ import pytest
 
 from tenure.aws.instancetype.capacity import Machine
 from tenure.aws.instancetype.resolver import resolve_types, why_incompatible
-from tests.support.aws.builders import SETTINGS, machine, node_class, region, resolved_status
+from tests.support.aws.builders import SETTINGS, build_nodeclass, machine, region, resolved_status
 
 FIRST = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
 SIX = SETTINGS.model_copy(update={"cluster_dns": "fd00::a"})
@@ -17,7 +17,7 @@ def interfaces(*more: tuple[int, int, str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "family", "spec", "word"),
+    ("name", "family", "spec", "expected"),
     [
         ("m5.large", "AL2023", {}, ""),
         ("a1.large", "AL2023", {}, "a1"),
@@ -44,10 +44,10 @@ def interfaces(*more: tuple[int, int, str]) -> list[dict[str, Any]]:
         ("m5.large", "AL2023", {"ipPrefixCount": 10, "networkInterfaces": interfaces()}, "ipPrefixCount"),
     ],
 )
-def test_why_a_type_cannot_be_launched(name: str, family: str, spec: dict[str, Any], word: str) -> None:
-    said = why_incompatible(machine(name, family, **spec))
-    assert word in said
-    assert bool(said) == bool(word)
+def test_why_a_type_cannot_be_launched(name: str, family: str, spec: dict[str, Any], expected: str) -> None:
+    reason = why_incompatible(machine(name, family, **spec))
+    assert expected in reason
+    assert bool(reason) == bool(expected)
 
 
 def test_in_an_ipv6_cluster_prefixes_take_the_place_of_ipv6_addresses() -> None:
@@ -60,12 +60,12 @@ def test_in_an_ipv6_cluster_prefixes_take_the_place_of_ipv6_addresses() -> None:
 @pytest.mark.parametrize(("strategy", "fits"), [("cluster", False), ("spread", True), ("partition", True), ("", True)])
 def test_a_placement_group_takes_types_of_its_strategy(strategy: str, fits: bool) -> None:
     one = machine("t3.large")
-    placed = Machine(one.info, one.family, one.kubelet, one.spec, one.settings, strategy)
-    assert (not why_incompatible(placed)) is fits
+    in_placement_group = Machine(one.info, one.family, one.kubelet, one.spec, one.settings, strategy)
+    assert (not why_incompatible(in_placement_group)) is fits
 
 
 def test_what_cannot_be_launched_is_listed_with_its_prices_and_nothing_available() -> None:
-    one = node_class(resolved_status(), connectionTracking={"udpTimeout": 60})
+    one = build_nodeclass(resolved_status(), connectionTracking={"udpTimeout": 60})
     types = resolve_types(region("m4.large", "m5.large"), one, SETTINGS).by_name
     assert {name: any(o.available for o in found.offerings) for name, found in types.items()} == {
         "m4.large": False,

@@ -78,8 +78,8 @@ class Account:
         self.attributes["Policy"] = json.dumps({"Version": "2012-10-17", "Statement": statements})
 
     def rule(self, name: str, pattern: Mapping[str, Any], **fields: Any) -> None:
-        said = {"bus": "default", "State": "ENABLED", "targets": [QUEUE], **fields}
-        self.rules[name] = {"Name": name, "Arn": RULE + name, "EventPattern": json.dumps(pattern), **said}
+        rule_fields = {"bus": "default", "State": "ENABLED", "targets": [QUEUE], **fields}
+        self.rules[name] = {"Name": name, "Arn": RULE + name, "EventPattern": json.dumps(pattern), **rule_fields}
 
     async def call(self, method: Callable[..., Any], **request: Any) -> Any:
         if fault := self.faults.get(method.__name__):
@@ -131,7 +131,7 @@ async def findings(account: Account, *ignored: EventKind, queue: str = "demo") -
     return {one.subject: one for one in found}
 
 
-async def amiss(account: Account, *ignored: EventKind) -> Finding:
+async def find_problem(account: Account, *ignored: EventKind) -> Finding:
     """The one thing that is not as it should be."""
     [one] = [one for one in (await findings(account, *ignored)).values() if one.level != "ok"]
     return one
@@ -140,8 +140,8 @@ async def amiss(account: Account, *ignored: EventKind) -> Finding:
 async def test_a_sound_installation_has_nothing_to_mend(account: Account) -> None:
     found = await findings(account)
     assert {one.level for one in found.values()} == {"ok"}
-    assert "spot" in found["rule for spotInterruption"].said
-    assert {found[f"rule for {kind}"].said for kind in ("instanceStopping", "instanceTerminating")} == {
+    assert "spot" in found["rule for spotInterruption"].message
+    assert {found[f"rule for {kind}"].message for kind in ("instanceStopping", "instanceTerminating")} == {
         "rule state sends them"
     }
 
@@ -149,7 +149,7 @@ async def test_a_sound_installation_has_nothing_to_mend(account: Account) -> Non
 async def test_a_queue_that_is_not_there_is_named_with_its_region(account: Account) -> None:
     [one] = (await findings(account, queue="other")).values()
     assert (one.level, one.subject) == ("problem", "queue other")
-    assert REGION in one.said and "events.yaml" in one.todo and "INTERRUPTION_QUEUE" in one.todo
+    assert REGION in one.message and "events.yaml" in one.todo and "INTERRUPTION_QUEUE" in one.todo
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_a_queue_that_is_not_there_is_named_with_its_region(account: Accou
 )
 async def test_a_missing_permission_is_named(account: Account, method: str, level: str, permission: str) -> None:
     account.faults[method] = Forbidden("access denied")
-    one = await amiss(account)
+    one = await find_problem(account)
     assert one.level == level and permission in one.todo
 
 
@@ -178,9 +178,9 @@ async def test_a_missing_permission_is_named(account: Account, method: str, leve
 )
 async def test_a_missing_rule_is_named_by_its_kind(account: Account, name: str, kind: EventKind, level: str) -> None:
     del account.rules[name]
-    one = await amiss(account)
+    one = await find_problem(account)
     assert (one.level, one.subject) == (level, f"rule for {kind}")
-    assert "no rule sends them" in one.said
+    assert "no rule sends them" in one.message
     assert f"{kind[0].upper()}{kind[1:]}=true" in one.todo and QUEUE in one.todo and REGION in one.todo
     assert RULES[name]["detail-type"][0] in one.todo
     assert (await findings(account, kind))[f"rule for {kind}"].level == "ok", "every pool ignores it"
@@ -188,7 +188,7 @@ async def test_a_missing_rule_is_named_by_its_kind(account: Account, name: str, 
 
 async def test_a_rule_for_states_is_wanted_for_both_kinds(account: Account) -> None:
     account.rule("state", {**RULES["state"], "detail": {"state": ["stopping", "stopped"]}})
-    assert (await amiss(account)).subject == "rule for instanceTerminating"
+    assert (await find_problem(account)).subject == "rule for instanceTerminating"
     account.rule("state", {**RULES["state"], "detail": {"state": ["running"]}})
     found = await findings(account)
     assert [found[f"rule for {kind}"].level for kind in ("instanceStopping", "instanceTerminating")] == [
@@ -199,8 +199,8 @@ async def test_a_rule_for_states_is_wanted_for_both_kinds(account: Account) -> N
 
 async def test_a_rule_that_is_disabled_is_named_with_the_command_that_enables_it(account: Account) -> None:
     account.rules["spot"]["State"] = "DISABLED"
-    one = await amiss(account)
-    assert "rule spot is disabled" in one.said
+    one = await find_problem(account)
+    assert "rule spot is disabled" in one.message
     assert one.todo == f"aws events enable-rule --name spot --region {REGION}"
     account.rules["spot"]["State"] = "ENABLED_WITH_ALL_CLOUDTRAIL_MANAGEMENT_EVENTS"
     assert (await findings(account))["rule for spotInterruption"].level == "ok"
@@ -209,31 +209,31 @@ async def test_a_rule_that_is_disabled_is_named_with_the_command_that_enables_it
 async def test_a_rule_with_another_target_is_named_with_where_it_sends(account: Account) -> None:
     elsewhere = f"arn:aws:sqs:us-east-1:{ACCOUNT}:demo"
     account.rules["spot"]["targets"] = [elsewhere]
-    one = await amiss(account)
-    assert "rule spot sends them to" in one.said and elsewhere in one.said
+    one = await find_problem(account)
+    assert "rule spot sends them to" in one.message and elsewhere in one.message
     assert "put-targets --rule spot" in one.todo and QUEUE in one.todo
     account.rules["spot"]["targets"] = []
-    assert "to nobody" in (await amiss(account)).said
+    assert "to nobody" in (await find_problem(account)).message
     account.faults["list_targets_by_rule"] = Forbidden("no")
-    assert "no rule sends them here: " in (await amiss(account)).said
+    assert "no rule sends them here: " in (await find_problem(account)).message
 
 
 async def test_a_rule_of_another_cluster_in_the_region_is_told_and_left_alone(account: Account) -> None:
     other = f"arn:aws:sqs:{REGION}:{ACCOUNT}:other-cluster"
     account.rules["spot"]["targets"] = [other]
-    one = await amiss(account)
-    assert f"no rule sends them here (spot sends them to {other})" in one.said
+    one = await find_problem(account)
+    assert f"no rule sends them here (spot sends them to {other})" in one.message
     assert "put-targets" not in one.todo and "SpotInterruption=true" in one.todo
 
 
 async def test_a_rule_on_another_bus_hears_nothing_of_aws(account: Account) -> None:
     account.rules["spot"]["bus"] = "orders"
-    one = await amiss(account)
-    assert "rule spot is on the bus orders" in one.said and "default bus" in one.todo
+    one = await find_problem(account)
+    assert "rule spot is on the bus orders" in one.message and "default bus" in one.todo
 
 
 @pytest.mark.parametrize(
-    ("statements", "said"),
+    ("statements", "message"),
     [
         ((DENY_HTTP,), "no statement allows events.amazonaws.com"),
         ((allow() | {"Action": "sqs:ReceiveMessage"},), "no statement allows"),
@@ -244,18 +244,18 @@ async def test_a_rule_on_another_bus_hears_nothing_of_aws(account: Account) -> N
     ],
 )
 async def test_a_policy_that_lets_eventbridge_send_nothing_says_why(
-    account: Account, statements: tuple[dict[str, Any], ...], said: str
+    account: Account, statements: tuple[dict[str, Any], ...], message: str
 ) -> None:
     account.policy(*statements)
-    one = await amiss(account)
+    one = await find_problem(account)
     assert (one.level, one.subject) == ("problem", "queue demo")
-    assert "lets EventBridge send nothing" in one.said and said in one.said and "sqs:SendMessage" in one.todo
+    assert "lets EventBridge send nothing" in one.message and message in one.message and "sqs:SendMessage" in one.todo
 
 
 async def test_a_policy_for_some_rules_names_those_that_it_forgets(account: Account) -> None:
     account.policy(allow(ArnEquals={"aws:SourceArn": [RULE + name for name in RULES if name != "health"]}))
-    one = await amiss(account)
-    assert "lets the rules health send nothing" in one.said
+    one = await find_problem(account)
+    assert "lets the rules health send nothing" in one.message
     account.policy(allow(ArnLike={"aws:SourceArn": RULE + "*"}))
     assert (await findings(account))["queue demo"].level == "ok"
 
@@ -266,13 +266,13 @@ async def test_a_statement_without_resource_allows_the_queue_but_one_without_act
     account.policy({key: value for key, value in allow().items() if key != "Resource"})
     assert (await findings(account))["queue demo"].level == "ok"
     account.policy({key: value for key, value in allow().items() if key != "Action"})
-    assert "no statement allows" in (await amiss(account)).said
+    assert "no statement allows" in (await find_problem(account)).message
 
 
 async def test_a_queue_that_anybody_may_send_to_is_told(account: Account) -> None:
     account.policy(allow() | {"Principal": "*"})
     found = await check_events(cast(AwsClients, account), "demo")
-    assert [one.said for one in found if one.level == "advice"] == ["its policy lets anybody send to it"]
+    assert [one.message for one in found if one.level == "advice"] == ["its policy lets anybody send to it"]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ async def test_how_long_an_outage_messages_survive_is_said_in_minutes(
 ) -> None:
     account.attributes |= more
     one = (await findings(account))["queue demo retention"]
-    assert one.level == level and minutes in one.said
+    assert one.level == level and minutes in one.message
 
 
 def key_statement(*actions: str, **fields: Any) -> dict[str, Any]:
@@ -301,12 +301,12 @@ def key_statement(*actions: str, **fields: Any) -> dict[str, Any]:
 
 async def test_sqs_s_own_key_of_kms_is_none_that_eventbridge_can_use(account: Account) -> None:
     account.attributes["KmsMasterKeyId"] = "alias/aws/sqs"
-    one = await amiss(account)
+    one = await find_problem(account)
     assert (one.level, one.subject) == ("problem", "queue demo key") and "SSE-SQS" in one.todo
 
 
 @pytest.mark.parametrize(
-    ("statement", "level", "said"),
+    ("statement", "level", "message"),
     [
         (key_statement("kms:GenerateDataKey*", "kms:Decrypt"), "ok", "EventBridge may use"),
         (key_statement("kms:Decrypt"), "problem", "(kms:GenerateDataKey)"),
@@ -314,20 +314,20 @@ async def test_sqs_s_own_key_of_kms_is_none_that_eventbridge_can_use(account: Ac
     ],
 )
 async def test_a_key_of_one_s_own_has_to_let_eventbridge_use_it(
-    account: Account, statement: dict[str, Any], level: str, said: str
+    account: Account, statement: dict[str, Any], level: str, message: str
 ) -> None:
     account.attributes["KmsMasterKeyId"] = "alias/own"
     account.key_policy = statement
     one = (await findings(account))["queue demo key"]
-    assert one.level == level and said in one.said
+    assert one.level == level and message in one.message
 
 
 async def test_a_key_that_is_gone_off_or_not_to_be_looked_at_is_told_apart(account: Account) -> None:
     account.attributes["KmsMasterKeyId"] = "alias/own"
     account.key["KeyState"] = "PendingDeletion"
-    assert "is PendingDeletion" in (await amiss(account)).said
+    assert "is PendingDeletion" in (await find_problem(account)).message
     account.faults["describe_key"] = NotFound("no such key")
-    assert (await amiss(account)).level == "problem"
+    assert (await find_problem(account)).level == "problem"
     account.faults["describe_key"] = Forbidden("no")
-    one = await amiss(account)
+    one = await find_problem(account)
     assert one.level == "unknown" and "kms:GetKeyPolicy" in one.todo

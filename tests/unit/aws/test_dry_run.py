@@ -10,22 +10,22 @@ from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.client.errors import fault_of
 from tenure.aws.instance.launch_templates import LaunchTemplate, launch_template
-from tenure.aws.nodeclass.dry_run import Undecided, Wrong, verdict_of
+from tenure.aws.nodeclass.dry_run import Rejected, Undecided, verdict_of
 from tenure.aws.nodeclass.dry_run_request import (
     Choice,
-    choose,
+    choose_launch,
     create_fleet,
     create_template,
     run_instances,
     trial_template,
 )
 from tenure.model.errors import BadInput, Fault, Forbidden, Throttled, TryLater
-from tests.support.aws.builders import SETTINGS, node_class, region, resolved_status
+from tests.support.aws.builders import SETTINGS, build_nodeclass, region, resolved_status
 
 TAGS = {"kubernetes.io/cluster/demo": "owned", "karpenter.sh/nodepool": "general"}
 PROFILE = "Value (demo_x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
-ROLE_CLASS = node_class()
-OWN_PROFILE = node_class(role="", instanceProfile="mine")
+ROLE_CLASS = build_nodeclass()
+OWN_PROFILE = build_nodeclass(role="", instanceProfile="mine")
 
 
 def pool(*requirements: tuple[Any, ...], name: str = "general") -> NodePool:
@@ -38,9 +38,9 @@ def pool(*requirements: tuple[Any, ...], name: str = "general") -> NodePool:
     )
 
 
-def chosen(*names: str, pools: tuple[NodePool, ...] = (), family: str = "AL2023", **status: Any) -> Choice | None:
-    one = node_class(resolved_status(**status), amiFamily=family)
-    return choose(region(*names), one, SETTINGS, pools)
+def choose_from(*names: str, pools: tuple[NodePool, ...] = (), family: str = "AL2023", **status: Any) -> Choice | None:
+    one = build_nodeclass(resolved_status(**status), amiFamily=family)
+    return choose_launch(region(*names), one, SETTINGS, pools)
 
 
 TYPES = ("c5.large", "g5.xlarge", "m5.large", "m6g.large", "r5.large")
@@ -64,20 +64,22 @@ TYPES = ("c5.large", "g5.xlarge", "m5.large", "m6g.large", "r5.large")
 def test_it_is_tried_with_what_a_pool_could_get_else_with_something_common(
     pools: tuple[NodePool, ...], names: tuple[str, ...], found: str
 ) -> None:
-    choice = chosen(*names, pools=pools)
+    choice = choose_from(*names, pools=pools)
     assert choice is not None and choice.instance_type.name == found
     assert choice.zones == {"us-west-2a", "us-west-2b", "us-west-2c"}
 
 
 def test_windows_is_tried_with_something_common_whatever_pools_want() -> None:
-    wants = [{"key": labels.ARCH, "operator": "In", "values": ["amd64"]}]
-    windows = {"amis": [{"id": "ami-windows", "requirements": wants}]}
-    choice = chosen(*TYPES, pools=(pool((labels.INSTANCE_TYPE, "In", "r5.large")),), family="Windows2022", **windows)
+    requirements = [{"key": labels.ARCH, "operator": "In", "values": ["amd64"]}]
+    windows = {"amis": [{"id": "ami-windows", "requirements": requirements}]}
+    choice = choose_from(
+        *TYPES, pools=(pool((labels.INSTANCE_TYPE, "In", "r5.large")),), family="Windows2022", **windows
+    )
     assert choice is not None and choice.instance_type.name == "m5.large"
 
 
 def test_nothing_is_tried_where_no_type_has_an_image() -> None:
-    assert chosen(*TYPES, amis=[]) is None
+    assert choose_from(*TYPES, amis=[]) is None
 
 
 @pytest.mark.parametrize(
@@ -91,20 +93,20 @@ def test_nothing_is_tried_where_no_type_has_an_image() -> None:
     ],
 )
 def test_dedicated_tenancy_is_tried_where_a_pool_admits_it(requirement: tuple[Any, ...], tenancy: str) -> None:
-    choice = chosen(*TYPES, pools=(pool(requirement), pool((labels.OS, "In", "linux"), name="other")))
+    choice = choose_from(*TYPES, pools=(pool(requirement), pool((labels.OS, "In", "linux"), name="other")))
     assert choice is not None and choice.tenancy == tenancy
 
 
 def test_tags_are_those_of_a_pool_or_of_the_class_where_it_has_none() -> None:
-    with_pools = chosen(*TYPES, pools=(pool(name="b"), pool(name="a")))
-    without = chosen(*TYPES)
+    with_pools = choose_from(*TYPES, pools=(pool(name="b"), pool(name="a")))
+    without = choose_from(*TYPES)
     assert with_pools is not None and with_pools.pool == "a"
     assert without is not None and without.pool == "default"
 
 
 def template(**spec: Any) -> LaunchTemplate:
     return launch_template(
-        node_class(resolved_status(), **spec),
+        build_nodeclass(resolved_status(), **spec),
         FAMILIES["AL2023"],
         SETTINGS,
         image_id="ami-1",
@@ -115,7 +117,7 @@ def template(**spec: Any) -> LaunchTemplate:
 
 
 def choice() -> Choice:
-    found = chosen(*TYPES)
+    found = choose_from(*TYPES)
     assert found is not None
     return found
 
@@ -132,7 +134,7 @@ def test_the_template_of_a_trial_is_one_that_no_launch_uses() -> None:
 
 
 def test_the_fleet_is_a_dry_run_on_demand_over_every_subnet_with_the_tags_that_iam_asks_for() -> None:
-    subnets = node_class(resolved_status()).status.subnets
+    subnets = build_nodeclass(resolved_status()).status.subnets
     request = create_fleet(template(), choice(), subnets)
     assert request["DryRun"] is True
     target = request["TargetCapacitySpecification"]
@@ -145,7 +147,7 @@ def test_the_fleet_is_a_dry_run_on_demand_over_every_subnet_with_the_tags_that_i
 
 
 def test_run_instances_names_subnet_and_groups_on_every_interface() -> None:
-    subnet = node_class(resolved_status()).status.subnets[0]
+    subnet = build_nodeclass(resolved_status()).status.subnets[0]
     cards = [
         {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
         {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "efa-only"},
@@ -189,7 +191,7 @@ def test_allowed_and_no_room_at_the_moment_speak_for_the_class(fault: Fault) -> 
 def test_what_is_no_answer_is_no_verdict(fault: Fault, soon: bool) -> None:
     verdict = verdict_of(fault, ROLE_CLASS, "Forbidden")
     assert isinstance(verdict, Undecided)
-    assert bool(verdict.again_in) == soon
+    assert bool(verdict.retry_after) == soon
 
 
 @pytest.mark.parametrize(
@@ -222,26 +224,28 @@ def test_what_is_no_answer_is_no_verdict(fault: Fault, soon: bool) -> None:
     ],
 )
 def test_a_refusal_has_a_reason_and_names_the_field(code: str, message: str, reason: str, field: str) -> None:
-    verdict = verdict_of(fault_of(answered(code, message), "run_instances"), ROLE_CLASS, "TheCallsReason")
-    assert isinstance(verdict, Wrong), verdict
+    verdict = verdict_of(fault_of(client_error(code, message), "run_instances"), ROLE_CLASS, "TheCallsReason")
+    assert isinstance(verdict, Rejected), verdict
     assert verdict.reason == reason
     assert field in verdict.message and message in verdict.message
 
 
 @pytest.mark.parametrize(
-    ("message", "reason", "word"),
+    ("message", "reason", "expected"),
     [
         (PROFILE, "InstanceProfileNotFound", "there is no instance profile 'mine'"),
         ("instance-profile/mine has no associated IAM Roles", "DryRunFailed", "instance profile 'mine' has no role"),
     ],
 )
-def test_a_profile_given_by_hand_is_not_waited_for_and_never_remembered(message: str, reason: str, word: str) -> None:
+def test_a_profile_given_by_hand_is_not_waited_for_and_never_remembered(
+    message: str, reason: str, expected: str
+) -> None:
     verdict = verdict_of(BadInput(message, code="InvalidParameterValue"), OWN_PROFILE, "Forbidden")
-    assert isinstance(verdict, Wrong)
-    assert (verdict.reason, verdict.lasts) == (reason, False)
-    assert "spec.instanceProfile" in verdict.message and word in verdict.message
+    assert isinstance(verdict, Rejected)
+    assert (verdict.reason, verdict.cacheable) == (reason, False)
+    assert "spec.instanceProfile" in verdict.message and expected in verdict.message
 
 
-def answered(code: str, message: str) -> Exception:
-    answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": 400}}
-    return ClientError(answer, "RunInstances")
+def client_error(code: str, message: str) -> Exception:
+    response: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    return ClientError(response, "RunInstances")

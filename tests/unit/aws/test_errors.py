@@ -4,11 +4,11 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError
 
 from tenure.aws.client.errors import INSUFFICIENT, fault_of, names_missing_profile
-from tenure.aws.instance.launch_errors import create_error_reason, how_to_mend, rank
+from tenure.aws.instance.launch_errors import create_error_reason, error_rank, error_remedy
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
 
-def answered(code: str, status: int = 400, message: str = "") -> ClientError:
+def client_error(code: str, status: int = 400, message: str = "") -> ClientError:
     return ClientError(
         {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
         "CreateFleet",
@@ -38,7 +38,7 @@ def answered(code: str, status: int = 400, message: str = "") -> ClientError:
     ],
 )
 def test_codes_become_faults(code: str, status: int, kind: type[Fault]) -> None:
-    fault = fault_of(answered(code, status, "said so"), "create_fleet")
+    fault = fault_of(client_error(code, status, "said so"), "create_fleet")
     assert type(fault) is kind
     assert fault.code == code
     assert fault.message == "create_fleet: said so"
@@ -116,18 +116,18 @@ def test_a_profile_that_ec2_does_not_know_yet_is_told_by_its_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("message", "hint"),
     [
         ("User: x is not authorized because no identity-based policy allows it", "deploy/iam"),
         ("with an explicit deny in a permissions boundary", "permissions boundary"),
         ("with an explicit deny in a service control policy", "service control policy"),
     ],
 )
-def test_what_is_not_allowed_says_where_to_allow_it(message: str, words: str) -> None:
+def test_what_is_not_allowed_says_where_to_allow_it(message: str, hint: str) -> None:
     assert create_error_reason("UnauthorizedOperation", message) == "Unauthorized"
-    assert words in how_to_mend("UnauthorizedOperation", message)
+    assert hint in error_remedy("UnauthorizedOperation", message)
 
 
 def test_of_several_errors_the_one_that_a_person_can_mend_is_told_first() -> None:
     codes = ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "InvalidAMIID.NotFound", "UnauthorizedOperation"]
-    assert sorted(codes, key=lambda code: rank(code, "")) == list(reversed(codes))
+    assert sorted(codes, key=lambda code: error_rank(code, "")) == list(reversed(codes))

@@ -9,53 +9,68 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tenure.aws.interruption.parser import parse
-from tenure.model.interruption.notices import KARPENTERS_KINDS, Notice
-from tenure.model.interruption.records import EventParsed
+from tenure.model.interruption.notices import KARPENTERS_KINDS, InterruptionMessage
+from tenure.model.interruption.records import ParsedEvent
 from tenure.sandbox.aws.services import eventbridge
 from tenure.sandbox.aws.settings import SimSettings
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SENT = NOW + timedelta(seconds=3)
-WORLD = SimSettings(cluster_name="demo")
+SIM_SETTINGS = SimSettings(cluster_name="demo")
 ONE, OTHER = "i-0123456789abcdef0", "i-0fedcba9876543210"
 STARTS = "Mon, 16 Mar 2026 04:00:00 GMT"
 
 
-def read(message: dict[str, Any], **changed: Any) -> EventParsed:
+def read(message: dict[str, Any], **changed: Any) -> ParsedEvent:
     return parse(json.dumps({**message, **changed}), sent=SENT)
 
 
 def health(*ids: str, **detail: Any) -> dict[str, Any]:
-    return eventbridge.health_event(WORLD, NOW, list(ids), **{"startTime": STARTS, **detail})
+    return eventbridge.health_event(SIM_SETTINGS, NOW, list(ids), **{"startTime": STARTS, **detail})
 
 
-def only(parsed: EventParsed) -> Notice:
-    (said,) = parsed.said
-    assert said.instance_id == ONE
-    return said.notice
+def only_event(parsed: ParsedEvent) -> InterruptionMessage:
+    (event,) = parsed.interruptions
+    assert event.instance_id == ONE
+    return event.notice
 
 
 @pytest.mark.parametrize(
     "message, kind, name, code",
     [
-        (eventbridge.spot_interruption(WORLD, NOW, ONE), "spotInterruption", "spot_interrupted", "terminate"),
+        (eventbridge.spot_interruption(SIM_SETTINGS, NOW, ONE), "spotInterruption", "spot_interrupted", "terminate"),
         (
-            eventbridge.reservation_interruption(WORLD, NOW, ONE),
+            eventbridge.reservation_interruption(SIM_SETTINGS, NOW, ONE),
             "capacityReservationInterruption",
             "capacity_reservation_interrupted",
             "terminate",
         ),
-        (eventbridge.rebalance(WORLD, NOW, ONE), "rebalanceRecommendation", "rebalance_recommendation", ""),
-        (eventbridge.state_change(WORLD, NOW, ONE, "stopping"), "instanceStopping", "instance_stopped", "stopping"),
-        (eventbridge.state_change(WORLD, NOW, ONE, "stopped"), "instanceStopping", "instance_stopped", "stopped"),
         (
-            eventbridge.state_change(WORLD, NOW, ONE, "shutting-down"),
+            eventbridge.rebalance_recommendation(SIM_SETTINGS, NOW, ONE),
+            "rebalanceRecommendation",
+            "rebalance_recommendation",
+            "",
+        ),
+        (
+            eventbridge.state_change(SIM_SETTINGS, NOW, ONE, "stopping"),
+            "instanceStopping",
+            "instance_stopped",
+            "stopping",
+        ),
+        (
+            eventbridge.state_change(SIM_SETTINGS, NOW, ONE, "stopped"),
+            "instanceStopping",
+            "instance_stopped",
+            "stopped",
+        ),
+        (
+            eventbridge.state_change(SIM_SETTINGS, NOW, ONE, "shutting-down"),
             "instanceTerminating",
             "instance_terminated",
             "shutting-down",
         ),
         (
-            eventbridge.state_change(WORLD, NOW, ONE, "terminated"),
+            eventbridge.state_change(SIM_SETTINGS, NOW, ONE, "terminated"),
             "instanceTerminating",
             "instance_terminated",
             "terminated",
@@ -70,7 +85,7 @@ def only(parsed: EventParsed) -> Notice:
 )
 def test_every_kind_of_karpenter_is_read(message: dict[str, Any], kind: str, name: str, code: str) -> None:
     found = read(message)
-    notice = only(found)
+    notice = only_event(found)
     assert (notice.kind, found.message_type, notice.code) == (kind, name, code)
     assert (notice.at, notice.source, notice.status) == (NOW, "queue", "announced")
     assert not found.dropped
@@ -78,14 +93,14 @@ def test_every_kind_of_karpenter_is_read(message: dict[str, Any], kind: str, nam
 
 def test_what_karpenter_counts_from_the_queue_is_all_read() -> None:
     """The test above names each of its words."""
-    words = {word for (_, source), word in KARPENTERS_KINDS.items() if source == "queue"}
-    assert len(words) == 6
+    message_types = {message_type for (_, source), message_type in KARPENTERS_KINDS.items() if source == "queue"}
+    assert len(message_types) == 6
 
 
 def test_a_health_event_says_when_what_and_of_whom() -> None:
     found = read(health(ONE, OTHER, endTime="Mon, 16 Mar 2026 06:00:00 GMT", eventArn="arn:one"))
-    assert [said.instance_id for said in found.said] == [ONE, OTHER]
-    notice = found.said[0].notice
+    assert [event.instance_id for event in found.interruptions] == [ONE, OTHER]
+    notice = found.interruptions[0].notice
     assert notice.id == "arn:one"
     assert notice.starts == datetime(2026, 3, 16, 4, tzinfo=UTC)
     assert notice.ends == datetime(2026, 3, 16, 6, tzinfo=UTC)
@@ -94,31 +109,31 @@ def test_a_health_event_says_when_what_and_of_whom() -> None:
 
 def test_an_arn_names_an_instance_too() -> None:
     entity = {"entityValue": f"arn:aws:ec2:us-west-2:123456789012:instance/{ONE}"}
-    assert only(read(health(affectedEntities=[entity]))).kind == "scheduledChange"
+    assert only_event(read(health(affectedEntities=[entity]))).kind == "scheduledChange"
 
 
 @pytest.mark.parametrize("at, status", [("2026-03-10T00:00:00Z", "withdrawn"), ("2026-03-16T05:00:00Z", "over")])
 def test_a_closed_event_was_called_off_before_its_start_and_is_done_after(at: str, status: str) -> None:
-    assert only(read(health(ONE, statusCode="closed"), time=at)).status == status
+    assert only_event(read(health(ONE, statusCode="closed"), time=at)).status == status
 
 
 def test_one_of_two_instances_may_be_done() -> None:
     entities = [{"entityValue": ONE, "status": "RESOLVED"}, {"entityValue": OTHER, "status": "PENDING"}]
     found = read(health(affectedEntities=entities))
-    assert [said.notice.status for said in found.said] == ["withdrawn", "announced"]
+    assert [event.notice.status for event in found.interruptions] == ["withdrawn", "announced"]
 
 
 def test_a_start_that_cannot_be_read_is_not_known() -> None:
-    assert only(read(health(ONE, startTime="some day"))).starts is None
+    assert only_event(read(health(ONE, startTime="some day"))).starts is None
 
 
 def test_a_repeat_has_the_same_id_and_another_stop_has_not() -> None:
     later = NOW + timedelta(days=3)
 
     def ids(make: Any, *more: str) -> set[str]:
-        return {only(read(make(WORLD, at, ONE, *more))).id for at in (NOW, later)}
+        return {only_event(read(make(SIM_SETTINGS, at, ONE, *more))).id for at in (NOW, later)}
 
-    assert len(ids(eventbridge.spot_interruption)) == len(ids(eventbridge.rebalance)) == 1
+    assert len(ids(eventbridge.spot_interruption)) == len(ids(eventbridge.rebalance_recommendation)) == 1
     assert len(ids(eventbridge.state_change, "terminated")) == 1
     assert len(ids(eventbridge.state_change, "stopped")) == 2
 
@@ -136,7 +151,7 @@ def test_a_repeat_has_the_same_id_and_another_stop_has_not() -> None:
 )
 def test_what_is_no_envelope_is_malformed(body: str, dropped: str) -> None:
     found = parse(body, sent=SENT)
-    assert (found.dropped, found.said, found.at, found.message_type) == (dropped, (), SENT, "no_op")
+    assert (found.dropped, found.interruptions, found.at, found.message_type) == (dropped, (), SENT, "no_op")
     assert found.why
 
 
@@ -154,7 +169,7 @@ def test_what_is_no_envelope_is_malformed(body: str, dropped: str) -> None:
     ],
 )
 def test_an_envelope_that_is_not_what_it_should_be(changed: dict[str, Any], dropped: str) -> None:
-    found = read(eventbridge.spot_interruption(WORLD, NOW, ONE), **changed)
+    found = read(eventbridge.spot_interruption(SIM_SETTINGS, NOW, ONE), **changed)
     assert (found.dropped, found.at) == (dropped, NOW)
 
 
@@ -166,8 +181,8 @@ def test_an_envelope_that_is_not_what_it_should_be(changed: dict[str, Any], drop
         health(ONE, eventTypeCategory="accountNotification"),
         health(),
         health("vol-0123"),
-        eventbridge.state_change(WORLD, NOW, ONE, "running"),
-        eventbridge.state_change(WORLD, NOW, ONE, "pending"),
+        eventbridge.state_change(SIM_SETTINGS, NOW, ONE, "running"),
+        eventbridge.state_change(SIM_SETTINGS, NOW, ONE, "pending"),
     ],
 )
 def test_a_known_kind_about_something_else_is_unwanted(message: dict[str, Any]) -> None:
@@ -175,7 +190,7 @@ def test_a_known_kind_about_something_else_is_unwanted(message: dict[str, Any]) 
 
 
 def test_without_a_time_it_happened_when_it_was_sent() -> None:
-    assert only(read(eventbridge.rebalance(WORLD, NOW, ONE), time=None)).at == SENT
+    assert only_event(read(eventbridge.rebalance_recommendation(SIM_SETTINGS, NOW, ONE), time=None)).at == SENT
 
 
 JSON = st.recursive(
@@ -192,7 +207,7 @@ FIELDS = st.sampled_from(
 @given(st.dictionaries(FIELDS, JSON), st.dictionaries(st.sampled_from(["time", "detail", "version"]), JSON, max_size=1))
 def test_no_body_makes_it_fail(detail: dict[str, Any], changed: dict[str, Any]) -> None:
     found = read(health(ONE, **detail), **changed)
-    assert bool(found.said) != bool(found.dropped)
+    assert bool(found.interruptions) != bool(found.dropped)
 
 
 @given(st.text())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure.aws.doctor.eventbridge import KINDS, events_of, matches, named
+from tenure.aws.doctor.eventbridge import KINDS, describe_event, events_of, matches_pattern
 from tenure.aws.interruption.parser import parse
 from tenure.model.interruption.notices import EventKind
 
@@ -19,7 +19,7 @@ def test_each_kind_is_asked_for_with_events_that_the_worker_takes_for_it(kind: E
     for event in events_of(kind):
         read = parse(json.dumps(event), sent=datetime(2026, 1, 1, tzinfo=UTC))
         assert read.kind == kind, read.why
-        assert event["detail-type"] in named(kind) and event["source"] in named(kind)
+        assert event["detail-type"] in describe_event(kind) and event["source"] in describe_event(kind)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_each_kind_is_asked_for_with_events_that_the_worker_takes_for_it(kind: E
     ],
 )
 def test_a_pattern_matches_what_eventbridge_would_send(pattern: dict[str, Any], matched: bool) -> None:
-    assert matches(json.dumps(pattern), SPOT) is matched
+    assert matches_pattern(json.dumps(pattern), SPOT) is matched
 
 
 def test_a_pattern_looks_into_lists_of_objects() -> None:
-    assert matches('{"detail": {"affectedEntities": {"entityValue": [{"prefix": "i-"}]}}}', MAINTENANCE)
-    assert not matches('{"detail": {"affectedEntities": {"entityValue": ["vol-1"]}}}', MAINTENANCE)
+    assert matches_pattern('{"detail": {"affectedEntities": {"entityValue": [{"prefix": "i-"}]}}}', MAINTENANCE)
+    assert not matches_pattern('{"detail": {"affectedEntities": {"entityValue": ["vol-1"]}}}', MAINTENANCE)
 
 
 @pytest.mark.parametrize("pattern", ["", "{", "[]", "null"])
 def test_what_is_no_pattern_matches_nothing(pattern: str) -> None:
-    assert not matches(pattern, SPOT)
+    assert not matches_pattern(pattern, SPOT)

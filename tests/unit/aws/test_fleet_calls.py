@@ -11,45 +11,45 @@ from tenure.aws.client.client import AwsClients
 from tenure.aws.instance.create_fleet import FleetCalls
 from tenure.aws.instance.instances import AwsInstances
 from tenure.aws.instance.launch_templates import LaunchTemplates
-from tenure.aws.instancetype.capacity_reservations import Counts
-from tenure.aws.instancetype.unavailable_offerings import Unavailable
+from tenure.aws.instancetype.capacity_reservations import ReservationCounts
+from tenure.aws.instancetype.unavailable_offerings import UnavailableOfferings
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
-from tests.support.aws.builders import group
+from tests.support.aws.builders import launch_group
 
 
-class Templates:
+class RecordingTemplates:
     """Remembers which launch templates are to be ensured again."""
 
     def __init__(self) -> None:
-        self.forgotten = set[str]()
+        self.invalidated = set[str]()
 
     def forget(self, names: Iterable[str]) -> None:
-        self.forgotten |= {*names}
+        self.invalidated |= {*names}
 
 
-async def forgotten_after(*codes: str) -> set[str]:
+async def invalidated_templates_after(*codes: str) -> set[str]:
     """The templates that are forgotten after CreateFleet answered with these error codes."""
     errors = [{"ErrorCode": code, "ErrorMessage": "no", "LaunchTemplateAndOverrides": {}} for code in codes]
 
     async def call(method: object, **request: Any) -> dict[str, Any]:
         return {"Instances": [], "Errors": errors}
 
-    templates = Templates()
+    templates = RecordingTemplates()
     calls = FleetCalls(
         cast(AwsClients, SimpleNamespace(call=call, launching=SimpleNamespace(create_fleet=None))),
         templates=cast(LaunchTemplates, templates),
         instances=cast(AwsInstances, None),
-        unavailable=Unavailable(),
+        unavailable=UnavailableOfferings(),
         free=FreeAddresses(),
-        counts=Counts(lambda: datetime.now(UTC)),
+        counts=ReservationCounts(lambda: datetime.now(UTC)),
     )
-    await calls.create(group())
-    return templates.forgotten
+    await calls.create(launch_group())
+    return templates.invalidated
 
 
 @pytest.mark.parametrize("code", ["InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"])
 async def test_launch_templates_that_ec2_does_not_find_are_forgotten(code: str) -> None:
-    assert await forgotten_after("InsufficientInstanceCapacity", code) == {
+    assert await invalidated_templates_after("InsufficientInstanceCapacity", code) == {
         "karpenter.k8s.aws/0",
         "karpenter.k8s.aws/1",
     }
@@ -57,4 +57,4 @@ async def test_launch_templates_that_ec2_does_not_find_are_forgotten(code: str) 
 
 @pytest.mark.parametrize("codes", [(), ("InsufficientInstanceCapacity",), ("InvalidAMIID.NotFound",)])
 async def test_launch_templates_are_kept_after_any_other_answer(codes: tuple[str, ...]) -> None:
-    assert await forgotten_after(*codes) == set()
+    assert await invalidated_templates_after(*codes) == set()

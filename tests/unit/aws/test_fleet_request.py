@@ -6,47 +6,50 @@ import pytest
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import ResolvedSubnet
-from tenure.aws.instance.create_fleet import create_fleet_request, fleet_answer
+from tenure.aws.instance.create_fleet import create_fleet_request, parse_fleet_result
 from tenure.aws.instance.nodeclaim_status import launch_facts
 from tenure.aws.nodeclass.subnets_and_security_groups import FoundSubnet, FreeAddresses
 from tenure.model.instance_types import InstanceType
 from tenure.model.launch import FleetInstance
-from tests.support.aws.builders import claim, group, node_class, resolved_status
+from tests.support.aws.builders import build_nodeclaim, build_nodeclass, launch_group, resolved_status
 
 CHOSEN = {"InstanceType": "m5.large", "SubnetId": "subnet-a", "AvailabilityZone": "us-west-2a", "ImageId": "ami-1"}
 
 
-def answer_of(*ids: str, lifecycle: str = "on-demand", chosen: dict[str, Any] | None = None) -> dict[str, Any]:
+def launched_instances(*ids: str, lifecycle: str = "on-demand", chosen: dict[str, Any] | None = None) -> dict[str, Any]:
     overrides = CHOSEN if chosen is None else chosen
     return {"InstanceIds": list(ids), "Lifecycle": lifecycle, "LaunchTemplateAndOverrides": {"Overrides": overrides}}
 
 
-def error_of(code: str, **chosen: str) -> dict[str, Any]:
+def fleet_error(code: str, **chosen: str) -> dict[str, Any]:
     return {"ErrorCode": code, "ErrorMessage": "no", "LaunchTemplateAndOverrides": {"Overrides": CHOSEN | chosen}}
 
 
 def test_the_request_says_the_groups_token_number_and_tags() -> None:
-    one = group(members=3)
-    said = create_fleet_request(one)
-    assert said["Type"] == "instant"
-    assert said["ClientToken"] == one.token()
-    assert said["TargetCapacitySpecification"] == {"DefaultTargetCapacityType": "on-demand", "TotalTargetCapacity": 3}
-    assert said["OnDemandOptions"] == {"AllocationStrategy": "lowest-price"}
-    assert {spec["ResourceType"] for spec in said["TagSpecifications"]} == {"fleet", "instance", "volume"}
-    tags = {tag["Key"]: tag["Value"] for tag in said["TagSpecifications"][1]["Tags"]}
-    own = {"tenure.sh/launch-group": "plan-1", "tenure.sh/launch-token": one.token()}
+    one = launch_group(members=3)
+    request = create_fleet_request(one)
+    assert request["Type"] == "instant"
+    assert request["ClientToken"] == one.client_token()
+    assert request["TargetCapacitySpecification"] == {
+        "DefaultTargetCapacityType": "on-demand",
+        "TotalTargetCapacity": 3,
+    }
+    assert request["OnDemandOptions"] == {"AllocationStrategy": "lowest-price"}
+    assert {spec["ResourceType"] for spec in request["TagSpecifications"]} == {"fleet", "instance", "volume"}
+    tags = {tag["Key"]: tag["Value"] for tag in request["TagSpecifications"][1]["Tags"]}
+    own = {"tenure.sh/launch-group": "plan-1", "tenure.sh/launch-token": one.client_token()}
     assert tags == {labels.TAG_NODEPOOL: "general", **own}
 
 
 def test_a_claim_that_is_alone_is_named_on_its_instance() -> None:
-    tags = create_fleet_request(group(members=1))["TagSpecifications"][1]["Tags"]
+    tags = create_fleet_request(launch_group(members=1))["TagSpecifications"][1]["Tags"]
     assert {"Key": labels.TAG_NODECLAIM, "Value": "general-0"} in tags
 
 
 def test_spot_has_its_own_strategy() -> None:
-    said = create_fleet_request(group(capacity_type="spot"))
-    assert said["SpotOptions"] == {"AllocationStrategy": "price-capacity-optimized"}
-    assert "OnDemandOptions" not in said
+    request = create_fleet_request(launch_group(capacity_type="spot"))
+    assert request["SpotOptions"] == {"AllocationStrategy": "price-capacity-optimized"}
+    assert "OnDemandOptions" not in request
 
 
 @pytest.mark.parametrize(
@@ -57,14 +60,14 @@ def test_spot_has_its_own_strategy() -> None:
     ),
 )
 def test_prices_of_overlays_are_priorities(capacity_type: str, options: str, strategy: str) -> None:
-    plain = group(capacity_type=capacity_type)
+    plain = launch_group(capacity_type=capacity_type)
     laid = plain.model_copy(update={"request": plain.request.model_copy(update={"prioritized": True})})
     assert create_fleet_request(laid)[options] == {"AllocationStrategy": strategy}
-    assert laid.token() != plain.token()
+    assert laid.client_token() != plain.client_token()
 
 
 def test_overrides_stand_under_their_launch_template() -> None:
-    configs = create_fleet_request(group())["LaunchTemplateConfigs"]
+    configs = create_fleet_request(launch_group())["LaunchTemplateConfigs"]
     assert [len(config["Overrides"]) for config in configs] == [2, 2]
     assert configs[0]["LaunchTemplateSpecification"] == {
         "LaunchTemplateName": "karpenter.k8s.aws/0",
@@ -74,19 +77,22 @@ def test_overrides_stand_under_their_launch_template() -> None:
 
 
 def test_the_same_group_says_the_same_and_a_new_attempt_has_a_new_token() -> None:
-    assert create_fleet_request(group(2)) == create_fleet_request(group(2))
-    assert create_fleet_request(group(2))["ClientToken"] != create_fleet_request(group(2, attempt=2))["ClientToken"]
+    assert create_fleet_request(launch_group(2)) == create_fleet_request(launch_group(2))
+    assert (
+        create_fleet_request(launch_group(2))["ClientToken"]
+        != create_fleet_request(launch_group(2, attempt=2))["ClientToken"]
+    )
 
 
 @pytest.mark.parametrize(
     "instances",
     [
-        [answer_of("i-1", "i-2"), answer_of("i-3", lifecycle="spot")],
-        [answer_of("i-1"), answer_of("i-2"), answer_of("i-3", lifecycle="spot")],
+        [launched_instances("i-1", "i-2"), launched_instances("i-3", lifecycle="spot")],
+        [launched_instances("i-1"), launched_instances("i-2"), launched_instances("i-3", lifecycle="spot")],
     ],
 )
 def test_instances_are_told_apart_however_they_are_grouped(instances: list[dict[str, Any]]) -> None:
-    found = fleet_answer(group(3), {"Instances": instances})
+    found = parse_fleet_result(launch_group(3), {"Instances": instances})
     assert [one.instance_id for one in found.instances] == ["i-1", "i-2", "i-3"]
     assert [one.capacity_type for one in found.instances] == ["on-demand", "on-demand", "spot"]
     assert found.instances[0].zone == "us-west-2a"
@@ -95,22 +101,22 @@ def test_instances_are_told_apart_however_they_are_grouped(instances: list[dict[
 
 def test_what_the_answer_leaves_out_is_read_from_our_own_words() -> None:
     bare = {"InstanceType": "m5.large", "SubnetId": "subnet-b"}
-    found = fleet_answer(group(), {"Instances": [answer_of("i-1", chosen=bare)]}).instances[0]
+    found = parse_fleet_result(launch_group(), {"Instances": [launched_instances("i-1", chosen=bare)]}).instances[0]
     assert (found.zone, found.image_id) == ("us-west-2b", "ami-1")
 
 
 def test_errors_are_classified_with_their_place() -> None:
-    raw = {"Errors": [error_of("InsufficientInstanceCapacity"), error_of("InvalidAMIID.NotFound")]}
-    wrong, short = fleet_answer(group(), raw).errors
+    raw = {"Errors": [fleet_error("InsufficientInstanceCapacity"), fleet_error("InvalidAMIID.NotFound")]}
+    invalid, short = parse_fleet_result(launch_group(), raw).errors
     assert (short.instance_type, short.zone, short.capacity_type) == ("m5.large", "us-west-2a", "on-demand")
     assert short.insufficient
-    assert not wrong.insufficient
-    assert wrong.reason == "AMINotFound"
+    assert not invalid.insufficient
+    assert invalid.reason == "AMINotFound"
 
 
 @pytest.mark.parametrize("raw", [{}, {"Instances": [], "Errors": []}])
 def test_nothing_at_all_is_a_lack_of_capacity(raw: dict[str, Any]) -> None:
-    error = fleet_answer(group(), raw).errors[0]
+    error = parse_fleet_result(launch_group(), raw).errors[0]
     assert error.code == "UnfulfillableCapacity"
     assert error.insufficient
 
@@ -118,20 +124,20 @@ def test_nothing_at_all_is_a_lack_of_capacity(raw: dict[str, Any]) -> None:
 def test_a_full_subnet_is_left_out_and_the_roomiest_is_taken() -> None:
     free = FreeAddresses()
     subnets = [ResolvedSubnet(id=name, zone="us-west-2a") for name in ("subnet-a", "subnet-b")]
-    assert free.best(subnets) == {"us-west-2a": "subnet-a"}
-    free.seen(
+    assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-a"}
+    free.record_subnets(
         [
             FoundSubnet(id="subnet-a", zone="", zone_id="", free=5),
             FoundSubnet(id="subnet-b", zone="", zone_id="", free=9),
         ]
     )
-    assert free.best(subnets) == {"us-west-2a": "subnet-b"}
-    free.taken("subnet-b", 6)
-    assert free.best(subnets) == {"us-west-2a": "subnet-a"}
-    free.full("subnet-a")
-    assert free.best(subnets) == {"us-west-2a": "subnet-b"}
-    free.full("subnet-b")
-    assert free.best(subnets) == {}
+    assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-b"}
+    free.record_launch("subnet-b", 6)
+    assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-a"}
+    free.set_full("subnet-a")
+    assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-b"}
+    free.set_full("subnet-b")
+    assert free.choose_subnets(subnets) == {}
 
 
 def test_a_claim_shows_single_values_and_what_it_has() -> None:
@@ -154,7 +160,7 @@ def test_a_claim_shows_single_values_and_what_it_has() -> None:
         image_id="ami-1",
         capacity_type="spot",
     )
-    facts = launch_facts(instance, found, node_class(resolved_status()), claim())
+    facts = launch_facts(instance, found, build_nodeclass(resolved_status()), build_nodeclaim())
     assert facts.provider_id == "aws:///us-west-2b/i-1"
     assert facts.labels == {
         labels.ARCH: "amd64",
@@ -172,11 +178,11 @@ def test_a_claim_shows_single_values_and_what_it_has() -> None:
 
 
 def test_a_claim_names_the_profile_that_its_instance_was_launched_with() -> None:
-    one = group()
+    one = launch_group()
     launched = one.model_copy(update={"request": one.request.model_copy(update={"instance_profile": "demo_before"})})
-    (instance,) = fleet_answer(launched, {"Instances": [{"InstanceIds": ["i-1"]}]}).instances
-    facts = launch_facts(instance, None, node_class(resolved_status()), claim())
+    (instance,) = parse_fleet_result(launched, {"Instances": [{"InstanceIds": ["i-1"]}]}).instances
+    facts = launch_facts(instance, None, build_nodeclass(resolved_status()), build_nodeclaim())
     assert facts.annotations[labels.INSTANCE_PROFILE_NAME] == "demo_before"
     by_hand = instance.model_copy(update={"instance_profile": ""})
-    facts = launch_facts(by_hand, None, node_class(resolved_status()), claim())
+    facts = launch_facts(by_hand, None, build_nodeclass(resolved_status()), build_nodeclaim())
     assert facts.annotations[labels.INSTANCE_PROFILE_NAME] == "demo_profile"

@@ -13,7 +13,7 @@ from tenure.aws.instancetype.capacity import MIB, capacity_of, overhead_of
 from tenure.aws.instancetype.info import TYPE_KEYS, type_labels
 from tenure.aws.instancetype.network_limits import branch_interfaces
 from tenure.model.instance_types import InstanceType
-from tests.support.aws.builders import REGION, info, machine
+from tests.support.aws.builders import REGION, build_type_info, machine
 
 PREFIX = "karpenter.k8s.aws/instance-"
 # name, millicores, MiB, pods, branch interfaces, Mbit/s of network
@@ -90,7 +90,7 @@ def allocatable(name: str, family: str = "AL2023") -> dict[str, int]:
 
 
 def labels_of(name: str, family: str = "AL2023") -> dict[str, tuple[str, ...]]:
-    return type_labels(info(name), FAMILIES[family], REGION, {"us-west-2a": "usw2-az1"})
+    return type_labels(build_type_info(name), FAMILIES[family], REGION, {"us-west-2a": "usw2-az1"})
 
 
 @pytest.mark.parametrize(("name", "millicores", "mebibytes", "pods", "branches", "mbps"), PUBLISHED)

@@ -12,7 +12,7 @@ from tenure.aws.amifamily.images import ImageMap, requirements_of
 from tenure.aws.instancetype.info import TypeInfo, type_labels
 from tenure.model.requirements import Requirements
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
-from tests.support.aws.builders import REGION, info
+from tests.support.aws.builders import REGION, build_type_info
 
 ALIASES = ("al2@latest", "al2023@latest", "bottlerocket@latest", "windows2022@latest", "windows2025@latest")
 
@@ -20,45 +20,45 @@ ALIASES = ("al2@latest", "al2023@latest", "bottlerocket@latest", "windows2022@la
 def images_of(alias: str) -> list[ResolvedAmi]:
     """One for each kind of node, named by its parameter."""
     minor = 32 if alias.startswith("al2@") else 35
-    wanted = parameters_of(alias, f"1.{minor}", minor)
-    return [ResolvedAmi(id=one.path, requirements=variant) for one in wanted for variant in one.variants]
+    parameters = parameters_of(alias, f"1.{minor}", minor)
+    return [ResolvedAmi(id=one.path, requirements=variant) for one in parameters for variant in one.variants]
 
 
 @cache
-def facts(name: str) -> TypeInfo:
-    return info(name)
+def type_info(name: str) -> TypeInfo:
+    return build_type_info(name)
 
 
 @cache
 def labels_of(name: str, alias: str) -> dict[str, tuple[str, ...]]:
     family = family_of_alias(alias)
     assert family
-    return type_labels(facts(name), family, REGION, {"us-west-2a": "usw2-az1"})
+    return type_labels(type_info(name), family, REGION, {"us-west-2a": "usw2-az1"})
 
 
 @cache
-def fitting(alias: str) -> dict[str, set[str]]:
+def compatible_images(alias: str) -> dict[str, set[str]]:
     """Types to the ids of all images whose requirements they satisfy; types of one kind are looked at once."""
     images = [(image.id, requirements_of(image)) for image in images_of(alias)]
-    keys = sorted({key for _, wanted in images for key in wanted})
-    by_marks = defaultdict[tuple[tuple[str, ...], ...], list[str]](list)
+    keys = sorted({key for _, requirements in images for key in requirements})
+    names_by_label_values = defaultdict[tuple[tuple[str, ...], ...], list[str]](list)
     for name in all_types():
         described = labels_of(name, alias)
-        by_marks[tuple(described.get(key, ()) for key in keys)].append(name)
+        names_by_label_values[tuple(described.get(key, ()) for key in keys)].append(name)
     found = {}
-    for marks, names in by_marks.items():
-        node = Requirements.of_choices(dict(zip(keys, marks, strict=True)))
-        fits = {image for image, wanted in images if node.compatible_strictly(wanted)}
+    for label_values, names in names_by_label_values.items():
+        node = Requirements.of_choices(dict(zip(keys, label_values, strict=True)))
+        fits = {image for image, requirements in images if node.is_strictly_compatible(requirements)}
         found.update(dict.fromkeys(names, fits))
     return found
 
 
 @pytest.mark.parametrize("alias", ALIASES)
 def test_no_type_fits_two_images_and_those_that_fit_none_are_few_kinds(alias: str) -> None:
-    found = fitting(alias)
+    found = compatible_images(alias)
     assert max(len(fits) for fits in found.values()) == 1
     for name in (name for name, fits in found.items() if not fits):
-        one, described = facts(name), labels_of(name, alias)
+        one, described = type_info(name), labels_of(name, alias)
         special = labels.INSTANCE_GPU_COUNT in described or labels.INSTANCE_ACCELERATOR_COUNT in described
         assert not one.architecture or (one.architecture == "arm64" and (special or not described[labels.OS]))
 
@@ -66,7 +66,7 @@ def test_no_type_fits_two_images_and_those_that_fit_none_are_few_kinds(alias: st
 @pytest.mark.parametrize("alias", ALIASES)
 def test_the_map_takes_the_one_that_fits(alias: str) -> None:
     mapped = ImageMap(images_of(alias))
-    for name, fits in fitting(alias).items():
+    for name, fits in compatible_images(alias).items():
         assert mapped.image_for(labels_of(name, alias)) == next(iter(fits), "")
 
 
@@ -96,8 +96,8 @@ def test_well_known_types_boot_the_image_for_them(alias: str, name: str, path: s
 
 
 def test_an_image_that_asks_for_a_label_is_not_for_types_without_it() -> None:
-    wants = images_of("al2023@latest")
-    only_nvidia = [image for image in wants if "x86_64/nvidia" in image.id]
+    images = images_of("al2023@latest")
+    only_nvidia = [image for image in images if "x86_64/nvidia" in image.id]
     assert ImageMap(only_nvidia).image_for(labels_of("m5.large", "al2023@latest")) == ""
 
 

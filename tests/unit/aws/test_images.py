@@ -14,7 +14,7 @@ from tenure.aws.eks_cluster import ClusterFacts
 from tenure.aws.nodeclass.status import Parts
 from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
 from tenure.model.rollout import ImagePin, terms_of
-from tests.support.aws.builders import node_class
+from tests.support.aws.builders import build_nodeclass
 from tests.unit.aws.fakes import Named
 
 HOUR = 3600.0
@@ -32,7 +32,7 @@ class Cloud:
         self.parameters: dict[str, str] = {}
         self.images: dict[str, dict[str, Any]] = {}
         self.faults: dict[str, Fault] = {}
-        self.asked = Counter[str]()
+        self.call_counts = Counter[str]()
         self.searches: list[dict[str, Any]] = []
         self.now = 0.0
 
@@ -41,7 +41,7 @@ class Cloud:
         return image_id
 
     async def call(self, method: str, Name: str) -> dict[str, Any]:
-        self.asked[Name] += 1
+        self.call_counts[Name] += 1
         fault = self.faults.get(Name) or self.faults.get("*")
         if fault:
             raise fault
@@ -50,7 +50,7 @@ class Cloud:
         return {"Parameter": {"Value": self.parameters[Name]}}
 
     async def pages(self, method: str, key: str, pick: Any, **request: Any) -> list[Any]:
-        self.asked["describe_images"] += 1
+        self.call_counts["describe_images"] += 1
         self.searches.append(request)
         ids = next((f["Values"] for f in request["Filters"] if f["Name"] == "image-id"), list(self.images))
         return [pick(self.images[one]) for one in ids if one in self.images]
@@ -61,22 +61,22 @@ class Cluster:
         return ClusterFacts(name="demo", version="1.34")
 
 
-def images(cloud: Cloud, refresh_seconds: float = 60) -> Images:
+def build_images(cloud: Cloud, refresh_seconds: float = 60) -> Images:
     return Images(cloud, Cluster(), refresh_seconds=refresh_seconds, clock=lambda: cloud.now)  # type: ignore[arg-type]
 
 
-async def found(one: Images, *terms: dict[str, Any], uid: str = "u") -> list[ResolvedAmi]:
+async def resolve_images(one: Images, *terms: dict[str, Any], uid: str = "u") -> list[ResolvedAmi]:
     spec: dict[str, Any] = {"amiSelectorTerms": list(terms)}
     if "alias" not in terms[0]:
         spec["amiFamily"] = "AL2023"
-    return list(await one.resolve(node_class(uid=uid, **spec)))
+    return list(await one.resolve(build_nodeclass(uid=uid, **spec)))
 
 
-async def ids(one: Images, *terms: dict[str, Any], uid: str = "u") -> list[str]:
-    return [image.id for image in await found(one, *terms, uid=uid)]
+async def resolve_image_ids(one: Images, *terms: dict[str, Any], uid: str = "u") -> list[str]:
+    return [image.id for image in await resolve_images(one, *terms, uid=uid)]
 
 
-def published() -> Cloud:
+def published_cloud() -> Cloud:
     cloud = Cloud()
     for number, path in enumerate((STANDARD, NVIDIA, NEURON, ARM_STANDARD)):
         arch = "arm64" if path == ARM_STANDARD else "x86_64"
@@ -88,134 +88,134 @@ LATEST = {"alias": "al2023@latest"}
 
 
 async def test_a_kind_of_node_without_a_parameter_is_left_out_and_asked_for_again_after_minutes() -> None:
-    cloud = published()
-    one = images(cloud)
-    assert await ids(one, LATEST) == ["ami-3", "ami-2", "ami-1", "ami-0"]
+    cloud = published_cloud()
+    one = build_images(cloud)
+    assert await resolve_image_ids(one, LATEST) == ["ami-3", "ami-2", "ami-1", "ami-0"]
     missing = f"{ARM}/nvidia/recommended/image_id"
     cloud.now = 200
-    await ids(one, LATEST)
-    assert cloud.asked[missing] == 1
+    await resolve_image_ids(one, LATEST)
+    assert cloud.call_counts[missing] == 1
     cloud.parameters[missing] = cloud.image("ami-new", arch="arm64", created="2026-02-01")
     cloud.now = 600
-    assert (await ids(one, LATEST))[0] == "ami-new"
+    assert (await resolve_image_ids(one, LATEST))[0] == "ami-new"
 
 
 @pytest.mark.parametrize("fault", [Throttled("slow down"), TryLater("500")])
 async def test_no_kind_of_node_loses_its_image_while_ssm_does_not_answer(fault: Fault) -> None:
-    cloud = published()
-    one = images(cloud)
-    before = await found(one, LATEST)
+    cloud = published_cloud()
+    one = build_images(cloud)
+    before = await resolve_images(one, LATEST)
     cloud.now = 25 * HOUR
     cloud.faults[NVIDIA] = fault
-    assert await found(one, LATEST) == before
+    assert await resolve_images(one, LATEST) == before
     del cloud.faults[NVIDIA]
     cloud.parameters[NVIDIA] = cloud.image("ami-next", created="2026-02-01")
     cloud.now += 120
-    assert (await ids(one, LATEST))[0] == "ami-next"
+    assert (await resolve_image_ids(one, LATEST))[0] == "ami-next"
 
 
 @pytest.mark.parametrize("fault", [Throttled("slow down"), TryLater("500"), Forbidden("no ssm:GetParameter")])
 async def test_what_was_never_read_is_a_fault_and_no_missing_variant(fault: Fault) -> None:
-    cloud = published()
+    cloud = published_cloud()
     cloud.faults[NVIDIA] = fault
     with pytest.raises(type(fault)):
-        await found(images(cloud), LATEST)
+        await resolve_images(build_images(cloud), LATEST)
 
 
 async def test_a_latest_parameter_is_good_for_a_day() -> None:
-    cloud = published()
-    one = images(cloud)
-    await ids(one, LATEST)
+    cloud = published_cloud()
+    one = build_images(cloud)
+    await resolve_image_ids(one, LATEST)
     cloud.parameters[STANDARD] = cloud.image("ami-newer", created="2026-03-01")
     cloud.now = 23 * HOUR
-    assert "ami-newer" not in await ids(one, LATEST)
-    assert cloud.asked[STANDARD] == 1
+    assert "ami-newer" not in await resolve_image_ids(one, LATEST)
+    assert cloud.call_counts[STANDARD] == 1
     cloud.now = 25 * HOUR
-    assert "ami-newer" in await ids(one, LATEST)
+    assert "ami-newer" in await resolve_image_ids(one, LATEST)
 
 
-@pytest.mark.parametrize("trouble", ["deprecated", "gone"])
-async def test_a_deprecated_or_deleted_image_has_its_latest_parameter_asked_again_at_once(trouble: str) -> None:
-    cloud = published()
-    one = images(cloud)
-    await ids(one, LATEST)
-    if trouble == "gone":
+@pytest.mark.parametrize("image_state", ["deprecated", "gone"])
+async def test_a_deprecated_or_deleted_image_has_its_latest_parameter_asked_again_at_once(image_state: str) -> None:
+    cloud = published_cloud()
+    one = build_images(cloud)
+    await resolve_image_ids(one, LATEST)
+    if image_state == "gone":
         del cloud.images["ami-0"]
     else:
         cloud.images["ami-0"]["DeprecationTime"] = "2020-01-01T00:00:00.000Z"
     cloud.parameters[STANDARD] = cloud.image("ami-good", created="2026-01-02T00:00:00")
     cloud.now = 120
-    found_now = await ids(one, LATEST)
+    found_now = await resolve_image_ids(one, LATEST)
     assert "ami-good" in found_now
     assert "ami-0" not in found_now
 
 
 async def test_a_parameter_that_still_names_a_deprecated_image_is_asked_for_every_half_hour() -> None:
-    cloud = published()
+    cloud = published_cloud()
     cloud.images["ami-0"]["DeprecationTime"] = "2020-01-01T00:00:00.000Z"
-    one = images(cloud)
+    one = build_images(cloud)
     for minute in range(0, 60, 2):
         cloud.now = minute * 60
-        assert any(image.deprecated for image in await found(one, LATEST))
+        assert any(image.deprecated for image in await resolve_images(one, LATEST))
     # At the first look, at once again since the image is deprecated, and once more after half an hour.
-    assert cloud.asked[STANDARD] == 3
+    assert cloud.call_counts[STANDARD] == 3
 
 
 async def test_a_pinned_version_is_never_asked_for_again_within_the_day() -> None:
     cloud = Cloud()
     path = f"{X86}/standard/amazon-eks-node-al2023-x86_64-standard-1.34-v20260101/image_id"
     cloud.parameters[path] = cloud.image("ami-pinned", DeprecationTime="2020-01-01T00:00:00.000Z")
-    one = images(cloud)
+    one = build_images(cloud)
     for hour in range(0, 20, 2):
         cloud.now = hour * HOUR
-        assert await ids(one, {"alias": "al2023@v20260101"}) == ["ami-pinned"]
-    assert cloud.asked[path] == 1
+        assert await resolve_image_ids(one, {"alias": "al2023@v20260101"}) == ["ami-pinned"]
+    assert cloud.call_counts[path] == 1
 
 
 async def test_classes_of_one_alias_share_what_ssm_said() -> None:
-    cloud = published()
-    one = images(cloud)
+    cloud = published_cloud()
+    one = build_images(cloud)
     for uid in ("a", "b", "c"):
-        await ids(one, LATEST, uid=uid)
-    assert cloud.asked[STANDARD] == 1
+        await resolve_image_ids(one, LATEST, uid=uid)
+    assert cloud.call_counts[STANDARD] == 1
 
 
 async def test_images_are_looked_for_again_after_the_refresh_interval() -> None:
-    cloud = published()
-    one = images(cloud, refresh_seconds=300)
-    await ids(one, LATEST)
+    cloud = published_cloud()
+    one = build_images(cloud, refresh_seconds=300)
+    await resolve_image_ids(one, LATEST)
     cloud.now = 299
-    await ids(one, LATEST)
-    assert cloud.asked["describe_images"] == 1
+    await resolve_image_ids(one, LATEST)
+    assert cloud.call_counts["describe_images"] == 1
     cloud.now = 301
-    await ids(one, LATEST)
-    assert cloud.asked["describe_images"] == 2
+    await resolve_image_ids(one, LATEST)
+    assert cloud.call_counts["describe_images"] == 2
 
 
 async def test_a_parameter_of_the_users_own_is_good_for_five_minutes() -> None:
     cloud = Cloud()
     arn = "arn:aws:ssm:us-west-2:111122223333:parameter/mine"
     cloud.parameters[arn] = cloud.image("ami-a")
-    one = images(cloud)
-    assert await ids(one, {"ssmParameter": arn}) == ["ami-a"]
+    one = build_images(cloud)
+    assert await resolve_image_ids(one, {"ssmParameter": arn}) == ["ami-a"]
     cloud.parameters[arn] = cloud.image("ami-b")
     cloud.now = 240
-    assert await ids(one, {"ssmParameter": arn}) == ["ami-a"]
+    assert await resolve_image_ids(one, {"ssmParameter": arn}) == ["ami-a"]
     cloud.now = 360
-    assert await ids(one, {"ssmParameter": arn}) == ["ami-b"]
+    assert await resolve_image_ids(one, {"ssmParameter": arn}) == ["ami-b"]
 
 
 async def test_a_parameter_that_holds_no_image_id_or_is_not_there_selects_nothing() -> None:
     cloud = Cloud()
     cloud.parameters["/text"] = "hello"
-    assert await ids(images(cloud), {"ssmParameter": "/text"}, {"ssmParameter": "/none"}) == []
+    assert await resolve_image_ids(build_images(cloud), {"ssmParameter": "/text"}, {"ssmParameter": "/none"}) == []
 
 
 async def test_a_name_that_ssm_refuses_is_told_with_its_field() -> None:
     cloud = Cloud()
     cloud.faults["a b"] = BadInput("not a valid parameter name", code="ValidationException")
     with pytest.raises(BadInput, match=r"amiSelectorTerms: ssmParameter 'a b'"):
-        await ids(images(cloud), {"ssmParameter": "a b"})
+        await resolve_image_ids(build_images(cloud), {"ssmParameter": "a b"})
 
 
 @pytest.mark.parametrize(
@@ -231,20 +231,20 @@ async def test_a_name_that_ssm_refuses_is_told_with_its_field() -> None:
 )
 async def test_a_term_becomes_one_search(term: dict[str, Any], owners: Any, filters: dict[str, list[str]]) -> None:
     cloud = Cloud()
-    await ids(images(cloud), term)
-    (asked,) = cloud.searches
-    assert asked.get("Owners") == owners
-    assert {f["Name"]: f["Values"] for f in asked["Filters"]} == filters | {"state": ["available"]}
-    assert asked["IncludeDeprecated"] is True
+    await resolve_image_ids(build_images(cloud), term)
+    (search,) = cloud.searches
+    assert search.get("Owners") == owners
+    assert {f["Name"]: f["Values"] for f in search["Filters"]} == filters | {"state": ["available"]}
+    assert search["IncludeDeprecated"] is True
 
 
 async def test_all_ids_of_a_class_are_one_search_and_go_before_what_else_a_term_says() -> None:
     cloud = Cloud()
     cloud.parameters["/mine"] = cloud.image("ami-parameter")
     terms: list[dict[str, Any]] = [{"id": "ami-a"}, {"id": "ami-b"}, {"ssmParameter": "/mine", "name": "ignored"}]
-    await ids(images(cloud), *terms)
-    (asked,) = cloud.searches
-    assert asked["Filters"][0] == {"Name": "image-id", "Values": ["ami-a", "ami-b", "ami-parameter"]}
+    await resolve_image_ids(build_images(cloud), *terms)
+    (search,) = cloud.searches
+    assert search["Filters"][0] == {"Name": "image-id", "Values": ["ami-a", "ami-b", "ami-parameter"]}
 
 
 async def test_of_one_architecture_the_newest_wins_unless_it_is_deprecated() -> None:
@@ -257,23 +257,23 @@ async def test_of_one_architecture_the_newest_wins_unless_it_is_deprecated() -> 
     ):
         cloud.image(name, created=created, arch=arch)
     cloud.image("ami-out", created="2026-05-01", DeprecationTime="2026-05-02T00:00:00.000Z")
-    assert await ids(images(cloud), {"tags": {"a": "*"}}) == ["ami-new", "ami-arm"]
+    assert await resolve_image_ids(build_images(cloud), {"tags": {"a": "*"}}) == ["ami-new", "ami-arm"]
     cloud.images["ami-new"]["DeprecationTime"] = cloud.images["ami-old"]["DeprecationTime"] = "2026-05-02T00:00:00Z"
-    assert await ids(images(cloud), {"tags": {"a": "*"}}) == ["ami-out", "ami-arm"]
+    assert await resolve_image_ids(build_images(cloud), {"tags": {"a": "*"}}) == ["ami-out", "ami-arm"]
 
 
 async def test_of_images_made_at_once_the_later_name_wins() -> None:
     cloud = Cloud()
     cloud.image("ami-1", Name="node-1.9")
     cloud.image("ami-2", Name="node-1.10")
-    assert await ids(images(cloud), {"tags": {"a": "*"}}) == ["ami-1"]
+    assert await resolve_image_ids(build_images(cloud), {"tags": {"a": "*"}}) == ["ami-1"]
 
 
 async def test_the_newest_image_stands_first_and_equals_by_id() -> None:
     cloud = Cloud()
     cloud.image("ami-z", arch="arm64", created="2026-01-01")
     cloud.image("ami-a", arch="x86_64", created="2026-01-01")
-    assert await ids(images(cloud), {"tags": {"a": "*"}}) == ["ami-a", "ami-z"]
+    assert await resolve_image_ids(build_images(cloud), {"tags": {"a": "*"}}) == ["ami-a", "ami-z"]
 
 
 @pytest.mark.parametrize(
@@ -384,23 +384,27 @@ def test_with_or_without_the_v_a_version_of_bottlerocket_is_the_same() -> None:
 
 
 async def test_each_variant_asks_for_its_kind_of_node() -> None:
-    wants = {
+    requirements_by_image = {
         image.id: {r.key: (r.operator, r.values) for r in image.requirements}
-        for image in await found(images(published()), LATEST)
+        for image in await resolve_images(build_images(published_cloud()), LATEST)
     }
     gpus, chips = labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT
-    assert wants["ami-0"] == {labels.ARCH: ("In", ("amd64",)), gpus: ("DoesNotExist", ()), chips: ("DoesNotExist", ())}
-    assert wants["ami-1"] == {labels.ARCH: ("In", ("amd64",)), gpus: ("Exists", ())}
-    assert wants["ami-2"] == {labels.ARCH: ("In", ("amd64",)), chips: ("Exists", ())}
-    assert wants["ami-3"][labels.ARCH] == ("In", ("arm64",))
+    assert requirements_by_image["ami-0"] == {
+        labels.ARCH: ("In", ("amd64",)),
+        gpus: ("DoesNotExist", ()),
+        chips: ("DoesNotExist", ()),
+    }
+    assert requirements_by_image["ami-1"] == {labels.ARCH: ("In", ("amd64",)), gpus: ("Exists", ())}
+    assert requirements_by_image["ami-2"] == {labels.ARCH: ("In", ("amd64",)), chips: ("Exists", ())}
+    assert requirements_by_image["ami-3"][labels.ARCH] == ("In", ("arm64",))
 
 
-def pin(**images: str) -> ImagePin:
+def image_pin(**images: str) -> ImagePin:
     """`ami_1="ami-0"`: ami-0 instead of ami-1."""
     now = datetime.now(UTC)
     return ImagePin(
         images={bad.replace("_", "-"): good for bad, good in images.items()},
-        terms=terms_of(node_class()),
+        terms=terms_of(build_nodeclass()),
         by="ann",
         reason="its kubelet dies",
         since=now,
@@ -409,61 +413,65 @@ def pin(**images: str) -> ImagePin:
 
 
 async def test_a_pin_takes_the_place_of_the_images_it_names_for_the_same_nodes() -> None:
-    cloud = published()
+    cloud = published_cloud()
     cloud.image("ami-old", created="2025-01-01")
-    one = images(cloud)
-    before = await found(one, LATEST)
-    used, gone = await one.pinned(pin(ami_1="ami-old", ami_77="ami-0"), before)
+    one = build_images(cloud)
+    before = await resolve_images(one, LATEST)
+    used, missing = await one.apply_pin(image_pin(ami_1="ami-old", ami_77="ami-0"), before)
     assert [image.id for image in used] == ["ami-3", "ami-2", "ami-old", "ami-0"]
     assert [image.requirements for image in used] == [image.requirements for image in before]
-    assert gone == []
+    assert missing == []
 
 
 async def test_a_pinned_image_that_is_gone_is_not_used() -> None:
-    cloud = published()
-    one = images(cloud)
-    before = await found(one, LATEST)
-    used, gone = await one.pinned(pin(ami_1="ami-old"), before)
-    assert (used, gone) == (before, ["ami-old"])
+    cloud = published_cloud()
+    one = build_images(cloud)
+    before = await resolve_images(one, LATEST)
+    used, missing = await one.apply_pin(image_pin(ami_1="ami-old"), before)
+    assert (used, missing) == (before, ["ami-old"])
 
 
-def parts(one: Images) -> Parts:
+def status_parts(one: Images) -> Parts:
     others: Any = None
     return Parts(images=one, networks=others, profiles=others, placement=others, reservations=others)
 
 
-def annotated(written: str, **more: Any) -> EC2NodeClass:
-    raw = node_class(**more).to_object()
+def annotated_nodeclass(written: str, **more: Any) -> EC2NodeClass:
+    raw = build_nodeclass(**more).to_object()
     return EC2NodeClass.from_object(
         {**raw, "metadata": {**raw["metadata"], "annotations": {labels.IMAGE_PIN: written}}}
     )
 
 
 async def test_a_class_with_a_pin_shows_the_images_that_are_used_and_says_why() -> None:
-    cloud = published()
+    cloud = published_cloud()
     cloud.image("ami-old", created="2025-01-01")
-    part = await parts(images(cloud)).amis(annotated(pin(ami_1="ami-old").model_dump_json()))
+    part = await status_parts(build_images(cloud)).resolve_amis(
+        annotated_nodeclass(image_pin(ami_1="ami-old").model_dump_json())
+    )
     assert [one["id"] for one in part.status["amis"]] == ["ami-3", "ami-2", "ami-old", "ami-0"]
-    said = part.conditions[-1]
-    assert (said.type, said.status, said.reason) == ("ImagesPinned", "True", "RolledBack")
-    assert said.message.startswith("ami-old instead of ami-1; rolled back by ann at ")
-    assert "its kubelet dies" in said.message
+    condition = part.conditions[-1]
+    assert (condition.type, condition.status, condition.reason) == ("ImagesPinned", "True", "RolledBack")
+    assert condition.message.startswith("ami-old instead of ami-1; rolled back by ann at ")
+    assert "its kubelet dies" in condition.message
 
 
 async def test_a_class_whose_pin_cannot_be_kept_says_so() -> None:
-    part = await parts(images(published())).amis(annotated(pin(ami_1="ami-old").model_dump_json()))
+    part = await status_parts(build_images(published_cloud())).resolve_amis(
+        annotated_nodeclass(image_pin(ami_1="ami-old").model_dump_json())
+    )
     assert [one["id"] for one in part.status["amis"]] == ["ami-3", "ami-2", "ami-1", "ami-0"]
-    said = part.conditions[-1]
-    assert (said.status, said.reason) == ("False", "ImageGone")
-    assert said.message.startswith("ami-old would be used instead and is no longer there; until ")
+    condition = part.conditions[-1]
+    assert (condition.status, condition.reason) == ("False", "ImageGone")
+    assert condition.message.startswith("ami-old would be used instead and is no longer there; until ")
 
 
 async def test_a_pin_ends_when_the_selectors_find_other_images() -> None:
-    cloud = published()
-    one = images(cloud)
-    part = await parts(one).amis(annotated(pin(ami_77="ami-0").model_dump_json()))
+    cloud = published_cloud()
+    one = build_images(cloud)
+    part = await status_parts(one).resolve_amis(annotated_nodeclass(image_pin(ami_77="ami-0").model_dump_json()))
     assert [each.type for each in part.conditions] == ["AMIsReady"]
     there = [{"type": "ImagesPinned", "status": "True", "reason": "RolledBack"}]
-    was = EC2NodeClass.from_object({**node_class().to_object(), "status": {"conditions": there}})
-    part = await parts(one).amis(was)
+    was = EC2NodeClass.from_object({**build_nodeclass().to_object(), "status": {"conditions": there}})
+    part = await status_parts(one).resolve_amis(was)
     assert (part.conditions[-1].type, part.conditions[-1].status) == ("ImagesPinned", "")

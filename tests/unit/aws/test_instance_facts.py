@@ -58,8 +58,8 @@ def test_an_instance_in_an_open_reservation_tells_nothing_of_it() -> None:
 
 
 def test_the_place_in_a_placement_group_is_read() -> None:
-    place = {"AvailabilityZone": "us-west-2a", "GroupId": "pg-1", "PartitionNumber": 3}
-    found = instance_facts(RAW | {"Placement": place}, reserved=False)
+    placement = {"AvailabilityZone": "us-west-2a", "GroupId": "pg-1", "PartitionNumber": 3}
+    found = instance_facts(RAW | {"Placement": placement}, reserved=False)
     assert (found.placement_group, found.partition) == ("pg-1", "3")
 
 

@@ -1,6 +1,6 @@
 """What is kept for a while, and how calls are held back: clocks and buckets."""
 
-from tenure.aws.client.batching import Expiring
+from tenure.aws.client.batching import ExpiringCache
 
 
 class Clock:
@@ -13,7 +13,7 @@ class Clock:
 
 def test_what_is_kept_lapses_and_sliding_use_prolongs_it() -> None:
     clock = Clock()
-    plain, sliding = Expiring[int](10, clock=clock), Expiring[int](10, sliding=True, clock=clock)
+    plain, sliding = ExpiringCache[int](10, clock=clock), ExpiringCache[int](10, sliding=True, clock=clock)
     for one in (plain, sliding):
         one.put("a", 1)
     clock.now = 9
@@ -23,7 +23,7 @@ def test_what_is_kept_lapses_and_sliding_use_prolongs_it() -> None:
 
 
 def test_what_is_forgotten_is_gone_and_room_is_bounded() -> None:
-    one = Expiring[int](10, clock=Clock(), limit=3)
+    one = ExpiringCache[int](10, clock=Clock(), limit=3)
     for key in range(5):
         one.put(key, key)
     assert len([key for key in range(5) if one.get(key) is not None]) <= 3
@@ -33,12 +33,12 @@ def test_what_is_forgotten_is_gone_and_room_is_bounded() -> None:
 
 
 async def test_an_answer_is_asked_for_once() -> None:
-    asked = []
+    calls = []
 
-    async def ask() -> int:
-        asked.append(1)
+    async def fetch() -> int:
+        calls.append(1)
         return 7
 
-    one = Expiring[int](10, clock=Clock())
-    assert [await one.get_or("a", ask), await one.get_or("a", ask)] == [7, 7]
-    assert len(asked) == 1
+    one = ExpiringCache[int](10, clock=Clock())
+    assert [await one.get_or_load("a", fetch), await one.get_or_load("a", fetch)] == [7, 7]
+    assert len(calls) == 1

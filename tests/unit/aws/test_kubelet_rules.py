@@ -7,7 +7,7 @@ import pytest
 from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.kubelet.validation import why_malformed, why_unsupported
 
-WHOLE: dict[str, Any] = {
+FULL_CONFIG: dict[str, Any] = {
     "clusterDNS": ["10.0.1.100"],
     "containerLogMaxSize": "50Mi",
     "containerLogMaxFiles": 3,
@@ -43,18 +43,18 @@ WHOLE: dict[str, Any] = {
 
 
 def test_a_whole_configuration_is_taken() -> None:
-    assert why_malformed(WHOLE) == ""
+    assert why_malformed(FULL_CONFIG) == ""
 
 
-@pytest.mark.parametrize("key", sorted(WHOLE))
+@pytest.mark.parametrize("key", sorted(FULL_CONFIG))
 def test_no_field_takes_a_value_of_another_type(key: str) -> None:
-    other: Any = [{"a": 1}] if not isinstance(WHOLE[key], list) else "text"
+    other: Any = [{"a": 1}] if not isinstance(FULL_CONFIG[key], list) else "text"
     problem = why_malformed({key: other})
     assert problem.startswith(key), problem
 
 
 @pytest.mark.parametrize(
-    ("kubelet", "words"),
+    ("kubelet", "fragments"),
     [
         ({"maxPod": 10}, ("maxPod is no field", "write maxPods")),
         ({"MaxPods": 10}, ("MaxPods is no field", "write maxPods")),
@@ -105,9 +105,9 @@ def test_no_field_takes_a_value_of_another_type(key: str) -> None:
         ),
     ],
 )
-def test_what_no_kubelet_would_take_is_named(kubelet: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_what_no_kubelet_would_take_is_named(kubelet: dict[str, Any], fragments: tuple[str, ...]) -> None:
     problem = why_malformed(kubelet)
-    assert problem and all(word in problem for word in words), problem
+    assert problem and all(fragment in problem for fragment in fragments), problem
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ MANY_DNS = {"clusterDNS": ["10.0.0.1", "10.0.0.2"]}
 
 
 @pytest.mark.parametrize(
-    ("family", "kubelet", "word"),
+    ("family", "kubelet", "expected"),
     [
         ("AL2", FOREIGN, "serializeImagePulls"),
         ("Bottlerocket", FOREIGN, "serializeImagePulls"),
@@ -150,7 +150,7 @@ MANY_DNS = {"clusterDNS": ["10.0.0.1", "10.0.0.2"]}
         ("Bottlerocket", {"maxPods": 10, "clusterDNS": ["10.0.0.1"]}, ""),
     ],
 )
-def test_what_a_family_does_not_read_is_refused(family: str, kubelet: dict[str, Any], word: str) -> None:
+def test_what_a_family_does_not_read_is_refused(family: str, kubelet: dict[str, Any], expected: str) -> None:
     problem = why_unsupported(kubelet, FAMILIES[family])
-    assert bool(problem) == bool(word)
-    assert word in problem
+    assert bool(problem) == bool(expected)
+    assert expected in problem

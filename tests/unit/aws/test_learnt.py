@@ -2,43 +2,47 @@
 
 from typing import Any
 
-from tenure.aws.instance.filter import select
+from tenure.aws.instance.filter import select_offerings
 from tenure.aws.instance.nodeclaim_status import launch_facts
 from tenure.aws.instancetype.resolver import ResolvedTypes, resolve_types
-from tenure.model.discovered_capacity import Learnt, under
+from tenure.model.discovered_capacity import DiscoveredCapacity, image_spec_key
 from tenure.model.launch import FleetInstance
-from tests.support.aws.builders import SETTINGS, ZONES, claim, node_class, region, resolved_status
+from tests.support.aws.builders import SETTINGS, ZONES, build_nodeclaim, build_nodeclass, region, resolved_status
 
 MIB = 1 << 20
 TYPES = ("m5.large", "m5.xlarge")
-CLASS = node_class(resolved_status())
+CLASS = build_nodeclass(resolved_status())
 RESOLVED = resolve_types(region(*TYPES), CLASS, SETTINGS)
 IMAGE = RESOLVED.by_name["m5.large"].image_id
 
 
-def shown(mebibytes: int, image: str = IMAGE) -> Learnt:
-    return Learnt(images={image: {"m5.large": mebibytes * MIB}})
+def discovered_memory(mebibytes: int, image: str = IMAGE) -> DiscoveredCapacity:
+    return DiscoveredCapacity(images={image: {"m5.large": mebibytes * MIB}})
 
 
-def chosen(types: ResolvedTypes, memory: str) -> list[str]:
-    wants = claim(("node.kubernetes.io/instance-type", "In", *TYPES), requests={"cpu": "1", "memory": memory})
+def select_types(types: ResolvedTypes, memory: str) -> list[str]:
+    requested = build_nodeclaim(
+        ("node.kubernetes.io/instance-type", "In", *TYPES), requests={"cpu": "1", "memory": memory}
+    )
     unmarked: Any = lambda *_: False  # noqa: E731 -- nothing was refused lately
-    selection = select(wants, types, ZONES, unmarked, lambda _: 0)
+    selection = select_offerings(requested, types, ZONES, unmarked, lambda _: 0)
     return [one.type.name for one in selection.candidates] if selection else []
 
 
 def test_a_type_that_is_smaller_than_estimated_is_not_launched_for_what_does_not_fit() -> None:
     assert IMAGE
-    assert chosen(RESOLVED, "6800Mi") == ["m5.large", "m5.xlarge"]
-    assert chosen(RESOLVED.heeding(shown(7000)), "6800Mi") == ["m5.xlarge"]
-    assert chosen(RESOLVED.heeding(shown(7000)), "6300Mi") == ["m5.large", "m5.xlarge"]
-    assert chosen(RESOLVED.heeding(shown(7900)), "7100Mi") == ["m5.large", "m5.xlarge"]
+    assert select_types(RESOLVED, "6800Mi") == ["m5.large", "m5.xlarge"]
+    assert select_types(RESOLVED.with_discovered(discovered_memory(7000)), "6800Mi") == ["m5.xlarge"]
+    assert select_types(RESOLVED.with_discovered(discovered_memory(7000)), "6300Mi") == ["m5.large", "m5.xlarge"]
+    assert select_types(RESOLVED.with_discovered(discovered_memory(7900)), "7100Mi") == ["m5.large", "m5.xlarge"]
 
 
 def test_what_another_image_or_another_spec_shows_does_not_count() -> None:
-    for known in (shown(7000, "ami-other"), shown(7000, under(IMAGE, "456"))):
-        assert chosen(RESOLVED.heeding(known, "123"), "6800Mi") == ["m5.large", "m5.xlarge"]
-    assert chosen(RESOLVED.heeding(shown(7000, under(IMAGE, "123")), "123"), "6800Mi") == ["m5.xlarge"]
+    for known in (discovered_memory(7000, "ami-other"), discovered_memory(7000, image_spec_key(IMAGE, "456"))):
+        assert select_types(RESOLVED.with_discovered(known, "123"), "6800Mi") == ["m5.large", "m5.xlarge"]
+    assert select_types(
+        RESOLVED.with_discovered(discovered_memory(7000, image_spec_key(IMAGE, "123")), "123"), "6800Mi"
+    ) == ["m5.xlarge"]
 
 
 def test_the_node_claim_shows_the_memory_that_such_machines_have() -> None:
@@ -51,8 +55,8 @@ def test_the_node_claim_shows_the_memory_that_such_machines_have() -> None:
         capacity_type="on-demand",
     )
     facts = [
-        launch_facts(instance, types.by_name["m5.large"], CLASS, claim())
-        for types in (RESOLVED, RESOLVED.heeding(shown(7000)))
+        launch_facts(instance, types.by_name["m5.large"], CLASS, build_nodeclaim())
+        for types in (RESOLVED, RESOLVED.with_discovered(discovered_memory(7000)))
     ]
     assert [one.capacity["memory"] // MIB for one in facts] == [7577, 7000]
     assert [one.allocatable["memory"] // MIB for one in facts] == [6903, 6326]
@@ -60,9 +64,9 @@ def test_the_node_claim_shows_the_memory_that_such_machines_have() -> None:
 
 
 def test_what_was_worked_out_serves_until_something_new_is_learnt() -> None:
-    assert RESOLVED.heeding(shown(7000)) is RESOLVED.heeding(shown(7000))
-    assert chosen(RESOLVED.heeding(shown(7900)), "6800Mi") == ["m5.large", "m5.xlarge"]
+    assert RESOLVED.with_discovered(discovered_memory(7000)) is RESOLVED.with_discovered(discovered_memory(7000))
+    assert select_types(RESOLVED.with_discovered(discovered_memory(7900)), "6800Mi") == ["m5.large", "m5.xlarge"]
 
 
 def test_nothing_learnt_leaves_the_types_as_they_are() -> None:
-    assert RESOLVED.heeding(Learnt()) is RESOLVED
+    assert RESOLVED.with_discovered(DiscoveredCapacity()) is RESOLVED

@@ -9,13 +9,13 @@ import pytest
 from tenure.apis import labels
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
-from tenure.aws.instancetype.pricing import PriceBook, PricesRead, read_on_demand, read_spot
+from tenure.aws.instancetype.pricing import PricesRead, PriceTable, read_on_demand, read_spot
 from tenure.aws.instancetype.provider import AwsOfferings
-from tenure.aws.instancetype.static_prices import estimate
+from tenure.aws.instancetype.static_prices import estimate_price
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import TryLater
-from tests.support.aws.builders import SETTINGS, ZONES, info, node_class, resolved_status
-from tests.unit.aws.fakes import FakeClients, NoGroups, NoShifts, all_answers, product
+from tests.support.aws.builders import SETTINGS, ZONES, build_nodeclass, build_type_info, resolved_status
+from tests.unit.aws.fakes import FakeClients, NoPlacementGroups, NoZonalShifts, all_responses, product
 
 HOUR = 3600.0
 A, B, C = ZONES
@@ -29,87 +29,87 @@ class Clock:
         return self.now
 
 
-def offerings(clients: FakeClients, clock: Clock, settings: AwsSettings = SETTINGS) -> AwsOfferings:
+def build_offerings(clients: FakeClients, clock: Clock, settings: AwsSettings = SETTINGS) -> AwsOfferings:
     return AwsOfferings(
         clients,  # type: ignore[arg-type]
         settings,
-        placement=NoGroups(),  # type: ignore[arg-type]
-        zones=NoShifts(),  # type: ignore[arg-type]
+        placement=NoPlacementGroups(),  # type: ignore[arg-type]
+        zones=NoZonalShifts(),  # type: ignore[arg-type]
         reservations=Reservations(clients, settings),  # type: ignore[arg-type]
         clock=clock,
     )
 
 
-async def settled() -> None:
+async def run_pending_tasks() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 async def prices_of(one: AwsOfferings, **status: Any) -> dict[str, float]:
-    types = await one.instance_types(node_class(resolved_status(**status)))
+    types = await one.instance_types(build_nodeclass(resolved_status(**status)))
     return {each.name: each.offerings[0].price for each in types}
 
 
 async def test_read_once_and_again_after_twelve_hours_beside_those_who_ask() -> None:
-    clients, clock = FakeClients(all_answers("m5.large")), Clock()
-    one = offerings(clients, clock)
+    clients, clock = FakeClients(all_responses("m5.large")), Clock()
+    one = build_offerings(clients, clock)
     await asyncio.gather(one.region(), one.region())
     clock.now = 11 * HOUR
     first = await one.region()
-    await settled()
-    assert clients.asked["describe_instance_types"] == 1
+    await run_pending_tasks()
+    assert clients.call_counts["describe_instance_types"] == 1
     clock.now = 13 * HOUR
     assert await one.region() is first
-    await settled()
-    assert clients.asked["describe_instance_types"] == 2
+    await run_pending_tasks()
+    assert clients.call_counts["describe_instance_types"] == 2
     assert await one.region() is not first
 
 
 async def test_prices_that_fail_are_asked_for_again_soon_and_keep_their_last_value() -> None:
-    clients, clock = FakeClients(all_answers("m5.large", price=0.5)), Clock()
-    one = offerings(clients, clock)
+    clients, clock = FakeClients(all_responses("m5.large", price=0.5)), Clock()
+    one = build_offerings(clients, clock)
     assert await prices_of(one) == {"m5.large": 0.5}
     clients.faults["get_products"] = TryLater("no")
     clock.now = 13 * HOUR
     await one.refresh()
     assert await prices_of(one) == {"m5.large": 0.5}
     del clients.faults["get_products"]
-    clients.answers = all_answers("m5.large", price=0.7)
+    clients.responses = all_responses("m5.large", price=0.7)
     clock.now += 700
     await one.refresh()
     assert await prices_of(one) == {"m5.large": 0.7}
 
 
 async def test_types_that_fail_later_leave_the_known_ones() -> None:
-    clients, clock = FakeClients(all_answers("m5.large")), Clock()
-    one = offerings(clients, clock)
+    clients, clock = FakeClients(all_responses("m5.large")), Clock()
+    one = build_offerings(clients, clock)
     first = await one.region()
     clients.faults["describe_instance_types"] = TryLater("no")
     clock.now = 13 * HOUR
     assert await one.region() is first
-    await settled()
+    await run_pending_tasks()
     assert await one.region() is first
 
 
 async def test_without_a_way_out_no_price_list_is_asked_for() -> None:
-    clients = FakeClients(all_answers("m5.large", price=0.5))
-    one = offerings(clients, Clock(), SETTINGS.model_copy(update={"isolated_vpc": True}))
-    assert await prices_of(one) == {"m5.large": estimate(info("m5.large"))}
-    assert clients.asked["get_products"] == 0
+    clients = FakeClients(all_responses("m5.large", price=0.5))
+    one = build_offerings(clients, Clock(), SETTINGS.model_copy(update={"isolated_vpc": True}))
+    assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"))}
+    assert clients.call_counts["get_products"] == 0
 
 
 async def test_one_class_is_resolved_once_until_it_changes() -> None:
-    one = offerings(FakeClients(all_answers("m5.large", "m6g.large")), Clock())
+    one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), Clock())
     status = resolved_status()
-    first = await one.resolved(node_class(status))
-    assert await one.resolved(node_class(status)) is first
-    assert await one.resolved(node_class(status | {"subnets": status["subnets"][:1]})) is not first
+    first = await one.types_for(build_nodeclass(status))
+    assert await one.types_for(build_nodeclass(status)) is first
+    assert await one.types_for(build_nodeclass(status | {"subnets": status["subnets"][:1]})) is not first
 
 
 def test_spot_without_a_history_costs_as_much_as_on_demand() -> None:
-    book = PriceBook({"m5.large": 0.1})
-    assert book.price("m5.large", "us-west-2a", "spot") == 0.1
-    known = book.merged(PricesRead({}, {("m5.large", "us-west-2a"): 0.03}, complete=True))
+    prices = PriceTable({"m5.large": 0.1})
+    assert prices.price("m5.large", "us-west-2a", "spot") == 0.1
+    known = prices.merge(PricesRead({}, {("m5.large", "us-west-2a"): 0.03}, complete=True))
     assert known.price("m5.large", "us-west-2a", "spot") == 0.03
     assert known.price("m5.large", "us-west-2b", "spot") is None
     assert known.price("m5.large", "us-west-2b", "on-demand") == 0.1
@@ -117,40 +117,44 @@ def test_spot_without_a_history_costs_as_much_as_on_demand() -> None:
 
 
 async def test_a_new_price_is_in_the_next_catalogue() -> None:
-    clients, clock = FakeClients(all_answers("m5.large", price=0.5)), Clock()
-    one = offerings(clients, clock)
+    clients, clock = FakeClients(all_responses("m5.large", price=0.5)), Clock()
+    one = build_offerings(clients, clock)
     status = resolved_status()
-    before = await one.catalogue([node_class(status)])
-    clients.answers = all_answers("m5.large", price=0.7)
+    before = await one.catalogue([build_nodeclass(status)])
+    clients.responses = all_responses("m5.large", price=0.7)
     clock.now = 13 * HOUR
     await one.refresh()
-    after = await one.catalogue([node_class(status)])
+    after = await one.catalogue([build_nodeclass(status)])
     assert [each.by_node_class["default"][0].offerings[0].price for each in (before, after)] == [0.5, 0.7]
 
 
 async def test_classes_that_differ_in_tags_alone_share_their_types() -> None:
-    one = offerings(FakeClients(all_answers("m5.large", "m6g.large")), Clock())
-    first = await one.resolved(node_class(resolved_status(), uid="a"))
-    assert await one.resolved(node_class(resolved_status(), uid="b", tags={"x": "y"}, userData="#!/bin/sh")) is first
-    assert await one.resolved(node_class(resolved_status(), uid="c", kubelet={"maxPods": 5})) is not first
+    one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), Clock())
+    first = await one.types_for(build_nodeclass(resolved_status(), uid="a"))
+    assert (
+        await one.types_for(build_nodeclass(resolved_status(), uid="b", tags={"x": "y"}, userData="#!/bin/sh")) is first
+    )
+    assert await one.types_for(build_nodeclass(resolved_status(), uid="c", kubelet={"maxPods": 5})) is not first
 
 
 async def test_a_type_without_a_price_is_listed_and_cannot_be_bought() -> None:
-    answers = all_answers("m5.large", "m6g.large")
-    answers["get_products"] = [product("m5.large", 0.1), product("m6g.large", 0)]
-    one = offerings(FakeClients(answers), Clock())
-    types = {each.name: each for each in await one.instance_types(node_class(resolved_status()))}
+    responses = all_responses("m5.large", "m6g.large")
+    responses["get_products"] = [product("m5.large", 0.1), product("m6g.large", 0)]
+    one = build_offerings(FakeClients(responses), Clock())
+    types = {each.name: each for each in await one.instance_types(build_nodeclass(resolved_status()))}
     assert types["m6g.large"].offerings == ()
     assert {o.price for o in types["m5.large"].offerings} == {0.1}
 
 
 async def test_a_zone_without_the_type_or_without_a_subnet_offers_nothing() -> None:
-    answers = all_answers("m5.large", "m6g.large")
-    rows = answers["describe_instance_type_offerings"]
-    answers["describe_instance_type_offerings"] = [r for r in rows if r != {"InstanceType": "m5.large", "Location": A}]
-    one = offerings(FakeClients(answers), Clock())
+    responses = all_responses("m5.large", "m6g.large")
+    rows = responses["describe_instance_type_offerings"]
+    responses["describe_instance_type_offerings"] = [
+        r for r in rows if r != {"InstanceType": "m5.large", "Location": A}
+    ]
+    one = build_offerings(FakeClients(responses), Clock())
     status = resolved_status()
-    types = await one.instance_types(node_class(status | {"subnets": status["subnets"][:2]}))
+    types = await one.instance_types(build_nodeclass(status | {"subnets": status["subnets"][:2]}))
     available = {each.name: {o.zone for o in each.offerings if o.available} for each in types}
     assert available == {"m5.large": {B}, "m6g.large": {A, B}}
     assert {o.zone for o in types[0].offerings} == {A, B, C}
@@ -159,10 +163,10 @@ async def test_a_zone_without_the_type_or_without_a_subnet_offers_nothing() -> N
 
 @pytest.mark.parametrize("region", ["us-gov-west-1", "us-gov-east-1"])
 async def test_in_govcloud_no_price_list_is_asked_for(region: str) -> None:
-    clients = FakeClients(all_answers("m5.large", price=0.5))
-    one = offerings(clients, Clock(), SETTINGS.model_copy(update={"region": region}))
-    assert await prices_of(one) == {"m5.large": estimate(info("m5.large"), region)}
-    assert clients.asked["get_products"] == 0
+    clients = FakeClients(all_responses("m5.large", price=0.5))
+    one = build_offerings(clients, Clock(), SETTINGS.model_copy(update={"region": region}))
+    assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"), region)}
+    assert clients.call_counts["get_products"] == 0
 
 
 async def test_in_china_prices_are_in_yuan() -> None:
@@ -172,23 +176,23 @@ async def test_in_china_prices_are_in_yuan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("region", "asked"),
+    ("region", "pricing_region"),
     [
         ("us-west-2", "us-east-1"),
         ("eu-west-3", "eu-central-1"),
         ("cn-north-1", "cn-northwest-1"),
     ],
 )
-def test_the_price_list_is_asked_where_it_is_served(region: str, asked: str) -> None:
-    assert AwsClients(SETTINGS.model_copy(update={"region": region})).pricing.meta.region_name == asked
+def test_the_price_list_is_asked_where_it_is_served(region: str, pricing_region: str) -> None:
+    assert AwsClients(SETTINGS.model_copy(update={"region": region})).pricing.meta.region_name == pricing_region
 
 
 async def test_a_price_list_that_is_empty_is_asked_for_again_soon() -> None:
-    answers = all_answers("m5.large", price=0.5)
-    clients, clock = FakeClients(answers | {"get_products": []}), Clock()
-    one = offerings(clients, clock)
-    assert await prices_of(one) == {"m5.large": estimate(info("m5.large"), SETTINGS.region)}
-    clients.answers, clock.now = answers, 700
+    responses = all_responses("m5.large", price=0.5)
+    clients, clock = FakeClients(responses | {"get_products": []}), Clock()
+    one = build_offerings(clients, clock)
+    assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"), SETTINGS.region)}
+    clients.responses, clock.now = responses, 700
     await one.refresh()
     assert await prices_of(one) == {"m5.large": 0.5}
 
@@ -204,14 +208,14 @@ async def test_of_a_spot_history_the_latest_price_of_each_zone_counts() -> None:
 
 
 def test_a_zone_that_a_later_history_leaves_out_keeps_its_price() -> None:
-    book = PriceBook().merged(PricesRead({}, {("m5.large", A): 0.03, ("m5.large", B): 0.04}, complete=True))
-    later = book.merged(PricesRead({}, {("m5.large", A): 0.05}, complete=True))
+    prices = PriceTable().merge(PricesRead({}, {("m5.large", A): 0.03, ("m5.large", B): 0.04}, complete=True))
+    later = prices.merge(PricesRead({}, {("m5.large", A): 0.05}, complete=True))
     assert (later.price("m5.large", A, "spot"), later.price("m5.large", B, "spot")) == (0.05, 0.04)
 
 
 async def test_prices_that_change_while_a_class_is_resolved_are_not_hidden_by_what_was_resolved() -> None:
-    clients, clock = FakeClients(all_answers("m5.large", price=0.5)), Clock()
-    one = offerings(clients, clock)
+    clients, clock = FakeClients(all_responses("m5.large", price=0.5)), Clock()
+    one = build_offerings(clients, clock)
     await one.region()
 
     class Meanwhile:
@@ -219,7 +223,7 @@ async def test_prices_that_change_while_a_class_is_resolved_are_not_hidden_by_wh
 
         async def resolve(self, node_class: object) -> None:
             if clock.now == 0:
-                clients.answers, clock.now = all_answers("m5.large", price=0.7), 13 * HOUR
+                clients.responses, clock.now = all_responses("m5.large", price=0.7), 13 * HOUR
                 await one.refresh()
 
     one._placement = Meanwhile()  # type: ignore[assignment]

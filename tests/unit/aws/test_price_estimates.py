@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenure.aws.instancetype.static_prices import estimate, larges_in
-from tests.support.aws.builders import info
+from tenure.aws.instancetype.static_prices import estimate_price, larges_in
+from tests.support.aws.builders import build_type_info
 
 # Public on-demand prices of Linux in us-east-1, dollars an hour.
 PUBLIC = {
@@ -40,30 +40,34 @@ ROUGHLY = {
 
 @pytest.mark.parametrize(("name", "price"), PUBLIC.items())
 def test_a_family_in_proportion_costs_what_is_public(name: str, price: float) -> None:
-    assert estimate(info(name), "us-east-1") == pytest.approx(price, rel=0.02)
+    assert estimate_price(build_type_info(name), "us-east-1") == pytest.approx(price, rel=0.02)
 
 
 @pytest.mark.parametrize(("name", "price"), ROUGHLY.items())
 def test_machines_with_devices_cost_about_the_sum_of_their_parts(name: str, price: float) -> None:
-    assert estimate(info(name), "us-east-1") == pytest.approx(price, rel=0.25)
+    assert estimate_price(build_type_info(name), "us-east-1") == pytest.approx(price, rel=0.25)
 
 
 def test_govcloud_costs_more_and_china_counts_in_yuan() -> None:
-    here = estimate(info("m5.large"), "us-west-2")
+    here = estimate_price(build_type_info("m5.large"), "us-west-2")
     # 0.121 dollars is GovCloud's public price.
-    assert estimate(info("m5.large"), "us-gov-west-1") == pytest.approx(0.121, rel=0.06)
-    assert estimate(info("m5.large"), "cn-north-1") == pytest.approx(10 * here)
+    assert estimate_price(build_type_info("m5.large"), "us-gov-west-1") == pytest.approx(0.121, rel=0.06)
+    assert estimate_price(build_type_info("m5.large"), "cn-north-1") == pytest.approx(10 * here)
 
 
 def test_a_bigger_machine_of_a_family_costs_more() -> None:
     sizes = ("large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge")
     for family in ("m5", "c6i", "r7g"):
-        prices = [estimate(info(f"{family}.{size}")) for size in sizes if (family, size) != ("r7g", "24xlarge")]
+        prices = [
+            estimate_price(build_type_info(f"{family}.{size}"))
+            for size in sizes
+            if (family, size) != ("r7g", "24xlarge")
+        ]
         assert prices == sorted(prices)
 
 
 def test_a_family_that_is_not_in_the_table_has_a_price_all_the_same() -> None:
-    assert estimate(info("r9g.large")) > estimate(info("r9g.medium")) > 0
+    assert estimate_price(build_type_info("r9g.large")) > estimate_price(build_type_info("r9g.medium")) > 0
 
 
 @pytest.mark.parametrize(

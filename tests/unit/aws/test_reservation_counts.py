@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenure.apis.ec2nodeclass import ResolvedCapacityReservation
-from tenure.aws.instancetype.capacity_reservations import Counts, FoundReservation
-from tenure.model.launch import FleetAnswer, FleetError, FleetInstance
+from tenure.aws.instancetype.capacity_reservations import FoundReservation, ReservationCounts
+from tenure.model.launch import FleetError, FleetInstance, FleetResult
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,9 +28,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def counts(clock: Clock) -> Counts:
-    found = Counts(clock)
-    found.seen({"cr-1": 3}, clock())
+def counts(clock: Clock) -> ReservationCounts:
+    found = ReservationCounts(clock)
+    found.record_counts({"cr-1": 3}, clock())
     return found
 
 
@@ -41,58 +41,58 @@ def instance(reservation: str) -> FleetInstance:
     )  # fmt: skip
 
 
-def test_launches_and_terminations_since_the_count_are_added(counts: Counts, clock: Clock) -> None:
+def test_launches_and_terminations_since_the_count_are_added(counts: ReservationCounts, clock: Clock) -> None:
     clock.forward(seconds=1)
-    counts.learn(FleetAnswer(instances=(instance("cr-1"), instance("cr-1"), instance(""))))
+    counts.record_launch_result(FleetResult(instances=(instance("cr-1"), instance("cr-1"), instance(""))))
     assert counts.remaining("cr-1") == 1
-    counts.holds("i-1", "cr-1")
+    counts.record_running("i-1", "cr-1")
     for _ in range(2):
-        counts.gone("i-1")
-    counts.gone("i-2")
+        counts.record_termination("i-1")
+    counts.record_termination("i-2")
     assert counts.remaining("cr-1") == 2
 
 
-def test_a_new_count_has_what_came_before_it_and_not_what_came_after(counts: Counts, clock: Clock) -> None:
+def test_a_new_count_has_what_came_before_it_and_not_what_came_after(counts: ReservationCounts, clock: Clock) -> None:
     clock.forward(seconds=1)
-    counts.launched("cr-1")
+    counts.record_launch("cr-1")
     clock.forward(seconds=1)
-    asked = clock()
+    requested_at = clock()
     clock.forward(seconds=1)
-    counts.launched("cr-1")
-    counts.seen({"cr-1": 2}, asked)
+    counts.record_launch("cr-1")
+    counts.record_counts({"cr-1": 2}, requested_at)
     assert counts.remaining("cr-1") == 1
 
 
-def test_it_is_never_less_than_none(counts: Counts) -> None:
+def test_it_is_never_less_than_none(counts: ReservationCounts) -> None:
     for _ in range(5):
-        counts.launched("cr-1")
+        counts.record_launch("cr-1")
     assert counts.remaining("cr-1") == 0
 
 
-def test_a_want_of_room_makes_it_full_until_ec2_counts_anew(counts: Counts, clock: Clock) -> None:
+def test_a_want_of_room_makes_it_full_until_ec2_counts_anew(counts: ReservationCounts, clock: Clock) -> None:
     clock.forward(seconds=1)
     full = FleetError(code="ReservationCapacityExceeded", message="", reservation_id="cr-1", insufficient=True)
-    counts.learn(FleetAnswer(errors=(full,)))
+    counts.record_launch_result(FleetResult(errors=(full,)))
     assert counts.remaining("cr-1") == 0
-    room = counts.room("cr-1")
-    assert room is not None and room.available == 0
+    headroom = counts.last_reported("cr-1")
+    assert headroom is not None and headroom.available == 0
     clock.forward(seconds=1)
-    counts.seen({"cr-1": 2}, clock())
+    counts.record_counts({"cr-1": 2}, clock())
     assert counts.remaining("cr-1") == 2
 
 
-def test_a_throttled_call_says_nothing_of_a_reservation(counts: Counts) -> None:
+def test_a_throttled_call_says_nothing_of_a_reservation(counts: ReservationCounts) -> None:
     throttled = FleetError(code="RequestLimitExceeded", message="", reservation_id="cr-1")
-    counts.learn(FleetAnswer(errors=(throttled,)))
+    counts.record_launch_result(FleetResult(errors=(throttled,)))
     assert counts.remaining("cr-1") == 3
 
 
-def test_what_ec2_was_never_asked_about_has_no_room(counts: Counts) -> None:
+def test_what_ec2_was_never_asked_about_has_no_room(counts: ReservationCounts) -> None:
     assert counts.remaining("cr-2") == 0
-    assert counts.room("cr-2") is None
+    assert counts.last_reported("cr-2") is None
 
 
-def test_a_count_of_yesterday_says_nothing(counts: Counts, clock: Clock) -> None:
+def test_a_count_of_yesterday_says_nothing(counts: ReservationCounts, clock: Clock) -> None:
     clock.forward(hours=25)
     assert counts.remaining("cr-1") == 0
 
@@ -120,5 +120,5 @@ def reservation(
 def test_a_block_expires_forty_minutes_early_and_nothing_is_listed_past_its_end(
     found: FoundReservation, state: str | None
 ) -> None:
-    shown = found.at(START)
-    assert (shown.state if shown else None) == state
+    listed = found.resolve_at(START)
+    assert (listed.state if listed else None) == state

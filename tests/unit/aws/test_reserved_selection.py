@@ -5,10 +5,10 @@ from typing import Any
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import ResolvedCapacityReservation
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.aws.instance.filter import Selection, select
+from tenure.aws.instance.filter import Selection, select_offerings
 from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
 from tenure.aws.nodeclass.placement_groups import PlacementGroup
-from tests.support.aws.builders import SETTINGS, ZONES, claim, node_class, region, resolved_status
+from tests.support.aws.builders import SETTINGS, ZONES, build_nodeclaim, build_nodeclass, region, resolved_status
 
 ON_DEMAND = (labels.CAPACITY_TYPE, "In", "on-demand")
 EITHER = (labels.CAPACITY_TYPE, "In", "on-demand", "spot")
@@ -16,7 +16,7 @@ RESERVED = (labels.CAPACITY_TYPE, "In", "on-demand", "spot", "reserved")
 BLOCK = ("reservationType", "capacity-block")
 
 
-def reserving(of: Region, *reservations: tuple[Any, ...]) -> ResolvedTypes:
+def resolve_with_reservations(of: Region, *reservations: tuple[Any, ...]) -> ResolvedTypes:
     """Each reservation as id, type, zone and more fields as in a status."""
     found = [
         ResolvedCapacityReservation.from_object(
@@ -24,13 +24,15 @@ def reserving(of: Region, *reservations: tuple[Any, ...]) -> ResolvedTypes:
         )
         for r in reservations
     ]
-    return resolve_types(of, node_class(resolved_status()), SETTINGS, reservations=found)
+    return resolve_types(of, build_nodeclass(resolved_status()), SETTINGS, reservations=found)
 
 
-def into(of: ResolvedTypes, *requirements: tuple[Any, ...], **room: int) -> Selection | None:
+def select_for(of: ResolvedTypes, *requirements: tuple[Any, ...], **remaining: int) -> Selection | None:
     """What a launch takes while each reservation has so much room; one that is not named has room for one."""
-    wanted = claim(*(requirements or (RESERVED,)))
-    return select(wanted, of, ZONES, lambda *place: False, lambda one: room.get(one.replace("-", "_"), 1))
+    requested = build_nodeclaim(*(requirements or (RESERVED,)))
+    return select_offerings(
+        requested, of, ZONES, lambda *offering: False, lambda one: remaining.get(one.replace("-", "_"), 1)
+    )
 
 
 def reservations(selection: Selection | None) -> list[str]:
@@ -42,10 +44,10 @@ def names(selection: Selection | None) -> list[str]:
 
 
 def test_reserved_capacity_before_spot_where_it_is_allowed_and_has_room() -> None:
-    of = reserving(region("m5.large"), ("cr-1", "m5.large", "a"))
-    found = into(of)
+    of = resolve_with_reservations(region("m5.large"), ("cr-1", "m5.large", "a"))
+    found = select_for(of)
     assert found is not None and (found.capacity_type, found.market) == (labels.RESERVED, "default")
-    for other in (into(of, EITHER), into(of, cr_1=0)):
+    for other in (select_for(of, EITHER), select_for(of, cr_1=0)):
         assert other is not None and (other.capacity_type, other.market) == (labels.SPOT, "")
 
 
@@ -56,63 +58,71 @@ def test_one_request_takes_one_kind_of_reservation_the_one_with_the_cheapest() -
         ("cr-2", "m5.large", "a", BLOCK),
         ("cr-3", "m5.large", "a", ("interruptible", True)),
     )
-    found = into(reserving(of, *kinds))
+    found = select_for(resolve_with_reservations(of, *kinds))
     assert found is not None and (found.market, reservations(found)) == ("capacity-block", ["cr-2"])
-    found = into(reserving(of, kinds[0], kinds[2]))
+    found = select_for(resolve_with_reservations(of, kinds[0], kinds[2]))
     assert found is not None and (found.market, reservations(found)) == ("interruptible", ["cr-3"])
 
 
 def test_at_one_price_reservations_of_ones_own_come_before_blocks_and_those_before_interruptible_ones() -> None:
     interruptible = ("cr-3", "m5.large", "a", ("interruptible", True))
     of = region("m5.large")
-    found = into(reserving(of, interruptible, ("cr-2", "m5.large", "a", BLOCK), ("cr-1", "m5.large", "b")))
+    found = select_for(
+        resolve_with_reservations(of, interruptible, ("cr-2", "m5.large", "a", BLOCK), ("cr-1", "m5.large", "b"))
+    )
     assert found is not None and (found.market, reservations(found)) == ("default", ["cr-1"])
-    found = into(reserving(of, interruptible, ("cr-2", "m5.large", "a", BLOCK)))
+    found = select_for(resolve_with_reservations(of, interruptible, ("cr-2", "m5.large", "a", BLOCK)))
     assert found is not None and found.market == "capacity-block"
 
 
 def test_a_request_for_blocks_names_a_single_one() -> None:
     blocks = [("cr-1", "m5.xlarge", "a", BLOCK), ("cr-2", "m5.large", "a", BLOCK), ("cr-3", "m5.large", "b", BLOCK)]
-    found = into(reserving(region("m5.large", "m5.xlarge"), *blocks))
+    found = select_for(resolve_with_reservations(region("m5.large", "m5.xlarge"), *blocks))
     assert (names(found), reservations(found)) == (["m5.large"], ["cr-2"])
 
 
 def test_of_a_type_one_reservation_for_each_zone_the_one_with_most_room() -> None:
-    of = reserving(region("m5.large"), *(("cr-" + n, "m5.large", z) for n, z in ("1a", "2a", "3b")))
-    assert reservations(into(of, cr_1=1, cr_2=5, cr_3=2)) == ["cr-2", "cr-3"]
+    of = resolve_with_reservations(region("m5.large"), *(("cr-" + n, "m5.large", z) for n, z in ("1a", "2a", "3b")))
+    assert reservations(select_for(of, cr_1=1, cr_2=5, cr_3=2)) == ["cr-2", "cr-3"]
 
 
 def test_types_without_a_reservation_are_left_out_once_one_has_some() -> None:
-    of = reserving(region("m5.large", "c5.large", "m5.xlarge"), ("cr-1", "m5.large", "a"), ("cr-2", "m5.xlarge", "a"))
-    assert names(into(of)) == ["m5.large", "m5.xlarge"]
+    of = resolve_with_reservations(
+        region("m5.large", "c5.large", "m5.xlarge"), ("cr-1", "m5.large", "a"), ("cr-2", "m5.xlarge", "a")
+    )
+    assert names(select_for(of)) == ["m5.large", "m5.xlarge"]
 
 
 def test_minimum_variety_is_kept_by_going_without_reservations() -> None:
-    of = reserving(region("m5.large", "c5.large"), ("cr-1", "m5.large", "a"))
-    raw = claim(RESERVED).to_object()
+    of = resolve_with_reservations(region("m5.large", "c5.large"), ("cr-1", "m5.large", "a"))
+    raw = build_nodeclaim(RESERVED).to_object()
     raw["spec"]["requirements"].append({"key": labels.INSTANCE_FAMILY, "operator": "Exists", "minValues": 2})
-    found = select(NodeClaim.from_object(raw), of, ZONES, lambda *place: False, lambda one: 5)
+    found = select_offerings(NodeClaim.from_object(raw), of, ZONES, lambda *offering: False, lambda one: 5)
     assert found is not None and found.capacity_type == labels.SPOT
 
 
 def test_reservation_labels_decide_on_offerings_and_not_on_their_type() -> None:
-    of = reserving(region("m5.large"), ("cr-1", "m5.large", "a"), ("cr-2", "m5.large", "a", BLOCK))
+    of = resolve_with_reservations(region("m5.large"), ("cr-1", "m5.large", "a"), ("cr-2", "m5.large", "a", BLOCK))
     by_id = (labels.CAPACITY_RESERVATION_ID, "In", "cr-1")
     by_kind = (labels.CAPACITY_RESERVATION_TYPE, "In", "capacity-block")
-    assert reservations(into(of, RESERVED, by_id)) == ["cr-1"]
-    assert reservations(into(of, RESERVED, by_kind)) == ["cr-2"]
-    none = into(of, RESERVED, (labels.CAPACITY_RESERVATION_ID, "DoesNotExist"))
+    assert reservations(select_for(of, RESERVED, by_id)) == ["cr-1"]
+    assert reservations(select_for(of, RESERVED, by_kind)) == ["cr-2"]
+    none = select_for(of, RESERVED, (labels.CAPACITY_RESERVATION_ID, "DoesNotExist"))
     assert none is not None and none.capacity_type == labels.SPOT
 
 
 def test_a_reservation_in_a_zone_without_a_subnet_or_about_to_end_is_not_used() -> None:
-    of = reserving(region("m5.large"), ("cr-1", "m5.large", "d"), ("cr-2", "m5.large", "a", ("state", "expiring")))
-    found = into(of)
+    of = resolve_with_reservations(
+        region("m5.large"), ("cr-1", "m5.large", "d"), ("cr-2", "m5.large", "a", ("state", "expiring"))
+    )
+    found = select_for(of)
     assert found is not None and found.capacity_type == labels.SPOT
 
 
 def test_reserved_capacity_costs_next_to_nothing_and_larger_machines_still_more() -> None:
-    of = reserving(region("m5.large", "m5.xlarge"), ("cr-1", "m5.large", "a"), ("cr-2", "m5.xlarge", "a"))
+    of = resolve_with_reservations(
+        region("m5.large", "m5.xlarge"), ("cr-1", "m5.large", "a"), ("cr-2", "m5.xlarge", "a")
+    )
     prices = [next(o.price for o in one.offerings if o.reservation_id) for one in (of.types[0], of.types[1])]
     base = next(o.price for o in of.by_name["m5.large"].offerings if o.capacity_type == "on-demand")
     assert sorted(prices)[0] == base / 10_000_000
@@ -120,7 +130,9 @@ def test_reserved_capacity_costs_next_to_nothing_and_larger_machines_still_more(
 
 
 def test_a_type_with_reservations_says_so_in_its_labels() -> None:
-    of = reserving(region("m5.large", "c5.large"), ("cr-2", "m5.large", "a", BLOCK), ("cr-1", "m5.large", "b"))
+    of = resolve_with_reservations(
+        region("m5.large", "c5.large"), ("cr-2", "m5.large", "a", BLOCK), ("cr-1", "m5.large", "b")
+    )
     described = of.by_name["m5.large"].labels
     assert described[labels.CAPACITY_TYPE] == ("on-demand", "spot", "reserved")
     assert [described[key] for key in labels.RESERVATION_LABELS] == [
@@ -131,25 +143,29 @@ def test_a_type_with_reservations_says_so_in_its_labels() -> None:
     assert not set(labels.RESERVATION_LABELS) & of.by_name["c5.large"].labels.keys()
 
 
-def in_partitions(*wanted: tuple[Any, ...], marks: tuple[str, ...] = ()) -> Selection | None:
+def select_in_partitions(
+    *requirements: tuple[Any, ...], unavailable_partitions: tuple[str, ...] = ()
+) -> Selection | None:
     group = PlacementGroup(id="pg-1", strategy="partition", partitions=3)
-    of = resolve_types(region("m5.large"), node_class(resolved_status()), SETTINGS, group)
-    return select(claim(ON_DEMAND, *wanted), of, ZONES, lambda *place: place[3] in marks)
+    of = resolve_types(region("m5.large"), build_nodeclass(resolved_status()), SETTINGS, group)
+    return select_offerings(
+        build_nodeclaim(ON_DEMAND, *requirements), of, ZONES, lambda *offering: offering[3] in unavailable_partitions
+    )
 
 
 def test_the_lowest_partition_that_is_named_is_taken_and_none_is_left_to_ec2() -> None:
     key = labels.PLACEMENT_GROUP_PARTITION
-    found = in_partitions((key, "In", "3", "2"))
+    found = select_in_partitions((key, "In", "3", "2"))
     assert found is not None and found.partition == "2"
     assert {offering.partition for one in found.candidates for offering in one.offerings} == {"2"}
-    free = in_partitions()
+    free = select_in_partitions()
     assert free is not None and free.partition == ""
     assert len(free.candidates[0].offerings) == len(ZONES)
-    assert in_partitions((key, "In", "7")) is None
+    assert select_in_partitions((key, "In", "7")) is None
 
 
 def test_a_partition_that_was_refused_is_not_asked_for_again_at_once() -> None:
     key = labels.PLACEMENT_GROUP_PARTITION
-    found = in_partitions((key, "In", "3", "2"), marks=("2",))
+    found = select_in_partitions((key, "In", "3", "2"), unavailable_partitions=("2",))
     assert found is not None and found.partition == "3"
-    assert in_partitions((key, "In", "2"), marks=("2",)) is None
+    assert select_in_partitions((key, "In", "2"), unavailable_partitions=("2",)) is None

@@ -8,10 +8,10 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import ResolvedAmi
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.aws.amifamily.images import ImageMap
-from tenure.aws.instance.filter import MOST_TYPES, Selection, select
+from tenure.aws.instance.filter import MOST_TYPES, Selection, select_offerings
 from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
 from tenure.model.requirements import RequirementError
-from tests.support.aws.builders import SETTINGS, ZONES, claim, node_class, region, resolved_status
+from tests.support.aws.builders import SETTINGS, ZONES, build_nodeclaim, build_nodeclass, region, resolved_status
 
 CPU = "karpenter.k8s.aws/instance-cpu"
 ON_DEMAND = (labels.CAPACITY_TYPE, "In", "on-demand")
@@ -19,11 +19,13 @@ EITHER = (labels.CAPACITY_TYPE, "In", "on-demand", "spot")
 
 
 def types(of: Region, **spec: Any) -> ResolvedTypes:
-    return resolve_types(of, node_class(resolved_status(), **spec), SETTINGS)
+    return resolve_types(of, build_nodeclass(resolved_status(), **spec), SETTINGS)
 
 
-def chosen(of: ResolvedTypes, wanted: NodeClaim, *marks: tuple[str, str, str]) -> Selection | None:
-    return select(wanted, of, ZONES, lambda *place: place[:3] in marks)
+def select_for(
+    of: ResolvedTypes, nodeclaim: NodeClaim, *unavailable_offerings: tuple[str, str, str]
+) -> Selection | None:
+    return select_offerings(nodeclaim, of, ZONES, lambda *offering: offering[:3] in unavailable_offerings)
 
 
 def names(selection: Selection | None) -> list[str]:
@@ -33,14 +35,17 @@ def names(selection: Selection | None) -> list[str]:
 def test_only_types_that_fit_requirements_and_requests() -> None:
     of = types(region("m5.large", "m5.xlarge", "m6g.large", "c5.large"))
     arch = (labels.ARCH, "In", "amd64")
-    assert names(chosen(of, claim(ON_DEMAND, arch, requests={"memory": "4Gi"}))) == ["m5.large", "m5.xlarge"]
-    assert names(chosen(of, claim(ON_DEMAND, arch, requests={"cpu": "1931m"}))) == ["m5.xlarge"]
-    assert names(chosen(of, claim(ON_DEMAND, (CPU, "Gt", "2")))) == ["m5.xlarge"]
+    assert names(select_for(of, build_nodeclaim(ON_DEMAND, arch, requests={"memory": "4Gi"}))) == [
+        "m5.large",
+        "m5.xlarge",
+    ]
+    assert names(select_for(of, build_nodeclaim(ON_DEMAND, arch, requests={"cpu": "1931m"}))) == ["m5.xlarge"]
+    assert names(select_for(of, build_nodeclaim(ON_DEMAND, (CPU, "Gt", "2")))) == ["m5.xlarge"]
 
 
 def test_cheapest_first_and_no_more_than_one_request_takes() -> None:
     of = types(region())
-    found = chosen(of, claim(ON_DEMAND))
+    found = select_for(of, build_nodeclaim(ON_DEMAND))
     assert found is not None
     prices = [one.price for one in found.candidates]
     assert len(prices) == MOST_TYPES
@@ -49,61 +54,63 @@ def test_cheapest_first_and_no_more_than_one_request_takes() -> None:
 
 def test_spot_before_on_demand_where_both_are_allowed() -> None:
     of = types(region("m5.large"))
-    both, only = chosen(of, claim(EITHER)), chosen(of, claim(ON_DEMAND))
+    both, only = select_for(of, build_nodeclaim(EITHER)), select_for(of, build_nodeclaim(ON_DEMAND))
     assert both is not None and both.capacity_type == labels.SPOT
     assert only is not None and only.capacity_type == labels.ON_DEMAND
 
 
 def test_spot_dearer_than_the_cheapest_on_demand_is_left_out() -> None:
     of = types(region("m5.large", "m5.4xlarge", spot=0.9, on_demand={"m5.large": 0.1, "m5.4xlarge": 0.8}))
-    assert names(chosen(of, claim(EITHER))) == ["m5.large"]
+    assert names(select_for(of, build_nodeclaim(EITHER))) == ["m5.large"]
 
 
 def test_zones_follow_requirements_subnets_and_marks() -> None:
     of = types(region("m5.large"))
     zones = (labels.ZONE, "In", "us-west-2a", "us-west-2b")
-    found = chosen(of, claim(ON_DEMAND, zones), ("m5.large", "us-west-2a", "on-demand"))
+    found = select_for(of, build_nodeclaim(ON_DEMAND, zones), ("m5.large", "us-west-2a", "on-demand"))
     assert found is not None
     assert [one.zone for one in found.candidates[0].offerings] == ["us-west-2b"]
-    assert chosen(of, claim(ON_DEMAND, (labels.ZONE, "In", "us-west-2d"))) is None
+    assert select_for(of, build_nodeclaim(ON_DEMAND, (labels.ZONE, "In", "us-west-2d"))) is None
 
 
 def test_zone_ids_are_heeded() -> None:
     of = types(region("m5.large"))
-    found = chosen(of, claim(ON_DEMAND, (labels.ZONE_ID, "In", "usw2-az3")))
+    found = select_for(of, build_nodeclaim(ON_DEMAND, (labels.ZONE_ID, "In", "usw2-az3")))
     assert found is not None
     assert [one.zone for one in found.candidates[0].offerings] == ["us-west-2c"]
 
 
 def test_metal_and_accelerators_only_for_those_who_ask() -> None:
     of = types(region("m5.large", "m5.metal", "g5.xlarge", "inf2.xlarge"))
-    assert names(chosen(of, claim(ON_DEMAND))) == ["m5.large"]
-    assert names(chosen(of, claim(ON_DEMAND, requests={labels.NVIDIA_GPU: "1"}))) == ["g5.xlarge"]
-    assert names(chosen(of, claim(ON_DEMAND, requests={"cpu": "90"}))) == ["m5.metal"]
+    assert names(select_for(of, build_nodeclaim(ON_DEMAND))) == ["m5.large"]
+    assert names(select_for(of, build_nodeclaim(ON_DEMAND, requests={labels.NVIDIA_GPU: "1"}))) == ["g5.xlarge"]
+    assert names(select_for(of, build_nodeclaim(ON_DEMAND, requests={"cpu": "90"}))) == ["m5.metal"]
 
 
 def test_a_label_that_a_type_lacks_excludes_it() -> None:
     of = types(region("m5.large", "g5.xlarge"))
-    wants = ("karpenter.k8s.aws/instance-gpu-count", "Exists")
-    assert names(chosen(of, claim(ON_DEMAND, wants))) == ["g5.xlarge"]
+    has_gpu = ("karpenter.k8s.aws/instance-gpu-count", "Exists")
+    assert names(select_for(of, build_nodeclaim(ON_DEMAND, has_gpu))) == ["g5.xlarge"]
     without = ("karpenter.k8s.aws/instance-gpu-count", "DoesNotExist")
-    assert names(chosen(of, claim(ON_DEMAND, without))) == ["m5.large"]
+    assert names(select_for(of, build_nodeclaim(ON_DEMAND, without))) == ["m5.large"]
     reserved = (labels.CAPACITY_RESERVATION_ID, "In", "cr-1")
-    assert chosen(of, claim(ON_DEMAND, reserved)) is None
+    assert select_for(of, build_nodeclaim(ON_DEMAND, reserved)) is None
 
 
 def test_labels_of_the_pool_do_not_exclude_types() -> None:
     of = types(region("m5.large"))
-    assert names(chosen(of, claim(ON_DEMAND, ("team", "In", "a"), (labels.NODEPOOL, "In", "general")))) == ["m5.large"]
+    assert names(
+        select_for(of, build_nodeclaim(ON_DEMAND, ("team", "In", "a"), (labels.NODEPOOL, "In", "general")))
+    ) == ["m5.large"]
 
 
 def test_min_values_keep_their_variety_through_the_cut() -> None:
     of = types(region())
-    wanted = claim(ON_DEMAND)
-    raw = wanted.to_object()
+    base = build_nodeclaim(ON_DEMAND)
+    raw = base.to_object()
     family = {"key": labels.INSTANCE_FAMILY, "operator": "Exists", "minValues": 50}
     raw["spec"]["requirements"].append(family)
-    found = chosen(of, NodeClaim.from_object(raw))
+    found = select_for(of, NodeClaim.from_object(raw))
     assert found is not None
     assert len(found.candidates) == MOST_TYPES
     assert len({one.type.labels[labels.INSTANCE_FAMILY] for one in found.candidates}) >= 50
@@ -111,24 +118,24 @@ def test_min_values_keep_their_variety_through_the_cut() -> None:
 
 def test_min_values_that_cannot_be_kept_leave_nothing_unless_relaxed() -> None:
     of = types(region("m5.large", "c5.large"))
-    raw = claim(ON_DEMAND).to_object()
+    raw = build_nodeclaim(ON_DEMAND).to_object()
     raw["spec"]["requirements"].append({"key": labels.INSTANCE_FAMILY, "operator": "Exists", "minValues": 3})
-    assert chosen(of, NodeClaim.from_object(raw)) is None
+    assert select_for(of, NodeClaim.from_object(raw)) is None
     raw["metadata"]["annotations"] = {labels.NODECLAIM_MIN_VALUES_RELAXED: "true"}
-    assert names(chosen(of, NodeClaim.from_object(raw))) == ["c5.large", "m5.large"]
+    assert names(select_for(of, NodeClaim.from_object(raw))) == ["c5.large", "m5.large"]
 
 
 def test_tenancy_is_dedicated_only_where_nothing_else_is_allowed() -> None:
     of = types(region("m5.large"))
-    plain = chosen(of, claim(ON_DEMAND))
-    alone = chosen(of, claim(ON_DEMAND, (labels.INSTANCE_TENANCY, "In", "dedicated")))
+    plain = select_for(of, build_nodeclaim(ON_DEMAND))
+    dedicated = select_for(of, build_nodeclaim(ON_DEMAND, (labels.INSTANCE_TENANCY, "In", "dedicated")))
     assert plain is not None and plain.tenancy == "default"
-    assert alone is not None and alone.tenancy == "dedicated"
+    assert dedicated is not None and dedicated.tenancy == "dedicated"
 
 
 def test_requirements_that_mean_nothing_are_an_error() -> None:
     with pytest.raises(RequirementError):
-        chosen(types(region("m5.large")), claim((CPU, "Gt", "many")))
+        select_for(types(region("m5.large")), build_nodeclaim((CPU, "Gt", "many")))
 
 
 @pytest.mark.parametrize(
@@ -148,15 +155,15 @@ def test_each_type_boots_its_own_image_though_the_nvidia_one_is_newest(name: str
 def test_one_image_per_type_whatever_the_order_of_the_images() -> None:
     status = resolved_status()
     forward = types(region())
-    backward = resolve_types(region(), node_class(status | {"amis": status["amis"][::-1]}), SETTINGS)
+    backward = resolve_types(region(), build_nodeclass(status | {"amis": status["amis"][::-1]}), SETTINGS)
     assert {one.name: one.image_id for one in forward.types} == {one.name: one.image_id for one in backward.types}
 
 
 def test_a_type_without_an_image_or_a_subnet_is_listed_and_not_launched() -> None:
-    bare = resolve_types(region("m5.large"), node_class(resolved_status(amis=[])), SETTINGS)
+    bare = resolve_types(region("m5.large"), build_nodeclass(resolved_status(amis=[])), SETTINGS)
     assert [one.available for one in bare.types[0].offerings] == [False] * 6
     one_zone = {"subnets": [{"id": "subnet-a", "zone": "us-west-2a", "zoneID": "usw2-az1"}]}
-    single = resolve_types(region("m5.large"), node_class(resolved_status(**one_zone)), SETTINGS)
+    single = resolve_types(region("m5.large"), build_nodeclass(resolved_status(**one_zone)), SETTINGS)
     assert {one.zone for one in single.types[0].offerings if one.available} == {"us-west-2a"}
 
 

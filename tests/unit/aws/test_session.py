@@ -9,8 +9,8 @@ from botocore.utils import parse_timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.aws.client.client import OF_AN_INSTANCE, moment, session
-from tenure.aws.doctor.account import _vcpus
+from tenure.aws.client.client import OF_AN_INSTANCE, new_session, parse_datetime
+from tenure.aws.doctor.account import _instance_vcpus
 from tenure.aws.instance.instances import instance_facts
 
 SERVICES = ("ec2", "eks", "iam", "pricing", "sqs", "ssm", "sts")
@@ -20,61 +20,61 @@ ZONES = st.integers(-12, 14).map(lambda hours: timezone(timedelta(hours=hours)))
 @given(st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=ZONES))
 def test_times_are_what_botocore_reads(at: datetime) -> None:
     for text in (at.isoformat(), at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"), str(int(at.timestamp()))):
-        assert moment(text) == parse_timestamp(text), text
+        assert parse_datetime(text) == parse_timestamp(text), text
     seconds: Any = at.timestamp()
-    assert moment(seconds) == parse_timestamp(seconds)
+    assert parse_datetime(seconds) == parse_timestamp(seconds)
 
 
 @pytest.mark.parametrize("text", ["2026-13-01T00:00:00Z", "soon"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        moment(text)
+        parse_datetime(text)
 
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_service_is_botocores_without_its_prose(service: str) -> None:
-    ours: Any = session().get_service_model(service)
+    ours: Any = new_session().get_service_model(service)
     theirs: Any = get_session().get_service_model(service)
     assert ours.operation_names == theirs.operation_names
     assert ours.metadata == theirs.metadata
-    wanted = {name: plain(theirs.shape_for(name)._shape_model) for name in theirs.shape_names}
+    expected = {name: plain(theirs.shape_for(name)._shape_model) for name in theirs.shape_names}
     if service == "ec2":
-        members = wanted["Instance"]["members"]
+        members = expected["Instance"]["members"]
         assert set(members) > OF_AN_INSTANCE
-        wanted["Instance"]["members"] = {name: members[name] for name in OF_AN_INSTANCE}
-    assert {name: plain(ours.shape_for(name)._shape_model) for name in ours.shape_names} == wanted
+        expected["Instance"]["members"] = {name: members[name] for name in OF_AN_INSTANCE}
+    assert {name: plain(ours.shape_for(name)._shape_model) for name in ours.shape_names} == expected
     assert not any(ours.shape_for(name).documentation for name in ours.shape_names)
     assert any(theirs.shape_for(name).documentation for name in theirs.shape_names)
 
 
-class Read(dict[str, Any]):
+class RecordingInstance(dict[str, Any]):
     """An instance that has everything, and knows what it was asked for."""
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(fields)
-        self.asked: set[str] = set()
+        self.read_keys: set[str] = set()
 
     def get(self, key: str, default: Any = None) -> Any:
-        self.asked.add(key)
+        self.read_keys.add(key)
         return super().get(key, default)
 
     def __getitem__(self, key: str) -> Any:
-        self.asked.add(key)
+        self.read_keys.add(key)
         return super().__getitem__(key)
 
 
 def test_all_that_is_read_of_an_instance_is_there_to_be_read() -> None:
-    asked: set[str] = set()
+    read_keys: set[str] = set()
     for preference in ("capacity-reservations-only", "open"):
-        raw = Read(
+        raw = RecordingInstance(
             InstanceId="i-1",
             CapacityReservationId="cr-1",
             CapacityReservationSpecification={"CapacityReservationPreference": preference},
         )
         instance_facts(raw, reserved=True)
-        _vcpus(raw)
-        asked |= raw.asked
-    assert asked == OF_AN_INSTANCE
+        _instance_vcpus(raw)
+        read_keys |= raw.read_keys
+    assert read_keys == OF_AN_INSTANCE
 
 
 def plain(model: Any) -> Any:

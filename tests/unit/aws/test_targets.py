@@ -6,12 +6,12 @@ import pytest
 
 from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.client.errors import INSUFFICIENT
-from tenure.aws.instance.create_fleet import create_fleet_request, fleet_answer
-from tenure.aws.instance.launch_templates import Place, Target, launch_template
+from tenure.aws.instance.create_fleet import create_fleet_request, parse_fleet_result
+from tenure.aws.instance.launch_templates import Placement, ReservationTarget, launch_template
 from tenure.aws.settings import AwsSettings
 from tenure.model.instance_types import Market
 from tenure.model.launch import LaunchGroup
-from tests.support.aws.builders import SETTINGS, group, node_class, resolved_status
+from tests.support.aws.builders import SETTINGS, build_nodeclass, launch_group, resolved_status
 
 ON = AwsSettings(cluster_name="demo", region="us-west-2", feature_gates={"ReservedCapacity": True})
 TARGETED = {
@@ -20,9 +20,9 @@ TARGETED = {
 }
 
 
-def said(settings: AwsSettings, **more: Any) -> dict[str, Any]:
+def template_targets(settings: AwsSettings, **more: Any) -> dict[str, Any]:
     found = launch_template(
-        node_class(resolved_status()),
+        build_nodeclass(resolved_status()),
         FAMILIES["AL2023"],
         settings,
         image_id="ami-1",
@@ -35,8 +35,8 @@ def said(settings: AwsSettings, **more: Any) -> dict[str, Any]:
     return {key: found.data[key] for key in keys if key in found.data}
 
 
-def reserved(market: Market) -> LaunchGroup:
-    one = group(capacity_type="reserved")
+def reserved_group(market: Market) -> LaunchGroup:
+    one = launch_group(capacity_type="reserved")
     overrides = tuple(each.model_copy(update={"reservation_id": "cr-1"}) for each in one.request.overrides[:1])
     request = one.request.model_copy(update={"market": market, "overrides": overrides, "placement_group": "pg-1"})
     return one.model_copy(update={"request": request})
@@ -51,24 +51,28 @@ def reserved(market: Market) -> LaunchGroup:
     ],
 )
 def test_a_template_for_a_reservation_takes_that_one_or_fails(market: Market, options: dict[str, str] | None) -> None:
-    found = said(ON, reservation=Target(reservation_id="cr-1", market=market))
+    found = template_targets(ON, reservation=ReservationTarget(reservation_id="cr-1", market=market))
     assert found["CapacityReservationSpecification"] == TARGETED
     assert found.get("InstanceMarketOptions") == options
 
 
 def test_any_other_template_stays_out_of_reservations_while_the_gate_is_on() -> None:
-    assert said(ON)["CapacityReservationSpecification"] == {"CapacityReservationPreference": "none"}
+    assert template_targets(ON)["CapacityReservationSpecification"] == {"CapacityReservationPreference": "none"}
 
 
 def test_with_the_gate_off_reservations_are_not_spoken_of() -> None:
-    for target in (Target(), Target(reservation_id="cr-1", market="capacity-block")):
-        assert said(SETTINGS, reservation=target).keys() == {"Placement"}
+    for target in (ReservationTarget(), ReservationTarget(reservation_id="cr-1", market="capacity-block")):
+        assert template_targets(SETTINGS, reservation=target).keys() == {"Placement"}
 
 
 def test_group_and_partition_stand_beside_the_tenancy() -> None:
-    place = Place(tenancy="dedicated", group="pg-1", partition="3")
-    assert said(ON, placement=place)["Placement"] == {"Tenancy": "dedicated", "GroupId": "pg-1", "PartitionNumber": 3}
-    assert said(ON)["Placement"] == {"Tenancy": "default"}
+    placement = Placement(tenancy="dedicated", group="pg-1", partition="3")
+    assert template_targets(ON, placement=placement)["Placement"] == {
+        "Tenancy": "dedicated",
+        "GroupId": "pg-1",
+        "PartitionNumber": 3,
+    }
+    assert template_targets(ON)["Placement"] == {"Tenancy": "default"}
 
 
 @pytest.mark.parametrize(
@@ -84,21 +88,21 @@ def test_group_and_partition_stand_beside_the_tenancy() -> None:
     ],
 )
 def test_each_kind_of_reservation_has_its_own_kind_of_fleet(market: Market, target: str, options: Any) -> None:
-    found = create_fleet_request(reserved(market))
+    found = create_fleet_request(reserved_group(market))
     assert found["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == target
     assert {key: found[key] for key in found if key.endswith("Options")} == options
 
 
 def test_an_answer_tells_the_reservation_and_the_place_of_what_came_and_of_what_did_not() -> None:
-    one = reserved("default")
-    place = one.request.overrides[0]
-    chosen = {"Overrides": {"InstanceType": place.instance_type, "SubnetId": place.subnet_id}}
+    one = reserved_group("default")
+    override = one.request.overrides[0]
+    chosen = {"Overrides": {"InstanceType": override.instance_type, "SubnetId": override.subnet_id}}
     raw = {
         "Instances": [{"InstanceIds": ["i-1"], "LaunchTemplateAndOverrides": chosen}],
         "Errors": [{"ErrorCode": "ReservationCapacityExceeded", "LaunchTemplateAndOverrides": chosen}],
     }
-    answer = fleet_answer(one, raw)
-    (instance,), (error,) = answer.instances, answer.errors
+    result = parse_fleet_result(one, raw)
+    (instance,), (error,) = result.instances, result.errors
     assert (instance.reservation_id, instance.market, instance.capacity_type) == ("cr-1", "default", "reserved")
     assert (error.reservation_id, error.insufficient, instance.placement_group) == ("cr-1", True, "pg-1")
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tenure.aws.client.rate_limiter import READS, WRITES, Buckets, Rate, TokenBucket, rate_of
+from tenure.aws.client.rate_limiter import READS, WRITES, Rate, TokenBucket, TokenBuckets, rate_of
 
 
 class Clock:
@@ -21,7 +21,7 @@ class Clock:
         await asyncio.sleep(0)
 
 
-class Granting:
+class ThrottlingApi:
     """EC2's own bucket, as its documentation has it."""
 
     def __init__(self, per_second: float, burst: float, clock: Clock) -> None:
@@ -65,7 +65,7 @@ async def test_a_burst_goes_out_at_once_and_the_rest_in_turn() -> None:
     bucket, done = TokenBucket(Rate(per_second=50, burst=3), clock=clock, sleep=clock.sleep), list[tuple[int, float]]()
 
     async def take(number: int) -> None:
-        await bucket.take()
+        await bucket.acquire()
         done.append((number, round(clock.now, 2)))
 
     await asyncio.gather(*(take(number) for number in range(5)))
@@ -75,15 +75,15 @@ async def test_a_burst_goes_out_at_once_and_the_rest_in_turn() -> None:
 async def test_in_no_second_more_fleets_are_called_than_are_refilled() -> None:
     clock = Clock()
     bucket = TokenBucket(rate_of("create_fleet"), clock=clock, sleep=clock.sleep)
-    times = [await taken(bucket, clock) for _ in range(50)]
+    times = [await acquired_at(bucket, clock) for _ in range(50)]
     assert max(sum(1 for other in times if one <= other < one + 0.999) for one in times) <= 5
 
 
 async def test_after_a_refusal_nothing_of_the_burst_is_left() -> None:
     clock = Clock()
     bucket = TokenBucket(Rate(per_second=20, burst=100), clock=clock, sleep=clock.sleep)
-    bucket.refused()
-    await bucket.take()
+    bucket.on_throttled()
+    await bucket.acquire()
     assert clock.now == pytest.approx(1 / 14, rel=0.01)
 
 
@@ -91,16 +91,16 @@ async def test_refusals_that_come_together_slow_it_down_once() -> None:
     clock = Clock()
     bucket = TokenBucket(Rate(per_second=10, burst=1), clock=clock, sleep=clock.sleep)
     for _ in range(10):
-        bucket.refused()
+        bucket.on_throttled()
     assert bucket.per_second == pytest.approx(7)
 
 
 async def test_the_pace_comes_back_when_nothing_is_refused() -> None:
     clock = Clock()
     bucket = TokenBucket(Rate(per_second=10, burst=1), clock=clock, sleep=clock.sleep)
-    bucket.refused()
+    bucket.on_throttled()
     await clock.sleep(60)
-    await bucket.take()
+    await bucket.acquire()
     assert bucket.per_second == 10
 
 
@@ -108,36 +108,36 @@ async def test_where_less_is_granted_it_is_found_and_nearly_used_up() -> None:
     """A refill of 2 per second, though 5 are documented: others in the account use the rest."""
     clock = Clock()
     bucket = TokenBucket(rate_of("create_fleet"), clock=clock, sleep=clock.sleep)
-    granting, done, refused = Granting(2, 50, clock), 0, 0
+    api, done, throttled = ThrottlingApi(2, 50, clock), 0, 0
     while done < 500:
-        await bucket.take()
-        if granting.call():
+        await bucket.acquire()
+        if api.call():
             done += 1
         else:
-            refused += 1
-            bucket.refused()
+            throttled += 1
+            bucket.on_throttled()
     assert clock.now < 1.1 * (500 - 50) / 2
-    assert refused < 50
+    assert throttled < 50
 
 
 async def test_replicas_share_a_rate() -> None:
     clock = Clock()
     bucket = TokenBucket(Rate(per_second=10, burst=20), clock=clock, sleep=clock.sleep)
-    bucket.share(4)
-    times = [await taken(bucket, clock) for _ in range(15)]
+    bucket.set_replicas(4)
+    times = [await acquired_at(bucket, clock) for _ in range(15)]
     assert times[4] == 0 and times[5] == pytest.approx(0.4)
     assert bucket.per_second == 2.5
 
 
 async def test_apis_do_not_wait_for_each_other() -> None:
-    buckets = Buckets()
+    buckets = TokenBuckets()
     for _ in range(40):
-        buckets.of("create_fleet").refused()
-    await asyncio.wait_for(buckets.of("describe_instances").take(), 0.5)
-    buckets.share(2)
-    assert buckets.of("terminate_instances").per_second == 2.5
+        buckets.bucket_for("create_fleet").on_throttled()
+    await asyncio.wait_for(buckets.bucket_for("describe_instances").acquire(), 0.5)
+    buckets.set_replicas(2)
+    assert buckets.bucket_for("terminate_instances").per_second == 2.5
 
 
-async def taken(bucket: TokenBucket, clock: Clock) -> float:
-    await bucket.take()
+async def acquired_at(bucket: TokenBucket, clock: Clock) -> float:
+    await bucket.acquire()
     return round(clock.now, 3)

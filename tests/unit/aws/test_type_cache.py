@@ -8,7 +8,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.instancetype.provider import TypeCache, key_of
 from tenure.aws.instancetype.resolver import ResolvedTypes
 from tenure.aws.nodeclass.placement_groups import PlacementGroup
-from tests.support.aws.builders import node_class, resolved_status
+from tests.support.aws.builders import build_nodeclass, resolved_status
 
 MATTERS: list[dict[str, Any]] = [
     {"kubelet": {"maxPods": 10}},
@@ -41,7 +41,7 @@ def key(one: EC2NodeClass, epoch: int = 1, group: PlacementGroup | None = None) 
 
 
 def plain(status: dict[str, Any] | None = None, **spec: Any) -> EC2NodeClass:
-    return node_class(resolved_status() if status is None else status, **spec)
+    return build_nodeclass(resolved_status() if status is None else status, **spec)
 
 
 @pytest.mark.parametrize("spec", MATTERS, ids=lambda spec: "-".join(spec))
@@ -84,6 +84,6 @@ def test_classes_share_what_they_have_in_common_and_it_goes_with_the_last_of_the
     assert cache.get("b", "same") is types
     cache.put("a", "other", others)
     assert cache.get("b", "same") is types
-    cache.keep_only({"a"})
+    cache.retain_only({"a"})
     assert cache.get("c", "same") is None
     assert cache.get("a", "other") is others

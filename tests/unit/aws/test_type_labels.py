@@ -3,11 +3,11 @@
 from tenure.apis import labels
 from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.instancetype.info import type_labels
-from tests.support.aws.builders import REGION, info
+from tests.support.aws.builders import REGION, build_type_info
 
 
 def labels_of(name: str, family: str = "AL2023") -> dict[str, tuple[str, ...]]:
-    return type_labels(info(name), FAMILIES[family], REGION, {"us-west-2a": "usw2-az1", "us-west-2b": ""})
+    return type_labels(build_type_info(name), FAMILIES[family], REGION, {"us-west-2a": "usw2-az1", "us-west-2b": ""})
 
 
 def test_places_and_kinds_of_purchase() -> None:

@@ -13,18 +13,18 @@ from tenure.aws.amifamily.user_data import Bootstrap, UserDataError, render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of, kubelet_may_set
 from tenure.aws.instance.launch_templates import launch_template
 from tenure.sandbox.nodes.userdata import read_user_data
-from tests.support.aws.builders import CLUSTER, SETTINGS, claim, node_class, resolved_status
+from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclaim, build_nodeclass, resolved_status
 
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 STARTUP = {"key": "cni", "effect": "NoExecute"}
 
 
 def bootstrap(family: str = "AL2023", *, labelled: dict[str, str] | None = None, **spec: Any) -> Bootstrap:
-    one = claim(labels={labels.NODEPOOL: "general", "team": "a", **(labelled or {})})
+    one = build_nodeclaim(labels={labels.NODEPOOL: "general", "team": "a", **(labelled or {})})
     raw = one.to_object()
     raw["spec"] |= {"taints": [TAINT], "startupTaints": [STARTUP]}
     return bootstrap_of(
-        node_class(**spec),
+        build_nodeclass(**spec),
         type(one).from_object(raw),
         FAMILIES[family],
         CLUSTER,
@@ -104,10 +104,10 @@ def test_labels_that_a_kubelet_may_say_of_itself(key: str, may: bool) -> None:
 
 
 def test_a_launch_template_says_what_the_class_says_and_is_named_by_it() -> None:
-    one = node_class(resolved_status(), detailedMonitoring=True, ipPrefixCount=2)
-    said = {"image_id": "ami-1", "tags": {"a": "b"}, "capacity_type": "spot"}
-    made = launch_template(one, FAMILIES["AL2023"], SETTINGS, user_data="hello", **said)  # type: ignore[arg-type]
-    other = launch_template(one, FAMILIES["AL2023"], SETTINGS, user_data="hallo", **said)  # type: ignore[arg-type]
+    one = build_nodeclass(resolved_status(), detailedMonitoring=True, ipPrefixCount=2)
+    template_fields = {"image_id": "ami-1", "tags": {"a": "b"}, "capacity_type": "spot"}
+    made = launch_template(one, FAMILIES["AL2023"], SETTINGS, user_data="hello", **template_fields)  # type: ignore[arg-type]
+    other = launch_template(one, FAMILIES["AL2023"], SETTINGS, user_data="hallo", **template_fields)  # type: ignore[arg-type]
     assert base64.b64decode(made.data["UserData"]) == b"hello"
     assert made.data["NetworkInterfaces"][0]["Groups"] == ["sg-1"]
     assert made.data["NetworkInterfaces"][0]["Ipv4PrefixCount"] == 2
@@ -129,7 +129,7 @@ def test_a_launch_template_says_what_the_class_says_and_is_named_by_it() -> None
 def test_launch_templates_omit_ipv6_metadata_in_isolated_regions(region: str) -> None:
     settings = SETTINGS.model_copy(update={"region": region})
     made = launch_template(
-        node_class(resolved_status()),
+        build_nodeclass(resolved_status()),
         FAMILIES["AL2023"],
         settings,
         image_id="ami-1",

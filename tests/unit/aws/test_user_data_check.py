@@ -50,7 +50,7 @@ def test_what_the_family_reads_is_taken(family: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "text", "words"),
+    ("family", "text", "fragments"),
     [
         ("Bottlerocket", SHELL, ("TOML", "line 2")),
         ("Bottlerocket", "[settings\nkubernetes = 1\n", ("TOML", "line 1")),
@@ -80,16 +80,16 @@ def test_what_the_family_reads_is_taken(family: str, text: str) -> None:
         ("Windows2025", POWERSHELL + POWERSHELL, ("2 times <powershell>",)),
     ],
 )
-def test_what_it_does_not_read_is_told_by_the_field(family: str, text: str, words: tuple[str, ...]) -> None:
+def test_what_it_does_not_read_is_told_by_the_field(family: str, text: str, fragments: tuple[str, ...]) -> None:
     problem = why_unreadable(text, FAMILIES[family])
     assert problem.startswith("spec.userData: ")
-    assert all(word in problem for word in words), problem
+    assert all(fragment in problem for fragment in fragments), problem
 
 
 @pytest.mark.parametrize(
     ("size", "near"), [(0, False), (LIMIT * 9 // 10, False), (LIMIT * 9 // 10 + 1, True), (LIMIT, True)]
 )
 def test_what_is_nearly_full_is_warned_of(size: int, near: bool) -> None:
-    told = why_near_limit(size)
-    assert bool(told) == near
-    assert not near or (str(size) in told and str(LIMIT) in told)
+    warning = why_near_limit(size)
+    assert bool(warning) == near
+    assert not near or (str(size) in warning and str(LIMIT) in warning)

@@ -15,7 +15,7 @@ from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.amifamily.user_data import Bootstrap, UserDataError, render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
 from tenure.aws.eks_cluster import ClusterFacts
-from tests.support.aws.builders import CLUSTER, claim, node_class
+from tests.support.aws.builders import CLUSTER, build_nodeclaim, build_nodeclass
 
 SHELL = "#!/bin/bash\necho 'Grüße' # and so on\n"
 NODE_CONFIG = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config:\n      maxPods: 5\n"
@@ -42,14 +42,19 @@ KUBELET = {
 
 
 def bootstrap(family: str, cluster: ClusterFacts = CLUSTER, **spec: Any) -> Bootstrap:
-    one = claim(labels={labels.NODEPOOL: "general", "team": "a", "node-role.kubernetes.io/worker": ""})
+    one = build_nodeclaim(labels={labels.NODEPOOL: "general", "team": "a", "node-role.kubernetes.io/worker": ""})
     raw = one.to_object()
     raw["spec"] |= {
         "taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}, {"key": "team", "effect": "NoExecute"}],
         "startupTaints": [{"key": "cni", "effect": "NoExecute"}],
     }
     return bootstrap_of(
-        node_class(**spec), type(one).from_object(raw), FAMILIES[family], cluster, capacity_type="spot", max_pods=29
+        build_nodeclass(**spec),
+        type(one).from_object(raw),
+        FAMILIES[family],
+        cluster,
+        capacity_type="spot",
+        max_pods=29,
     )
 
 
@@ -57,7 +62,7 @@ def rendered(family: str, cluster: ClusterFacts = CLUSTER, **spec: Any) -> str:
     return render(FAMILIES[family], bootstrap(family, cluster, **spec))
 
 
-def leaves(text: str) -> list[Message]:
+def mime_parts(text: str) -> list[Message]:
     parsed = message_from_string(text)
     assert parsed.is_multipart()
     assert not parsed.defects
@@ -65,7 +70,7 @@ def leaves(text: str) -> list[Message]:
 
 
 def kinds(text: str) -> list[str]:
-    return [part.get_content_type() for part in leaves(text)]
+    return [part.get_content_type() for part in mime_parts(text)]
 
 
 def body(part: Message) -> str:
@@ -75,23 +80,25 @@ def body(part: Message) -> str:
 
 
 def node_config(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(body(leaves(text)[-1]))
+    found: dict[str, Any] = yaml.safe_load(body(mime_parts(text)[-1]))
     return found
 
 
-def bootstrap_call(text: str) -> dict[str, str]:
+def parse_bootstrap_call(text: str) -> dict[str, str]:
     """The options of the last part's call of bootstrap.sh; its own argument under the empty name."""
-    line = body(leaves(text)[-1]).replace("\\\n", " ").strip().splitlines()[-1]
-    words = shlex.split(line)
-    assert words[0] == "/etc/eks/bootstrap.sh"
-    found = {"": words[1]}
-    return found | {name.removeprefix("--"): value for name, value in zip(words[2::2], words[3::2], strict=True)}
+    line = body(mime_parts(text)[-1]).replace("\\\n", " ").strip().splitlines()[-1]
+    arguments = shlex.split(line)
+    assert arguments[0] == "/etc/eks/bootstrap.sh"
+    found = {"": arguments[1]}
+    return found | {
+        name.removeprefix("--"): value for name, value in zip(arguments[2::2], arguments[3::2], strict=True)
+    }
 
 
-def flags(text: str) -> dict[str, str]:
+def parse_flags(text: str) -> dict[str, str]:
     """Kubelet's flags out of one text, in which values may be quoted."""
-    words = [word.removeprefix("--").partition("=") for word in shlex.split(text)]
-    return {name: value for name, _, value in words}
+    pairs = [argument.removeprefix("--").partition("=") for argument in shlex.split(text)]
+    return {name: value for name, _, value in pairs}
 
 
 def powershell_call(text: str) -> dict[str, str]:
@@ -152,14 +159,14 @@ def test_al2023_alone_is_one_document_with_all_that_was_asked_for() -> None:
 def test_al2023_takes_a_shell_script_as_a_part_of_its_own() -> None:
     text = rendered("AL2023", userData=SHELL)
     assert kinds(text) == ["text/x-shellscript", "application/node.eks.aws"]
-    assert body(leaves(text)[0]).strip() == SHELL.strip()
+    assert body(mime_parts(text)[0]).strip() == SHELL.strip()
 
 
 @pytest.mark.parametrize("own", [NODE_CONFIG, "---\n" + NODE_CONFIG, NODE_CONFIG + "---\nkind: Other\n"])
 def test_al2023_takes_a_bare_node_config_in_its_own_type_and_ours_wins_by_being_last(own: str) -> None:
     text = rendered("AL2023", userData=own)
     assert kinds(text) == ["application/node.eks.aws"] * 2
-    assert next(iter(yaml.safe_load_all(body(leaves(text)[0]))))["spec"]["kubelet"]["config"]["maxPods"] == 5
+    assert next(iter(yaml.safe_load_all(body(mime_parts(text)[0]))))["spec"]["kubelet"]["config"]["maxPods"] == 5
     assert node_config(text)["spec"]["kubelet"]["config"]["maxPods"] == 29
 
 
@@ -170,7 +177,7 @@ def test_yaml_that_is_no_node_config_is_a_script() -> None:
 @pytest.mark.parametrize("family", ["AL2", "AL2023"])
 @pytest.mark.parametrize("head", ["", "\n\n"])
 def test_parts_of_mime_stay_in_order_with_their_headers_and_contents(family: str, head: str) -> None:
-    own = leaves(rendered(family, userData=head + MIME))[:-1]
+    own = mime_parts(rendered(family, userData=head + MIME))[:-1]
     assert [part.get_content_type() for part in own] == [
         "text/x-shellscript",
         "application/node.eks.aws",
@@ -199,8 +206,8 @@ def test_carriage_returns_are_taken_out(family: str) -> None:
 def test_a_script_that_holds_the_boundary_ends_no_part() -> None:
     own = "#!/bin/sh\ncat <<E\n--//\n--//1\nE\nFrom here on\n"
     text = rendered("AL2023", userData=own)
-    assert len(leaves(text)) == 2
-    assert body(leaves(text)[0]).strip() == own.strip()
+    assert len(mime_parts(text)) == 2
+    assert body(mime_parts(text)[0]).strip() == own.strip()
 
 
 def test_the_same_input_gives_the_same_text() -> None:
@@ -216,16 +223,16 @@ def test_al2023_in_an_ipv6_cluster_has_its_range_and_its_dns() -> None:
 
 def test_al2023_asks_for_local_disks_only_when_the_class_does() -> None:
     assert "instance" not in node_config(rendered("AL2023"))["spec"]
-    asked = node_config(rendered("AL2023", instanceStorePolicy="RAID0"))["spec"]["instance"]
-    assert asked == {"localStorage": {"strategy": "RAID0"}}
+    instance_config = node_config(rendered("AL2023", instanceStorePolicy="RAID0"))["spec"]["instance"]
+    assert instance_config == {"localStorage": {"strategy": "RAID0"}}
 
 
 # --- AL2 ----------------------------------------------------------------------------------------------
 
 
 def test_al2_calls_its_bootstrap_script_with_all_that_was_asked_for() -> None:
-    call = bootstrap_call(rendered("AL2", kubelet=KUBELET))
-    assert flags(call.pop("kubelet-extra-args")) == EXPECTED_FLAGS
+    call = parse_bootstrap_call(rendered("AL2", kubelet=KUBELET))
+    assert parse_flags(call.pop("kubelet-extra-args")) == EXPECTED_FLAGS
     assert call == {
         "": "demo",
         "apiserver-endpoint": "https://demo.invalid",
@@ -237,19 +244,19 @@ def test_al2_calls_its_bootstrap_script_with_all_that_was_asked_for() -> None:
 
 def test_al2_in_an_ipv6_cluster_says_so() -> None:
     six = CLUSTER.model_copy(update={"dns": "fd00:ec2::a"})
-    call = bootstrap_call(rendered("AL2", six))
+    call = parse_bootstrap_call(rendered("AL2", six))
     assert (call["ip-family"], call["dns-cluster-ip"]) == ("ipv6", "fd00:ec2::a")
 
 
 def test_al2_asks_for_local_disks_when_the_class_does() -> None:
-    assert bootstrap_call(rendered("AL2", instanceStorePolicy="RAID0"))["local-disks"] == "raid0"
+    assert parse_bootstrap_call(rendered("AL2", instanceStorePolicy="RAID0"))["local-disks"] == "raid0"
 
 
 def test_al2_wraps_a_shell_script_and_puts_its_own_last() -> None:
     text = rendered("AL2", userData=SHELL)
     assert kinds(text) == ["text/x-shellscript"] * 2
-    assert body(leaves(text)[0]).strip() == SHELL.strip()
-    assert body(leaves(text)[1]).startswith("#!/bin/bash")
+    assert body(mime_parts(text)[0]).strip() == SHELL.strip()
+    assert body(mime_parts(text)[1]).startswith("#!/bin/bash")
 
 
 # --- Bottlerocket -------------------------------------------------------------------------------------
@@ -334,7 +341,7 @@ def test_bottlerocket_keeps_other_settings_and_replaces_what_must_be_ours() -> N
 
 
 @pytest.mark.parametrize(
-    ("terms", "names", "told"),
+    ("terms", "names", "passes_directories"),
     [
         ([{"alias": "bottlerocket@latest"}], [], False),
         ([{"alias": "bottlerocket@v1.46.0"}], [], False),
@@ -348,14 +355,16 @@ def test_bottlerocket_keeps_other_settings_and_replaces_what_must_be_ours() -> N
     ],
 )
 def test_bottlerocket_is_told_the_directories_unless_its_version_knows_them(
-    terms: list[dict[str, str]], names: list[str], told: bool
+    terms: list[dict[str, str]], names: list[str], passes_directories: bool
 ) -> None:
     status = {"amis": [{"id": f"ami-{n}", "name": name, "requirements": []} for n, name in enumerate(names)]}
     found = settings(amiSelectorTerms=terms, amiFamily="Bottlerocket", instanceStorePolicy="RAID0", status=status)
     init, bind = found["bootstrap-commands"]["000-mount-instance-storage"]["commands"]
     assert init == ["apiclient", "ephemeral-storage", "init"]
     assert bind[:3] == ["apiclient", "ephemeral-storage", "bind"]
-    assert bind[3:] == (["--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"] if told else [])
+    assert bind[3:] == (
+        ["--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"] if passes_directories else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -377,7 +386,7 @@ def test_toml_of_another_shape_is_told_with_its_field(own: str, field: str) -> N
 @pytest.mark.parametrize("family", ["Windows2019", "Windows2022", "Windows2025"])
 def test_windows_calls_its_bootstrap_script_with_all_that_was_asked_for(family: str) -> None:
     call = powershell_call(rendered(family, kubelet=KUBELET))
-    assert flags(call.pop("KubeletExtraArgs")) == EXPECTED_FLAGS
+    assert parse_flags(call.pop("KubeletExtraArgs")) == EXPECTED_FLAGS
     assert call == {
         "EKSClusterName": "demo",
         "APIServerEndpoint": "https://demo.invalid",
@@ -399,7 +408,7 @@ def test_windows_has_one_block_with_the_users_lines_as_they_are_before_ours(own:
 def test_a_quote_in_a_value_does_not_end_it() -> None:
     odd = CLUSTER.model_copy(update={"endpoint": "https://it's.invalid"})
     assert powershell_call(rendered("Windows2022", odd))["APIServerEndpoint"] == "https://it's.invalid"
-    assert bootstrap_call(rendered("AL2", odd))["apiserver-endpoint"] == "https://it's.invalid"
+    assert parse_bootstrap_call(rendered("AL2", odd))["apiserver-endpoint"] == "https://it's.invalid"
 
 
 @pytest.mark.parametrize("own", ["", "anything\r\nat all", MIME])

@@ -17,7 +17,7 @@ from tenure.aws.nodeclass.validation import DEPENDENCIES, Validated, Validation
 from tenure.aws.settings import NODECLASS_CEL
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 from tenure.model.provider_results import ConditionPatch
-from tests.support.aws.builders import CLUSTER, SETTINGS, node_class, region, resolved_status
+from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclass, region, resolved_status
 from tests.unit.aws.fakes import Named
 
 R = TypeVar("R")
@@ -38,36 +38,36 @@ REASONS = {
 }
 
 
-class Ec2:
+class FakeEc2:
     """Stands for AwsClients: allows all dry runs but those that a test says otherwise of."""
 
     def __init__(self) -> None:
         self.ec2 = self.launching = Named()
         self.faults: dict[str, list[Fault]] = {}
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
         self.templates: set[str] = set()
-        self.lost: set[str] = set()
+        self.lost_responses: set[str] = set()
         """Calls whose answers do not arrive."""
         self.holds: dict[str, tuple[asyncio.Event, asyncio.Event]] = {}
         """By call: set as it begins, and what it waits for."""
 
     async def call(self, method: str, **request: Any) -> dict[str, Any]:
-        self.asked.append((method, request))
+        self.calls.append((method, request))
         waiting = self.faults.get(method)
         if waiting:
             # The last one stays.
             raise waiting.pop(0) if len(waiting) > 1 else waiting[0]
         if method in self.holds:
-            begun, answers = self.holds[method]
+            begun, resume = self.holds[method]
             begun.set()
-            await answers.wait()
+            await resume.wait()
         if method == "create_launch_template":
             self.templates.add(request["LaunchTemplateName"])
         elif method == "delete_launch_template":
             self.templates.discard(request["LaunchTemplateName"])
         else:
             raise ALLOWED
-        if method in self.lost:
+        if method in self.lost_responses:
             raise TryLater("no answer in time")
         return {}
 
@@ -76,50 +76,50 @@ class Ec2:
 
     @property
     def counts(self) -> Counter[str]:
-        return Counter(name for name, _ in self.asked)
+        return Counter(name for name, _ in self.calls)
 
 
-class Facts:
+class FakeClusters:
     def __init__(self, facts: ClusterFacts | Fault) -> None:
-        self.said = facts
+        self.result = facts
 
     async def facts(self) -> ClusterFacts:
-        if isinstance(self.said, Fault):
-            raise self.said
-        return self.said
+        if isinstance(self.result, Fault):
+            raise self.result
+        return self.result
 
 
-class Types:
+class FakeOfferings:
     async def region(self) -> Region:
         return REGION
 
 
-class Scene:
+class ValidationHarness:
     def __init__(self, facts: ClusterFacts | Fault = CLUSTER, **settings: Any) -> None:
-        self.ec2, self.cluster = Ec2(), Facts(facts)
-        whole = SETTINGS.model_copy(update=settings)
+        self.ec2, self.cluster = FakeEc2(), FakeClusters(facts)
+        full_settings = SETTINGS.model_copy(update=settings)
         self.validation = Validation(
             cast(AwsClients, self.ec2),
-            whole,
+            full_settings,
             clusters=cast(Clusters, self.cluster),
-            offerings=cast(AwsOfferings, Types()),
+            offerings=cast(AwsOfferings, FakeOfferings()),
         )
 
-    async def of(self, depends: dict[str, str] | None = None, **spec: Any) -> Validated:
-        return await self.validation.of(node_class(resolved_status(), **spec), READY | (depends or {}), ())
+    async def validate(self, depends: dict[str, str] | None = None, **spec: Any) -> Validated:
+        return await self.validation.validate(build_nodeclass(resolved_status(), **spec), READY | (depends or {}), ())
 
     async def condition(self, depends: dict[str, str] | None = None, **spec: Any) -> ConditionPatch:
-        found = await self.of(depends, **spec)
+        found = await self.validate(depends, **spec)
         assert found.condition is not None, found
         return found.condition
 
-    async def says(self, *told: str, depends: dict[str, str] | None = None, **spec: Any) -> None:
+    async def assert_condition(self, *expected: str, depends: dict[str, str] | None = None, **spec: Any) -> None:
         """Status and reason."""
         found = await self.condition(depends, **spec)
-        assert (found.status, found.reason) == told, found
+        assert (found.status, found.reason) == expected, found
 
 
-WRONG: dict[str, Any] = {
+INVALID_SPEC: dict[str, Any] = {
     "kubelet": {"clusterDNS": ["10.0.0.1"], "maxPods": "100 / (vcpus - 2)"},
     "tags": {"kubernetes.io/cluster/other": "owned"},
 }
@@ -128,180 +128,180 @@ WRONG: dict[str, Any] = {
 async def test_of_several_mistakes_the_one_that_karpenter_looks_for_first_is_told() -> None:
     """Each step mends what was told, and keeps the rest."""
     gated: dict[str, Any] = {"feature_gates": {NODECLASS_CEL: True}}
-    spec: dict[str, Any] = WRONG | {"kubelet": WRONG["kubelet"] | {"frobnicate": 1, "maxPods": "cores"}}
+    spec: dict[str, Any] = INVALID_SPEC | {"kubelet": INVALID_SPEC["kubelet"] | {"frobnicate": 1, "maxPods": "cores"}}
     spec["userData"] = "[settings]\n"
-    no_range = Scene(CLUSTER.model_copy(update={"cidr": ""}), **gated)
-    await no_range.says("False", "ClusterCIDRResolutionFailed", **spec)
-    scene, closed = Scene(**gated), Scene()
-    await scene.says("False", "InvalidKubeletConfiguration", **spec)
+    no_range = ValidationHarness(CLUSTER.model_copy(update={"cidr": ""}), **gated)
+    await no_range.assert_condition("False", "ClusterCIDRResolutionFailed", **spec)
+    harness, closed = ValidationHarness(**gated), ValidationHarness()
+    await harness.assert_condition("False", "InvalidKubeletConfiguration", **spec)
     del spec["kubelet"]["frobnicate"]
-    await closed.says("False", "KubeletExpressionsDisabled", **spec)
-    await scene.says("False", "KubeletExpressionInvalid", **spec)
-    spec["kubelet"] = WRONG["kubelet"]
-    old = {"amiFamily": "Bottlerocket", "kubelet": WRONG["kubelet"] | {"serializeImagePulls": True}}
-    await scene.says("False", "UnsupportedKubeletConfiguration", **(spec | old))
-    await scene.says("False", "InvalidUserData", **spec)
+    await closed.assert_condition("False", "KubeletExpressionsDisabled", **spec)
+    await harness.assert_condition("False", "KubeletExpressionInvalid", **spec)
+    spec["kubelet"] = INVALID_SPEC["kubelet"]
+    old = {"amiFamily": "Bottlerocket", "kubelet": INVALID_SPEC["kubelet"] | {"serializeImagePulls": True}}
+    await harness.assert_condition("False", "UnsupportedKubeletConfiguration", **(spec | old))
+    await harness.assert_condition("False", "InvalidUserData", **spec)
     spec["userData"] = "#!/bin/sh\n"
-    await scene.says("False", "DependenciesNotReady", depends={"SubnetsReady": "False"}, **spec)
-    await scene.says("False", "KubeletExpressionEvaluationFailed", **spec)
+    await harness.assert_condition("False", "DependenciesNotReady", depends={"SubnetsReady": "False"}, **spec)
+    await harness.assert_condition("False", "KubeletExpressionEvaluationFailed", **spec)
     spec["kubelet"] = {"maxPods": "vcpus * 10"}
-    await scene.says("False", "TagValidationFailed", **spec)
+    await harness.assert_condition("False", "TagValidationFailed", **spec)
     spec["tags"] = {"mine": "yes"}
-    assert scene.ec2.asked == []
-    await scene.says("True", "", **spec)
+    assert harness.ec2.calls == []
+    await harness.assert_condition("True", "", **spec)
 
 
 @pytest.mark.parametrize("name", DEPENDENCIES)
 async def test_each_dependency_counts_and_false_weighs_more_than_unknown(name: str) -> None:
-    scene = Scene()
-    await scene.says("False", "DependenciesNotReady", depends={name: "False"})
-    await scene.says("Unknown", "DependenciesNotReady", depends={name: "Unknown"})
+    harness = ValidationHarness()
+    await harness.assert_condition("False", "DependenciesNotReady", depends={name: "False"})
+    await harness.assert_condition("Unknown", "DependenciesNotReady", depends={name: "Unknown"})
     both = dict.fromkeys(DEPENDENCIES, "Unknown") | {name: "False"}
-    found = await scene.condition(both)
+    found = await harness.condition(both)
     assert (found.status, found.message) == ("False", f"waiting for {name}")
-    assert scene.ec2.asked == []
+    assert harness.ec2.calls == []
 
 
 @pytest.mark.parametrize("name", ["PlacementGroupReady", "CapacityReservationsReady"])
 async def test_other_conditions_are_no_dependencies(name: str) -> None:
-    await Scene().says("True", "", depends={name: "False"})
+    await ValidationHarness().assert_condition("True", "", depends={name: "False"})
 
 
 @pytest.mark.parametrize("fault", [Forbidden("not allowed"), NotFound("no cluster"), BadInput("bad name")])
 async def test_a_range_that_eks_does_not_tell_is_told_of_al2023_alone(fault: Fault) -> None:
-    scene = Scene(fault)
-    found = await scene.condition()
+    harness = ValidationHarness(fault)
+    found = await harness.condition()
     assert (found.reason, found.message) == ("ClusterCIDRResolutionFailed", fault.message)
     with pytest.raises(type(fault)):
-        await scene.of(amiFamily="Bottlerocket")
+        await harness.validate(amiFamily="Bottlerocket")
 
 
 async def test_a_range_that_eks_is_too_busy_to_tell_is_no_failure() -> None:
     with pytest.raises(Throttled):
-        await Scene(Throttled("slow down")).of()
+        await ValidationHarness(Throttled("slow down")).validate()
 
 
 async def test_a_trial_asks_three_calls_once_and_leaves_no_template() -> None:
-    scene = Scene()
-    await scene.says("True", "")
-    assert [name for name, _ in scene.ec2.asked] == [*CALLS, "delete_launch_template"]
-    assert scene.ec2.templates == set()
-    assert all(request.get("DryRun") for name, request in scene.ec2.asked if name in CALLS[1:])
+    harness = ValidationHarness()
+    await harness.assert_condition("True", "")
+    assert [name for name, _ in harness.ec2.calls] == [*CALLS, "delete_launch_template"]
+    assert harness.ec2.templates == set()
+    assert all(request.get("DryRun") for name, request in harness.ec2.calls if name in CALLS[1:])
 
 
 async def test_a_trial_is_not_made_where_the_setting_says_so() -> None:
-    scene = Scene(disable_dry_run=True)
-    await scene.says("True", "")
-    assert scene.ec2.asked == []
-    await scene.says("False", "TagValidationFailed", tags={"karpenter.sh/nodepool": "mine"})
+    harness = ValidationHarness(disable_dry_run=True)
+    await harness.assert_condition("True", "")
+    assert harness.ec2.calls == []
+    await harness.assert_condition("False", "TagValidationFailed", tags={"karpenter.sh/nodepool": "mine"})
 
 
 @pytest.mark.parametrize("call", CALLS)
 async def test_what_is_not_allowed_has_the_calls_own_reason_is_remembered_and_leaves_no_template(call: str) -> None:
-    scene = Scene()
-    scene.ec2.faults[call] = [DENIED]
-    found = await scene.condition()
+    harness = ValidationHarness()
+    harness.ec2.faults[call] = [DENIED]
+    found = await harness.condition()
     assert (found.status, found.reason) == ("False", REASONS[call])
     assert "UnauthorizedOperation" in found.message
-    asked = scene.ec2.counts
-    await scene.says("False", REASONS[call])
-    assert scene.ec2.counts == asked
-    assert scene.ec2.templates == set()
+    calls = harness.ec2.counts
+    await harness.assert_condition("False", REASONS[call])
+    assert harness.ec2.counts == calls
+    assert harness.ec2.templates == set()
 
 
 @pytest.mark.parametrize("fault", BUSY)
 @pytest.mark.parametrize("call", CALLS)
 async def test_what_ec2_is_too_busy_to_say_is_neither_failed_nor_remembered(call: str, fault: Fault) -> None:
-    scene = Scene()
-    scene.ec2.faults[call] = [fault]
-    found = await scene.of()
-    assert found.condition is None and fault.message in found.unanswered
-    assert scene.ec2.templates == set()
-    scene.ec2.faults.clear()
-    await scene.says("True", "")
+    harness = ValidationHarness()
+    harness.ec2.faults[call] = [fault]
+    found = await harness.validate()
+    assert found.condition is None and fault.message in found.undecided
+    assert harness.ec2.templates == set()
+    harness.ec2.faults.clear()
+    await harness.assert_condition("True", "")
 
 
 async def test_a_new_profile_that_ec2_does_not_know_yet_is_looked_for_very_soon() -> None:
-    scene = Scene()
-    scene.ec2.faults["run_instances"] = [NO_PROFILE]
-    found = await scene.of()
-    assert found.condition is None and found.again_in is not None and found.again_in.total_seconds() <= 10
-    scene.ec2.faults.clear()
-    await scene.says("True", "")
+    harness = ValidationHarness()
+    harness.ec2.faults["run_instances"] = [NO_PROFILE]
+    found = await harness.validate()
+    assert found.condition is None and found.retry_after is not None and found.retry_after.total_seconds() <= 10
+    harness.ec2.faults.clear()
+    await harness.assert_condition("True", "")
 
 
 async def test_a_profile_given_by_hand_that_is_not_there_is_told_and_asked_for_again_at_each_look() -> None:
-    scene = Scene()
+    harness = ValidationHarness()
     own: dict[str, Any] = {"role": "", "instanceProfile": "mine"}
-    scene.ec2.faults["run_instances"] = [NO_PROFILE]
-    for looks in (1, 2):
-        await scene.says("False", "InstanceProfileNotFound", **own)
-        assert scene.ec2.counts["create_fleet"] == looks
-    scene.ec2.faults.clear()
-    await scene.says("True", "", **own)
+    harness.ec2.faults["run_instances"] = [NO_PROFILE]
+    for attempts in (1, 2):
+        await harness.assert_condition("False", "InstanceProfileNotFound", **own)
+        assert harness.ec2.counts["create_fleet"] == attempts
+    harness.ec2.faults.clear()
+    await harness.assert_condition("True", "", **own)
 
 
 async def test_one_subnet_that_works_is_enough() -> None:
-    scene = Scene()
-    scene.ec2.faults["run_instances"] = [DENIED, DENIED, ALLOWED]
-    await scene.says("True", "")
-    asked = [request for name, request in scene.ec2.asked if name == "run_instances"]
-    assert [one["NetworkInterfaces"][0]["SubnetId"] for one in asked] == ["subnet-a", "subnet-b", "subnet-c"]
+    harness = ValidationHarness()
+    harness.ec2.faults["run_instances"] = [DENIED, DENIED, ALLOWED]
+    await harness.assert_condition("True", "")
+    requests = [request for name, request in harness.ec2.calls if name == "run_instances"]
+    assert [one["NetworkInterfaces"][0]["SubnetId"] for one in requests] == ["subnet-a", "subnet-b", "subnet-c"]
 
 
 async def test_where_no_subnet_works_the_first_says_why() -> None:
-    scene = Scene()
+    harness = ValidationHarness()
     image = BadInput("The image id '[ami-1]' does not exist", code="InvalidAMIID.NotFound")
-    scene.ec2.faults["run_instances"] = [image, DENIED]
-    await scene.says("False", "AMINotFound")
+    harness.ec2.faults["run_instances"] = [image, DENIED]
+    await harness.assert_condition("False", "AMINotFound")
 
 
 async def test_a_trial_template_that_a_dead_worker_left_is_used_and_deleted() -> None:
-    scene = Scene()
-    scene.ec2.faults["create_launch_template"] = [
+    harness = ValidationHarness()
+    harness.ec2.faults["create_launch_template"] = [
         Conflict("in use", code="InvalidLaunchTemplateName.AlreadyExistsException")
     ]
-    await scene.says("True", "")
-    assert scene.ec2.counts["delete_launch_template"] == 1
+    await harness.assert_condition("True", "")
+    assert harness.ec2.counts["delete_launch_template"] == 1
 
 
 async def test_a_template_that_cannot_be_deleted_is_no_verdict_on_the_class() -> None:
-    scene = Scene()
-    scene.ec2.faults["delete_launch_template"] = [TryLater("oops")]
-    await scene.says("True", "")
-    assert len(scene.ec2.templates) == 1
-    scene.ec2.faults.clear()
-    await scene.says("False", "TagValidationFailed", tags={"karpenter.sh/nodepool": "mine"})
-    assert len(scene.ec2.templates) == 1, "no trial was made"
-    await scene.says("True", "")
-    assert scene.ec2.templates == set(), "deleted by a look at a class whose verdict is known"
+    harness = ValidationHarness()
+    harness.ec2.faults["delete_launch_template"] = [TryLater("oops")]
+    await harness.assert_condition("True", "")
+    assert len(harness.ec2.templates) == 1
+    harness.ec2.faults.clear()
+    await harness.assert_condition("False", "TagValidationFailed", tags={"karpenter.sh/nodepool": "mine"})
+    assert len(harness.ec2.templates) == 1, "no trial was made"
+    await harness.assert_condition("True", "")
+    assert harness.ec2.templates == set(), "deleted by a look at a class whose verdict is known"
 
 
 async def test_a_template_that_ec2_made_without_saying_so_is_deleted() -> None:
-    scene = Scene()
-    scene.ec2.lost = {"create_launch_template"}
-    found = await scene.of()
-    assert found.condition is None and "no answer" in found.unanswered
-    assert scene.ec2.templates == set()
+    harness = ValidationHarness()
+    harness.ec2.lost_responses = {"create_launch_template"}
+    found = await harness.validate()
+    assert found.condition is None and "no answer" in found.undecided
+    assert harness.ec2.templates == set()
 
 
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_look_that_is_cancelled_at_a_call_leaves_no_template(call: str) -> None:
     """The call goes on in its thread: what it makes is deleted after it."""
-    scene = Scene()
-    reached, answers = scene.ec2.holds[call] = asyncio.Event(), asyncio.Event()
-    look = asyncio.ensure_future(scene.of())
+    harness = ValidationHarness()
+    reached, resume = harness.ec2.holds[call] = asyncio.Event(), asyncio.Event()
+    validation_task = asyncio.ensure_future(harness.validate())
     await reached.wait()
-    look.cancel()
-    asyncio.get_running_loop().call_soon(answers.set)
+    validation_task.cancel()
+    asyncio.get_running_loop().call_soon(resume.set)
     with pytest.raises(asyncio.CancelledError):
-        await look
-    assert scene.ec2.counts["create_launch_template"] == scene.ec2.counts["delete_launch_template"] == 1
-    assert scene.ec2.templates == set()
+        await validation_task
+    assert harness.ec2.counts["create_launch_template"] == harness.ec2.counts["delete_launch_template"] == 1
+    assert harness.ec2.templates == set()
 
 
 @pytest.mark.parametrize(
-    ("changed", "asked_again"),
+    ("changed", "is_revalidated"),
     [
         ({}, False),
         ({"tags": {"mine": "yes"}}, True),
@@ -310,16 +310,16 @@ async def test_a_look_that_is_cancelled_at_a_call_leaves_no_template(call: str) 
         ({"detailedMonitoring": True}, True),
     ],
 )
-async def test_a_good_verdict_holds_until_the_class_changes(changed: dict[str, Any], asked_again: bool) -> None:
-    scene = Scene()
-    await scene.says("True", "")
-    scene.ec2.asked.clear()
-    await scene.says("True", "", **changed)
-    assert bool(scene.ec2.asked) == asked_again
+async def test_a_good_verdict_holds_until_the_class_changes(changed: dict[str, Any], is_revalidated: bool) -> None:
+    harness = ValidationHarness()
+    await harness.assert_condition("True", "")
+    harness.ec2.calls.clear()
+    await harness.assert_condition("True", "", **changed)
+    assert bool(harness.ec2.calls) == is_revalidated
 
 
 @pytest.mark.parametrize(
-    ("changed", "asked_again"),
+    ("changed", "is_revalidated"),
     [
         ({"subnets": list(reversed(resolved_status()["subnets"]))}, False),
         ({"amis": list(reversed(resolved_status()["amis"]))}, False),
@@ -330,39 +330,39 @@ async def test_a_good_verdict_holds_until_the_class_changes(changed: dict[str, A
     ],
 )
 async def test_a_good_verdict_holds_until_what_it_resolved_to_changes(
-    changed: dict[str, Any], asked_again: bool
+    changed: dict[str, Any], is_revalidated: bool
 ) -> None:
-    scene = Scene()
-    await scene.says("True", "")
-    scene.ec2.asked.clear()
-    found = await scene.validation.of(node_class(resolved_status(**changed)), READY, ())
+    harness = ValidationHarness()
+    await harness.assert_condition("True", "")
+    harness.ec2.calls.clear()
+    found = await harness.validation.validate(build_nodeclass(resolved_status(**changed)), READY, ())
     assert found.condition is not None and found.condition.status == "True"
-    assert bool(scene.ec2.asked) == asked_again
+    assert bool(harness.ec2.calls) == is_revalidated
 
 
 async def test_annotations_ask_anew_but_the_controllers_own_do_not() -> None:
-    scene = Scene()
-    one = node_class(resolved_status())
+    harness = ValidationHarness()
+    one = build_nodeclass(resolved_status())
 
-    async def asks(**annotations: str) -> bool:
-        scene.ec2.asked.clear()
+    async def revalidates(**annotations: str) -> bool:
+        harness.ec2.calls.clear()
         raw = one.to_object()
         raw["metadata"]["annotations"] = {key.replace("_", "/"): text for key, text in annotations.items()}
-        await scene.validation.of(EC2NodeClass.from_object(raw), READY, ())
-        return bool(scene.ec2.asked)
+        await harness.validation.validate(EC2NodeClass.from_object(raw), READY, ())
+        return bool(harness.ec2.calls)
 
-    assert await asks()
-    assert not await asks(**{"karpenter.k8s.aws_ec2nodeclass-hash": "1"})
-    assert await asks(mine_look="again")
+    assert await revalidates()
+    assert not await revalidates(**{"karpenter.k8s.aws_ec2nodeclass-hash": "1"})
+    assert await revalidates(mine_look="again")
 
 
 async def test_the_verdict_is_forgotten_with_the_class() -> None:
-    scene = Scene()
-    await scene.says("True", "")
-    scene.validation.forget(node_class())
-    scene.ec2.asked.clear()
-    await scene.says("True", "")
-    assert scene.ec2.asked
+    harness = ValidationHarness()
+    await harness.assert_condition("True", "")
+    harness.validation.forget(build_nodeclass())
+    harness.ec2.calls.clear()
+    await harness.assert_condition("True", "")
+    assert harness.ec2.calls
 
 
 @pytest.mark.parametrize(
@@ -370,24 +370,24 @@ async def test_the_verdict_is_forgotten_with_the_class() -> None:
     [(10, "True", "", False), (1470, "True", "", True), (1700, "False", "UserDataSizeLimitExceeded", False)],
 )
 async def test_the_size_of_the_whole_user_data_counts(lines: int, status: str, reason: str, warned: bool) -> None:
-    found = await Scene().of(userData="#!/bin/sh\n" + "# nothing\n" * lines)
+    found = await ValidationHarness().validate(userData="#!/bin/sh\n" + "# nothing\n" * lines)
     assert found.condition is not None
     assert (found.condition.status, found.condition.reason) == (status, reason)
-    assert [told for told, _ in found.warnings] == (["UserDataNearLimit"] if warned else [])
-    assert all("spec.userData" in said for _, said in [*found.warnings, ("", found.condition.message)] if said)
+    assert [warning_reason for warning_reason, _ in found.warnings] == (["UserDataNearLimit"] if warned else [])
+    assert all("spec.userData" in message for _, message in [*found.warnings, ("", found.condition.message)] if message)
 
 
 async def test_images_that_no_type_runs_are_told() -> None:
-    scene = Scene()
-    wants = [{"key": "kubernetes.io/arch", "operator": "In", "values": ["riscv"]}]
-    one = node_class(resolved_status(amis=[{"id": "ami-1", "requirements": wants}]))
-    found = await scene.validation.of(one, READY, ())
+    harness = ValidationHarness()
+    requirements = [{"key": "kubernetes.io/arch", "operator": "In", "values": ["riscv"]}]
+    one = build_nodeclass(resolved_status(amis=[{"id": "ami-1", "requirements": requirements}]))
+    found = await harness.validation.validate(one, READY, ())
     assert found.condition is not None and found.condition.reason == "AMINotFound"
     assert "spec.amiSelectorTerms" in found.condition.message
 
 
 async def test_the_trial_bears_the_amounts_that_expressions_make() -> None:
-    scene = Scene(feature_gates={NODECLASS_CEL: True})
-    await scene.says("True", "", kubelet={"maxPods": "vcpus * 7"})
-    (request,) = [request for name, request in scene.ec2.asked if name == "create_launch_template"]
+    harness = ValidationHarness(feature_gates={NODECLASS_CEL: True})
+    await harness.assert_condition("True", "", kubelet={"maxPods": "vcpus * 7"})
+    (request,) = [request for name, request in harness.ec2.calls if name == "create_launch_template"]
     assert "maxPods: 14" in base64.b64decode(request["LaunchTemplateData"]["UserData"]).decode()

@@ -7,11 +7,11 @@ import pytest
 from tenure.apis import labels
 from tenure.aws.amifamily.families import FAMILIES, AliasError, parameters_of
 from tenure.aws.nodeclass.validation import why_invalid, why_tags
-from tests.support.aws.builders import CLUSTER, node_class
+from tests.support.aws.builders import CLUSTER, build_nodeclass
 
 
 @pytest.mark.parametrize(
-    ("kubelet", "family", "reason", "word"),
+    ("kubelet", "family", "reason", "expected"),
     [
         ({"registerWithTaints": []}, "AL2023", "InvalidKubeletConfiguration", "taints"),
         ({"podsPerCore": -1}, "AL2023", "InvalidKubeletConfiguration", "podsPerCore"),
@@ -40,11 +40,11 @@ from tests.support.aws.builders import CLUSTER, node_class
         ({"clusterDNS": ["10.0.0.1", "10.0.0.2"]}, "AL2", "UnsupportedKubeletConfiguration", "clusterDNS"),
     ],
 )
-def test_kubelet_settings_that_cannot_be(kubelet: dict[str, Any], family: str, reason: str, word: str) -> None:
-    wrong = why_invalid(node_class(kubelet=kubelet), FAMILIES[family], CLUSTER)
-    assert wrong is not None
-    assert wrong[0] == reason
-    assert word in wrong[1]
+def test_kubelet_settings_that_cannot_be(kubelet: dict[str, Any], family: str, reason: str, expected: str) -> None:
+    problem = why_invalid(build_nodeclass(kubelet=kubelet), FAMILIES[family], CLUSTER)
+    assert problem is not None
+    assert problem[0] == reason
+    assert expected in problem[1]
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,20 @@ def test_kubelet_settings_that_cannot_be(kubelet: dict[str, Any], family: str, r
     ],
 )
 def test_kubelet_settings_that_can(kubelet: dict[str, Any], family: str) -> None:
-    assert why_invalid(node_class(kubelet=kubelet), FAMILIES[family], CLUSTER) is None
+    assert why_invalid(build_nodeclass(kubelet=kubelet), FAMILIES[family], CLUSTER) is None
 
 
 def test_tags_of_the_controllers_own_and_a_missing_range() -> None:
-    wrong = why_tags(node_class(tags={"kubernetes.io/cluster/other": "owned"}))
-    assert wrong is not None and wrong[0] == labels.TAG_VALIDATION_FAILED
+    problem = why_tags(build_nodeclass(tags={"kubernetes.io/cluster/other": "owned"}))
+    assert problem is not None and problem[0] == labels.TAG_VALIDATION_FAILED
     without = CLUSTER.model_copy(update={"cidr": ""})
-    wrong = why_invalid(node_class(), FAMILIES["AL2023"], without)
-    assert wrong is not None and wrong[0] == labels.CLUSTER_CIDR_RESOLUTION_FAILED
-    assert why_invalid(node_class(), FAMILIES["Bottlerocket"], without) is None
+    problem = why_invalid(build_nodeclass(), FAMILIES["AL2023"], without)
+    assert problem is not None and problem[0] == labels.CLUSTER_CIDR_RESOLUTION_FAILED
+    assert why_invalid(build_nodeclass(), FAMILIES["Bottlerocket"], without) is None
 
 
 @pytest.mark.parametrize(
-    ("alias", "word"),
+    ("alias", "expected"),
     [
         ("al2@latest", "al2023@latest"),
         ("al2023@a@b", "family@version"),
@@ -84,6 +84,6 @@ def test_tags_of_the_controllers_own_and_a_missing_range() -> None:
         ("windows2025@latest", "1.35"),
     ],
 )
-def test_aliases_that_cannot_be_used_say_why(alias: str, word: str) -> None:
-    with pytest.raises(AliasError, match=word):
+def test_aliases_that_cannot_be_used_say_why(alias: str, expected: str) -> None:
+    with pytest.raises(AliasError, match=expected):
         parameters_of(alias, "1.34", 34)

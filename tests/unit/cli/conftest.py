@@ -4,6 +4,6 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def allow_slow_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Temporal that is there may take long to answer on a busy machine."""
     monkeypatch.setattr("tenure.cli.temporal_client.SECONDS", 60.0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tenure.cli.sandbox.probes import AwsView, Instances, since
+from tenure.cli.sandbox.probes import AwsProbe, Instances, calls_since
 from tenure.sandbox.aws.admin.client import AwsControl
 
 CALLS = {
@@ -16,31 +16,31 @@ CALLS = {
 class Control(AwsControl):
     """Answers without a stand-in."""
 
-    def counters(self, access_key: str | None = None) -> dict[str, dict[str, object]]:
+    def get_counters(self, access_key: str | None = None) -> dict[str, dict[str, object]]:
         return CALLS if access_key == "worker" else {}
 
-    def denials(self) -> list[dict[str, str]]:
+    def list_denials(self) -> list[dict[str, str]]:
         keys = ("worker", "other", "worker")
         return [{"access_key": key, "action": "ec2:RunInstances", "resource": "*"} for key in keys]
 
-    def instances(self, *, after: int | None = None, wait: float = 0.0) -> dict[str, int]:
+    def list_instances(self, *, after: int | None = None, wait: float = 0.0) -> dict[str, int]:
         return {"launched": 5, "terminated": 4}
 
 
 @pytest.fixture
-def view() -> Iterator[AwsView]:
-    yield AwsView(Control("http://nowhere"), "worker")
+def view() -> Iterator[AwsProbe]:
+    yield AwsProbe(Control("http://nowhere"), "worker")
 
 
-async def test_what_the_worker_asked_and_made_is_counted(view: AwsView) -> None:
-    assert await view.calls() == {"ec2:CreateLaunchTemplate": 3, "ec2:DeleteLaunchTemplate": 2}
+async def test_what_the_worker_asked_and_made_is_counted(view: AwsProbe) -> None:
+    assert await view.count_calls() == {"ec2:CreateLaunchTemplate": 3, "ec2:DeleteLaunchTemplate": 2}
     assert await view.launch_templates() == 1
-    assert await view.denied() == ["ec2:RunInstances"]
-    assert await view.instances() == Instances(launched=5, terminated=4)
+    assert await view.list_denied_actions() == ["ec2:RunInstances"]
+    assert await view.count_instances() == Instances(launched=5, terminated=4)
 
 
 def test_a_step_counts_only_its_own_calls() -> None:
-    assert since(
+    assert calls_since(
         {"ec2:CreateFleet": 1, "ec2:DescribeInstances": 4},
         {"ec2:CreateFleet": 3, "ec2:DescribeInstances": 4, "ssm:GetParameter": 1},
     ) == {

@@ -11,32 +11,32 @@ from temporalio.client import Client, WorkflowExecution, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 from typer.main import get_command
 
-from tenure.cli.exit_codes import Refused
+from tenure.cli.exit_codes import UsageError
 from tenure.cli.main import VERBS, app, main
 from tenure.cli.temporal_client import Connection
-from tenure.cli.temporal_updates import answered
-from tenure.model.disruption.commands import GiveUp
+from tenure.cli.temporal_updates import send_update_for_message
+from tenure.model.disruption.commands import CommandCancellation
 
-ASKING = ("approve", "events", "get", "give-up", "pause", "plan", "reject", "resume", "stuck", "why")
+TEMPORAL_VERBS = ("approve", "events", "get", "give-up", "pause", "plan", "reject", "resume", "stuck", "why")
 
 
-def options(verb: str) -> dict[str, Any]:
+def options_of(verb: str) -> dict[str, Any]:
     group: Any = get_command(app)
     command = group.get_command(None, verb)
     return {name: one for one in command.params for name in one.opts}
 
 
-@pytest.mark.parametrize("verb", ASKING)
+@pytest.mark.parametrize("verb", TEMPORAL_VERBS)
 def test_a_command_that_asks_temporal_takes_every_way_to_it(verb: str) -> None:
-    found = options(verb)
+    found = options_of(verb)
     assert found["--temporal-api-key"].envvar == "TEMPORAL_API_KEY"
     assert found["--temporal-cert"].envvar == "TEMPORAL_TLS_CLIENT_CERT_PATH"
     assert {"--temporal-address", "--temporal-tls", "--temporal-ca", "--temporal-key", "--cluster-name"} <= set(found)
 
 
-@pytest.mark.parametrize("verb", [*ASKING, "doctor", "simulate", "startups"])
+@pytest.mark.parametrize("verb", [*TEMPORAL_VERBS, "doctor", "simulate", "startups"])
 def test_whatever_prints_something_prints_json_too(verb: str) -> None:
-    assert {"--output", "-o"} <= set(options(verb))
+    assert {"--output", "-o"} <= set(options_of(verb))
 
 
 def test_another_form_of_output_is_refused_by_one_line(capsys: CaptureFixture[str]) -> None:
@@ -55,10 +55,12 @@ def test_half_of_mtls_is_refused_before_anyone_is_asked(
 
 def test_completion_is_the_program_s_and_not_a_command_s() -> None:
     assert "--install-completion" in {name for one in get_command(app).params for name in one.opts}
-    assert not [verb for verb, one in VERBS.items() if one.is_installed() and "--install-completion" in options(verb)]
+    assert not [
+        verb for verb, one in VERBS.items() if one.is_installed() and "--install-completion" in options_of(verb)
+    ]
 
 
-class Refusing:
+class FailingTemporal:
     """A Temporal that lets nobody do anything."""
 
     namespace = "prod"
@@ -72,12 +74,12 @@ class Refusing:
             raise error
             yield
 
-    async def no(self, *_: Any, **__: Any) -> None:
+    async def raise_error(self, *_: Any, **__: Any) -> None:
         raise self._error
 
-    describe = execute_update = execute_workflow = fetch_history = query = signal = no
+    describe = execute_update = execute_workflow = fetch_history = query = signal = raise_error
 
-    def get_workflow_handle(self, *_: Any, **__: Any) -> "Refusing":
+    def get_workflow_handle(self, *_: Any, **__: Any) -> "FailingTemporal":
         return self
 
 
@@ -90,7 +92,7 @@ class Refusing:
     ],
 )
 @pytest.mark.parametrize(
-    "asked",
+    "command",
     [
         "approve web-3f2a9c --by ann",
         "events",
@@ -110,7 +112,7 @@ class Refusing:
     ],
 )
 def test_what_temporal_refuses_is_one_line_with_the_next_step(
-    asked: str,
+    command: str,
     status: RPCStatusCode,
     message: str,
     todo: str,
@@ -118,16 +120,16 @@ def test_what_temporal_refuses_is_one_line_with_the_next_step(
     capsys: CaptureFixture[str],
 ) -> None:
     async def client(_: Connection) -> Client:
-        return cast(Client, Refusing(RPCError(message, status, b"")))
+        return cast(Client, FailingTemporal(RPCError(message, status, b"")))
 
-    monkeypatch.setattr(Connection, "client", client)
+    monkeypatch.setattr(Connection, "connect", client)
     where = ["--temporal-address", "temporal:7233", "--temporal-namespace", "prod", "--cluster-name", "demo"]
-    assert main([*asked.split(), *where]) == 1
+    assert main([*command.split(), *where]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("tenure: ") and "Temporal at temporal:7233" in line and todo in line
 
 
-class Empty(Refusing):
+class EmptyTemporal(FailingTemporal):
     """A Temporal in which no workflow runs."""
 
     async def list_workflows(self, *_: Any, **__: Any) -> AsyncIterator[WorkflowExecution]:
@@ -136,7 +138,7 @@ class Empty(Refusing):
 
 
 @pytest.mark.parametrize(
-    ("asked", "todo"),
+    ("command", "todo"),
     [
         ("approve web-3f2a9c --by ann", "an event of its NodePool names a plan"),
         ("events web-1", "`tenure get` lists the nodes"),
@@ -147,21 +149,25 @@ class Empty(Refusing):
     ],
 )
 def test_a_name_that_is_not_there_comes_with_where_names_are_found(
-    asked: str, todo: str, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+    command: str, todo: str, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     async def client(_: Connection) -> Client:
-        gone = RPCError("workflow not found for ID: demo/x", RPCStatusCode.NOT_FOUND, b"")
-        return cast(Client, Empty(gone))
+        not_found = RPCError("workflow not found for ID: demo/x", RPCStatusCode.NOT_FOUND, b"")
+        return cast(Client, EmptyTemporal(not_found))
 
-    monkeypatch.setattr(Connection, "client", client)
-    assert main([*asked.split(), "--cluster-name", "demo"]) == 2
+    monkeypatch.setattr(Connection, "connect", client)
+    assert main([*command.split(), "--cluster-name", "demo"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert todo in line
 
 
 async def test_where_no_worker_answers_it_says_who_knows_whether_one_runs() -> None:
-    late = Refusing(RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""))
-    with pytest.raises(Refused, match=r"no worker answered within 20 s, so nothing is said; `tenure doctor`"):
-        await answered(
-            cast(WorkflowHandle[object, object], late), "give_up", GiveUp(by="ann", reason="why"), about="x", absent="y"
+    late = FailingTemporal(RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""))
+    with pytest.raises(UsageError, match=r"no worker answered within 20 s, so nothing is said; `tenure doctor`"):
+        await send_update_for_message(
+            cast(WorkflowHandle[object, object], late),
+            "give_up",
+            CommandCancellation(by="ann", reason="why"),
+            about="x",
+            absent="y",
         )

@@ -14,25 +14,25 @@ from tenure.model.errors import Forbidden
 NAMES = [file.stem.partition("_")[2] + "." + file.stem.partition("_")[0] for file in crd_files()]
 
 
-class Server:
+class FakeServer:
     """An API server that notes what it is told."""
 
     def __init__(self, fault: Exception | None = None) -> None:
-        self.told: list[tuple[str, str, dict[str, str]]] = []
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
         self._fault = fault
 
     async def request(self, method: str, path: str, *, params: dict[str, str], **_: Any) -> dict[str, Any]:
         if self._fault:
             raise self._fault
-        self.told.append((method, path.rpartition("/")[2], params))
+        self.requests.append((method, path.rpartition("/")[2], params))
         return {}
 
     async def close(self) -> None:
-        self.told.append(("closed", "", {}))
+        self.requests.append(("closed", "", {}))
 
 
-def serve(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    async def connect(_: str) -> Server:
+def use_server(monkeypatch: pytest.MonkeyPatch, server: FakeServer) -> None:
+    async def connect(_: str) -> FakeServer:
         return server
 
     monkeypatch.setattr("tenure.cli.admin.crds.connect", connect)
@@ -55,18 +55,18 @@ def test_as_json_and_as_names(capsys: CaptureFixture[str]) -> None:
 def test_applied_they_are_the_manager_s_own_and_the_next_step_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
-    server = Server()
-    serve(monkeypatch, server)
+    server = FakeServer()
+    use_server(monkeypatch, server)
     assert main(["crds", "--apply"]) == 0
-    assert [name for method, name, _ in server.told if method == "PATCH"] == NAMES
-    assert server.told[0][2] == {"fieldManager": "tenure", "force": "true"} and server.told[-1][0] == "closed"
+    assert [name for method, name, _ in server.requests if method == "PATCH"] == NAMES
+    assert server.requests[0][2] == {"fieldManager": "tenure", "force": "true"} and server.requests[-1][0] == "closed"
     assert "tenure doctor" in capsys.readouterr().out
 
 
 def test_a_server_that_says_no_is_one_line_with_the_right_that_it_takes(
     monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
-    serve(monkeypatch, Server(Forbidden("may not patch")))
+    use_server(monkeypatch, FakeServer(Forbidden("may not patch")))
     assert main(["crds", "--apply"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert NAMES[0] in line and "may not patch" in line and "CustomResourceDefinitions" in line

@@ -4,23 +4,23 @@ from collections.abc import Callable
 
 import pytest
 
-from tenure.cli.demo.script import Facts, broken
+from tenure.cli.demo.script import Facts, find_failures
 
 
-def good() -> Facts:
-    return Facts(asked=30, ran=30, nodes=5, joined=5, launched=5, terminated=5, worker_exit=0)
+def successful_facts() -> Facts:
+    return Facts(requested_pods=30, max_running_pods=30, nodes=5, joined=5, launched=5, terminated=5, worker_exit=0)
 
 
 def test_nothing_is_broken_when_all_came_and_all_went() -> None:
-    assert broken(good()) == []
+    assert find_failures(successful_facts()) == []
 
 
 def test_a_demo_that_never_ran_is_broken() -> None:
-    assert broken(Facts())
+    assert find_failures(Facts())
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "expected"),
     [
         (lambda facts: setattr(facts, "ran", 29), "29 of 30"),
         (lambda facts: setattr(facts, "joined", 4), "4 of 5 lives"),
@@ -34,14 +34,14 @@ def test_a_demo_that_never_ran_is_broken() -> None:
         (lambda facts: setattr(facts, "worker_exit", 134), "134"),
     ],
 )
-def test_each_thing_that_went_wrong_is_a_line(spoil: Callable[[Facts], object], said: str) -> None:
-    facts = good()
+def test_each_thing_that_went_wrong_is_a_line(spoil: Callable[[Facts], object], expected: str) -> None:
+    facts = successful_facts()
     spoil(facts)
-    (line,) = broken(facts)
-    assert said in line
+    (line,) = find_failures(facts)
+    assert expected in line
 
 
 def test_a_worker_that_is_meant_to_go_on_need_not_have_ended() -> None:
-    facts = good()
+    facts = successful_facts()
     facts.worker_exit = None
-    assert broken(facts, kept=True) == []
+    assert find_failures(facts, retained=True) == []

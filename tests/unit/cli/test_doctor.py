@@ -8,7 +8,7 @@ import pytest
 from _pytest.capture import CaptureFixture
 
 from tenure.cli import main as cli_main
-from tenure.cli.console import summary
+from tenure.cli.console import summarize_findings
 from tenure.kube.doctor import rights_of
 from tenure.model.errors import Finding, ok, problem
 
@@ -38,25 +38,25 @@ def test_the_roles_for_people_are_not_the_workers_to_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("findings", "said"),
+    ("findings", "expected"),
     [((), "nothing was looked at"), ((problem("a", "b", "c", "d"), ok("a", "b", "c")), "1 ok, 1 problem")],
 )
-def test_the_summary_counts_from_good_to_bad(findings: Sequence[Finding], said: str) -> None:
-    assert summary(findings) == said
+def test_the_summary_counts_from_good_to_bad(findings: Sequence[Finding], expected: str) -> None:
+    assert summarize_findings(findings) == expected
 
 
 def test_the_exit_code_and_the_json_tell_a_script(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "demo")
-    wrong = ["doctor", "-o", "json", "--kubeconfig", "/no/such", "--temporal-address", "127.0.0.1:1"]
-    assert cli_main.main([*wrong, "--aws-endpoint-url", "http://127.0.0.1:1"]) == 1
+    arguments = ["doctor", "-o", "json", "--kubeconfig", "/no/such", "--temporal-address", "127.0.0.1:1"]
+    assert cli_main.main([*arguments, "--aws-endpoint-url", "http://127.0.0.1:1"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert {one["level"] for one in found} == {"problem"} and all(one["todo"] for one in found)
 
 
-@pytest.mark.parametrize("wrong", [["-o", "xml"], ["--aws-regions", "x"]])
+@pytest.mark.parametrize("options", [["-o", "xml"], ["--aws-regions", "x"]])
 def test_a_wrong_option_is_one_line(
-    wrong: list[str], monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "demo")
-    assert cli_main.main(["doctor", *wrong]) == 2
+    assert cli_main.main(["doctor", *options]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

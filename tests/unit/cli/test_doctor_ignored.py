@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.nodepool import NodePool
-from tenure.cli.admin.doctor import ignored
+from tenure.cli.admin.doctor import list_ignored_events
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.errors import Forbidden
 from tenure.model.nodeclaim_state import Deadlines
@@ -40,15 +40,15 @@ def policy(**selects: Any) -> PolicyFact:
 
 
 async def test_a_policy_for_every_nodepool_leaves_its_kind_without_a_rule() -> None:
-    assert await ignored(cluster(policy()), Deadlines(), [WEB, DATABASES]) == {"rebalanceRecommendation"}
+    assert await list_ignored_events(cluster(policy()), Deadlines(), [WEB, DATABASES]) == {"rebalanceRecommendation"}
 
 
 async def test_a_policy_for_some_nodepools_does_not() -> None:
     for selects in ({"names": ("web",)}, {"match_labels": {"team": "web"}}):
         one = cluster(policy(**selects))
-        assert await ignored(one, Deadlines(), [WEB, DATABASES]) == frozenset()
-        assert await ignored(one, Deadlines(), [WEB]) == {"rebalanceRecommendation"}
+        assert await list_ignored_events(one, Deadlines(), [WEB, DATABASES]) == frozenset()
+        assert await list_ignored_events(one, Deadlines(), [WEB]) == {"rebalanceRecommendation"}
 
 
 async def test_where_policies_cannot_be_read_every_kind_is_wanted() -> None:
-    assert await ignored(cluster(fault=Forbidden("no")), Deadlines(), [WEB]) == frozenset()
+    assert await list_ignored_events(cluster(fault=Forbidden("no")), Deadlines(), [WEB]) == frozenset()

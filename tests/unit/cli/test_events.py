@@ -21,11 +21,11 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.cli import main as cli_main
-from tenure.cli.exit_codes import Refused
-from tenure.cli.nodes.events import Hearing, as_json, chosen, outcome, show, span_of
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.nodes.events import NodeEventReader, as_json, describe_outcome, parse_span, print_events, select_rows
+from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.temporal_client import Connection
-from tenure.model.interruption.records import MEMO, EventRecord, Tally
+from tenure.model.interruption.records import MEMO, EventRecord, MessageCounts
 from workflows import ids, search_attributes
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -33,11 +33,17 @@ DAY = NOW - timedelta(hours=24)
 
 
 def record(**fields: Any) -> EventRecord:
-    usual = {"kind": "spotInterruption", "heard": NOW, "action": "drain", "done": "the node is drained", "since": NOW}
-    return EventRecord.model_validate({**usual, **fields})
+    defaults = {
+        "kind": "spotInterruption",
+        "heard": NOW,
+        "action": "drain",
+        "done": "the node is drained",
+        "since": NOW,
+    }
+    return EventRecord.model_validate({**defaults, **fields})
 
 
-class Cluster:
+class FakeTemporal:
     """A Temporal that lists workflows and describes the reader of the queue."""
 
     def __init__(self) -> None:
@@ -47,20 +53,22 @@ class Cluster:
         self.fault: RPCError | None = None
         self.data_converter = pydantic_data_converter
 
-    async def life(self, name: str, *records: EventRecord, status: Status = Status.RUNNING, after: int = 0) -> None:
+    async def add_nodeclaim(
+        self, name: str, *records: EventRecord, status: Status = Status.RUNNING, after: int = 0
+    ) -> None:
         begun = NOW - timedelta(hours=2) + timedelta(seconds=after)
         memo = Memo()
         if records:
             [payload] = await pydantic_data_converter.encode([[one.model_dump(mode="json") for one in records]])
             memo.fields[MEMO].CopyFrom(payload)
-        shown = {
+        attributes = {
             search_attributes.PHASE: "Ready",
             search_attributes.NODE_POOL: "web",
             search_attributes.NODE_NAME: f"node-{name}",
         }
         pairs = [
             SearchAttributePair(key, value)
-            for key, value in (shown | {search_attributes.INSTANCE_ID: f"i-{name}"}).items()
+            for key, value in (attributes | {search_attributes.INSTANCE_ID: f"i-{name}"}).items()
         ]
         self.found.append(
             WorkflowExecution(
@@ -85,10 +93,10 @@ class Cluster:
             )
         )
 
-    async def reads(self, activity: str = "read_queue", **counts: int) -> None:
+    async def add_pending_reader(self, activity: str = "read_queue", **counts: int) -> None:
         one = PendingActivityInfo()
         one.activity_type.name = activity
-        beat = await pydantic_data_converter.encode([Tally(since=NOW, counts=counts).model_dump(mode="json")])
+        beat = await pydantic_data_converter.encode([MessageCounts(since=NOW, counts=counts).model_dump(mode="json")])
         one.heartbeat_details.payloads.extend(beat)
         self.pending.append(one)
 
@@ -113,139 +121,152 @@ class Cluster:
 
         return SimpleNamespace(describe=describe)
 
-    def hearing(self) -> Hearing:
-        return Hearing(cast(Client, self), "demo")
+    def make_reader(self) -> NodeEventReader:
+        return NodeEventReader(cast(Client, self), "demo")
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def temporal(monkeypatch: pytest.MonkeyPatch) -> FakeTemporal:
     """What the command itself finds too."""
-    one = Cluster()
+    one = FakeTemporal()
 
-    async def client(_: Connection) -> Cluster:
+    async def client(_: Connection) -> FakeTemporal:
         return one
 
-    monkeypatch.setattr(Connection, "client", client)
+    monkeypatch.setattr(Connection, "connect", client)
     monkeypatch.setenv("CLUSTER_NAME", "demo")
     monkeypatch.setenv("COLUMNS", "240")
     return one
 
 
-async def test_only_nodes_that_heard_something_are_told_of_with_one_list(cluster: Cluster) -> None:
-    await cluster.life("quiet")
-    await cluster.life("one", record())
-    await cluster.life("gone", record(kind="instanceTerminating"), status=Status.COMPLETED)
-    heard = await cluster.hearing().lives(DAY)
-    assert [(one.life.name, one.records[0].kind) for one in heard] == [
+async def test_only_nodes_that_heard_something_are_told_of_with_one_list(temporal: FakeTemporal) -> None:
+    await temporal.add_nodeclaim("quiet")
+    await temporal.add_nodeclaim("one", record())
+    await temporal.add_nodeclaim("gone", record(kind="instanceTerminating"), status=Status.COMPLETED)
+    node_events = await temporal.make_reader().list_node_events(DAY)
+    assert [(one.nodeclaim.name, one.records[0].kind) for one in node_events] == [
         ("one", "spotInterruption"),
         ("gone", "instanceTerminating"),
     ]
-    [query] = cluster.queries
+    [query] = temporal.queries
     assert "ExecutionStatus = 'Running' OR CloseTime >= " in query and DAY.isoformat() in query
 
 
-async def test_five_hundred_nodes_are_one_list_and_one_description(cluster: Cluster) -> None:
+async def test_five_hundred_nodes_are_one_list_and_one_description(temporal: FakeTemporal) -> None:
     for number in range(500):
-        await cluster.life(f"n{number}", record())
-    heard = await cluster.hearing().lives(DAY)
-    assert len(heard) == 500 and len(cluster.queries) == 1
+        await temporal.add_nodeclaim(f"n{number}", record())
+    node_events = await temporal.make_reader().list_node_events(DAY)
+    assert len(node_events) == 500 and len(temporal.queries) == 1
 
 
-async def test_a_life_that_was_continued_is_told_of_once(cluster: Cluster) -> None:
-    await cluster.life("one", record(done="waits"), status=Status.CONTINUED_AS_NEW)
-    await cluster.life("one", record(done="the node is drained"), after=60)
-    [heard] = await cluster.hearing().lives(DAY)
-    assert [one.done for one in heard.records] == ["the node is drained"] and heard.life.open
+async def test_a_life_that_was_continued_is_told_of_once(temporal: FakeTemporal) -> None:
+    await temporal.add_nodeclaim("one", record(done="waits"), status=Status.CONTINUED_AS_NEW)
+    await temporal.add_nodeclaim("one", record(done="the node is drained"), after=60)
+    [node_events] = await temporal.make_reader().list_node_events(DAY)
+    assert [one.done for one in node_events.records] == ["the node is drained"] and node_events.nodeclaim.open
 
 
-async def test_a_memo_that_this_version_cannot_read_hides_no_other(cluster: Cluster) -> None:
-    await cluster.life("new", record())
+async def test_a_memo_that_this_version_cannot_read_hides_no_other(temporal: FakeTemporal) -> None:
+    await temporal.add_nodeclaim("new", record())
     newer = await pydantic_data_converter.encode([[{"kind": "somethingNew"}]])
-    cluster.found[0].raw_info.memo.fields[MEMO].CopyFrom(newer[0])
-    await cluster.life("one", record())
-    assert [len(one.records) for one in await cluster.hearing().lives(DAY)] == [0, 1]
+    temporal.found[0].raw_info.memo.fields[MEMO].CopyFrom(newer[0])
+    await temporal.add_nodeclaim("one", record())
+    assert [len(one.records) for one in await temporal.make_reader().list_node_events(DAY)] == [0, 1]
 
 
-async def test_the_reader_of_the_queue_tells_what_became_of_its_messages(cluster: Cluster) -> None:
-    await cluster.reads("read_instance_status", received=99)
-    await cluster.reads(received=15, deleted=14, foreign=3, repeated=4)
-    tally = await cluster.hearing().tally()
-    assert tally is not None and tally.counts == {"received": 15, "deleted": 14, "foreign": 3, "repeated": 4}
+async def test_the_reader_of_the_queue_tells_what_became_of_its_messages(temporal: FakeTemporal) -> None:
+    await temporal.add_pending_reader("read_instance_status", received=99)
+    await temporal.add_pending_reader(received=15, deleted=14, foreign=3, repeated=4)
+    message_counts = await temporal.make_reader().read_message_counts()
+    assert message_counts is not None and message_counts.counts == {
+        "received": 15,
+        "deleted": 14,
+        "foreign": 3,
+        "repeated": 4,
+    }
 
 
 @pytest.mark.parametrize("status", [RPCStatusCode.NOT_FOUND, RPCStatusCode.UNAVAILABLE])
-async def test_without_a_reader_nothing_is_counted_and_a_fault_is_said(cluster: Cluster, status: RPCStatusCode) -> None:
-    assert await cluster.hearing().tally() is None
-    cluster.fault = RPCError("away", status, b"")
+async def test_without_a_reader_nothing_is_counted_and_a_fault_is_said(
+    temporal: FakeTemporal, status: RPCStatusCode
+) -> None:
+    assert await temporal.make_reader().read_message_counts() is None
+    temporal.fault = RPCError("away", status, b"")
     if status is RPCStatusCode.NOT_FOUND:
-        assert await cluster.hearing().tally() is None
+        assert await temporal.make_reader().read_message_counts() is None
     else:
         with pytest.raises(RPCError, match="away"):
-            await cluster.hearing().tally()
+            await temporal.make_reader().read_message_counts()
         with pytest.raises(RPCError, match="away"):
-            await cluster.hearing().lives(DAY)
+            await temporal.make_reader().list_node_events(DAY)
 
 
 # --- what is shown ---
 
 
-LIFE = NodeLife(workflow_id="w", name="one", phase="Ready", pool="web", instance_id="i-1", node_name="node-one")
-GONE = replace(LIFE, status="COMPLETED", phase="Gone", since=NOW)
+NODECLAIM = NodeClaimSummary(
+    workflow_id="w", name="one", phase="Ready", pool="web", instance_id="i-1", node_name="node-one"
+)
+DELETED = replace(NODECLAIM, status="COMPLETED", phase="Gone", since=NOW)
 
 
-async def rows(cluster: Cluster) -> list[str]:
-    found = chosen(await cluster.hearing().lives(DAY), DAY)
-    return [life.name for life, _ in found]
+async def row_names(cluster: FakeTemporal) -> list[str]:
+    found = select_rows(await cluster.make_reader().list_node_events(DAY), DAY)
+    return [nodeclaim.name for nodeclaim, _ in found]
 
 
-async def test_what_is_older_is_left_out_but_for_what_still_waits(cluster: Cluster) -> None:
+async def test_what_is_older_is_left_out_but_for_what_still_waits(temporal: FakeTemporal) -> None:
     old = NOW - timedelta(days=3)
-    await cluster.life("old", record(heard=old))
-    await cluster.life("waiting", record(heard=old, waits=True))
-    await cluster.life("waited", record(heard=old, waits=True), status=Status.COMPLETED)
-    await cluster.life("new", record())
-    assert await rows(cluster) == ["waiting", "new"]
+    await temporal.add_nodeclaim("old", record(received_at=old))
+    await temporal.add_nodeclaim("waiting", record(received_at=old, waits=True))
+    await temporal.add_nodeclaim("waited", record(received_at=old, waits=True), status=Status.COMPLETED)
+    await temporal.add_nodeclaim("new", record())
+    assert await row_names(temporal) == ["waiting", "new"]
 
 
 def test_what_was_done_says_whether_the_node_is_there_still() -> None:
-    waits = record(done="waits for approval", waits=True, heard=NOW - timedelta(hours=1))
-    assert outcome(LIFE, record()) == "the node is drained"
-    assert outcome(LIFE, waits) == f"waits for approval (since {NOW:%Y-%m-%d %H:%M:%S})"
-    assert outcome(GONE, record()).startswith("the node is drained; the node is gone since ")
-    assert outcome(GONE, waits).startswith("it waited: waits for approval; the node is gone since ")
+    waits = record(done="waits for approval", waits=True, received_at=NOW - timedelta(hours=1))
+    assert describe_outcome(NODECLAIM, record()) == "the node is drained"
+    assert describe_outcome(NODECLAIM, waits) == f"waits for approval (since {NOW:%Y-%m-%d %H:%M:%S})"
+    assert describe_outcome(DELETED, record()).startswith("the node is drained; the node is gone since ")
+    assert describe_outcome(DELETED, waits).startswith("it waited: waits for approval; the node is gone since ")
 
 
-def shown(*found: tuple[NodeLife, EventRecord], tally: Tally | None = None, about: str = "") -> str:
+def printed_events(
+    *found: tuple[NodeClaimSummary, EventRecord], message_counts: MessageCounts | None = None, about: str = ""
+) -> str:
     console = Console(file=io.StringIO(), width=240)
-    show(console, found, tally, about=about, after=DAY)
+    print_events(console, found, message_counts, about=about, after=DAY)
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 def test_a_row_has_the_event_the_node_the_policy_and_what_was_done() -> None:
     starts = NOW + timedelta(days=2)
-    said = shown((LIFE, record(kind="scheduledChange", code="instance-stop", starts=starts, policy="databases")))
+    output = printed_events(
+        (NODECLAIM, record(kind="scheduledChange", code="instance-stop", starts=starts, policy="databases"))
+    )
     for part in ("scheduledChange instance-stop", "one", "i-1", "web", "databases: drain", "the node is drained"):
-        assert part in said
-    assert f"{starts:%Y-%m-%d %H:%M:%S}" in said
-    assert "none: drain" in shown((LIFE, record()))
+        assert part in output
+    assert f"{starts:%Y-%m-%d %H:%M:%S}" in output
+    assert "none: drain" in printed_events((NODECLAIM, record()))
 
 
 def test_what_was_dropped_is_counted_in_words() -> None:
     counts = {"received": 20, "deleted": 18, "repeated": 5, "foreign": 4, "malformed": 1, "unknown": 2}
-    said = " ".join(shown(tally=Tally(since=NOW, counts=counts)).split())
+    output = " ".join(printed_events(message_counts=MessageCounts(since=NOW, counts=counts)).split())
     assert (
-        "20 received, 6 told to nodes, 5 repeats, 4 about instances of nobody's, 2 of an unknown kind, 1 that" in said
+        "20 received, 6 told to nodes, 5 repeats, 4 about instances of nobody's, 2 of an unknown kind, 1 that" in output
     )
-    assert "`tenure doctor` says why" in shown()
+    assert "`tenure doctor` says why" in printed_events()
 
 
 def test_nothing_is_a_line_that_says_of_whom() -> None:
-    assert shown().startswith("AWS said nothing of any node since ")
-    assert shown(about="the nodes of web").startswith("AWS said nothing of the nodes of web since ")
+    assert printed_events().startswith("AWS said nothing of any node since ")
+    assert printed_events(about="the nodes of web").startswith("AWS said nothing of the nodes of web since ")
 
 
 def test_the_json_has_every_field_for_scripts() -> None:
-    [event] = as_json([(LIFE, record(policy="databases"))], None)["events"]
+    [event] = as_json([(NODECLAIM, record(policy="databases"))], None)["events"]
     assert (event["nodeClaim"], event["node"], event["instance"], event["nodePool"]) == (
         "one",
         "node-one",
@@ -265,34 +286,38 @@ def test_the_json_has_every_field_for_scripts() -> None:
 
 @pytest.mark.parametrize("name", ["one", "node-one", "i-one"])
 async def test_a_node_is_asked_for_by_each_of_its_names(
-    cluster: Cluster, capsys: CaptureFixture[str], name: str
+    temporal: FakeTemporal, capsys: CaptureFixture[str], name: str
 ) -> None:
-    await cluster.life("one", record())
-    await cluster.life("two", record())
+    await temporal.add_nodeclaim("one", record())
+    await temporal.add_nodeclaim("two", record())
     assert await run("events", name, "-o", "json") == 0
     assert [one["nodeClaim"] for one in json.loads(capsys.readouterr().out)["events"]] == ["one"]
 
 
-async def test_a_nodepool_s_nodes_are_asked_for_by_its_name(cluster: Cluster, capsys: CaptureFixture[str]) -> None:
-    await cluster.life("one", record())
+async def test_a_nodepool_s_nodes_are_asked_for_by_its_name(
+    temporal: FakeTemporal, capsys: CaptureFixture[str]
+) -> None:
+    await temporal.add_nodeclaim("one", record())
     for pool, count in (("web", 1), ("other", 0)):
         assert await run("events", "--nodepool", pool, "-o", "json") == 0
         assert len(json.loads(capsys.readouterr().out)["events"]) == count
 
 
 async def test_a_node_that_heard_nothing_is_no_mistake_and_one_that_never_was_is(
-    cluster: Cluster, capsys: CaptureFixture[str]
+    temporal: FakeTemporal, capsys: CaptureFixture[str]
 ) -> None:
-    await cluster.life("quiet")
+    await temporal.add_nodeclaim("quiet")
     assert await run("events", "quiet") == 0
     assert "AWS said nothing of quiet" in capsys.readouterr().out
     assert await run("events", "nobody") == 2
     assert "events nobody: no NodeClaim, Node or instance of this name" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("wrong", [["-o", "xml"], ["--since", "soon"], ["--since", "0s"], ["--since", "Never"]])
-async def test_a_wrong_option_is_one_line(cluster: Cluster, wrong: list[str], capsys: CaptureFixture[str]) -> None:
-    assert await run("events", *wrong) == 2
+@pytest.mark.parametrize("options", [["-o", "xml"], ["--since", "soon"], ["--since", "0s"], ["--since", "Never"]])
+async def test_a_wrong_option_is_one_line(
+    temporal: FakeTemporal, options: list[str], capsys: CaptureFixture[str]
+) -> None:
+    assert await run("events", *options) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
@@ -303,6 +328,6 @@ async def run(*arguments: str) -> int:
 
 @pytest.mark.parametrize(("text", "hours"), [("24h", 24), ("90m", 1.5), ("168h", 168)])
 def test_since_is_a_length_of_time(text: str, hours: float) -> None:
-    assert span_of(text) == timedelta(hours=hours)
-    with pytest.raises(Refused):
-        span_of("yesterday")
+    assert parse_span(text) == timedelta(hours=hours)
+    with pytest.raises(UsageError):
+        parse_span("yesterday")

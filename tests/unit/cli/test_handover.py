@@ -11,29 +11,29 @@ import pytest
 from tenure.apis import labels
 from tenure.apis.hash import HASH_VERSION
 from tenure.cli.adopt import handover
-from tenure.cli.adopt.handover import REASON, Handed, Handover
-from tenure.cli.adopt.preview import Place
-from tenure.cli.exit_codes import Failed
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.adopt.handover import REASON, Handover, HandoverResult
+from tenure.cli.adopt.preview import DeploymentReference
+from tenure.cli.exit_codes import CommandFailed
+from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import LEASES, NAMESPACES, NODE_CLAIMS, WORKLOADS
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.signals import Pause
-from tenure.policy.lifecycle.pauses import found_in, write_pause
+from tenure.policy.lifecycle.pauses import pause_from_annotation, write_pause
 from tenure.settings import load
 from tests.support.controller.builders import Json, claim
-from tests.support.product.karpenter import STAMPS, deployment
+from tests.support.product.karpenter import HASH_ANNOTATIONS, deployment
 from workflows import ids
 
 KARPENTER = WORKLOADS["Deployment"].path("karpenter", namespace="kube-system")
 TENURE = WORKLOADS["Deployment"].path("tenure", namespace="tenure")
 NAMESPACE = NAMESPACES.path("tenure")
-OURS = {key: "1" if key.endswith("hash") else HASH_VERSION for key in STAMPS}
+OURS = {key: "1" if key.endswith("hash") else HASH_VERSION for key in HASH_ANNOTATIONS}
 
 
-class Api:
+class FakeApi:
     """Objects by path, and merge patches."""
 
     def __init__(self) -> None:
@@ -64,12 +64,12 @@ def _merged(old: Json, patch: Json) -> Json:
     return found
 
 
-class Cluster(Handover):
+class FakeHandover(Handover):
     """Two NodeClaims, and controllers that do as they are told: Karpenter leads and a worker takes over by what
     replicas say."""
 
     def __init__(self, *, karpenter: int = 2, tenure: int = 0, deadline: float = 5.0, temporal: bool = True) -> None:
-        self.api, self.said = Api(), list[str]()
+        self.api, self.reported = FakeApi(), list[str]()
         self.drifts: tuple[str, ...] = ()
         self.idle = False
         """The worker watches, and takes nothing in hand."""
@@ -78,16 +78,18 @@ class Cluster(Handover):
             self.api.objects[path] = _versioned(deployment(namespace, name, number, "image", {}))
         self.api.objects[NAMESPACE] = _versioned({"metadata": {"name": "tenure", "uid": "uid-tenure"}})
         for name in ("c1", "c2"):
-            self.api.objects[NODE_CLAIMS.path(name)] = claim(name, phase="Initialized", annotations=dict(STAMPS))
+            self.api.objects[NODE_CLAIMS.path(name)] = claim(
+                name, phase="Initialized", annotations=dict(HASH_ANNOTATIONS)
+            )
         client = cast(KubeClient, self.api)
         adapters = SimpleNamespace(client=client, leases=KubeLeases(client), namespaces=KubeNamespaces(client))
         super().__init__(
             cluster=cast(KubeAdapters, adapters),
             temporal=cast(Any, object()) if temporal else None,
             settings=load(["--cluster-name=demo"]),
-            karpenter=Place("kube-system", "karpenter"),
-            tenure=Place("tenure", "tenure"),
-            say=self.said.append,
+            karpenter=DeploymentReference("kube-system", "karpenter"),
+            tenure=DeploymentReference("tenure", "tenure"),
+            report_progress=self.reported.append,
             deadline=deadline,
             settle=0.0,
         )
@@ -98,9 +100,11 @@ class Cluster(Handover):
 
     @property
     def pause(self) -> Pause | None:
-        return found_in((self.api.objects[NAMESPACE]["metadata"].get("annotations") or {}).get(labels.PAUSE, ""))
+        return pause_from_annotation(
+            (self.api.objects[NAMESPACE]["metadata"].get("annotations") or {}).get(labels.PAUSE, "")
+        )
 
-    def hold(self, by: str, reason: str) -> None:
+    def set_pause(self, by: str, reason: str) -> None:
         pause = Pause(by=by, reason=reason, until=datetime.now(UTC) + timedelta(hours=1))
         self.api.objects[NAMESPACE]["metadata"]["annotations"] = {labels.PAUSE: write_pause(pause)}
 
@@ -122,19 +126,19 @@ class Cluster(Handover):
                 if name in self.drifts:
                     found["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
 
-    async def _hosts(self) -> list[str]:
+    async def _list_watch_hosts(self) -> list[str]:
         self._react()
         return ["1@worker"] if self.replicas(TENURE) and self._temporal is not None else []
 
-    async def _led(self) -> str:
+    async def _why_still_led(self) -> str:
         self._react()
-        return await super()._led()
+        return await super()._why_still_led()
 
-    async def _lives(self) -> dict[str, NodeLife]:
+    async def _list_workflows(self) -> dict[str, NodeClaimSummary]:
         if not self.replicas(TENURE) or self.idle:
             return {}
         found = (ids.nodeclaim("demo", name, f"uid-{name}") for name in ("c1", "c2"))
-        return {one: NodeLife(one, one.split("/")[2], Phase.READY.value) for one in found}
+        return {one: NodeClaimSummary(one, one.split("/")[2], Phase.READY.value) for one in found}
 
 
 def _versioned(raw: Json) -> Json:
@@ -142,94 +146,99 @@ def _versioned(raw: Json) -> Json:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "LOOK_EVERY", 0.0)
+def poll_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "POLL_INTERVAL_SECONDS", 0.0)
 
 
 async def test_one_stops_before_the_other_starts_and_the_pause_is_lifted() -> None:
-    cluster = Cluster()
-    assert await cluster.take() == Handed("Tenure has taken over 2 NodeClaims: none drifted, none was replaced", 2)
+    cluster = FakeHandover()
+    assert await cluster.take_over() == HandoverResult(
+        "Tenure has taken over 2 NodeClaims: none drifted, none was replaced", 2
+    )
     assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (0, 2)
     assert cluster.api.objects[KARPENTER]["metadata"]["annotations"][labels.REPLICAS_BEFORE] == "2"
     assert cluster.pause is None
-    assert [one for one in cluster.said if "paused" in one] and cluster.said[-1] == "the pause is lifted"
+    assert [one for one in cluster.reported if "paused" in one] and cluster.reported[-1] == "the pause is lifted"
 
 
 async def test_done_again_it_changes_nothing() -> None:
-    cluster = Cluster()
-    await cluster.take()
+    cluster = FakeHandover()
+    await cluster.take_over()
     before = copy.deepcopy(cluster.api.objects[KARPENTER])
-    assert (await cluster.take()).claims == 2
+    assert (await cluster.take_over()).nodeclaims == 2
     assert cluster.api.objects[KARPENTER] == before and cluster.pause is None
 
 
 async def test_a_node_that_drifts_is_named_and_the_pause_stays() -> None:
-    cluster = Cluster()
+    cluster = FakeHandover()
     cluster.drifts = ("c2",)
-    with pytest.raises(Failed, match=r"drifted: c2\. .*paused until .*tenure adopt --back"):
-        await cluster.take()
+    with pytest.raises(CommandFailed, match=r"drifted: c2\. .*paused until .*tenure adopt --back"):
+        await cluster.take_over()
     assert cluster.pause is not None and cluster.pause.reason == REASON
 
 
 async def test_one_that_had_drifted_before_is_no_news() -> None:
-    cluster = Cluster()
+    cluster = FakeHandover()
     cluster.claim("c2")["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
-    assert (await cluster.take()).claims == 2
+    assert (await cluster.take_over()).nodeclaims == 2
 
 
-def nobody_leads(cluster: Cluster) -> None:
+def add_other_leader(cluster: FakeHandover) -> None:
     """Somebody else renews the lease, whatever the Deployment says."""
 
     async def led() -> str:
         return "karpenter-other still renews the lease karpenter-leader-election"
 
-    cluster._led = led  # type: ignore[method-assign]
+    cluster._why_still_led = led  # type: ignore[method-assign]
 
 
-def idles(cluster: Cluster) -> None:
+def make_idle(cluster: FakeHandover) -> None:
     cluster.idle = True
 
 
 @pytest.mark.parametrize(
-    ("hinder", "words"),
-    [(nobody_leads, "karpenter-other still renews.*kubectl"), (idles, "c1 has no workflow; c2 has no.*tenure why")],
+    ("hinder", "message"),
+    [
+        (add_other_leader, "karpenter-other still renews.*kubectl"),
+        (make_idle, "c1 has no workflow; c2 has no.*tenure why"),
+    ],
 )
 async def test_when_the_time_is_over_it_says_what_is_waited_for_and_what_to_do(
-    hinder: Callable[[Cluster], None], words: str
+    hinder: Callable[[FakeHandover], None], message: str
 ) -> None:
-    cluster = Cluster(deadline=0.0)
+    cluster = FakeHandover(deadline=0.0)
     hinder(cluster)
-    with pytest.raises(Failed, match=rf"the time is over: {words}.*run the same again"):
-        await cluster.take()
+    with pytest.raises(CommandFailed, match=rf"the time is over: {message}.*run the same again"):
+        await cluster.take_over()
 
 
 async def test_a_pause_of_somebody_else_is_left_as_it_is() -> None:
-    cluster = Cluster()
-    cluster.hold("ann", "incident 4711")
-    await cluster.take()
+    cluster = FakeHandover()
+    cluster.set_pause("ann", "incident 4711")
+    await cluster.take_over()
     assert cluster.pause is not None and (cluster.pause.by, cluster.pause.reason) == ("ann", "incident 4711")
 
 
 async def test_the_way_back_stops_tenure_before_karpenter_starts_with_as_many_as_it_had() -> None:
-    cluster = Cluster(karpenter=3)
-    await cluster.take()
-    assert await cluster.back() == Handed("Karpenter leads again, over 2 NodeClaims", 2)
+    cluster = FakeHandover(karpenter=3)
+    await cluster.take_over()
+    assert await cluster.hand_back() == HandoverResult("Karpenter leads again, over 2 NodeClaims", 2)
     assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (3, 0) and cluster.pause is None
-    assert (await cluster.back()).claims == 2, "again"
-    assert (await cluster.take()).claims == 2 and cluster.replicas(TENURE) == 2
+    assert (await cluster.hand_back()).nodeclaims == 2, "again"
+    assert (await cluster.take_over()).nodeclaims == 2 and cluster.replicas(TENURE) == 2
 
 
 async def test_it_goes_back_without_temporal_too() -> None:
-    cluster = Cluster(karpenter=0, tenure=2, temporal=False)
-    assert (await cluster.back()).left == ()
+    cluster = FakeHandover(karpenter=0, tenure=2, temporal=False)
+    assert (await cluster.hand_back()).unfinished == ()
     assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (2, 0)
 
 
 async def test_what_is_under_way_is_waited_for_and_then_said() -> None:
-    cluster = Cluster(karpenter=0, tenure=2, deadline=0.0)
+    cluster = FakeHandover(karpenter=0, tenure=2, deadline=0.0)
     cluster.claim("c1")["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
     del cluster.claim("c2")["status"]["providerID"]
-    left = (await cluster.back()).left
-    assert [one.split()[0] for one in left] == ["c1", "c2"]
-    assert "Karpenter goes on with it" in left[0] and "no instance yet" in left[1]
-    assert [one for one in cluster.said if one in left] == list(left)
+    unfinished = (await cluster.hand_back()).unfinished
+    assert [one.split()[0] for one in unfinished] == ["c1", "c2"]
+    assert "Karpenter goes on with it" in unfinished[0] and "no instance yet" in unfinished[1]
+    assert [one for one in cluster.reported if one in unfinished] == list(unfinished)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenure.cli.adopt.karpenter_settings import Row, compared, findings_of, inherited
+from tenure.cli.adopt.karpenter_settings import SettingComparison, check_settings, compare_settings, inherit_settings
 from tenure.kube.adapters.workloads import Deployed
 
 CHART = {
@@ -22,9 +22,9 @@ def of(environment: dict[str, str], name: str = "karpenter", **more: object) -> 
     )
 
 
-def rows(environment: dict[str, str], tenure: dict[str, str] | None = None) -> dict[str, Row]:
+def rows(environment: dict[str, str], tenure: dict[str, str] | None = None) -> dict[str, SettingComparison]:
     ours = of(tenure, "tenure") if tenure is not None else None
-    return {one.variable: one for one in compared(of(environment), ours)}
+    return {one.variable: one for one in compare_settings(of(environment), ours)}
 
 
 def test_before_tenure_is_installed_they_say_what_to_set() -> None:
@@ -33,7 +33,7 @@ def test_before_tenure_is_installed_they_say_what_to_set() -> None:
     assert found["FEATURE_GATES"].tenure == "ReservedCapacity=true,SpotToSpotConsolidation=true"
     assert found["KARPENTER_SERVICE"].todo.startswith("nothing")
     assert found["METRICS_PORT"].todo == "nothing: Tenure's chart sets its own"
-    assert {one.level for one in findings_of(list(found.values()))} == {"ok"}
+    assert {one.level for one in check_settings(list(found.values()))} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -64,22 +64,24 @@ def test_what_says_karpenters_default_needs_nothing() -> None:
     ],
 )
 def test_what_does_not_agree_is_said_with_what_to_do(variable: str, value: str, level: str) -> None:
-    found = rows({variable: value}, {"CLUSTER_NAME": "demo"})[variable].finding()
+    found = rows({variable: value}, {"CLUSTER_NAME": "demo"})[variable].to_finding()
     assert found is not None and found.level == level and found.todo and value in found.subject
 
 
 def test_what_stands_elsewhere_is_to_be_looked_up() -> None:
     karpenter = of({}, elsewhere=("MEMORY_LIMIT", "ConfigMap more"))
-    (row,) = compared(karpenter, None)
+    (row,) = compare_settings(karpenter, None)
     assert (row.variable, row.verdict) == ("ConfigMap more", "elsewhere")
 
 
 def test_tenures_own_deployment_wins_over_karpenters() -> None:
-    found = inherited(of(CHART), of({"BATCH_IDLE_DURATION": "3s", "TEMPORAL_ADDRESS": "in-cluster:7233"}, "tenure"))
+    found = inherit_settings(
+        of(CHART), of({"BATCH_IDLE_DURATION": "3s", "TEMPORAL_ADDRESS": "in-cluster:7233"}, "tenure")
+    )
     assert (found["CLUSTER_NAME"], found["BATCH_IDLE_DURATION"]) == ("demo", "3s")
     assert found["SYSTEM_NAMESPACE"] == "kube-system"
     assert not {"TEMPORAL_ADDRESS", "METRICS_PORT", "KARPENTER_SERVICE"} & found.keys()
 
 
 def test_what_tenure_does_not_take_is_not_taken_from_karpenter() -> None:
-    assert "VM_MEMORY_OVERHEAD_PERCENT" not in inherited(of({"VM_MEMORY_OVERHEAD_PERCENT": "seven"}), None)
+    assert "VM_MEMORY_OVERHEAD_PERCENT" not in inherit_settings(of({"VM_MEMORY_OVERHEAD_PERCENT": "seven"}), None)

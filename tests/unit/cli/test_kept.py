@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from _pytest.capture import CaptureFixture
 
-from tenure.cli.exit_codes import Refused
+from tenure.cli.exit_codes import UsageError
 from tenure.cli.main import main
-from tenure.cli.nodes.exported_histories import stories
+from tenure.cli.nodes.exported_histories import explain_exported_nodes
 from tests.replay.record import HISTORIES
 
 
@@ -21,14 +21,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_node_tells_its_whole_story_by_claim_by_node_and_by_instance(folder: Path) -> None:
-    [story] = stories(folder, "web-1")
-    life = story.life
-    assert (life.name, life.phase, life.workflow_id) == ("web-1", "Gone", "demo/nodeclaim/web-1/0a1b2c3d")
-    assert life.instance_id and life.instance_type and life.zone
-    assert [step.phase.value for step in story.steps][:3] == ["Launch", "Registration", "Initialization"]
-    assert [one.what.split()[0] for one in story.calls][1:3] == ["launch_alone", "register_node"]
-    for name in filter(None, (life.node_name, life.instance_id)):
-        assert stories(folder, name) == [story]
+    [explanation] = explain_exported_nodes(folder, "web-1")
+    nodeclaim = explanation.nodeclaim
+    assert (nodeclaim.name, nodeclaim.phase, nodeclaim.workflow_id) == (
+        "web-1",
+        "Gone",
+        "demo/nodeclaim/web-1/0a1b2c3d",
+    )
+    assert nodeclaim.instance_id and nodeclaim.instance_type and nodeclaim.zone
+    assert [step.phase.value for step in explanation.steps][:3] == ["Launch", "Registration", "Initialization"]
+    assert [one.what.split()[0] for one in explanation.calls][1:3] == ["launch_alone", "register_node"]
+    for name in filter(None, (nodeclaim.node_name, nodeclaim.instance_id)):
+        assert explain_exported_nodes(folder, name) == [explanation]
 
 
 def test_the_command_needs_no_temporal(folder: Path, capsys: CaptureFixture[str]) -> None:
@@ -37,20 +41,20 @@ def test_the_command_needs_no_temporal(folder: Path, capsys: CaptureFixture[str]
 
 
 def test_a_name_that_is_not_there_is_told_with_how_many_files_were_read(folder: Path) -> None:
-    with pytest.raises(Refused, match="among 1 files"):
-        stories(folder, "web-3")
+    with pytest.raises(UsageError, match="among 1 files"):
+        explain_exported_nodes(folder, "web-3")
 
 
 def test_a_file_that_is_no_history_is_named_and_hides_no_other(folder: Path) -> None:
     broken = folder / "demo" / "nodeclaim" / "web-2" / "0a1b2c3d" / "run.json"
     broken.parent.mkdir(parents=True)
     broken.write_text("{")
-    [story] = stories(folder, "web-2")
-    assert "run.json is no history" in story.note and "export it again" in story.text()
-    [whole] = stories(folder, "web-1")
-    assert stories(folder, whole.life.instance_id) == [whole]
+    [unreadable] = explain_exported_nodes(folder, "web-2")
+    assert "run.json is no history" in unreadable.remark and "export it again" in unreadable.format_text()
+    [explanation] = explain_exported_nodes(folder, "web-1")
+    assert explain_exported_nodes(folder, explanation.nodeclaim.instance_id) == [explanation]
 
 
 def test_a_folder_that_is_not_there_is_told_with_what_writes_one(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="history export --to"):
-        stories(tmp_path / "nowhere", "web-1")
+    with pytest.raises(UsageError, match="history export --to"):
+        explain_exported_nodes(tmp_path / "nowhere", "web-1")

@@ -9,12 +9,12 @@ from temporalio.client import WorkflowExecution
 from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
-from tenure.cli.nodes.stuck import Late, command_of, rollout_of
+from tenure.cli.nodes.stuck import OverdueItem, command_item, rollout_item
 from tests.unit.cli.test_lives import START, execution
 from workflows import ids, search_attributes
 
 
-def shown(workflow_id: str, **values: Any) -> WorkflowExecution:
+def workflow_execution(workflow_id: str, **values: Any) -> WorkflowExecution:
     pairs = [SearchAttributePair(getattr(search_attributes, name), value) for name, value in values.items()]
     attrs = TypedSearchAttributes(pairs)
     return dataclasses.replace(execution("x", Status.RUNNING), id=workflow_id, typed_search_attributes=attrs)
@@ -35,12 +35,14 @@ MINUTE = timedelta(minutes=1)
     ],
 )
 def test_a_command_past_its_deadline_or_that_cannot_be_undone_is_late(values: dict[str, Any], late: bool) -> None:
-    found = command_of(shown(COMMAND, **values), START)
+    found = command_item(workflow_execution(COMMAND, **values), START)
     assert (found is not None) == late
     if found:
-        assert found == Late("command 12ab", values["PHASE"], values.get("PHASE_SINCE"), values.get("BLOCKED_BY", "-"))
+        assert found == OverdueItem(
+            "command 12ab", values["PHASE"], values.get("PHASE_SINCE"), values.get("BLOCKED_BY", "-")
+        )
 
 
 def test_a_roll_out_says_what_it_waits_for() -> None:
-    found = rollout_of(shown(ids.nodepool("demo", "web"), BLOCKED_BY="waits for a person: it is halted"))
-    assert found == Late("roll-out of NodePool web", "-", None, "waits for a person: it is halted")
+    found = rollout_item(workflow_execution(ids.nodepool("demo", "web"), BLOCKED_BY="waits for a person: it is halted"))
+    assert found == OverdueItem("roll-out of NodePool web", "-", None, "waits for a person: it is halted")

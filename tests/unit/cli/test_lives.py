@@ -8,7 +8,7 @@ from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from tenure.cli.nodes.workflows import life_of, merge, name_of
+from tenure.cli.nodes.workflows import merge_runs, nodeclaim_name, summarize_run
 from workflows import ids, search_attributes
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -48,38 +48,38 @@ def execution(
 
 
 def test_the_name_is_the_nodeclaims() -> None:
-    assert name_of(ids.nodeclaim("a/b", "default-x7k", "0123456789")) == "default-x7k"
+    assert nodeclaim_name(ids.nodeclaim("a/b", "default-x7k", "0123456789")) == "default-x7k"
 
 
 def test_a_running_life_shows_its_attributes() -> None:
-    life = life_of(execution("one", Status.RUNNING))
-    assert (life.name, life.phase, life.overdue, life.deadline, life.instance_id) == (
+    nodeclaim = summarize_run(execution("one", Status.RUNNING))
+    assert (nodeclaim.name, nodeclaim.phase, nodeclaim.overdue, nodeclaim.deadline, nodeclaim.instance_id) == (
         "one",
         "Ready",
         True,
         START,
         "i-0a",
     )
-    assert life.open
+    assert nodeclaim.open
 
 
 def test_a_life_that_is_over_is_gone_and_owes_nothing() -> None:
-    life = life_of(execution("one", Status.COMPLETED))
-    assert (life.phase, life.overdue, life.deadline) == ("Gone", False, None)
-    assert life.since == START + timedelta(seconds=60)
-    assert not life.open
+    nodeclaim = summarize_run(execution("one", Status.COMPLETED))
+    assert (nodeclaim.phase, nodeclaim.overdue, nodeclaim.deadline) == ("Gone", False, None)
+    assert nodeclaim.since == START + timedelta(seconds=60)
+    assert not nodeclaim.open
 
 
 def test_a_continued_run_and_its_successor_are_one_life_with_all_their_events() -> None:
-    (life,) = merge(
+    (nodeclaim,) = merge_runs(
         [
             execution("one", Status.CONTINUED_AS_NEW, events=500),
             execution("one", Status.RUNNING, after=60, events=7, phase="Drain"),
         ]
     )
-    assert (life.events, life.phase, life.open) == (507, "Drain", True)
+    assert (nodeclaim.events, nodeclaim.phase, nodeclaim.open) == (507, "Drain", True)
 
 
 def test_a_run_that_was_ended_by_force_is_not_taken_for_a_good_end() -> None:
-    life = life_of(execution("one", Status.TERMINATED, phase="Drain"))
-    assert (life.open, life.phase, life.status) == (False, "Drain", "TERMINATED")
+    nodeclaim = summarize_run(execution("one", Status.TERMINATED, phase="Drain"))
+    assert (nodeclaim.open, nodeclaim.phase, nodeclaim.status) == (False, "Drain", "TERMINATED")

@@ -11,7 +11,7 @@ from _pytest.capture import CaptureFixture
 from typer.main import get_command
 
 from tenure.cli import main as cli_main
-from tenure.cli.exit_codes import Failed, Refused, code_of
+from tenure.cli.exit_codes import CommandFailed, UsageError, exit_code_of
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["bogus"], "'bogus'"),
         (["version", "--loud"], "--loud"),
@@ -34,11 +34,13 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         (["demo", "--boot-seconds", "-1"], "--boot-seconds"),
     ],
 )
-def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], said: str, capsys: CaptureFixture[str]) -> None:
+def test_wrong_input_is_one_line_and_exit_code_2(
+    arguments: list[str], expected: str, capsys: CaptureFixture[str]
+) -> None:
     assert cli_main.main(arguments) == 2
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
-    assert said in line
+    assert expected in line
     assert line.startswith("tenure")
     assert captured.out == ""
 
@@ -65,7 +67,7 @@ def test_an_interrupt_ends_with_130_and_says_nothing(
     def interrupted() -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tenure.cli.main.installed", interrupted)
+    monkeypatch.setattr("tenure.cli.main.installed_version", interrupted)
     assert cli_main.main(["version"]) == 130
     assert capsys.readouterr().err == ""
 
@@ -77,25 +79,25 @@ def test_version_prints_one_line(capsys: CaptureFixture[str]) -> None:
     assert set(json.loads(capsys.readouterr().out)) == {"version"}
 
 
-def commands(name: str, found: Any) -> Iterator[tuple[str, Any]]:
+def list_commands(name: str, found: Any) -> Iterator[tuple[str, Any]]:
     """A group's commands, or the one."""
     below = getattr(found, "commands", None)
     if below is None:
         yield name, found
-    for word, one in (below or {}).items():
-        yield from commands(f"{name} {word}", one)
+    for subcommand, one in (below or {}).items():
+        yield from list_commands(f"{name} {subcommand}", one)
 
 
 def test_every_command_that_answers_does_so_as_json_too() -> None:
     """The others run until they are stopped, and show themselves."""
-    every = [one for name, verb in cli_main.VERBS.items() for one in commands(name, get_command(verb.load()))]
+    every = [one for name, verb in cli_main.VERBS.items() for one in list_commands(name, get_command(verb.load()))]
     flags = {name: {flag for parameter in one.params for flag in parameter.opts} for name, one in every}
     silent = {name for name, known in flags.items() if not {"--output", "-o"} <= known}
     assert silent == {"demo", "worker", "codec-server"}
 
 
 def test_what_did_not_become_true_is_1_and_what_was_refused_is_2() -> None:
-    assert (code_of(Failed("pods")), code_of(Refused("--pods"))) == (1, 2)
+    assert (exit_code_of(CommandFailed("pods")), exit_code_of(UsageError("--pods"))) == (1, 2)
 
 
 @pytest.mark.parametrize("command", ["get", "why"])

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from tenure.cli.disruption.plan import as_table
-from tenure.cli.nodes.timeline import Story
-from tenure.cli.nodes.why import as_json, lines_of
-from tenure.cli.nodes.workflows import NodeLife
-from tenure.model.disruption.planning import Exclusion, NodeVerdict
-from tenure.model.operator_requests import Shown, ShownCommand
+from tenure.cli.nodes.timeline import NodeExplanation
+from tenure.cli.nodes.why import as_json, format_disruption_status
+from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.model.disruption.planning import Ineligibility, NodeVerdict
+from tenure.model.operator_requests import CommandPreview, DisruptionStatus
 
-SINGLE = ShownCommand(
+SINGLE = CommandPreview(
     reason="Underutilized",
     nodes=("n1",),
     replacements=("general: m.large or 4 more",),
@@ -20,46 +20,58 @@ SINGLE = ShownCommand(
     price_after=0.1,
     why="n1: 3 pods get 1 new nodes",
 )
-EMPTY = ShownCommand(reason="Empty", nodes=("n2", "n3", "n4", "n5"), price_before=0.8, why="no pod has to move")
+EMPTY = CommandPreview(reason="Empty", nodes=("n2", "n3", "n4", "n5"), price_before=0.8, why="no pod has to move")
 
 
-def text(found: Shown) -> str:
+def render_text(found: DisruptionStatus) -> str:
     console = Console(width=160, record=True, markup=False, highlight=False)
-    with console.capture() as said:
+    with console.capture() as captured:
         console.print(as_table(found))
-    return said.get()
+    return captured.get()
 
 
 def test_a_plan_is_a_table_with_what_is_saved() -> None:
-    said = text(Shown(commands=(SINGLE, EMPTY), more=2, nodes=9, eligible=5, kept={"Paused": 3, "Resting": 1}))
-    assert "general: m.large or 4 more" in said and "n2, n3, n4 and 1 more" in said and "0.3000" in said
-    assert "and 2 more\n9 nodes, 5 could go; kept by Paused 3, Resting 1" in said
-    assert "5 nodes would go and 1 come: 1.1 $/h saved, 803 $ a month." in said
+    output = render_text(
+        DisruptionStatus(commands=(SINGLE, EMPTY), more=2, nodes=9, eligible=5, ineligible={"Paused": 3, "Resting": 1})
+    )
+    assert "general: m.large or 4 more" in output and "n2, n3, n4 and 1 more" in output and "0.3000" in output
+    assert "and 2 more\n9 nodes, 5 could go; kept by Paused 3, Resting 1" in output
+    assert "5 nodes would go and 1 come: 1.1 $/h saved, 803 $ a month." in output
 
 
 def test_where_nothing_would_be_done_it_says_so_and_what_keeps_the_nodes() -> None:
-    said = text(Shown(nodes=2, kept={"Paused": 2}))
+    output = render_text(DisruptionStatus(nodes=2, ineligible={"Paused": 2}))
     nothing = "Nothing would be done now; `tenure why NODE` says what keeps one of them."
-    assert said == f"2 nodes, 0 could go; kept by Paused 2\n{nothing}\n"
-    assert text(Shown(blocked="no worker answers")) == "nothing can be said now: no worker answers\n"
+    assert output == f"2 nodes, 0 could go; kept by Paused 2\n{nothing}\n"
+    assert render_text(DisruptionStatus(blocked="no worker answers")) == "nothing can be said now: no worker answers\n"
 
 
 def test_as_json_it_is_whole() -> None:
-    found = as_json(Shown(at=datetime(2026, 1, 1, tzinfo=UTC), commands=(SINGLE,), nodes=1))
+    found = as_json(DisruptionStatus(at=datetime(2026, 1, 1, tzinfo=UTC), commands=(SINGLE,), nodes=1))
     assert found["commands"][0]["price_after"] == 0.1 and found["at"] == "2026-01-01T00:00:00Z"
 
 
 def test_a_node_tells_everything_that_keeps_it() -> None:
-    kept = Exclusion(cause="Paused", words="it is paused: audit", methods=("Empty", "Drifted"))
-    verdict = NodeVerdict(claim="c1", node="n1", excluded=(kept,), eligible=("Underutilized",), rejected=("too dear",))
-    lines = lines_of(Shown(verdicts=(verdict,), said=("first",)))
+    exclusion = Ineligibility(cause="Paused", message="it is paused: audit", methods=("Empty", "Drifted"))
+    verdict = NodeVerdict(
+        claim="c1", node="n1", excluded=(exclusion,), eligible=("Underutilized",), rejected=("too dear",)
+    )
+    lines = format_disruption_status(DisruptionStatus(verdicts=(verdict,), messages=("first",)))
     assert lines == [
         "first",
         "stays (Paused; not for Empty, Drifted): it is paused: audit",
         "could go as Underutilized",
         "stays all the same: too dear",
     ]
-    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready")
-    assert "  disruption  could go as Underutilized" in Story(life, (), disruption=lines).text().splitlines()
-    assert lines_of(Shown(commands=(SINGLE,)))[0] == "would go now (Underutilized): n1: 3 pods get 1 new nodes"
-    assert lines_of(Shown(blocked="caches are too old")) == ["not known now: caches are too old"]
+    nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready")
+    assert (
+        "  disruption  could go as Underutilized"
+        in NodeExplanation(nodeclaim, (), disruption=lines).format_text().splitlines()
+    )
+    assert (
+        format_disruption_status(DisruptionStatus(commands=(SINGLE,)))[0]
+        == "would go now (Underutilized): n1: 3 pods get 1 new nodes"
+    )
+    assert format_disruption_status(DisruptionStatus(blocked="caches are too old")) == [
+        "not known now: caches are too old"
+    ]

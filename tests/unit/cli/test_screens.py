@@ -5,21 +5,21 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 
 from tenure.cli.demo.screen import LineScreen, LiveScreen, screen_for
-from tenure.cli.nodes.durations import span
-from tenure.cli.nodes.tables import lives_table
-from tenure.cli.nodes.workflows import NodeLife
-from tenure.cli.sandbox.environment import View
-from tenure.cli.sandbox.probes import PodCount, state_of
+from tenure.cli.nodes.durations import format_span
+from tenure.cli.nodes.tables import nodeclaims_table
+from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.sandbox.environment import ClusterView
+from tenure.cli.sandbox.probes import PodCount, pod_state
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
-def life(name: str = "default-1", **fields: object) -> NodeLife:
-    given: dict[str, object] = {"phase": "Launch", "since": NOW - timedelta(seconds=3)} | fields
-    return NodeLife(workflow_id=f"demo/nodeclaim/{name}/1", name=name, **given)  # type: ignore[arg-type]
+def make_nodeclaim(name: str = "default-1", **fields: object) -> NodeClaimSummary:
+    defaults: dict[str, object] = {"phase": "Launch", "since": NOW - timedelta(seconds=3)} | fields
+    return NodeClaimSummary(workflow_id=f"demo/nodeclaim/{name}/1", name=name, **defaults)  # type: ignore[arg-type]
 
 
-READY = life(
+READY = make_nodeclaim(
     phase="Ready",
     instance_id="i-0a",
     instance_type="m7i.2xlarge",
@@ -29,19 +29,19 @@ READY = life(
 )
 
 
-def console() -> Console:
+def make_console() -> Console:
     return Console(width=200, highlight=False)
 
 
-def table_text(*lives: NodeLife, pods: dict[str, int] | None = None) -> str:
-    shown = console()
-    with shown.capture() as capture:
-        shown.print(lives_table(lives, now=NOW, pods=pods))
+def table_text(*nodeclaims: NodeClaimSummary, pods: dict[str, int] | None = None) -> str:
+    terminal = make_console()
+    with terminal.capture() as capture:
+        terminal.print(nodeclaims_table(nodeclaims, now=NOW, pods=pods))
     return capture.get()
 
 
 def test_a_node_that_is_late_says_by_how_much() -> None:
-    text = table_text(life(phase="Registration", overdue=True, deadline=NOW - timedelta(seconds=65)))
+    text = table_text(make_nodeclaim(phase="Registration", overdue=True, deadline=NOW - timedelta(seconds=65)))
     assert "Registration overdue" in text
     assert "1m05s late" in text
 
@@ -54,22 +54,22 @@ def test_a_node_shows_its_instance_and_the_pods_that_run_on_it() -> None:
 
 def test_what_blocks_a_node_has_a_column_only_when_something_does() -> None:
     assert "blocked by" not in table_text(READY)
-    assert "pdb default/web" in table_text(READY, life("other", phase="Drain", blocked_by="pdb default/web"))
+    assert "pdb default/web" in table_text(READY, make_nodeclaim("other", phase="Drain", blocked_by="pdb default/web"))
 
 
 def test_spans_fit_a_column() -> None:
-    spans = [span(timedelta(seconds=seconds)) for seconds in (-4, 0, 59, 61, 3600, 7384)]
+    spans = [format_span(timedelta(seconds=seconds)) for seconds in (-4, 0, 59, 61, 3600, 7384)]
     assert spans == ["0s", "0s", "59s", "1m01s", "1h00m", "2h03m"]
 
 
 def test_lines_are_said_once_per_change() -> None:
-    shown = console()
-    screen = LineScreen(shown)
-    waiting = View(PodCount(pending=3), [life()])
-    running = View(PodCount(running=3), [READY])
-    with shown.capture() as capture:
+    terminal = make_console()
+    screen = LineScreen(terminal)
+    waiting = ClusterView(PodCount(pending=3), [make_nodeclaim()])
+    running = ClusterView(PodCount(running=3), [READY])
+    with terminal.capture() as capture:
         for view in (waiting, waiting, running, running):
-            screen.show(view)
+            screen.update(view)
     lines = [line.partition(" s  ")[2] for line in capture.get().splitlines()]
     assert [" ".join(line.split()) for line in lines] == [
         "default-1 Launch",
@@ -80,11 +80,11 @@ def test_lines_are_said_once_per_change() -> None:
 
 
 def test_the_live_table_shows_running_nodes_and_drops_those_that_are_gone() -> None:
-    shown = Console(width=200, force_terminal=True, color_system=None)
-    screen = LiveScreen(shown)
-    screen.show(View(PodCount(running=1), [READY, life("gone-1", phase="Gone", status="COMPLETED")]))
-    with shown.capture() as capture:
-        shown.print(screen.renderable())
+    terminal = Console(width=200, force_terminal=True, color_system=None)
+    screen = LiveScreen(terminal)
+    screen.update(ClusterView(PodCount(running=1), [READY, make_nodeclaim("gone-1", phase="Gone", status="COMPLETED")]))
+    with terminal.capture() as capture:
+        terminal.print(screen.render())
     assert "default-1" in capture.get()
     assert "gone-1" not in capture.get()
 
@@ -96,6 +96,6 @@ def test_a_log_gets_lines_and_a_terminal_gets_the_table() -> None:
 
 def test_a_pod_that_is_being_deleted_no_longer_runs() -> None:
     pod = {"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
-    assert state_of(pod) == ("Running", "n1")
-    assert state_of({**pod, "metadata": {"deletionTimestamp": "2026-01-01T12:00:00Z"}}) == ("Leaving", "n1")
-    assert state_of({"metadata": {}}) == ("Pending", "")
+    assert pod_state(pod) == ("Running", "n1")
+    assert pod_state({**pod, "metadata": {"deletionTimestamp": "2026-01-01T12:00:00Z"}}) == ("Leaving", "n1")
+    assert pod_state({"metadata": {}}) == ("Pending", "")

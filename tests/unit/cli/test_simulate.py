@@ -17,9 +17,9 @@ ZONES = ("a", "b", "c")
 
 
 def offering(zone: str, capacity_type: str, price: float) -> dict[str, Any]:
-    said = {"topology.kubernetes.io/zone": zone, "karpenter.sh/capacity-type": capacity_type}
-    wanted = [{"key": key, "operator": "In", "values": [value]} for key, value in said.items()]
-    return {"Price": price, "Available": True, "Requirements": wanted}
+    labels = {"topology.kubernetes.io/zone": zone, "karpenter.sh/capacity-type": capacity_type}
+    requirements = [{"key": key, "operator": "In", "values": [value]} for key, value in labels.items()]
+    return {"Price": price, "Available": True, "Requirements": requirements}
 
 
 def instance_type(name: str, cpu: int, gpus: int = 0) -> dict[str, Any]:
@@ -65,9 +65,9 @@ def deployment(replicas: int, **spec: Any) -> dict[str, Any]:
 
 
 def overlay(name: str, **spec: Any) -> dict[str, Any]:
-    wanted = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.2xlarge"]}]
+    requirements = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.2xlarge"]}]
     kind = {"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": name}}
-    return {**kind, "spec": {"requirements": wanted, **spec}}
+    return {**kind, "spec": {"requirements": requirements, **spec}}
 
 
 class Files:
@@ -82,8 +82,8 @@ class Files:
 
     def arguments(self, *more: str) -> list[str]:
         files = {"nodepools": "pools.yaml", "pods": "pods.yaml", "instance-types": "types.json"}
-        given = [part for option, name in files.items() for part in (f"--{option}", str(self.folder / name))]
-        return ["simulate", *given, *more]
+        file_options = [part for option, name in files.items() for part in (f"--{option}", str(self.folder / name))]
+        return ["simulate", *file_options, *more]
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-def planned(files: Files, capsys: CaptureFixture[str], *more: str) -> dict[str, Any]:
+def run_simulation(files: Files, capsys: CaptureFixture[str], *more: str) -> dict[str, Any]:
     assert cli_main.main(files.arguments("-o", "json", *more)) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -99,7 +99,7 @@ def planned(files: Files, capsys: CaptureFixture[str], *more: str) -> dict[str, 
 
 def test_the_plan_says_what_is_bought_at_which_price(files: Files, capsys: CaptureFixture[str]) -> None:
     files.write("pods.yaml", deployment(7))
-    found = planned(files, capsys)
+    found = run_simulation(files, capsys)
     (node,) = found["nodes"]
     assert node["pods"] == [f"web-{index}" for index in range(7)]
     assert (node["nodePool"], node["instanceTypes"], node["price"]) == ("general", ["m5.2xlarge"], 0.16)
@@ -112,7 +112,7 @@ def test_pods_spread_over_zones(files: Files, capsys: CaptureFixture[str]) -> No
     selector = {"matchLabels": {"app": "web"}}
     spread = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
     files.write("pods.yaml", deployment(6, topologySpreadConstraints=[{**spread, "labelSelector": selector}]))
-    found = planned(files, capsys)
+    found = run_simulation(files, capsys)
     assert sorted((node["zones"], len(node["pods"])) for node in found["nodes"] for _ in node["pods"][:1])
     by_zone = {zone: sum(len(n["pods"]) for n in found["nodes"] if n["zones"] == [zone]) for zone in ZONES}
     assert by_zone == {"a": 2, "b": 2, "c": 2}
@@ -125,13 +125,13 @@ def test_nodes_that_stand_are_used_first(files: Files, capsys: CaptureFixture[st
         "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}},
     }
     files.write("nodes.yaml", node)
-    found = planned(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))
+    found = run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))
     assert (found["existing"], found["nodes"]) == ({"n1": ["one"]}, [])
 
 
 def test_a_pod_without_a_place_is_told_the_nearest_miss(files: Files, capsys: CaptureFixture[str]) -> None:
     files.write("pods.yaml", pod("gpu", **{"nvidia.com/gpu": "4"}))
-    found = planned(files, capsys)
+    found = run_simulation(files, capsys)
     assert "needs 4 nvidia.com/gpu" in found["unschedulable"]["gpu"] and "has 1" in found["unschedulable"]["gpu"]
 
 
@@ -141,12 +141,12 @@ def test_the_table_says_it_for_people(
     monkeypatch.setenv("COLUMNS", "160")
     files.write("pods.yaml", deployment(7), pod("huge", cpu="500"))
     assert cli_main.main(files.arguments()) == 0
-    said = capsys.readouterr().out
-    assert "m5.2xlarge" in said and "huge" in said and "7 of 8 pods placed, 1 new nodes, 0.16 $/h" in said
+    output = capsys.readouterr().out
+    assert "m5.2xlarge" in output and "huge" in output and "7 of 8 pods placed, 1 new nodes, 0.16 $/h" in output
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "expected"),
     [
         ("pods.yaml", [pod("one", cpu="1.5.2")], ("pods.yaml", "Pod one", "1.5.2")),
         ("pods.yaml", [pool()], ("pods.yaml", "NodePool general", "Pod")),
@@ -162,18 +162,18 @@ def test_the_table_says_it_for_people(
     ],
 )
 def test_wrong_manifests_are_named_and_nothing_is_planned(
-    files: Files, capsys: CaptureFixture[str], name: str, content: list[dict[str, Any]], said: tuple[str, ...]
+    files: Files, capsys: CaptureFixture[str], name: str, content: list[dict[str, Any]], expected: tuple[str, ...]
 ) -> None:
     files.write(name, *content)
     assert cli_main.main(files.arguments()) == 2
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
-    assert all(part in line for part in said), line
+    assert all(part in line for part in expected), line
     assert captured.out == ""
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ("[]", "no instance types"),
         ("{", "not JSON"),
@@ -182,28 +182,28 @@ def test_wrong_manifests_are_named_and_nothing_is_planned(
         (json.dumps([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Price": "cheap"}]}]), "'cheap'"),
     ],
 )
-def test_wrong_instance_types_are_named(files: Files, capsys: CaptureFixture[str], content: str, said: str) -> None:
+def test_wrong_instance_types_are_named(files: Files, capsys: CaptureFixture[str], content: str, expected: str) -> None:
     (files.folder / "types.json").write_text(content)
     assert cli_main.main(files.arguments()) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line and "types.json" in line
+    assert expected in line and "types.json" in line
 
 
 def test_overlays_among_the_pools_change_what_is_bought_and_what_it_costs(
     files: Files, capsys: CaptureFixture[str]
 ) -> None:
-    (before,) = planned(files, capsys)["nodes"]
+    (before,) = run_simulation(files, capsys)["nodes"]
     assert before["instanceTypes"][0] == "m5.large"
     files.write("pools.yaml", pool(), overlay("cheap", price="0.001", capacity={"example.com/fuse": 1}))
-    (after,) = planned(files, capsys)["nodes"]
+    (after,) = run_simulation(files, capsys)["nodes"]
     assert (after["instanceTypes"][0], after["price"]) == ("m5.2xlarge", 0.001)
     files.write("pods.yaml", pod("fused", cpu="1", **{"example.com/fuse": "1"}))
-    (fused,) = planned(files, capsys)["nodes"]
+    (fused,) = run_simulation(files, capsys)["nodes"]
     assert fused["instanceTypes"] == ["m5.2xlarge"]
 
 
 @pytest.mark.parametrize(
-    ("overlays", "said"),
+    ("overlays", "expected"),
     (
         ([overlay("a", price="1"), overlay("b", price="2")], "NodeOverlay a: NodeOverlay b has the same weight 0"),
         ([overlay("a", capacity={"example.com/fuse": "1 MB"})], "NodeOverlay a: spec.capacity: example.com/fuse"),
@@ -211,11 +211,11 @@ def test_overlays_among_the_pools_change_what_is_bought_and_what_it_costs(
     ),
 )
 def test_an_overlay_that_no_worker_would_heed_is_named(
-    files: Files, capsys: CaptureFixture[str], overlays: list[dict[str, Any]], said: str
+    files: Files, capsys: CaptureFixture[str], overlays: list[dict[str, Any]], expected: str
 ) -> None:
     files.write("pools.yaml", pool(), *overlays)
     assert cli_main.main(files.arguments()) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def buffer(**spec: Any) -> dict[str, Any]:
@@ -226,18 +226,18 @@ def buffer(**spec: Any) -> dict[str, Any]:
 def test_buffers_among_the_pods_want_room(files: Files, capsys: CaptureFixture[str]) -> None:
     shape = {"kind": "PodTemplate", "metadata": {"name": "web"}, "template": {"spec": pod("x", cpu="1")["spec"]}}
     files.write("pods.yaml", shape, buffer(podTemplateRef={"name": "web"}, replicas=2))
-    plan = planned(files, capsys)
+    plan = run_simulation(files, capsys)
     assert sorted(name for node in plan["nodes"] for name in node["pods"]) == [
         "capacity-buffer-spare-0",
         "capacity-buffer-spare-1",
     ]
     reference = {"kind": "Deployment", "apiGroup": "apps", "name": "web"}
     files.write("pods.yaml", deployment(10), buffer(scalableRef=reference, percentage=20))
-    assert sum(len(node["pods"]) for node in planned(files, capsys)["nodes"]) == 12
+    assert sum(len(node["pods"]) for node in run_simulation(files, capsys)["nodes"]) == 12
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "expected"),
     (
         ({"podTemplateRef": {"name": "web"}, "replicas": 2}, "CapacityBuffer spare: spec: PodTemplate default/web"),
         ({}, "CapacityBuffer spare: spec: it names no pods; write podTemplateRef"),
@@ -245,22 +245,22 @@ def test_buffers_among_the_pods_want_room(files: Files, capsys: CaptureFixture[s
     ),
 )
 def test_a_buffer_that_cannot_be_resolved_is_named(
-    files: Files, capsys: CaptureFixture[str], spec: dict[str, Any], said: str
+    files: Files, capsys: CaptureFixture[str], spec: dict[str, Any], expected: str
 ) -> None:
     files.write("pods.yaml", pod("one", cpu="1"), buffer(**spec))
     assert cli_main.main(files.arguments()) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_lists_and_json_are_read_as_well(files: Files, capsys: CaptureFixture[str]) -> None:
     (files.folder / "pods.yaml").write_text(
         json.dumps({"kind": "List", "items": [pod("a", cpu="1"), pod("b", cpu="1")]})
     )
-    assert sorted(name for node in planned(files, capsys)["nodes"] for name in node["pods"]) == ["a", "b"]
+    assert sorted(name for node in run_simulation(files, capsys)["nodes"] for name in node["pods"]) == ["a", "b"]
 
 
 def test_it_starts_without_temporal_kubernetes_or_aws() -> None:
     heavy = "[one for one in ('temporalio', 'kubernetes', 'boto3', 'aiohttp') if one in sys.modules]"
     code = f"import sys, tenure.cli.simulate.command; print({heavy})"
-    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

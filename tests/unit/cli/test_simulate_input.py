@@ -7,22 +7,32 @@ import pytest
 from _pytest.capture import CaptureFixture
 
 from tenure.cli import main as cli_main
-from tests.unit.cli.test_simulate import TYPES, Files, deployment, files, instance_type, offering, planned, pod, pool
+from tests.unit.cli.test_simulate import (
+    TYPES,
+    Files,
+    deployment,
+    files,
+    instance_type,
+    offering,
+    pod,
+    pool,
+    run_simulation,
+)
 
 __all__ = ["files"]
 
 
-def with_spec(name: str = "one", **spec: Any) -> dict[str, Any]:
+def pod_with_spec(name: str = "one", **spec: Any) -> dict[str, Any]:
     made = pod(name, cpu="1")
     return {**made, "spec": {**made["spec"], **spec}}
 
 
 def affinity(kind: str, *, required: Any = None, preferred: Any = None) -> dict[str, Any]:
-    said = {
+    terms = {
         "requiredDuringSchedulingIgnoredDuringExecution": required,
         "preferredDuringSchedulingIgnoredDuringExecution": preferred,
     }
-    return {"affinity": {kind: {key: value for key, value in said.items() if value is not None}}}
+    return {"affinity": {kind: {key: value for key, value in terms.items() if value is not None}}}
 
 
 def node_terms(*expressions: dict[str, Any]) -> dict[str, Any]:
@@ -33,12 +43,12 @@ def container(**resources: Any) -> dict[str, Any]:
     return {"name": "main", "image": "none", "resources": resources}
 
 
-def placed(found: dict[str, Any]) -> list[str]:
+def scheduled_pods(found: dict[str, Any]) -> list[str]:
     """Names of pods on new nodes."""
     return sorted(name for node in found["nodes"] for name in node["pods"])
 
 
-def refused(files: Files, capsys: CaptureFixture[str], *more: str) -> str:
+def usage_error(files: Files, capsys: CaptureFixture[str], *more: str) -> str:
     assert cli_main.main(files.arguments(*more)) == 2
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
@@ -50,24 +60,24 @@ def refused(files: Files, capsys: CaptureFixture[str], *more: str) -> str:
 
 
 def test_a_limit_without_a_request_is_a_request(files: Files, capsys: CaptureFixture[str]) -> None:
-    files.write("pods.yaml", with_spec(containers=[container(limits={"nvidia.com/gpu": 1, "cpu": "1"})]))
-    assert planned(files, capsys)["nodes"][0]["instanceTypes"] == ["g5.xlarge"]
+    files.write("pods.yaml", pod_with_spec(containers=[container(limits={"nvidia.com/gpu": 1, "cpu": "1"})]))
+    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"] == ["g5.xlarge"]
 
 
 def test_a_limit_of_the_whole_pod_is_a_request_where_no_container_asks(
     files: Files, capsys: CaptureFixture[str]
 ) -> None:
-    files.write("pods.yaml", with_spec(containers=[container()], resources={"limits": {"cpu": "7"}}))
-    assert planned(files, capsys)["nodes"][0]["instanceTypes"] == ["m5.2xlarge"]
+    files.write("pods.yaml", pod_with_spec(containers=[container()], resources={"limits": {"cpu": "7"}}))
+    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"] == ["m5.2xlarge"]
     files.write(
-        "pods.yaml", with_spec(containers=[container(requests={"cpu": "1"})], resources={"limits": {"cpu": "7"}})
+        "pods.yaml", pod_with_spec(containers=[container(requests={"cpu": "1"})], resources={"limits": {"cpu": "7"}})
     )
-    assert planned(files, capsys)["nodes"][0]["instanceTypes"][0] == "m5.large"
+    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"][0] == "m5.large"
 
 
 def test_plain_numbers_are_quantities(files: Files, capsys: CaptureFixture[str]) -> None:
-    files.write("pods.yaml", with_spec(containers=[container(requests={"cpu": 7.5, "memory": 1073741824})]))
-    assert planned(files, capsys)["nodes"][0]["instanceTypes"] == ["m5.2xlarge"]
+    files.write("pods.yaml", pod_with_spec(containers=[container(requests={"cpu": 7.5, "memory": 1073741824})]))
+    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"] == ["m5.2xlarge"]
 
 
 def test_what_is_null_is_absent(files: Files, capsys: CaptureFixture[str]) -> None:
@@ -76,20 +86,20 @@ def test_what_is_null_is_absent(files: Files, capsys: CaptureFixture[str]) -> No
     made["metadata"]["creationTimestamp"] = None
     made["spec"]["template"]["metadata"]["creationTimestamp"] = None
     files.write("pods.yaml", {**made, "status": {}})
-    assert placed(planned(files, capsys)) == ["web-0", "web-1"]
+    assert scheduled_pods(run_simulation(files, capsys)) == ["web-0", "web-1"]
 
 
 def test_dates_without_quotes_are_read(files: Files, capsys: CaptureFixture[str]) -> None:
     one = "kind: Pod\nmetadata: {name: a, creationTimestamp: 2024-01-01T00:00:00Z}\nspec: {containers: [{name: a}]}\n"
     (files.folder / "pods.yaml").write_text(one + "---\n" + one.replace("name: a,", "name: b,"))
-    assert placed(planned(files, capsys)) == ["a", "b"]
+    assert scheduled_pods(run_simulation(files, capsys)) == ["a", "b"]
 
 
 def test_workloads_of_one_name_are_all_planned(files: Files, capsys: CaptureFixture[str]) -> None:
     job = {**deployment(1), "kind": "Job"}
     job["spec"] = {**job["spec"], "parallelism": 3, "completions": 2}
     files.write("pods.yaml", deployment(2), job, pod("web-0", cpu="1"))
-    assert placed(planned(files, capsys)) == [
+    assert scheduled_pods(run_simulation(files, capsys)) == [
         "Deployment/default/web-0",
         "Deployment/default/web-1",
         "Job/default/web-0",
@@ -101,57 +111,59 @@ def test_workloads_of_one_name_are_all_planned(files: Files, capsys: CaptureFixt
 def test_a_cron_job_is_one_run_of_its_job(files: Files, capsys: CaptureFixture[str]) -> None:
     job = {"spec": {"parallelism": 2, "template": deployment(1)["spec"]["template"]}}
     files.write("pods.yaml", {"kind": "CronJob", "metadata": {"name": "tick"}, "spec": {"jobTemplate": job}})
-    assert placed(planned(files, capsys)) == ["tick-0", "tick-1"]
+    assert scheduled_pods(run_simulation(files, capsys)) == ["tick-0", "tick-1"]
 
 
 def test_pods_that_nobody_plans_for_say_why(files: Files, capsys: CaptureFixture[str]) -> None:
     ours = {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}
     files.write(
         "pods.yaml",
-        with_spec("gated", schedulingGates=[{"name": "wait"}]),
-        with_spec("elsewhere", **node_terms(ours)),
+        pod_with_spec("gated", schedulingGates=[{"name": "wait"}]),
+        pod_with_spec("elsewhere", **node_terms(ours)),
         {**pod("done", cpu="1"), "status": {"phase": "Succeeded"}},
     )
-    found = planned(files, capsys)
+    found = run_simulation(files, capsys)
     assert "schedulingGates" in found["unschedulable"]["gated"] and "NodePool" in found["unschedulable"]["elsewhere"]
     assert found["nodes"] == [] and len(found["unschedulable"]) == 2
 
 
 def test_what_stands_may_be_nodes_claims_pods_and_namespaces(files: Files, capsys: CaptureFixture[str]) -> None:
-    room = {"cpu": "4", "memory": "8Gi", "pods": "9"}
-    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": room}}
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "9"}
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": allocatable}}
     claim = {
         "kind": "NodeClaim",
         "metadata": {"name": "coming", "labels": {"karpenter.sh/nodepool": "general"}},
-        "spec": {"nodeClassRef": {"name": "default"}, "resources": {"requests": room}, "requirements": []},
+        "spec": {"nodeClassRef": {"name": "default"}, "resources": {"requests": allocatable}, "requirements": []},
     }
-    files.write("nodes.yaml", node, claim, with_spec("there", nodeName="n1", containers=[container(limits={"cpu": 4})]))
-    found = planned(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))
+    files.write(
+        "nodes.yaml", node, claim, pod_with_spec("there", nodeName="n1", containers=[container(limits={"cpu": 4})])
+    )
+    found = run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))
     assert (found["existing"], found["nodes"]) == ({"coming": ["one"]}, [])
 
 
 def test_a_cordoned_node_takes_nothing(files: Files, capsys: CaptureFixture[str]) -> None:
-    room = {"cpu": "4", "memory": "8Gi", "pods": "9"}
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "9"}
     node = {
         "kind": "Node",
         "metadata": {"name": "n1"},
         "spec": {"unschedulable": True},
-        "status": {"allocatable": room},
+        "status": {"allocatable": allocatable},
     }
     files.write("nodes.yaml", node)
-    assert planned(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
+    assert run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
 
 
 def test_a_node_that_has_long_been_not_ready_is_no_home(files: Files, capsys: CaptureFixture[str]) -> None:
-    room = {"cpu": "4", "memory": "8Gi", "pods": "9"}
-    said = [{"type": "Ready", "status": "False", "lastTransitionTime": "2025-01-01T00:00:00Z"}]
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "9"}
+    conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": "2025-01-01T00:00:00Z"}]
     node = {
         "kind": "Node",
         "metadata": {"name": "n1", "creationTimestamp": "2024-12-01T00:00:00Z"},
-        "status": {"allocatable": room, "conditions": said},
+        "status": {"allocatable": allocatable, "conditions": conditions},
     }
     files.write("nodes.yaml", node)
-    assert planned(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
+    assert run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
 
 
 def test_namespaces_are_selected_by_their_labels(files: Files, capsys: CaptureFixture[str]) -> None:
@@ -161,12 +173,12 @@ def test_namespaces_are_selected_by_their_labels(files: Files, capsys: CaptureFi
         "labelSelector": {"matchLabels": {"app": "noisy"}},
         "namespaceSelector": {"matchLabels": {"team": "red"}},
     }
-    noisy = with_spec("noisy", nodeSelector={"topology.kubernetes.io/zone": "a"}, priority=1)
+    noisy = pod_with_spec("noisy", nodeSelector={"topology.kubernetes.io/zone": "a"}, priority=1)
     noisy["metadata"] |= {"namespace": "other", "labels": {"app": "noisy"}}
-    quiet = with_spec("quiet", **affinity("podAntiAffinity", required=[term]))
+    quiet = pod_with_spec("quiet", **affinity("podAntiAffinity", required=[term]))
     namespace = {"kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "red"}}}
     files.write("pods.yaml", namespace, noisy, quiet)
-    found = planned(files, capsys)
+    found = run_simulation(files, capsys)
     zones = {node["pods"][0]: node["zones"] for node in found["nodes"] if len(node["pods"]) == 1}
     assert zones["noisy"] == ["a"] and zones["quiet"] != ["a"] and len(zones["quiet"]) == 1
 
@@ -177,34 +189,34 @@ def test_priority_comes_from_the_class(files: Files, capsys: CaptureFixture[str]
         {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9},
         {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 5, "globalDefault": True},
     ]
-    first = with_spec("first", **({"priorityClassName": kind} if kind else {"priority": 6}))
+    first = pod_with_spec("first", **({"priorityClassName": kind} if kind else {"priority": 6}))
     limited = pool()
     limited["spec"]["limits"] = {"nodes": "1"}
     files.write("pools.yaml", limited)
-    files.write("pods.yaml", *classes, with_spec("other", containers=[container(requests={"cpu": "7"})]), first)
-    found = planned(files, capsys)
-    assert placed(found) == ["first"] and list(found["unschedulable"]) == ["other"]
+    files.write("pods.yaml", *classes, pod_with_spec("other", containers=[container(requests={"cpu": "7"})]), first)
+    found = run_simulation(files, capsys)
+    assert scheduled_pods(found) == ["first"] and list(found["unschedulable"]) == ["other"]
 
 
 def test_min_values_are_lowered_where_that_is_wanted(files: Files, capsys: CaptureFixture[str]) -> None:
-    wanted = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 5}
-    files.write("pools.yaml", pool(wanted))
-    assert "minValues" in planned(files, capsys)["unschedulable"]["one"]
-    assert planned(files, capsys, "--min-values-policy", "BestEffort")["unschedulable"] == {}
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 5}
+    files.write("pools.yaml", pool(requirement))
+    assert "minValues" in run_simulation(files, capsys)["unschedulable"]["one"]
+    assert run_simulation(files, capsys, "--min-values-policy", "BestEffort")["unschedulable"] == {}
 
 
 @pytest.mark.parametrize(("count", "reserved"), [({}, 1), ({"ReservationCapacity": 2}, 2)])
 def test_reserved_capacity_is_used_first_and_no_further(
     files: Files, capsys: CaptureFixture[str], count: dict[str, int], reserved: int
 ) -> None:
-    kept = offering("a", "reserved", 0.001)
+    reserved_offering = offering("a", "reserved", 0.001)
     key = "karpenter.k8s.aws/capacity-reservation-id"
-    kept["Requirements"].append({"key": key, "operator": "In", "values": ["cr-1"]})
+    reserved_offering["Requirements"].append({"key": key, "operator": "In", "values": ["cr-1"]})
     large = instance_type("m5.2xlarge", 8)
-    large["offerings"].append({**kept, **count})
+    large["offerings"].append({**reserved_offering, **count})
     (files.folder / "types.json").write_text(json.dumps([large]))
     files.write("pods.yaml", *(pod(f"p{n}", cpu="7") for n in range(3)))
-    found = planned(files, capsys)
+    found = run_simulation(files, capsys)
     kinds = [node["capacityTypes"] for node in found["nodes"]]
     assert kinds.count(["reserved"]) == reserved and len(kinds) == 3
     assert sorted(node["price"] for node in found["nodes"])[0] == 0.001
@@ -214,14 +226,14 @@ def test_types_without_a_number_of_pods_have_the_kubelets(files: Files, capsys: 
     kind = instance_type("m5.large", 2)
     kind["resources"].pop("pods")
     (files.folder / "types.json").write_text(json.dumps([kind]))
-    assert planned(files, capsys)["unschedulable"] == {}
+    assert run_simulation(files, capsys)["unschedulable"] == {}
 
 
 def test_the_table_keeps_what_stands_in_brackets(
     files: Files, capsys: CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    files.write("pods.yaml", with_spec("far", nodeSelector={"topology.kubernetes.io/zone": "mars"}), pod("one"))
+    files.write("pods.yaml", pod_with_spec("far", nodeSelector={"topology.kubernetes.io/zone": "mars"}), pod("one"))
     assert cli_main.main(files.arguments()) == 0
     assert "topology.kubernetes.io/zone In [mars]" in capsys.readouterr().out
 
@@ -246,7 +258,7 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "expected"),
     [
         (
             {"containers": [container(requests={"cpu": "1.5.2"})]},
@@ -281,22 +293,22 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
     ],
 )
 def test_a_pod_that_means_nothing_is_refused(
-    files: Files, capsys: CaptureFixture[str], spec: dict[str, Any], said: str
+    files: Files, capsys: CaptureFixture[str], spec: dict[str, Any], expected: str
 ) -> None:
-    files.write("pods.yaml", pod("fine", cpu="1"), with_spec("odd", **spec))
-    line = refused(files, capsys)
-    assert said in line and "pods.yaml: Pod odd:" in line
-    template = {**deployment(1)["spec"]["template"], "spec": with_spec("odd", **spec)["spec"]}
+    files.write("pods.yaml", pod("fine", cpu="1"), pod_with_spec("odd", **spec))
+    line = usage_error(files, capsys)
+    assert expected in line and "pods.yaml: Pod odd:" in line
+    template = {**deployment(1)["spec"]["template"], "spec": pod_with_spec("odd", **spec)["spec"]}
     daemons = {"kind": "DaemonSet", "metadata": {"name": "odd"}, "spec": {"template": template}}
     files.write("pods.yaml", pod("fine", cpu="1"))
     files.write("daemons.yaml", daemons)
     if "topologySpreadConstraints" not in spec and "pod" not in str(spec):
-        line = refused(files, capsys, "--daemonsets", str(files.folder / "daemons.yaml"))
+        line = usage_error(files, capsys, "--daemonsets", str(files.folder / "daemons.yaml"))
         assert "DaemonSet odd:" in line
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("kind: Pod\nspec: {containers: [{name: a}]}\n", "metadata.name is missing"),
         ("kind: Pod\nmetadata:\nspec: {containers: [{name: a}]}\n", "metadata.name is missing"),
@@ -316,19 +328,21 @@ def test_a_pod_that_means_nothing_is_refused(
         (2 * "---\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}]}\n", "stands 2 times"),
     ],
 )
-def test_a_file_that_holds_no_pods_is_refused(files: Files, capsys: CaptureFixture[str], text: str, said: str) -> None:
+def test_a_file_that_holds_no_pods_is_refused(
+    files: Files, capsys: CaptureFixture[str], text: str, expected: str
+) -> None:
     (files.folder / "pods.yaml").write_text(text)
-    line = refused(files, capsys)
-    assert said in line and "pods.yaml" in line
+    line = usage_error(files, capsys)
+    assert expected in line and "pods.yaml" in line
 
 
 def test_bytes_that_are_no_text_are_refused(files: Files, capsys: CaptureFixture[str]) -> None:
     (files.folder / "pods.yaml").write_bytes(b"kind: Pod\xff\xfe")
-    assert "UTF-8" in refused(files, capsys)
+    assert "UTF-8" in usage_error(files, capsys)
 
 
 @pytest.mark.parametrize(
-    ("requirements", "spec", "said"),
+    ("requirements", "spec", "expected"),
     [
         (
             [{"key": "team", "operator": "In", "values": ["a"]}, {"key": "team", "operator": "In", "values": ["b"]}],
@@ -362,18 +376,18 @@ def test_bytes_that_are_no_text_are_refused(files: Files, capsys: CaptureFixture
     ],
 )
 def test_a_pool_that_means_nothing_is_refused(
-    files: Files, capsys: CaptureFixture[str], requirements: list[dict[str, Any]], spec: dict[str, Any], said: str
+    files: Files, capsys: CaptureFixture[str], requirements: list[dict[str, Any]], spec: dict[str, Any], expected: str
 ) -> None:
     only_b = {**instance_type("only-b", 2), "offerings": [offering("b", "spot", 0.1)]}
     (files.folder / "types.json").write_text(json.dumps([*TYPES, only_b]))
     made = pool(*requirements)
     files.write("pools.yaml", {**made, "spec": {**made["spec"], **spec}})
-    line = refused(files, capsys)
-    assert said in line and "NodePool general:" in line
+    line = usage_error(files, capsys)
+    assert expected in line and "NodePool general:" in line
 
 
 @pytest.mark.parametrize(
-    ("types", "said"),
+    ("types", "expected"),
     [
         ([TYPES[0], TYPES[0]], "stands twice"),
         ([{**TYPES[0], "resources": {"cpu": "-2"}}], "resources.cpu"),
@@ -383,8 +397,8 @@ def test_a_pool_that_means_nothing_is_refused(
     ],
 )
 def test_a_catalogue_that_means_nothing_is_refused(
-    files: Files, capsys: CaptureFixture[str], types: list[Any], said: str
+    files: Files, capsys: CaptureFixture[str], types: list[Any], expected: str
 ) -> None:
     (files.folder / "types.json").write_text(json.dumps(types))
-    line = refused(files, capsys)
-    assert said in line and "types.json" in line
+    line = usage_error(files, capsys)
+    assert expected in line and "types.json" in line

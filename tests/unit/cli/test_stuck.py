@@ -8,71 +8,81 @@ from typing import Any
 from rich.console import Console
 
 from tenure.cli.nodes.startups import as_json as startup_json
-from tenure.cli.nodes.startups import slowest, table
-from tenure.cli.nodes.stuck import OVERDUE, SLOW_ONES, Late, Paused, listing, show
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.nodes.startups import sort_slowest_first, startup_times_table
+from tenure.cli.nodes.stuck import OVERDUE, SLOW_ONES, OverdueItem, PausedObject, print_stuck, stuck_as_json
+from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.facts import ClaimFact
 
 NOW = datetime.now(UTC)
 
 
-def life(name: str, **more: Any) -> NodeLife:
+def make_nodeclaim(name: str, **more: Any) -> NodeClaimSummary:
     fields: dict[str, Any] = {"phase": "Initialization", "pool": "gpu", "since": NOW - timedelta(hours=1), **more}
-    return NodeLife(workflow_id=f"demo/nodeclaim/{name}/u", name=name, **fields)
+    return NodeClaimSummary(workflow_id=f"demo/nodeclaim/{name}/u", name=name, **fields)
 
 
-def shown(overdue: list[NodeLife], slow: list[NodeLife], follows: dict[str, str]) -> tuple[int, str]:
+def capture_stuck(
+    overdue: list[NodeClaimSummary], slow: list[NodeClaimSummary], follows: dict[str, str]
+) -> tuple[int, str]:
     console = Console(file=io.StringIO(), width=200)
-    code = show(console, overdue, slow, follows, NOW)
+    code = print_stuck(console, overdue, slow, follows, NOW)
     return code, console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_an_overdue_node_is_shown_with_its_deadline_what_follows_and_who_is_waited_for() -> None:
-    late = life("a", overdue=True, deadline=NOW - timedelta(minutes=30), blocked_by="waits for a person: mend it")
-    code, said = shown([late], [], {late.workflow_id: "alarm"})
+    late = make_nodeclaim(
+        "a", overdue=True, deadline=NOW - timedelta(minutes=30), blocked_by="waits for a person: mend it"
+    )
+    code, output = capture_stuck([late], [], {late.workflow_id: "alarm"})
     assert code == 1
     for part in ("gpu", "Initialization", "1h00m ago", "30m", "late", "alarm", "waits for a person: mend it"):
-        assert part in said
+        assert part in output
 
 
 def test_slow_nodes_stand_apart_and_are_no_failure() -> None:
-    code, said = shown([], [life("b", deadline=NOW + timedelta(minutes=5), blocked_by="slow: NodeNotReady")], {})
+    code, output = capture_stuck(
+        [], [make_nodeclaim("b", deadline=NOW + timedelta(minutes=5), blocked_by="slow: NodeNotReady")], {}
+    )
     assert code == 0
-    assert said.index("No node is overdue") < said.index("Slow") < said.index("slow: NodeNotReady")
+    assert output.index("No node is overdue") < output.index("Slow") < output.index("slow: NodeNotReady")
 
 
 def test_nothing_wrong_is_one_line() -> None:
-    assert shown([], [], {}) == (0, "No node is overdue.\n")
+    assert capture_stuck([], [], {}) == (0, "No node is overdue.\n")
 
 
 def test_roll_outs_and_commands_that_wait_for_a_person_are_shown_and_count() -> None:
     late = [
-        Late("roll-out of NodePool web", "-", None, "waits for a person: tenure approve web-3f2a9c"),
-        Late("command 12ab", "Undo", NOW - timedelta(minutes=20), "the API server does not answer"),
+        OverdueItem("roll-out of NodePool web", "-", None, "waits for a person: tenure approve web-3f2a9c"),
+        OverdueItem("command 12ab", "Undo", NOW - timedelta(minutes=20), "the API server does not answer"),
     ]
     console = Console(file=io.StringIO(), width=200)
-    assert show(console, [], [], {}, NOW, (), late) == 1
-    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert print_stuck(console, [], [], {}, NOW, (), late) == 1
+    output = console.file.getvalue()  # type: ignore[attr-defined]
     for part in ("roll-out of NodePool web", "tenure approve web-3f2a9c", "command 12ab", "Undo", "20m00s ago"):
-        assert part in said
+        assert part in output
 
 
 def test_the_two_queries_ask_for_running_nodes_alone() -> None:
     assert all("ExecutionStatus = 'Running'" in one for one in (OVERDUE, SLOW_ONES))
 
 
-def claim(name: str, *ends: float | None, **more: Any) -> ClaimFact:
+def make_claim_fact(name: str, *ends: float | None, **more: Any) -> ClaimFact:
     """`ends`: seconds from birth until launched, registered, initialized."""
     born = NOW - timedelta(seconds=1000)
-    moments = [born + timedelta(seconds=one) if one is not None else None for one in ends]
+    times = [born + timedelta(seconds=one) if one is not None else None for one in ends]
     names = ("launched_at", "registered_at", "initialized_at")
-    fields: dict[str, Any] = {"uid": name, "created": born, "pool": "gpu", "initialized": moments[2] is not None}
-    return ClaimFact(name=name, **{**fields, **dict(zip(names, moments, strict=True)), **more})
+    fields: dict[str, Any] = {"uid": name, "created": born, "pool": "gpu", "initialized": times[2] is not None}
+    return ClaimFact(name=name, **{**fields, **dict(zip(names, times, strict=True)), **more})
 
 
 def test_the_slowest_comes_first_and_one_under_way_counts_with_the_time_so_far() -> None:
-    claims = [claim("quick", 5, 35, 60), claim("under-way", 5, None, None), claim("slow", 5, 40, 500)]
-    found = slowest(claims, NOW)
+    claims = [
+        make_claim_fact("quick", 5, 35, 60),
+        make_claim_fact("under-way", 5, None, None),
+        make_claim_fact("slow", 5, 40, 500),
+    ]
+    found = sort_slowest_first(claims, NOW)
     assert [(one.claim.name, one.running) for one in found] == [
         ("under-way", "registration"),
         ("slow", ""),
@@ -80,19 +90,23 @@ def test_the_slowest_comes_first_and_one_under_way_counts_with_the_time_so_far()
     ]
     assert found[1].initialization == timedelta(seconds=460) and found[0].initialization is None
     console = Console(file=io.StringIO(), width=200)
-    console.print(table(found))
+    console.print(startup_times_table(found))
     assert "16m35s so far" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_one_that_is_ended_before_it_was_ready_is_no_start_up() -> None:
-    assert slowest([claim("a", 5, None, None, deleting=True)], NOW) == []
+    assert sort_slowest_first([make_claim_fact("a", 5, None, None, deleting=True)], NOW) == []
 
 
 def test_as_json_it_says_what_follows_and_what_is_not_known() -> None:
-    late = life("a", overdue=True, deadline=NOW, blocked_by="mend it")
-    other = life("b", overdue=True)
-    found = listing(
-        [late, other], [], {late.workflow_id: "alarm"}, [Paused("NodePool web")], [Late("x", "-", None, "y")]
+    late = make_nodeclaim("a", overdue=True, deadline=NOW, blocked_by="mend it")
+    other = make_nodeclaim("b", overdue=True)
+    found = stuck_as_json(
+        [late, other],
+        [],
+        {late.workflow_id: "alarm"},
+        [PausedObject("NodePool web")],
+        [OverdueItem("x", "-", None, "y")],
     )
     assert [(one["nodeClaim"], one["action"]) for one in found["overdue"]] == [("a", "alarm"), ("b", None)]
     assert found["overdue"][0]["deadline"] == NOW.isoformat()
@@ -102,7 +116,9 @@ def test_as_json_it_says_what_follows_and_what_is_not_known() -> None:
 
 
 def test_start_ups_as_json_are_seconds_and_null_where_a_phase_has_not_begun() -> None:
-    (found,) = slowest([claim("under-way", 5, None, None)], NOW)
-    told = startup_json(found)
-    assert told["launchSeconds"] == 5 and told["initializationSeconds"] is None and told["running"] == "registration"
-    json.dumps(told)
+    (found,) = sort_slowest_first([make_claim_fact("under-way", 5, None, None)], NOW)
+    result = startup_json(found)
+    assert (
+        result["launchSeconds"] == 5 and result["initializationSeconds"] is None and result["running"] == "registration"
+    )
+    json.dumps(result)

@@ -4,8 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from tenure.cli.demo.timeline import LifeStory, Stay, bar, calls_table, stays, timeline
-from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.demo.timeline import (
+    CompletedNodeClaim,
+    PhaseInterval,
+    calls_table,
+    phase_intervals,
+    render_bar,
+    timeline_table,
+)
+from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.nodeclaim_state import ClaimOutcome, Phase, Step
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -15,23 +22,25 @@ def step(phase: Phase, seconds: float, cause: str = "") -> Step:
     return Step(phase=phase, at=START + timedelta(seconds=seconds), cause=cause)
 
 
-LIFE = (
+STEPS = (
     step(Phase.LAUNCH, 2),
     step(Phase.REGISTRATION, 3),
     step(Phase.INITIALIZATION, 9),
     step(Phase.READY, 10),
     step(Phase.DRAIN, 30, "Empty"),
     step(Phase.TERMINATION, 30.5),
-    step(Phase.GONE, 34),
+    step(Phase.DELETED, 34),
 )
 
 
-def story(name: str, steps: tuple[Step, ...] = LIFE) -> LifeStory:
-    life = NodeLife(workflow_id=f"demo/nodeclaim/{name}/1", name=name, phase="Gone", zone="us-west-2a")
-    return LifeStory(life, ClaimOutcome(name=name, uid="1", reason="Empty", instance_type="m7i.large", story=steps))
+def completed_nodeclaim(name: str, steps: tuple[Step, ...] = STEPS) -> CompletedNodeClaim:
+    nodeclaim = NodeClaimSummary(workflow_id=f"demo/nodeclaim/{name}/1", name=name, phase="Gone", zone="us-west-2a")
+    return CompletedNodeClaim(
+        nodeclaim, ClaimOutcome(name=name, uid="1", reason="Empty", instance_type="m7i.large", history=steps)
+    )
 
 
-def printed(table: object) -> str:
+def rendered(table: object) -> str:
     console = Console(width=200)
     with console.capture() as capture:
         console.print(table)
@@ -39,7 +48,7 @@ def printed(table: object) -> str:
 
 
 def test_a_story_becomes_stays_each_ended_by_the_next_step() -> None:
-    assert [(stay.phase, stay.begin, stay.end) for stay in stays(LIFE, START)] == [
+    assert [(stay.phase, stay.begin, stay.end) for stay in phase_intervals(STEPS, START)] == [
         (Phase.LAUNCH, 2, 3),
         (Phase.REGISTRATION, 3, 9),
         (Phase.INITIALIZATION, 9, 10),
@@ -50,31 +59,40 @@ def test_a_story_becomes_stays_each_ended_by_the_next_step() -> None:
 
 
 def test_the_bar_begins_where_the_life_began_and_skips_no_phase() -> None:
-    drawn = bar(stays(LIFE, START), lasting=34, width=34)
+    drawn = render_bar(phase_intervals(STEPS, START), total_seconds=34, width=34)
     assert {"L", "R", "I", "=", "T"} <= set(drawn)
     assert len(drawn) == 34
 
 
 def test_a_phase_of_no_length_at_the_end_of_the_axis_still_shows() -> None:
-    assert bar([Stay(Phase.LAUNCH, 0, 10), Stay(Phase.TERMINATION, 10, 10)], lasting=10, width=5) == "LLLLT"
+    assert (
+        render_bar(
+            [PhaseInterval(Phase.LAUNCH, 0, 10), PhaseInterval(Phase.TERMINATION, 10, 10)], total_seconds=10, width=5
+        )
+        == "LLLLT"
+    )
 
 
 def test_the_table_has_a_row_a_node_in_order_of_birth_with_seconds_per_phase() -> None:
-    later = tuple(step(one.phase, (one.at - START).total_seconds() + 5) for one in LIFE)
-    text = printed(timeline([story("second", later), story("first")], start=START))
+    later = tuple(step(one.phase, (one.at - START).total_seconds() + 5) for one in STEPS)
+    text = rendered(timeline_table([completed_nodeclaim("second", later), completed_nodeclaim("first")], start=START))
     rows = [line for line in text.splitlines() if "Empty" in line]
     assert ["first" in rows[0], "second" in rows[1]] == [True, True]
     assert [cell.strip() for cell in rows[0].split("│")][5:11] == ["1.0", "6.0", "1.0", "20.0", "0.5", "3.5"]
 
 
 def test_a_node_rebooted_in_between_counts_both_stays_of_a_phase() -> None:
-    steps = (*LIFE[:4], step(Phase.INITIALIZATION, 20), step(Phase.READY, 23), *LIFE[4:])
-    row = next(line for line in printed(timeline([story("n1", steps)], start=START)).splitlines() if "n1" in line)
+    steps = (*STEPS[:4], step(Phase.INITIALIZATION, 20), step(Phase.READY, 23), *STEPS[4:])
+    row = next(
+        line
+        for line in rendered(timeline_table([completed_nodeclaim("n1", steps)], start=START)).splitlines()
+        if "n1" in line
+    )
     assert [cell.strip() for cell in row.split("│")][7:9] == ["4.0", "17.0"]
 
 
 def test_calls_are_listed_most_first_with_their_sum() -> None:
-    text = printed(calls_table({"ec2:CreateFleet": 2, "ec2:DescribeInstances": 9, "ssm:GetParameter": 2}))
+    text = rendered(calls_table({"ec2:CreateFleet": 2, "ec2:DescribeInstances": 9, "ssm:GetParameter": 2}))
     assert "AWS calls: 13" in text
     order = [text.index(name) for name in ("DescribeInstances", "CreateFleet", "GetParameter")]
     assert order == sorted(order)

@@ -1,6 +1,6 @@
 """Tasks that failed are counted per workflow, in the worker's own exposition."""
 
-from tenure.cli.sandbox.probes import failed_tasks, line_of
+from tenure.cli.sandbox.probes import failed_tasks, format_failed_tasks
 
 EXPOSITION = """\
 # HELP temporal_workflow_task_execution_failed Count of workflow task execution failures
@@ -16,8 +16,8 @@ temporal_workflow_completed{workflow_type="NodeClaimWorkflow"} 5
 
 def test_failures_are_added_up_by_workflow_and_zeroes_are_left_out() -> None:
     assert failed_tasks(EXPOSITION) == {"NodePoolWorkflow": 12}
-    assert line_of(failed_tasks(EXPOSITION)).endswith("repeated: NodePoolWorkflow 12")
+    assert format_failed_tasks(failed_tasks(EXPOSITION)).endswith("repeated: NodePoolWorkflow 12")
 
 
 def test_nothing_is_said_when_nothing_failed() -> None:
-    assert line_of(failed_tasks("")) == ""
+    assert format_failed_tasks(failed_tasks("")) == ""

@@ -26,12 +26,12 @@ class FakeTemporal:
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
-        self.freed: list[str] = []
+        self.reset_workflow_ids: list[str] = []
         self.failures: list[RPCStatusCode] = []
         self.gate: asyncio.Event | None = None
         """While set and not open, calls wait."""
         self.waiting = 0
-        self.most_at_once = 0
+        self.max_in_flight = 0
 
     @property
     def client(self) -> Client:
@@ -44,7 +44,7 @@ class FakeTemporal:
     async def reset_sticky_task_queue(
         self, request: ResetStickyTaskQueueRequest, *, timeout: timedelta | None = None
     ) -> None:
-        self.freed.append(request.execution.workflow_id)
+        self.reset_workflow_ids.append(request.execution.workflow_id)
 
     async def start_workflow(self, workflow: str, state: Message, **options: Any) -> None:
         argument = options["start_signal_args"][0]
@@ -55,7 +55,7 @@ class FakeTemporal:
 
     async def _take(self, sent: Sent) -> None:
         self.waiting += 1
-        self.most_at_once = max(self.most_at_once, self.waiting)
+        self.max_in_flight = max(self.max_in_flight, self.waiting)
         try:
             if self.gate is not None:
                 await self.gate.wait()
@@ -65,7 +65,7 @@ class FakeTemporal:
         finally:
             self.waiting -= 1
 
-    def to(self, workflow_id: str) -> list[Message]:
+    def arguments_to(self, workflow_id: str) -> list[Message]:
         return [one.argument for one in self.sent if one.workflow_id == workflow_id]
 
 

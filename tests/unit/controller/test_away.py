@@ -6,139 +6,143 @@ import pytest
 
 from tenure.apis.labels import AWAY
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.signals.pending_pods import told_apart, unanswered
+from tenure.controller.signals.pending_pods import classify_pods, list_pending_pods
 from tenure.kube.facts.objects import node_fact
 from tenure.model.facts import NodeFact
-from tests.support.controller.builders import World, at, away, claim, node, pod, stamp
+from tests.support.controller.builders import CacheHarness, at, claim, node, not_ready_tracker, pod, stamp
 
 CNI = {"key": "cni.example.com/agent-not-ready", "effect": "NoExecute"}
 
 
-def gone_since(seconds: float, status: str = "False") -> list[dict[str, Any]]:
+def ready_conditions(seconds: float, status: str = "False") -> list[dict[str, Any]]:
     return [{"type": "Ready", "status": status, "lastTransitionTime": stamp(seconds)}]
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.hear("nodeclaims", claim("up", phase="Initialized"))
-    world.hear("nodes", node("n-up", of="up"))
-    world.hear("pods", pod("p"))
-    return world
+def harness() -> CacheHarness:
+    harness = CacheHarness()
+    harness.apply_objects("nodeclaims", claim("up", phase="Initialized"))
+    harness.apply_objects("nodes", node("n-up", of="up"))
+    harness.apply_objects("pods", pod("p"))
+    return harness
 
 
-def hear_ready(world: World, since: float, *, ready: bool, taints: list[dict[str, Any]] | None = None) -> None:
+def set_ready(harness: CacheHarness, since: float, *, ready: bool, taints: list[dict[str, Any]] | None = None) -> None:
     raw = node("n-up", of="up", taints=taints)
-    raw["status"]["conditions"] = gone_since(since, str(ready))
-    world.hear("nodes", raw)
+    raw["status"]["conditions"] = ready_conditions(since, str(ready))
+    harness.apply_objects("nodes", raw)
 
 
-def expecting() -> Nominations:
+def nominate_pod() -> Nominations:
     nominations = Nominations()
-    nominations.renew({"uid-p": "up"}, at(0))
+    nominations.nominate({"uid-p": "up"}, at(0))
     return nominations
 
 
-def wants(world: World, nominations: Nominations, seconds: float, grace: float = 60) -> bool:
-    return bool(unanswered(world.caches, nominations, away(world, grace), at(seconds)))
+def has_pending_pods(harness: CacheHarness, nominations: Nominations, seconds: float, grace: float = 60) -> bool:
+    return bool(list_pending_pods(harness.cache, nominations, not_ready_tracker(harness, grace), at(seconds)))
 
 
-def test_a_pod_waits_for_its_node_that_is_away_until_the_grace_is_over(world: World) -> None:
-    nominations = expecting()
-    hear_ready(world, 10, ready=False)
-    assert not wants(world, nominations, 69)
-    assert told_apart(world.caches, nominations, away(world, 60), at(12)).lapse == at(70)
-    assert wants(world, nominations, 70)
+def test_a_pod_waits_for_its_node_that_is_away_until_the_grace_is_over(harness: CacheHarness) -> None:
+    nominations = nominate_pod()
+    set_ready(harness, 10, ready=False)
+    assert not has_pending_pods(harness, nominations, 69)
+    assert classify_pods(harness.cache, nominations, not_ready_tracker(harness, 60), at(12)).next_expiry == at(70)
+    assert has_pending_pods(harness, nominations, 70)
 
 
-def test_it_is_demand_at_the_end_of_the_grace_though_it_was_answered_just_before(world: World) -> None:
-    hear_ready(world, 10, ready=False)
+def test_it_is_demand_at_the_end_of_the_grace_though_it_was_answered_just_before(harness: CacheHarness) -> None:
+    set_ready(harness, 10, ready=False)
     nominations = Nominations()
-    nominations.renew({"uid-p": "up"}, at(65))
-    assert not wants(world, nominations, 69) and wants(world, nominations, 70)
+    nominations.nominate({"uid-p": "up"}, at(65))
+    assert not has_pending_pods(harness, nominations, 69) and has_pending_pods(harness, nominations, 70)
 
 
-def test_a_node_that_is_back_gives_its_pods_the_time_that_a_new_one_does(world: World) -> None:
-    nominations = expecting()
-    hear_ready(world, 10, ready=False)
-    hear_ready(world, 50, ready=True)
-    assert not wants(world, nominations, 69) and wants(world, nominations, 70)
+def test_a_node_that_is_back_gives_its_pods_the_time_that_a_new_one_does(harness: CacheHarness) -> None:
+    nominations = nominate_pod()
+    set_ready(harness, 10, ready=False)
+    set_ready(harness, 50, ready=True)
+    assert not has_pending_pods(harness, nominations, 69) and has_pending_pods(harness, nominations, 70)
 
 
-def test_what_was_used_of_the_grace_is_not_given_again(world: World) -> None:
-    nominations = expecting()
-    world.hear("nodeclaims", claim("up", phase="Initialized", annotations={AWAY: f"{stamp(-40)}/{stamp(-10)}"}))
-    hear_ready(world, 10, ready=False)
-    assert not wants(world, nominations, 39) and wants(world, nominations, 40)
+def test_what_was_used_of_the_grace_is_not_given_again(harness: CacheHarness) -> None:
+    nominations = nominate_pod()
+    harness.apply_objects(
+        "nodeclaims", claim("up", phase="Initialized", annotations={AWAY: f"{stamp(-40)}/{stamp(-10)}"})
+    )
+    set_ready(harness, 10, ready=False)
+    assert not has_pending_pods(harness, nominations, 39) and has_pending_pods(harness, nominations, 40)
 
 
-def test_a_declared_taint_that_came_back_counts_from_when_it_was_seen(world: World) -> None:
-    nominations = expecting()
+def test_a_declared_taint_that_came_back_counts_from_when_it_was_seen(harness: CacheHarness) -> None:
+    nominations = nominate_pod()
     raw = claim("up", phase="Initialized")
     raw["spec"]["startupTaints"] = [CNI]
-    world.hear("nodeclaims", raw)
-    world.now = at(10)
-    hear_ready(world, -40, ready=True, taints=[CNI])
-    world.now = at(30)
-    hear_ready(world, -40, ready=True, taints=[CNI, {"key": "team", "effect": "NoSchedule"}])
-    assert not wants(world, nominations, 69) and wants(world, nominations, 70)
+    harness.apply_objects("nodeclaims", raw)
+    harness.now = at(10)
+    set_ready(harness, -40, ready=True, taints=[CNI])
+    harness.now = at(30)
+    set_ready(harness, -40, ready=True, taints=[CNI, {"key": "team", "effect": "NoSchedule"}])
+    assert not has_pending_pods(harness, nominations, 69) and has_pending_pods(harness, nominations, 70)
 
 
-def test_a_taint_says_itself_since_when_it_is_there(world: World) -> None:
-    told = {**CNI, "timeAdded": stamp(-5)}
-    hear_ready(world, -40, ready=True, taints=[told])
-    assert known(world).tainted == {"cni.example.com/agent-not-ready:NoExecute": at(-5)}
+def test_a_taint_says_itself_since_when_it_is_there(harness: CacheHarness) -> None:
+    taint = {**CNI, "timeAdded": stamp(-5)}
+    set_ready(harness, -40, ready=True, taints=[taint])
+    assert cached_node(harness).tainted == {"cni.example.com/agent-not-ready:NoExecute": at(-5)}
     assert node_fact(node("n", taints=[CNI])).tainted == {}
 
 
-def test_a_taint_that_went_and_came_back_is_there_since_then(world: World) -> None:
+def test_a_taint_that_went_and_came_back_is_there_since_then(harness: CacheHarness) -> None:
     for seconds, taints in ((1, [CNI]), (5, []), (9, [CNI])):
-        world.now = at(seconds)
-        hear_ready(world, -40, ready=True, taints=taints)
-    assert list(known(world).tainted.values()) == [at(9)]
+        harness.now = at(seconds)
+        set_ready(harness, -40, ready=True, taints=taints)
+    assert list(cached_node(harness).tainted.values()) == [at(9)]
 
 
 @pytest.mark.parametrize("changed", [{"ready": False}, {"taints": [CNI]}])
-def test_pods_are_looked_at_again_when_a_node_leaves_or_comes_back(world: World, changed: dict[str, Any]) -> None:
-    world.caches.take_dirty()
-    world.hear("nodes", node("n-up", of="up", labels={"a": "b"}))
-    assert not world.caches.take_dirty().pods
-    world.hear("nodes", node("n-up", of="up", **changed))
-    assert world.caches.take_dirty().pods
-    world.hear("nodes", node("n-up", of="up"))
-    assert world.caches.take_dirty().pods
+def test_pods_are_looked_at_again_when_a_node_leaves_or_comes_back(
+    harness: CacheHarness, changed: dict[str, Any]
+) -> None:
+    harness.cache.drain_changes()
+    harness.apply_objects("nodes", node("n-up", of="up", labels={"a": "b"}))
+    assert not harness.cache.drain_changes().pods
+    harness.apply_objects("nodes", node("n-up", of="up", **changed))
+    assert harness.cache.drain_changes().pods
+    harness.apply_objects("nodes", node("n-up", of="up"))
+    assert harness.cache.drain_changes().pods
 
 
-def test_a_device_that_goes_is_missing_since_it_was_seen_to_go(world: World) -> None:
-    def hear(seconds: float, **devices: str) -> None:
-        world.now = at(seconds)
+def test_a_device_that_goes_is_missing_since_it_was_seen_to_go(harness: CacheHarness) -> None:
+    def update_devices(seconds: float, **devices: str) -> None:
+        harness.now = at(seconds)
         raw = node("n-up", of="up")
         raw["status"]["capacity"] = {"cpu": "2", "nvidia.com/gpu": "1"}
         raw["status"]["allocatable"] |= devices
-        world.hear("nodes", raw)
+        harness.apply_objects("nodes", raw)
 
     gpu = "nvidia.com/gpu"
-    hear(1, **{gpu: "1"})
-    assert known(world).missing == {}
-    world.caches.take_dirty()
-    hear(5, **{gpu: "0"})
-    assert known(world).missing == {gpu: at(5)} and world.caches.take_dirty().pods
-    hear(9)
-    assert known(world).missing == {gpu: at(5)}, "not even named any more"
-    hear(11, **{gpu: "1"})
-    assert known(world).missing == {} and world.caches.take_dirty().pods
+    update_devices(1, **{gpu: "1"})
+    assert cached_node(harness).missing == {}
+    harness.cache.drain_changes()
+    update_devices(5, **{gpu: "0"})
+    assert cached_node(harness).missing == {gpu: at(5)} and harness.cache.drain_changes().pods
+    update_devices(9)
+    assert cached_node(harness).missing == {gpu: at(5)}, "not even named any more"
+    update_devices(11, **{gpu: "1"})
+    assert cached_node(harness).missing == {} and harness.cache.drain_changes().pods
 
 
-def known(world: World) -> NodeFact:
-    return world.caches.nodes["n-up"]
+def cached_node(harness: CacheHarness) -> NodeFact:
+    return harness.cache.nodes["n-up"]
 
 
-def test_a_place_is_kept_for_as_long_as_its_pod_runs_on_a_node_that_goes(world: World) -> None:
-    world.hear("nodeclaims", claim("old", phase="Initialized", deleting=True))
-    world.hear("nodes", node("n-old", of="old"))
-    world.hear("pods", pod("p", on="n-old"))
-    nominations, up = expecting(), world.caches.claims["up"]
-    for seconds, lapse in ((0, 110), (30, 110), (3600, 3620)):
-        assert away(world).lapse(up, nominations, at(seconds)) == at(lapse)
-    world.hear("nodeclaims", claim("old", phase="Initialized"))
-    assert away(world).lapse(up, nominations, at(3600)) == at(110), "the node stays after all"
+def test_a_place_is_kept_for_as_long_as_its_pod_runs_on_a_node_that_goes(harness: CacheHarness) -> None:
+    harness.apply_objects("nodeclaims", claim("old", phase="Initialized", deleting=True))
+    harness.apply_objects("nodes", node("n-old", of="old"))
+    harness.apply_objects("pods", pod("p", on="n-old"))
+    nominations, up = nominate_pod(), harness.cache.nodeclaims["up"]
+    for seconds, expiry in ((0, 110), (30, 110), (3600, 3620)):
+        assert not_ready_tracker(harness).last_expiry(up, nominations, at(seconds)) == at(expiry)
+    harness.apply_objects("nodeclaims", claim("old", phase="Initialized"))
+    assert not_ready_tracker(harness).last_expiry(up, nominations, at(3600)) == at(110), "the node stays after all"

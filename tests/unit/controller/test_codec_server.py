@@ -9,8 +9,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from google.protobuf.json_format import MessageToDict, ParseDict
 from temporalio.api.common.v1 import Payload, Payloads
 
-from tenure.controller.temporal.codec_server import app
-from tenure.controller.temporal.encryption import Encrypting
+from tenure.controller.temporal.codec_server import make_app
+from tenure.controller.temporal.encryption import EncryptionCodec
 
 ORIGIN = "https://temporal.example.com"
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"ip-10-0-0-1"')
@@ -19,22 +19,22 @@ KEYS = {"one": os.urandom(32)}
 
 @pytest.fixture
 async def client() -> AsyncIterator[Any]:
-    async with TestClient(TestServer(app(Encrypting(KEYS), ORIGIN))) as client:
+    async with TestClient(TestServer(make_app(EncryptionCodec(KEYS), ORIGIN))) as client:
         yield client
 
 
 async def test_it_encodes_and_decodes(client: Any) -> None:
-    asked = MessageToDict(Payloads(payloads=[PLAIN]))
-    encoded = await (await client.post("/encode", json=asked)).json()
+    request = MessageToDict(Payloads(payloads=[PLAIN]))
+    encoded = await (await client.post("/encode", json=request)).json()
     assert "ip-10" not in str(encoded)
-    answer = await client.post("/decode", json=encoded)
-    assert answer.headers["Access-Control-Allow-Origin"] == ORIGIN
-    assert list(ParseDict(await answer.json(), Payloads()).payloads) == [PLAIN]
+    response = await client.post("/decode", json=encoded)
+    assert response.headers["Access-Control-Allow-Origin"] == ORIGIN
+    assert list(ParseDict(await response.json(), Payloads()).payloads) == [PLAIN]
 
 
 async def test_a_browser_is_told_which_pages_may_ask(client: Any) -> None:
-    answer = await client.options("/decode", headers={"Origin": "https://elsewhere.example.com"})
-    assert answer.status == 200 and answer.headers["Access-Control-Allow-Origin"] == ORIGIN
+    response = await client.options("/decode", headers={"Origin": "https://elsewhere.example.com"})
+    assert response.status == 200 and response.headers["Access-Control-Allow-Origin"] == ORIGIN
 
 
 @pytest.mark.parametrize("body", ["no json", '{"payloads": [{"metadata": 7}]}'])
@@ -43,6 +43,6 @@ async def test_what_is_no_list_of_payloads_is_refused(client: Any, body: str) ->
 
 
 async def test_what_other_keys_encrypted_is_refused_by_the_name_of_the_key(client: Any) -> None:
-    (foreign,) = await Encrypting({"two": os.urandom(32)}).encode([PLAIN])
-    answer = await client.post("/decode", json=MessageToDict(Payloads(payloads=[foreign])))
-    assert answer.status == 400 and "'two'" in await answer.text()
+    (foreign,) = await EncryptionCodec({"two": os.urandom(32)}).encode([PLAIN])
+    response = await client.post("/decode", json=MessageToDict(Payloads(payloads=[foreign])))
+    assert response.status == 400 and "'two'" in await response.text()

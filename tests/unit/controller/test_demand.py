@@ -6,23 +6,29 @@ from itertools import pairwise
 import pytest
 
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.signals.pending_pods import Calls, place_of, told_apart, unanswered, wants_a_plan
+from tenure.controller.signals.pending_pods import (
+    Batcher,
+    classify_pods,
+    list_pending_pods,
+    needs_plan,
+    nomination_target,
+)
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.facts import PodFact
 from tests.support.controller import builders
-from tests.support.controller.builders import World, at, away, claim, node, pod
+from tests.support.controller.builders import CacheHarness, at, claim, node, not_ready_tracker, pod
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.hear("nodeclaims", claim("coming", phase="Launched"), claim("up", phase="Initialized"))
-    world.hear("nodes", node("n-up", of="up"), node("by-hand"))
-    return world
+def harness() -> CacheHarness:
+    harness = CacheHarness()
+    harness.apply_objects("nodeclaims", claim("coming", phase="Launched"), claim("up", phase="Initialized"))
+    harness.apply_objects("nodes", node("n-up", of="up"), node("by-hand"))
+    return harness
 
 
-def names(world: World, nominations: Nominations, seconds: float = 0) -> list[str]:
-    return [one.name for one in unanswered(world.caches, nominations, away(world), at(seconds))]
+def pending_names(harness: CacheHarness, nominations: Nominations, seconds: float = 0) -> list[str]:
+    return [one.name for one in list_pending_pods(harness.cache, nominations, not_ready_tracker(harness), at(seconds))]
 
 
 @pytest.mark.parametrize(
@@ -39,112 +45,112 @@ def names(world: World, nominations: Nominations, seconds: float = 0) -> list[st
     ],
     ids=["unschedulable", "bound", "daemonset", "static", "failed", "going", "not looked at yet", "preempts"],
 )
-def test_which_pods_want_a_node(world: World, raw: builders.Json, is_demand: bool) -> None:
-    world.hear("pods", raw)
-    assert bool(names(world, Nominations())) is is_demand
+def test_which_pods_want_a_node(harness: CacheHarness, raw: builders.Json, is_demand: bool) -> None:
+    harness.apply_objects("pods", raw)
+    assert bool(pending_names(harness, Nominations())) is is_demand
 
 
-def test_pods_of_a_node_that_goes_want_another(world: World) -> None:
-    world.hear("pods", pod("moves", on="n-up"), pod("agent", on="n-up", owner="DaemonSet"))
-    assert names(world, Nominations()) == []
-    world.hear("nodeclaims", claim("up", phase="Initialized", deleting=True))
-    assert names(world, Nominations()) == ["moves"]
+def test_pods_of_a_node_that_goes_want_another(harness: CacheHarness) -> None:
+    harness.apply_objects("pods", pod("moves", on="n-up"), pod("agent", on="n-up", owner="DaemonSet"))
+    assert pending_names(harness, Nominations()) == []
+    harness.apply_objects("nodeclaims", claim("up", phase="Initialized", deleting=True))
+    assert pending_names(harness, Nominations()) == ["moves"]
 
 
-def test_a_first_plan_is_waited_for_by_whatever_has_no_place_or_loses_its_own(world: World) -> None:
-    world.hear("pods", pod("stays", on="n-up"))
-    assert not wants_a_plan(world.caches, at(0))
-    world.hear("nodeclaims", claim("up", phase="Initialized", deleting=True))
-    assert wants_a_plan(world.caches, at(0)), "the place that it was given before is not known here"
-    world.lose("pods", pod("stays", on="n-up"))
-    assert not wants_a_plan(world.caches, at(0))
-    world.hear("pods", {**pod("new"), "status": {"phase": "Pending"}})
-    assert wants_a_plan(world.caches, at(0)), "kube-scheduler has not come to it yet"
-    world.hear("pods", {**pod("new", schedulingGates=[{"name": "quota"}]), "status": {"phase": "Pending"}})
-    assert not wants_a_plan(world.caches, at(0)), "others keep it from having one"
+def test_a_first_plan_is_waited_for_by_whatever_has_no_place_or_loses_its_own(harness: CacheHarness) -> None:
+    harness.apply_objects("pods", pod("stays", on="n-up"))
+    assert not needs_plan(harness.cache, at(0))
+    harness.apply_objects("nodeclaims", claim("up", phase="Initialized", deleting=True))
+    assert needs_plan(harness.cache, at(0)), "the place that it was given before is not known here"
+    harness.delete_objects("pods", pod("stays", on="n-up"))
+    assert not needs_plan(harness.cache, at(0))
+    harness.apply_objects("pods", {**pod("new"), "status": {"phase": "Pending"}})
+    assert needs_plan(harness.cache, at(0)), "kube-scheduler has not come to it yet"
+    harness.apply_objects("pods", {**pod("new", schedulingGates=[{"name": "quota"}]), "status": {"phase": "Pending"}})
+    assert not needs_plan(harness.cache, at(0)), "others keep it from having one"
 
 
-def test_a_pod_expected_on_a_node_that_still_comes_is_no_demand_however_long_that_takes(world: World) -> None:
-    world.hear("pods", pod("p"))
+def test_a_pod_expected_on_a_node_that_still_comes_is_no_demand_however_long_that_takes(harness: CacheHarness) -> None:
+    harness.apply_objects("pods", pod("p"))
     nominations = Nominations()
-    nominations.renew({"uid-p": "coming"}, at(0))
-    assert names(world, nominations, 600) == []
+    nominations.nominate({"uid-p": "coming"}, at(0))
+    assert pending_names(harness, nominations, 600) == []
 
 
-def test_on_a_node_that_is_up_the_expectation_lapses(world: World) -> None:
-    world.hear("pods", pod("p"))
+def test_on_a_node_that_is_up_the_expectation_lapses(harness: CacheHarness) -> None:
+    harness.apply_objects("pods", pod("p"))
     nominations = Nominations()
-    nominations.renew({"uid-p": "up"}, at(0))
-    assert names(world, nominations, 19) == [] and names(world, nominations, 20) == ["p"]
-    nominations.renew({"uid-p": "by-hand"}, at(20))
-    assert names(world, nominations, 39) == [] and names(world, nominations, 40) == ["p"]
+    nominations.nominate({"uid-p": "up"}, at(0))
+    assert pending_names(harness, nominations, 19) == [] and pending_names(harness, nominations, 20) == ["p"]
+    nominations.nominate({"uid-p": "by-hand"}, at(20))
+    assert pending_names(harness, nominations, 39) == [] and pending_names(harness, nominations, 40) == ["p"]
 
 
-def test_pods_of_a_place_that_is_going_are_demand_again(world: World) -> None:
-    world.hear("pods", pod("p"), pod("q"))
+def test_pods_of_a_place_that_is_going_are_demand_again(harness: CacheHarness) -> None:
+    harness.apply_objects("pods", pod("p"), pod("q"))
     nominations = Nominations()
-    nominations.renew({"uid-p": "coming", "uid-q": "vanished"}, at(0))
-    assert names(world, nominations) == ["q"]
-    world.hear("nodeclaims", claim("coming", phase="Launched", deleting=True))
-    assert names(world, nominations) == ["p", "q"]
+    nominations.nominate({"uid-p": "coming", "uid-q": "vanished"}, at(0))
+    assert pending_names(harness, nominations) == ["q"]
+    harness.apply_objects("nodeclaims", claim("coming", phase="Launched", deleting=True))
+    assert pending_names(harness, nominations) == ["p", "q"]
 
 
-def test_a_plan_that_names_the_node_means_its_claim(world: World) -> None:
-    assert place_of("n-up", world.caches) == "up"
-    assert place_of("by-hand", world.caches) == "by-hand"
-    assert place_of("coming", world.caches) == "coming"
+def test_a_plan_that_names_the_node_means_its_claim(harness: CacheHarness) -> None:
+    assert nomination_target("n-up", harness.cache) == "up"
+    assert nomination_target("by-hand", harness.cache) == "by-hand"
+    assert nomination_target("coming", harness.cache) == "coming"
 
 
 def test_expectations_end_with_their_pods() -> None:
     nominations = Nominations()
-    nominations.renew({"a": "up", "b": "up"}, at(0))
-    assert nominations.expected("up") and nominations.lapse("up", at(-50)) == at(110)
-    assert nominations.lapse("up", None) is None
-    assert nominations.bound("a", at(3)) == "up" and nominations.expected("up")
-    assert nominations.bound("b", at(5)) == "up" and not nominations.expected("up")
-    assert nominations.lapse("up", at(-50)) == at(5)
-    assert nominations.bound("b", at(6)) == ""
-    nominations.renew({"a": "up"}, at(7))
-    assert set(nominations.forget("up")) == {"a"} and nominations.of("a") is None
+    nominations.nominate({"a": "up", "b": "up"}, at(0))
+    assert nominations.is_expecting("up") and nominations.last_expiry("up", at(-50)) == at(110)
+    assert nominations.last_expiry("up", None) is None
+    assert nominations.on_pod_bound("a", at(3)) == "up" and nominations.is_expecting("up")
+    assert nominations.on_pod_bound("b", at(5)) == "up" and not nominations.is_expecting("up")
+    assert nominations.last_expiry("up", at(-50)) == at(5)
+    assert nominations.on_pod_bound("b", at(6)) == ""
+    nominations.nominate({"a": "up"}, at(7))
+    assert set(nominations.forget_target("up")) == {"a"} and nominations.nomination_of("a") is None
 
 
 def test_a_place_whose_pod_vanished_is_still_kept_for_a_while() -> None:
     nominations = Nominations()
-    nominations.renew({"a": "up"}, at(0))
-    nominations.gone("a", "web", at(8))
-    nominations.gone("a", "web", at(9))
-    assert nominations.of("a") is None and nominations.expected("up")
-    assert nominations.lapse("up", None) is None and nominations.lapse("up", at(5)) == at(28)
-    nominations.forget("up")
-    assert not nominations.expected("up")
+    nominations.nominate({"a": "up"}, at(0))
+    nominations.on_pod_deleted("a", "web", at(8))
+    nominations.on_pod_deleted("a", "web", at(9))
+    assert nominations.nomination_of("a") is None and nominations.is_expecting("up")
+    assert nominations.last_expiry("up", None) is None and nominations.last_expiry("up", at(5)) == at(28)
+    nominations.forget_target("up")
+    assert not nominations.is_expecting("up")
 
 
 # --- pods of one owner are alike ---
 
 
-def alike() -> Nominations:
+def nominations_by_owner() -> Nominations:
     """Pods by the first letter of their names."""
     return Nominations(lambda pod: pod[0])
 
 
 def test_a_successor_that_takes_anothers_place_leaves_it_its_own() -> None:
-    nominations = alike()
-    nominations.renew({"w1": "one", "w2": "two", "x1": "two"}, at(0))
-    nominations.gone("w1", "w", at(50))
-    assert nominations.came("w9", "two", at(51)) == "one"
-    assert nominations.waiting("one") == ("w2",) and nominations.waiting("two") == ("x1",)
-    assert nominations.lapse("one", at(0)) == at(161)
+    nominations = nominations_by_owner()
+    nominations.nominate({"w1": "one", "w2": "two", "x1": "two"}, at(0))
+    nominations.on_pod_deleted("w1", "w", at(50))
+    assert nominations.on_pod_arrived("w9", "two", at(51)) == "one"
+    assert nominations.pods_expected_on("one") == ("w2",) and nominations.pods_expected_on("two") == ("x1",)
+    assert nominations.last_expiry("one", at(0)) == at(161)
 
 
 def test_pods_that_swap_their_places_are_expected_where_they_are_not_yet() -> None:
-    nominations = alike()
-    nominations.renew({"w1": "one", "w2": "two"}, at(0))
-    assert nominations.came("w1", "two", at(3)) == "one" and nominations.bound("w1", at(3)) == "one"
-    assert nominations.waiting("one") == ("w2",) and not nominations.waiting("two")
+    nominations = nominations_by_owner()
+    nominations.nominate({"w1": "one", "w2": "two"}, at(0))
+    assert nominations.on_pod_arrived("w1", "two", at(3)) == "one" and nominations.on_pod_bound("w1", at(3)) == "one"
+    assert nominations.pods_expected_on("one") == ("w2",) and not nominations.pods_expected_on("two")
 
 
 @pytest.mark.parametrize(
-    ("came", "where", "seconds"),
+    ("arrived", "where", "seconds"),
     [
         pytest.param("y1", "two", 51, id="of another owner"),
         pytest.param("w9", "three", 51, id="where nobody was expected"),
@@ -152,12 +158,12 @@ def test_pods_that_swap_their_places_are_expected_where_they_are_not_yet() -> No
         pytest.param("w9", "two", 70, id="long after"),
     ],
 )
-def test_any_other_that_comes_changes_nothing(came: str, where: str, seconds: float) -> None:
-    nominations = alike()
-    nominations.renew({"w1": "one", "w2": "two"}, at(0))
-    nominations.gone("w1", "w", at(50))
-    assert nominations.came(came, where, at(seconds)) == ""
-    assert nominations.waiting("two") == ("w2",) and not nominations.waiting("one")
+def test_any_other_that_comes_changes_nothing(arrived: str, where: str, seconds: float) -> None:
+    nominations = nominations_by_owner()
+    nominations.nominate({"w1": "one", "w2": "two"}, at(0))
+    nominations.on_pod_deleted("w1", "w", at(50))
+    assert nominations.on_pod_arrived(arrived, where, at(seconds)) == ""
+    assert nominations.pods_expected_on("two") == ("w2",) and not nominations.pods_expected_on("one")
 
 
 # --- when the workflow is told ---
@@ -168,86 +174,86 @@ def facts(*uids: str) -> list[PodFact]:
 
 
 def test_new_pods_are_told_at_once_and_then_at_a_pace() -> None:
-    calls = Calls()
-    first = calls.decide(facts("a"), at(0))
+    batcher = Batcher()
+    first = batcher.decide_signal(facts("a"), at(0))
     assert first is not None and (first.pods, first.newest) == (1, at(0))
-    assert calls.decide(facts("a", "b"), at(0.1)) is None and calls.again == at(0.4)
-    second = calls.decide(facts("a", "b", "c"), at(0.4))
+    assert batcher.decide_signal(facts("a", "b"), at(0.1)) is None and batcher.next_attempt_at == at(0.4)
+    second = batcher.decide_signal(facts("a", "b", "c"), at(0.4))
     assert second is not None and (second.pods, second.newest) == (3, at(0.4))
 
 
 def test_the_same_pods_are_told_ever_more_slowly() -> None:
-    calls, told = Calls(), []
+    batcher, notified_ticks = Batcher(), []
     for tick in range(0, 400):
-        if calls.decide(facts("a"), at(tick)):
-            told.append(tick)
-    assert told[:5] == [0, 10, 30, 70, 130]
+        if batcher.decide_signal(facts("a"), at(tick)):
+            notified_ticks.append(tick)
+    assert notified_ticks[:5] == [0, 10, 30, 70, 130]
 
 
 def test_a_renewal_does_not_open_the_batch_window_again() -> None:
-    calls = Calls()
-    calls.decide(facts("a"), at(0))
-    again = calls.decide(facts("a"), at(10))
-    assert again is not None and again.newest == at(0)
+    batcher = Batcher()
+    batcher.decide_signal(facts("a"), at(0))
+    renewed = batcher.decide_signal(facts("a"), at(10))
+    assert renewed is not None and renewed.newest == at(0)
 
 
 def test_a_pod_whose_answer_lapsed_is_new() -> None:
-    calls = Calls()
-    calls.decide(facts("a", "b"), at(0))
-    assert calls.decide(facts("b"), at(1)) is None
-    back = calls.decide(facts("a", "b"), at(2))
+    batcher = Batcher()
+    batcher.decide_signal(facts("a", "b"), at(0))
+    assert batcher.decide_signal(facts("b"), at(1)) is None
+    back = batcher.decide_signal(facts("a", "b"), at(2))
     assert back is not None and back.newest == at(2)
 
 
 def test_a_pod_that_lost_its_place_is_told_without_a_pause_and_keeps_its_turn() -> None:
-    calls = Calls()
-    calls.decide(facts("a", "b"), at(0))
-    assert calls.decide([], at(1), {"uid-a", "uid-b"}) is None
-    back = calls.decide(facts("a", "c"), at(1.1), {"uid-b"})
+    batcher = Batcher()
+    batcher.decide_signal(facts("a", "b"), at(0))
+    assert batcher.decide_signal([], at(1), {"uid-a", "uid-b"}) is None
+    back = batcher.decide_signal(facts("a", "c"), at(1.1), {"uid-b"})
     assert back is not None and back.at_once and (back.pods, back.newest) == (2, at(1.1))
-    again = calls.decide(facts("a", "b"), at(1.2))
-    assert again is not None and again.at_once and again.newest == at(0)
-    assert calls.decide(facts("a", "b"), at(1.3)) is None
+    renewed = batcher.decide_signal(facts("a", "b"), at(1.2))
+    assert renewed is not None and renewed.at_once and renewed.newest == at(0)
+    assert batcher.decide_signal(facts("a", "b"), at(1.3)) is None
 
 
 def test_a_pod_that_loses_every_place_is_told_ever_more_slowly() -> None:
     """A plan that believes in what no launch can have goes round: NodeClaims made and given up twice a second."""
-    calls, told, tick = Calls(), [], 0.0
+    batcher, notified_ticks, tick = Batcher(), [], 0.0
     while tick < 200:
-        if calls.decide(facts("a"), at(tick)):
-            told.append(round(tick))
-            calls.decide([], at(tick + 0.2), {"uid-a"})
+        if batcher.decide_signal(facts("a"), at(tick)):
+            notified_ticks.append(round(tick))
+            batcher.decide_signal([], at(tick + 0.2), {"uid-a"})
         tick += 0.5
-    assert told[:4] == [0, 0, 1, 2] or told[:4] == [0, 1, 1, 2]
-    pauses = [after - before for before, after in pairwise(told[3:])]
+    assert notified_ticks[:4] == [0, 0, 1, 2] or notified_ticks[:4] == [0, 1, 1, 2]
+    pauses = [after - before for before, after in pairwise(notified_ticks[3:])]
     assert [round(pause, -1) for pause in pauses[:3]] == [10, 20, 40] and max(pauses) <= 61
 
 
 def test_a_pod_that_is_held_back_holds_back_no_other() -> None:
-    calls = Calls()
+    batcher = Batcher()
     for tick in range(5):
-        calls.decide(facts("a"), at(tick))
-        calls.decide([], at(tick + 0.5), {"uid-a"})
-    assert calls.decide(facts("a"), at(5)) is None and calls.again is not None
-    other = calls.decide(facts("a", "b"), at(6))
+        batcher.decide_signal(facts("a"), at(tick))
+        batcher.decide_signal([], at(tick + 0.5), {"uid-a"})
+    assert batcher.decide_signal(facts("a"), at(5)) is None and batcher.next_attempt_at is not None
+    other = batcher.decide_signal(facts("a", "b"), at(6))
     assert other is not None and other.pods == 1
 
 
 def test_without_demand_nothing_is_told_and_nothing_is_waited_for() -> None:
-    calls = Calls()
-    assert calls.decide([], at(0)) is None and calls.again is None
-    calls.decide(facts("a"), at(1))
-    assert calls.decide([], at(2)) is None and calls.again is None
-    assert calls.decide(facts("a"), at(2) + timedelta(seconds=1)) is not None
+    batcher = Batcher()
+    assert batcher.decide_signal([], at(0)) is None and batcher.next_attempt_at is None
+    batcher.decide_signal(facts("a"), at(1))
+    assert batcher.decide_signal([], at(2)) is None and batcher.next_attempt_at is None
+    assert batcher.decide_signal(facts("a"), at(2) + timedelta(seconds=1)) is not None
 
 
-def test_the_next_lapse_is_known_so_that_a_quiet_cluster_forgets_no_pod(world: World) -> None:
-    world.hear("pods", pod("p"), pod("q"), pod("r"))
+def test_the_next_lapse_is_known_so_that_a_quiet_cluster_forgets_no_pod(harness: CacheHarness) -> None:
+    harness.apply_objects("pods", pod("p"), pod("q"), pod("r"))
     nominations = Nominations()
-    assert told_apart(world.caches, nominations, away(world), at(0)).lapse is None
-    nominations.renew({"uid-p": "coming"}, at(0))
-    assert told_apart(world.caches, nominations, away(world), at(0)).lapse is None
-    nominations.renew({"uid-q": "up"}, at(3))
-    nominations.renew({"uid-r": "up"}, at(5))
-    assert told_apart(world.caches, nominations, away(world), at(6)).lapse == at(23)
-    assert told_apart(world.caches, nominations, away(world), at(23)).lapse == at(25)
+    assert classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(0)).next_expiry is None
+    nominations.nominate({"uid-p": "coming"}, at(0))
+    assert classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(0)).next_expiry is None
+    nominations.nominate({"uid-q": "up"}, at(3))
+    nominations.nominate({"uid-r": "up"}, at(5))
+    assert classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(6)).next_expiry == at(23)
+    assert classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(23)).next_expiry == at(25)

@@ -9,10 +9,16 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
 from tenure.apis.labels import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.controller.signals.digests import View, claim_digest, fingerprint, node_class_digest, pool_digest
+from tenure.controller.signals.digests import (
+    NodeClaimView,
+    hash_observation,
+    nodeclaim_digest,
+    nodeclass_digest,
+    nodepool_digest,
+)
 from tenure.kube.facts.objects import pool_fact
 from tenure.model.facts import NodeFact, Taint
-from tenure.model.observations import ClaimSeen
+from tenure.model.observations import ObservedNodeClaim
 from tenure.policy.disruption.drift import Drift
 from tests.support.controller import builders
 from tests.support.controller.builders import NOW, at, claim_fact, node_fact
@@ -23,11 +29,13 @@ NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 CNI = Taint(key="cni", effect="NoExecute")
 
 
-def seen(claim: dict[str, Any] | None = None, *nodes: NodeFact, now: datetime = NOW, **view: Any) -> ClaimSeen:
-    return claim_digest(View(claim=claim_fact(**(claim or {})), nodes=nodes, **view), now).seen
+def observe(
+    claim: dict[str, Any] | None = None, *nodes: NodeFact, now: datetime = NOW, **view: Any
+) -> ObservedNodeClaim:
+    return nodeclaim_digest(NodeClaimView(claim=claim_fact(**(claim or {})), nodes=nodes, **view), now).observed
 
 
-def ready(**more: Any) -> ClaimSeen:
+def ready_observation(**more: Any) -> ObservedNodeClaim:
     """The one signal for a node that is up."""
     fields: dict[str, Any] = {
         "provider_id": "aws:///us-west-2a/i-n1",
@@ -37,33 +45,33 @@ def ready(**more: Any) -> ClaimSeen:
         "boot_id": "boot-1",
         **more,
     }
-    return ClaimSeen(**fields)
+    return ObservedNodeClaim(**fields)
 
 
-JOINED = ClaimSeen(provider_id="aws:///us-west-2a/i-n1", node_name="n1", node_count=1)
+JOINED = ObservedNodeClaim(provider_id="aws:///us-west-2a/i-n1", node_name="n1", node_count=1)
 
 
 def test_before_there_is_a_node_nothing_about_the_claim_matters() -> None:
-    assert seen({"provider_id": ""}) == seen({"launched": True}) == ClaimSeen()
+    assert observe({"provider_id": ""}) == observe({"launched": True}) == ObservedNodeClaim()
 
 
 def test_until_registration_only_that_the_node_is_there_matters() -> None:
     for node in (node_fact(), node_fact(ready=False), node_fact(taints=(NOT_READY,)), node_fact(boot_id="x")):
-        assert seen({"launched": True}, node) == JOINED
+        assert observe({"launched": True}, node) == JOINED
 
 
 def test_two_nodes_of_one_instance_are_counted() -> None:
-    assert seen({"launched": True}, node_fact(), node_fact(name="n2")).node_count == 2
+    assert observe({"launched": True}, node_fact(), node_fact(name="n2")).node_count == 2
 
 
 def test_a_node_that_is_not_ready_says_no_more_than_that_it_joined() -> None:
-    assert seen(REGISTERED, node_fact(ready=False, taints=(NOT_READY, CNI))) == JOINED
+    assert observe(REGISTERED, node_fact(ready=False, taints=(NOT_READY, CNI))) == JOINED
 
 
 def test_a_node_that_is_ready_for_good_is_told_at_once_and_stays_equal_when_initialized() -> None:
-    first = seen(REGISTERED, node_fact(), policy="WhenEmpty/0s")
-    assert first == ready(policy="WhenEmpty/0s", ready_since=at(-60))
-    assert seen(INITIALIZED, node_fact(), policy="WhenEmpty/0s", occupied=True) == first
+    first = observe(REGISTERED, node_fact(), policy="WhenEmpty/0s")
+    assert first == ready_observation(policy="WhenEmpty/0s", ready_since=at(-60))
+    assert observe(INITIALIZED, node_fact(), policy="WhenEmpty/0s", occupied=True) == first
 
 
 @pytest.mark.parametrize(
@@ -76,154 +84,160 @@ def test_a_node_that_is_ready_for_good_is_told_at_once_and_stays_equal_when_init
 )
 def test_what_holds_up_a_ready_node_is_told_once_it_lasts(node: NodeFact, claim: dict[str, Any], reason: str) -> None:
     fresh = node.model_copy(update={"ready_changed": at(-2)})
-    early = claim_digest(View(claim=claim_fact(**REGISTERED, **claim), nodes=(fresh,)), NOW)
-    assert early.seen == JOINED and early.again == at(8)
-    late = claim_digest(View(claim=claim_fact(**REGISTERED, **claim), nodes=(fresh,)), at(8))
-    assert late.seen.node_ready and late.again is None
-    assert late.seen.waiting_for[0].startswith(reason)
+    early = nodeclaim_digest(NodeClaimView(claim=claim_fact(**REGISTERED, **claim), nodes=(fresh,)), NOW)
+    assert early.observed == JOINED and early.recheck_at == at(8)
+    late = nodeclaim_digest(NodeClaimView(claim=claim_fact(**REGISTERED, **claim), nodes=(fresh,)), at(8))
+    assert late.observed.node_ready and late.recheck_at is None
+    assert late.observed.waiting_for[0].startswith(reason)
 
 
 def test_a_taint_that_nobody_declared_holds_nothing_up() -> None:
-    assert seen(REGISTERED, node_fact(taints=(CNI,))).waiting_for == ()
+    assert observe(REGISTERED, node_fact(taints=(CNI,))).waiting_for == ()
 
 
 def test_an_empty_node_is_empty_since_the_last_thing_that_kept_it() -> None:
-    vacant = seen(INITIALIZED, node_fact(), occupied=False, vacant_since=at(-10))
+    vacant = observe(INITIALIZED, node_fact(), occupied=False, vacant_since=at(-10))
     assert (vacant.empty, vacant.empty_since) == (True, at(-10))
-    assert seen(INITIALIZED, node_fact(), occupied=False).empty_since == at(-50)
-    lapsed = seen(INITIALIZED, node_fact(), occupied=False, expected=True, expected_until=at(-5), vacant_since=at(-10))
+    assert observe(INITIALIZED, node_fact(), occupied=False).empty_since == at(-50)
+    lapsed = observe(
+        INITIALIZED, node_fact(), occupied=False, expected=True, expected_until=at(-5), vacant_since=at(-10)
+    )
     assert lapsed.empty_since == at(-5)
 
 
 def test_a_node_that_expects_pods_is_not_empty_until_they_had_their_time() -> None:
-    view = View(
+    view = NodeClaimView(
         claim=claim_fact(**INITIALIZED), nodes=(node_fact(),), occupied=False, expected=True, expected_until=at(20)
     )
-    expecting = claim_digest(view, NOW)
-    assert not expecting.seen.empty and expecting.again == at(20)
-    assert claim_digest(view, at(20)).seen.empty_since == at(20)
+    expecting = nodeclaim_digest(view, NOW)
+    assert not expecting.observed.empty and expecting.recheck_at == at(20)
+    assert nodeclaim_digest(view, at(20)).observed.empty_since == at(20)
 
 
 def test_an_occupied_node_is_not_empty() -> None:
-    assert seen(INITIALIZED, node_fact(), occupied=True).empty_since is None
+    assert observe(INITIALIZED, node_fact(), occupied=True).empty_since is None
 
 
 def test_emptiness_is_not_spoken_of_before_initialization() -> None:
-    assert not seen(REGISTERED, node_fact(), occupied=False).empty
+    assert not observe(REGISTERED, node_fact(), occupied=False).empty
 
 
 def test_a_running_node_tells_of_reboots_readiness_policy_and_the_annotation() -> None:
-    base = seen(INITIALIZED, node_fact())
+    base = observe(INITIALIZED, node_fact())
     protected = node_fact(annotations={"karpenter.sh/do-not-disrupt": "true"})
     changed = [
-        seen(INITIALIZED, node_fact(boot_id="boot-2")),
-        seen(INITIALIZED, node_fact(ready=False)),
-        seen(INITIALIZED, node_fact(), policy="WhenEmpty/30s"),
-        seen(INITIALIZED, protected),
+        observe(INITIALIZED, node_fact(boot_id="boot-2")),
+        observe(INITIALIZED, node_fact(ready=False)),
+        observe(INITIALIZED, node_fact(), policy="WhenEmpty/30s"),
+        observe(INITIALIZED, protected),
     ]
-    assert all(one.differs(base) for one in changed)
+    assert all(one.differs_from(base) for one in changed)
     for same in (node_fact(labels={"a": "b"}), node_fact(ready_changed=at(-1)), node_fact(allocatable={"cpu": 1})):
-        assert not seen(INITIALIZED, same).differs(base)
+        assert not observe(INITIALIZED, same).differs_from(base)
 
 
 @pytest.mark.parametrize(
     ("claim", "node"), [({"deleting": True}, node_fact()), (INITIALIZED, node_fact(deleting=True))]
 )
 def test_what_is_being_deleted_says_nothing_else_any_more(claim: dict[str, Any], node: NodeFact) -> None:
-    assert seen(claim, node, occupied=False) == ClaimSeen(deleting=True)
+    assert observe(claim, node, occupied=False) == ObservedNodeClaim(deleting=True)
 
 
 def test_why_it_is_deleted_is_told_along_and_is_no_news() -> None:
-    told = seen({"deleting": True, "disruption": "Drifted"})
-    assert told.disruption == "Drifted" and not told.differs(seen({"deleting": True}))
+    observed = observe({"deleting": True, "disruption": "Drifted"})
+    assert observed.disruption == "Drifted" and not observed.differs_from(observe({"deleting": True}))
 
 
 def test_an_undisturbed_life_costs_five_signals() -> None:
-    life = [
-        seen({"provider_id": ""}),
-        seen({"launched": True}),
-        seen({"launched": True}, node_fact(ready=False, taints=(NOT_READY,))),
-        seen(REGISTERED, node_fact(ready=False, taints=(NOT_READY,))),
-        seen(REGISTERED, node_fact(ready_changed=NOW, taints=(NOT_READY,))),
-        seen(REGISTERED, node_fact()),
-        seen(INITIALIZED, node_fact(), occupied=False, expected=True, expected_until=at(20)),
-        seen(INITIALIZED, node_fact(), occupied=True),
-        seen(INITIALIZED, node_fact(), occupied=False, vacant_since=at(-1)),
-        seen({**INITIALIZED, "deleting": True}, node_fact()),
-        seen({**INITIALIZED, "deleting": True}),
+    observations = [
+        observe({"provider_id": ""}),
+        observe({"launched": True}),
+        observe({"launched": True}, node_fact(ready=False, taints=(NOT_READY,))),
+        observe(REGISTERED, node_fact(ready=False, taints=(NOT_READY,))),
+        observe(REGISTERED, node_fact(ready_changed=NOW, taints=(NOT_READY,))),
+        observe(REGISTERED, node_fact()),
+        observe(INITIALIZED, node_fact(), occupied=False, expected=True, expected_until=at(20)),
+        observe(INITIALIZED, node_fact(), occupied=True),
+        observe(INITIALIZED, node_fact(), occupied=False, vacant_since=at(-1)),
+        observe({**INITIALIZED, "deleting": True}, node_fact()),
+        observe({**INITIALIZED, "deleting": True}),
     ]
-    told = [one for before, one in zip([None, *life], life, strict=False) if one.differs(before)]
-    assert len(told) == 5
+    signaled = [
+        one for before, one in zip([None, *observations], observations, strict=False) if one.differs_from(before)
+    ]
+    assert len(signaled) == 5
 
 
 def test_the_number_is_no_part_of_the_fingerprint() -> None:
-    assert fingerprint(ClaimSeen(number=1)) == fingerprint(ClaimSeen(number=2))
-    assert fingerprint(ClaimSeen()) != fingerprint(ClaimSeen(deleting=True))
+    assert hash_observation(ObservedNodeClaim(number=1)) == hash_observation(ObservedNodeClaim(number=2))
+    assert hash_observation(ObservedNodeClaim()) != hash_observation(ObservedNodeClaim(deleting=True))
 
 
 def test_a_pool_is_told_when_its_usage_or_its_node_class_changes() -> None:
     pool = pool_fact(builders.pool())
     used = claim_fact(capacity={"cpu": 2000})
     bare = EC2NodeClass.from_object(builders.node_class())
-    base = pool_digest(pool, [used], bare)
-    assert pool_digest(pool, [used, claim_fact(name="c2", provider_id="")], bare) == base
-    assert pool_digest(pool, [used, used], bare) != base
-    assert pool_digest(pool, [claim_fact(capacity={"cpu": 4000})], bare) != base
-    assert pool_digest(pool, [used], None).node_class_ready == "NotFound"
-    going = EC2NodeClass.from_object(builders.node_class(deleting=True))
-    assert pool_digest(pool, [used], going).node_class_ready == "Terminating"
+    base = nodepool_digest(pool, [used], bare)
+    assert nodepool_digest(pool, [used, claim_fact(name="c2", provider_id="")], bare) == base
+    assert nodepool_digest(pool, [used, used], bare) != base
+    assert nodepool_digest(pool, [claim_fact(capacity={"cpu": 4000})], bare) != base
+    assert nodepool_digest(pool, [used], None).node_class_ready == "NotFound"
+    terminating = EC2NodeClass.from_object(builders.node_class(deleting=True))
+    assert nodepool_digest(pool, [used], terminating).node_class_ready == "Terminating"
 
 
 def test_a_pool_is_told_what_policies_say_of_its_roll_outs_and_of_nothing_else() -> None:
     fact = pool_fact(builders.pool())
     rules = LifecycleRules.model_validate({"rollout": {"onFailure": "halt"}, "notReadyGrace": "9m"})
-    assert pool_digest(fact, [], None, rules=rules).rollout == rules.rollout
+    assert nodepool_digest(fact, [], None, rules=rules).rollout == rules.rollout
     other = rules.model_copy(update={"not_ready_grace": "8m"})
-    assert pool_digest(fact, [], None, rules=other) == pool_digest(fact, [], None, rules=rules)
+    assert nodepool_digest(fact, [], None, rules=other) == nodepool_digest(fact, [], None, rules=rules)
 
 
 def test_a_static_pool_is_told_how_many_stand_and_go_and_a_dynamic_one_is_not() -> None:
     claims = [claim_fact(), claim_fact(name="c2", provider_id=""), claim_fact(name="c3", deleting=True)]
     static = pool_fact(builders.pool(replicas=4))
-    seen = pool_digest(static, claims, None, static_capacity=True)
-    assert (seen.static, seen.replicas, seen.standing, seen.going) == ("on", 4, 2, 1)
-    fewer = pool_digest(static, claims[:1] + claims[2:], None, static_capacity=True)
-    assert (fewer.standing, fewer.usage) == (1, seen.usage), "one that never launched is missed as well"
-    dynamic = pool_digest(pool_fact(builders.pool()), claims, None, static_capacity=True)
-    assert (dynamic.static, dynamic.standing, dynamic.going) == ("", 0, 0)
+    observed = nodepool_digest(static, claims, None, static_capacity=True)
+    assert (observed.static, observed.replicas, observed.existing, observed.terminating) == ("on", 4, 2, 1)
+    fewer = nodepool_digest(static, claims[:1] + claims[2:], None, static_capacity=True)
+    assert (fewer.existing, fewer.usage) == (1, observed.usage), "one that never launched is missed as well"
+    dynamic = nodepool_digest(pool_fact(builders.pool()), claims, None, static_capacity=True)
+    assert (dynamic.static, dynamic.existing, dynamic.terminating) == ("", 0, 0)
 
 
 def test_of_a_static_pool_without_its_gate_only_that_is_told() -> None:
     static = pool_fact(builders.pool(replicas=4))
-    seen = pool_digest(static, [claim_fact()], None)
-    assert (seen.static, seen.replicas, seen.standing) == ("off", 0, 0)
-    assert fingerprint(seen) != fingerprint(pool_digest(static, [claim_fact()], None, static_capacity=True))
+    observed = nodepool_digest(static, [claim_fact()], None)
+    assert (observed.static, observed.replicas, observed.existing) == ("off", 0, 0)
+    assert hash_observation(observed) != hash_observation(
+        nodepool_digest(static, [claim_fact()], None, static_capacity=True)
+    )
 
 
 def test_a_node_class_counts_its_claims_only_while_it_is_going() -> None:
-    stays = EC2NodeClass.from_object(builders.node_class(generation=4))
-    goes = EC2NodeClass.from_object(builders.node_class(deleting=True))
+    active = EC2NodeClass.from_object(builders.node_class(generation=4))
+    terminating = EC2NodeClass.from_object(builders.node_class(deleting=True))
     few, more = [claim_fact()], [claim_fact(), claim_fact(name="c2")]
-    assert node_class_digest(stays, few) == node_class_digest(stays, more)
-    assert node_class_digest(stays, few).generation == 4
-    assert node_class_digest(goes, few) != node_class_digest(goes, more)
+    assert nodeclass_digest(active, few) == nodeclass_digest(active, more)
+    assert nodeclass_digest(active, few).generation == 4
+    assert nodeclass_digest(terminating, few) != nodeclass_digest(terminating, more)
 
 
 def test_stamps_of_another_version_are_told_and_those_of_ours_are_not() -> None:
     ours, others = {NODEPOOL_HASH_VERSION: HASH_VERSION}, {NODEPOOL_HASH_VERSION: "v3"}
     raw = builders.pool()
-    assert pool_digest(pool_fact(raw), [claim_fact(annotations=ours), claim_fact()], None).stamps == ""
-    assert pool_digest(pool_fact(raw), [claim_fact(annotations=others)], None).stamps == "v3"
-    assert pool_digest(pool_fact(raw), [claim_fact(annotations=others, deleting=True)], None).stamps == ""
+    assert nodepool_digest(pool_fact(raw), [claim_fact(annotations=ours), claim_fact()], None).stamps == ""
+    assert nodepool_digest(pool_fact(raw), [claim_fact(annotations=others)], None).stamps == "v3"
+    assert nodepool_digest(pool_fact(raw), [claim_fact(annotations=others, deleting=True)], None).stamps == ""
     raw["metadata"]["annotations"] = others
-    assert pool_digest(pool_fact(raw), [], None).stamps == "v3"
+    assert nodepool_digest(pool_fact(raw), [], None).stamps == "v3"
 
 
 def test_stamps_of_a_class_are_told_until_it_goes() -> None:
     others = claim_fact(annotations={NODECLASS_HASH_VERSION: "v6"})
-    stays = EC2NodeClass.from_object(builders.node_class())
-    assert node_class_digest(stays, [others]).stamps == "v6" and node_class_digest(stays, [claim_fact()]).stamps == ""
-    assert node_class_digest(EC2NodeClass.from_object(builders.node_class(deleting=True)), [others]).stamps == ""
+    active = EC2NodeClass.from_object(builders.node_class())
+    assert nodeclass_digest(active, [others]).stamps == "v6" and nodeclass_digest(active, [claim_fact()]).stamps == ""
+    assert nodeclass_digest(EC2NodeClass.from_object(builders.node_class(deleting=True)), [others]).stamps == ""
 
 
 def test_drift_is_told_of_a_node_whatever_it_does_but_going() -> None:
@@ -231,6 +245,10 @@ def test_drift_is_told_of_a_node_whatever_it_does_but_going() -> None:
     running = {"registered": True, "initialized": True, "initialized_at": at(-50)}
     for claim in ({}, {"registered": True}, running):
         for nodes in ((), (node_fact(),)):
-            seen = claim_digest(View(claim=claim_fact(**claim), nodes=nodes, drift=drift), NOW).seen
-            assert (seen.drift, seen.drift_message) == ("AMIDrift", "old")
-    assert claim_digest(View(claim=claim_fact(deleting=True), drift=drift), NOW).seen == ClaimSeen(deleting=True)
+            observed = nodeclaim_digest(
+                NodeClaimView(claim=claim_fact(**claim), nodes=nodes, drift=drift), NOW
+            ).observed
+            assert (observed.drift, observed.drift_message) == ("AMIDrift", "old")
+    assert nodeclaim_digest(
+        NodeClaimView(claim=claim_fact(deleting=True), drift=drift), NOW
+    ).observed == ObservedNodeClaim(deleting=True)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.controller.signals.digests import Digest, View, claim_digest, pool_digest
+from tenure.controller.signals.digests import Digest, NodeClaimView, nodeclaim_digest, nodepool_digest
 from tenure.kube.facts.objects import pool_fact
 from tenure.model.facts import NodeCondition, NodeFact
 from tenure.model.node_health import Unhealthy
@@ -20,8 +20,8 @@ UNREADY = NodeCondition(type="Ready", status="False", since=at(-30))
 
 
 def digest(claim: dict[str, Any], node: NodeFact, *, at_: float = 0, **view: Any) -> Digest:
-    given: dict[str, Any] = {"repaired": True, **view}
-    return claim_digest(View(claim=claim_fact(**claim), nodes=(node,), **given), at(at_))
+    view_fields: dict[str, Any] = {"repaired": True, **view}
+    return nodeclaim_digest(NodeClaimView(claim=claim_fact(**claim), nodes=(node,), **view_fields), at(at_))
 
 
 def rules(**repair: Any) -> LifecycleRules:
@@ -29,8 +29,8 @@ def rules(**repair: Any) -> LifecycleRules:
 
 
 def test_a_running_node_tells_of_a_condition_that_counts_with_the_time_it_began() -> None:
-    told = digest(RUNNING, node_fact(conditions=(READY, KERNEL))).seen.unhealthy
-    assert told == (Unhealthy(type="KernelReady", status="False", since=at(-30)),)
+    unhealthy = digest(RUNNING, node_fact(conditions=(READY, KERNEL))).observed.unhealthy
+    assert unhealthy == (Unhealthy(type="KernelReady", status="False", since=at(-30)),)
 
 
 @pytest.mark.parametrize(
@@ -44,47 +44,47 @@ def test_a_running_node_tells_of_a_condition_that_counts_with_the_time_it_began(
     ids=["ready", "kernel ready", "a pressure", "no time"],
 )
 def test_what_does_not_count_makes_no_difference(conditions: tuple[NodeCondition, ...]) -> None:
-    told = digest(RUNNING, node_fact(conditions=conditions))
-    assert told == digest(RUNNING, node_fact()) and told.seen.unhealthy == ()
+    actual = digest(RUNNING, node_fact(conditions=conditions))
+    assert actual == digest(RUNNING, node_fact()) and actual.observed.unhealthy == ()
 
 
 def test_without_the_gate_nothing_is_told() -> None:
     node = node_fact(ready=False, conditions=(UNREADY, KERNEL))
-    assert digest(RUNNING, node, repaired=False).seen.unhealthy == ()
+    assert digest(RUNNING, node, repaired=False).observed.unhealthy == ()
 
 
 def test_rules_say_which_conditions_count() -> None:
     worn = NodeCondition(type="DiskWorn", status="True", since=at(-5))
     node = node_fact(conditions=(READY, KERNEL, worn))
     mine = rules(conditions=[{"type": "DiskWorn", "status": "True", "toleration": "1m"}])
-    assert [one.type for one in digest(RUNNING, node, rules=mine).seen.unhealthy] == ["DiskWorn"]
-    assert digest(RUNNING, node, rules=rules(conditions=[])).seen.unhealthy == ()
+    assert [one.type for one in digest(RUNNING, node, rules=mine).observed.unhealthy] == ["DiskWorn"]
+    assert digest(RUNNING, node, rules=rules(conditions=[])).observed.unhealthy == ()
 
 
 def test_a_node_that_starts_costs_no_signal_for_not_being_ready_yet() -> None:
     node = node_fact(ready=False, conditions=(UNREADY,))
     first = digest(STARTING, node)
-    assert first.seen == digest(STARTING, node, repaired=False).seen and first.again == at(30)
+    assert first.observed == digest(STARTING, node, repaired=False).observed and first.recheck_at == at(30)
     later = digest(STARTING, node, at_=30)
-    assert [one.since for one in later.seen.unhealthy] == [at(-30)]
+    assert [one.since for one in later.observed.unhealthy] == [at(-30)]
 
 
 def test_of_a_node_that_starts_it_is_told_before_a_short_toleration_ends() -> None:
     node = node_fact(ready=False, conditions=(UNREADY,))
     short = rules(conditions=[{"type": "Ready", "status": "False", "toleration": "50s"}])
-    assert digest(STARTING, node, at_=-10, rules=short).again == at(-5)
-    assert digest(STARTING, node, at_=-5, rules=short).seen.unhealthy
+    assert digest(STARTING, node, at_=-10, rules=short).recheck_at == at(-5)
+    assert digest(STARTING, node, at_=-5, rules=short).observed.unhealthy
 
 
 def test_a_node_that_goes_tells_nothing_of_its_health() -> None:
-    told = digest({**RUNNING, "deleting": True}, node_fact(conditions=(UNREADY,)))
-    assert told.seen.deleting and told.seen.unhealthy == ()
+    actual = digest({**RUNNING, "deleting": True}, node_fact(conditions=(UNREADY,)))
+    assert actual.observed.deleting and actual.observed.unhealthy == ()
 
 
 def test_a_pool_is_told_of_registrations_only_while_its_condition_is_to_be_mended() -> None:
     pool = pool_fact(builders.pool("general"))
     some = [claim_fact(registered=True), claim_fact(name="c2", registered=False)]
-    assert pool_digest(pool, some, None, healthy_at=None).registered == 1
-    assert pool_digest(pool, some, None, healthy_at=(pool.generation, 3)).registered == 1
-    assert pool_digest(pool, some, None, healthy_at=(pool.generation + 1, 0)).registered == 1
-    assert pool_digest(pool, some, None, healthy_at=(pool.generation, 0)).registered == 0
+    assert nodepool_digest(pool, some, None, healthy_at=None).registered == 1
+    assert nodepool_digest(pool, some, None, healthy_at=(pool.generation, 3)).registered == 1
+    assert nodepool_digest(pool, some, None, healthy_at=(pool.generation + 1, 0)).registered == 1
+    assert nodepool_digest(pool, some, None, healthy_at=(pool.generation, 0)).registered == 0

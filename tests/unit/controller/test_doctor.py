@@ -32,25 +32,25 @@ async def findings(state: InterruptionState | RPCError, queue: str = "demo") -> 
 
 
 async def test_a_queue_that_the_worker_may_not_read_is_named_with_the_permission() -> None:
-    wrong, right = await findings(InterruptionState(cluster="c", queue="demo", messages=FAILING))
-    assert (wrong.level, wrong.subject) == ("problem", "reading of queue demo")
-    assert DENIED in wrong.said and "2026-01-01 12:00" in wrong.said and "interruption.json" in wrong.todo
-    assert (right.level, right.subject) == ("ok", "reading of status of instances")
+    problem, healthy = await findings(InterruptionState(cluster="c", queue="demo", messages=FAILING))
+    assert (problem.level, problem.subject) == ("problem", "reading of queue demo")
+    assert DENIED in problem.message and "2026-01-01 12:00" in problem.message and "interruption.json" in problem.todo
+    assert (healthy.level, healthy.subject) == ("ok", "reading of status of instances")
 
 
 async def test_a_status_that_the_worker_may_not_read_is_named() -> None:
-    [wrong] = [
+    [problem] = [
         one
         for one in await findings(InterruptionState(cluster="c", queue="demo", statuses=FAILING))
         if one.level != "ok"
     ]
-    assert wrong.subject == "reading of status of instances" and "resource-discovery.json" in wrong.todo
+    assert problem.subject == "reading of status of instances" and "resource-discovery.json" in problem.todo
 
 
 @pytest.mark.parametrize(("worker", "here"), [("other", "demo"), ("", "demo"), ("demo", "")])
 async def test_another_queue_than_the_settings_is_told(worker: str, here: str) -> None:
     [one] = await findings(InterruptionState(cluster="c", queue=worker), here)
-    assert one.level == "advice" and (worker or "none") in one.said and (here or "not set") in one.said
+    assert one.level == "advice" and (worker or "none") in one.message and (here or "not set") in one.message
 
 
 async def test_without_a_queue_only_the_status_is_spoken_of() -> None:
@@ -64,7 +64,7 @@ async def test_a_worker_that_never_ran_or_does_not_answer_is_another_finding_s_m
     assert await findings(RPCError("no", status, b"")) == []
 
 
-class Refusing:
+class FailingTemporal:
     """A Temporal that says the same to whatever is asked of a namespace."""
 
     namespace = "prod"
@@ -73,7 +73,7 @@ class Refusing:
         self._error = error
 
     @property
-    def workflow_service(self) -> "Refusing":
+    def workflow_service(self) -> "FailingTemporal":
         return self
 
     operator_service = workflow_service
@@ -81,24 +81,24 @@ class Refusing:
     async def get_system_info(self, _: Any) -> None:
         pass
 
-    async def no(self, *_: Any, **__: Any) -> None:
+    async def raise_error(self, *_: Any, **__: Any) -> None:
         raise self._error
 
-    describe_namespace = list_search_attributes = describe_task_queue = query = no
+    describe_namespace = list_search_attributes = describe_task_queue = query = raise_error
 
-    def get_workflow_handle(self, _: str) -> "Refusing":
+    def get_workflow_handle(self, _: str) -> "FailingTemporal":
         return self
 
 
 async def test_a_namespace_that_is_not_there_is_one_problem_with_the_command_that_makes_it() -> None:
     absent = RPCError("Namespace prod is not found.", RPCStatusCode.NOT_FOUND, b"")
-    [found] = await check_temporal(cast(Client, Refusing(absent)), "c")
+    [found] = await check_temporal(cast(Client, FailingTemporal(absent)), "c")
     assert (found.level, found.subject) == ("problem", "namespace prod")
     assert "temporal operator namespace create --namespace prod --retention 30d" in found.todo
 
 
 async def test_credentials_that_may_not_look_leave_each_check_open() -> None:
     denied = RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
-    found = await check_temporal(cast(Client, Refusing(denied)), "c")
+    found = await check_temporal(cast(Client, FailingTemporal(denied)), "c")
     assert [one.subject for one in found] == ["service", "namespace", "attributes", "workers"]
     assert {one.level for one in found} == {"unknown"}

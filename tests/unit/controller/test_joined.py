@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.controller.cache.dirty import Joined
+from tenure.controller.cache.dirty import SingleFlight
 from tenure.model.errors import TryLater
 
 
@@ -23,7 +23,7 @@ def counted(gate: asyncio.Event) -> tuple[list[int], Callable[[], Coroutine[Any,
 
 
 async def test_a_second_asking_joins_the_first_also_when_that_was_given_up() -> None:
-    joined, gate = Joined(), asyncio.Event()
+    joined, gate = SingleFlight(), asyncio.Event()
     begun, begin = counted(gate)
     first = asyncio.create_task(joined.run("a", begin))
     await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def test_a_second_asking_joins_the_first_also_when_that_was_given_up() -> 
 
 
 async def test_who_waits_when_all_ends_is_told_to_try_later() -> None:
-    joined = Joined()
+    joined = SingleFlight()
     _, begin = counted(asyncio.Event())
     waiting = asyncio.create_task(joined.run("a", begin))
     await asyncio.sleep(0)

@@ -13,12 +13,12 @@ from tenure.sandbox.ports import Ports
 def test_metrics_are_read_by_ipv6_and_by_ipv4() -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
-    port = Ports().take()
+    port = Ports().reserve()
     runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics_at(port)))
     runtime.metric_meter.create_counter("tenure_tests_total").add(1)
     for host in ("[::1]", "127.0.0.1"):
-        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as answer:
-            assert b"tenure_tests_total" in answer.read(), host
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as response:
+            assert b"tenure_tests_total" in response.read(), host
 
 
 def test_without_ipv6_they_are_read_by_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,15 @@ import pytest
 
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.planning.nodeclaim_factory import (
-    MOST_IN_GROUP,
-    alike,
+    MAX_GROUP_MEMBERS,
+    build_nodeclaim,
     claim_names,
-    drafts,
     group_ids,
-    node_claim,
+    launch_drafts,
+    launch_hash,
 )
 from tenure.model.facts import ClaimFact, Expression, Taint
-from tenure.model.instance_types import PoolSlice
+from tenure.model.instance_types import OfferingShard
 from tenure.model.provisioning import PlannedClaim
 
 TYPES = Expression(key="node.kubernetes.io/instance-type", operator="In", values=("m5.large",))
@@ -37,7 +37,7 @@ def planned(**more: Any) -> PlannedClaim:
 def test_claims_are_alike_only_if_their_launches_would_be() -> None:
     born = datetime(2026, 1, 1, tzinfo=UTC)
     one = ClaimFact(name="a", uid="uid-a", created=born, pool="p", node_class="c", labels={"team": "x"})
-    assert alike(one) == alike(one.model_copy(update={"name": "b", "uid": "uid-b"})) != ""
+    assert launch_hash(one) == launch_hash(one.model_copy(update={"name": "b", "uid": "uid-b"})) != ""
     others: list[dict[str, Any]] = [
         {"labels": {"team": "y"}},
         {"node_class": "d"},
@@ -46,15 +46,15 @@ def test_claims_are_alike_only_if_their_launches_would_be() -> None:
         {"startup_taints": (Taint(key="k", value="v", effect="NoSchedule"),)},
         {"requirements": (Expression(key="k", operator="In", values=("v",)),)},
     ]
-    hashes = {alike(one.model_copy(update=other)) for other in others}
-    assert len(hashes) == len(others) and alike(one) not in hashes
+    hashes = {launch_hash(one.model_copy(update=other)) for other in others}
+    assert len(hashes) == len(others) and launch_hash(one) not in hashes
 
 
 def test_a_claim_that_has_an_instance_or_a_group_joins_nobody() -> None:
     born = datetime(2026, 1, 1, tzinfo=UTC)
     one = ClaimFact(name="a", uid="uid-a", created=born, pool="p")
-    assert alike(one.model_copy(update={"provider_id": "aws:///a/i-1"})) == ""
-    assert alike(one.model_copy(update={"annotations": {"tenure.sh/launch-group": "g"}})) == ""
+    assert launch_hash(one.model_copy(update={"provider_id": "aws:///a/i-1"})) == ""
+    assert launch_hash(one.model_copy(update={"annotations": {"tenure.sh/launch-group": "g"}})) == ""
 
 
 def test_the_same_plan_gives_the_same_names_and_another_plan_others() -> None:
@@ -82,15 +82,17 @@ def test_claims_that_ask_for_the_same_launch_together() -> None:
 
 def test_slices_of_a_storm_launch_apart_and_stand_on_their_claims() -> None:
     """From where a plan that was cut off takes them."""
-    a, b = PoolSlice(zone="a"), PoolSlice(zone="b", part=1, parts=2)
+    a, b = OfferingShard(zone="a"), OfferingShard(zone="b", part=1, parts=2)
     groups = group_ids("p", [planned()] * 5, [a, b, a, b, None])
     assert groups == ["p-0", "p-1", "p-0", "p-1", "p-2"]
     found = []
     for number, one in enumerate((a, b, None)):
-        made = node_claim(planned(), name=f"x{number}", plan_id="p", group_id=f"p-{number}", pool_slice=one).to_object()
+        made = build_nodeclaim(
+            planned(), name=f"x{number}", plan_id="p", group_id=f"p-{number}", offering_shard=one
+        ).to_object()
         made["metadata"]["uid"] = f"uid-{number}"
         found.append(NodeClaim.from_object(made))
-    assert [one.pool_slice for one in drafts(found)] == [a, b, None]
+    assert [one.offering_shard for one in launch_drafts(found)] == [a, b, None]
 
 
 def test_without_instance_types_the_amounts_decide_the_launch() -> None:
@@ -98,8 +100,8 @@ def test_without_instance_types_the_amounts_decide_the_launch() -> None:
 
 
 def test_a_group_does_not_grow_without_end() -> None:
-    groups = group_ids("p", [planned()] * (MOST_IN_GROUP + 1) + [planned(labels={})])
-    assert groups[MOST_IN_GROUP - 1 :] == ["p-0", "p-1", "p-2"]
+    groups = group_ids("p", [planned()] * (MAX_GROUP_MEMBERS + 1) + [planned(labels={})])
+    assert groups[MAX_GROUP_MEMBERS - 1 :] == ["p-0", "p-1", "p-2"]
 
 
 def test_the_object_carries_all_that_its_life_needs() -> None:
@@ -108,7 +110,7 @@ def test_the_object_carries_all_that_its_life_needs() -> None:
         startup_taints=(Taint(key="cni", effect="NoExecute"),),
         termination_grace_period="1h",
     )
-    made = node_claim(claim, name="general-x", plan_id="p", group_id="p-0").to_object()
+    made = build_nodeclaim(claim, name="general-x", plan_id="p", group_id="p-0").to_object()
     metadata, spec = made["metadata"], made["spec"]
     assert metadata["finalizers"] == ["karpenter.sh/termination"]
     assert metadata["labels"] == {
@@ -127,16 +129,16 @@ def test_the_object_carries_all_that_its_life_needs() -> None:
 
 @pytest.mark.parametrize("field", ["taints", "startupTaints", "terminationGracePeriod"])
 def test_what_is_not_asked_for_is_not_written(field: str) -> None:
-    made = node_claim(planned(), name="x", plan_id="p", group_id="p-0").to_object()
+    made = build_nodeclaim(planned(), name="x", plan_id="p", group_id="p-0").to_object()
     assert field not in made["spec"]
 
 
 def test_drafts_hand_out_members_in_order_of_uid() -> None:
     claims = []
     for name, uid, group in (("a", "3", "p-0"), ("b", "1", "p-0"), ("c", "2", "p-1")):
-        made = node_claim(planned(), name=name, plan_id="p", group_id=group)
+        made = build_nodeclaim(planned(), name=name, plan_id="p", group_id=group)
         claims.append(made.model_copy(update={"metadata": made.metadata.model_copy(update={"uid": uid})}))
-    first, second = drafts(claims)
+    first, second = launch_drafts(claims)
     assert (first.group_id, first.pool, first.node_class) == ("p-0", "general", "default")
     assert [member.name for member in first.members] == ["b", "a"]
     assert [member.name for member in second.members] == ["c"]

@@ -7,7 +7,7 @@ from temporalio.api.common.v1 import GrpcStatus
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenure.controller.temporal.errors import lacks_namespace, refusal
+from tenure.controller.temporal.errors import format_rpc_error, lacks_namespace
 
 MISSING = RPCStatusCode.NOT_FOUND
 
@@ -34,7 +34,7 @@ def test_which_refusal_is_about_a_namespace_that_is_not_there(
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "said"),
+    ("code", "message", "expected"),
     [
         (
             MISSING,
@@ -52,6 +52,6 @@ def test_which_refusal_is_about_a_namespace_that_is_not_there(
         (RPCStatusCode.INTERNAL, "", "INTERNAL; `tenure doctor` says"),
     ],
 )
-def test_each_refusal_is_one_line_with_the_next_step(code: RPCStatusCode, message: str, said: str) -> None:
-    line = refusal(RPCError(message, code, b""), namespace="prod", address="temporal:7233")
-    assert said in line and "Temporal at temporal:7233" in line and "\n" not in line
+def test_each_refusal_is_one_line_with_the_next_step(code: RPCStatusCode, message: str, expected: str) -> None:
+    line = format_rpc_error(RPCError(message, code, b""), namespace="prod", address="temporal:7233")
+    assert expected in line and "Temporal at temporal:7233" in line and "\n" not in line

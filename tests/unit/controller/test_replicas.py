@@ -5,25 +5,25 @@ from datetime import UTC, datetime, timedelta
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.taskqueue.v1 import PollerInfo
 
-from tenure.controller.temporal.worker_versioning import living
+from tenure.controller.temporal.worker_versioning import count_live_pollers
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def poller(identity: str, *, seconds_ago: float = 1) -> PollerInfo:
-    asked = Timestamp()
-    asked.FromDatetime(NOW - timedelta(seconds=seconds_ago))
-    return PollerInfo(identity=identity, last_access_time=asked)
+    last_access = Timestamp()
+    last_access.FromDatetime(NOW - timedelta(seconds=seconds_ago))
+    return PollerInfo(identity=identity, last_access_time=last_access)
 
 
 def test_each_worker_counts_once_however_many_pollers_it_has() -> None:
-    assert living([poller("1@a"), poller("1@a", seconds_ago=3), poller("1@b")], NOW) == 2
+    assert count_live_pollers([poller("1@a"), poller("1@a", seconds_ago=3), poller("1@b")], NOW) == 2
 
 
 def test_a_worker_that_was_killed_counts_for_little_more_than_a_minute() -> None:
-    assert living([poller("1@a"), poller("1@b", seconds_ago=60)], NOW) == 2
-    assert living([poller("1@a"), poller("1@b", seconds_ago=75)], NOW) == 1
+    assert count_live_pollers([poller("1@a"), poller("1@b", seconds_ago=60)], NOW) == 2
+    assert count_live_pollers([poller("1@a"), poller("1@b", seconds_ago=75)], NOW) == 1
 
 
 def test_whoever_asks_is_there_itself() -> None:
-    assert living([], NOW) == 1
+    assert count_live_pollers([], NOW) == 1

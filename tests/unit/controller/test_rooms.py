@@ -5,131 +5,135 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.controller.cache.dirty import Dirty
-from tenure.controller.signals.disruption_trigger import Rooms
+from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.signals.disruption_trigger import BudgetHeadroomNotifier
 from tenure.model.facts import ClaimFact
-from tests.support.controller.builders import World, claim, node, pod, pool
+from tests.support.controller.builders import CacheHarness, claim, node, pod, pool
 
 
-class Scene(World):
+class HeadroomHarness(CacheHarness):
     """A NodePool `general` with three nodes: a and b run pods, c is empty."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rules: dict[str, LifecycleRules] = {}
         self.drifted: set[str] = set()
-        self.rooms = Rooms(self.caches, rules_of=self.rules.get, drifted=self._has_drifted)
-        self.hear("nodepools", pool("general"), pool("gpu"))
+        self.headroom_notifier = BudgetHeadroomNotifier(
+            self.cache, rules_of=self.rules.get, is_drifted=self._has_drifted
+        )
+        self.apply_objects("nodepools", pool("general"), pool("gpu"))
         for name in "abc":
-            self.stands(name)
-        self.hear("pods", *(pod(f"on-{name}", on=f"node-{name}") for name in "ab"))
-        self.told()
+            self.add_node(name)
+        self.apply_objects("pods", *(pod(f"on-{name}", on=f"node-{name}") for name in "ab"))
+        self.notified_nodepools()
 
     def _has_drifted(self, one: ClaimFact) -> bool:
         return one.name in self.drifted
 
-    def stands(self, name: str, *, pool: str = "general", phase: str = "Initialized", **more: Any) -> None:
-        self.hear("nodeclaims", claim(name, phase=phase, pool=pool, **more))
-        self.hear("nodes", node(f"node-{name}", of=name))
+    def add_node(self, name: str, *, pool: str = "general", phase: str = "Initialized", **more: Any) -> None:
+        self.apply_objects("nodeclaims", claim(name, phase=phase, pool=pool, **more))
+        self.apply_objects("nodes", node(f"node-{name}", of=name))
 
-    def told(self) -> set[str]:
+    def notified_nodepools(self) -> set[str]:
         """The NodePools that are told anew."""
-        before = {name: self.rooms.freed(name) for name in self.caches.pools}
-        dirty = self.caches.take_dirty()
-        others, dirty.pools = dirty.pools, set()
-        self.rooms.look(dirty, known=True)
-        assert dirty.pools == {name for name in self.caches.pools if self.rooms.freed(name) != before[name]}
-        assert others | dirty.pools >= dirty.pools
-        return dirty.pools
+        before = {name: self.headroom_notifier.released(name) for name in self.cache.nodepools}
+        changes = self.cache.drain_changes()
+        others, changes.nodepools = changes.nodepools, set()
+        self.headroom_notifier.update(changes, known=True)
+        assert changes.nodepools == {
+            name for name in self.cache.nodepools if self.headroom_notifier.released(name) != before[name]
+        }
+        assert others | changes.nodepools >= changes.nodepools
+        return changes.nodepools
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def harness() -> HeadroomHarness:
+    return HeadroomHarness()
 
 
-def test_a_node_that_is_ready_again_leaves_room(scene: Scene) -> None:
-    scene.hear("nodes", node("node-a", of="a", ready=False))
-    assert scene.told() == set()
-    scene.hear("nodes", node("node-a", of="a"))
-    assert scene.told() == {"general"}
-    assert scene.told() == set()
+def test_a_node_that_is_ready_again_leaves_room(harness: HeadroomHarness) -> None:
+    harness.apply_objects("nodes", node("node-a", of="a", ready=False))
+    assert harness.notified_nodepools() == set()
+    harness.apply_objects("nodes", node("node-a", of="a"))
+    assert harness.notified_nodepools() == {"general"}
+    assert harness.notified_nodepools() == set()
 
 
-def test_a_node_that_is_put_back_leaves_room(scene: Scene) -> None:
+def test_a_node_that_is_put_back_leaves_room(harness: HeadroomHarness) -> None:
     tainted = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
-    scene.hear("nodes", node("node-a", of="a", taints=tainted))
-    assert scene.told() == set()
-    scene.hear("nodes", node("node-a", of="a"))
-    assert scene.told() == {"general"}
+    harness.apply_objects("nodes", node("node-a", of="a", taints=tainted))
+    assert harness.notified_nodepools() == set()
+    harness.apply_objects("nodes", node("node-a", of="a"))
+    assert harness.notified_nodepools() == {"general"}
 
 
-def test_a_new_node_makes_shares_greater_once_it_is_initialized(scene: Scene) -> None:
-    scene.stands("d", phase="Registered")
-    assert scene.told() == set()
-    scene.stands("d")
-    assert scene.told() == {"general"}
+def test_a_new_node_makes_shares_greater_once_it_is_initialized(harness: HeadroomHarness) -> None:
+    harness.add_node("d", phase="Registered")
+    assert harness.notified_nodepools() == set()
+    harness.add_node("d")
+    assert harness.notified_nodepools() == {"general"}
 
 
-def test_a_node_that_goes_leaves_room_when_it_is_not_counted_any_more(scene: Scene) -> None:
-    scene.hear("nodeclaims", claim("a", phase="Initialized", deleting=True))
-    assert scene.told() == set()
-    going = claim("a", phase="Initialized", deleting=True)
+def test_a_node_that_goes_leaves_room_when_it_is_not_counted_any_more(harness: HeadroomHarness) -> None:
+    harness.apply_objects("nodeclaims", claim("a", phase="Initialized", deleting=True))
+    assert harness.notified_nodepools() == set()
+    terminating_nodeclaim = claim("a", phase="Initialized", deleting=True)
     terminating = {"type": "InstanceTerminating", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}
-    going["status"]["conditions"].append(terminating)
-    scene.hear("nodeclaims", going)
-    assert scene.told() == {"general"}
-    scene.lose("nodeclaims", going)
-    assert scene.told() == set(), "it did not count before"
+    terminating_nodeclaim["status"]["conditions"].append(terminating)
+    harness.apply_objects("nodeclaims", terminating_nodeclaim)
+    assert harness.notified_nodepools() == {"general"}
+    harness.delete_objects("nodeclaims", terminating_nodeclaim)
+    assert harness.notified_nodepools() == set(), "it did not count before"
 
 
-def test_a_node_that_is_gone_at_once_leaves_room(scene: Scene) -> None:
-    going = claim("a", phase="Initialized", deleting=True)
-    scene.hear("nodeclaims", going)
-    scene.told()
-    scene.lose("nodeclaims", going)
-    assert scene.told() == {"general"}
+def test_a_node_that_is_gone_at_once_leaves_room(harness: HeadroomHarness) -> None:
+    terminating_nodeclaim = claim("a", phase="Initialized", deleting=True)
+    harness.apply_objects("nodeclaims", terminating_nodeclaim)
+    harness.notified_nodepools()
+    harness.delete_objects("nodeclaims", terminating_nodeclaim)
+    assert harness.notified_nodepools() == {"general"}
 
 
-def test_nobody_is_told_where_no_node_may_wish_to_go(scene: Scene) -> None:
-    scene.hear("pods", pod("on-c", on="node-c"))
-    scene.hear("nodes", node("node-a", of="a", ready=False))
-    scene.told()
-    scene.hear("nodes", node("node-a", of="a"))
-    assert scene.told() == set()
-    scene.drifted.add("b")
-    scene.hear("nodes", node("node-a", of="a", ready=False))
-    scene.told()
-    scene.hear("nodes", node("node-a", of="a"))
-    assert scene.told() == {"general"}
+def test_nobody_is_told_where_no_node_may_wish_to_go(harness: HeadroomHarness) -> None:
+    harness.apply_objects("pods", pod("on-c", on="node-c"))
+    harness.apply_objects("nodes", node("node-a", of="a", ready=False))
+    harness.notified_nodepools()
+    harness.apply_objects("nodes", node("node-a", of="a"))
+    assert harness.notified_nodepools() == set()
+    harness.drifted.add("b")
+    harness.apply_objects("nodes", node("node-a", of="a", ready=False))
+    harness.notified_nodepools()
+    harness.apply_objects("nodes", node("node-a", of="a"))
+    assert harness.notified_nodepools() == {"general"}
 
 
-def test_other_pools_are_told_where_their_rules_count_all_nodes(scene: Scene) -> None:
-    scene.stands("g", pool="gpu")
-    scene.told()
+def test_other_pools_are_told_where_their_rules_count_all_nodes(harness: HeadroomHarness) -> None:
+    harness.add_node("g", pool="gpu")
+    harness.notified_nodepools()
     flaps = (node("node-a", of="a", ready=False), node("node-a", of="a"))
     for one in flaps:
-        scene.hear("nodes", one)
-        told = scene.told()
-    assert told == {"general"}
-    scene.rules["gpu"] = LifecycleRules.model_validate({"disruption": {"clusterNodes": "1"}})
+        harness.apply_objects("nodes", one)
+        notified = harness.notified_nodepools()
+    assert notified == {"general"}
+    harness.rules["gpu"] = LifecycleRules.model_validate({"disruption": {"clusterNodes": "1"}})
     for one in flaps:
-        scene.hear("nodes", one)
-        told = scene.told()
-    assert told == {"general", "gpu"}
+        harness.apply_objects("nodes", one)
+        notified = harness.notified_nodepools()
+    assert notified == {"general", "gpu"}
 
 
 def test_what_was_there_when_the_watch_began_is_no_news() -> None:
-    scene = Scene()
-    assert scene.rooms.freed("general") == 0
+    harness = HeadroomHarness()
+    assert harness.headroom_notifier.released("general") == 0
 
 
-def test_nothing_is_judged_before_everything_is_known(scene: Scene) -> None:
-    rooms = Rooms(scene.caches, rules_of=scene.rules.get, drifted=lambda one: False)
-    rooms.look(Dirty(claims={"a"}), known=False)
-    scene.hear("nodes", node("node-a", of="a", ready=False))
-    rooms.look(scene.caches.take_dirty(), known=True)
-    assert rooms.freed("general") == 0
-    scene.hear("nodes", node("node-a", of="a"))
-    rooms.look(scene.caches.take_dirty(), known=True)
-    assert rooms.freed("general") > 0
+def test_nothing_is_judged_before_everything_is_known(harness: HeadroomHarness) -> None:
+    headroom_notifier = BudgetHeadroomNotifier(harness.cache, rules_of=harness.rules.get, is_drifted=lambda one: False)
+    headroom_notifier.update(ChangeSet(nodeclaims={"a"}), known=False)
+    harness.apply_objects("nodes", node("node-a", of="a", ready=False))
+    headroom_notifier.update(harness.cache.drain_changes(), known=True)
+    assert headroom_notifier.released("general") == 0
+    harness.apply_objects("nodes", node("node-a", of="a"))
+    headroom_notifier.update(harness.cache.drain_changes(), known=True)
+    assert headroom_notifier.released("general") > 0

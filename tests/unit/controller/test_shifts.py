@@ -1,24 +1,24 @@
 """Zonal shifts as planning hears of them: marks for zones by name, and one event when one begins or ends."""
 
-from tenure.controller.planning.catalog import Shifts
+from tenure.controller.planning.catalog import ZonalShifts
 from tenure.model.errors import Throttled
-from tests.support.controller.builders import World, node_class, pool
+from tests.support.controller.builders import CacheHarness, node_class, pool
 from tests.support.fakes.kubernetes import FakeEvents
-from tests.unit.controller.test_planning import Types
+from tests.unit.controller.test_planning import FakeOfferings
 
 
-class Zones(Types):
+class FakeZonalShifts(FakeOfferings):
     def __init__(self) -> None:
         super().__init__()
         self.zones: frozenset[str] = frozenset()
 
-    async def away(self) -> frozenset[str]:
+    async def fetch_shifted_zones(self) -> frozenset[str]:
         if self.broken:
             raise Throttled("told to fail")
         return self.zones
 
 
-class Stage(World):
+class ZonalShiftHarness(CacheHarness):
     def __init__(self) -> None:
         super().__init__()
         one = node_class("default")
@@ -28,40 +28,42 @@ class Stage(World):
                 {"id": "subnet-2", "zone": "us-west-2b", "zoneID": "usw2-az2"},
             ]
         }
-        self.hear("ec2nodeclasses", one)
-        self.hear("nodepools", pool("general"))
-        self.types, self.events = Zones(), FakeEvents()
-        self.shifts = Shifts(self.caches, self.types, self.events)
+        self.apply_objects("ec2nodeclasses", one)
+        self.apply_objects("nodepools", pool("general"))
+        self.types, self.events = FakeZonalShifts(), FakeEvents()
+        self.shifts = ZonalShifts(self.cache, self.types, self.events)
 
-    async def marked(self) -> list[str]:
-        marks = await self.shifts.marks(self.now)
+    async def unavailable_zones(self) -> list[str]:
+        unavailable_offerings = await self.shifts.unavailable_offerings(self.now)
         assert all(
-            mark.covers("m5.large", mark.zone, kind) for mark in marks for kind in ("spot", "on-demand", "reserved")
+            offering.covers("m5.large", offering.zone, kind)
+            for offering in unavailable_offerings
+            for kind in ("spot", "on-demand", "reserved")
         )
-        return [mark.zone for mark in marks]
+        return [offering.zone for offering in unavailable_offerings]
 
 
 async def test_a_zone_that_is_away_is_marked_by_its_name() -> None:
-    stage = Stage()
-    assert await stage.marked() == []
-    stage.types.zones = frozenset({"usw2-az2", "usw2-az9"})
-    assert await stage.marked() == ["us-west-2b"]
+    harness = ZonalShiftHarness()
+    assert await harness.unavailable_zones() == []
+    harness.types.zones = frozenset({"usw2-az2", "usw2-az9"})
+    assert await harness.unavailable_zones() == ["us-west-2b"]
 
 
 async def test_beginning_and_end_are_said_once_each() -> None:
-    stage = Stage()
-    stage.types.zones = frozenset({"usw2-az1"})
-    await stage.marked()
-    await stage.marked()
-    stage.types.zones = frozenset()
-    await stage.marked()
-    assert stage.events.reasons("general") == ["ZonalShiftActive", "ZonalShiftCleared"]
+    harness = ZonalShiftHarness()
+    harness.types.zones = frozenset({"usw2-az1"})
+    await harness.unavailable_zones()
+    await harness.unavailable_zones()
+    harness.types.zones = frozenset()
+    await harness.unavailable_zones()
+    assert harness.events.reasons_for("general") == ["ZonalShiftActive", "ZonalShiftCleared"]
 
 
 async def test_shifts_that_cannot_be_read_are_what_they_were() -> None:
-    stage = Stage()
-    stage.types.zones = frozenset({"usw2-az1"})
-    await stage.marked()
-    stage.types.broken = True
-    assert await stage.marked() == ["us-west-2a"]
-    assert stage.events.reasons("general") == ["ZonalShiftActive"]
+    harness = ZonalShiftHarness()
+    harness.types.zones = frozenset({"usw2-az1"})
+    await harness.unavailable_zones()
+    harness.types.broken = True
+    assert await harness.unavailable_zones() == ["us-west-2a"]
+    assert harness.events.reasons_for("general") == ["ZonalShiftActive"]

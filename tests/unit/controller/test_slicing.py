@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenure.controller.planning.nodeclaim_factory import dealt
+from tenure.controller.planning.nodeclaim_factory import assign_shards
 from tenure.model.facts import Expression
 from tenure.model.provisioning import PlannedClaim
 
@@ -28,7 +28,7 @@ def in_zones(*zones: str) -> Expression:
 
 
 def share(claims: list[PlannedClaim]) -> list[int]:
-    found = dealt(claims, lambda node_class: ZONES)
+    found = assign_shards(claims, lambda node_class: ZONES)
     assert None not in found
     return sorted(Counter(found).values())
 
@@ -42,8 +42,8 @@ def test_claims_that_are_each_another_are_dealt_out_too() -> None:
 
 
 def test_those_of_one_zone_are_divided_by_types() -> None:
-    found = dealt([planned(in_zones("b"))] * 6, lambda node_class: ZONES)
-    assert Counter(one.text() for one in found if one) == {"b/0/3": 2, "b/1/3": 2, "b/2/3": 2}
+    found = assign_shards([planned(in_zones("b"))] * 6, lambda node_class: ZONES)
+    assert Counter(one.format() for one in found if one) == {"b/0/3": 2, "b/1/3": 2, "b/2/3": 2}
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_those_of_one_zone_are_divided_by_types() -> None:
     ids=["on demand", "reserved", "varied", "by zone id", "no zone"],
 )
 def test_those_that_no_slice_suits_ask_for_all(claim: PlannedClaim) -> None:
-    assert dealt([claim] * 3, lambda node_class: ZONES) == [None] * 3
+    assert assign_shards([claim] * 3, lambda node_class: ZONES) == [None] * 3
 
 
 def test_while_nothing_is_known_of_zones_all_is_asked_for() -> None:
-    assert dealt([planned()] * 3, lambda node_class: ()) == [None] * 3
+    assert assign_shards([planned()] * 3, lambda node_class: ()) == [None] * 3

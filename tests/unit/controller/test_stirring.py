@@ -10,26 +10,26 @@ from typing import Any
 import pytest
 
 from tenure.controller.cache.dirty import TAGS
-from tenure.controller.signals.disruption_trigger import Stirring
-from tenure.controller.signals.signaller import Signal, Signaller
-from tenure.model.disruption.commands import Stirred
-from tests.support.controller.builders import Json, World, claim, node, pod, pool
-from tests.support.fakes.turns import turns
+from tenure.controller.signals.disruption_trigger import DisruptionTrigger
+from tenure.controller.signals.signaller import Signal, SignalQueue
+from tenure.model.disruption.commands import ClusterChanged
+from tests.support.controller.builders import CacheHarness, Json, claim, node, pod, pool
+from tests.support.fakes.turns import run_pending_tasks
 
 STEP = 0.01
 """Seconds."""
 
 
-class Told(Signaller):
+class RecordingSignalQueue(SignalQueue):
     def __init__(self) -> None:
         self.signals: list[Signal] = []
 
-    def offer(self, signal: Signal) -> bool:
+    def enqueue(self, signal: Signal) -> bool:
         self.signals.append(signal)
         return True
 
 
-class Clock:
+class FakeClock:
     """In the place of `time` and `asyncio`: it goes on only when it is told to, however busy the machine is."""
 
     Event, time_ns = asyncio.Event, staticmethod(time.time_ns)
@@ -50,60 +50,62 @@ class Clock:
         finally:
             waiting.cancel()
 
-    async def passes(self, seconds: float) -> None:
+    async def advance(self, seconds: float) -> None:
         for _ in range(round(seconds / STEP)):
             self.now += STEP
-            await turns(10)
+            await run_pending_tasks(10)
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    clock = FakeClock()
     for name in ("time", "asyncio"):
         monkeypatch.setattr(f"tenure.controller.signals.disruption_trigger.{name}", clock)
     return clock
 
 
-class Stage(World):
-    def __init__(self, clock: Clock) -> None:
+class DisruptionTriggerHarness(CacheHarness):
+    def __init__(self, clock: FakeClock) -> None:
         super().__init__()
         self.clock = clock
-        self.told = Told()
-        self.stirring = Stirring(self.caches, self.told, "east", first=0.05, every=0.05)
-        self.hear("nodepools", pool())
-        self.hear("nodeclaims", claim("c1", phase="Initialized"))
-        self.hear("nodes", node("n1", of="c1"))
-        self.hear("pods", pod("a", on="n1"), pod("agent", on="n1", owner="DaemonSet"))
+        self.signal_queue = RecordingSignalQueue()
+        self.disruption_trigger = DisruptionTrigger(
+            self.cache, self.signal_queue, "east", min_interval=0.05, max_interval=0.05
+        )
+        self.apply_objects("nodepools", pool())
+        self.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+        self.apply_objects("nodes", node("n1", of="c1"))
+        self.apply_objects("pods", pod("a", on="n1"), pod("agent", on="n1", owner="DaemonSet"))
 
-    async def stirs(self, kind: str = "", *objects: Json, lost: bool = False) -> bool:
+    async def triggers(self, kind: str = "", *objects: Json, lost: bool = False) -> bool:
         """Whether something was told of a change, and once."""
-        before = len(self.told.signals)
+        before = len(self.signal_queue.signals)
         if kind:
-            (self.lose if lost else self.hear)(kind, *objects)
-        self.stirring.look()
-        await self.clock.passes(0.02)
-        assert len(self.told.signals) <= before + 1
-        found = len(self.told.signals) > before
-        await self.clock.passes(0.06)
+            (self.delete_objects if lost else self.apply_objects)(kind, *objects)
+        self.disruption_trigger.on_change()
+        await self.clock.advance(0.02)
+        assert len(self.signal_queue.signals) <= before + 1
+        found = len(self.signal_queue.signals) > before
+        await self.clock.advance(0.06)
         return found
 
 
 @pytest.fixture
-async def stage(clock: Clock) -> AsyncIterator[Stage]:
-    stage = Stage(clock)
-    task = asyncio.create_task(stage.stirring.run())
-    await clock.passes(0.08)
-    yield stage
+async def harness(clock: FakeClock) -> AsyncIterator[DisruptionTriggerHarness]:
+    harness = DisruptionTriggerHarness(clock)
+    task = asyncio.create_task(harness.disruption_trigger.run())
+    await clock.advance(0.08)
+    yield harness
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
 
 
-async def test_a_new_watch_says_so_once(stage: Stage) -> None:
-    (first,) = stage.told.signals
+async def test_a_new_watch_says_so_once(harness: DisruptionTriggerHarness) -> None:
+    (first,) = harness.signal_queue.signals
     assert (first.workflow_id, first.name, first.start) == ("east/cluster", "stirred", None)
-    assert isinstance(first.argument, Stirred) and first.argument.number > 0
-    assert not await stage.stirs()
+    assert isinstance(first.argument, ClusterChanged) and first.argument.number > 0
+    assert not await harness.triggers()
 
 
 BUDGET = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"maxUnavailable": 1}, "status": {}}
@@ -126,68 +128,70 @@ BUDGET = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"maxUnav
         ("poddisruptionbudgets", BUDGET, True),
     ],
 )
-async def test_what_matters(stage: Stage, kind: str, changed: Json, matters: bool) -> None:
-    assert await stage.stirs(kind, changed) is matters
+async def test_what_matters(harness: DisruptionTriggerHarness, kind: str, changed: Json, matters: bool) -> None:
+    assert await harness.triggers(kind, changed) is matters
 
 
-async def test_a_pod_that_is_gone_and_new_prices_matter(stage: Stage) -> None:
-    assert await stage.stirs("pods", pod("a", on="n1"), lost=True)
-    stage.stirring.stir()
-    assert await stage.stirs()
+async def test_a_pod_that_is_gone_and_new_prices_matter(harness: DisruptionTriggerHarness) -> None:
+    assert await harness.triggers("pods", pod("a", on="n1"), lost=True)
+    harness.disruption_trigger.trigger()
+    assert await harness.triggers()
 
 
-async def test_many_changes_are_told_as_one_and_the_last_is_not_forgotten(stage: Stage) -> None:
+async def test_many_changes_are_told_as_one_and_the_last_is_not_forgotten(harness: DisruptionTriggerHarness) -> None:
     async def change(number: int) -> None:
-        stage.hear("pods", pod(f"more-{number}", on="n1"))
-        stage.stirring.look()
+        harness.apply_objects("pods", pod(f"more-{number}", on="n1"))
+        harness.disruption_trigger.on_change()
         await asyncio.sleep(0)
 
     for number in range(50):
         last = time.time_ns()
         await change(number)
-    await stage.clock.passes(0.12)
-    told: list[Any] = stage.told.signals[1:]
-    assert len(told) == 2, "the first change, and all that came while it was quiet"
-    assert told[-1].argument.number >= last, "the last is among them"
+    await harness.clock.advance(0.12)
+    signals: list[Any] = harness.signal_queue.signals[1:]
+    assert len(signals) == 2, "the first change, and all that came while it was quiet"
+    assert signals[-1].argument.number >= last, "the last is among them"
 
 
-class Slow(Stage):
+class BackoffHarness(DisruptionTriggerHarness):
     """With pauses of 0.1 to 0.8 s."""
 
-    def __init__(self, clock: Clock, took: float = 0.0) -> None:
+    def __init__(self, clock: FakeClock, took: float = 0.0) -> None:
         super().__init__(clock)
-        self.stirring = Stirring(self.caches, self.told, "east", took=lambda: took, first=0.1, every=0.8)
-        self.moments: list[float] = []
+        self.disruption_trigger = DisruptionTrigger(
+            self.cache, self.signal_queue, "east", last_pass_seconds=lambda: took, min_interval=0.1, max_interval=0.8
+        )
+        self.signal_times: list[float] = []
 
-    async def churn(self, seconds: float, gone_at: float | None = None) -> list[float]:
+    async def churn(self, seconds: float, deleted_at: float | None = None) -> list[float]:
         """Pods keep coming; when words were told, in seconds since the first."""
         number, began = 0, self.clock.now
-        running = asyncio.create_task(self.stirring.run())
+        running = asyncio.create_task(self.disruption_trigger.run())
         while (now := self.clock.now - began) < seconds:
-            self.hear("pods", pod(f"more-{(number := number + 1)}", on="n1"))
-            gone = gone_at is not None and now >= gone_at
-            gone_at = None if gone else gone_at
-            self.stirring.look(gone=gone)
-            self.moments += [now] * (len(self.told.signals) - len(self.moments))
-            await self.clock.passes(STEP)
+            self.apply_objects("pods", pod(f"more-{(number := number + 1)}", on="n1"))
+            deleted = deleted_at is not None and now >= deleted_at
+            deleted_at = None if deleted else deleted_at
+            self.disruption_trigger.on_change(nodeclaims_deleted=deleted)
+            self.signal_times += [now] * (len(self.signal_queue.signals) - len(self.signal_times))
+            await self.clock.advance(STEP)
         running.cancel()
-        return self.moments
+        return self.signal_times
 
 
-def gaps(moments: list[float]) -> list[float]:
-    return [later - one for one, later in pairwise(moments)]
+def gaps(times: list[float]) -> list[float]:
+    return [later - one for one, later in pairwise(times)]
 
 
-async def test_while_things_go_on_changing_it_is_told_ever_more_slowly(clock: Clock) -> None:
-    found = gaps(await Slow(clock).churn(2.6))
+async def test_while_things_go_on_changing_it_is_told_ever_more_slowly(clock: FakeClock) -> None:
+    found = gaps(await BackoffHarness(clock).churn(2.6))
     assert 3 <= len(found) <= 5 and found[0] < found[1] < found[2]
 
 
-async def test_room_that_became_free_is_told_soon(clock: Clock) -> None:
-    moments = await Slow(clock).churn(1.45, gone_at=1.0)
-    assert any(1.0 <= one < 1.4 for one in moments)
+async def test_room_that_became_free_is_told_soon(clock: FakeClock) -> None:
+    signal_times = await BackoffHarness(clock).churn(1.45, deleted_at=1.0)
+    assert any(1.0 <= one < 1.4 for one in signal_times)
 
 
-async def test_the_planner_is_left_alone_for_longer_than_its_pass_takes(clock: Clock) -> None:
-    found = gaps(await Slow(clock, took=0.15).churn(1.5))
+async def test_the_planner_is_left_alone_for_longer_than_its_pass_takes(clock: FakeClock) -> None:
+    found = gaps(await BackoffHarness(clock, took=0.15).churn(1.5))
     assert found and min(found) > 0.55

@@ -10,33 +10,33 @@ from tenure.model.errors import BadInput
 
 
 def test_without_anything_it_is_plain_and_an_api_key_never_goes_in_the_open() -> None:
-    assert Security().config() is False
-    assert Security(tls=True).config() is True
-    assert Security(api_key="secret").config() is True
+    assert Security().tls_config() is False
+    assert Security(tls=True).tls_config() is True
+    assert Security(api_key="secret").tls_config() is True
 
 
 def test_the_files_of_mtls_are_read_and_mean_tls(tmp_path: Path) -> None:
     for name in ("ca", "cert", "key"):
         (tmp_path / name).write_text(name)
     files = {name: str(tmp_path / name) for name in ("ca", "cert", "key")}
-    found = Security(server_name="temporal.internal", ca=files["ca"], cert=files["cert"], key=files["key"]).config()
+    found = Security(server_name="temporal.internal", ca=files["ca"], cert=files["cert"], key=files["key"]).tls_config()
     assert found == TLSConfig(
         server_root_ca_cert=b"ca", client_cert=b"cert", client_private_key=b"key", domain="temporal.internal"
     )
 
 
 @pytest.mark.parametrize(
-    ("given", "missing"),
+    ("settings", "missing"),
     [({"cert": "a"}, "TEMPORAL_TLS_CLIENT_KEY_PATH"), ({"key": "a"}, "TEMPORAL_TLS_CLIENT_CERT_PATH")],
 )
-def test_half_a_pair_names_the_other_half(given: dict[str, str], missing: str) -> None:
+def test_half_a_pair_names_the_other_half(settings: dict[str, str], missing: str) -> None:
     with pytest.raises(BadInput, match=missing):
-        Security(**given).config()  # type: ignore[arg-type]
+        Security(**settings).tls_config()  # type: ignore[arg-type]
 
 
 def test_a_file_that_cannot_be_read_is_named_with_its_variable() -> None:
     with pytest.raises(BadInput, match=r"TEMPORAL_TLS_SERVER_CA_CERT_PATH=/nowhere: No such file.*PEM"):
-        Security(ca="/nowhere").config()
+        Security(ca="/nowhere").tls_config()
 
 
 def test_secrets_are_not_in_what_is_logged() -> None:
@@ -44,17 +44,17 @@ def test_secrets_are_not_in_what_is_logged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("error", "expected"),
     [
         ("transport error: ConnectionRefused", "connection refused"),
         ("invalid peer certificate: UnknownIssuer", "TEMPORAL_TLS_SERVER_CA_CERT_PATH"),
         ("received corrupt message of type InvalidContentType", "does not speak TLS"),
     ],
 )
-def test_what_the_transport_says_becomes_what_to_do(said: str, meant: str) -> None:
-    assert meant in why_not(said)
+def test_what_the_transport_says_becomes_what_to_do(error: str, expected: str) -> None:
+    assert expected in why_not(error)
 
 
 def test_a_server_that_hangs_up_may_want_a_certificate() -> None:
-    said = 'Status { code: Cancelled, message: "operation was canceled", source: Some(tonic::transport::Error) }'
-    assert "TEMPORAL_TLS_CLIENT_CERT_PATH" in why_not(said)
+    error = 'Status { code: Cancelled, message: "operation was canceled", source: Some(tonic::transport::Error) }'
+    assert "TEMPORAL_TLS_CLIENT_CERT_PATH" in why_not(error)

@@ -13,7 +13,7 @@ REGION, ACCOUNT, CLUSTER = "eu-west-1", "123456789012", "shop"
 
 
 @contextmanager
-def in_moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def mocked_aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever endpoint and keys the environment has."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
@@ -26,14 +26,14 @@ def client(service: Any) -> Any:
     return boto3.client(service, region_name=REGION)
 
 
-def outputs(template: Path, **parameters: str) -> dict[str, str]:
+def create_stack(template: Path, **parameters: str) -> dict[str, str]:
     """Of a stack that is made for a test."""
     formation, name = client("cloudformation"), template.stem
-    said = {"ClusterName": CLUSTER, **parameters}
+    stack_parameters = {"ClusterName": CLUSTER, **parameters}
     formation.create_stack(
         StackName=name,
         TemplateBody=template.read_text(),
-        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in said.items()],
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in stack_parameters.items()],
         Capabilities=["CAPABILITY_IAM"],
     )
     [made] = formation.describe_stacks(StackName=name)["Stacks"]

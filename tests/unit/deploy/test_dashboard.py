@@ -13,7 +13,7 @@ ADDED = {"le", "activity_type", "workflow_type"}
 """Labels that Prometheus and Temporal's SDK add."""
 
 
-def known() -> dict[str, set[str]]:
+def labels_by_sample() -> dict[str, set[str]]:
     """Labels by the names of samples."""
     found: dict[str, set[str]] = {}
     for one in MEASURES:
@@ -29,7 +29,7 @@ def test_queries_name_metrics_and_labels_that_exist() -> None:
     assert queries
     for query in sorted(queries):
         names = set(METRIC.findall(query))
-        assert names and names <= known().keys(), query
-        asked = {label.strip() for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(",")}
-        asked |= set(re.findall(r"(\w+)=~?\"", query))
-        assert all(asked - ADDED <= known()[name] for name in names), query
+        assert names and names <= labels_by_sample().keys(), query
+        used_labels = {label.strip() for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(",")}
+        used_labels |= set(re.findall(r"(\w+)=~?\"", query))
+        assert all(used_labels - ADDED <= labels_by_sample()[name] for name in names), query

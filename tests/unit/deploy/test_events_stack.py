@@ -8,9 +8,9 @@ import pytest
 
 import tenure.sandbox.aws.services.sqs  # noqa: F401  (the type that moto does not know)
 from deploy.resources import EVENTS_STACK, IAM_FILES, render
-from tenure.aws.doctor.eventbridge import KINDS, events_of, matches
+from tenure.aws.doctor.eventbridge import KINDS, events_of, matches_pattern
 from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind
-from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, in_moto, outputs
+from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, create_stack, mocked_aws
 
 ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{CLUSTER}"
 UNWANTED = (
@@ -32,12 +32,12 @@ UNWANTED = (
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with in_moto(monkeypatch):
+    with mocked_aws(monkeypatch):
         yield
 
 
 def stack(**parameters: str) -> dict[str, str]:
-    return outputs(EVENTS_STACK, **parameters)
+    return create_stack(EVENTS_STACK, **parameters)
 
 
 def attributes(url: str) -> dict[str, str]:
@@ -51,28 +51,28 @@ def patterns() -> list[str]:
     return [events.describe_rule(Name=name)["EventPattern"] for name in names]
 
 
-def sent(event: Mapping[str, Any]) -> int:
+def count_sent(event: Mapping[str, Any]) -> int:
     """How many rules send it: a message for each."""
-    return sum(matches(one, event) for one in patterns())
+    return sum(matches_pattern(one, event) for one in patterns())
 
 
 def test_each_kind_that_the_worker_reads_from_the_queue_is_sent_once() -> None:
     stack()
     assert set(KINDS) == {kind for kind, source in KARPENTERS_KINDS if source == "queue"}
     for kind in KINDS:
-        assert [sent(event) for event in events_of(kind)] == [1] * len(events_of(kind)), kind
+        assert [count_sent(event) for event in events_of(kind)] == [1] * len(events_of(kind)), kind
 
 
 @pytest.mark.parametrize("event", UNWANTED, ids=lambda event: f"{event['detail-type']} {event['detail']}")
 def test_what_concerns_no_node_is_filtered_at_the_rule(event: Mapping[str, Any]) -> None:
     stack()
-    assert sent(event) == 0
+    assert count_sent(event) == 0
 
 
-@pytest.mark.parametrize("left_out", KINDS)
-def test_a_kind_that_is_not_wanted_is_not_sent_and_the_others_are(left_out: EventKind) -> None:
-    stack(**{f"{left_out[0].upper()}{left_out[1:]}": "false"})
-    assert {kind: sent(events_of(kind)[0]) for kind in KINDS} == {kind: int(kind != left_out) for kind in KINDS}
+@pytest.mark.parametrize("excluded", KINDS)
+def test_a_kind_that_is_not_wanted_is_not_sent_and_the_others_are(excluded: EventKind) -> None:
+    stack(**{f"{excluded[0].upper()}{excluded[1:]}": "false"})
+    assert {kind: count_sent(events_of(kind)[0]) for kind in KINDS} == {kind: int(kind != excluded) for kind in KINDS}
 
 
 def test_messages_outlive_a_long_weekend_without_temporal_and_are_encrypted_by_sqs() -> None:
@@ -82,14 +82,14 @@ def test_messages_outlive_a_long_weekend_without_temporal_and_are_encrypted_by_s
 
 
 def test_only_the_account_s_rules_may_send_and_only_over_tls() -> None:
-    said = json.loads(attributes(stack()["QueueUrl"])["Policy"])["Statement"]
-    allowed = {one["Principal"]["Service"]: one for one in said if one["Effect"] == "Allow"}
+    statements = json.loads(attributes(stack()["QueueUrl"])["Policy"])["Statement"]
+    allowed = {one["Principal"]["Service"]: one for one in statements if one["Effect"] == "Allow"}
     assert set(allowed) == {"events.amazonaws.com", "sqs.amazonaws.com"}
     assert {one["Action"] for one in allowed.values()} == {"sqs:SendMessage"}
-    assert {one["Resource"] for one in said} == {ARN}
+    assert {one["Resource"] for one in statements} == {ARN}
     source = allowed["events.amazonaws.com"]["Condition"]["ArnLike"]["aws:SourceArn"]
     assert source == f"arn:aws:events:{REGION}:{ACCOUNT}:rule/*"
-    [denied] = [one for one in said if one["Effect"] == "Deny"]
+    [denied] = [one for one in statements if one["Effect"] == "Deny"]
     assert (denied["Principal"], denied["Action"]) == ("*", "sqs:*")
     assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 

@@ -70,8 +70,8 @@ def test_only_rules_that_say_so_go_beyond_karpenters_frame() -> None:
     patched = {("apps", "deployments", "patch"), ("", "pods/status", "patch"), ("", "namespaces", "patch")}
     jobs = {("batch", "jobs", verb) for verb in ("get", "create")}
     assert beyond == leases | policies | patched | jobs
-    marks = sum(file.read_text().count("# BEYOND: ") for file in FOLDER.glob("*.yaml"))
-    assert marks == 7
+    comment_count = sum(file.read_text().count("# BEYOND: ") for file in FOLDER.glob("*.yaml"))
+    assert comment_count == 7
 
 
 def test_only_the_workers_own_namespace_may_be_patched() -> None:

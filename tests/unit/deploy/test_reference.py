@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import Any, get_args
 
 from tenure.apis import labels
-from tenure.model.rollout import NewsReason
+from tenure.model.rollout import RolloutEventReason
 from tenure.policy.interruption.messages import REASONS as INTERRUPTED
-from tenure.settings import AWS_GATES, GATES, Settings, plain
+from tenure.settings import AWS_GATES, GATES, Settings, plain_description
 from tests.support.paths import ROOT
 from tools.docs.events import REASONS
 from tools.docs.reference import ATTRIBUTES, CONDITIONS, own_names
@@ -22,7 +22,7 @@ PACKAGES = ("activities", "tenure/aws", "tenure/controller", "tenure/kube", "ten
 KINDS = {"create_counter": "counter", "create_gauge": "gauge", "create_gauge_float": "gauge"}
 KINDS |= {"create_histogram": "histogram", "create_histogram_float": "histogram"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-SAYING = {
+EVENT_FUNCTIONS = {
     "publish",
     "_say",
     "_publish",
@@ -35,7 +35,7 @@ SAYING = {
     "give_up",
 }
 """What is called with the reason of an event."""
-NOT_SAID = {"Node", "NodeClaim", *labels.NODECLASS_CONDITIONS}
+NOT_REASONS = {"Node", "NodeClaim", *labels.NODECLASS_CONDITIONS}
 """Kinds, which stand beside a reason."""
 Emitted = tuple[str, str, ModuleType]
 
@@ -64,7 +64,7 @@ def value(node: ast.expr, module: ModuleType) -> Any:
         return None
 
 
-def emitted() -> list[Emitted]:
+def emitted_metrics() -> list[Emitted]:
     """Name and type of each metric, and where. A helper that is handed the name counts by those that call it."""
     found: list[Emitted] = []
     for module, tree in modules():
@@ -82,42 +82,44 @@ def emitted() -> list[Emitted]:
 
 
 def test_metrics_of_the_code_and_of_the_reference_are_the_same() -> None:
-    found = emitted()
+    found = emitted_metrics()
     assert {(name, kind) for name, kind, _ in found} == {(one.name, one.kind) for one in MEASURES}
     assert len({one.name for one in MEASURES}) == len(MEASURES)
     labels_of = {one.name: set(one.labels) for one in MEASURES}
     for name, _, module in found:
-        assert labels_of[name] <= words_of(module), name
+        assert labels_of[name] <= string_constants(module), name
 
 
-def words_of(module: ModuleType) -> set[str]:
+def string_constants(module: ModuleType) -> set[str]:
     tree = dict(modules())[module]
-    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return words | {word.arg for call in calls(tree) for word in call.keywords if word.arg}
+    constants = {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return constants | {keyword.arg for call in calls(tree) for keyword in call.keywords if keyword.arg}
 
 
-def said() -> set[str]:
-    found = {*get_args(NewsReason), *INTERRUPTED.values()}
+def emitted_reasons() -> set[str]:
+    found = {*get_args(RolloutEventReason), *INTERRUPTED.values()}
     for module, tree in modules():
         for call in calls(tree):
             arguments = [one.value for one in call.keywords if one.arg == "event"]
-            if called(call) in SAYING:
+            if called(call) in EVENT_FUNCTIONS:
                 arguments += [*call.args, *(one.value for one in call.keywords if one.arg == "reason")]
             values = [value(one, module) for one in arguments]
             found |= {one for one in values if isinstance(one, str) and one[:1].isupper() and one.isalpha()}
-    return found - NOT_SAID
+    return found - NOT_REASONS
 
 
 def test_every_event_of_the_code_is_in_the_reference() -> None:
-    assert said() - {one.reason for one in REASONS} == set()
+    assert emitted_reasons() - {one.reason for one in REASONS} == set()
 
 
 def test_every_event_of_the_reference_is_in_the_code() -> None:
     trees = [tree for _, tree in modules()] + [
         ast.parse(path.read_text()) for name in ("apis", "model") for path in (ROOT / "tenure" / name).rglob("*.py")
     ]
-    words = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    assert {one.reason for one in REASONS} - words == set()
+    constants = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert {one.reason for one in REASONS} - constants == set()
     assert len({one.reason for one in REASONS}) == len(REASONS)
 
 
@@ -142,6 +144,6 @@ def test_conditions_that_feed_ready_are_explained() -> None:
 
 
 def test_every_setting_is_explained() -> None:
-    assert [name for name, field in Settings.model_fields.items() if not plain(field)] == []
+    assert [name for name, field in Settings.model_fields.items() if not plain_description(field)] == []
     assert Settings.model_fields.keys() >= OURS
     assert GATES_ARE_FOR.keys() == GATES.keys() | AWS_GATES.keys()

@@ -10,8 +10,8 @@ import pytest
 from moto.iam.models import ManagedPolicy
 
 from deploy.resources import IAM_FILES, render
-from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, in_moto, outputs
-from tools.cloudformation_role import FILE, OPTIONAL, template
+from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, create_stack, mocked_aws
+from tools.cloudformation_role import FILE, OPTIONAL, build_template
 
 PROVIDER = "oidc.eks.eu-west-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF"
 PSEUDO = {"AWS::Partition", "AWS::Region", "AWS::AccountId"}
@@ -23,26 +23,26 @@ LONGEST = {"ClusterName": "c" * 100, "NodeRoleName": "n" * 128, "InterruptionQue
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(ManagedPolicy, "create_from_cloudformation_json", classmethod(made))
-    with in_moto(monkeypatch):
+    monkeypatch.setattr(ManagedPolicy, "create_from_cloudformation_json", classmethod(create_policy))
+    with mocked_aws(monkeypatch):
         yield
 
 
-MOTOS = ManagedPolicy.create_from_cloudformation_json.__func__
+ORIGINAL_CREATE = ManagedPolicy.create_from_cloudformation_json.__func__
 
 
-def made(kind: Any, name: str, said: dict[str, Any], *where: Any, **more: Any) -> Any:
+def create_policy(kind: Any, name: str, resource: dict[str, Any], *where: Any, **more: Any) -> Any:
     """CloudFormation takes a document as text too; moto would quote it once more."""
-    properties = {**said["Properties"], "PolicyDocument": document(said["Properties"]["PolicyDocument"])}
-    return MOTOS(kind, name, {**said, "Properties": properties}, *where, **more)
+    properties = {**resource["Properties"], "PolicyDocument": parse_document(resource["Properties"]["PolicyDocument"])}
+    return ORIGINAL_CREATE(kind, name, {**resource, "Properties": properties}, *where, **more)
 
 
 def stack(**parameters: str) -> dict[str, str]:
-    return outputs(FILE, **parameters)
+    return create_stack(FILE, **parameters)
 
 
-def document(said: Any) -> Any:
-    return json.loads(said) if isinstance(said, str) else said
+def parse_document(text_or_document: Any) -> Any:
+    return json.loads(text_or_document) if isinstance(text_or_document, str) else text_or_document
 
 
 def granted(**parameters: str) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def granted(**parameters: str) -> list[dict[str, Any]]:
     arns = [one["PolicyArn"] for one in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]]
     versions = [(arn, iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]) for arn in arns]
     return [
-        document(iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"])
+        parse_document(iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"])
         for arn, version in versions
     ]
 
@@ -59,8 +59,8 @@ def granted(**parameters: str) -> list[dict[str, Any]]:
 def trust(**parameters: str) -> dict[str, Any]:
     """The statements of who may take the role on, by their names."""
     role = stack(**parameters)["RoleName"]
-    said = document(client("iam").get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"])
-    return {one["Sid"]: one for one in said["Statement"]}
+    policy = parse_document(client("iam").get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"])
+    return {one["Sid"]: one for one in policy["Statement"]}
 
 
 def shipped(*, without: str = "", names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
@@ -122,10 +122,10 @@ def test_the_role_of_the_nodes_and_the_queue_may_have_names_of_their_own() -> No
 def test_one_service_account_of_the_cluster_may_take_it_on_by_pod_identity() -> None:
     found = trust()
     assert set(found) == {"AllowPodIdentity"}
-    [said] = found.values()
-    assert said["Principal"] == {"Service": "pods.eks.amazonaws.com"}
-    assert said["Action"] == ["sts:AssumeRole", "sts:TagSession"]
-    assert said["Condition"]["StringEquals"] == {
+    [statement] = found.values()
+    assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert statement["Action"] == ["sts:AssumeRole", "sts:TagSession"]
+    assert statement["Condition"]["StringEquals"] == {
         "aws:RequestTag/eks-cluster-arn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}",
         "aws:RequestTag/kubernetes-namespace": "tenure",
         "aws:RequestTag/kubernetes-service-account": "tenure",
@@ -135,18 +135,18 @@ def test_one_service_account_of_the_cluster_may_take_it_on_by_pod_identity() -> 
 def test_with_an_oidc_provider_it_may_by_irsa_too() -> None:
     found = trust(OidcProvider=PROVIDER, Namespace="autoscaling", ServiceAccount="worker")
     assert set(found) == {"AllowPodIdentity", "AllowServiceAccount"}
-    said = found["AllowServiceAccount"]
-    assert said["Principal"] == {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{PROVIDER}"}
-    assert said["Action"] == "sts:AssumeRoleWithWebIdentity"
-    assert said["Condition"]["StringEquals"] == {
+    statement = found["AllowServiceAccount"]
+    assert statement["Principal"] == {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{PROVIDER}"}
+    assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
+    assert statement["Condition"]["StringEquals"] == {
         f"{PROVIDER}:aud": "sts.amazonaws.com",
         f"{PROVIDER}:sub": "system:serviceaccount:autoscaling:worker",
     }
 
 
 def test_every_placeholder_is_a_parameter_or_cloudformation_s_own() -> None:
-    found = {name for one in texts(template()) for name in re.findall(r"\$\{([^}]*)\}", one)}
-    assert found <= set(template()["Parameters"]) | PSEUDO
+    found = {name for one in texts(build_template()) for name in re.findall(r"\$\{([^}]*)\}", one)}
+    assert found <= set(build_template()["Parameters"]) | PSEUDO
     assert {"ClusterName", "NodeRoleName", "InterruptionQueueName", "OidcProvider"} | PSEUDO <= found
 
 

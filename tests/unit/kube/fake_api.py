@@ -22,12 +22,12 @@ class FakeApi:
     def __init__(self) -> None:
         self.lists: list[Handler] = []
         self.watches: list[Handler] = []
-        self.asked: list[dict[str, str]] = []
+        self.requests: list[dict[str, str]] = []
         self.over = asyncio.Event()
         """Set at the end, so that what stays open ends too."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(dict(request.query))
+        self.requests.append(dict(request.query))
         queue = self.watches if "watch" in request.query else self.lists
         if queue:
             return await queue.pop(0)(request)
@@ -35,16 +35,16 @@ class FakeApi:
         return web.Response(status=503)
 
     @property
-    def watched_from(self) -> list[str]:
-        return [asked["resourceVersion"] for asked in self.asked if "watch" in asked]
+    def watch_versions(self) -> list[str]:
+        return [query["resourceVersion"] for query in self.requests if "watch" in query]
 
     @property
-    def listed(self) -> int:
-        return sum("watch" not in asked for asked in self.asked)
+    def list_count(self) -> int:
+        return sum("watch" not in query for query in self.requests)
 
 
 @asynccontextmanager
-async def serving(api: FakeApi) -> AsyncIterator[KubeClient]:
+async def serve_api(api: FakeApi) -> AsyncIterator[KubeClient]:
     app = web.Application()
     app[OVER] = api.over
     app.router.add_route("*", "/{path:.*}", api.handle)
@@ -66,26 +66,26 @@ def item(name: str, version: int, **more: Any) -> Json:
     return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}, **more}
 
 
-def listed(version: int, *items: Json, more: str = "") -> Handler:
-    async def answer(_: web.Request) -> web.StreamResponse:
+def list_response(version: int, *items: Json, more: str = "") -> Handler:
+    async def respond(_: web.Request) -> web.StreamResponse:
         metadata = {"resourceVersion": str(version), **({"continue": more} if more else {})}
         return web.json_response({"metadata": metadata, "items": list(items)})
 
-    return answer
+    return respond
 
 
-def refused(code: int, reason: str, headers: dict[str, str] | None = None) -> Handler:
-    async def answer(_: web.Request) -> web.StreamResponse:
+def error_response(code: int, reason: str, headers: dict[str, str] | None = None) -> Handler:
+    async def respond(_: web.Request) -> web.StreamResponse:
         body = {"kind": "Status", "code": code, "reason": reason, "message": f"said {reason}"}
         return web.json_response(body, status=code, headers=headers)
 
-    return answer
+    return respond
 
 
-def watched(*events: Json, then: str = "stay") -> Handler:
+def watch_response(*events: Json, then: str = "stay") -> Handler:
     """Lines, and then: `stay` open and silent, `end` in good order, or `cut` in the middle of a line."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         for event in events:
@@ -98,7 +98,7 @@ def watched(*events: Json, then: str = "stay") -> Handler:
             request.transport.abort()
         return response
 
-    return answer
+    return respond
 
 
 def event(kind: str, thing: Json) -> Json:

@@ -6,33 +6,33 @@ import pytest
 from aiohttp import web
 
 from tenure.kube.adapters.cluster import dns_address
-from tests.unit.kube.fake_api import FakeApi, Handler, refused, serving
+from tests.unit.kube.fake_api import FakeApi, Handler, error_response, serve_api
 
 
-def service(**spec: Any) -> Handler:
-    async def answer(request: web.Request) -> web.StreamResponse:
+def service_response(**spec: Any) -> Handler:
+    async def respond(request: web.Request) -> web.StreamResponse:
         assert request.path == "/api/v1/namespaces/kube-system/services/kube-dns"
         return web.json_response({"kind": "Service", "spec": spec})
 
-    return answer
+    return respond
 
 
 @pytest.mark.parametrize(
-    ("answers", "address"),
+    ("responses", "address"),
     [
-        ([service(clusterIP="10.100.0.10")], "10.100.0.10"),
-        ([service(clusterIP="fd00:ec2::a", clusterIPs=["fd00:ec2::a"])], "fd00:ec2::a"),
-        ([service(clusterIP="None")], ""),
-        ([service()], ""),
-        ([refused(404, "NotFound")], ""),
-        ([refused(403, "Forbidden")], ""),
-        ([refused(500, "InternalError"), service(clusterIP="10.100.0.10")], "10.100.0.10"),
-        ([refused(500, "InternalError")] * 5, ""),
+        ([service_response(clusterIP="10.100.0.10")], "10.100.0.10"),
+        ([service_response(clusterIP="fd00:ec2::a", clusterIPs=["fd00:ec2::a"])], "fd00:ec2::a"),
+        ([service_response(clusterIP="None")], ""),
+        ([service_response()], ""),
+        ([error_response(404, "NotFound")], ""),
+        ([error_response(403, "Forbidden")], ""),
+        ([error_response(500, "InternalError"), service_response(clusterIP="10.100.0.10")], "10.100.0.10"),
+        ([error_response(500, "InternalError")] * 5, ""),
     ],
 )
-async def test_the_address_of_kube_dns_or_nothing(answers: list[Handler], address: str) -> None:
+async def test_the_address_of_kube_dns_or_nothing(responses: list[Handler], address: str) -> None:
     api = FakeApi()
-    api.lists = list(answers)
-    async with serving(api) as client:
+    api.lists = list(responses)
+    async with serve_api(api) as client:
         assert await dns_address(client, pause=0) == address
     assert api.lists == []

@@ -30,7 +30,7 @@ class Api:
 async def test_only_a_missing_kind_is_reported_as_not_installed(code: int, level: str, message: str) -> None:
     found = await check_kinds(cast(KubeClient, Api(code)))
     assert {one.level for one in found} == {level}
-    assert all(one.said.startswith(message) for one in found)
+    assert all(one.message.startswith(message) for one in found)
     assert [one.subject for one in found] == [
         "nodepools.karpenter.sh",
         "nodeclaims.karpenter.sh",

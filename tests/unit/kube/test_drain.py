@@ -14,50 +14,78 @@ from tests.support.kube.builders import pod_json
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 
-def stamp(ago: float) -> str:
+def timestamp_before_now(ago: float) -> str:
     return (NOW - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def seen(*, owner: str = "ReplicaSet", phase: str = "Running", started: float = 600, **more: Any) -> DrainPod:
+def build_drain_pod(
+    *, owner: str = "ReplicaSet", phase: str = "Running", started: float = 600, **more: Any
+) -> DrainPod:
     metadata = {
         "uid": "u",
-        "creationTimestamp": stamp(3600),
+        "creationTimestamp": timestamp_before_now(3600),
         "ownerReferences": [{"kind": owner, "uid": "o", "controller": True}],
         **more.pop("metadata", {}),
     }
     raw = pod_json("p", node="n", metadata=metadata, **more)
-    raw["status"] = {"phase": phase, "startTime": stamp(started)}
+    raw["status"] = {"phase": phase, "startTime": timestamp_before_now(started)}
     return drain_pod(raw, NOW)
 
 
-def annotated(value: str) -> dict[str, Any]:
+def annotated_metadata(value: str) -> dict[str, Any]:
     return {"annotations": {"karpenter.sh/do-not-disrupt": value}}
 
 
-def going(deadline_ago: float) -> dict[str, Any]:
-    return {"deletionTimestamp": stamp(deadline_ago)}
+def terminating_metadata(deadline_ago: float) -> dict[str, Any]:
+    return {"deletionTimestamp": timestamp_before_now(deadline_ago)}
 
 
 def test_an_ordinary_pod_is_evicted_waited_for_and_needs_a_place() -> None:
-    pod = seen()
+    pod = build_drain_pod()
     assert (pod.waits, pod.evictable, pod.reschedulable, pod.group, pod.grace_seconds) == (True, True, True, 0, 30)
 
 
 @pytest.mark.parametrize(
     ("pod", "waits", "evictable", "reschedulable"),
     [
-        pytest.param(seen(phase="Succeeded"), False, False, False, id="finished"),
-        pytest.param(seen(owner="Node"), False, False, False, id="static"),
-        pytest.param(seen(owner="DaemonSet"), True, True, False, id="daemonset"),
-        pytest.param(seen(tolerations=[{"operator": "Exists"}]), False, False, True, id="tolerates the taint"),
-        pytest.param(seen(metadata=going(-20)), True, False, False, id="terminating"),
-        pytest.param(seen(metadata=going(61)), False, False, False, id="stuck: should have ended a minute ago"),
-        pytest.param(seen(metadata=going(59)), True, False, False, id="late, and not stuck yet"),
-        pytest.param(seen(owner="StatefulSet", metadata=going(-20)), True, False, True, id="a successor comes"),
-        pytest.param(seen(metadata=annotated("true")), True, False, True, id="do not disrupt"),
-        pytest.param(seen(metadata=annotated("1h")), True, False, True, id="not within an hour of its start"),
-        pytest.param(seen(metadata=annotated("5m")), True, True, True, id="its five minutes are over"),
-        pytest.param(seen(metadata=annotated("maybe")), True, True, True, id="an annotation that says nothing"),
+        pytest.param(build_drain_pod(phase="Succeeded"), False, False, False, id="finished"),
+        pytest.param(build_drain_pod(owner="Node"), False, False, False, id="static"),
+        pytest.param(build_drain_pod(owner="DaemonSet"), True, True, False, id="daemonset"),
+        pytest.param(
+            build_drain_pod(tolerations=[{"operator": "Exists"}]), False, False, True, id="tolerates the taint"
+        ),
+        pytest.param(build_drain_pod(metadata=terminating_metadata(-20)), True, False, False, id="terminating"),
+        pytest.param(
+            build_drain_pod(metadata=terminating_metadata(61)),
+            False,
+            False,
+            False,
+            id="stuck: should have ended a minute ago",
+        ),
+        pytest.param(
+            build_drain_pod(metadata=terminating_metadata(59)), True, False, False, id="late, and not stuck yet"
+        ),
+        pytest.param(
+            build_drain_pod(owner="StatefulSet", metadata=terminating_metadata(-20)),
+            True,
+            False,
+            True,
+            id="a successor comes",
+        ),
+        pytest.param(build_drain_pod(metadata=annotated_metadata("true")), True, False, True, id="do not disrupt"),
+        pytest.param(
+            build_drain_pod(metadata=annotated_metadata("1h")), True, False, True, id="not within an hour of its start"
+        ),
+        pytest.param(
+            build_drain_pod(metadata=annotated_metadata("5m")), True, True, True, id="its five minutes are over"
+        ),
+        pytest.param(
+            build_drain_pod(metadata=annotated_metadata("maybe")),
+            True,
+            True,
+            True,
+            id="an annotation that says nothing",
+        ),
     ],
 )
 def test_every_kind_of_pod(pod: DrainPod, waits: bool, evictable: bool, reschedulable: bool) -> None:
@@ -74,31 +102,33 @@ def test_every_kind_of_pod(pod: DrainPod, waits: bool, evictable: bool, reschedu
     ],
 )
 def test_pods_leave_in_four_groups(owner: str, priority: str, group: int) -> None:
-    assert seen(owner=owner, priorityClassName=priority).group == group
+    assert build_drain_pod(owner=owner, priorityClassName=priority).group == group
 
 
 def test_why_a_pod_is_not_evicted_is_said() -> None:
-    assert seen(metadata=annotated("true")).why_not == "annotation karpenter.sh/do-not-disrupt=true"
-    assert seen(metadata=going(-20)).why_not == "terminating"
-    assert seen().why_not == ""
+    assert build_drain_pod(metadata=annotated_metadata("true")).why_not == "annotation karpenter.sh/do-not-disrupt=true"
+    assert build_drain_pod(metadata=terminating_metadata(-20)).why_not == "terminating"
+    assert build_drain_pod().why_not == ""
 
 
 def test_when_a_protection_ends_is_said_where_it_does() -> None:
-    assert seen(metadata=annotated("1h")).protected_until == NOW + timedelta(seconds=3000)
-    assert seen(metadata=annotated("true")).protected_until is None
-    assert seen(metadata=annotated("5m")).protected_until is None
+    assert build_drain_pod(metadata=annotated_metadata("1h")).protected_until == NOW + timedelta(seconds=3000)
+    assert build_drain_pod(metadata=annotated_metadata("true")).protected_until is None
+    assert build_drain_pod(metadata=annotated_metadata("5m")).protected_until is None
 
 
 def test_a_pod_tells_its_owner_and_whether_it_is_ready() -> None:
-    pod = seen(metadata={"labels": {"app": "web"}, "ownerReferences": [{"kind": "Job", "name": "j", "uid": "o"}]})
+    pod = build_drain_pod(
+        metadata={"labels": {"app": "web"}, "ownerReferences": [{"kind": "Job", "name": "j", "uid": "o"}]}
+    )
     assert (pod.owner_kind, pod.labels, pod.ready) == ("", {"app": "web"}, False)
     owned = {"ownerReferences": [{"kind": "ReplicaSet", "name": "web-5", "uid": "o", "controller": True}]}
-    pod = seen(metadata=owned)
+    pod = build_drain_pod(metadata=owned)
     assert (pod.owner_kind, pod.owner_name) == ("ReplicaSet", "web-5")
 
 
 @pytest.mark.parametrize(
-    ("ready", "containers_ready", "spec", "marked"),
+    ("ready", "containers_ready", "spec", "expected"),
     [
         ("False", "True", {}, True),
         ("True", "True", {}, False),
@@ -107,13 +137,13 @@ def test_a_pod_tells_its_owner_and_whether_it_is_ready() -> None:
     ],
 )
 def test_ready_set_to_false_by_the_node_lifecycle_controller_is_recognized(
-    ready: str, containers_ready: str, spec: dict[str, Any], marked: bool
+    ready: str, containers_ready: str, spec: dict[str, Any], expected: bool
 ) -> None:
-    raw = pod_json("p", node="n", metadata={"uid": "u", "creationTimestamp": stamp(3600)}, **spec)
+    raw = pod_json("p", node="n", metadata={"uid": "u", "creationTimestamp": timestamp_before_now(3600)}, **spec)
     conditions = [{"type": "Ready", "status": ready}, {"type": "ContainersReady", "status": containers_ready}]
     raw["status"] = {"phase": "Running", "conditions": conditions}
     pod = drain_pod(raw, NOW)
-    assert (pod.ready, pod.marked_not_ready) == (ready == "True", marked)
+    assert (pod.ready, pod.controller_set_not_ready) == (ready == "True", expected)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +151,8 @@ def test_ready_set_to_false_by_the_node_lifecycle_controller_is_recognized(
     [
         ({"phase": "Running"}, {}, {}, False),
         ({"phase": "Running"}, {}, {"tolerations": [{"operator": "Exists"}]}, True),
-        ({"phase": "Running"}, going(61), {}, True),
-        ({"phase": "Running"}, going(-20), {}, False),
+        ({"phase": "Running"}, terminating_metadata(61), {}, True),
+        ({"phase": "Running"}, terminating_metadata(-20), {}, False),
         ({"phase": "Succeeded"}, {}, {}, False),
     ],
 )
@@ -130,7 +160,7 @@ def test_whose_volumes_are_not_waited_for(
     status: dict[str, Any], metadata: dict[str, Any], spec: dict[str, Any], stay: bool
 ) -> None:
     """Those of pods that stay to the end, be it that their kubelet cannot end them (reference 3.13)."""
-    meta = {"uid": "u", "creationTimestamp": stamp(3600), **metadata}
+    meta = {"uid": "u", "creationTimestamp": timestamp_before_now(3600), **metadata}
     assert stays({**pod_json("p", node="n", metadata=meta, **spec), "status": status}, NOW) is stay
 
 

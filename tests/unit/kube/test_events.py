@@ -10,7 +10,7 @@ from tenure.kube.client.events import KubeEvents
 from tenure.model.errors import Conflict, Fault, Forbidden, Throttled, TryLater
 
 
-class Sent:
+class RecordingClient:
     """Stands in for the client: remembers the events."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Sent:
         return {}
 
     @property
-    def said(self) -> list[tuple[str, str]]:
+    def reasons_and_messages(self) -> list[tuple[str, str]]:
         return [(event["reason"], event["message"]) for event in self.events]
 
 
@@ -41,8 +41,8 @@ class Clock:
 
 
 @pytest.fixture
-def sent() -> Sent:
-    return Sent()
+def sent() -> RecordingClient:
+    return RecordingClient()
 
 
 @pytest.fixture
@@ -51,103 +51,113 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def events(sent: Sent, clock: Clock) -> KubeEvents:
+def events(sent: RecordingClient, clock: Clock) -> KubeEvents:
     return KubeEvents(sent, clock=clock, sleep=clock.sleep)  # type: ignore[arg-type]
 
 
-async def say(events: KubeEvents, reason: str, message: str = "m", uid: str = "u") -> None:
+async def publish_and_flush(events: KubeEvents, reason: str, message: str = "m", uid: str = "u") -> None:
     await events.publish(kind="NodeClaim", name="c", uid=uid, reason=reason, message=message)
     await events.flush()
 
 
-async def test_the_same_event_is_repeated_after_its_quiet_time(events: KubeEvents, sent: Sent, clock: Clock) -> None:
-    for moment in (0.0, 119.0, 121.0):
-        clock.now = moment
-        await say(events, "DisruptionBlocked")
+async def test_the_same_event_is_repeated_after_its_quiet_time(
+    events: KubeEvents, sent: RecordingClient, clock: Clock
+) -> None:
+    for at in (0.0, 119.0, 121.0):
+        clock.now = at
+        await publish_and_flush(events, "DisruptionBlocked")
     assert len(sent.events) == 2
-    for moment in (200.0, 450.0, 501.0):
-        clock.now = moment
-        await say(events, "FailedScheduling")
+    for at in (200.0, 450.0, 501.0):
+        clock.now = at
+        await publish_and_flush(events, "FailedScheduling")
     assert len(sent.events) == 4
     await events.close()
 
 
-async def test_a_changed_reason_is_not_hidden_for_long(events: KubeEvents, sent: Sent, clock: Clock) -> None:
-    await say(events, "DisruptionBlocked", "pod a")
+async def test_a_changed_reason_is_not_hidden_for_long(events: KubeEvents, sent: RecordingClient, clock: Clock) -> None:
+    await publish_and_flush(events, "DisruptionBlocked", "pod a")
     clock.now = 5
-    await say(events, "DisruptionBlocked", "pod b")
+    await publish_and_flush(events, "DisruptionBlocked", "pod b")
     clock.now = 11
-    await say(events, "DisruptionBlocked", "pod b")
-    assert [message for _, message in sent.said] == ["pod a", "pod b"]
+    await publish_and_flush(events, "DisruptionBlocked", "pod b")
+    assert [message for _, message in sent.reasons_and_messages] == ["pod a", "pod b"]
     await events.close()
 
 
-async def test_objects_do_not_silence_each_other(events: KubeEvents, sent: Sent) -> None:
-    await say(events, "Evicted", uid="a")
-    await say(events, "Evicted", uid="b")
+async def test_objects_do_not_silence_each_other(events: KubeEvents, sent: RecordingClient) -> None:
+    await publish_and_flush(events, "Evicted", uid="a")
+    await publish_and_flush(events, "Evicted", uid="b")
     assert len(sent.events) == 2
     await events.close()
 
 
 async def test_nominations_come_in_a_burst_of_ten_and_five_a_second(
-    events: KubeEvents, sent: Sent, clock: Clock
+    events: KubeEvents, sent: RecordingClient, clock: Clock
 ) -> None:
     for number in range(30):
-        await say(events, "Nominated", uid=f"pod-{number}")
+        await publish_and_flush(events, "Nominated", uid=f"pod-{number}")
     assert len(sent.events) == 10
     clock.now = 1.0
     for number in range(30, 60):
-        await say(events, "Nominated", uid=f"pod-{number}")
+        await publish_and_flush(events, "Nominated", uid=f"pod-{number}")
     assert len(sent.events) == 15
     await events.close()
 
 
-async def test_a_cluster_object_is_spoken_of_in_the_default_namespace(events: KubeEvents, sent: Sent) -> None:
-    await say(events, "Evicted")
+async def test_a_cluster_object_is_spoken_of_in_the_default_namespace(
+    events: KubeEvents, sent: RecordingClient
+) -> None:
+    await publish_and_flush(events, "Evicted")
     event = sent.events[0]
     assert event["path"] == "/api/v1/namespaces/default/events"
     assert event["involvedObject"] == {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "c", "uid": "u"}
     await events.close()
 
 
-async def test_a_server_that_is_down_fails_nobody(events: KubeEvents, sent: Sent, clock: Clock) -> None:
+async def test_a_server_that_is_down_fails_nobody(events: KubeEvents, sent: RecordingClient, clock: Clock) -> None:
     sent.faults = [TryLater("down")] * 5
-    await say(events, "Evicted")
+    await publish_and_flush(events, "Evicted")
     assert not sent.faults and 30 < clock.now < 120
-    await say(events, "Disrupted")
-    assert sent.said == [("Disrupted", "m")]
+    await publish_and_flush(events, "Disrupted")
+    assert sent.reasons_and_messages == [("Disrupted", "m")]
     await events.close()
 
 
 @pytest.mark.parametrize("fault", [TryLater("cut off"), Throttled("too many")])
-async def test_an_event_that_was_not_taken_is_sent_again(events: KubeEvents, sent: Sent, fault: Fault) -> None:
+async def test_an_event_that_was_not_taken_is_sent_again(
+    events: KubeEvents, sent: RecordingClient, fault: Fault
+) -> None:
     sent.faults = [fault, fault]
-    await say(events, "SpotInterrupted")
-    assert sent.said == [("SpotInterrupted", "m")]
+    await publish_and_flush(events, "SpotInterrupted")
+    assert sent.reasons_and_messages == [("SpotInterrupted", "m")]
     await events.close()
 
 
-async def test_an_event_whose_answer_alone_was_lost_is_there(events: KubeEvents, sent: Sent, clock: Clock) -> None:
+async def test_an_event_whose_answer_alone_was_lost_is_there(
+    events: KubeEvents, sent: RecordingClient, clock: Clock
+) -> None:
     sent.faults = [TryLater("cut off"), Conflict("already exists")]
-    await say(events, "SpotInterrupted")
-    assert not sent.faults and not sent.said
-    await say(events, "Disrupted")
-    assert sent.said == [("Disrupted", "m")]
+    await publish_and_flush(events, "SpotInterrupted")
+    assert not sent.faults and not sent.reasons_and_messages
+    await publish_and_flush(events, "Disrupted")
+    assert sent.reasons_and_messages == [("Disrupted", "m")]
     await events.close()
 
 
-async def test_events_are_still_sent_after_many_lost_answers(events: KubeEvents, sent: Sent) -> None:
+async def test_events_are_still_sent_after_many_lost_answers(events: KubeEvents, sent: RecordingClient) -> None:
     async with asyncio.timeout(5):
         for number in range(8):
             sent.faults = [TryLater("cut off"), Conflict("already exists")]
-            await say(events, "SpotInterrupted", uid=f"u-{number}")
-        await say(events, "Disrupted")
-    assert sent.said == [("Disrupted", "m")]
+            await publish_and_flush(events, "SpotInterrupted", uid=f"u-{number}")
+        await publish_and_flush(events, "Disrupted")
+    assert sent.reasons_and_messages == [("Disrupted", "m")]
     await events.close()
 
 
-async def test_an_event_that_is_refused_is_not_sent_again(events: KubeEvents, sent: Sent, clock: Clock) -> None:
+async def test_an_event_that_is_refused_is_not_sent_again(
+    events: KubeEvents, sent: RecordingClient, clock: Clock
+) -> None:
     sent.faults = [Forbidden("the namespace is being terminated")]
-    await say(events, "Evicted")
-    assert clock.now == 0.0 and not sent.said
+    await publish_and_flush(events, "Evicted")
+    assert clock.now == 0.0 and not sent.reasons_and_messages
     await events.close()

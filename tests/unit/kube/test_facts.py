@@ -197,12 +197,12 @@ def test_a_claim_in_the_middle_of_its_life() -> None:
 
 
 def test_a_claim_tells_why_it_is_disrupted_only_while_it_is() -> None:
-    told = {"type": "DisruptionReason", "status": "True", "reason": "Underutilized", "lastTransitionTime": BORN}
+    condition = {"type": "DisruptionReason", "status": "True", "reason": "Underutilized", "lastTransitionTime": BORN}
     raw = claim_json("c1")
     raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
-    raw["status"] = {"conditions": [told]}
+    raw["status"] = {"conditions": [condition]}
     assert claim_fact(raw).disruption == "Underutilized"
-    raw["status"] = {"conditions": [{**told, "status": "False"}]}
+    raw["status"] = {"conditions": [{**condition, "status": "False"}]}
     assert claim_fact(raw).disruption == ""
 
 
@@ -279,7 +279,7 @@ def test_only_our_kind_of_node_class_is_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "place"),
+    ("more", "location"),
     [
         ({"metadata": {"labels": {"version": 1}}}, ("labels", "version")),
         ({"tolerations": [{"key": 1}]}, ("tolerations", 0, "key")),
@@ -288,9 +288,9 @@ def test_only_our_kind_of_node_class_is_ours() -> None:
         ({"node": 5}, ("node_name",)),
     ],
 )
-def test_a_value_of_another_type_is_told_with_its_place(more: dict[str, Any], place: tuple[str | int, ...]) -> None:
+def test_a_value_of_another_type_is_told_with_its_place(more: dict[str, Any], location: tuple[str | int, ...]) -> None:
     """As in a manifest that nothing has looked at yet."""
     metadata = {"uid": "u", "creationTimestamp": BORN, **more.pop("metadata", {})}
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError) as raised:
         pod_fact(pod_json("a", metadata=metadata, **more))
-    assert [error["loc"] for error in refused.value.errors()] == [place]
+    assert [error["loc"] for error in raised.value.errors()] == [location]

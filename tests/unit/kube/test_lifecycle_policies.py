@@ -15,9 +15,9 @@ def fact(**spec: Any) -> Any:
 
 def test_a_policy_is_read_with_its_selector_apart_from_its_rules() -> None:
     found = fact(nodePoolSelector={"names": ["a"]}, drain={"deadline": "1h"})
-    assert (found.names, found.match_labels, found.precision, found.problem) == (("a",), {}, 2, "")
+    assert (found.names, found.match_labels, found.specificity, found.problem) == (("a",), {}, 2, "")
     assert found.rules.to_object() == {"drain": {"deadline": "1h"}}
-    assert (fact(nodePoolSelector={"matchLabels": {"a": "b"}}).precision, fact().precision) == (1, 0)
+    assert (fact(nodePoolSelector={"matchLabels": {"a": "b"}}).specificity, fact().specificity) == (1, 0)
 
 
 @pytest.mark.parametrize(

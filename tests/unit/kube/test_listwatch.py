@@ -12,50 +12,50 @@ from tenure.kube.client import list_watch
 from tenure.kube.client.list_watch import Delta, ListWatch, _pause
 from tenure.kube.client.resources import NODES
 from tenure.model.errors import Forbidden, Throttled, TryLater
-from tests.unit.kube.fake_api import FakeApi, event, item, listed, refused, serving, watched
+from tests.unit.kube.fake_api import FakeApi, error_response, event, item, list_response, serve_api, watch_response
 
 
 @dataclass
-class Heard:
+class DeltaRecorder:
     """What was delivered, in words."""
 
     deltas: list[Delta] = field(default_factory=list)
 
-    def take(self, deltas: list[Delta]) -> None:
+    def record(self, deltas: list[Delta]) -> None:
         self.deltas += deltas
 
     @property
-    def words(self) -> list[str]:
-        return [_word(delta) for delta in self.deltas]
+    def descriptions(self) -> list[str]:
+        return [_describe(delta) for delta in self.deltas]
 
 
-def _word(delta: Delta) -> str:
+def _describe(delta: Delta) -> str:
     metadata = delta.object["metadata"]
     return f"{'-' if delta.gone else '+'}{metadata['name']}@{metadata['resourceVersion']}"
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses so short that tests need not wait; their order of size stays."""
     monkeypatch.setattr(list_watch, "_FIRST_PAUSE", 0.001)
     monkeypatch.setattr(list_watch, "_LONGEST_PAUSE", 0.01)
 
 
 @asynccontextmanager
-async def watching(api: FakeApi, *, silence: float = 30.0) -> AsyncIterator[tuple[ListWatch, Heard]]:
-    heard = Heard()
-    async with serving(api) as client:
-        watch = ListWatch(client, NODES, deliver=heard.take, now=time.monotonic, silence=silence)
+async def watch_nodes(api: FakeApi, *, silence: float = 30.0) -> AsyncIterator[tuple[ListWatch, DeltaRecorder]]:
+    recorder = DeltaRecorder()
+    async with serve_api(api) as client:
+        watch = ListWatch(client, NODES, deliver=recorder.record, now=time.monotonic, silence=silence)
         task = asyncio.create_task(watch.run())
         try:
-            yield watch, heard
+            yield watch, recorder
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
 
 
-async def until(true: Callable[[], bool]) -> None:
+async def wait_until(true: Callable[[], bool]) -> None:
     for _ in range(2000):
         if true():
             return
@@ -65,84 +65,101 @@ async def until(true: Callable[[], bool]) -> None:
 
 async def test_a_list_comes_in_pages_and_a_watch_goes_on_from_it() -> None:
     api = FakeApi()
-    api.lists = [listed(7, item("a", 1), more="next"), listed(7, item("b", 2))]
-    api.watches = [watched(event("MODIFIED", item("a", 8)), event("DELETED", item("b", 9)))]
-    async with watching(api) as (watch, heard):
-        await until(lambda: len(heard.words) == 4)
+    api.lists = [list_response(7, item("a", 1), more="next"), list_response(7, item("b", 2))]
+    api.watches = [watch_response(event("MODIFIED", item("a", 8)), event("DELETED", item("b", 9)))]
+    async with watch_nodes(api) as (watch, recorder):
+        await wait_until(lambda: len(recorder.descriptions) == 4)
         assert watch.synced.is_set() and watch.fresh(0.0)
-    assert heard.words == ["+a@1", "+b@2", "+a@8", "-b@9"]
-    assert api.asked[1]["continue"] == "next"
-    assert api.watched_from == ["7"] and api.asked[2]["allowWatchBookmarks"] == "true"
+    assert recorder.descriptions == ["+a@1", "+b@2", "+a@8", "-b@9"]
+    assert api.requests[1]["continue"] == "next"
+    assert api.watch_versions == ["7"] and api.requests[2]["allowWatchBookmarks"] == "true"
 
 
 async def test_after_a_cut_the_watch_resumes_at_the_last_bookmark() -> None:
     api = FakeApi()
-    api.lists = [listed(1)]
+    api.lists = [list_response(1)]
     api.watches = [
-        watched(event("ADDED", item("a", 2)), event("BOOKMARK", item("", 40)), then="cut"),
-        watched(event("ADDED", item("b", 41))),
+        watch_response(event("ADDED", item("a", 2)), event("BOOKMARK", item("", 40)), then="cut"),
+        watch_response(event("ADDED", item("b", 41))),
     ]
-    async with watching(api) as (_, heard):
-        await until(lambda: "+b@41" in heard.words)
-    assert heard.words == ["+a@2", "+b@41"]
-    assert api.watched_from == ["1", "40"] and api.listed == 1
+    async with watch_nodes(api) as (_, recorder):
+        await wait_until(lambda: "+b@41" in recorder.descriptions)
+    assert recorder.descriptions == ["+a@2", "+b@41"]
+    assert api.watch_versions == ["1", "40"] and api.list_count == 1
 
 
 async def test_a_watch_that_ends_in_good_order_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     api = FakeApi()
-    api.lists = [listed(1)]
-    api.watches = [watched(event("ADDED", item("a", 2)), then="end"), watched(event("ADDED", item("b", 3)))]
-    async with watching(api) as (_, heard):
-        await until(lambda: "+b@3" in heard.words)
-    assert api.watched_from == ["1", "2"]
+    api.lists = [list_response(1)]
+    api.watches = [
+        watch_response(event("ADDED", item("a", 2)), then="end"),
+        watch_response(event("ADDED", item("b", 3))),
+    ]
+    async with watch_nodes(api) as (_, recorder):
+        await wait_until(lambda: "+b@3" in recorder.descriptions)
+    assert api.watch_versions == ["1", "2"]
 
 
 @pytest.mark.parametrize("where", ["in the stream", "on opening"])
 async def test_a_version_that_is_lost_leads_to_a_list_and_only_its_difference_is_told(where: str) -> None:
-    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+    expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
     api = FakeApi()
-    api.lists = [listed(5, item("kept", 1), item("changed", 2), item("lost", 3)), listed(50, *later())]
-    api.watches = [watched(event("ERROR", gone)) if where == "in the stream" else refused(410, "Expired"), watched()]
-    async with watching(api) as (watch, heard):
-        await until(lambda: api.watched_from == ["5", "50"])
+    api.lists = [
+        list_response(5, item("kept", 1), item("changed", 2), item("lost", 3)),
+        list_response(50, *items_after_relist()),
+    ]
+    api.watches = [
+        watch_response(event("ERROR", expired)) if where == "in the stream" else error_response(410, "Expired"),
+        watch_response(),
+    ]
+    async with watch_nodes(api) as (watch, recorder):
+        await wait_until(lambda: api.watch_versions == ["5", "50"])
         assert watch.relists == 2
-    assert heard.words[:3] == ["+kept@1", "+changed@2", "+lost@3"]
-    assert sorted(heard.words[3:]) == ["+changed@44", "+new@45", "-lost@3"]
+    assert recorder.descriptions[:3] == ["+kept@1", "+changed@2", "+lost@3"]
+    assert sorted(recorder.descriptions[3:]) == ["+changed@44", "+new@45", "-lost@3"]
 
 
-def later() -> list[dict[str, object]]:
+def items_after_relist() -> list[dict[str, object]]:
     return [item("kept", 1), item("changed", 44), item("new", 45)]
 
 
 async def test_a_page_token_that_is_too_old_starts_the_list_again() -> None:
     api = FakeApi()
-    api.lists = [listed(1, item("a", 1), more="old"), refused(410, "Expired"), listed(3, item("b", 2))]
-    api.watches = [watched()]
-    async with watching(api) as (_, heard):
-        await until(lambda: api.watched_from == ["3"])
-    assert heard.words == ["+b@2"]
+    api.lists = [
+        list_response(1, item("a", 1), more="old"),
+        error_response(410, "Expired"),
+        list_response(3, item("b", 2)),
+    ]
+    api.watches = [watch_response()]
+    async with watch_nodes(api) as (_, recorder):
+        await wait_until(lambda: api.watch_versions == ["3"])
+    assert recorder.descriptions == ["+b@2"]
 
 
 async def test_a_silent_connection_counts_as_dead() -> None:
     api = FakeApi()
-    api.lists = [listed(1)]
+    api.lists = [list_response(1)]
     # On a busy machine the connection after it may count as dead too.
-    api.watches = [watched(), *[watched(event("ADDED", item("a", 2)))] * 50]
-    async with watching(api, silence=0.3) as (_, heard):
-        await until(lambda: "+a@2" in heard.words)
-    assert api.watched_from[:2] == ["1", "1"]
+    api.watches = [watch_response(), *[watch_response(event("ADDED", item("a", 2)))] * 50]
+    async with watch_nodes(api, silence=0.3) as (_, recorder):
+        await wait_until(lambda: "+a@2" in recorder.descriptions)
+    assert api.watch_versions[:2] == ["1", "1"]
 
 
 async def test_nothing_is_fresh_before_the_first_list_nor_long_after_a_cut() -> None:
     api = FakeApi()
-    api.lists = [refused(429, "TooManyRequests", {"Retry-After": "0.01"}), refused(500, "InternalError"), listed(1)]
+    api.lists = [
+        error_response(429, "TooManyRequests", {"Retry-After": "0.01"}),
+        error_response(500, "InternalError"),
+        list_response(1),
+    ]
     clock = [0.0]
-    async with serving(api) as client:
+    async with serve_api(api) as client:
         watch = ListWatch(client, NODES, deliver=lambda _: None, now=lambda: clock[0])
         assert not watch.fresh(1000)
         task = asyncio.create_task(watch.run())
         await watch.synced.wait()
-        await until(lambda: bool(api.watched_from))
+        await wait_until(lambda: bool(api.watch_versions))
         clock[0] += 100
         assert not watch.fresh(5) and watch.fresh(1000), "the watch was never opened, so the list is as old as it is"
         task.cancel()
@@ -153,17 +170,17 @@ async def test_nothing_is_fresh_before_the_first_list_nor_long_after_a_cut() -> 
 async def test_a_line_longer_than_any_buffer_arrives_whole() -> None:
     big = item("big", 2, data="x" * 3_000_000)
     api = FakeApi()
-    api.lists = [listed(1)]
-    api.watches = [watched(event("ADDED", big))]
-    async with watching(api) as (_, heard):
-        await until(lambda: len(heard.deltas) == 1)
-    assert heard.deltas[0].object == big
+    api.lists = [list_response(1)]
+    api.watches = [watch_response(event("ADDED", big))]
+    async with watch_nodes(api) as (_, recorder):
+        await wait_until(lambda: len(recorder.deltas) == 1)
+    assert recorder.deltas[0].object == big
 
 
 async def test_a_throttled_request_is_sent_again_when_the_server_wishes() -> None:
     api = FakeApi()
-    api.lists = [refused(429, "TooManyRequests", {"Retry-After": "0.01"}), listed(1)]
-    async with serving(api) as client:
+    api.lists = [error_response(429, "TooManyRequests", {"Retry-After": "0.01"}), list_response(1)]
+    async with serve_api(api) as client:
         assert await client.request("GET", NODES.path()) == {"metadata": {"resourceVersion": "1"}, "items": []}
         assert client.calls == 2
 
@@ -171,8 +188,8 @@ async def test_a_throttled_request_is_sent_again_when_the_server_wishes() -> Non
 async def test_a_server_that_throttles_for_long_is_a_fault_with_its_wish(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenure.kube.client.client.THROTTLED_TRIES", 1)
     api = FakeApi()
-    api.lists = [refused(429, "TooManyRequests", {"Retry-After": "7"})]
-    async with serving(api) as client:
+    api.lists = [error_response(429, "TooManyRequests", {"Retry-After": "7"})]
+    async with serve_api(api) as client:
         with pytest.raises(Throttled, match="said TooManyRequests") as caught:
             await client.request("GET", NODES.path())
     assert caught.value.retry_after == 7.0

@@ -6,7 +6,7 @@ from typing import Any
 from tenure.kube.adapters.nodes import KubeLoads, node_load
 from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tests.support.kube.builders import pod_json
-from tests.unit.kube.fake_api import FakeApi, listed, serving
+from tests.unit.kube.fake_api import FakeApi, list_response, serve_api
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -20,15 +20,15 @@ def pod(name: str = "a", *, owner: str = "ReplicaSet", phase: str = "Running", *
 
 
 def test_pods_that_need_no_other_place_do_not_count() -> None:
-    given = [pod(owner="DaemonSet"), pod(owner="Node"), pod(phase="Succeeded")]
-    assert node_load(given, NOW) == NodeLoad()
+    pods = [pod(owner="DaemonSet"), pod(owner="Node"), pod(phase="Succeeded")]
+    assert node_load(pods, NOW) == NodeLoad()
 
 
 def test_what_moving_its_pods_costs() -> None:
-    dear = pod("b", annotations={"controller.kubernetes.io/pod-deletion-cost": "-100"})
-    dear["spec"]["priority"] = 7
-    wrong = pod("c", annotations={"controller.kubernetes.io/pod-deletion-cost": "much"})
-    load = node_load([pod(), dear, wrong], NOW)
+    expensive = pod("b", annotations={"controller.kubernetes.io/pod-deletion-cost": "-100"})
+    expensive["spec"]["priority"] = 7
+    invalid = pod("c", annotations={"controller.kubernetes.io/pod-deletion-cost": "much"})
+    load = node_load([pod(), expensive, invalid], NOW)
     assert load.moved == (MovedPod(), MovedPod(priority=7, deletion_cost=-100), MovedPod())
 
 
@@ -49,8 +49,8 @@ def test_a_pod_that_cannot_be_read_keeps_its_node_to_the_last_and_hides_no_other
 
 async def test_each_node_is_asked_for_by_its_name() -> None:
     api = FakeApi()
-    api.lists = [listed(1, pod()), listed(1)]
-    async with serving(api) as client:
+    api.lists = [list_response(1, pod()), list_response(1)]
+    async with serve_api(api) as client:
         loads = await KubeLoads(client).on_nodes(["n1", "n2"], now=NOW)
-    assert sorted(asked["fieldSelector"] for asked in api.asked) == ["spec.nodeName=n1", "spec.nodeName=n2"]
+    assert sorted(query["fieldSelector"] for query in api.requests) == ["spec.nodeName=n1", "spec.nodeName=n2"]
     assert sorted(len(load.moved) for load in loads.values()) == [0, 1] and set(loads) == {"n1", "n2"}

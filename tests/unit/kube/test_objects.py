@@ -118,8 +118,8 @@ async def test_a_deletion_that_is_refused_since_another_has_the_name_means_that_
 
 def test_a_patch_holds_only_what_differs() -> None:
     old = {"kept": 1, "changed": 1, "gone": 1, "map": {"a": 1, "b": 2}, "list": [1]}
-    wanted = {"kept": 1, "changed": 2, "gone": None, "map": {"a": 1, "c": 3}, "list": [1], "never": None}
-    assert merge_patch(old, wanted) == {"changed": 2, "gone": None, "map": {"b": None, "c": 3}}
+    desired = {"kept": 1, "changed": 2, "gone": None, "map": {"a": 1, "c": 3}, "list": [1], "never": None}
+    assert merge_patch(old, desired) == {"changed": 2, "gone": None, "map": {"b": None, "c": 3}}
     assert merge_patch(old, {"map": {"b": 2, "a": 1}}) == {}
 
 

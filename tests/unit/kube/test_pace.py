@@ -4,7 +4,7 @@ import asyncio
 from contextvars import copy_context
 
 from tenure.kube.client.rate_limiter import Pace
-from tenure.model.base import LANE, Lane
+from tenure.model.base import REQUEST_PRIORITY, RequestPriority
 
 
 class Clock:
@@ -22,73 +22,73 @@ class Clock:
         self.now += seconds
 
 
-def paced(clock: Clock, *, qps: float, burst: int) -> Pace:
+def build_rate_limiter(clock: Clock, *, qps: float, burst: int) -> Pace:
     return Pace(qps, burst, clock=clock, sleep=clock.sleep)
 
 
-class Asked:
+class ConcurrentCallers:
     """Many who ask at once: when each had its turn."""
 
-    def __init__(self, pace: Pace, clock: Clock) -> None:
-        self._pace, self._clock = pace, clock
-        self.turns: list[tuple[str, float]] = []
+    def __init__(self, rate_limiter: Pace, clock: Clock) -> None:
+        self._rate_limiter, self._clock = rate_limiter, clock
+        self.acquisitions: list[tuple[str, float]] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    def ask(self, count: int, lane: Lane = "") -> None:
+    def start_calls(self, count: int, request_class: RequestPriority = "") -> None:
         context = copy_context()
-        context.run(LANE.set, lane)
-        self.tasks += [asyncio.create_task(self._turn(lane), context=context.copy()) for _ in range(count)]
+        context.run(REQUEST_PRIORITY.set, request_class)
+        self.tasks += [asyncio.create_task(self._acquire(request_class), context=context.copy()) for _ in range(count)]
 
-    async def _turn(self, lane: str) -> None:
-        await self._pace.turn()
-        self.turns.append((lane, round(self._clock.now, 6)))
+    async def _acquire(self, request_class: str) -> None:
+        await self._rate_limiter.turn()
+        self.acquisitions.append((request_class, round(self._clock.now, 6)))
 
-    async def all(self) -> list[tuple[str, float]]:
+    async def wait_for_all(self) -> list[tuple[str, float]]:
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        return self.turns
+        return self.acquisitions
 
 
 async def test_a_burst_goes_at_once_and_the_rest_in_turn() -> None:
     clock = Clock()
-    asked = Asked(paced(clock, qps=10, burst=3), clock)
-    asked.ask(6)
-    assert [at for _, at in await asked.all()] == [0, 0, 0, 0.1, 0.2, 0.3]
+    callers = ConcurrentCallers(build_rate_limiter(clock, qps=10, burst=3), clock)
+    callers.start_calls(6)
+    assert [at for _, at in await callers.wait_for_all()] == [0, 0, 0, 0.1, 0.2, 0.3]
 
 
 async def test_tokens_come_back_with_time_and_never_more_than_the_burst() -> None:
     clock = Clock()
-    pace = paced(clock, qps=10, burst=2)
-    asked = Asked(pace, clock)
-    asked.ask(3)
-    await asked.all()
+    rate_limiter = build_rate_limiter(clock, qps=10, burst=2)
+    callers = ConcurrentCallers(rate_limiter, clock)
+    callers.start_calls(3)
+    await callers.wait_for_all()
     clock.now = 100.0
-    later = Asked(pace, clock)
-    later.ask(3)
-    assert [at for _, at in await later.all()] == [100, 100, 100.1]
+    later = ConcurrentCallers(rate_limiter, clock)
+    later.start_calls(3)
+    assert [at for _, at in await later.wait_for_all()] == [100, 100, 100.1]
 
 
 async def test_who_comes_beside_a_crowd_has_every_other_turn() -> None:
     clock = Clock()
-    asked = Asked(paced(clock, qps=10, burst=1), clock)
-    asked.ask(20, "crowd")
+    callers = ConcurrentCallers(build_rate_limiter(clock, qps=10, burst=1), clock)
+    callers.start_calls(20, "crowd")
     await asyncio.sleep(0)
-    asked.ask(5)
-    turns = await asked.all()
-    assert [lane for lane, _ in turns[:11]].count("") == 5
-    assert len(turns) == 25 and turns[-1] == ("crowd", 2.4)
+    callers.start_calls(5)
+    acquisitions = await callers.wait_for_all()
+    assert [request_class for request_class, _ in acquisitions[:11]].count("") == 5
+    assert len(acquisitions) == 25 and acquisitions[-1] == ("crowd", 2.4)
 
 
 async def test_a_crowd_has_all_turns_that_nobody_else_wants() -> None:
     clock = Clock()
-    asked = Asked(paced(clock, qps=10, burst=1), clock)
-    asked.ask(11, "crowd")
-    assert (await asked.all())[-1] == ("crowd", 1.0)
+    callers = ConcurrentCallers(build_rate_limiter(clock, qps=10, burst=1), clock)
+    callers.start_calls(11, "crowd")
+    assert (await callers.wait_for_all())[-1] == ("crowd", 1.0)
 
 
 async def test_a_turn_that_is_given_up_is_somebody_elses() -> None:
     clock = Clock()
-    asked = Asked(paced(clock, qps=10, burst=1), clock)
-    asked.ask(4)
+    callers = ConcurrentCallers(build_rate_limiter(clock, qps=10, burst=1), clock)
+    callers.start_calls(4)
     await asyncio.sleep(0)
-    asked.tasks[2].cancel()
-    assert [at for _, at in await asked.all()] == [0, 0.1, 0.2]
+    callers.tasks[2].cancel()
+    assert [at for _, at in await callers.wait_for_all()] == [0, 0.1, 0.2]

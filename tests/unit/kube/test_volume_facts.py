@@ -39,9 +39,9 @@ def test_a_claim_is_bound_by_its_annotation() -> None:
 
 def test_a_claim_may_be_lost_or_on_its_way_out() -> None:
     assert volume_claim_fact(claim(phase="Lost")).lost and not volume_claim_fact(claim(phase="Bound")).lost
-    going = claim()
-    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert volume_claim_fact(going).deleting
+    terminating = claim()
+    terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert volume_claim_fact(terminating).deleting
 
 
 def test_a_volume_is_where_its_node_affinity_says() -> None:

@@ -8,11 +8,11 @@ import pytest
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION, nodeclass_hash, nodepool_hash
 from tenure.apis.nodepool import NodePool
-from tests.support.model.kinds.table import ABSENT, NODECLASS, NODEPOOL, Object, patched
+from tests.support.model.kinds.table import ABSENT, NODECLASS, NODEPOOL, Object, apply_patch
 
 TAINT_A = {"key": "a", "effect": "NoSchedule"}
 TAINT_B = {"key": "b", "value": "x", "effect": "NoExecute"}
-POOL = patched(
+POOL = apply_patch(
     NODEPOOL,
     {
         "template__metadata": {"labels": {"team": "a", "tier": "b"}, "annotations": {"note": "x"}},
@@ -20,7 +20,7 @@ POOL = patched(
         "template__spec__terminationGracePeriod": "1h",
     },
 )
-CLASS = patched(
+CLASS = apply_patch(
     NODECLASS,
     {
         "tags": {"team": "a"},
@@ -35,11 +35,11 @@ CLASS = patched(
 
 
 def pool_hash(base: Object = POOL, **patch: Any) -> str:
-    return nodepool_hash(NodePool.from_object(patched(base, patch)))
+    return nodepool_hash(NodePool.from_object(apply_patch(base, patch)))
 
 
 def class_hash(base: Object = CLASS, **patch: Any) -> str:
-    return nodeclass_hash(EC2NodeClass.from_object(patched(base, patch)))
+    return nodeclass_hash(EC2NodeClass.from_object(apply_patch(base, patch)))
 
 
 def test_known_objects_have_known_hashes() -> None:
@@ -164,5 +164,5 @@ def test_the_clusters_certificate_is_covered() -> None:
 
 
 def test_status_and_metadata_are_not_covered() -> None:
-    seen = deepcopy(CLASS) | {"metadata": {"name": "other", "generation": 9}, "status": {"instanceProfile": "x"}}
-    assert class_hash(seen) == class_hash()
+    observed = deepcopy(CLASS) | {"metadata": {"name": "other", "generation": 9}, "status": {"instanceProfile": "x"}}
+    assert class_hash(observed) == class_hash()

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import IMAGE_PIN
-from tenure.model.rollout import ImagePin, added, pin_in_force, terms_of
+from tenure.model.rollout import ImagePin, add_pinned_images, pin_in_force, terms_of
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 LATEST = [{"alias": "al2023@latest"}]
@@ -53,6 +53,12 @@ def test_a_pin_that_is_void(found: EC2NodeClass, at: datetime) -> None:
 
 
 def test_what_was_pinned_before_stays_so_and_goes_further_back() -> None:
-    said = pin().model_dump(exclude={"images"})
-    assert added(pin(), {"ami-next": "ami-good"}, **said).images == {"ami-bad": "ami-good", "ami-next": "ami-good"}
-    assert added(pin(), {"ami-good": "ami-old"}, **said).images == {"ami-bad": "ami-old", "ami-good": "ami-old"}
+    fields = pin().model_dump(exclude={"images"})
+    assert add_pinned_images(pin(), {"ami-next": "ami-good"}, **fields).images == {
+        "ami-bad": "ami-good",
+        "ami-next": "ami-good",
+    }
+    assert add_pinned_images(pin(), {"ami-good": "ami-old"}, **fields).images == {
+        "ami-bad": "ami-old",
+        "ami-good": "ami-old",
+    }

@@ -32,7 +32,7 @@ def test_what_was_written_down_reads_back_in_the_same_order_with_the_same_token(
     for spot in (False, True):
         made = group(*overrides(60, spot=spot))
         read = LaunchGroup.model_validate_json(made.model_dump_json())
-        assert read == made and read.token() == made.token()
+        assert read == made and read.client_token() == made.client_token()
 
 
 def test_a_request_of_sixty_types_takes_few_kilobytes() -> None:
@@ -51,7 +51,7 @@ def test_a_request_that_was_written_one_by_one_still_reads() -> None:
 def test_another_price_or_subnet_is_another_token() -> None:
     first, *rest = overrides(3)
     tokens = {
-        group(one, *rest).token()
+        group(one, *rest).client_token()
         for one in (
             first,
             first.model_copy(update={"priority": 9.0}),

@@ -8,47 +8,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.model.instance_types import ENOUGH, LEAST_TYPES, PoolSlice, slices
+from tenure.model.instance_types import ENOUGH, LEAST_TYPES, OfferingShard, list_offering_shards
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @given(st.integers(0, 40), st.integers(0, 6))
 def test_every_pool_is_in_one_slice(types: int, zones: int) -> None:
-    names, places = [f"t{number}" for number in range(types)], [f"z{number}" for number in range(zones)]
-    found = slices(names, places)
-    times = Counter((name, one.zone) for one in found for name in one.types(names))
-    assert set(times) == set(product(names, places)) and set(times.values()) <= {1}
-    assert all(len(one.types(names)) >= min(types, LEAST_TYPES) for one in found)
+    names, zone_names = [f"t{number}" for number in range(types)], [f"z{number}" for number in range(zones)]
+    found = list_offering_shards(names, zone_names)
+    times = Counter((name, one.zone) for one in found for name in one.select_types(names))
+    assert set(times) == set(product(names, zone_names)) and set(times.values()) <= {1}
+    assert all(len(one.select_types(names)) >= min(types, LEAST_TYPES) for one in found)
     if zones and types >= ENOUGH * LEAST_TYPES:
         assert len(found) >= ENOUGH
 
 
 @given(st.integers(1, 40), st.integers(1, 6), st.data())
 def test_what_is_left_out_is_all_spot_that_is_in_other_slices(types: int, zones: int, data: st.DataObject) -> None:
-    names, places = [f"t{number}" for number in range(types)], [f"z{number}" for number in range(zones)]
-    one = data.draw(st.sampled_from(slices(names, places)))
-    marks = one.leaves_out(names, places, NOW)
+    names, zone_names = [f"t{number}" for number in range(types)], [f"z{number}" for number in range(zones)]
+    one = data.draw(st.sampled_from(list_offering_shards(names, zone_names)))
+    unavailable_offerings = one.list_excluded_offerings(names, zone_names, NOW)
 
-    def left(name: str, zone: str, kind: str) -> bool:
-        return not any(mark.covers(name, zone, kind) for mark in marks)
+    def is_available(name: str, zone: str, kind: str) -> bool:
+        return not any(mark.covers(name, zone, kind) for mark in unavailable_offerings)
 
-    mine = {(name, one.zone) for name in one.types(names)}
-    assert {pool for pool in product(names, places) if left(*pool, "spot")} == mine
-    assert all(left(*pool, "on-demand") and left(*pool, "reserved") for pool in product(names, places))
+    mine = {(name, one.zone) for name in one.select_types(names)}
+    assert {pool for pool in product(names, zone_names) if is_available(*pool, "spot")} == mine
+    assert all(
+        is_available(*pool, "on-demand") and is_available(*pool, "reserved") for pool in product(names, zone_names)
+    )
 
 
 def test_the_cheapest_are_asked_first_in_every_zone() -> None:
     names = [f"t{number}" for number in range(12)]
-    assert [one.text() for one in slices(names, ["a", "b"])] == ["a/0/2", "b/0/2", "a/1/2", "b/1/2"]
-    assert [one.text() for one in slices(names, ["a", "b", "c", "d"])] == ["a/0/1", "b/0/1", "c/0/1", "d/0/1"]
+    assert [one.format() for one in list_offering_shards(names, ["a", "b"])] == ["a/0/2", "b/0/2", "a/1/2", "b/1/2"]
+    assert [one.format() for one in list_offering_shards(names, ["a", "b", "c", "d"])] == [
+        "a/0/1",
+        "b/0/1",
+        "c/0/1",
+        "d/0/1",
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "a", "a/1", "a/1/1", "a/2/1", "/0/1", "a/x/2", "a/0/1/2", "a/-1/2"])
 def test_another_text_is_no_slice(text: str) -> None:
-    assert PoolSlice.read(text) is None
+    assert OfferingShard.read(text) is None
 
 
 def test_its_text_can_be_read() -> None:
-    one = PoolSlice(zone="us-west-2a", part=1, parts=3)
-    assert PoolSlice.read(one.text()) == one
+    one = OfferingShard(zone="us-west-2a", part=1, parts=3)
+    assert OfferingShard.read(one.format()) == one

@@ -102,8 +102,10 @@ def test_a_number_is_a_quantity() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from(sorted(SUFFIXES)), st.sampled_from(["", "-"]))
-def test_the_value_is_exact_but_for_rounding_away_from_zero(digits: int, places: int, suffix: str, sign: str) -> None:
-    text = f"{digits / 10**places:.{places}f}{suffix}" if places else f"{digits}{suffix}"
+def test_the_value_is_exact_but_for_rounding_away_from_zero(
+    digits: int, decimal_digits: int, suffix: str, sign: str
+) -> None:
+    text = f"{digits / 10**decimal_digits:.{decimal_digits}f}{suffix}" if decimal_digits else f"{digits}{suffix}"
     amount = Fraction(text.removesuffix(suffix) if suffix else text) * SUFFIXES[suffix]
     nano = -(-(amount * 10**9).numerator // (amount * 10**9).denominator)
     assert parse(sign + text).nano == (-nano if sign else nano)
@@ -112,9 +114,9 @@ def test_the_value_is_exact_but_for_rounding_away_from_zero(digits: int, places:
 @given(st.integers(-(2**92), 2**92), st.sampled_from(["DecimalSI", "BinarySI", "DecimalExponent"]))
 def test_the_canonical_text_means_the_same(nano: int, form: str) -> None:
     quantity = Quantity(nano, form)  # type: ignore[arg-type]
-    again = parse(str(quantity))
-    assert again.nano == nano
-    assert str(again) == str(quantity)
+    reparsed = parse(str(quantity))
+    assert reparsed.nano == nano
+    assert str(reparsed) == str(quantity)
 
 
 @given(st.integers(-(2**62), 2**62))

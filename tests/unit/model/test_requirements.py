@@ -70,8 +70,8 @@ def test_each_operator_takes_these_values_and_no_others(
 def test_two_requirements_meet_in(left: str, right: str, expected: str) -> None:
     one, other = (req(text.split()[0], *text.split()[1:]) for text in (left, right))
     for both in (one.intersection(other), other.intersection(one)):
-        said = ", ".join(" ".join((e.operator, *e.values)) for e in both.expressions())
-        assert said == expected
+        formatted = ", ".join(" ".join((e.operator, *e.values)) for e in both.expressions())
+        assert formatted == expected
 
 
 @pytest.mark.parametrize(
@@ -105,28 +105,28 @@ def test_the_larger_min_values_survives() -> None:
 
 def test_an_existing_node_has_to_define_what_a_pod_asks_for() -> None:
     node = Requirements.of_labels({ZONE: "a"})
-    assert node.compatible_strictly(reqs(f"{ZONE} In a b"))
-    assert not node.compatible_strictly(reqs(f"{CAPACITY_TYPE} In spot"))
-    assert not node.compatible_strictly(reqs("team Exists"))
-    assert node.compatible_strictly(reqs("team NotIn red", "gpu DoesNotExist"))
+    assert node.is_strictly_compatible(reqs(f"{ZONE} In a b"))
+    assert not node.is_strictly_compatible(reqs(f"{CAPACITY_TYPE} In spot"))
+    assert not node.is_strictly_compatible(reqs("team Exists"))
+    assert node.is_strictly_compatible(reqs("team NotIn red", "gpu DoesNotExist"))
 
 
 def test_a_node_to_be_bought_may_leave_well_known_labels_open_but_no_others() -> None:
     node = Requirements.of_labels({ZONE: "a"})
-    assert node.compatible(reqs(f"{CAPACITY_TYPE} In spot"))
-    assert not node.compatible(reqs("team In red"))
-    assert not node.compatible(reqs(f"{ZONE} In b"))
+    assert node.is_compatible(reqs(f"{CAPACITY_TYPE} In spot"))
+    assert not node.is_compatible(reqs("team In red"))
+    assert not node.is_compatible(reqs(f"{ZONE} In b"))
 
 
 def test_a_node_without_the_label_does_not_satisfy_exists_with_notin() -> None:
-    assert not reqs("disk In ssd").compatible_strictly(reqs("team Exists", "team NotIn red"))
-    assert not reqs("team DoesNotExist").compatible_strictly(reqs("team Gt 4", "team NotIn 7"))
+    assert not reqs("disk In ssd").is_strictly_compatible(reqs("team Exists", "team NotIn red"))
+    assert not reqs("team DoesNotExist").is_strictly_compatible(reqs("team Gt 4", "team NotIn 7"))
 
 
 def test_an_impossible_demand_fits_no_node_even_one_without_the_label() -> None:
     impossible = reqs("team In red", "team In blue")
-    assert not reqs().compatible_strictly(impossible)
-    assert not reqs("team DoesNotExist").compatible_strictly(impossible)
+    assert not reqs().is_strictly_compatible(impossible)
+    assert not reqs("team DoesNotExist").is_strictly_compatible(impossible)
 
 
 def test_older_label_names_mean_todays() -> None:
@@ -134,14 +134,14 @@ def test_older_label_names_mean_todays() -> None:
 
 
 def test_a_misspelt_label_is_answered_with_the_one_that_may_be_meant() -> None:
-    said = reqs().incompatibility(reqs("karpenter.sh/capacity-typ In spot"))
-    assert "karpenter.sh/capacity-typ In [spot]" in said
-    assert f"is {CAPACITY_TYPE} meant?" in said
+    reason = reqs().explain_incompatibility(reqs("karpenter.sh/capacity-typ In spot"))
+    assert "karpenter.sh/capacity-typ In [spot]" in reason
+    assert f"is {CAPACITY_TYPE} meant?" in reason
 
 
 def test_a_reason_names_both_sides() -> None:
-    said = reqs(f"{ZONE} In a").incompatibility(reqs(f"{ZONE} In b"))
-    assert said == f"{ZONE} In [b] is asked for, {ZONE} In [a] is offered"
+    reason = reqs(f"{ZONE} In a").explain_incompatibility(reqs(f"{ZONE} In b"))
+    assert reason == f"{ZONE} In [b] is asked for, {ZONE} In [a] is offered"
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_custom_labels_get_one_value_and_provider_labels_none() -> None:
 
 def test_of_choices_marks_what_is_not_there_as_absent() -> None:
     kind = Requirements.of_choices({ZONE: ("a", "b")}, absent=WELL_KNOWN)
-    assert kind.compatible_strictly(reqs(f"{ZONE} In b"))
-    assert not kind.compatible_strictly(reqs("karpenter.k8s.aws/instance-gpu-count Exists"))
-    assert kind.compatible_strictly(reqs("karpenter.k8s.aws/instance-gpu-count DoesNotExist"))
+    assert kind.is_strictly_compatible(reqs(f"{ZONE} In b"))
+    assert not kind.is_strictly_compatible(reqs("karpenter.k8s.aws/instance-gpu-count Exists"))
+    assert kind.is_strictly_compatible(reqs("karpenter.k8s.aws/instance-gpu-count DoesNotExist"))
 
 
 # --- properties ------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Phase
-from tenure.model.observations import ClaimSeen
-from tenure.model.signals import PermitAnswered
+from tenure.model.observations import ObservedNodeClaim
+from tenure.model.signals import PermitResult
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -18,16 +18,16 @@ def after(**ahead: float) -> datetime:
     return NOW + timedelta(**ahead)
 
 
-def node(seen: dict[str, Any] | None = None, *, born: datetime | None = None, **state: Any) -> ClaimState:
-    """A ready node of a pool, busy unless `seen` says otherwise."""
+def node(observed: dict[str, Any] | None = None, *, born: datetime | None = None, **state: Any) -> ClaimState:
+    """A ready node of a pool, busy unless `observed` says otherwise."""
     identity = ClaimIdentity(cluster="test", name="a", uid="uid-a", pool="default", created=born or before(hours=1))
-    usual: dict[str, Any] = {"number": 1, "node_name": "node-a", "node_ready": True, "boot_id": "boot-1"}
+    defaults: dict[str, Any] = {"number": 1, "node_name": "node-a", "node_ready": True, "boot_id": "boot-1"}
     return ClaimState(
         **{
             "identity": identity,
             "phase": Phase.READY,
             "boot_id": "boot-1",
-            "seen": ClaimSeen(**{**usual, **(seen or {})}),
+            "observed": ObservedNodeClaim(**{**defaults, **(observed or {})}),
             **state,
         }
     )
@@ -37,8 +37,8 @@ def empty_for(policy: str = "WhenEmpty/30s", **ago: float) -> dict[str, Any]:
     return {"empty": True, "empty_since": before(**ago), "policy": policy}
 
 
-def permit(**until: float) -> PermitAnswered:
-    return PermitAnswered(granted=True, reason="Empty", until=after(**until))
+def permit(**until: float) -> PermitResult:
+    return PermitResult(granted=True, reason="Empty", until=after(**until))
 
 
-REFUSED = PermitAnswered(granted=False, reason="Empty", blocked_by="budget 1 of 3 nodes allows 1, 1 in use")
+REJECTED = PermitResult(granted=False, reason="Empty", blocked_by="budget 1 of 3 nodes allows 1, 1 in use")

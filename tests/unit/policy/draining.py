@@ -3,7 +3,7 @@
 from typing import Any
 
 from tenure.apis.lifecyclepolicy import DrainRules
-from tenure.model.disruption.drain import BudgetFact, DrainState, DrainVerdict, Hold
+from tenure.model.disruption.drain import BudgetFact, DrainState, DrainStatus, EvictionBlocker
 from tenure.model.facts import Expression
 from tenure.model.provider_results import DrainPod
 
@@ -11,7 +11,7 @@ WEB = (Expression(key="app", operator="In", values=("web",)),)
 
 
 def pod(name: str = "web", **fields: Any) -> DrainPod:
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "uid": f"uid-{name}",
         "namespace": "default",
         "name": name,
@@ -23,21 +23,21 @@ def pod(name: str = "web", **fields: Any) -> DrainPod:
         "owner_name": "web-5d9",
         "labels": {"app": "web"},
     }
-    return DrainPod(**{**usual, **fields})
+    return DrainPod(**{**defaults, **fields})
 
 
 def budget(name: str = "web", **fields: Any) -> BudgetFact:
     """minAvailable 2 of two pods, both healthy."""
-    usual: dict[str, Any] = {"selector": WEB, "min_available": "2", "expected": 2, "desired": 2, "current": 2}
-    return BudgetFact(**{"namespace": "default", "name": name, **usual, **fields})
+    defaults: dict[str, Any] = {"selector": WEB, "min_available": "2", "expected": 2, "desired": 2, "current": 2}
+    return BudgetFact(**{"namespace": "default", "name": name, **defaults, **fields})
 
 
-def hold(subject: str = "default/web", **fields: Any) -> Hold:
-    return Hold(**{"subject": subject, "uid": "u", "cause": "budget", "what": "a budget", **fields})
+def blocker(subject: str = "default/web", **fields: Any) -> EvictionBlocker:
+    return EvictionBlocker(**{"subject": subject, "uid": "u", "cause": "budget", "what": "a budget", **fields})
 
 
-def held(*, keep: bool = False, **verdict: Any) -> DrainState:
-    return DrainState(keep=keep, verdict=DrainVerdict(**{"holds": (hold(),), **verdict}))
+def blocked_drain(*, cancellable: bool = False, **status: Any) -> DrainState:
+    return DrainState(retains_nodeclaim=cancellable, verdict=DrainStatus(**{"holds": (blocker(),), **status}))
 
 
 def rules(**written: Any) -> DrainRules:

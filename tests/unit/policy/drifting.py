@@ -18,7 +18,7 @@ STAMPS = {
     labels.NODECLASS_HASH: "22",
     labels.NODECLASS_HASH_VERSION: HASH_VERSION,
 }
-MARKS = {
+NODE_LABELS = {
     labels.NODEPOOL: "general",
     labels.INSTANCE_TYPE: "m6i.large",
     labels.ZONE: "us-west-2a",
@@ -39,7 +39,7 @@ def claim(**more: Any) -> ClaimFact:
         "created": NOW - timedelta(hours=2),
         "pool": "general",
         "node_class": "default",
-        "labels": MARKS,
+        "labels": NODE_LABELS,
         "annotations": STAMPS,
         "provider_id": "aws:///us-west-2a/i-1",
         "image_id": "ami-new",
@@ -48,20 +48,20 @@ def claim(**more: Any) -> ClaimFact:
     return ClaimFact.model_validate({**fields, **more})
 
 
-def marked(**changes: str) -> ClaimFact:
+def with_labels(**changes: str) -> ClaimFact:
     """The NodeClaim with other labels, named as in `model.labels`; empty: without it."""
-    found = {**MARKS, **{getattr(labels, name): value for name, value in changes.items()}}
+    found = {**NODE_LABELS, **{getattr(labels, name): value for name, value in changes.items()}}
     return claim(labels={key: value for key, value in found.items() if value})
 
 
-def stamped(**changes: str) -> ClaimFact:
+def with_hashes(**changes: str) -> ClaimFact:
     found = {**STAMPS, **{getattr(labels, name): value for name, value in changes.items()}}
     return claim(annotations={key: value for key, value in found.items() if value})
 
 
 def pool(*requirements: tuple[str, str, tuple[str, ...]], template: str = "11") -> PoolFact:
-    wanted = tuple(Expression(key=key, operator=operator, values=values) for key, operator, values in requirements)
-    return PoolFact(name="general", uid="uid-general", node_class="default", requirements=wanted, hash=template)
+    expressions = tuple(Expression(key=key, operator=operator, values=values) for key, operator, values in requirements)
+    return PoolFact(name="general", uid="uid-general", node_class="default", requirements=expressions, hash=template)
 
 
 def node_class(
@@ -69,12 +69,13 @@ def node_class(
     stamps: dict[str, str] | None = None,
     deleting: bool = False,
     group: str = "",
-    asked: str = "True",
+    reservations_ready: str = "True",
     generation: int = 1,
     resolved: int = 1,
     **status: Any,
 ) -> EC2NodeClass:
-    """`status` is laid over one that selects what the node has; `asked` is CapacityReservationsReady, and `resolved`
+    """`status` is laid over one that selects what the node has; `reservations_ready` is CapacityReservationsReady,
+    and `resolved`
     the generation that conditions speak of."""
     ours = {labels.NODECLASS_HASH: "22", labels.NODECLASS_HASH_VERSION: HASH_VERSION}
     metadata: dict[str, Any] = {"name": "default", "generation": generation}
@@ -82,8 +83,8 @@ def node_class(
     if deleting:
         metadata["deletionTimestamp"] = NOW.isoformat()
     conditions: list[dict[str, Any]] = [{"type": labels.READY, "status": "True", "observedGeneration": resolved}]
-    if asked:
-        conditions.append({"type": labels.CAPACITY_RESERVATIONS_READY, "status": asked})
+    if reservations_ready:
+        conditions.append({"type": labels.CAPACITY_RESERVATIONS_READY, "status": reservations_ready})
     return EC2NodeClass.from_object(
         {
             "metadata": metadata,
@@ -126,14 +127,14 @@ def instance(**more: Any) -> InstanceFacts:
 
 
 def facts(**more: Any) -> DriftFacts:
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "claim": claim(),
         "pool": pool(),
         "node_class": node_class(),
         "types": listed(a_type()),
         "instance": instance(),
     }
-    return DriftFacts(**{**usual, **more})
+    return DriftFacts(**{**defaults, **more})
 
 
 def verdict(**more: Any) -> Drift | None:

@@ -4,43 +4,54 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.interruption.notices import EventKind, Notice
-from tenure.model.interruption.records import Answer, Remembered
+from tenure.model.interruption.notices import EventKind, InterruptionMessage
+from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
 from tenure.model.launch import Launched
 from tenure.model.nodeclaim_state import ClaimState
-from tenure.policy.interruption.events import key_of
+from tenure.policy.interruption.events import event_key
 from tests.unit.policy.builders import NOW, before, node
 
 SUNDAYS: dict[str, Any] = {"schedule": "0 2 * * 0", "duration": "2h", "timeZone": "Europe/Berlin"}
 STATEFUL: dict[str, Any] = {"matchLabels": {"example.com/state": "kept"}, "action": "waitForApproval"}
-YES = Answer(approved=True, by="ann", at=NOW)
-NO = Answer(approved=False, by="bob", reason="quarter's end", at=NOW)
+YES = ApprovalDecision(approved=True, by="ann", at=NOW)
+NO = ApprovalDecision(approved=False, by="bob", reason="quarter's end", at=NOW)
 
 
-def notice(kind: EventKind = "scheduledChange", **fields: Any) -> Notice:
+def notice(kind: EventKind = "scheduledChange", **fields: Any) -> InterruptionMessage:
     code = "instance-retirement" if kind == "scheduledChange" else ""
-    usual = {"kind": kind, "id": f"id-{kind}", "at": before(minutes=5), "code": code}
-    return Notice.model_validate({**usual, **fields})
+    defaults = {"kind": kind, "id": f"id-{kind}", "at": before(minutes=5), "code": code}
+    return InterruptionMessage.model_validate({**defaults, **fields})
 
 
-def heard(*notices: Notice, answer: Answer | None = None, at: datetime | None = None) -> tuple[Remembered, ...]:
-    return tuple(Remembered(notice=one, heard=at or before(minutes=5), answer=answer) for one in notices)
+def tracked_interruptions(
+    *notices: InterruptionMessage, decision: ApprovalDecision | None = None, at: datetime | None = None
+) -> tuple[TrackedInterruption, ...]:
+    return tuple(
+        TrackedInterruption(notice=one, received_at=at or before(minutes=5), decision=decision) for one in notices
+    )
 
 
 def rules(**interruption: Any) -> LifecycleRules:
     return LifecycleRules.model_validate({"interruption": interruption})
 
 
-def told(
-    *notices: Notice, said: dict[str, Any] | None = None, answer: Answer | None = None, **state: Any
+def node_with_events(
+    *notices: InterruptionMessage,
+    event_rules: dict[str, Any] | None = None,
+    decision: ApprovalDecision | None = None,
+    **state: Any,
 ) -> ClaimState:
-    """A ready on-demand node that AWS said this of; `said` are its rules for these kinds of events."""
-    seen = {"rules": rules(**said) if said else None, **state.pop("seen", {})}
-    usual = {"initialized": True, "launched": bought("on-demand"), "notices": heard(*notices, answer=answer)}
-    return node(seen, **{**usual, **state})
+    """A ready on-demand node that AWS said this of; `event_rules` are its rules for these kinds of events."""
+    observed = {"rules": rules(**event_rules) if event_rules else None, **state.pop("seen", {})}
+    defaults = {
+        "initialized": True,
+        "launched": launched("on-demand"),
+        "notices": tracked_interruptions(*notices, decision=decision),
+    }
+    return node(observed, **{**defaults, **state})
 
 
-def bought(capacity_type: str) -> Launched:
+def launched(capacity_type: str) -> Launched:
     return Launched(
         claim_uid="uid-a",
         provider_id="aws:///us-west-2a/i-1",
@@ -51,8 +62,8 @@ def bought(capacity_type: str) -> Launched:
     )
 
 
-def drained_for(one: Notice, **fields: Any) -> ClaimState:
-    return told(one, interrupted=key_of(one), **fields)
+def drained_for(one: InterruptionMessage, **fields: Any) -> ClaimState:
+    return node_with_events(one, interrupted=event_key(one), **fields)
 
 
 def in_days(days: float) -> datetime:

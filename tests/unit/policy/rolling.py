@@ -8,28 +8,28 @@ from tenure.apis.lifecyclepolicy_disruption import RolloutRules
 from tenure.model.rollout import (
     ApproveRollout,
     Gate,
-    GateAnswer,
+    GateResult,
     Image,
-    News,
+    ObservedRollout,
     RejectRollout,
-    RolloutLook,
-    RolloutSeen,
+    RolloutDecision,
+    RolloutEvent,
     RolloutState,
     Target,
 )
-from tenure.policy.rollout.decision import look
-from tenure.policy.rollout.plan import approve, granted, heard, refusal_of, reject
+from tenure.policy.rollout.decision import evaluate_rollout
+from tenure.policy.rollout.plan import approve, record_gate_results, record_grants, reject, rejection_reason
 from tests.unit.policy.builders import NOW
 
 GOOD = Target(pool="p1", requirements="r1", node_class="default", class_hash="c1", images=(Image(id="ami-good"),))
 BAD = GOOD.model_copy(update={"images": (Image(id="ami-bad"),)})
 WAVES = {"waves": [{"nodes": "1", "soak": "10m"}, {"nodes": "20%", "soak": "30m"}, {}]}
-LOOKS = 100
+MAX_EVALUATIONS = 100
 """At one moment: more are a loop without end."""
 
 
 @dataclass
-class Pool:
+class FakeNodePool:
     """`every()` looks and does what is said; time passes with `wait`."""
 
     rules: dict[str, Any] | None
@@ -45,22 +45,22 @@ class Pool:
     """New nodes are Ready."""
     failed_starts: int = 0
     pods: tuple[int, int] = (0, 0)
-    prometheus: dict[str, GateAnswer] = field(default_factory=dict)
+    prometheus: dict[str, GateResult] = field(default_factory=dict)
     """By name of the gate; passed where there is nothing."""
-    asked: list[tuple[datetime, str]] = field(default_factory=list)
+    gate_queries: list[tuple[datetime, str]] = field(default_factory=list)
     old: dict[str, Target] = field(default_factory=dict)
     new: int = 0
     out: set[str] = field(default_factory=set)
     went: int = 0
-    news: list[News] = field(default_factory=list)
-    last: RolloutLook | None = None
+    events: list[RolloutEvent] = field(default_factory=list)
+    last: RolloutDecision | None = None
 
     def __post_init__(self) -> None:
         """The pool stands, all of it is what is asked for, and it was looked at."""
         self.new = self.nodes
-        self.look()
+        self.evaluate()
 
-    def towards(self, target: Target) -> "Pool":
+    def towards(self, target: Target) -> "FakeNodePool":
         """The spec or the image is another now, and nodes have drifted from it."""
         assert self.target is not None
         first = len(self.old) + self.went
@@ -71,9 +71,9 @@ class Pool:
         self.out &= self.old.keys()
         return self
 
-    def seen(self, **more: Any) -> RolloutSeen:
+    def observe(self, **more: Any) -> ObservedRollout:
         ready = {"pods": self.pods[0], "pods_ready": self.pods[1]}
-        return RolloutSeen.model_validate(
+        return ObservedRollout.model_validate(
             {
                 "rules": None if self.rules is None else RolloutRules.model_validate(self.rules),
                 "target": self.target,
@@ -82,35 +82,35 @@ class Pool:
                 "new": self.new,
                 "ready": self.new if self.well else 0,
                 "failed_starts": self.failed_starts,
-                "wished": bool(self.old),
+                "is_requested": bool(self.old),
                 **ready,
                 **more,
             }
         )
 
-    def look(self, **more: Any) -> RolloutLook:
+    def evaluate(self, **more: Any) -> RolloutDecision:
         """Once, with Prometheus asked as often as it wants."""
-        for _ in range(LOOKS):
-            found = look("web", self.state, self.seen(**more), self.now)
+        for _ in range(MAX_EVALUATIONS):
+            found = evaluate_rollout("web", self.state, self.observe(**more), self.now)
             self.state, self.last = found.state, found
-            self.news += found.news
-            if not found.ask:
+            self.events += found.events
+            if not found.gates_to_query:
                 return found
-            self.state = heard(self.state, tuple(self._answer(gate) for gate in found.ask))
+            self.state = record_gate_results(self.state, tuple(self._query_gate(gate) for gate in found.gates_to_query))
         raise AssertionError(f"asks without end: {found}")
 
-    def _answer(self, gate: Gate) -> GateAnswer:
-        self.asked.append((self.now, gate.name))
-        said = self.prometheus.get(gate.name, GateAnswer(outcome="passed", value=0))
-        return said.model_copy(update={"gate": gate.id, "at": self.now})
+    def _query_gate(self, gate: Gate) -> GateResult:
+        self.gate_queries.append((self.now, gate.name))
+        result = self.prometheus.get(gate.name, GateResult(outcome="passed", value=0))
+        return result.model_copy(update={"gate": gate.id, "at": self.now})
 
     def grant(self, most: int = 1000) -> int:
         """Permits for as many as may go."""
-        room = self.look().room
+        headroom = self.evaluate().headroom
         free = [uid for uid in self.old if uid not in self.out]
-        chosen = free[: min(most, self.budget - len(self.out), len(free) if room is None else room)]
+        chosen = free[: min(most, self.budget - len(self.out), len(free) if headroom is None else headroom)]
         self.out |= {*chosen}
-        self.state = granted(self.state, tuple(chosen), self.now)
+        self.state = record_grants(self.state, tuple(chosen), self.now)
         return len(chosen)
 
     def arrive(self) -> None:
@@ -124,25 +124,25 @@ class Pool:
         """What may go goes, and is gone."""
         count = self.grant()
         self.arrive()
-        self.look()
+        self.evaluate()
         return count
 
-    def wait(self, **span: float) -> RolloutLook:
+    def wait(self, **span: float) -> RolloutDecision:
         """A look at every moment that was asked for, and at the end."""
         end = self.now + timedelta(**span)
-        found = self.look()
-        while found.again is not None and found.again < end:
-            assert found.again > self.now, f"looks again at once, for ever: {found}"
-            self.now = found.again
-            found = self.look()
+        found = self.evaluate()
+        while found.next_check_at is not None and found.next_check_at < end:
+            assert found.next_check_at > self.now, f"looks again at once, for ever: {found}"
+            self.now = found.next_check_at
+            found = self.evaluate()
         self.now = end
-        return self.look()
+        return self.evaluate()
 
-    def says(self, words: str) -> bool:
-        return words in self.look().why
+    def explains(self, text: str) -> bool:
+        return text in self.evaluate().why
 
-    def told(self) -> list[str]:
-        return [one.reason for one in self.news]
+    def event_reasons(self) -> list[str]:
+        return [one.reason for one in self.events]
 
     @property
     def plan(self) -> str:
@@ -150,18 +150,18 @@ class Pool:
         return self.state.halted.plan if self.state.halted else self.state.plan.id if self.state.plan else ""
 
     def approve(self, by: str = "ann", plan: str = "") -> str:
-        said = ApproveRollout(plan=plan or self.plan, by=by)
-        refused = refusal_of(self.state, said, self.now)
-        self.state = self.state if refused else approve(self.state, said, self.now)
-        return refused
+        request = ApproveRollout(plan=plan or self.plan, by=by)
+        rejection = rejection_reason(self.state, request, self.now)
+        self.state = self.state if rejection else approve(self.state, request, self.now)
+        return rejection
 
     def reject(self, by: str = "ann", plan: str = "", *, roll_back: bool = False) -> str:
-        said = RejectRollout(plan=plan or self.plan, by=by, reason="no", roll_back=roll_back)
-        refused = refusal_of(self.state, said, self.now)
-        self.state = self.state if refused else reject(self.state, said, self.now)
-        return refused
+        request = RejectRollout(plan=plan or self.plan, by=by, reason="no", roll_back=roll_back)
+        rejection = rejection_reason(self.state, request, self.now)
+        self.state = self.state if rejection else reject(self.state, request, self.now)
+        return rejection
 
 
-def drifted(rules: dict[str, Any] | None = None, *, nodes: int = 10, **more: Any) -> Pool:
+def drifted(rules: dict[str, Any] | None = None, *, nodes: int = 10, **more: Any) -> FakeNodePool:
     """A pool that ran well with GOOD, and is to run BAD."""
-    return Pool(WAVES if rules is None else rules, nodes, **more).towards(BAD)
+    return FakeNodePool(WAVES if rules is None else rules, nodes, **more).towards(BAD)

@@ -8,8 +8,14 @@ import pytest
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.apis.nodepool import Budget
 from tenure.model.disruption.planning import METHODS, Disrupted, Method
-from tenure.model.operator_requests import Unread
-from tenure.policy.disruption.limits import NodeCounted, PoolWishes, decide_allowances, decide_limits, problems_of
+from tenure.model.operator_requests import InvalidRules
+from tenure.policy.disruption.limits import (
+    NodeCounted,
+    PoolDisruptionRules,
+    decide_limits,
+    decide_pool_budgets,
+    problems_of,
+)
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""
@@ -22,32 +28,32 @@ def nodes(total: int, consuming: int = 0, *, pool: str = "a", zone: str = "z1") 
     ]
 
 
-def wishes(name: str = "a", *budgets: dict[str, Any], **rules: Any) -> PoolWishes:
+def pool_rules(name: str = "a", *budgets: dict[str, Any], **rules: Any) -> PoolDisruptionRules:
     found = [Budget.model_validate(one) for one in budgets]
-    return PoolWishes(name, found, DisruptionRules.model_validate(rules) if rules else None)
+    return PoolDisruptionRules(name, found, DisruptionRules.model_validate(rules) if rules else None)
 
 
 def went(reason: Method, *hours_ago: float, pool: str = "a") -> list[Disrupted]:
     return [Disrupted(pool=pool, reason=reason, at=NOON - timedelta(hours=ago)) for ago in hours_ago]
 
 
-def room(
-    pool: PoolWishes,
+def headroom(
+    pool: PoolDisruptionRules,
     counted: list[NodeCounted],
     *,
     reason: Method = "Drifted",
     past: list[Disrupted] | None = None,
     now: datetime = NOON,
 ) -> tuple[int, str]:
-    found = decide_allowances([pool], counted, past or [], now).pools[pool.name][reason]
+    found = decide_pool_budgets([pool], counted, past or [], now).pools[pool.name][reason]
     return found.allowed, found.why
 
 
 def test_every_pool_and_reason_has_its_own_room() -> None:
-    found = decide_allowances(
+    found = decide_pool_budgets(
         [
-            wishes("a", {"nodes": "2"}),
-            wishes("b", {"nodes": "50%", "reasons": ["Drifted"]}, {"nodes": "0", "reasons": ["Empty"]}),
+            pool_rules("a", {"nodes": "2"}),
+            pool_rules("b", {"nodes": "50%", "reasons": ["Drifted"]}, {"nodes": "0", "reasons": ["Empty"]}),
         ],
         [*nodes(5, 1), *nodes(4, pool="b")],
         [],
@@ -63,10 +69,10 @@ def test_every_pool_and_reason_has_its_own_room() -> None:
 
 
 def test_a_budget_that_cannot_be_read_closes_its_pool_alone_and_is_named() -> None:
-    broken = wishes(
+    broken = pool_rules(
         "a", {"nodes": "5"}, {"nodes": "1", "schedule": "0 25 * * *", "duration": "1h", "reasons": ["Empty"]}
     )
-    found = decide_allowances([broken, wishes("b", {"nodes": "1"})], [*nodes(5), *nodes(5, pool="b")], [], NOON)
+    found = decide_pool_budgets([broken, pool_rules("b", {"nodes": "1"})], [*nodes(5), *nodes(5, pool="b")], [], NOON)
     assert {one.allowed for one in found.pools["a"].values()} == {0}
     assert {one.allowed for one in found.pools["b"].values()} == {1}
     (error,) = found.errors
@@ -91,12 +97,12 @@ def test_a_budget_that_cannot_be_read_closes_its_pool_alone_and_is_named() -> No
 def test_a_rate_counts_what_went_whether_it_is_back_or_not(
     rate: dict[str, Any], past: list[Disrupted], left: int
 ) -> None:
-    assert room(wishes("a", rates=[rate]), nodes(20), past=past)[0] == left
+    assert headroom(pool_rules("a", rates=[rate]), nodes(20), past=past)[0] == left
 
 
 def test_a_rate_that_is_used_up_says_when_the_next_may_go() -> None:
-    told = room(wishes("a", rates=[{"nodes": "1", "within": "4h"}]), nodes(20), past=went("Drifted", 1, 3))[1]
-    assert told == "rate 1 of 20 nodes within 4h: 2 went, the next may go at 2026-06-01T13:00+00:00"
+    reason = headroom(pool_rules("a", rates=[{"nodes": "1", "within": "4h"}]), nodes(20), past=went("Drifted", 1, 3))[1]
+    assert reason == "rate 1 of 20 nodes within 4h: 2 went, the next may go at 2026-06-01T13:00+00:00"
 
 
 BERLIN = {"schedule": "0 2 * * *", "duration": "2h", "timeZone": "Europe/Berlin"}
@@ -119,18 +125,18 @@ BERLIN = {"schedule": "0 2 * * *", "duration": "2h", "timeZone": "Europe/Berlin"
     ],
 )
 def test_a_window_allows_in_its_time_zone_also_across_summer_time(now: datetime, is_open: bool) -> None:
-    assert (room(wishes("a", windows=[BERLIN]), nodes(3), now=now)[0] > 0) is is_open
+    assert (headroom(pool_rules("a", windows=[BERLIN]), nodes(3), now=now)[0] > 0) is is_open
 
 
 def test_a_closed_window_says_when_it_opens_and_concerns_its_reasons_alone() -> None:
-    pool = wishes("a", windows=[BERLIN | {"reasons": ["Drifted"]}])
-    assert room(pool, nodes(3)) == (0, "outside of its windows, the next opens at 2026-06-02T02:00+02:00")
-    assert room(pool, nodes(3), reason="Empty")[0] == 3
+    pool = pool_rules("a", windows=[BERLIN | {"reasons": ["Drifted"]}])
+    assert headroom(pool, nodes(3)) == (0, "outside of its windows, the next opens at 2026-06-02T02:00+02:00")
+    assert headroom(pool, nodes(3), reason="Empty")[0] == 3
 
 
 def test_of_several_windows_one_has_to_be_open() -> None:
     lunch = {"schedule": "0 12 * * *", "duration": "30m"}
-    assert room(wishes("a", windows=[BERLIN, lunch]), nodes(3))[0] == 3
+    assert headroom(pool_rules("a", windows=[BERLIN, lunch]), nodes(3))[0] == 3
 
 
 @pytest.mark.parametrize(
@@ -147,17 +153,19 @@ def test_of_several_windows_one_has_to_be_open() -> None:
     ],
 )
 def test_a_freeze_forbids_once(freeze: dict[str, Any], left: int) -> None:
-    assert room(wishes("a", freezes=[freeze]), nodes(3))[0] == left
+    assert headroom(pool_rules("a", freezes=[freeze]), nodes(3))[0] == left
 
 
 def test_a_freeze_says_why() -> None:
-    told = room(wishes("a", freezes=[{"start": "2026-06-01", "end": "2026-06-03", "why": "audit"}]), nodes(3))[1]
-    assert told == "frozen until 2026-06-03T00:00+00:00: audit"
+    reason = headroom(
+        pool_rules("a", freezes=[{"start": "2026-06-01", "end": "2026-06-03", "why": "audit"}]), nodes(3)
+    )[1]
+    assert reason == "frozen until 2026-06-03T00:00+00:00: audit"
 
 
 def test_rooms_by_zone_and_zones_at_once() -> None:
-    pool = wishes("a", perZone={"nodes": "50%", "zonesAtOnce": 2})
-    found = decide_allowances(
+    pool = pool_rules("a", perZone={"nodes": "50%", "zonesAtOnce": 2})
+    found = decide_pool_budgets(
         [pool], [*nodes(4, 1, zone="z1"), *nodes(3, zone="z2"), *nodes(9, pool="b", zone="z3")], [], NOON
     )
     assert {zone: one.allowed for zone, one in found.zones["a"].items()} == {"z1": 1, "z2": 2}
@@ -167,16 +175,18 @@ def test_rooms_by_zone_and_zones_at_once() -> None:
 
 @pytest.mark.parametrize(("limit", "left"), [("2", 0), ("3", 0), ("4", 1), ("50%", 2), ("0", 0)])
 def test_the_cluster_counts_nodes_of_all_pools(limit: str, left: int) -> None:
-    found = decide_allowances([wishes("a", clusterNodes=limit)], [*nodes(4, 1), *nodes(6, 2, pool="b")], [], NOON)
+    found = decide_pool_budgets([pool_rules("a", clusterNodes=limit)], [*nodes(4, 1), *nodes(6, 2, pool="b")], [], NOON)
     assert found.cluster["a"].allowed == left
 
 
 def test_the_least_age_is_handed_on() -> None:
-    assert decide_allowances([wishes("a", minimumNodeAge="30m")], [], [], NOON).youngest == {"a": timedelta(minutes=30)}
+    assert decide_pool_budgets([pool_rules("a", minimumNodeAge="30m")], [], [], NOON).youngest == {
+        "a": timedelta(minutes=30)
+    }
 
 
 @pytest.mark.parametrize(
-    ("rules", "words"),
+    ("rules", "expected"),
     [
         ({"minimumNodeAge": "0s"}, "spec.disruption.minimumNodeAge: '0s' is no length of time: write one such as 30m"),
         ({"windows": [BERLIN | {"timeZone": "Berlin"}]}, "spec.disruption.windows[0]: timeZone 'Berlin' is not known"),
@@ -193,10 +203,10 @@ def test_the_least_age_is_handed_on() -> None:
         ({"perZone": {"nodes": "half"}}, "perZone.nodes: 'half' is no number of nodes"),
     ],
 )
-def test_what_cannot_be_read_is_named_and_closes_the_pool(rules: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_read_is_named_and_closes_the_pool(rules: dict[str, Any], expected: str) -> None:
     (problem,) = problems_of(DisruptionRules.model_validate(rules))
-    assert words in problem
-    found = decide_allowances([wishes("a", **rules), wishes("b")], [*nodes(3), *nodes(3, pool="b")], [], NOON)
+    assert expected in problem
+    found = decide_pool_budgets([pool_rules("a", **rules), pool_rules("b")], [*nodes(3), *nodes(3, pool="b")], [], NOON)
     assert {one.allowed for one in found.pools["a"].values()} == {0}
     assert {one.allowed for one in found.pools["b"].values()} == {3}
     assert len(found.errors) == 1 and found.errors[0].startswith("NodePool a: disruption")
@@ -205,33 +215,33 @@ def test_what_cannot_be_read_is_named_and_closes_the_pool(rules: dict[str, Any],
 @pytest.mark.parametrize(
     ("pool", "fixed"),
     [
-        (wishes("a", {"nodes": "0"}), True),
-        (wishes("a", {"nodes": "0%"}), True),
-        (wishes("a", {"nodes": "1"}), False),
-        (wishes("a", {"nodes": "1%"}), False),
-        (wishes("a", {"nodes": "0", "reasons": ["Empty"]}), False),
-        (wishes("a", {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"}), True),
-        (wishes("a", {"nodes": "0", "schedule": "0 13 * * *", "duration": "8h"}), False),
-        (wishes("a", {"nodes": "0", "schedule": "at noon", "duration": "8h"}), True),
-        (wishes("a", freezes=[{"start": "2026-05-20", "end": "2026-06-03"}]), True),
-        (wishes("a", freezes=[{"start": "2026-07-20", "end": "2026-08-03"}]), False),
-        (wishes("a", windows=[{"schedule": "0 22 * * *", "duration": "4h"}]), True),
-        (wishes("a", windows=[{"schedule": "0 11 * * *", "duration": "4h"}]), False),
-        (wishes("a", rates=[{"nodes": "many", "within": "1h"}]), True),
-        (wishes("a", rates=[{"nodes": "1", "within": "1h"}]), False),
-        (PoolWishes("a", unread=Unread(rollout="LifecyclePolicy p: spec.rollout: no")), True),
+        (pool_rules("a", {"nodes": "0"}), True),
+        (pool_rules("a", {"nodes": "0%"}), True),
+        (pool_rules("a", {"nodes": "1"}), False),
+        (pool_rules("a", {"nodes": "1%"}), False),
+        (pool_rules("a", {"nodes": "0", "reasons": ["Empty"]}), False),
+        (pool_rules("a", {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"}), True),
+        (pool_rules("a", {"nodes": "0", "schedule": "0 13 * * *", "duration": "8h"}), False),
+        (pool_rules("a", {"nodes": "0", "schedule": "at noon", "duration": "8h"}), True),
+        (pool_rules("a", freezes=[{"start": "2026-05-20", "end": "2026-06-03"}]), True),
+        (pool_rules("a", freezes=[{"start": "2026-07-20", "end": "2026-08-03"}]), False),
+        (pool_rules("a", windows=[{"schedule": "0 22 * * *", "duration": "4h"}]), True),
+        (pool_rules("a", windows=[{"schedule": "0 11 * * *", "duration": "4h"}]), False),
+        (pool_rules("a", rates=[{"nodes": "many", "within": "1h"}]), True),
+        (pool_rules("a", rates=[{"nodes": "1", "within": "1h"}]), False),
+        (PoolDisruptionRules("a", unread=InvalidRules(rollout="LifecyclePolicy p: spec.rollout: no")), True),
     ],
 )
-def test_what_no_node_can_change_is_fixed(pool: PoolWishes, fixed: bool) -> None:
+def test_what_no_node_can_change_is_fixed(pool: PoolDisruptionRules, fixed: bool) -> None:
     found = decide_limits(pool, nodes(4, 1), went("Drifted", 0.5), reason="Drifted", now=NOON)
     assert found.fixed is fixed
 
 
 def test_rules_that_nobody_can_read_hold_what_they_would_have_narrowed() -> None:
-    all_held = PoolWishes("a", unread=Unread(disruption="LifecyclePolicy p: spec.disruption: no"))
-    drift_held = PoolWishes("b", unread=Unread(rollout="LifecyclePolicy p: spec.rollout: no"))
+    all_blocked = PoolDisruptionRules("a", unread=InvalidRules(disruption="LifecyclePolicy p: spec.disruption: no"))
+    drift_blocked = PoolDisruptionRules("b", unread=InvalidRules(rollout="LifecyclePolicy p: spec.rollout: no"))
     both = [*nodes(20), *nodes(20, pool="b")]
-    found = decide_allowances([all_held, drift_held, wishes("c")], [*both, *nodes(20, pool="c")], [], NOON)
+    found = decide_pool_budgets([all_blocked, drift_blocked, pool_rules("c")], [*both, *nodes(20, pool="c")], [], NOON)
     assert {method: one.allowed for method, one in found.pools["a"].items()} == dict.fromkeys(METHODS, 0)
     assert found.pools["a"]["Empty"].why == "LifecyclePolicy p: spec.disruption: no"
     assert {method: one.allowed for method, one in found.pools["b"].items()} == {
@@ -244,4 +254,4 @@ def test_rules_that_nobody_can_read_hold_what_they_would_have_narrowed() -> None
         "NodePool a: LifecyclePolicy p: spec.disruption: no",
         "NodePool b: LifecyclePolicy p: spec.rollout: no",
     )
-    assert decide_limits(all_held, both, [], reason="Expired", now=NOON).allowed == 0
+    assert decide_limits(all_blocked, both, [], reason="Expired", now=NOON).allowed == 0

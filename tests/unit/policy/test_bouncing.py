@@ -5,32 +5,38 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.commands import Bounced, CommandOver, Ending, Proposal
-from tenure.model.disruption.planning import Leaving
-from tenure.policy.disruption.commands import Memory, active, in_trouble, kept, remembered
+from tenure.model.disruption.commands import CommandBackoff, CommandFinished, Ending, Proposal
+from tenure.model.disruption.planning import CommandCandidate
+from tenure.policy.disruption.commands import (
+    CommandBackoffs,
+    active_backoffs,
+    has_failed_replacements,
+    prune_backoffs,
+    record_command_result,
+)
 from tests.unit.policy.builders import NOW, after, before
 
 DAY = timedelta(hours=24)
 
 
 def proposal(*names: str, pools: tuple[str, ...] = ()) -> Proposal:
-    leaving = tuple(Leaving(node=one, claim=one, claim_uid=one, pool="default") for one in names)
+    candidates = tuple(CommandCandidate(node=one, claim=one, claim_uid=one, pool="default") for one in names)
     return Proposal(
-        id="p", reason="Drifted", kind="drift", candidates=leaving, replacements=len(pools), replacement_pools=pools
+        id="p", reason="Drifted", kind="drift", candidates=candidates, replacements=len(pools), replacement_pools=pools
     )
 
 
-def over(ending: Ending, *nodes: str) -> CommandOver:
-    return CommandOver(proposal_id="p", ending=ending, nodes=nodes, why=ending)
+def command_result(ending: Ending, *nodes: str) -> CommandFinished:
+    return CommandFinished(proposal_id="p", ending=ending, nodes=nodes, why=ending)
 
 
-def pauses(ending: Ending, times: int, wanted: Proposal) -> list[timedelta]:
+def pauses(ending: Ending, times: int, failing: Proposal) -> list[timedelta]:
     """When the same comes to nothing again and again, each time as soon as it may be tried."""
-    memory: Memory = ()
+    backoffs: CommandBackoffs = ()
     now, found = NOW, []
     for _ in range(times):
-        memory = remembered(memory, wanted, over(ending), now)
-        (one,) = active(memory, now)
+        backoffs = record_command_result(backoffs, failing, command_result(ending), now)
+        (one,) = active_backoffs(backoffs, now)
         found.append(one.until - now)
         now = one.until
     return found
@@ -64,36 +70,36 @@ def test_what_says_nothing_of_the_nodes_makes_no_pause_longer(ending: Ending) ->
 
 
 def test_only_the_nodes_that_were_the_reason_are_left_alone() -> None:
-    memory = remembered((), proposal("a", "b", "c"), over("held", "b"), NOW)
+    memory = record_command_result((), proposal("a", "b", "c"), command_result("held", "b"), NOW)
     assert [one.claims for one in memory] == [("b",)]
 
 
 def test_replacements_that_do_not_come_up_are_their_pools_trouble_and_no_nodes() -> None:
-    memory = remembered((), proposal("a", pools=("spot",)), over("not replaced"), NOW)
+    memory = record_command_result((), proposal("a", pools=("spot",)), command_result("not replaced"), NOW)
     assert [(one.pool, one.claims) for one in memory] == [("spot", ())]
-    assert in_trouble(memory, "spot") and not in_trouble(memory, "default")
+    assert has_failed_replacements(memory, "spot") and not has_failed_replacements(memory, "default")
 
 
 def test_a_success_is_forgotten_with_its_pools_trouble() -> None:
-    memory = remembered((), proposal("a", pools=("spot",)), over("not replaced"), NOW)
-    memory = remembered(memory, proposal("a", "b"), over("held"), NOW)
-    memory = remembered(memory, proposal("a", pools=("spot",)), over("done"), NOW)
+    memory = record_command_result((), proposal("a", pools=("spot",)), command_result("not replaced"), NOW)
+    memory = record_command_result(memory, proposal("a", "b"), command_result("held"), NOW)
+    memory = record_command_result(memory, proposal("a", pools=("spot",)), command_result("done"), NOW)
     assert [one.claims for one in memory] == [("b",)]
 
 
 def test_a_removal_without_a_replacement_says_nothing_of_its_pools_trouble() -> None:
-    memory = remembered((), proposal("a", pools=("default",)), over("not replaced"), NOW)
-    assert in_trouble(remembered(memory, proposal("b"), over("done"), NOW), "default")
+    memory = record_command_result((), proposal("a", pools=("default",)), command_result("not replaced"), NOW)
+    assert has_failed_replacements(record_command_result(memory, proposal("b"), command_result("done"), NOW), "default")
 
 
 def test_a_node_in_another_company_keeps_its_count() -> None:
-    memory = remembered((), proposal("a", "b"), over("held"), NOW)
-    memory = remembered(memory, proposal("b", "c"), over("held"), NOW)
+    memory = record_command_result((), proposal("a", "b"), command_result("held"), NOW)
+    memory = record_command_result(memory, proposal("b", "c"), command_result("held"), NOW)
     assert [(one.claims, one.times) for one in memory] == [(("a",), 1), (("b", "c"), 2)]
 
 
 @pytest.mark.parametrize(
-    "until, is_active, is_kept",
+    "until, is_active, is_retained",
     [
         (after(minutes=1), True, True),
         (NOW, False, True),
@@ -101,7 +107,7 @@ def test_a_node_in_another_company_keeps_its_count() -> None:
         (before(hours=24), False, False),
     ],
 )
-def test_a_pause_that_is_over_is_still_remembered_for_a_day(until: Any, is_active: bool, is_kept: bool) -> None:
-    memory = (Bounced(claims=("a",), until=until),)
-    assert bool(active(memory, NOW)) is is_active
-    assert bool(kept(memory, NOW)) is is_kept
+def test_a_pause_that_is_over_is_still_remembered_for_a_day(until: Any, is_active: bool, is_retained: bool) -> None:
+    memory = (CommandBackoff(claims=("a",), until=until),)
+    assert bool(active_backoffs(memory, NOW)) is is_active
+    assert bool(prune_backoffs(memory, NOW)) is is_retained

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.nodepool import Budget
 from tenure.model.workflow_states import PoolCount
-from tenure.policy.disruption.budgets import MACROS, decide_allowance, is_active, nodes_of
+from tenure.policy.disruption.budgets import MACROS, decide_allowed_disruptions, is_active, nodes_of
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""
@@ -15,12 +15,12 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 def count(total: int, consuming: int = 0) -> PoolCount:
     names = tuple(f"uid-{number}" for number in range(total))
-    return PoolCount(standing=names, consuming=names[:consuming])
+    return PoolCount(existing=names, consuming=names[:consuming])
 
 
 def allowed(budgets: list[dict[str, Any]], nodes: PoolCount, *, reason: str = "Empty", now: datetime = NOON) -> int:
     found = [Budget.model_validate(one) for one in budgets]
-    return decide_allowance(found, nodes, reason=reason, now=now).allowed
+    return decide_allowed_disruptions(found, nodes, reason=reason, now=now).allowed
 
 
 @pytest.mark.parametrize(
@@ -141,19 +141,19 @@ def test_the_macros_are_those_that_the_crd_accepts() -> None:
 )
 def test_one_budget_that_cannot_be_read_closes_the_pool_and_is_named(budget: dict[str, Any]) -> None:
     budgets = [Budget(nodes="100%"), Budget.model_validate(budget)]
-    found = decide_allowance(budgets, count(10), reason="Empty", now=NOON)
+    found = decide_allowed_disruptions(budgets, count(10), reason="Empty", now=NOON)
     assert found.allowed == 0
     assert "cannot be read" in found.why
 
 
 def test_a_bad_schedule_is_answered_with_what_to_write() -> None:
     budget = Budget(nodes="1", schedule="99 9 * * *", duration="1h")
-    found = decide_allowance([budget], count(1), reason="Empty", now=NOON)
+    found = decide_allowed_disruptions([budget], count(1), reason="Empty", now=NOON)
     assert "99 9 * * *" in found.why and "write five cron fields" in found.why
 
 
 def test_the_arithmetic_is_put_into_words() -> None:
-    found = decide_allowance([Budget(nodes="10%")], count(12, 1), reason="Empty", now=NOON)
+    found = decide_allowed_disruptions([Budget(nodes="10%")], count(12, 1), reason="Empty", now=NOON)
     assert found.allowed == 1
     assert found.why == "budget 10% of 12 nodes allows 2, 1 in use (NotReady or going)"
 

@@ -16,7 +16,7 @@ def replicas(workload: int = 0, **spec: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("spec", "workload", "wanted"),
+    ("spec", "workload", "expected"),
     (
         ({"replicas": 3}, 0, 3),
         ({"replicas": 0}, 0, 0),
@@ -37,8 +37,8 @@ def replicas(workload: int = 0, **spec: Any) -> int:
         ({}, 10, 0),
     ),
 )
-def test_for_how_many_pods(spec: dict[str, Any], workload: int, wanted: int) -> None:
-    assert replicas(workload, **spec) == wanted
+def test_for_how_many_pods(spec: dict[str, Any], workload: int, expected: int) -> None:
+    assert replicas(workload, **spec) == expected
 
 
 def test_limits_that_are_none_are_named() -> None:
@@ -47,7 +47,7 @@ def test_limits_that_are_none_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unresolved", "wanted", "roomy", "said"),
+    ("unresolved", "desired", "ready", "expected"),
     (
         (None, 3, 3, [("True", "Resolved"), ("True", "FitsExistingCapacity")]),
         (None, 3, 2, [("True", "Resolved"), ("False", "RequiresNewCapacity")]),
@@ -61,8 +61,8 @@ def test_limits_that_are_none_are_named() -> None:
     ),
 )
 def test_what_the_status_says(
-    unresolved: Unresolved | None, wanted: int, roomy: int, said: list[tuple[str, str]]
+    unresolved: Unresolved | None, desired: int, ready: int, expected: list[tuple[str, str]]
 ) -> None:
-    found = decide_conditions(unresolved, wanted, roomy)
+    found = decide_conditions(unresolved, desired, ready)
     assert [one.type for one in found] == ["ReadyForProvisioning", "Provisioning"]
-    assert [(one.status, one.reason) for one in found] == said
+    assert [(one.status, one.reason) for one in found] == expected

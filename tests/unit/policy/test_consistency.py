@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenure.policy.lifecycle.initialization import decide_lacking
+from tenure.policy.lifecycle.initialization import describe_missing_resources
 
 GI = 2**30
 EXPECTED = {"cpu": 4000, "memory": 16 * GI, "nvidia.com/gpu": 2}
@@ -30,4 +30,4 @@ EXPECTED = {"cpu": 4000, "memory": 16 * GI, "nvidia.com/gpu": 2}
 def test_only_what_was_asked_for_is_looked_at_and_nine_tenths_are_enough(
     requests: dict[str, int], has: dict[str, int], lacking: str
 ) -> None:
-    assert decide_lacking(requests, EXPECTED, has) == lacking
+    assert describe_missing_resources(requests, EXPECTED, has) == lacking

@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.drain import BudgetFact, Hold
+from tenure.model.disruption.drain import BudgetFact, EvictionBlocker
 from tenure.model.facts import Expression, Selector
 from tenure.model.provider_results import Eviction
 from tenure.policy.drain import blockers
-from tenure.policy.drain.blockers import refused
+from tenure.policy.drain.blockers import budget_blocker
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.draining import WEB, budget, pod
 
 NO = Eviction(pod="default/web", accepted=False, blocked_by="the server's words")
 
 
-def told(*budgets: BudgetFact, **fields: Any) -> Hold:
-    return refused(pod(**fields), NO, budgets)
+def blocker_for(*budgets: BudgetFact, **fields: Any) -> EvictionBlocker:
+    return budget_blocker(pod(**fields), NO, budgets)
 
 
 def test_a_budget_is_named_with_its_arithmetic() -> None:
-    found = told(budget())
+    found = blocker_for(budget())
     assert found.what == ("PodDisruptionBudget default/web: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go")
     assert (found.subject, found.owner, found.cause) == ("default/web", "ReplicaSet web-5d9", "budget")
 
@@ -40,26 +40,26 @@ def test_a_budget_is_named_with_its_arithmetic() -> None:
     ],
 )
 def test_whether_a_budget_can_pass_by_itself(found: BudgetFact, passes: str, hint: str) -> None:
-    judged = told(found)
-    assert judged.passes == passes and hint in judged.hint and bool(judged.hint) == bool(hint)
+    blocker = blocker_for(found)
+    assert blocker.passes == passes and hint in blocker.hint and bool(blocker.hint) == bool(hint)
 
 
 def test_a_pod_that_is_not_ready_itself_is_told_of_the_policy_for_unhealthy_pods() -> None:
-    found = told(budget(expected=3, current=1), ready=False)
+    found = blocker_for(budget(expected=3, current=1), ready=False)
     assert found.passes == "can" and "AlwaysAllow" in found.hint
 
 
 def test_two_budgets_on_one_pod_never_pass() -> None:
-    found = told(budget("b"), budget("a"))
+    found = blocker_for(budget("b"), budget("a"))
     assert found.cause == "budgets" and found.passes == "never" and "a, b" in found.what
-    by_the_server = refused(pod(), NO.model_copy(update={"several_budgets": True}), ())
+    by_the_server = budget_blocker(pod(), NO.model_copy(update={"multiple_budgets": True}), ())
     assert by_the_server.cause == "budgets" and by_the_server.passes == "never"
 
 
 def test_budgets_of_other_pods_and_namespaces_do_not_count() -> None:
     others = (budget("x", namespace="other"), budget("y", selector=None))
-    assert told(*others).what == "the server's words"
-    assert "default/web" in told(*others, budget()).what
+    assert blocker_for(*others).what == "the server's words"
+    assert "default/web" in blocker_for(*others, budget()).what
 
 
 @pytest.mark.parametrize(
@@ -76,26 +76,26 @@ def test_budgets_of_other_pods_and_namespaces_do_not_count() -> None:
     ],
 )
 def test_selectors(selector: Selector | None, selected: bool) -> None:
-    assert blockers.selects(selector, {"app": "web"}) is selected
+    assert blockers.matches_selector(selector, {"app": "web"}) is selected
 
 
 def test_do_not_disrupt_passes_at_its_time_or_never() -> None:
-    for_good = blockers.protected(pod(why_not="annotation karpenter.sh/do-not-disrupt=true"))
+    for_good = blockers.do_not_disrupt_blocker(pod(why_not="annotation karpenter.sh/do-not-disrupt=true"))
     assert for_good.passes == "never" and "take the annotation" in for_good.hint
-    for_an_hour = blockers.protected(pod(why_not="...=1h", protected_until=after(minutes=5)))
+    for_an_hour = blockers.do_not_disrupt_blocker(pod(why_not="...=1h", protected_until=after(minutes=5)))
     assert (for_an_hour.passes, for_an_hour.passes_at) == ("at", after(minutes=5))
-    assert "passes at 2026-06-01T12:05:00+00:00" in for_an_hour.text
+    assert "passes at 2026-06-01T12:05:00+00:00" in for_an_hour.description
 
 
 def test_a_pod_that_is_ending_says_since_when_and_until_when() -> None:
-    found = blockers.terminating(pod(grace_seconds=300, deletion=after(seconds=200)))
+    found = blockers.terminating_blocker(pod(grace_seconds=300, deletion=after(seconds=200)))
     assert (found.since, found.passes_at) == (before(seconds=100), after(seconds=260))
     assert "grace period of 300 s" in found.what
 
 
 def test_other_holds_say_what_to_look_at() -> None:
-    assert "webhook" in blockers.rejected(pod(), "denied by x").hint
-    surge = blockers.surging(pod(), "web", after(minutes=10))
-    assert surge.passes_at == after(minutes=10) and "Deployment web" in surge.short
-    assert blockers.attached("csi-1").text.startswith("csi-1: volumes are still attached")
-    assert blockers.terminating(pod(deletion=NOW)).prospect.startswith("passes at")
+    assert "webhook" in blockers.rejection_blocker(pod(), "denied by x").hint
+    surge = blockers.surge_blocker(pod(), "web", after(minutes=10))
+    assert surge.passes_at == after(minutes=10) and "Deployment web" in surge.summary
+    assert blockers.volume_blocker("csi-1").description.startswith("csi-1: volumes are still attached")
+    assert blockers.terminating_blocker(pod(deletion=NOW)).prospect.startswith("passes at")

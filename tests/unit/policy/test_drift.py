@@ -19,13 +19,13 @@ from tests.unit.policy.drifting import (
     facts,
     instance,
     listed,
-    marked,
     node_class,
     offering,
     pool,
     reason,
-    stamped,
     verdict,
+    with_hashes,
+    with_labels,
 )
 
 YOUNG = NOW - timedelta(minutes=59)
@@ -50,7 +50,7 @@ DRIFTED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "a reserved node that became on-demand, in a pool of reserved ones": (
         "RequirementsDrifted",
-        {"claim": marked(CAPACITY_TYPE="on-demand"), "pool": pool((labels.CAPACITY_TYPE, "In", ("reserved",)))},
+        {"claim": with_labels(CAPACITY_TYPE="on-demand"), "pool": pool((labels.CAPACITY_TYPE, "In", ("reserved",)))},
     ),
     "EC2 lists other types only": ("InstanceTypeNotFound", {"types": listed(a_type("m7i.large"))}),
     "EC2 sells the type in other zones only": (
@@ -67,13 +67,13 @@ DRIFTED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "the class changed, and was resolved": (
         "NodeClassDrift",
-        {"claim": stamped(NODECLASS_HASH="21"), "node_class": node_class(generation=2, resolved=2)},
+        {"claim": with_hashes(NODECLASS_HASH="21"), "node_class": node_class(generation=2, resolved=2)},
     ),
-    "the class changed": ("NodeClassDrift", {"claim": stamped(NODECLASS_HASH="21")}),
+    "the class changed": ("NodeClassDrift", {"claim": with_hashes(NODECLASS_HASH="21")}),
     "another version of the hash, on both": (
         "NodeClassDrift",
         {
-            "claim": stamped(NODECLASS_HASH="21", NODECLASS_HASH_VERSION="v6"),
+            "claim": with_hashes(NODECLASS_HASH="21", NODECLASS_HASH_VERSION="v6"),
             "node_class": node_class(stamps=OTHERS_CLASS),
         },
     ),
@@ -93,22 +93,22 @@ DRIFTED: dict[str, tuple[str, dict[str, Any]]] = {
         {"instance": IN_BLOCK, "node_class": node_class(capacityReservations=[{"id": "cr-2"}])},
     ),
     "no reservation is selected": ("CapacityReservationDrift", {"instance": IN_BLOCK}),
-    "the class selects no placement group": ("PlacementGroupDrift", {"claim": marked(PLACEMENT_GROUP_ID="pg-1")}),
+    "the class selects no placement group": ("PlacementGroupDrift", {"claim": with_labels(PLACEMENT_GROUP_ID="pg-1")}),
     "the class selects another placement group": (
         "PlacementGroupDrift",
         {
-            "claim": marked(PLACEMENT_GROUP_ID="pg-1"),
+            "claim": with_labels(PLACEMENT_GROUP_ID="pg-1"),
             "node_class": node_class(group="pg-2"),
             "types": listed(a_type(labels={labels.PLACEMENT_GROUP_ID: ("pg-2",)})),
         },
     ),
     "a subnet goes before a placement group": (
         "SubnetDrift",
-        {"claim": marked(PLACEMENT_GROUP_ID="pg-1"), "node_class": node_class(subnets=[{"id": "subnet-b"}])},
+        {"claim": with_labels(PLACEMENT_GROUP_ID="pg-1"), "node_class": node_class(subnets=[{"id": "subnet-b"}])},
     ),
 }
 
-STANDS: dict[str, dict[str, Any]] = {
+NOT_DRIFTED: dict[str, dict[str, Any]] = {
     "all is as it was": {},
     "not launched yet": {"claim": claim(launched=False, image_id="ami-old")},
     "being deleted": {"claim": claim(deleting=True, image_id="ami-old")},
@@ -116,14 +116,17 @@ STANDS: dict[str, dict[str, Any]] = {
     "no NodePool": {"claim": claim(image_id="ami-old"), "pool": None},
     "no EC2NodeClass": {"claim": claim(image_id="ami-old"), "node_class": None},
     "the class is being deleted": {"claim": claim(image_id="ami-old"), "node_class": node_class(deleting=True)},
-    "no hash of the pool on the node": {"claim": stamped(NODEPOOL_HASH=""), "pool": pool(template="12")},
-    "no version of it": {"claim": stamped(NODEPOOL_HASH_VERSION=""), "pool": pool(template="12")},
-    "another version of the pool's hash": {"claim": stamped(NODEPOOL_HASH_VERSION="v3"), "pool": pool(template="12")},
-    "no hash on the class": {"claim": stamped(NODECLASS_HASH="21"), "node_class": node_class(stamps={})},
-    "another version of the class's hash": {"claim": stamped(NODECLASS_HASH_VERSION="v6", NODECLASS_HASH="21")},
+    "no hash of the pool on the node": {"claim": with_hashes(NODEPOOL_HASH=""), "pool": pool(template="12")},
+    "no version of it": {"claim": with_hashes(NODEPOOL_HASH_VERSION=""), "pool": pool(template="12")},
+    "another version of the pool's hash": {
+        "claim": with_hashes(NODEPOOL_HASH_VERSION="v3"),
+        "pool": pool(template="12"),
+    },
+    "no hash on the class": {"claim": with_hashes(NODECLASS_HASH="21"), "node_class": node_class(stamps={})},
+    "another version of the class's hash": {"claim": with_hashes(NODECLASS_HASH_VERSION="v6", NODECLASS_HASH="21")},
     "the class has another version": {"node_class": node_class(stamps=OTHERS_CLASS)},
     "the class is not resolved yet as it is now": {
-        "claim": stamped(NODECLASS_HASH="21"),
+        "claim": with_hashes(NODECLASS_HASH="21"),
         "node_class": node_class(generation=2, resolved=1),
     },
     "what the pool forbids, the node lacks": {
@@ -145,7 +148,7 @@ STANDS: dict[str, dict[str, Any]] = {
     },
     "no offering is known at all": {"types": listed(a_type(offerings=()))},
     "a reserved node of a type that is sold on-demand": {
-        "claim": marked(CAPACITY_TYPE="reserved"),
+        "claim": with_labels(CAPACITY_TYPE="reserved"),
         "types": listed(
             a_type(labels={labels.CAPACITY_TYPE: ("on-demand",)}, offerings=(offering("us-west-2a", "on-demand"),))
         ),
@@ -174,15 +177,18 @@ STANDS: dict[str, dict[str, Any]] = {
         "instance": IN_BLOCK,
         "node_class": node_class(capacityReservations=[{"id": "cr-1"}]),
     },
-    "reservations were not asked for yet": {"instance": IN_BLOCK, "node_class": node_class(asked="")},
-    "reservations could not be asked for": {"instance": IN_BLOCK, "node_class": node_class(asked="Unknown")},
+    "reservations were not asked for yet": {"instance": IN_BLOCK, "node_class": node_class(reservations_ready="")},
+    "reservations could not be asked for": {
+        "instance": IN_BLOCK,
+        "node_class": node_class(reservations_ready="Unknown"),
+    },
     "its placement group is selected": {
-        "claim": marked(PLACEMENT_GROUP_ID="pg-1"),
+        "claim": with_labels(PLACEMENT_GROUP_ID="pg-1"),
         "node_class": node_class(group="pg-1"),
         "types": listed(a_type(labels={labels.PLACEMENT_GROUP_ID: ("pg-1",)})),
     },
     "the class's placement group is not known": {
-        "claim": marked(PLACEMENT_GROUP_ID="pg-1"),
+        "claim": with_labels(PLACEMENT_GROUP_ID="pg-1"),
         "node_class": node_class(group="pg-2"),
     },
 }
@@ -194,7 +200,7 @@ def test_a_node_drifts(case: tuple[str, dict[str, Any]]) -> None:
     assert reason(**changed) == expected
 
 
-@pytest.mark.parametrize("changed", STANDS.values(), ids=STANDS)
+@pytest.mark.parametrize("changed", NOT_DRIFTED.values(), ids=NOT_DRIFTED)
 def test_a_node_does_not_drift(changed: dict[str, Any]) -> None:
     assert verdict(**changed) is None
 
@@ -202,7 +208,7 @@ def test_a_node_does_not_drift(changed: dict[str, Any]) -> None:
 ALL_AT_ONCE: dict[str, Any] = {
     "claim": claim(
         image_id="ami-old",
-        labels=marked(PLACEMENT_GROUP_ID="pg-1").labels,
+        labels=with_labels(PLACEMENT_GROUP_ID="pg-1").labels,
         annotations={**STAMPS, labels.NODECLASS_HASH: "21"},
     ),
     "pool": pool((labels.ZONE, "In", ("us-west-2b",)), template="12"),
@@ -210,13 +216,13 @@ ALL_AT_ONCE: dict[str, Any] = {
     "node_class": node_class(subnets=[{"id": "subnet-b"}], securityGroups=[{"id": "sg-1"}]),
     "instance": IN_BLOCK,
 }
-MENDED: tuple[tuple[str, dict[str, Any]], ...] = (
+FIXES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("NodePoolDrifted", {}),
     ("RequirementsDrifted", {"pool": pool((labels.ZONE, "In", ("us-west-2b",)))}),
     ("InstanceTypeNotFound", {"pool": pool()}),
     ("NodeClassDrift", {"types": listed(a_type())}),
-    ("AMIDrift", {"claim": claim(image_id="ami-old", labels=marked(PLACEMENT_GROUP_ID="pg-1").labels)}),
-    ("SecurityGroupDrift", {"claim": marked(PLACEMENT_GROUP_ID="pg-1")}),
+    ("AMIDrift", {"claim": claim(image_id="ami-old", labels=with_labels(PLACEMENT_GROUP_ID="pg-1").labels)}),
+    ("SecurityGroupDrift", {"claim": with_labels(PLACEMENT_GROUP_ID="pg-1")}),
     ("SubnetDrift", {"node_class": node_class(subnets=[{"id": "subnet-b"}])}),
     ("CapacityReservationDrift", {"node_class": node_class()}),
     ("PlacementGroupDrift", {"instance": instance()}),
@@ -226,18 +232,18 @@ MENDED: tuple[tuple[str, dict[str, Any]], ...] = (
 
 def test_of_several_reasons_the_first_in_order_is_told() -> None:
     """Mended one after the other, each uncovers the next."""
-    changed, told = dict(ALL_AT_ONCE), []
-    for _, mended in MENDED:
-        changed |= mended
-        told.append(reason(**changed))
-    assert told == [expected for expected, _ in MENDED]
+    changed, reasons = dict(ALL_AT_ONCE), []
+    for _, fix in FIXES:
+        changed |= fix
+        reasons.append(reason(**changed))
+    assert reasons == [expected for expected, _ in FIXES]
 
 
 UNKNOWN: dict[str, dict[str, Any]] = {
-    "NodePoolDrifted": {"claim": stamped(NODEPOOL_HASH_VERSION="v3")},
+    "NodePoolDrifted": {"claim": with_hashes(NODEPOOL_HASH_VERSION="v3")},
     "RequirementsDrifted": {"pool": pool((labels.ZONE, "Near", ()))},
     "InstanceTypeNotFound": {"types": None},
-    "NodeClassDrift": {"claim": stamped(NODECLASS_HASH_VERSION="v6")},
+    "NodeClassDrift": {"claim": with_hashes(NODECLASS_HASH_VERSION="v6")},
     "AMIDrift": {"node_class": node_class(amis=[])},
     "SecurityGroupDrift": {"instance": None},
     "SubnetDrift": {"instance": None},
@@ -246,23 +252,23 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("held", UNKNOWN)
-def test_a_verdict_stands_while_its_reason_cannot_be_looked_at(held: str) -> None:
-    before = Drift(reason=held, message="as it was")
-    assert verdict(held=before, **UNKNOWN[held]) == before
+@pytest.mark.parametrize("unknown_reason", UNKNOWN)
+def test_a_verdict_stands_while_its_reason_cannot_be_looked_at(unknown_reason: str) -> None:
+    before = Drift(reason=unknown_reason, message="as it was")
+    assert verdict(held=before, **UNKNOWN[unknown_reason]) == before
     assert verdict(held=before) is None, "and goes once it can be"
 
 
-@pytest.mark.parametrize("held", UNKNOWN)
-def test_what_cannot_be_looked_at_keeps_no_other_verdict(held: str) -> None:
+@pytest.mark.parametrize("unknown_reason", UNKNOWN)
+def test_what_cannot_be_looked_at_keeps_no_other_verdict(unknown_reason: str) -> None:
     """A reason that is known to be mended is not kept by another one that is not known."""
-    other = labels.NODEPOOL_DRIFTED if held != labels.NODEPOOL_DRIFTED else labels.AMI_DRIFT
-    assert verdict(held=Drift(reason=other, message="as it was"), **UNKNOWN[held]) is None
+    other = labels.NODEPOOL_DRIFTED if unknown_reason != labels.NODEPOOL_DRIFTED else labels.AMI_DRIFT
+    assert verdict(held=Drift(reason=other, message="as it was"), **UNKNOWN[unknown_reason]) is None
 
 
 def test_a_new_reason_goes_before_one_that_stands() -> None:
-    held = Drift(reason=labels.SUBNET_DRIFT, message="as it was")
-    assert reason(held=held, instance=None, claim=claim(image_id="ami-old")) == "AMIDrift"
+    previous = Drift(reason=labels.SUBNET_DRIFT, message="as it was")
+    assert reason(held=previous, instance=None, claim=claim(image_id="ami-old")) == "AMIDrift"
 
 
 def test_a_reservation_that_is_not_selected_is_looked_at_once_more() -> None:
@@ -270,8 +276,8 @@ def test_a_reservation_that_is_not_selected_is_looked_at_once_more() -> None:
     assert doubtful is not None and doubtful.recheck
     sure = verdict(instance=IN_BLOCK, fresh=True)
     assert sure is not None and not sure.recheck
-    again = verdict(instance=IN_BLOCK, held=sure)
-    assert again is not None and not again.recheck, "not at every look"
+    rechecked = verdict(instance=IN_BLOCK, held=sure)
+    assert rechecked is not None and not rechecked.recheck, "not at every look"
     assert verdict(instance=instance(), fresh=True, held=doubtful) is None
 
 
@@ -282,21 +288,21 @@ def test_no_other_reason_is_looked_at_twice() -> None:
 
 
 def test_words_name_what_differs() -> None:
-    def words(**changed: Any) -> str:
+    def message_for(**changed: Any) -> str:
         found = verdict(**changed)
         return found.message if found else ""
 
-    assert words(claim=claim(image_id="ami-old")) == (
+    assert message_for(claim=claim(image_id="ami-old")) == (
         "m6i.large runs ami-old, and EC2NodeClass default gives it ami-new now"
     )
-    assert words(node_class=node_class(subnets=[{"id": "subnet-b"}])) == (
+    assert message_for(node_class=node_class(subnets=[{"id": "subnet-b"}])) == (
         "the instance is in subnet-a, EC2NodeClass default selects subnet-b"
     )
     many = node_class(securityGroups=[{"id": f"sg-{number}"} for number in range(3, 8)])
-    assert words(node_class=many) == (
+    assert message_for(node_class=many) == (
         "the instance has sg-1, sg-2, EC2NodeClass default selects sg-3, sg-4, sg-5 and 2 more"
     )
-    assert "topology.kubernetes.io/zone In [us-west-2b]" in words(pool=pool((labels.ZONE, "In", ("us-west-2b",))))
+    assert "topology.kubernetes.io/zone In [us-west-2b]" in message_for(pool=pool((labels.ZONE, "In", ("us-west-2b",))))
 
 
 KEYS = st.sampled_from([labels.ZONE, labels.INSTANCE_GENERATION, "team", "failure-domain.beta.kubernetes.io/zone"])
@@ -310,16 +316,16 @@ EXPRESSIONS = st.one_of(
 
 @given(st.lists(EXPRESSIONS, max_size=4), st.dictionaries(KEYS.filter(lambda key: "beta" not in key), VALUES))
 def test_requirements_are_those_of_planning(
-    wanted: list[tuple[str, str, tuple[str, ...]]], marks: dict[str, str]
+    expressions: list[tuple[str, str, tuple[str, ...]]], node_labels: dict[str, str]
 ) -> None:
     """A node drifts from just those requirements that no node with its labels would have been made for."""
-    fact = pool(*wanted)
-    fits = Requirements.of_labels(marks).compatible_strictly(Requirements.of(fact.requirements))
-    found = verdict(claim=claim(labels=marks, created=YOUNG), pool=fact)
+    fact = pool(*expressions)
+    fits = Requirements.of_labels(node_labels).is_strictly_compatible(Requirements.of(fact.requirements))
+    found = verdict(claim=claim(labels=node_labels, created=YOUNG), pool=fact)
     assert (found is not None and found.reason == "RequirementsDrifted") != fits
 
 
 def test_the_version_is_ours() -> None:
     """The pool's hash is always one of ours, so that one of another version is never compared with it."""
     assert facts().claim.annotations[labels.NODEPOOL_HASH_VERSION] == HASH_VERSION
-    assert reason(claim=stamped(NODEPOOL_HASH_VERSION=HASH_VERSION + "0"), pool=pool(template="12")) == ""
+    assert reason(claim=with_hashes(NODEPOOL_HASH_VERSION=HASH_VERSION + "0"), pool=pool(template="12")) == ""

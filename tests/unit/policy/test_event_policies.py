@@ -1,14 +1,14 @@
 """The policies that speak of an event are named, also where only that counts of them."""
 
-from tenure.policy.lifecycle_policy import event_policies
+from tenure.policy.lifecycle_policy import policy_names_by_event
 from tests.unit.policy.test_selection import POOLS, policy
 
-REFUSED = {"instanceStatus": "refused", "rebalanceRecommendation": "senseless"}
+REJECTED_POLICIES = {"instanceStatus": "refused", "rebalanceRecommendation": "senseless"}
 
 
 def test_the_policies_that_speak_of_a_kind_of_event_are_named_the_most_precise_first() -> None:
     drained, ignored = {"action": "drain"}, {"action": "ignore"}
-    found = event_policies(
+    found = policy_names_by_event(
         (
             policy("all", interruption={"scheduledChange": drained, "spotInterruption": drained}),
             policy("databases", names=("cpu",), interruption={"scheduledChange": {"action": "notify"}}),
@@ -19,6 +19,6 @@ def test_the_policies_that_speak_of_a_kind_of_event_are_named_the_most_precise_f
         POOLS,
     )
     assert found == {
-        "cpu": {"scheduledChange": "databases, all", "spotInterruption": "all", **REFUSED},
-        "gpu": {"scheduledChange": "all", "spotInterruption": "all", **REFUSED},
+        "cpu": {"scheduledChange": "databases, all", "spotInterruption": "all", **REJECTED_POLICIES},
+        "gpu": {"scheduledChange": "all", "spotInterruption": "all", **REJECTED_POLICIES},
     }

@@ -21,7 +21,7 @@ def aging(uid: str = "uid-a", *, expiry: dict[str, Any] | None = None, **state: 
     return made.model_copy(update={"identity": made.identity.model_copy(update={"uid": uid})})
 
 
-def moments(**kwargs: Any) -> list[datetime]:
+def expiries(**kwargs: Any) -> list[datetime]:
     found = [expiry_of(aging(f"uid-{number}", **kwargs)) for number in range(1000)]
     return [one for one in found if one is not None]
 
@@ -32,7 +32,7 @@ def moments(**kwargs: Any) -> list[datetime]:
 def test_nodes_born_together_expire_over_the_whole_of_the_jitter_and_none_too_late(
     expiry: dict[str, Any] | None, hours: float
 ) -> None:
-    found = moments(expiry=expiry)
+    found = expiries(expiry=expiry)
     assert LATEST - timedelta(hours=hours) < min(found) and max(found) <= LATEST
     for tenth in range(10):
         begin = LATEST - timedelta(hours=hours * (tenth + 1) / 10)
@@ -40,11 +40,11 @@ def test_nodes_born_together_expire_over_the_whole_of_the_jitter_and_none_too_la
 
 
 def test_without_jitter_a_node_expires_at_karpenters_moment() -> None:
-    assert set(moments(expiry={"jitter": "0%"})) == {LATEST}
+    assert set(expiries(expiry={"jitter": "0%"})) == {LATEST}
 
 
 def test_the_moment_is_the_same_whenever_it_is_asked_for() -> None:
-    assert moments() == moments()
+    assert expiries() == expiries()
 
 
 def test_a_life_that_began_without_jitter_keeps_its_moment() -> None:
@@ -65,5 +65,7 @@ def test_it_has_expired_from_its_moment_on() -> None:
 def test_only_rules_make_expiry_ask_and_a_node_without_a_pool_has_nobody_to_ask() -> None:
     assert is_under_budget(aging(expiry={"underBudget": True}))
     assert not any(is_under_budget(aging(expiry=one)) for one in (None, {}, {"underBudget": False}))
-    alone = aging(expiry={"underBudget": True})
-    assert not is_under_budget(alone.model_copy(update={"identity": alone.identity.model_copy(update={"pool": ""})}))
+    under_budget = aging(expiry={"underBudget": True})
+    assert not is_under_budget(
+        under_budget.model_copy(update={"identity": under_budget.identity.model_copy(update={"pool": ""})})
+    )

@@ -7,9 +7,9 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.model.nodeclaim_state import Deadlines
-from tenure.policy.hooks.rules import LARGEST, keeps
-from tenure.policy.lifecycle.deadlines import leaves, problem_of
-from tenure.policy.lifecycle_policy import Resolved, resolve
+from tenure.policy.hooks.rules import LARGEST, can_hook_cancel_drain
+from tenure.policy.lifecycle.deadlines import flatten_rules, problem_of
+from tenure.policy.lifecycle_policy import Resolved, resolve_policies
 
 CALL: dict[str, Any] = {"name": "warn", "http": {"url": "https://hooks.example.com/drain"}}
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "main", "image": "snapshot:1"}]}}
@@ -25,7 +25,7 @@ def test_what_makes_sense_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("fields", "expected"),
     [
         ({"http": None}, "[0]: hook 'warn' is either a call or a Job; write one of"),
         ({"job": {"template": TEMPLATE}}, "[0]: hook 'warn' is either a call or a Job"),
@@ -37,18 +37,18 @@ def test_what_makes_sense_is_taken() -> None:
         ({"timeout": "soon"}, "[0].timeout: 'soon' cannot be read; write a duration such as 5m"),
     ],
 )
-def test_a_call_that_makes_no_sense_is_refused(wrong: dict[str, Any], words: str) -> None:
-    said = problem("beforeDrain", CALL | wrong)
-    assert said.startswith("hooks.beforeDrain") and words in said
+def test_a_call_that_makes_no_sense_is_refused(fields: dict[str, Any], expected: str) -> None:
+    message = problem("beforeDrain", CALL | fields)
+    assert message.startswith("hooks.beforeDrain") and expected in message
 
 
 def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
-    said = problem("beforeDrain", CALL | {"http": {"url": "https://me:secret@hooks.example.com"}})
-    assert said.startswith("hooks.beforeDrain[0].http.url: it holds a name or password") and "secret" not in said
+    message = problem("beforeDrain", CALL | {"http": {"url": "https://me:secret@hooks.example.com"}})
+    assert message.startswith("hooks.beforeDrain[0].http.url: it holds a name or password") and "secret" not in message
 
 
 @pytest.mark.parametrize(
-    ("template", "words"),
+    ("template", "expected"),
     [
         ({}, "spec.containers: there is none"),
         ({"spec": {"containers": []}}, "spec.containers: there is none"),
@@ -56,9 +56,9 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
         (TEMPLATE | {"metadata": {"annotations": {"script": "x" * LARGEST}}}, "put scripts into the image"),
     ],
 )
-def test_a_template_that_makes_no_sense_is_refused(template: dict[str, Any], words: str) -> None:
-    said = problem("afterDrain", {"name": "snapshot", "job": {"template": template}})
-    assert said.startswith("hooks.afterDrain[0].job.template") and words in said
+def test_a_template_that_makes_no_sense_is_refused(template: dict[str, Any], expected: str) -> None:
+    message = problem("afterDrain", {"name": "snapshot", "job": {"template": template}})
+    assert message.startswith("hooks.afterDrain[0].job.template") and expected in message
 
 
 @pytest.mark.parametrize("point", ["afterDrain", "beforeTerminate"])
@@ -72,8 +72,8 @@ def test_two_of_one_name_are_refused() -> None:
 
 def test_a_drain_that_a_hook_may_give_up_comes_before_the_deletion() -> None:
     rules = LifecycleRules.model_validate({"hooks": {"beforeDrain": [CALL | {"onFailure": "giveUp"}]}})
-    assert keeps(rules) and not keeps(None)
-    assert not keeps(LifecycleRules.model_validate({"hooks": {"beforeDrain": [CALL]}}))
+    assert can_hook_cancel_drain(rules) and not can_hook_cancel_drain(None)
+    assert not can_hook_cancel_drain(LifecycleRules.model_validate({"hooks": {"beforeDrain": [CALL]}}))
 
 
 def of(*specs: dict[str, Any]) -> Resolved:
@@ -86,27 +86,27 @@ def of(*specs: dict[str, Any]) -> Resolved:
         )
         for number, spec in enumerate(specs)
     ]
-    return resolve(facts, {"gpu": {}, "cpu": {}}, Deadlines())
+    return resolve_policies(facts, {"gpu": {}, "cpu": {}}, Deadlines())
 
 
 def test_the_hooks_of_a_point_are_one_field() -> None:
     below = {"hooks": {"beforeDrain": [JOB], "afterDrain": [CALL]}}
     resolved = of(below, {"nodePoolSelector": {"names": ["gpu"]}, "hooks": {"beforeDrain": [CALL]}})
-    assert leaves(resolved.rules["gpu"]) == {"hooks.beforeDrain": [CALL], "hooks.afterDrain": [CALL]}
-    assert leaves(resolved.rules["cpu"])["hooks.beforeDrain"] == [JOB]
+    assert flatten_rules(resolved.rules["gpu"]) == {"hooks.beforeDrain": [CALL], "hooks.afterDrain": [CALL]}
+    assert flatten_rules(resolved.rules["cpu"])["hooks.beforeDrain"] == [JOB]
 
 
 def test_a_policy_that_is_refused_for_something_else_keeps_its_hooks() -> None:
     """A node would go without its snapshot otherwise."""
     resolved = of({"hooks": {"beforeDrain": [JOB]}, "launch": {"deadline": "0s"}})
-    assert leaves(resolved.rules["gpu"]) == {"hooks.beforeDrain": [JOB]}
-    assert resolved.verdicts["p0"].refused
+    assert flatten_rules(resolved.rules["gpu"]) == {"hooks.beforeDrain": [JOB]}
+    assert resolved.verdicts["p0"].rejected
 
 
 @pytest.mark.parametrize("hooks", [{"beforeDrain": [CALL | {"timeout": "0s"}]}, {"beforeDrain": "snapshot"}])
 def test_hooks_that_cannot_be_read_hold_what_is_voluntary(hooks: dict[str, Any]) -> None:
     resolved = of({"hooks": hooks, "nodePoolSelector": {"names": ["gpu"]}})
-    why = resolved.unread["gpu"].words("Empty")
+    why = resolved.unread["gpu"].blocking_message("Empty")
     assert "LifecyclePolicy p0 cannot be read, and nothing goes until it can" in why and "beforeDrain" in why
     assert "until hooks can be read no node of them goes voluntarily" in resolved.verdicts["p0"].message
     assert "cpu" not in resolved.unread

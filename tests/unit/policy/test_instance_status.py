@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tenure.model.interruption.notices import FailedCheck, Notice, OpenNotice, StatusReport
-from tenure.policy.interruption.timing import StatusVerdict, decide_status, still_open
+from tenure.model.interruption.notices import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
+from tenure.policy.interruption.timing import StatusMessages, decide_status, update_open_messages
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 ONE, OTHER = "i-one", "i-other"
@@ -21,7 +21,7 @@ def failing(*, seconds: float | None, kind: Any = "instanceStatus", instance: st
 
 
 def event(status: str = "announced", *, starts: float = 86400, instance: str = ONE) -> StatusReport:
-    notice = Notice.model_validate(
+    notice = InterruptionMessage.model_validate(
         {
             "kind": "scheduledChange",
             "id": "instance-event-1",
@@ -36,92 +36,97 @@ def event(status: str = "announced", *, starts: float = 86400, instance: str = O
 
 
 def decide(
-    *reports: StatusReport, told: Sequence[OpenNotice] = (), seen: Any = None, now: datetime = NOW
-) -> StatusVerdict:
-    return decide_status(reports, told=told, seen=seen or {}, now=now)
+    *reports: StatusReport,
+    open_messages: Sequence[OpenInterruption] = (),
+    failing_since: Any = None,
+    now: datetime = NOW,
+) -> StatusMessages:
+    return decide_status(reports, open_messages=open_messages, failing_since=failing_since or {}, now=now)
 
 
-def opened(*reports: StatusReport) -> tuple[OpenNotice, ...]:
+def opened(*reports: StatusReport) -> tuple[OpenInterruption, ...]:
     """What is open after nodes were told of these."""
-    told: tuple[OpenNotice, ...] = ()
-    for instance, notices in decide(*reports).tell.items():
-        told = still_open(told, instance, notices)
-    return told
+    open_messages: tuple[OpenInterruption, ...] = ()
+    for instance, notices in decide(*reports).by_instance.items():
+        open_messages = update_open_messages(open_messages, instance, notices)
+    return open_messages
 
 
 def test_a_failing_check_counts_after_two_minutes() -> None:
-    assert decide(failing(seconds=119)).tell == {}
-    (notice,) = decide(failing(seconds=120)).tell[ONE]
+    assert decide(failing(seconds=119)).by_instance == {}
+    (notice,) = decide(failing(seconds=120)).by_instance[ONE]
     assert (notice.kind, notice.source, notice.status, notice.code) == (
         "instanceStatus",
         "status",
         "announced",
         "impaired",
     )
-    assert decide(failing(seconds=120, kind="systemStatus")).tell[ONE][0].kind == "systemStatus"
+    assert decide(failing(seconds=120, kind="systemStatus")).by_instance[ONE][0].kind == "systemStatus"
 
 
 def test_a_check_of_unknown_age_is_as_old_as_it_is_seen_to_fail() -> None:
     """Karpenter takes it to have failed since the year one, and ends the node at once (Q9)."""
     first = decide(failing(seconds=None))
-    assert first.tell == {}
-    again = decide(failing(seconds=None), seen=first.seen, now=at(119))
-    assert again.tell == {}
-    last = decide(failing(seconds=None), seen=again.seen, now=at(120))
-    assert last.tell[ONE][0].id == NOW.isoformat()
+    assert first.by_instance == {}
+    second = decide(failing(seconds=None), failing_since=first.failing_since, now=at(119))
+    assert second.by_instance == {}
+    last = decide(failing(seconds=None), failing_since=second.failing_since, now=at(120))
+    assert last.by_instance[ONE][0].id == NOW.isoformat()
 
 
 def test_one_that_recovered_meanwhile_begins_anew() -> None:
     first = decide(failing(seconds=None))
-    well = decide(seen=first.seen, now=at(60))
-    assert well.seen == {}
-    assert decide(failing(seconds=None), seen=well.seen, now=at(180)).tell == {}
+    well = decide(failing_since=first.failing_since, now=at(60))
+    assert well.failing_since == {}
+    assert decide(failing(seconds=None), failing_since=well.failing_since, now=at(180)).by_instance == {}
 
 
 def test_another_host_does_not_take_a_check_of_unknown_age_for_over() -> None:
     first = decide(failing(seconds=None))
-    told = still_open((), ONE, decide(failing(seconds=None), seen=first.seen, now=at(120)).tell[ONE])
-    verdict = decide(failing(seconds=None), told=told, now=at(130))
-    assert [one.status for one in verdict.tell[ONE]] == ["announced"]
-    assert still_open(told, ONE, verdict.tell[ONE]) == told
+    open_messages = update_open_messages(
+        (), ONE, decide(failing(seconds=None), failing_since=first.failing_since, now=at(120)).by_instance[ONE]
+    )
+    verdict = decide(failing(seconds=None), open_messages=open_messages, now=at(130))
+    assert [one.status for one in verdict.by_instance[ONE]] == ["announced"]
+    assert update_open_messages(open_messages, ONE, verdict.by_instance[ONE]) == open_messages
 
 
 def test_a_scheduled_event_counts_at_once_however_far_ahead() -> None:
-    (notice,) = decide(event(starts=14 * 86400)).tell[ONE]
+    (notice,) = decide(event(starts=14 * 86400)).by_instance[ONE]
     assert notice.starts == at(14 * 86400)
 
 
 def test_a_check_that_passes_again_is_over() -> None:
-    told = opened(failing(seconds=200), failing(seconds=200, instance=OTHER))
-    verdict = decide(failing(seconds=260, instance=OTHER), told=told, now=at(60))
-    (over,) = verdict.tell[ONE]
-    assert (over.status, over.kind, over.at, over.id) == ("over", "instanceStatus", at(60), told[0].notice.id)
-    assert still_open(told, ONE, verdict.tell[ONE]) == told[1:]
+    open_messages = opened(failing(seconds=200), failing(seconds=200, instance=OTHER))
+    verdict = decide(failing(seconds=260, instance=OTHER), open_messages=open_messages, now=at(60))
+    (over,) = verdict.by_instance[ONE]
+    assert (over.status, over.kind, over.at, over.id) == ("over", "instanceStatus", at(60), open_messages[0].notice.id)
+    assert update_open_messages(open_messages, ONE, verdict.by_instance[ONE]) == open_messages[1:]
 
 
 def test_an_event_that_is_done_or_called_off_is_open_no_more() -> None:
-    told = opened(event())
+    open_messages = opened(event())
     for status in ("over", "withdrawn"):
-        verdict = decide(event(status), told=told)
-        assert [one.status for one in verdict.tell[ONE]] == [status]
-        assert still_open(told, ONE, verdict.tell[ONE]) == ()
+        verdict = decide(event(status), open_messages=open_messages)
+        assert [one.status for one in verdict.by_instance[ONE]] == [status]
+        assert update_open_messages(open_messages, ONE, verdict.by_instance[ONE]) == ()
 
 
 def test_an_event_that_is_listed_no_more_is_over() -> None:
-    assert [one.status for one in decide(told=opened(event())).tell[ONE]] == ["over"]
+    assert [one.status for one in decide(open_messages=opened(event())).by_instance[ONE]] == ["over"]
 
 
 def test_what_is_reported_again_leaves_what_is_open_as_it_was() -> None:
     """Else a successor would have something to remember every minute."""
-    told = opened(event(), failing(seconds=200, instance=OTHER))
-    verdict = decide(event(), failing(seconds=200, instance=OTHER), told=told, now=at(60))
-    after = told
-    for instance, notices in verdict.tell.items():
-        after = still_open(after, instance, notices)
-    assert after == told
+    open_messages = opened(event(), failing(seconds=200, instance=OTHER))
+    verdict = decide(event(), failing(seconds=200, instance=OTHER), open_messages=open_messages, now=at(60))
+    after = open_messages
+    for instance, notices in verdict.by_instance.items():
+        after = update_open_messages(after, instance, notices)
+    assert after == open_messages
 
 
 def test_an_event_that_is_moved_is_open_at_its_new_time() -> None:
-    told = opened(event())
-    moved = decide(event(starts=3 * 86400), told=told).tell[ONE]
-    assert [one.notice.starts for one in still_open(told, ONE, moved)] == [at(3 * 86400)]
+    open_messages = opened(event())
+    moved = decide(event(starts=3 * 86400), open_messages=open_messages).by_instance[ONE]
+    assert [one.notice.starts for one in update_open_messages(open_messages, ONE, moved)] == [at(3 * 86400)]

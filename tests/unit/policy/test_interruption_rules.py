@@ -6,8 +6,8 @@ import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.interruption.notices import EventKind
-from tenure.policy.interruption.rules import ignored_by_all, rules_of
-from tenure.policy.lifecycle.deadlines import leaves, problem_of, same
+from tenure.policy.interruption.rules import ignored_by_all, resolve_event_policy
+from tenure.policy.lifecycle.deadlines import flatten_rules, is_same_value, problem_of
 from tests.unit.policy.interrupting import STATEFUL, SUNDAYS
 
 OF_WINDOW: list[tuple[dict[str, Any], str]] = [
@@ -26,17 +26,17 @@ def test_what_makes_sense_is_taken() -> None:
     assert problem(scheduledChange={"action": "window", "windows": [SUNDAYS]}, workloads=[STATEFUL]) == ""
 
 
-@pytest.mark.parametrize(("wrong", "words"), OF_WINDOW)
+@pytest.mark.parametrize(("fields", "expected"), OF_WINDOW)
 @pytest.mark.parametrize("kind", ["scheduledChange", "rebalanceRecommendation", "instanceStatus", "systemStatus"])
-def test_a_window_that_cannot_be_read_is_named(kind: str, wrong: dict[str, Any], words: str) -> None:
-    said = problem(**{kind: {"action": "window", "windows": [SUNDAYS, SUNDAYS | wrong]}})
-    assert said.startswith(f"interruption.{kind}.windows[1].") and words in said
+def test_a_window_that_cannot_be_read_is_named(kind: str, fields: dict[str, Any], expected: str) -> None:
+    message = problem(**{kind: {"action": "window", "windows": [SUNDAYS, SUNDAYS | fields]}})
+    assert message.startswith(f"interruption.{kind}.windows[1].") and expected in message
 
 
-@pytest.mark.parametrize(("wrong", "words"), OF_WINDOW)
-def test_a_window_of_workloads_is_looked_at_too(wrong: dict[str, Any], words: str) -> None:
-    said = problem(workloads=[STATEFUL | {"action": "window", "windows": [SUNDAYS | wrong]}])
-    assert said.startswith("interruption.workloads[0].windows[0].") and words in said
+@pytest.mark.parametrize(("fields", "expected"), OF_WINDOW)
+def test_a_window_of_workloads_is_looked_at_too(fields: dict[str, Any], expected: str) -> None:
+    message = problem(workloads=[STATEFUL | {"action": "window", "windows": [SUNDAYS | fields]}])
+    assert message.startswith("interruption.workloads[0].windows[0].") and expected in message
 
 
 def test_no_time_for_a_person_is_refused() -> None:
@@ -55,7 +55,7 @@ def test_an_action_that_asks_no_budget_is_not_voluntary(action: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "action"),
+    ("kind", "fields", "action"),
     [
         ("scheduledChange", {"action": "stopStart"}, "stopStart"),
         ("scheduledChange", {"action": "stopStart", "voluntary": True}, "drain"),
@@ -66,17 +66,17 @@ def test_an_action_that_asks_no_budget_is_not_voluntary(action: str) -> None:
     ],
 )
 def test_one_policy_s_budgets_count_more_than_another_s_action_that_asks_none(
-    kind: EventKind, said: dict[str, Any], action: str
+    kind: EventKind, fields: dict[str, Any], action: str
 ) -> None:
     """Each policy by itself is sound, so that nobody refuses them: a whole NodePool would go at once."""
-    ruled = rules_of(LifecycleRules.model_validate({"interruption": {kind: said}}), kind)
-    assert (ruled.action, ruled.voluntary) == (action, said.get("voluntary", False))
+    policy = resolve_event_policy(LifecycleRules.model_validate({"interruption": {kind: fields}}), kind)
+    assert (policy.action, policy.voluntary) == (action, fields.get("voluntary", False))
 
 
 def test_a_class_that_never_counts_is_refused() -> None:
     precise = {**STATEFUL, "matchLabels": {**STATEFUL["matchLabels"], "app": "db"}}
-    said = problem(workloads=[STATEFUL, precise])
-    assert "interruption.workloads[1].matchLabels" in said and "write the more precise one first" in said
+    message = problem(workloads=[STATEFUL, precise])
+    assert "interruption.workloads[1].matchLabels" in message and "write the more precise one first" in message
     assert problem(workloads=[precise, STATEFUL]) == ""
 
 
@@ -88,7 +88,9 @@ def test_policies_are_merged_field_by_field() -> None:
     merged = above.merged_over(below).interruption
     assert merged is not None and merged.scheduled_change is not None
     assert (merged.scheduled_change.action, merged.scheduled_change.lead, merged.workloads) == ("drain", "1h", ())
-    assert same("interruption.scheduledChange.lead", "60m", leaves(below)["interruption.scheduledChange.lead"])
+    assert is_same_value(
+        "interruption.scheduledChange.lead", "60m", flatten_rules(below)["interruption.scheduledChange.lead"]
+    )
 
 
 def test_a_kind_is_ignored_by_all_only_where_each_pool_ignores_it_and_waits_for_no_instance() -> None:

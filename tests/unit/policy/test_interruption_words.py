@@ -7,25 +7,25 @@ import pytest
 from tenure.model.interruption.notices import EventKind
 from tenure.model.interruption.records import EventText
 from tenure.model.nodeclaim_state import ClaimState
-from tenure.policy.interruption.messages import REASONS, due
-from tenure.policy.interruption.messages import told as told_after
+from tenure.policy.interruption.messages import REASONS, due_event_texts
+from tenure.policy.interruption.messages import published_versions as versions_after
 from tests.unit.policy import interrupting as ev
 from tests.unit.policy.builders import NOW, after
-from tests.unit.policy.interrupting import NO, notice, told
+from tests.unit.policy.interrupting import NO, node_with_events, notice
 
 IN_TWO_DAYS = notice(starts=after(hours=48), text="Your instance will retire.")
 DEFER = {"scheduledChange": {"action": "deferUntilEventStart"}}
 
 
-def said_once(state: ClaimState) -> list[EventText]:
+def texts_published_once(state: ClaimState) -> list[EventText]:
     """And not again."""
-    said = due(state, NOW)
-    assert due(state.model_copy(update={"notices_told": told_after(state, NOW)}), NOW) == {}
-    return list(said.values())
+    texts = due_event_texts(state, NOW)
+    assert due_event_texts(state.model_copy(update={"notified_interruptions": versions_after(state, NOW)}), NOW) == {}
+    return list(texts.values())
 
 
-def having_told(state: ClaimState) -> dict[str, str]:
-    return told_after(state, NOW)
+def versions_published_for(state: ClaimState) -> dict[str, str]:
+    return versions_after(state, NOW)
 
 
 def test_the_reasons_are_karpenter_s() -> None:
@@ -42,42 +42,48 @@ def test_the_reasons_are_karpenter_s() -> None:
 
 @pytest.mark.parametrize("kind", get_args(EventKind))
 def test_an_event_is_said_once(kind: EventKind) -> None:
-    (said,) = said_once(told(notice(kind)))
-    assert said.reason == REASONS[kind] and said.message.startswith(kind)
-    assert said.warning is (kind != "rebalanceRecommendation")
+    (text,) = texts_published_once(node_with_events(notice(kind)))
+    assert text.reason == REASONS[kind] and text.message.startswith(kind)
+    assert text.warning is (kind != "rebalanceRecommendation")
 
 
 def test_what_follows_is_said_with_it() -> None:
-    (said,) = said_once(told(IN_TWO_DAYS, said=DEFER))
-    assert "deferred until 2026-06-03T11:50:00+00:00 (Your instance will retire.)" in said.message
+    (text,) = texts_published_once(node_with_events(IN_TWO_DAYS, event_rules=DEFER))
+    assert "deferred until 2026-06-03T11:50:00+00:00 (Your instance will retire.)" in text.message
 
 
 def test_of_what_is_ignored_nothing_is_said() -> None:
-    assert said_once(told(IN_TWO_DAYS, said={"scheduledChange": {"action": "ignore"}})) == []
+    assert (
+        texts_published_once(node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"action": "ignore"}})) == []
+    )
 
 
 def test_what_aws_moves_and_withdraws_is_said_each_time() -> None:
-    known = having_told(told(IN_TWO_DAYS))
-    moved = ev.heard(notice(starts=after(hours=72)))
-    state = told(notices_told=known, notices=(moved[0].model_copy(update={"moved_from": IN_TWO_DAYS.starts}),))
-    (said,) = said_once(state)
-    assert "moved from 2026-06-03T12:00:00+00:00" in said.message
-    gone = told(notice(starts=after(hours=72), status="withdrawn"), notices_told=having_told(state))
-    (said,) = said_once(gone)
-    assert said.reason == "InterruptionWithdrawn" and "AWS withdrew it" in said.message
+    known = versions_published_for(node_with_events(IN_TWO_DAYS))
+    moved = ev.tracked_interruptions(notice(starts=after(hours=72)))
+    state = node_with_events(
+        notices_told=known, notices=(moved[0].model_copy(update={"moved_from": IN_TWO_DAYS.starts}),)
+    )
+    (text,) = texts_published_once(state)
+    assert "moved from 2026-06-03T12:00:00+00:00" in text.message
+    withdrawn = node_with_events(
+        notice(starts=after(hours=72), status="withdrawn"), notices_told=versions_published_for(state)
+    )
+    (text,) = texts_published_once(withdrawn)
+    assert text.reason == "InterruptionWithdrawn" and "AWS withdrew it" in text.message
 
 
 def test_of_a_withdrawal_nobody_is_told_who_was_not_told_before() -> None:
-    assert said_once(told(notice(status="withdrawn"))) == []
+    assert texts_published_once(node_with_events(notice(status="withdrawn"))) == []
 
 
 def test_what_a_person_says_is_said() -> None:
     approval = {"scheduledChange": {"action": "waitForApproval"}}
-    known = having_told(told(IN_TWO_DAYS, said=approval))
-    (said,) = said_once(told(IN_TWO_DAYS, said=approval, answer=NO, notices_told=known))
-    assert said.reason == "InterruptionRejected" and "rejected by bob: quarter's end" in said.message
+    known = versions_published_for(node_with_events(IN_TWO_DAYS, event_rules=approval))
+    (text,) = texts_published_once(node_with_events(IN_TWO_DAYS, event_rules=approval, decision=NO, notices_told=known))
+    assert text.reason == "InterruptionRejected" and "rejected by bob: quarter's end" in text.message
 
 
 def test_that_the_node_goes_is_said() -> None:
-    reasons = [said.reason for said in said_once(ev.drained_for(notice("spotInterruption")))]
+    reasons = [text.reason for text in texts_published_once(ev.drained_for(notice("spotInterruption")))]
     assert reasons == ["SpotInterrupted", "TerminatingOnInterruption"]

@@ -7,7 +7,7 @@ import pytest
 from tenure.model.nodeclaim_state import Deadlines, Phase
 from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of, may_follow
 from tests.unit.policy.builders import NOW, after, before, node
-from workflows.current_details import DOES, NEXT, WAITS
+from workflows.current_details import PHASE_ACTIVITY, PHASE_NEXT_STEP, PHASE_WAITS_FOR
 from workflows.nodeclaim import PHASES
 
 EDGES = {
@@ -23,7 +23,7 @@ EDGES = {
     (Phase.READY, Phase.DRAIN),
     (Phase.DRAIN, Phase.TERMINATION),
     (Phase.DRAIN, Phase.READY),
-    (Phase.TERMINATION, Phase.GONE),
+    (Phase.TERMINATION, Phase.DELETED),
 }
 LIMITS = Deadlines(
     launch=timedelta(minutes=1),
@@ -40,7 +40,7 @@ DEADLINES = {
     Phase.READY: None,
     Phase.DRAIN: after(minutes=4),
     Phase.TERMINATION: after(minutes=5),
-    Phase.GONE: None,
+    Phase.DELETED: None,
 }
 
 
@@ -61,12 +61,12 @@ def test_every_edge_says_who_causes_it() -> None:
 
 def test_every_phase_can_be_reached_from_launch_and_leads_to_the_end() -> None:
     for phase in Phase:
-        assert phase in reachable(Phase.LAUNCH) and Phase.GONE in reachable(phase)
+        assert phase in reachable(Phase.LAUNCH) and Phase.DELETED in reachable(phase)
 
 
 def test_every_phase_but_the_last_is_performed_and_all_say_what_comes_next() -> None:
-    assert set(PHASES) == set(Phase) - {Phase.GONE}
-    assert set(DOES) == set(WAITS) == set(NEXT) == set(Phase)
+    assert set(PHASES) == set(Phase) - {Phase.DELETED}
+    assert set(PHASE_ACTIVITY) == set(PHASE_WAITS_FOR) == set(PHASE_NEXT_STEP) == set(Phase)
 
 
 @pytest.mark.parametrize("phase", Phase)

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
-from tenure.policy.nodepool import decide_node_class_ready, refuse_static, validate_node_pool
+from tenure.policy.nodepool import decide_nodeclass_ready, reject_static, validate_nodepool
 
 
 def pool(labels: dict[str, str] | None = None, **spec: Any) -> NodePool:
@@ -35,11 +35,11 @@ TAINT = {"key": "team", "effect": "NoSchedule", "value": "ml"}
     ],
 )
 def test_a_good_pool_has_no_errors(good: NodePool) -> None:
-    assert validate_node_pool(good) == ()
+    assert validate_nodepool(good) == ()
 
 
 @pytest.mark.parametrize(
-    ("bad", "says"),
+    ("bad", "expected"),
     [
         (pool({"karpenter.sh/nodepool": "other"}), "karpenter.sh/nodepool"),
         (pool({"karpenter.sh/custom": "x"}), "choose a domain of your own"),
@@ -51,14 +51,14 @@ def test_a_good_pool_has_no_errors(good: NodePool) -> None:
         (pool(taints=[TAINT], startupTaints=[TAINT]), "keep one"),
     ],
 )
-def test_each_error_names_the_field_and_what_to_write(bad: NodePool, says: str) -> None:
-    errors = validate_node_pool(bad)
-    assert len(errors) == 1 and says in errors[0] and errors[0].startswith("spec.template.")
+def test_each_error_names_the_field_and_what_to_write(bad: NodePool, expected: str) -> None:
+    errors = validate_nodepool(bad)
+    assert len(errors) == 1 and expected in errors[0] and errors[0].startswith("spec.template.")
 
 
 def test_all_errors_are_told_together() -> None:
     bad = pool({"karpenter.sh/custom": "x"}, taints=[TAINT, TAINT], **needs("kubernetes.io/hostname", "In", "a"))
-    assert len(validate_node_pool(bad)) == 3
+    assert len(validate_nodepool(bad)) == 3
 
 
 def node_class(*conditions: dict[str, str], deleting: bool = False) -> EC2NodeClass:
@@ -71,7 +71,7 @@ FALSE = {"type": "Ready", "status": "False", "reason": "UnhealthyDependents", "m
 
 
 @pytest.mark.parametrize(
-    ("found", "status", "reason", "says"),
+    ("found", "status", "reason", "expected"),
     [
         (None, "False", "NodeClassNotFound", "create it or name another"),
         (node_class(READY, deleting=True), "False", "NodeClassTerminating", "is being deleted"),
@@ -81,13 +81,13 @@ FALSE = {"type": "Ready", "status": "False", "reason": "UnhealthyDependents", "m
         (node_class(READY), "True", "", ""),
     ],
 )
-def test_whether_the_node_class_is_ready(found: EC2NodeClass | None, status: str, reason: str, says: str) -> None:
-    answer = decide_node_class_ready("default", found)
-    assert answer[:2] == (status, reason) and says in answer[2]
+def test_whether_the_node_class_is_ready(found: EC2NodeClass | None, status: str, reason: str, expected: str) -> None:
+    result = decide_nodeclass_ready("default", found)
+    assert result[:2] == (status, reason) and expected in result[2]
 
 
 def test_a_static_pool_without_its_gate_is_told_what_to_write() -> None:
     static = NodePool.model_validate({"spec": {"replicas": 0}})
-    (error,) = refuse_static(static)
+    (error,) = reject_static(static)
     assert error.startswith("spec.replicas: 0: ") and "FEATURE_GATES=StaticCapacity=true" in error
-    assert refuse_static(NodePool()) == ()
+    assert reject_static(NodePool()) == ()

@@ -5,37 +5,46 @@ from typing import Any
 
 import pytest
 
-from tenure.model.interruption.notices import Notice
-from tenure.policy.interruption.events import MOST, answered, events_of, noted, read, recalled, settled, written
+from tenure.model.interruption.notices import InterruptionMessage
+from tenure.policy.interruption.events import (
+    MAX_TRACKED,
+    end_stopping_events,
+    events_of,
+    format_annotation,
+    parse_annotation,
+    record_approval,
+    record_messages,
+    restore_messages,
+)
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.interrupting import NO, YES, notice
 
 SOON = notice(starts=after(hours=48))
 MOVED = notice(starts=after(hours=72), at=NOW)
-GONE = notice(starts=None, at=NOW, status="withdrawn")
+WITHDRAWN = notice(starts=None, at=NOW, status="withdrawn")
 STATUS = notice(id="instance-event-1", source="status", at=before(minutes=4), starts=after(hours=48, seconds=20))
 
 
-def statuses(*notices: Notice) -> list[str]:
-    return [one.status for one in events_of(noted((), notices, NOW))]
+def statuses(*notices: InterruptionMessage) -> list[str]:
+    return [one.status for one in events_of(record_messages((), notices, NOW))]
 
 
 def test_the_same_notice_again_changes_nothing() -> None:
-    known = noted((), (SOON,), NOW)
-    assert noted(known, (SOON, SOON.model_copy(update={"at": NOW})), after(hours=1)) == known
+    known = record_messages((), (SOON,), NOW)
+    assert record_messages(known, (SOON, SOON.model_copy(update={"at": NOW})), after(hours=1)) == known
 
 
 def test_one_maintenance_that_both_sources_tell_of_is_one_event() -> None:
-    (event,) = events_of(noted((), (SOON, STATUS), NOW))
+    (event,) = events_of(record_messages((), (SOON, STATUS), NOW))
     assert event.reason == "event_status" and event.code == "instance-retirement"
 
 
 def test_maintenance_at_two_times_is_two_events() -> None:
-    assert len(events_of(noted((), (SOON, notice(id="other", starts=after(hours=50))), NOW))) == 2
+    assert len(events_of(record_messages((), (SOON, notice(id="other", starts=after(hours=50))), NOW))) == 2
 
 
-@pytest.mark.parametrize("order", [(SOON, GONE), (GONE, SOON), (SOON, GONE, SOON)])
-def test_what_aws_withdrew_stays_so_in_any_order(order: tuple[Notice, ...]) -> None:
+@pytest.mark.parametrize("order", [(SOON, WITHDRAWN), (WITHDRAWN, SOON), (SOON, WITHDRAWN, SOON)])
+def test_what_aws_withdrew_stays_so_in_any_order(order: tuple[InterruptionMessage, ...]) -> None:
     assert statuses(*order)[-1:] == ["withdrawn"]
 
 
@@ -46,79 +55,81 @@ def test_what_one_source_withdrew_the_other_s_older_word_does_not_bring_back() -
 
 
 def test_what_is_announced_anew_counts_again() -> None:
-    assert statuses(SOON, GONE, notice(starts=after(hours=48), at=after(minutes=1))) == ["announced"]
+    assert statuses(SOON, WITHDRAWN, notice(starts=after(hours=48), at=after(minutes=1))) == ["announced"]
 
 
 def test_an_event_that_aws_moves_is_another_and_remembers_when_it_was() -> None:
-    known = answered(noted((), (SOON,), NOW), ["scheduledChange@" + SOON.starts.isoformat("T", "minutes")], NO)  # type: ignore[union-attr]
-    assert events_of(known)[0].answer == NO
-    (event,) = events_of(noted(known, (MOVED,), NOW))
-    assert (event.starts, event.moved_from, event.answer) == (MOVED.starts, SOON.starts, None)
+    assert SOON.starts is not None
+    key = "scheduledChange@" + SOON.starts.isoformat("T", "minutes")
+    known = record_approval(record_messages((), (SOON,), NOW), [key], NO)
+    assert events_of(known)[0].decision == NO
+    (event,) = events_of(record_messages(known, (MOVED,), NOW))
+    assert (event.starts, event.moved_from, event.decision) == (MOVED.starts, SOON.starts, None)
 
 
 def test_an_older_word_does_not_move_it_back() -> None:
-    (event,) = events_of(noted((), (MOVED, SOON), NOW))
+    (event,) = events_of(record_messages((), (MOVED, SOON), NOW))
     assert event.starts == MOVED.starts
 
 
 def test_a_node_that_is_ready_since_it_was_stopped_is_stopped_no_more() -> None:
-    stopped = noted((), (notice("instanceStopping"), SOON), NOW)
-    assert settled(stopped, None) == settled(stopped, before(minutes=5)) == stopped
-    back = settled(stopped, before(minutes=4))
+    stopped = record_messages((), (notice("instanceStopping"), SOON), NOW)
+    assert end_stopping_events(stopped, None) == end_stopping_events(stopped, before(minutes=5)) == stopped
+    back = end_stopping_events(stopped, before(minutes=4))
     assert [one.status for one in events_of(back)] == ["over", "announced"]
-    assert noted(back, (notice("instanceStopping"),), NOW) == back, "a repeat changes nothing"
+    assert record_messages(back, (notice("instanceStopping"),), NOW) == back, "a repeat changes nothing"
 
 
 def test_a_second_stop_is_counted_from_when_it_was_heard_of() -> None:
-    back = settled(noted((), (notice("instanceStopping"),), before(minutes=5)), before(minutes=4))
-    (event,) = events_of(noted(back, (notice("instanceStopping", id="again", at=before(minutes=1)),), NOW))
-    assert (event.status, event.heard) == ("announced", NOW)
+    back = end_stopping_events(record_messages((), (notice("instanceStopping"),), before(minutes=5)), before(minutes=4))
+    (event,) = events_of(record_messages(back, (notice("instanceStopping", id="again", at=before(minutes=1)),), NOW))
+    assert (event.status, event.received_at) == ("announced", NOW)
 
 
 def test_a_check_that_fails_again_is_another_event() -> None:
     first = notice("instanceStatus", source="status", at=before(hours=1))
     over = first.model_copy(update={"status": "over", "at": before(minutes=30)})
-    again = first.model_copy(update={"at": NOW})
-    (event,) = events_of(noted(noted((), (first, over), before(minutes=30)), (again,), NOW))
-    assert (event.status, event.heard) == ("announced", NOW)
+    second = first.model_copy(update={"at": NOW})
+    (event,) = events_of(record_messages(record_messages((), (first, over), before(minutes=30)), (second,), NOW))
+    assert (event.status, event.received_at) == ("announced", NOW)
 
 
 def test_what_aws_took_back_is_forgotten_before_what_still_holds() -> None:
-    known = noted((), (SOON, notice(id="old", starts=after(hours=1), status="withdrawn")), NOW)
-    many = [notice(id=f"n-{number}", starts=after(days=number)) for number in range(3, MOST + 2)]
-    kept = noted(known, many, NOW)
-    assert len(kept) == MOST
-    assert "old" not in {one.notice.id for one in kept} and SOON in {one.notice for one in kept}
+    known = record_messages((), (SOON, notice(id="old", starts=after(hours=1), status="withdrawn")), NOW)
+    many = [notice(id=f"n-{number}", starts=after(days=number)) for number in range(3, MAX_TRACKED + 2)]
+    retained = record_messages(known, many, NOW)
+    assert len(retained) == MAX_TRACKED
+    assert "old" not in {one.notice.id for one in retained} and SOON in {one.notice for one in retained}
 
 
 def test_of_announced_notices_the_oldest_is_forgotten_first() -> None:
-    many = [notice(id=f"n-{number}", starts=after(days=number)) for number in range(3, MOST + 5)]
-    assert [one.notice for one in noted((), many, NOW)] == many[-MOST:]
+    many = [notice(id=f"n-{number}", starts=after(days=number)) for number in range(3, MAX_TRACKED + 5)]
+    assert [one.notice for one in record_messages((), many, NOW)] == many[-MAX_TRACKED:]
 
 
 def test_what_is_written_down_is_read_again_without_aws_s_prose() -> None:
-    known = answered(noted((), (SOON.model_copy(update={"text": "Dear customer"}),), NOW), [], YES)
-    assert "Dear" not in written(known)
-    assert events_of(read(written(known))) == events_of(noted((), (SOON,), NOW))
+    known = record_approval(record_messages((), (SOON.model_copy(update={"text": "Dear customer"}),), NOW), [], YES)
+    assert "Dear" not in format_annotation(known)
+    assert events_of(parse_annotation(format_annotation(known))) == events_of(record_messages((), (SOON,), NOW))
 
 
 def test_what_is_over_is_not_written_down() -> None:
-    assert written(noted((), (SOON, GONE), NOW)) == ""
+    assert format_annotation(record_messages((), (SOON, WITHDRAWN), NOW)) == ""
 
 
 @pytest.mark.parametrize("text", ["", "soon", "{}", '[{"notice": 1}]'])
 def test_an_annotation_that_nobody_wrote_tells_of_nothing(text: str) -> None:
-    assert read(text) == ()
+    assert parse_annotation(text) == ()
 
 
 def test_a_life_begun_anew_joins_what_was_written_with_what_it_heard_since() -> None:
-    before_ = noted((), (SOON,), before(hours=3))
-    (event,) = events_of(recalled(written(before_), noted((), (MOVED,), NOW)))
-    assert (event.starts, event.heard) == (MOVED.starts, before(hours=3))
+    before_ = record_messages((), (SOON,), before(hours=3))
+    (event,) = events_of(restore_messages(format_annotation(before_), record_messages((), (MOVED,), NOW)))
+    assert (event.starts, event.received_at) == (MOVED.starts, before(hours=3))
 
 
 def test_a_withdrawal_without_a_time_is_of_the_time_that_was_known() -> None:
-    (event,) = events_of(noted(noted((), (SOON,), NOW), (GONE,), NOW + timedelta(hours=1)))
+    (event,) = events_of(record_messages(record_messages((), (SOON,), NOW), (WITHDRAWN,), NOW + timedelta(hours=1)))
     assert event.starts == SOON.starts
 
 
@@ -127,16 +138,16 @@ def test_a_withdrawal_without_a_time_is_of_the_time_that_was_known() -> None:
 OLD, NEW, THIRD = after(hours=48), after(days=14), after(days=20)
 
 
-def health(starts: datetime | None = OLD, minutes: float = -5, **more: Any) -> Notice:
+def health(starts: datetime | None = OLD, minutes: float = -5, **more: Any) -> InterruptionMessage:
     """`minutes`: when AWS said it."""
     return notice(id="arn", at=after(minutes=minutes), starts=starts, **more)
 
 
-def ec2(starts: datetime | None = OLD, minutes: float = -4, **more: Any) -> Notice:
+def ec2(starts: datetime | None = OLD, minutes: float = -4, **more: Any) -> InterruptionMessage:
     return notice(id="instance-event-1", source="status", at=after(minutes=minutes), starts=starts, **more)
 
 
-MOVES: dict[str, tuple[tuple[Notice, ...], dict[datetime, str]]] = {
+MOVES: dict[str, tuple[tuple[InterruptionMessage, ...], dict[datetime, str]]] = {
     "EC2 says so first": ((health(), ec2(), ec2(NEW, 1)), {NEW: "announced"}),
     "Health says so first": ((health(), ec2(), health(NEW, 1)), {NEW: "announced"}),
     "to an earlier time": ((health(NEW), ec2(NEW), ec2(OLD, 1)), {OLD: "announced"}),
@@ -191,40 +202,48 @@ MOVES: dict[str, tuple[tuple[Notice, ...], dict[datetime, str]]] = {
 
 @pytest.mark.parametrize("case", MOVES)
 def test_what_one_source_says_of_another_time_holds_for_both(case: str) -> None:
-    said, expected = MOVES[case]
-    memory = noted((), (), NOW)
-    for one in said:
-        memory = noted(memory, (one,), NOW)
-    assert {event.starts: event.status for event in events_of(memory)} == expected
-    assert {event.starts: event.status for event in events_of(noted((), said, NOW))} == expected
-    assert noted(memory, said[-1:], after(hours=1)) == memory
+    messages, expected = MOVES[case]
+    tracked = record_messages((), (), NOW)
+    for one in messages:
+        tracked = record_messages(tracked, (one,), NOW)
+    assert {event.starts: event.status for event in events_of(tracked)} == expected
+    assert {event.starts: event.status for event in events_of(record_messages((), messages, NOW))} == expected
+    assert record_messages(tracked, messages[-1:], after(hours=1)) == tracked
 
 
 def test_what_both_had_and_was_moved_is_not_approved_any_more() -> None:
-    known = answered(noted((), (health(), ec2()), NOW), ["scheduledChange@" + OLD.isoformat("T", "minutes")], YES)
-    assert [one.answer for one in events_of(known)] == [YES]
-    (event,) = events_of(noted(known, (ec2(NEW, 1),), NOW))
-    assert (event.answer, event.moved_from) == (None, OLD)
+    known = record_approval(
+        record_messages((), (health(), ec2()), NOW), ["scheduledChange@" + OLD.isoformat("T", "minutes")], YES
+    )
+    assert [one.decision for one in events_of(known)] == [YES]
+    (event,) = events_of(record_messages(known, (ec2(NEW, 1),), NOW))
+    assert (event.decision, event.moved_from) == (None, OLD)
 
 
 def test_a_life_begun_anew_still_knows_which_source_is_slow() -> None:
-    moved = noted((), (health(text="Dear customer"), ec2(), ec2(NEW, 1)), NOW)
-    assert "Dear" not in written(moved)
-    for recalled_ in (
-        recalled(written(moved), ()),
-        recalled("", moved),
-        recalled(written(noted((), (health(), ec2()), NOW)), moved),
+    moved = record_messages((), (health(text="Dear customer"), ec2(), ec2(NEW, 1)), NOW)
+    assert "Dear" not in format_annotation(moved)
+    for restored in (
+        restore_messages(format_annotation(moved), ()),
+        restore_messages("", moved),
+        restore_messages(format_annotation(record_messages((), (health(), ec2()), NOW)), moved),
     ):
-        assert {event.starts for event in events_of(noted(recalled_, (health(OLD, 9), ec2(NEW, 9)), NOW))} == {NEW}
+        assert {event.starts for event in events_of(record_messages(restored, (health(OLD, 9), ec2(NEW, 9)), NOW))} == {
+            NEW
+        }
 
 
 def test_when_it_was_moved_is_when_the_node_was_told_first_of_the_new_time() -> None:
-    known = noted((), (health(), ec2()), before(minutes=4))
-    moved = noted(known, (ec2(NEW, 1),), after(minutes=1))
-    for memory in (moved, noted(moved, (health(NEW, 9), ec2(NEW, 9)), after(minutes=9)), recalled("", moved)):
+    known = record_messages((), (health(), ec2()), before(minutes=4))
+    moved = record_messages(known, (ec2(NEW, 1),), after(minutes=1))
+    for memory in (
+        moved,
+        record_messages(moved, (health(NEW, 9), ec2(NEW, 9)), after(minutes=9)),
+        restore_messages("", moved),
+    ):
         (event,) = events_of(memory)
         assert event.moved == after(minutes=1)
-    (event,) = events_of(noted(moved, (health(THIRD, 10),), after(minutes=10)))
-    assert (event.moved, event.moved_from, event.heard) == (after(minutes=10), NEW, before(minutes=4))
+    (event,) = events_of(record_messages(moved, (health(THIRD, 10),), after(minutes=10)))
+    assert (event.moved, event.moved_from, event.received_at) == (after(minutes=10), NEW, before(minutes=4))
     (event,) = events_of(known)
     assert event.moved is None

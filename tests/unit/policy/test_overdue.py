@@ -11,11 +11,11 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.launch import Launched
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.provisioning import Expected, PhaseTimes
-from tenure.policy.lifecycle.deadlines import ADVICE, LONGEST, action_of, blocked_by, is_alarmed, slow_at
+from tenure.policy.lifecycle.deadlines import ADVICE, LONGEST, action_of, describe_blocker, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of
 from tests.unit.policy.builders import NOW, after, before, node
 
-AT_REST = (Phase.READY, Phase.GONE)
+AT_REST = (Phase.READY, Phase.DELETED)
 """A ready node waits for nothing, and one that is gone is gone."""
 WAITING = tuple(phase for phase in Phase if phase not in AT_REST)
 ACTIONS = ("", "alarm", "replace", "terminate")
@@ -33,11 +33,11 @@ def test_every_phase_that_waits_has_a_deadline_and_past_it_an_end_or_a_person(ph
     state = node({"rules": rules(phase, action)}, phase=phase, since=NOW)
     assert deadline_of(state, phase, NOW) is not None
     late = state.model_copy(update={"overdue": True})
-    if action_of(late.seen.rules, phase) == "alarm":
-        assert blocked_by(late).startswith("waits for a person: ") and ADVICE[phase] in blocked_by(late)
+    if action_of(late.observed.rules, phase) == "alarm":
+        assert describe_blocker(late).startswith("waits for a person: ") and ADVICE[phase] in describe_blocker(late)
     else:
         ends = {Phase.DRAIN, Phase.TERMINATION} & set(TRANSITIONS[phase])
-        assert blocked_by(late).startswith("waits for its end")
+        assert describe_blocker(late).startswith("waits for its end")
         assert ends and not is_alarmed(late), "the workflow ends it; tests/unit/workflows/test_nodeclaim_policies.py"
 
 
@@ -61,12 +61,12 @@ def test_no_state_waits_without_a_deadline_to_come_or_a_word_of_whom_it_waits_fo
     state = node({"rules": rules(phase, action), "node_name": "node-a" if there else ""}, since=NOW - late, **drawn)
     deadline = deadline_of(state, phase, NOW - late)
     state = state.model_copy(update={"deadline": deadline, "overdue": deadline is not None and deadline <= NOW})
-    told = blocked_by(state)
+    text = describe_blocker(state)
     in_time = deadline is not None and deadline > NOW
     lost = phase is Phase.READY and not there and bool(drawn["blocked_by"])
     at_rest = phase in AT_REST and not lost
-    assert in_time or at_rest or told.startswith("waits for ")
-    assert len(told) <= LONGEST
+    assert in_time or at_rest or text.startswith("waits for ")
+    assert len(text) <= LONGEST
 
 
 @pytest.mark.parametrize("phase", AT_REST)
@@ -76,8 +76,8 @@ def test_what_waits_for_nothing_has_no_deadline(phase: Phase) -> None:
 
 def test_what_holds_it_up_stands_behind_who_is_waited_for_and_fits_into_a_keyword() -> None:
     late = node(phase=Phase.DRAIN, overdue=True, blocked_by="default/web: PodDisruptionBudget web")
-    assert blocked_by(late).endswith("; default/web: PodDisruptionBudget web")
-    assert len(blocked_by(late.model_copy(update={"blocked_by": "x" * 400}))) <= LONGEST < 255
+    assert describe_blocker(late).endswith("; default/web: PodDisruptionBudget web")
+    assert len(describe_blocker(late.model_copy(update={"blocked_by": "x" * 400}))) <= LONGEST < 255
 
 
 MINUTE = timedelta(minutes=1)
@@ -116,5 +116,5 @@ def test_nothing_is_slow_that_is_known_to_be_or_late_or_comes_back_or_of_which_n
 
 def test_slow_is_shown_with_what_holds_the_node_up_and_waits_for_nobody() -> None:
     state = starting(Phase.INITIALIZATION, slow=True, blocked_by="NodeNotReady: the kubelet")
-    assert blocked_by(state) == "slow: NodeNotReady: the kubelet"
-    assert blocked_by(state.model_copy(update={"overdue": True})).startswith("waits for a person: ")
+    assert describe_blocker(state) == "slow: NodeNotReady: the kubelet"
+    assert describe_blocker(state.model_copy(update={"overdue": True})).startswith("waits for a person: ")

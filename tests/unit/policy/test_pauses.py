@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from tenure.model.signals import Pause
 from tenure.policy.lifecycle.pauses import (
     NEVER,
-    ends,
-    found_in,
-    hold_of,
-    holds,
+    describe_pause,
+    is_pause_active,
+    normalize_pause,
+    pause_blocker,
+    pause_end,
+    pause_from_annotation,
     problem_of,
     read_pause,
-    tidied,
-    words,
     write_pause,
 )
 
@@ -24,8 +24,8 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 TEXT = "until=2026-06-01T18:00:00Z, by=ann, reason=training runs, all of them"
 
 
-def pause(**said: object) -> Pause:
-    return Pause.model_validate({"by": "ann", "reason": "why", "until": NOW + timedelta(hours=1), **said})
+def pause(**fields: object) -> Pause:
+    return Pause.model_validate({"by": "ann", "reason": "why", "until": NOW + timedelta(hours=1), **fields})
 
 
 def test_an_annotation_is_read_as_a_person_writes_it() -> None:
@@ -50,25 +50,31 @@ def test_an_annotation_is_read_as_a_person_writes_it() -> None:
     ],
 )
 def test_one_that_cannot_be_read_says_what_to_write_and_holds_without_an_end(text: str, named: str) -> None:
-    with pytest.raises(ValueError, match="write") as wrong:
+    with pytest.raises(ValueError, match="write") as error:
         read_pause(text)
-    assert named in str(wrong.value)
-    found = found_in(text)
-    assert found is not None and found.until == NEVER and ends(found) is None
-    assert holds(found, NOW + timedelta(days=10_000)) and named in words(found) and "tenure.sh/pause" in words(found)
+    assert named in str(error.value)
+    found = pause_from_annotation(text)
+    assert found is not None and found.until == NEVER and pause_end(found) is None
+    assert (
+        is_pause_active(found, NOW + timedelta(days=10_000))
+        and named in describe_pause(found)
+        and "tenure.sh/pause" in describe_pause(found)
+    )
 
 
 def test_no_annotation_is_no_pause_and_one_that_is_over_holds_nothing() -> None:
-    assert found_in("") is None
-    over = found_in(TEXT)
-    assert over is not None and not holds(over, over.until)
-    assert hold_of("pool", "gpu", TEXT, over.until) is None
-    held = hold_of("pool", "gpu", TEXT, NOW)
-    assert held is not None and (held.name, held.until) == ("gpu", over.until) and "by ann until" in held.why
+    assert pause_from_annotation("") is None
+    over = pause_from_annotation(TEXT)
+    assert over is not None and not is_pause_active(over, over.until)
+    assert pause_blocker("pool", "gpu", TEXT, over.until) is None
+    blocker = pause_blocker("pool", "gpu", TEXT, NOW)
+    assert (
+        blocker is not None and (blocker.name, blocker.until) == ("gpu", over.until) and "by ann until" in blocker.why
+    )
 
 
 @pytest.mark.parametrize(
-    ("said", "named"),
+    ("fields", "named"),
     [
         ({"by": " "}, "by: ' ' is no name"),
         ({"by": "ann, bob"}, "by: 'ann, bob' is no name"),
@@ -82,8 +88,8 @@ def test_no_annotation_is_no_pause_and_one_that_is_over_holds_nothing() -> None:
         ({}, ""),
     ],
 )
-def test_what_is_asked_for_is_checked_by_field_value_and_what_to_write(said: dict[str, object], named: str) -> None:
-    problem = problem_of(pause(**said), NOW)
+def test_what_is_asked_for_is_checked_by_field_value_and_what_to_write(fields: dict[str, object], named: str) -> None:
+    problem = problem_of(pause(**fields), NOW)
     assert named in problem and bool(problem) == bool(named)
 
 
@@ -96,6 +102,6 @@ def test_what_is_asked_for_is_checked_by_field_value_and_what_to_write(said: dic
 def test_whatever_is_paused_reads_from_its_annotation_as_it_was_written(
     by: str, reason: str, until: datetime, zone: timezone | None
 ) -> None:
-    meant = tidied(Pause(by=by, reason=reason, until=until.replace(tzinfo=zone)))
-    assert found_in(write_pause(meant)) == meant
+    meant = normalize_pause(Pause(by=by, reason=reason, until=until.replace(tzinfo=zone)))
+    assert pause_from_annotation(write_pause(meant)) == meant
     assert meant.until >= until.replace(tzinfo=zone or UTC)

@@ -5,21 +5,21 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.disruption.drain import GaveUp
-from tenure.model.node_health import Health, Stretch
+from tenure.model.disruption.drain import CancelledDrain
+from tenure.model.node_health import ConditionInterval, Health
 from tenure.model.nodeclaim_state import ClaimState
-from tenure.model.signals import Pause, PermitAnswered
-from tenure.policy.lifecycle.pauses import again_at, words
+from tenure.model.signals import Pause, PermitResult
+from tenure.policy.lifecycle.pauses import describe_pause, recheck_at
 from tenure.policy.lifecycle.ready import Verdict, consolidate_after, decide_ready
-from tests.unit.policy.builders import NOW, REFUSED, after, before, empty_for, node, permit
-from tests.unit.policy.interrupting import heard, notice, rules
+from tests.unit.policy.builders import NOW, REJECTED, after, before, empty_for, node, permit
+from tests.unit.policy.interrupting import notice, rules, tracked_interruptions
 
 PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
-ASKS = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
+UNDER_BUDGET = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
 OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
-GAVE_UP = GaveUp(at=before(hours=1), again=after(hours=1), why="default/web: a budget")
-ALONE = "its drain was given up: default/web: a budget"
-GIVES_UP = LifecycleRules.model_validate(
+CANCELLED_DRAIN = CancelledDrain(at=before(hours=1), retry_at=after(hours=1), why="default/web: a budget")
+CANCELLED_DRAIN_REASON = "its drain was given up: default/web: a budget"
+CANCELS_BLOCKED_DRAIN = LifecycleRules.model_validate(
     {"drain": {"whenBlocked": "giveUp", "blockedFor": "2h"}, "expiry": {"underBudget": True}}
 )
 
@@ -31,37 +31,43 @@ DEFERRED = (
 VOLUNTARY = rules(rebalanceRecommendation={"action": "drain", "voluntary": True})
 
 
-def ill(**ago: float) -> Health:
-    return Health(stretches=(Stretch(type="Ready", status="False", since=before(**ago)),))
+def unhealthy(**ago: float) -> Health:
+    return Health(intervals=(ConditionInterval(type="Ready", status="False", since=before(**ago)),))
 
 
-def refused(reason: str) -> PermitAnswered:
-    return REFUSED.model_copy(update={"reason": reason})
+def rejected_permit(reason: str) -> PermitResult:
+    return REJECTED.model_copy(update={"reason": reason})
 
 
 CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
     "AWS takes it back": (
-        node(notices=heard(notice("spotInterruption"))),
+        node(notices=tracked_interruptions(notice("spotInterruption"))),
         Verdict(do="interrupt", why="spot_interrupted"),
     ),
     "AWS will take it back, and it is drifted": (
         node(
-            {"drift": "AMIDrift", "drift_message": "old", "rules": DEFERS}, notices=heard(notice(starts=after(hours=2)))
+            {"drift": "AMIDrift", "drift_message": "old", "rules": DEFERS},
+            notices=tracked_interruptions(notice(starts=after(hours=2))),
         ),
         Verdict(do="wait", until=after(minutes=110), blocked_by=DEFERRED),
     ),
     "AWS will take it back, under budget": (
-        node({"rules": VOLUNTARY}, initialized=True, notices=heard(notice("rebalanceRecommendation"))),
+        node({"rules": VOLUNTARY}, initialized=True, notices=tracked_interruptions(notice("rebalanceRecommendation"))),
         Verdict(do="ask", why="Interrupted"),
     ),
     "AWS will take it back, under budget, while it is paused": (
-        node({"rules": VOLUNTARY}, initialized=True, notices=heard(notice("rebalanceRecommendation")), pause=PAUSE),
+        node(
+            {"rules": VOLUNTARY},
+            initialized=True,
+            notices=tracked_interruptions(notice("rebalanceRecommendation")),
+            pause=PAUSE,
+        ),
         Verdict(
             do="wait",
-            until=again_at(PAUSE),
+            until=recheck_at(PAUSE),
             why="Paused",
-            blocked_by=f"rebalanceRecommendation; the node {words(PAUSE)}",
+            blocked_by=f"rebalanceRecommendation; the node {describe_pause(PAUSE)}",
         ),
     ),
     "drifted: it is said, and nothing is done": (
@@ -85,7 +91,7 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         Verdict(do="ask", why="Empty"),
     ),
     "its drain was given up: it is left alone": (
-        node({**empty_for(seconds=30)}, gave_up=GAVE_UP),
+        node({**empty_for(seconds=30)}, gave_up=CANCELLED_DRAIN),
         Verdict(
             do="wait",
             until=after(hours=1),
@@ -94,17 +100,20 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         ),
     ),
     "its drain was given up long ago": (
-        node({**empty_for(seconds=30)}, gave_up=GAVE_UP.model_copy(update={"again": NOW})),
+        node({**empty_for(seconds=30)}, gave_up=CANCELLED_DRAIN.model_copy(update={"retry_at": NOW})),
         Verdict(do="ask", why="Empty"),
     ),
     "its drain was given up, and it expired under the budgets": (
-        node({"rules": GIVES_UP}, gave_up=GAVE_UP, expires=before(hours=1)),
+        node({"rules": CANCELS_BLOCKED_DRAIN}, gave_up=CANCELLED_DRAIN, expires=before(hours=1)),
         Verdict(
-            do="wait", until=after(hours=1), why="drain given up", blocked_by=f"its drain was given up: {GAVE_UP.why}"
+            do="wait",
+            until=after(hours=1),
+            why="drain given up",
+            blocked_by=f"its drain was given up: {CANCELLED_DRAIN.why}",
         ),
     ),
     "its drain was given up, and it expired as ever": (
-        node(gave_up=GAVE_UP, expires=before(hours=1)),
+        node(gave_up=CANCELLED_DRAIN, expires=before(hours=1)),
         Verdict(do="expire", why="Expired"),
     ),
     "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
@@ -121,26 +130,26 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "expires later": (node(expires=after(hours=1)), Verdict(do="wait", until=after(hours=1))),
     "expired counts before paused": (node(expires=NOW, pause=PAUSE), Verdict(do="expire", why="Expired")),
     "expired, and rules have it ask": (
-        node({"rules": ASKS}, expires=NOW),
+        node({"rules": UNDER_BUDGET}, expires=NOW),
         Verdict(do="ask", why="Expired"),
     ),
     "expired, and refused": (
         node(
-            {"rules": ASKS},
+            {"rules": UNDER_BUDGET},
             expires=NOW,
             permit_asked=before(minutes=1),
             permit_for="Expired",
-            permit=refused("Expired"),
+            permit=rejected_permit("Expired"),
         ),
-        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REFUSED.blocked_by),
+        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REJECTED.blocked_by),
     ),
     "expired, and permitted to go for being empty": (
-        node({"rules": ASKS}, expires=NOW, permit_asked=before(seconds=1), permit=permit(seconds=60)),
+        node({"rules": UNDER_BUDGET}, expires=NOW, permit_asked=before(seconds=1), permit=permit(seconds=60)),
         Verdict(do="ask", why="Expired"),
     ),
     "expired, and permitted": (
         node(
-            {"rules": ASKS},
+            {"rules": UNDER_BUDGET},
             expires=NOW,
             permit_asked=before(seconds=1),
             permit_for="Expired",
@@ -149,15 +158,15 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         Verdict(do="disrupt", why="Expired"),
     ),
     "expired, paused, and rules have it ask": (
-        node({"rules": ASKS}, expires=NOW, pause=PAUSE),
-        Verdict(do="wait", until=again_at(PAUSE), why="Paused", blocked_by=f"the node {words(PAUSE)}"),
+        node({"rules": UNDER_BUDGET}, expires=NOW, pause=PAUSE),
+        Verdict(do="wait", until=recheck_at(PAUSE), why="Paused", blocked_by=f"the node {describe_pause(PAUSE)}"),
     ),
     "unhealthy beyond what is tolerated": (
-        node(health=ill(minutes=30)),
+        node(health=unhealthy(minutes=30)),
         Verdict(do="repair", why="Ready=False"),
     ),
     "unhealthy, and tolerated yet": (
-        node(health=ill(minutes=20)),
+        node(health=unhealthy(minutes=20)),
         Verdict(
             do="wait",
             until=after(minutes=10),
@@ -165,7 +174,7 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         ),
     ),
     "expired counts before unhealthy": (
-        node(health=ill(minutes=30), expires=NOW),
+        node(health=unhealthy(minutes=30), expires=NOW),
         Verdict(do="expire", why="Expired"),
     ),
     "its Node left the cluster": (node({"node_name": ""}), Verdict(do="look", why="NodeNotFound")),
@@ -198,7 +207,7 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     ),
     "paused": (
         node(empty_for(hours=9), pause=PAUSE),
-        Verdict(do="wait", until=again_at(PAUSE), why="Paused", blocked_by=f"the node {words(PAUSE)}"),
+        Verdict(do="wait", until=recheck_at(PAUSE), why="Paused", blocked_by=f"the node {describe_pause(PAUSE)}"),
     ),
     "the pause is over": (node(empty_for(hours=9), pause=OVER), Verdict(do="ask", why="Empty")),
     "asked and not answered": (
@@ -210,11 +219,11 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         Verdict(do="ask", why="Empty"),
     ),
     "refused": (
-        node(empty_for(hours=9), permit_asked=before(minutes=1), permit=REFUSED),
-        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REFUSED.blocked_by),
+        node(empty_for(hours=9), permit_asked=before(minutes=1), permit=REJECTED),
+        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REJECTED.blocked_by),
     ),
     "refused long ago": (
-        node(empty_for(hours=9), permit_asked=before(minutes=10), permit=REFUSED),
+        node(empty_for(hours=9), permit_asked=before(minutes=10), permit=REJECTED),
         Verdict(do="ask", why="Empty"),
     ),
     "permitted": (

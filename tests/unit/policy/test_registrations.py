@@ -9,7 +9,13 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.observations import Registrations, StartEnded
-from tenure.policy.nodepool import added, counts, decide_healthy, registered, renewed
+from tenure.policy.nodepool import (
+    add_outcomes,
+    counts_as_failure,
+    decide_healthy,
+    refresh_registrations,
+    registered_outcomes,
+)
 from tests.unit.policy.builders import NOW, after, before
 
 REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
@@ -45,7 +51,7 @@ def ends(pattern: str) -> list[StartEnded]:
     ],
 )
 def test_two_failures_of_the_last_four_are_unhealthy(pattern: str, status: str) -> None:
-    assert decide_healthy(added(Registrations(), ends(pattern)))[0] == status
+    assert decide_healthy(add_outcomes(Registrations(), ends(pattern)))[0] == status
 
 
 def test_the_last_failure_gives_the_reason() -> None:
@@ -53,15 +59,15 @@ def test_the_last_failure_gives_the_reason() -> None:
         StartEnded(uid="a", at=NOW, reason="RegistrationFailed", message="no Node joined"),
         StartEnded(uid="b", at=after(minutes=1), reason="UnauthorizedOperation", message="b: not allowed"),
     ]
-    status, reason, message = decide_healthy(added(Registrations(), failed))
+    status, reason, message = decide_healthy(add_outcomes(Registrations(), failed))
     assert (status, reason) == ("False", "UnauthorizedOperation")
     assert message == "2 of the last 2 NodeClaims failed to start, the last: b: not allowed"
 
 
 def test_what_is_told_twice_and_out_of_order_counts_once_and_in_order() -> None:
-    told = ends("-+++-")
-    twice = added(added(Registrations(), reversed(told)), told)
-    assert twice == added(Registrations(), told) and [one.uid for one in twice.outcomes] == [
+    outcomes = ends("-+++-")
+    twice = add_outcomes(add_outcomes(Registrations(), reversed(outcomes)), outcomes)
+    assert twice == add_outcomes(Registrations(), outcomes) and [one.uid for one in twice.outcomes] == [
         "uid-1",
         "uid-2",
         "uid-3",
@@ -71,13 +77,13 @@ def test_what_is_told_twice_and_out_of_order_counts_once_and_in_order() -> None:
 
 @pytest.mark.parametrize(("generation", "class_generation"), [(2, 1), (1, 2)])
 def test_a_change_of_the_pool_or_its_class_begins_anew(generation: int, class_generation: int) -> None:
-    known = added(Registrations(generation=1, class_generation=1), ends("--"))
-    assert renewed(known, pool(1), 1, after(hours=1)) == known
-    anew = renewed(known, pool(generation), class_generation, after(hours=1))
-    assert decide_healthy(anew)[0] == "Unknown"
-    assert decide_healthy(added(anew, ends("--")))[0] == "Unknown"
+    known = add_outcomes(Registrations(generation=1, class_generation=1), ends("--"))
+    assert refresh_registrations(known, pool(1), 1, after(hours=1)) == known
+    reset = refresh_registrations(known, pool(generation), class_generation, after(hours=1))
+    assert decide_healthy(reset)[0] == "Unknown"
+    assert decide_healthy(add_outcomes(reset, ends("--")))[0] == "Unknown"
     later = [one.model_copy(update={"at": after(hours=2)}) for one in ends("++")]
-    assert decide_healthy(added(anew, later))[0] == "True"
+    assert decide_healthy(add_outcomes(reset, later))[0] == "True"
 
 
 @pytest.mark.parametrize(
@@ -85,14 +91,14 @@ def test_a_change_of_the_pool_or_its_class_begins_anew(generation: int, class_ge
     [("True", 1, "True"), ("False", 1, "False"), ("Unknown", 1, "Unknown"), ("False", 7, "Unknown")],
 )
 def test_a_workflow_that_is_new_goes_on_with_what_the_pool_says(status: str, observed: int, seeded: str) -> None:
-    told = {
+    condition = {
         "type": "NodeRegistrationHealthy",
         "status": status,
         "reason": "RegistrationFailed",
         "observedGeneration": observed,
         "lastTransitionTime": before(hours=1),
     }
-    known = renewed(Registrations(), pool(conditions=[told], nodeClassObservedGeneration=3), 3, NOW)
+    known = refresh_registrations(Registrations(), pool(conditions=[condition], nodeClassObservedGeneration=3), 3, NOW)
     assert decide_healthy(known)[0] == seeded
     assert (known.generation, known.class_generation) == (1, 3)
 
@@ -113,11 +119,11 @@ def test_live_nodeclaims_tell_when_they_registered_but_not_those_of_a_pool_befor
         claim("b", before(hours=1), "Unknown"),
         claim("c", before(days=10), "True"),
     ]
-    assert registered(pool(), claims) == [StartEnded(uid="a", at=NOW, registered=True)]
+    assert registered_outcomes(pool(), claims) == [StartEnded(uid="a", at=NOW, registered=True)]
 
 
 @pytest.mark.parametrize(
-    ("phase", "reason", "refused", "counted"),
+    ("phase", "reason", "rejection", "counted"),
     [
         (Phase.REGISTRATION, "RegistrationTimeout", "", True),
         (Phase.REGISTRATION, "GarbageCollected", "", False),
@@ -130,5 +136,5 @@ def test_live_nodeclaims_tell_when_they_registered_but_not_those_of_a_pool_befor
         (Phase.READY, "GarbageCollected", "", False),
     ],
 )
-def test_what_counts_against_a_pool(phase: Phase, reason: str, refused: str, counted: bool) -> None:
-    assert counts(phase, reason, refused) is counted
+def test_what_counts_against_a_pool(phase: Phase, reason: str, rejection: str, counted: bool) -> None:
+    assert counts_as_failure(phase, reason, rejection) is counted

@@ -14,13 +14,13 @@ from tenure.policy.lifecycle.repair import (
     after_failure,
     after_recovery,
     after_step,
-    counted,
+    block_repair,
     decide_breaker,
     decide_repair,
     graceful_for,
-    held,
     is_unhealthy,
-    noted,
+    record_conditions,
+    repair_conditions,
 )
 from tests.unit.policy.builders import NOW, after, node
 
@@ -28,7 +28,7 @@ MINUTE = timedelta(minutes=1)
 READY, KERNEL = ("Ready", "False"), ("KernelReady", "False")
 
 
-class Watched:
+class RepairHarness:
     """A node under some rules: minute by minute the watch tells how it is, and time passes."""
 
     def __init__(self, **repair: Any) -> None:
@@ -36,11 +36,13 @@ class Watched:
         self.state = node({"rules": rules})
         self.now = NOW
 
-    def tell(self, *conditions: tuple[str, str], boot_id: str = "boot-1", since: datetime | None = None) -> None:
-        told = tuple(Unhealthy(type=one, status=status, since=since or self.now) for one, status in conditions)
-        health = noted(self.state, told, self.state.seen.rules, self.now)
-        fields = {"unhealthy": told, "node_ready": READY not in conditions, "boot_id": boot_id}
-        self.state = self.state.model_copy(update={"health": health, "seen": self.state.seen.model_copy(update=fields)})
+    def observe(self, *conditions: tuple[str, str], boot_id: str = "boot-1", since: datetime | None = None) -> None:
+        unhealthy = tuple(Unhealthy(type=one, status=status, since=since or self.now) for one, status in conditions)
+        health = record_conditions(self.state, unhealthy, self.state.observed.rules, self.now)
+        fields = {"unhealthy": unhealthy, "node_ready": READY not in conditions, "boot_id": boot_id}
+        self.state = self.state.model_copy(
+            update={"health": health, "observed": self.state.observed.model_copy(update=fields)}
+        )
 
     def wait(self, **time: float) -> Repair:
         self.now += timedelta(**time)
@@ -49,94 +51,96 @@ class Watched:
     def step(self) -> None:
         verdict = decide_repair(self.state, self.now)
         assert verdict.do in ("reboot", "replace")
-        self.keep(after_step(self.state.health, verdict, boot_id=self.state.seen.boot_id, now=self.now))
+        self.set_health(after_step(self.state.health, verdict, boot_id=self.state.observed.boot_id, now=self.now))
 
-    def keep(self, health: Health) -> None:
+    def set_health(self, health: Health) -> None:
         self.state = self.state.model_copy(update={"health": health})
 
 
 @pytest.mark.parametrize("condition", KARPENTERS, ids=lambda one: f"{one.type}={one.status}")
 def test_karpenters_seven_conditions_have_karpenters_tolerations(condition: Any) -> None:
     minutes = 10 if condition.type == "AcceleratedHardwareReady" else 30
-    watched = Watched()
-    watched.tell((condition.type, condition.status))
+    harness = RepairHarness()
+    harness.observe((condition.type, condition.status))
     name = f"{condition.type}={condition.status}"
-    wait = watched.wait(minutes=minutes - 0.1)
+    wait = harness.wait(minutes=minutes - 0.1)
     assert wait.do == "wait" and wait.until == after(minutes=minutes)
     assert wait.blocked_by == f"unhealthy, {name}: replace at {after(minutes=minutes).isoformat()}"
-    assert watched.wait(minutes=0.1) == Repair(do="replace", condition=name)
+    assert harness.wait(minutes=0.1) == Repair(do="replace", condition=name)
 
 
 def test_a_healthy_node_remembers_nothing() -> None:
-    watched = Watched(within="1h")
-    watched.tell()
-    assert watched.state.health == Health() and watched.wait(hours=9) == Repair()
+    harness = RepairHarness(within="1h")
+    harness.observe()
+    assert harness.state.health == Health() and harness.wait(hours=9) == Repair()
 
 
 def test_the_condition_that_is_tolerated_least_long_counts() -> None:
-    watched = Watched()
-    watched.tell(KERNEL, ("AcceleratedHardwareReady", "False"))
-    assert watched.wait(minutes=10).condition == "AcceleratedHardwareReady=False"
+    harness = RepairHarness()
+    harness.observe(KERNEL, ("AcceleratedHardwareReady", "False"))
+    assert harness.wait(minutes=10).condition == "AcceleratedHardwareReady=False"
 
 
 @pytest.mark.parametrize("conditions", [(("KernelReady", "Unknown"),), (("MemoryPressure", "True"),)])
 def test_what_does_not_count_is_no_reason(conditions: tuple[tuple[str, str], ...]) -> None:
-    watched = Watched()
-    watched.tell(*conditions)
-    assert watched.wait(hours=5) == Repair()
+    harness = RepairHarness()
+    harness.observe(*conditions)
+    assert harness.wait(hours=5) == Repair()
 
 
 def test_own_conditions_take_the_place_of_karpenters_and_no_condition_means_no_repair() -> None:
     mine = {"type": "DiskWorn", "status": "True", "toleration": "5m"}
-    watched = Watched(conditions=[mine])
-    watched.tell(("DiskWorn", "True"), READY)
-    assert watched.wait(minutes=5).condition == "DiskWorn=True"
+    harness = RepairHarness(conditions=[mine])
+    harness.observe(("DiskWorn", "True"), READY)
+    assert harness.wait(minutes=5).condition == "DiskWorn=True"
     nothing = LifecycleRules.model_validate({"repair": {"conditions": []}})
-    assert counted(nothing) == () and counted(None) == KARPENTERS == counted(LifecycleRules())
+    assert repair_conditions(nothing) == () and repair_conditions(None) == KARPENTERS == repair_conditions(
+        LifecycleRules()
+    )
 
 
 def test_a_flap_starts_karpenters_clock_again() -> None:
-    watched = Watched()
+    harness = RepairHarness()
     for _ in range(10):
-        watched.tell(READY)
-        watched.wait(minutes=20)
-        watched.tell()
-        watched.wait(minutes=1)
-    assert watched.wait() == Repair()
+        harness.observe(READY)
+        harness.wait(minutes=20)
+        harness.observe()
+        harness.wait(minutes=1)
+    assert harness.wait() == Repair()
 
 
 def test_within_a_span_the_time_of_all_flaps_adds_up() -> None:
-    watched = Watched(within="2h")
+    harness = RepairHarness(within="2h")
     for _ in range(5):
-        watched.tell(READY)
-        assert watched.wait(minutes=5).do == "wait"
-        watched.tell()
-        assert watched.wait(minutes=5) == Repair()
-    watched.tell(READY)
-    assert watched.wait().until == watched.now + 5 * MINUTE
-    assert watched.wait(minutes=5).do == "replace"
+        harness.observe(READY)
+        assert harness.wait(minutes=5).do == "wait"
+        harness.observe()
+        assert harness.wait(minutes=5) == Repair()
+    harness.observe(READY)
+    assert harness.wait().until == harness.now + 5 * MINUTE
+    assert harness.wait(minutes=5).do == "replace"
 
 
 def test_what_left_the_span_counts_no_more() -> None:
-    watched = Watched(within="1h")
-    watched.tell(READY)
-    watched.wait(minutes=25)
-    watched.tell()
-    watched.wait(minutes=60)
-    watched.tell(READY)
-    assert watched.wait().until == watched.now + 30 * MINUTE
+    harness = RepairHarness(within="1h")
+    harness.observe(READY)
+    harness.wait(minutes=25)
+    harness.observe()
+    harness.wait(minutes=60)
+    harness.observe(READY)
+    assert harness.wait().until == harness.now + 30 * MINUTE
 
 
 def test_while_an_old_stretch_leaves_the_span_the_sum_stands_still() -> None:
-    watched = Watched(within="1h")
-    watched.tell(READY)
-    watched.wait(minutes=20)
-    watched.tell()
-    watched.wait(minutes=35)
-    watched.tell(READY)
+    harness = RepairHarness(within="1h")
+    harness.observe(READY)
+    harness.wait(minutes=20)
+    harness.observe()
+    harness.wait(minutes=35)
+    harness.observe(READY)
     # 20 minutes are in the span; from minute 60 on they leave it as fast as new ones come.
-    assert watched.wait().until == NOW + 85 * MINUTE
-    assert watched.wait(minutes=29.9).do == "wait" and watched.wait(minutes=0.1).do == "replace"
+    assert harness.wait().until == NOW + 85 * MINUTE
+    assert harness.wait(minutes=29.9).do == "wait" and harness.wait(minutes=0.1).do == "replace"
 
 
 @pytest.mark.parametrize("within", ["40m", "1h", "2h", "5h"])
@@ -146,104 +150,104 @@ def test_the_moment_that_is_foretold_is_the_one_at_which_the_sum_is_reached(
 ) -> None:
     """Against a clock that is counted minute by minute."""
     span = {"40m": 40, "1h": 60, "2h": 120, "5h": 300}[within]
-    watched, ill, minute = Watched(within=within), list[bool](), 0
+    harness, ill, minute = RepairHarness(within=within), list[bool](), 0
     while minute < 1000:
         bad = minute % sum(pattern) < pattern[0]
         if not ill or bad != ill[-1]:
-            watched.tell(*((READY,) if bad else ()))
-        assert (watched.wait().do == "replace") == (bad and sum(ill[-span:]) >= 30), minute
-        if watched.wait().do == "replace":
+            harness.observe(*((READY,) if bad else ()))
+        assert (harness.wait().do == "replace") == (bad and sum(ill[-span:]) >= 30), minute
+        if harness.wait().do == "replace":
             return
         ill.append(bad)
         minute += 1
-        watched.wait(minutes=1)
+        harness.wait(minutes=1)
 
 
 def test_a_node_that_goes_from_false_to_unknown_was_unhealthy_all_along_where_time_adds_up() -> None:
-    watched, karpenter = Watched(within="1h"), Watched()
-    for one in (watched, karpenter):
-        one.tell(READY)
+    harness, karpenter = RepairHarness(within="1h"), RepairHarness()
+    for one in (harness, karpenter):
+        one.observe(READY)
         one.wait(minutes=20)
-        one.tell(("Ready", "Unknown"))
+        one.observe(("Ready", "Unknown"))
         one.wait(minutes=10)
-    assert watched.wait().do == "replace" and karpenter.wait().until == NOW + 50 * MINUTE
+    assert harness.wait().do == "replace" and karpenter.wait().until == NOW + 50 * MINUTE
 
 
 def test_a_transition_that_moves_while_nobody_saw_it_well_counts_as_one_stretch() -> None:
-    watched = Watched(within="1h")
-    watched.tell(KERNEL)
-    watched.wait(minutes=20)
-    watched.tell(KERNEL, since=watched.now)
-    assert watched.wait(minutes=10).do == "replace"
+    harness = RepairHarness(within="1h")
+    harness.observe(KERNEL)
+    harness.wait(minutes=20)
+    harness.observe(KERNEL, since=harness.now)
+    assert harness.wait(minutes=10).do == "replace"
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    watched = Watched(within="1000h")
+    harness = RepairHarness(within="1000h")
     for _ in range(500):
-        watched.tell(READY)
-        watched.wait(seconds=1)
-        watched.tell()
-        watched.wait(seconds=1)
-    assert len(watched.state.health.stretches) == 100
+        harness.observe(READY)
+        harness.wait(seconds=1)
+        harness.observe()
+        harness.wait(seconds=1)
+    assert len(harness.state.health.intervals) == 100
 
 
 LADDER: dict[str, Any] = {"steps": ["reboot", "replace"]}
 
 
 def test_a_reboot_that_helps_ends_the_matter() -> None:
-    watched = Watched(**LADDER)
-    watched.tell(KERNEL)
-    assert watched.wait(minutes=30) == Repair(do="reboot", condition="KernelReady=False")
-    watched.step()
-    waiting = watched.wait(minutes=1)
+    harness = RepairHarness(**LADDER)
+    harness.observe(KERNEL)
+    assert harness.wait(minutes=30) == Repair(do="reboot", condition="KernelReady=False")
+    harness.step()
+    waiting = harness.wait(minutes=1)
     assert waiting.do == "wait" and waiting.blocked_by == "rebooted for KernelReady=False"
-    watched.tell(KERNEL, boot_id="boot-2", since=NOW)
-    assert watched.wait().do == "wait"
-    watched.tell(boot_id="boot-2")
-    assert watched.wait().do == "recovered"
-    watched.keep(after_recovery(watched.state.health, watched.now))
-    assert watched.wait(hours=5) == Repair()
+    harness.observe(KERNEL, boot_id="boot-2", since=NOW)
+    assert harness.wait().do == "wait"
+    harness.observe(boot_id="boot-2")
+    assert harness.wait().do == "recovered"
+    harness.set_health(after_recovery(harness.state.health, harness.now))
+    assert harness.wait(hours=5) == Repair()
 
 
 def test_a_node_that_is_well_again_before_its_machine_restarted_is_waited_for() -> None:
-    watched = Watched(**LADDER)
-    watched.tell(KERNEL)
-    watched.wait(minutes=30)
-    watched.step()
-    watched.tell()
-    assert watched.wait(minutes=9).do == "wait"
-    assert watched.wait(minutes=1).do == "recovered"
+    harness = RepairHarness(**LADDER)
+    harness.observe(KERNEL)
+    harness.wait(minutes=30)
+    harness.step()
+    harness.observe()
+    assert harness.wait(minutes=9).do == "wait"
+    assert harness.wait(minutes=1).do == "recovered"
 
 
 def test_a_reboot_that_does_not_help_in_its_time_is_followed_by_the_next_step() -> None:
-    watched = Watched(**LADDER, rebootFor="3m")
-    watched.tell(KERNEL)
-    watched.wait(minutes=30)
-    watched.step()
-    assert watched.wait(minutes=2.9).do == "wait"
-    assert watched.wait(minutes=0.1) == Repair(do="replace", condition="KernelReady=False", rung=1)
+    harness = RepairHarness(**LADDER, rebootFor="3m")
+    harness.observe(KERNEL)
+    harness.wait(minutes=30)
+    harness.step()
+    assert harness.wait(minutes=2.9).do == "wait"
+    assert harness.wait(minutes=0.1) == Repair(do="replace", condition="KernelReady=False", rung=1)
 
 
 def test_a_node_that_never_comes_back_from_its_reboot_is_replaced_whatever_conditions_count() -> None:
-    watched = Watched(**LADDER, conditions=[{"type": "KernelReady", "status": "False", "toleration": "1m"}])
-    watched.tell(KERNEL)
-    watched.wait(minutes=1)
-    watched.step()
-    watched.tell()
-    watched.state = watched.state.model_copy(
-        update={"seen": watched.state.seen.model_copy(update={"node_ready": False})}
+    harness = RepairHarness(**LADDER, conditions=[{"type": "KernelReady", "status": "False", "toleration": "1m"}])
+    harness.observe(KERNEL)
+    harness.wait(minutes=1)
+    harness.step()
+    harness.observe()
+    harness.state = harness.state.model_copy(
+        update={"observed": harness.state.observed.model_copy(update={"node_ready": False})}
     )
-    assert watched.wait(minutes=10).do == "replace"
+    assert harness.wait(minutes=10).do == "replace"
 
 
-def recovered(within: str = "") -> Watched:
-    watched = Watched(**LADDER, **({"within": within} if within else {}))
-    watched.tell(KERNEL)
-    watched.wait(minutes=30)
-    watched.step()
-    watched.tell(boot_id="boot-2")
-    watched.keep(after_recovery(watched.state.health, watched.now))
-    return watched
+def recovered(within: str = "") -> RepairHarness:
+    harness = RepairHarness(**LADDER, **({"within": within} if within else {}))
+    harness.observe(KERNEL)
+    harness.wait(minutes=30)
+    harness.step()
+    harness.observe(boot_id="boot-2")
+    harness.set_health(after_recovery(harness.state.health, harness.now))
+    return harness
 
 
 @pytest.mark.parametrize(
@@ -251,40 +255,40 @@ def recovered(within: str = "") -> Watched:
     [("", 20, "replace"), ("", 60, "reboot"), ("3h", 60, "replace"), ("3h", 180, "reboot")],
 )
 def test_a_node_that_falls_ill_again_soon_goes_on_in_its_ladder(within: str, minutes: int, step: str) -> None:
-    watched = recovered(within)
-    watched.wait(minutes=minutes)
-    watched.tell(KERNEL, boot_id="boot-2")
-    assert watched.wait(minutes=29.9).do == "wait"
-    assert watched.wait(minutes=0.1).do == step
+    harness = recovered(within)
+    harness.wait(minutes=minutes)
+    harness.observe(KERNEL, boot_id="boot-2")
+    assert harness.wait(minutes=29.9).do == "wait"
+    assert harness.wait(minutes=0.1).do == step
 
 
 def test_a_reboot_that_may_not_be_asked_for_is_followed_by_the_next_step_at_once() -> None:
-    watched = Watched(**LADDER)
-    watched.tell(KERNEL)
-    verdict = watched.wait(minutes=30)
-    watched.keep(after_failure(watched.state.health, verdict, boot_id="boot-1", now=watched.now))
-    assert watched.wait().do == "replace"
+    harness = RepairHarness(**LADDER)
+    harness.observe(KERNEL)
+    verdict = harness.wait(minutes=30)
+    harness.set_health(after_failure(harness.state.health, verdict, boot_id="boot-1", now=harness.now))
+    assert harness.wait().do == "replace"
 
 
 def test_where_no_step_is_left_it_is_said() -> None:
-    watched = Watched(steps=["reboot"])
-    watched.tell(KERNEL)
-    watched.wait(minutes=30)
-    watched.step()
-    assert watched.wait(hours=1) == Repair(
+    harness = RepairHarness(steps=["reboot"])
+    harness.observe(KERNEL)
+    harness.wait(minutes=30)
+    harness.step()
+    assert harness.wait(hours=1) == Repair(
         condition="KernelReady=False", blocked_by="unhealthy, KernelReady=False: reboot did not help"
     )
 
 
 def test_a_step_that_was_refused_is_tried_again_later() -> None:
-    watched = Watched()
-    watched.tell(KERNEL)
-    watched.wait(minutes=30)
-    watched.keep(held(watched.state.health, "3 of 4", watched.now + 5 * MINUTE))
-    assert watched.wait(minutes=4.9) == Repair(
+    harness = RepairHarness()
+    harness.observe(KERNEL)
+    harness.wait(minutes=30)
+    harness.set_health(block_repair(harness.state.health, "3 of 4", harness.now + 5 * MINUTE))
+    assert harness.wait(minutes=4.9) == Repair(
         until=NOW + 35 * MINUTE, condition="KernelReady=False", blocked_by="3 of 4"
     )
-    assert watched.wait(minutes=0.1).do == "replace"
+    assert harness.wait(minutes=0.1).do == "replace"
 
 
 @pytest.mark.parametrize(
@@ -303,10 +307,12 @@ def test_a_step_that_was_refused_is_tried_again_later() -> None:
     ],
 )
 def test_the_breaker(unhealthy: int, total: int, limit: str, open_: bool) -> None:
-    said = decide_breaker(unhealthy, total, limit, where="of NodePool default")
-    assert bool(said) is open_
-    if said:
-        assert said.startswith(f"{unhealthy} of {total} nodes of NodePool default are unhealthy") and limit in said
+    message = decide_breaker(unhealthy, total, limit, where="of NodePool default")
+    assert bool(message) is open_
+    if message:
+        assert (
+            message.startswith(f"{unhealthy} of {total} nodes of NodePool default are unhealthy") and limit in message
+        )
 
 
 def test_a_condition_counts_by_type_and_status_also_while_it_is_tolerated() -> None:
@@ -329,5 +335,5 @@ def test_pods_have_time_only_where_rules_say_so(repair: dict[str, Any] | None, t
 
 
 def test_a_state_with_its_health_survives_being_written_down() -> None:
-    watched = recovered("3h")
-    assert ClaimState.model_validate_json(watched.state.model_dump_json()) == watched.state
+    harness = recovered("3h")
+    assert ClaimState.model_validate_json(harness.state.model_dump_json()) == harness.state

@@ -5,7 +5,14 @@ from datetime import timedelta
 import pytest
 
 from tenure.model.extra_capacity import MovedPod, NodeLoad
-from tenure.policy.static_capacity import Candidate, decide_missing, eviction_cost, in_order, life_left, pause_after
+from tenure.policy.static_capacity import (
+    Candidate,
+    decide_missing,
+    eviction_cost,
+    pause_after,
+    remaining_lifetime_share,
+    sort_for_deletion,
+)
 from tests.unit.policy.builders import NOW, after, before
 
 ONE = NodeLoad(moved=(MovedPod(),))
@@ -17,7 +24,7 @@ def candidate(name: str, **fields: object) -> Candidate:
 
 
 @pytest.mark.parametrize(
-    ("desired", "standing", "going", "limit", "create"),
+    ("desired", "existing", "terminating", "limit", "create"),
     [
         pytest.param(3, 0, 0, None, 3, id="none are there"),
         pytest.param(3, 2, 5, None, 1, id="those that go are replaced before they are gone"),
@@ -31,43 +38,50 @@ def candidate(name: str, **fields: object) -> Candidate:
         pytest.param(3, 0, 0, 0, 0, id="a limit of none"),
     ],
 )
-def test_what_is_missing(desired: int, standing: int, going: int, limit: int | None, create: int) -> None:
-    missing = decide_missing("default", desired=desired, standing=standing, going=going, limit=limit)
+def test_what_is_missing(desired: int, existing: int, terminating: int, limit: int | None, create: int) -> None:
+    missing = decide_missing("default", desired=desired, existing=existing, terminating=terminating, limit=limit)
     assert missing.create == create
-    assert bool(missing.waits_for) is (desired - standing > create)
+    assert bool(missing.waits_for) is (desired - existing > create)
 
 
 def test_a_limit_is_named_with_what_holds_it() -> None:
-    why = decide_missing("default", desired=10, standing=3, going=1, limit=5).waits_for
+    why = decide_missing("default", desired=10, existing=3, terminating=1, limit=5).waits_for
     assert why == "limits.nodes=5 of NodePool default: 5 NodeClaims, 1 of them going, 10 wanted"
 
 
 def test_first_go_those_that_are_not_launched_then_empty_ones_then_the_cheapest_and_last_what_is_protected() -> None:
-    given = [
-        candidate("annotated", held=True),
+    candidates = [
+        candidate("annotated", do_not_disrupt=True),
         candidate("protected", load=NodeLoad(moved=(MovedPod(),), protected=True)),
         candidate("busier", load=TWO),
         candidate("busy", load=ONE),
         candidate("empty"),
         candidate("unlaunched", launched=False),
     ]
-    order = [one.name for one in in_order(given)]
+    order = [one.name for one in sort_for_deletion(candidates)]
     assert order == ["unlaunched", "empty", "busy", "busier", "annotated", "protected"]
 
 
 def test_an_empty_node_with_a_protected_pod_goes_with_the_last() -> None:
     """As one with a DaemonSet's pod that must not be disturbed."""
-    order = in_order([candidate("a", load=NodeLoad(protected=True)), candidate("b", load=TWO)])
+    order = sort_for_deletion([candidate("a", load=NodeLoad(protected=True)), candidate("b", load=TWO)])
     assert [one.name for one in order] == ["b", "a"]
 
 
 def test_moving_two_pods_off_a_node_that_soon_expires_is_cheaper_than_one_off_a_new_one() -> None:
-    order = in_order([candidate("new", load=ONE), candidate("old", load=TWO, life_left=0.4)])
+    order = sort_for_deletion([candidate("new", load=ONE), candidate("old", load=TWO, remaining_lifetime_share=0.4)])
     assert [one.name for one in order] == ["old", "new"]
 
 
 def test_of_equals_the_one_with_less_life_left_goes_and_then_by_name() -> None:
-    order = in_order([candidate("c"), candidate("b"), candidate("a", life_left=0.9), candidate("d", life_left=0.2)])
+    order = sort_for_deletion(
+        [
+            candidate("c"),
+            candidate("b"),
+            candidate("a", remaining_lifetime_share=0.9),
+            candidate("d", remaining_lifetime_share=0.2),
+        ]
+    )
     assert [one.name for one in order] == ["d", "a", "b", "c"]
 
 
@@ -87,14 +101,14 @@ def test_what_an_eviction_costs(pod: MovedPod, cost: float) -> None:
 
 def test_a_pod_that_is_cheaper_than_nothing_makes_no_node_empty() -> None:
     cheap = NodeLoad(moved=(MovedPod(deletion_cost=-(2**31)),))
-    assert [one.name for one in in_order([candidate("busy", load=cheap), candidate("z")])] == ["z", "busy"]
+    assert [one.name for one in sort_for_deletion([candidate("busy", load=cheap), candidate("z")])] == ["z", "busy"]
 
 
 def test_the_share_of_life_that_is_left() -> None:
-    assert life_left(before(hours=1), after(hours=3), NOW) == 0.75
-    assert life_left(before(hours=5), before(hours=1), NOW) == 0.0
-    assert life_left(before(hours=1), None, NOW) == 1.0
-    assert life_left(None, after(hours=1), NOW) == 1.0
+    assert remaining_lifetime_share(before(hours=1), after(hours=3), NOW) == 0.75
+    assert remaining_lifetime_share(before(hours=5), before(hours=1), NOW) == 0.0
+    assert remaining_lifetime_share(before(hours=1), None, NOW) == 1.0
+    assert remaining_lifetime_share(None, after(hours=1), NOW) == 1.0
 
 
 def test_a_single_loss_is_replaced_at_once_and_repeated_ones_ever_more_slowly() -> None:

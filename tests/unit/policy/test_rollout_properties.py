@@ -5,13 +5,13 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.model.rollout import GateAnswer, Image
-from tests.support.properties import examples
-from tests.unit.policy.rolling import BAD, GOOD, Pool
+from tenure.model.rollout import GateResult, Image
+from tests.support.properties import max_examples
+from tests.unit.policy.rolling import BAD, GOOD, FakeNodePool
 
 GATE = {"queries": [{"name": "errors", "query": "sum(errors)", "below": "0.01"}]}
-FAILED = GateAnswer(outcome="failed", value=3, why="errors: 3 is not below 0.01")
-SILENT = GateAnswer(outcome="unknown", why="no answer within 10s")
+FAILED = GateResult(outcome="failed", value=3, why="errors: 3 is not below 0.01")
+SILENT = GateResult(outcome="unknown", why="no answer within 10s")
 
 COUNTS = st.lists(st.integers(1, 30), min_size=0, max_size=3, unique=True).map(sorted)
 SOAKS = st.sampled_from(["0s", "5m", "1h"])
@@ -38,7 +38,7 @@ EVENTS = st.sampled_from(
 
 
 @st.composite
-def rollouts(draw: st.DrawFn) -> Pool:
+def rollouts(draw: st.DrawFn) -> FakeNodePool:
     waves = [{"nodes": str(count), "soak": draw(SOAKS)} for count in draw(COUNTS)]
     rules = {
         "waves": [*waves, {"soak": draw(SOAKS)}],
@@ -46,10 +46,10 @@ def rollouts(draw: st.DrawFn) -> Pool:
         "onFailure": draw(st.sampled_from(["halt", "rollBack"])),
         "approval": {"required": draw(st.booleans())},
     }
-    return Pool(rules, draw(st.integers(1, 30)), budget=draw(st.integers(1, 10))).towards(BAD)
+    return FakeNodePool(rules, draw(st.integers(1, 30)), budget=draw(st.integers(1, 10))).towards(BAD)
 
 
-def happen(pool: Pool, what: str, number: int) -> None:
+def happen(pool: FakeNodePool, what: str, number: int) -> None:
     match what:
         case "grant":
             pool.grant(1 + number % 5)
@@ -80,51 +80,51 @@ def happen(pool: Pool, what: str, number: int) -> None:
             pool.new += number % 3
 
 
-@examples(150)
+@max_examples(150)
 @given(rollouts(), st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=25))
-def test_no_wave_is_exceeded_and_nothing_waits_for_nobody(pool: Pool, events: list[tuple[str, int]]) -> None:
+def test_no_wave_is_exceeded_and_nothing_waits_for_nobody(pool: FakeNodePool, events: list[tuple[str, int]]) -> None:
     for what, number in events:
         happen(pool, what, number)
-        found = pool.look()
+        found = pool.evaluate()
         state = found.state
-        if found.room is None:
+        if found.headroom is None:
             assert state.finished
             continue
         assert found.why
         waves = [int(one.get("nodes", 10**6)) for one in (pool.rules or {})["waves"]]
         most = state.discounted + waves[min(state.wave, len(waves) - 1)]
-        assert state.done + len(state.moving) + found.room <= max(most, state.done + len(state.moving))
-        assert found.room == 0 or not state.halted
-        assert found.again is None or found.again > pool.now
-        if pool.old and found.room == 0:
-            assert found.again or "tenure approve" in found.why, found
+        assert state.done + len(state.moving) + found.headroom <= max(most, state.done + len(state.moving))
+        assert found.headroom == 0 or not state.halted
+        assert found.next_check_at is None or found.next_check_at > pool.now
+        if pool.old and found.headroom == 0:
+            assert found.next_check_at or "tenure approve" in found.why, found
 
 
-@examples(100)
+@max_examples(100)
 @given(rollouts(), st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=15))
-def test_what_is_well_again_and_approved_comes_to_an_end(pool: Pool, events: list[tuple[str, int]]) -> None:
+def test_what_is_well_again_and_approved_comes_to_an_end(pool: FakeNodePool, events: list[tuple[str, int]]) -> None:
     for what, number in events:
         happen(pool, what, number)
     pool.well = True
     pool.prometheus.clear()
     end = pool.now + timedelta(days=10)
-    while not pool.look().state.finished and pool.now < end:
+    while not pool.evaluate().state.finished and pool.now < end:
         pool.approve()
         pool.step()
         pool.wait(minutes=30)
     assert pool.state.finished or not pool.old, pool.last
 
 
-@examples(100)
+@max_examples(100)
 @given(rollouts(), st.integers(0, 60))
-def test_a_bad_image_reaches_no_more_than_the_first_wave(pool: Pool, minutes: int) -> None:
+def test_a_bad_image_reaches_no_more_than_the_first_wave(pool: FakeNodePool, minutes: int) -> None:
     """It sickens at some time before its first soak is over, whatever is approved."""
     assert pool.rules is not None
     first = pool.rules["waves"][0]
     pool.rules = {**pool.rules, "waves": [{"nodes": first.get("nodes", "1"), "soak": "61m"}, {}]}
     goal = min(int(first.get("nodes", "1")), pool.nodes)
     for _ in range(40):
-        pool.look()
+        pool.evaluate()
         pool.approve()
         pool.grant()
         pool.arrive()

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy_disruption import RolloutRules
-from tenure.policy.rollout.rules import problems_of, read
+from tenure.policy.rollout.rules import problems_of, resolve_rules
 
 QUERY = {"query": "up"}
 
 
-def rules(**said: Any) -> RolloutRules:
-    return RolloutRules.model_validate(said)
+def rules(**fields: Any) -> RolloutRules:
+    return RolloutRules.model_validate(fields)
 
 
 def test_what_is_usual() -> None:
-    found = read(rules())
+    found = resolve_rules(rules())
     assert [(one.nodes, one.soak) for one in found.waves] == [(None, timedelta(0))]
     assert (found.nodes_ready, found.pods_ready, found.failed_starts, found.gates) == (90, None, 2, ())
     assert (found.every, found.failing_for) == (timedelta(minutes=1), timedelta(minutes=2))
@@ -24,7 +24,7 @@ def test_what_is_usual() -> None:
 
 
 def test_all_that_can_be_said() -> None:
-    said = rules(
+    all_rules = rules(
         waves=[{"nodes": "1", "soak": "10m"}, {"nodes": "20%"}],
         health={
             "nodesReady": "100%",
@@ -37,8 +37,8 @@ def test_all_that_can_be_said() -> None:
         onFailure="rollBack",
         approval={"required": True, "approvers": 2, "expires": "1h", "staleAfter": "5%"},
     )
-    assert problems_of(said) == ()
-    found = read(said)
+    assert problems_of(all_rules) == ()
+    found = resolve_rules(all_rules)
     assert [(one.nodes, one.soak) for one in found.waves][-1] == (None, timedelta(0)), "the rest goes at last"
     assert (found.nodes_ready, found.pods_ready, found.failed_starts, found.failing_for) == (100, 80, 1, timedelta(0))
     gates = [(one.name, one.below, one.above, one.timeout.seconds) for one in found.gates]
@@ -47,8 +47,8 @@ def test_all_that_can_be_said() -> None:
 
 
 def test_nobody_is_asked_unless_it_is_required() -> None:
-    assert read(rules(approval={"approvers": 3})).approvers == 0
-    assert read(rules(approval={"required": True})).approvers == 1
+    assert resolve_rules(rules(approval={"approvers": 3})).approvers == 0
+    assert resolve_rules(rules(approval={"required": True})).approvers == 1
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_nobody_is_asked_unless_it_is_required() -> None:
     [("1", 10, 1), ("20%", 10, 2), ("20%", 11, 3), ("1%", 3, 1), ("15", 10, 10), (None, 7, 7), ("100%", 7, 7)],
 )
 def test_the_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
-    (first, *_) = read(rules(waves=[{"nodes": nodes} if nodes else {}])).waves
-    assert first.goal(size) == goal
+    (first, *_) = resolve_rules(rules(waves=[{"nodes": nodes} if nodes else {}])).waves
+    assert first.node_goal(size) == goal
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("fields", "problem"),
     [
         (
             {"waves": [{"nodes": "0"}]},
@@ -112,8 +112,8 @@ def test_the_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_named_with_what_to_write(said: dict[str, Any], problem: str) -> None:
-    assert problems_of(rules(**said)) == (problem,)
+def test_what_makes_no_sense_is_named_with_what_to_write(fields: dict[str, Any], problem: str) -> None:
+    assert problems_of(rules(**fields)) == (problem,)
 
 
 def test_numbers_and_shares_are_not_compared() -> None:

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.nodeclaim_state import Deadlines
-from tenure.model.operator_requests import PolicyFact, PolicyVerdict, Unread
-from tenure.policy.lifecycle.deadlines import leaves
-from tenure.policy.lifecycle_policy import Resolved, resolve
+from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
+from tenure.policy.lifecycle.deadlines import flatten_rules
+from tenure.policy.lifecycle_policy import Resolved, resolve_policies
 from tests.unit.policy.builders import NOW
 
 POOLS = {"cpu": {"team": "a"}, "gpu": {"team": "b", "kind": "gpu"}}
 
 
 def policy(
-    name: str, *, age: int = 1, names: tuple[str, ...] = (), labels: dict[str, str] | None = None, **said: Any
+    name: str, *, age: int = 1, names: tuple[str, ...] = (), labels: dict[str, str] | None = None, **sections: Any
 ) -> PolicyFact:
     """`age` in hours."""
     return PolicyFact(
@@ -26,31 +26,31 @@ def policy(
         created=NOW - timedelta(hours=age),
         names=names,
         match_labels=labels or {},
-        rules=LifecycleRules.model_validate(said),
+        rules=LifecycleRules.model_validate(sections),
     )
 
 
-def of(*policies: PolicyFact) -> Resolved:
-    return resolve(policies, POOLS, Deadlines())
+def resolve_all(*policies: PolicyFact) -> Resolved:
+    return resolve_policies(policies, POOLS, Deadlines())
 
 
-def said(resolved: Resolved, pool: str) -> dict[str, Any]:
+def fields_for(resolved: Resolved, pool: str) -> dict[str, Any]:
     found = resolved.rules.get(pool)
-    return leaves(found) if found else {}
+    return flatten_rules(found) if found else {}
 
 
 def test_without_policies_nothing_is_said_of_any_pool() -> None:
-    assert of().rules == {}
+    assert resolve_all().rules == {}
 
 
 def test_a_policy_without_selector_is_for_every_pool_and_others_for_those_they_select() -> None:
-    resolved = of(
+    resolved = resolve_all(
         policy("all", notReadyGrace="1m"),
         policy("labelled", labels={"kind": "gpu"}, drain={"deadline": "2h"}),
         policy("named", names=("cpu",), launch={"deadline": "4m"}),
     )
-    assert said(resolved, "cpu") == {"notReadyGrace": "1m", "launch.deadline": "4m"}
-    assert said(resolved, "gpu") == {"notReadyGrace": "1m", "drain.deadline": "2h"}
+    assert fields_for(resolved, "cpu") == {"notReadyGrace": "1m", "launch.deadline": "4m"}
+    assert fields_for(resolved, "gpu") == {"notReadyGrace": "1m", "drain.deadline": "2h"}
     assert {name: one.node_pools for name, one in resolved.verdicts.items()} == {
         "all": ("cpu", "gpu"),
         "labelled": ("gpu",),
@@ -59,31 +59,31 @@ def test_a_policy_without_selector_is_for_every_pool_and_others_for_those_they_s
 
 
 def test_every_label_has_to_match() -> None:
-    assert of(policy("p", labels={"kind": "gpu", "team": "a"}, notReadyGrace="1m")).rules == {}
+    assert resolve_all(policy("p", labels={"kind": "gpu", "team": "a"}, notReadyGrace="1m")).rules == {}
 
 
 def test_the_more_precise_policy_counts_field_by_field() -> None:
-    resolved = of(
+    resolved = resolve_all(
         policy("all", age=9, registration={"deadline": "10m", "whenOverdue": "alarm"}, notReadyGrace="1m"),
         policy("labelled", age=8, labels={"kind": "gpu"}, registration={"deadline": "20m"}, notReadyGrace="2m"),
         policy("named", age=1, names=("gpu",), registration={"deadline": "30m"}),
     )
-    assert said(resolved, "gpu") == {
+    assert fields_for(resolved, "gpu") == {
         "registration.deadline": "30m",
         "registration.whenOverdue": "alarm",
         "notReadyGrace": "2m",
     }
-    assert not any(one.refused for one in resolved.verdicts.values())
+    assert not any(one.rejected for one in resolved.verdicts.values())
 
 
 def test_two_that_are_as_precise_and_differ_are_a_conflict_that_the_older_wins_and_both_tell() -> None:
-    resolved = of(
+    resolved = resolve_all(
         policy("young", age=1, names=("gpu",), drain={"deadline": "2h"}, notReadyGrace="3m"),
         policy("old", age=2, names=("gpu", "cpu"), drain={"deadline": "1h"}),
     )
-    assert said(resolved, "gpu") == {"drain.deadline": "1h", "notReadyGrace": "3m"}
+    assert fields_for(resolved, "gpu") == {"drain.deadline": "1h", "notReadyGrace": "3m"}
     old, young = resolved.verdicts["old"], resolved.verdicts["young"]
-    assert (old.refused, old.reason, young.refused, young.reason) == (True, "Conflict", True, "Conflict")
+    assert (old.rejected, old.reason, young.rejected, young.reason) == (True, "Conflict", True, "Conflict")
     for part in (
         "LifecyclePolicy young",
         "drain.deadline 2h",
@@ -98,32 +98,32 @@ def test_two_that_are_as_precise_and_differ_are_a_conflict_that_the_older_wins_a
 
 
 def test_of_two_of_one_age_the_first_by_name_counts() -> None:
-    resolved = of(policy("b", notReadyGrace="2m"), policy("a", notReadyGrace="1m"))
-    assert said(resolved, "cpu") == {"notReadyGrace": "1m"}
+    resolved = resolve_all(policy("b", notReadyGrace="2m"), policy("a", notReadyGrace="1m"))
+    assert fields_for(resolved, "cpu") == {"notReadyGrace": "1m"}
 
 
 def test_the_same_value_in_other_words_is_no_conflict() -> None:
-    resolved = of(policy("a", drain={"deadline": "1h"}), policy("b", drain={"deadline": "60m"}))
-    assert not any(one.refused for one in resolved.verdicts.values())
+    resolved = resolve_all(policy("a", drain={"deadline": "1h"}), policy("b", drain={"deadline": "60m"}))
+    assert not any(one.rejected for one in resolved.verdicts.values())
     assert resolved.verdicts["b"].node_pools == ("cpu", "gpu")
 
 
 def test_a_list_is_one_field() -> None:
     one = {"conditions": [{"type": "Ready", "status": "False", "toleration": "30m"}]}
     other: dict[str, Any] = {"conditions": []}
-    resolved = of(policy("a", age=2, repair=one), policy("b", repair=other))
+    resolved = resolve_all(policy("a", age=2, repair=one), policy("b", repair=other))
     assert resolved.verdicts["b"].reason == "Conflict" and "repair.conditions" in resolved.verdicts["b"].message
 
 
 def test_a_policy_that_makes_no_sense_hurts_only_itself_and_says_what_becomes_of_its_pools() -> None:
-    resolved = of(
+    resolved = resolve_all(
         policy("broken", age=9, names=("gpu",), launch={"deadline": "0s"}, notReadyGrace="9m"),
         policy("unreadable", age=9).model_copy(update={"problem": "spec.launch.whenOverdue: 'explode'"}),
         policy("sound", notReadyGrace="1m"),
     )
-    assert said(resolved, "gpu") == said(resolved, "cpu") == {"notReadyGrace": "1m"}
+    assert fields_for(resolved, "gpu") == fields_for(resolved, "cpu") == {"notReadyGrace": "1m"}
     broken = resolved.verdicts["broken"]
-    assert (broken.refused, broken.reason, broken.node_pools) == (True, "RuntimeValidation", ())
+    assert (broken.rejected, broken.reason, broken.node_pools) == (True, "RuntimeValidation", ())
     assert broken.message.startswith("spec.launch.deadline: '0s' is no time at all; write")
     assert "what it said before holds no more" in broken.message
     assert resolved.verdicts["unreadable"].message.startswith("spec.launch.whenOverdue: 'explode'")
@@ -131,25 +131,27 @@ def test_a_policy_that_makes_no_sense_hurts_only_itself_and_says_what_becomes_of
 
 
 def test_a_name_of_no_pool_is_told_and_the_policy_is_heeded_all_the_same() -> None:
-    resolved = of(policy("p", names=("gpu", "gone"), notReadyGrace="1m"))
+    resolved = resolve_all(policy("p", names=("gpu", "gone"), notReadyGrace="1m"))
     verdict = resolved.verdicts["p"]
-    assert not verdict.refused and verdict.node_pools == ("gpu",)
+    assert not verdict.rejected and verdict.node_pools == ("gpu",)
     assert verdict.reason == "NodePoolNotFound" and "no NodePool gone" in verdict.message
-    assert said(resolved, "gpu")
+    assert fields_for(resolved, "gpu")
 
 
 def test_a_launch_deadline_that_registration_cuts_is_told_on_the_policy_that_gives_it() -> None:
-    resolved = of(policy("p", names=("gpu",), launch={"deadline": "20m"}), policy("q", notReadyGrace="1m"))
+    resolved = resolve_all(policy("p", names=("gpu",), launch={"deadline": "20m"}), policy("q", notReadyGrace="1m"))
     assert (
         resolved.verdicts["p"].reason == "DeadlineCut" and "registration.deadline 15m" in resolved.verdicts["p"].message
     )
     assert not resolved.verdicts["q"].reason
-    both = of(policy("p", names=("gpu",), launch={"deadline": "20m"}), policy("q", registration={"deadline": "30m"}))
+    both = resolve_all(
+        policy("p", names=("gpu",), launch={"deadline": "20m"}), policy("q", registration={"deadline": "30m"})
+    )
     assert not both.verdicts["p"].reason
 
 
 def test_a_policy_whose_every_field_another_overrules_counts_nowhere() -> None:
-    resolved = of(policy("all", notReadyGrace="1m"), policy("p", names=("cpu", "gpu"), notReadyGrace="2m"))
+    resolved = resolve_all(policy("all", notReadyGrace="1m"), policy("p", names=("cpu", "gpu"), notReadyGrace="2m"))
     assert resolved.verdicts["all"] == PolicyVerdict()
 
 
@@ -173,22 +175,22 @@ def test_whoever_comes_in_which_order_the_same_holds_and_each_field_is_some_poli
         )
         for number, (age, kind, span, drains) in enumerate(drawn)
     ]
-    resolved = of(*policies)
-    assert of(*reversed(policies)) == resolved
+    resolved = resolve_all(*policies)
+    assert resolve_all(*reversed(policies)) == resolved
     for pool in POOLS:
-        for name, value in said(resolved, pool).items():
-            sayers = [one for one in policies if one.selects(pool, POOLS[pool]) and name in leaves(one.rules)]
-            best = min(sayers, key=lambda one: (-one.precision, one.created, one.name))
-            assert leaves(best.rules)[name] == value
+        for name, value in fields_for(resolved, pool).items():
+            sayers = [one for one in policies if one.selects(pool, POOLS[pool]) and name in flatten_rules(one.rules)]
+            best = min(sayers, key=lambda one: (-one.specificity, one.created, one.name))
+            assert flatten_rules(best.rules)[name] == value
 
 
 def test_roll_outs_that_make_no_sense_are_held_and_the_policy_says_so_and_counts_all_the_same() -> None:
     """Were it not heeded at all, its NodePools would be rolled out without any waves."""
-    resolved = of(policy("p", names=("gpu",), rollout={"waves": [{"nodes": "0"}]}, notReadyGrace="9m"))
-    assert said(resolved, "gpu")["notReadyGrace"] == "9m"
+    resolved = resolve_all(policy("p", names=("gpu",), rollout={"waves": [{"nodes": "0"}]}, notReadyGrace="9m"))
+    assert fields_for(resolved, "gpu")["notReadyGrace"] == "9m"
     assert resolved.rules["gpu"].rollout is not None
     verdict = resolved.verdicts["p"]
-    assert (verdict.refused, verdict.reason, verdict.node_pools) == (False, "RolloutsHeld", ("gpu",))
+    assert (verdict.rejected, verdict.reason, verdict.node_pools) == (False, "RolloutsHeld", ("gpu",))
     assert verdict.message == (
         "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out. Nothing is "
         "rolled out in its NodePools until that can be read"
@@ -200,43 +202,47 @@ NOT_A_ZONE = {**WINDOW, "timeZone": "Mars/Olympus"}
 
 
 def test_disruption_rules_that_make_no_sense_hold_the_pools_of_the_policy_and_its_waves_still_count() -> None:
-    resolved = of(
+    resolved = resolve_all(
         policy("p", names=("gpu",), disruption={"windows": [NOT_A_ZONE]}, rollout={"waves": [{"nodes": "1"}]}),
         policy("all", disruption={"clusterNodes": "3"}),
     )
-    why = resolved.unread["gpu"].words("Empty")
+    why = resolved.unread["gpu"].blocking_message("Empty")
     assert why.startswith("LifecyclePolicy p cannot be read, and nothing goes until it can: spec.disruption.windows[0]")
     assert "Mars/Olympus" in why and resolved.unread.keys() == {"gpu"}
     assert resolved.rules["gpu"].rollout is not None
-    assert said(resolved, "cpu") == {"disruption.clusterNodes": "3"}
+    assert fields_for(resolved, "cpu") == {"disruption.clusterNodes": "3"}
     verdict = resolved.verdicts["p"]
-    assert (verdict.refused, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
+    assert (verdict.rejected, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
     assert "no node of them goes voluntarily" in verdict.message
 
 
 def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_same() -> None:
     windows = {"windows": [WINDOW]}
-    resolved = of(policy("p", names=("gpu",), launch={"deadline": "0s"}, disruption=windows, notReadyGrace="9m"))
-    assert said(resolved, "gpu") == {"disruption.windows": [WINDOW]}
+    resolved = resolve_all(
+        policy("p", names=("gpu",), launch={"deadline": "0s"}, disruption=windows, notReadyGrace="9m")
+    )
+    assert fields_for(resolved, "gpu") == {"disruption.windows": [WINDOW]}
     assert not resolved.unread
     verdict = resolved.verdicts["p"]
-    assert verdict.refused and verdict.message.endswith(
+    assert verdict.rejected and verdict.message.endswith(
         "what it says of disruption, roll-outs, hooks and interruption counts all the same"
     )
     assert verdict.node_pools == ("gpu",)
 
 
 def test_roll_outs_that_cannot_be_read_at_all_hold_drift_alone() -> None:
-    unread = Unread(rollout="spec.rollout.waves: 7 cannot be read: Input should be a valid tuple")
+    unread = InvalidRules(rollout="spec.rollout.waves: 7 cannot be read: Input should be a valid tuple")
     broken = policy("p", names=("gpu",)).model_copy(update={"problem": unread.rollout, "unread": unread})
-    held = of(broken).unread["gpu"]
-    assert "LifecyclePolicy p cannot be read" in held.words("Drifted") and not held.words("Underutilized")
-    assert "goes for drift" in of(broken).verdicts["p"].message
+    unreadable = resolve_all(broken).unread["gpu"]
+    assert "LifecyclePolicy p cannot be read" in unreadable.blocking_message(
+        "Drifted"
+    ) and not unreadable.blocking_message("Underutilized")
+    assert "goes for drift" in resolve_all(broken).verdicts["p"].message
 
 
 def test_of_two_that_cannot_be_read_the_more_precise_is_named_and_both_tell() -> None:
-    wrong = {"minimumNodeAge": "0s"}
-    resolved = of(policy("all", age=9, disruption=wrong), policy("p", names=("gpu",), disruption=wrong))
+    invalid = {"minimumNodeAge": "0s"}
+    resolved = resolve_all(policy("all", age=9, disruption=invalid), policy("p", names=("gpu",), disruption=invalid))
     assert "LifecyclePolicy p " in resolved.unread["gpu"].disruption
     assert "LifecyclePolicy all " in resolved.unread["cpu"].disruption
     assert resolved.verdicts["all"].node_pools == ("cpu", "gpu")
@@ -252,18 +258,18 @@ STATEFUL = [{"matchLabels": {"state": "kept"}, "action": "waitForApproval"}]
 def test_a_policy_that_is_refused_for_something_else_keeps_what_it_says_of_events() -> None:
     """Else each node that was kept would be drained, or terminated, at once."""
     interruption = {"scheduledChange": NOTIFY, "instanceStatus": IGNORE, "spotInterruption": {"action": "terminate"}}
-    resolved = of(policy("p", names=("gpu",), registration={"deadline": "0s"}, interruption=interruption))
+    resolved = resolve_all(policy("p", names=("gpu",), registration={"deadline": "0s"}, interruption=interruption))
     assert (
         resolved.rules["gpu"].interruption == LifecycleRules.model_validate({"interruption": interruption}).interruption
     )
     assert not resolved.unread
     verdict = resolved.verdicts["p"]
-    assert verdict.refused and "interruption counts all the same" in verdict.message
+    assert verdict.rejected and "interruption counts all the same" in verdict.message
     assert verdict.node_pools == ("gpu",)
 
 
 @pytest.mark.parametrize(
-    ("interruption", "wrong", "kept"),
+    ("interruption", "invalid_field", "retained"),
     [
         ({"scheduledChange": ATLANTIS}, "scheduledChange.windows[0].timeZone 'Mars/Olympus'", {}),
         ({"scheduledChange": {"action": "waitForApproval", "deadline": "0s"}}, "scheduledChange.deadline: '0s'", {}),
@@ -283,22 +289,24 @@ def test_a_policy_that_is_refused_for_something_else_keeps_what_it_says_of_event
     ],
 )
 def test_events_of_which_nobody_can_read_what_follows_wait_if_they_can(
-    interruption: dict[str, Any], wrong: str, kept: dict[str, Any]
+    interruption: dict[str, Any], invalid_field: str, retained: dict[str, Any]
 ) -> None:
-    resolved = of(policy("p", names=("gpu",), interruption=interruption))
+    resolved = resolve_all(policy("p", names=("gpu",), interruption=interruption))
     why = resolved.unread["gpu"].interruption
     assert why.startswith("LifecyclePolicy p cannot be read, and maintenance, recommendations and failing checks wait")
-    assert f"spec.interruption.{wrong}" in why and "write" in why
-    assert resolved.unread["gpu"].words("Empty") == "", "what is voluntary goes on"
+    assert f"spec.interruption.{invalid_field}" in why and "write" in why
+    assert resolved.unread["gpu"].blocking_message("Empty") == "", "what is voluntary goes on"
     found = resolved.rules.get("gpu")
-    assert (found.to_object()["interruption"] if found else {}) == kept
+    assert (found.to_object()["interruption"] if found else {}) == retained
     verdict = resolved.verdicts["p"]
-    assert (verdict.refused, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
+    assert (verdict.rejected, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
     assert "until interruption can be read nodes of them wait" in verdict.message
     assert resolved.unread.keys() == {"gpu"}
 
 
 def test_all_that_is_held_is_said() -> None:
     interruption = {"scheduledChange": ATLANTIS}
-    message = of(policy("p", disruption={"windows": [NOT_A_ZONE]}, interruption=interruption)).verdicts["p"].message
+    message = (
+        resolve_all(policy("p", disruption={"windows": [NOT_A_ZONE]}, interruption=interruption)).verdicts["p"].message
+    )
     assert "goes voluntarily" in message and "nodes of them wait" in message

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tenure.policy.lifecycle.initialization import decide_expected, summary_of, unknown
+from tenure.policy.lifecycle.initialization import decide_expected, default_expected_duration, summary_of
 
 
 def test_times_are_summed_up_by_rank() -> None:
@@ -24,8 +24,8 @@ def test_where_many_take_long_that_is_what_is_expected() -> None:
 
 def test_too_few_say_nothing_and_a_share_of_the_deadline_stands_in() -> None:
     assert decide_expected([60.0, 60.0]) is None
-    assert unknown(timedelta(minutes=30)) == timedelta(minutes=3)
+    assert default_expected_duration(timedelta(minutes=30)) == timedelta(minutes=3)
 
 
 def test_what_takes_no_time_is_given_some() -> None:
-    assert decide_expected([0.0, 0.0, 1.0]) == unknown(timedelta(seconds=1)) == timedelta(seconds=10)
+    assert decide_expected([0.0, 0.0, 1.0]) == default_expected_duration(timedelta(seconds=1)) == timedelta(seconds=10)

@@ -10,14 +10,14 @@ from tenure.model.garbage_collection import ClaimMark, LeaseMark, NodeClassMark,
 from tenure.model.provider_results import InstanceFacts
 from tenure.policy.garbage_collection import (
     TEMPLATE_GRACE,
-    decide_bereft,
-    decide_left_lease,
+    decide_orphaned_instances,
+    decide_orphaned_nodeclaims,
+    decide_orphaned_nodes,
     decide_speaks_for,
-    decide_stray_nodes,
-    decide_unowned,
     decide_untagged,
     decide_unused_profiles,
     decide_unused_templates,
+    is_orphaned_lease,
 )
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -30,8 +30,8 @@ def ago(seconds: float) -> datetime:
 
 
 def instance(tags: dict[str, str] | None = None, **fields: Any) -> InstanceFacts:
-    given = {"instance_id": "i-1", "state": "running", "launched_at": LONG_AGO, **fields}
-    return InstanceFacts(tags=TAGS if tags is None else {**TAGS, **tags}, **given)
+    values = {"instance_id": "i-1", "state": "running", "launched_at": LONG_AGO, **fields}
+    return InstanceFacts(tags=TAGS if tags is None else {**TAGS, **tags}, **values)
 
 
 def claim(name: str = "a", **fields: Any) -> ClaimMark:
@@ -58,7 +58,7 @@ def claim(name: str = "a", **fields: Any) -> ClaimMark:
     ],
 )
 def test_an_instance_stays(found: InstanceFacts, claims: list[ClaimMark]) -> None:
-    assert decide_unowned([found], claims, cluster="demo", now=NOW) == []
+    assert decide_orphaned_instances([found], claims, cluster="demo", now=NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -77,23 +77,23 @@ def test_an_instance_stays(found: InstanceFacts, claims: list[ClaimMark]) -> Non
     ],
 )
 def test_an_instance_that_nobody_owns_goes(found: InstanceFacts, claims: list[ClaimMark]) -> None:
-    assert decide_unowned([found], claims, cluster="demo", now=NOW) == [found]
+    assert decide_orphaned_instances([found], claims, cluster="demo", now=NOW) == [found]
 
 
 def test_a_claim_is_bereft_once_it_has_joined_and_its_instance_is_not_listed() -> None:
     there = instance()
-    gone = {"provider_id": "aws:///a/i-9", "registered": True}
+    orphaned = {"provider_id": "aws:///a/i-9", "registered": True}
     claims = [
-        claim("bereft", **gone),
+        claim("bereft", **orphaned),
         claim("shutting", provider_id="aws:///a/i-2", registered=True),
         claim("well", provider_id="aws:///a/i-1", registered=True),
-        claim("young", **gone | {"created": ago(10)}),
-        claim("never-joined", **gone | {"registered": False}),
-        claim("going", **gone, deleting=True),
+        claim("young", **orphaned | {"created": ago(10)}),
+        claim("never-joined", **orphaned | {"registered": False}),
+        claim("going", **orphaned, deleting=True),
         claim("not-launched", registered=True),
     ]
     listed = [there, instance(instance_id="i-2", state="shutting-down")]
-    assert [one.name for one in decide_bereft(claims, listed, now=NOW)] == ["bereft", "shutting"]
+    assert [one.name for one in decide_orphaned_nodeclaims(claims, listed, now=NOW)] == ["bereft", "shutting"]
 
 
 def node(name: str, **fields: Any) -> NodeMark:
@@ -126,16 +126,16 @@ def test_a_node_is_stray_if_it_is_ours_and_no_claim_has_it() -> None:
         node("claimed", pool="pool", provider_id="aws:///a/i-1"),
         node("not-in-ec2", pool="pool", provider_id="kind://docker/x"),
     ]
-    stray = decide_stray_nodes(nodes, [claim(provider_id="aws:///a/i-1")], now=NOW)
-    assert [one.name for one in stray] == ["of-a-pool", "held"]
+    orphaned = decide_orphaned_nodes(nodes, [claim(provider_id="aws:///a/i-1")], now=NOW)
+    assert [one.name for one in orphaned] == ["of-a-pool", "held"]
 
 
 def template(**fields: Any) -> TemplateMark:
-    given = {"id": "lt-1", "name": "karpenter.k8s.aws/1", "created": LONG_AGO, "pool": "pool", "node_class": "class"}
-    return TemplateMark(**{**given, **fields})
+    values = {"id": "lt-1", "name": "karpenter.k8s.aws/1", "created": LONG_AGO, "pool": "pool", "node_class": "class"}
+    return TemplateMark(**{**values, **fields})
 
 
-def buying(**fields: Any) -> ClaimMark:
+def launched_nodeclaim(**fields: Any) -> ClaimMark:
     return claim(**{"node_class": "class", "provider_id": "aws:///a/i-1", **fields})
 
 
@@ -145,8 +145,8 @@ def buying(**fields: Any) -> ClaimMark:
         pytest.param(template(created=ago(1700)), (), (), id="young"),
         pytest.param(template(used_lately=True), (), (), id="this process has just used it"),
         pytest.param(template(), (), ("lt-1",), id="an instance came from it"),
-        pytest.param(template(), [buying(provider_id="")], (), id="its pool is about to buy"),
-        pytest.param(template(), [buying(created=ago(60))], (), id="its pool has just bought"),
+        pytest.param(template(), [launched_nodeclaim(provider_id="")], (), id="its pool is about to buy"),
+        pytest.param(template(), [launched_nodeclaim(created=ago(60))], (), id="its pool has just bought"),
     ],
 )
 def test_a_launch_template_stays(one: TemplateMark, claims: list[ClaimMark], running: tuple[str, ...]) -> None:
@@ -154,7 +154,11 @@ def test_a_launch_template_stays(one: TemplateMark, claims: list[ClaimMark], run
 
 
 def test_a_launch_template_goes_when_its_pool_has_not_bought_for_long_and_nothing_runs_from_it() -> None:
-    elsewhere = [buying(), buying(pool="other", provider_id=""), buying(node_class="other", provider_id="")]
+    elsewhere = [
+        launched_nodeclaim(),
+        launched_nodeclaim(pool="other", provider_id=""),
+        launched_nodeclaim(node_class="other", provider_id=""),
+    ]
     assert decide_unused_templates([template()], elsewhere, running={"lt-2"}, now=NOW) == [template()]
 
 
@@ -163,7 +167,7 @@ def profile(**fields: Any) -> ProfileMark:
 
 
 CLASS = NodeClassMark(name="class", uid="uid-class", profiles=("demo_2",))
-SAYS = {labels.INSTANCE_PROFILE_NAME: "demo_2"}
+PROFILE_ANNOTATIONS = {labels.INSTANCE_PROFILE_NAME: "demo_2"}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +193,9 @@ def test_an_instance_profile_stays(
     ("claims", "classes"),
     [
         pytest.param((), (), id="of a class that is gone"),
-        pytest.param([claim(node_class="class", annotations=SAYS)], [CLASS], id="of a role that was changed"),
+        pytest.param(
+            [claim(node_class="class", annotations=PROFILE_ANNOTATIONS)], [CLASS], id="of a role that was changed"
+        ),
         pytest.param(
             [claim(node_class="other")], [CLASS, NodeClassMark(name="other", uid="o")], id="others are silent"
         ),
@@ -213,7 +219,7 @@ def test_an_instance_is_tagged_once_its_node_has_joined() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "goes"),
+    ("fields", "is_orphaned"),
     [
         ({}, True),
         ({"owners": ("uid-of-nobody",)}, True),
@@ -223,9 +229,9 @@ def test_an_instance_is_tagged_once_its_node_has_joined() -> None:
         ({"deleting": True}, False),
     ],
 )
-def test_a_lease_goes_when_neither_node_nor_owner_nor_holder_is_left(fields: dict[str, Any], goes: bool) -> None:
+def test_a_lease_goes_when_neither_node_nor_owner_nor_holder_is_left(fields: dict[str, Any], is_orphaned: bool) -> None:
     lease = LeaseMark(**{"name": "left", "uid": "u", "alive_until": LONG_AGO, **fields})
-    assert decide_left_lease(lease, names={"node"}, uids={"uid-node"}, now=NOW) is goes
+    assert is_orphaned_lease(lease, names={"node"}, uids={"uid-node"}, now=NOW) is is_orphaned
 
 
 @pytest.mark.parametrize("remembers", [True, False], ids=["by the worker that launches", "by another worker"])
@@ -240,8 +246,8 @@ def test_a_pool_that_comes_and_goes_has_its_template_made_anew_every_half_hour_a
             there, made = (there, made) if there else (template(created=now), made + 1)
         runs = since < 4
         if minute % 15 == 7 and there:
-            claims = [buying(created=now - timedelta(minutes=since))] if runs else []
-            seen = there.model_copy(update={"used_lately": remembers and used + TEMPLATE_GRACE > now})
-            if decide_unused_templates([seen], claims, running={"lt-1"} if runs else set(), now=now):
+            claims = [launched_nodeclaim(created=now - timedelta(minutes=since))] if runs else []
+            observed = there.model_copy(update={"used_lately": remembers and used + TEMPLATE_GRACE > now})
+            if decide_unused_templates([observed], claims, running={"lt-1"} if runs else set(), now=now):
                 there = None
     assert made == 1 if remembers else 1 < made <= 48

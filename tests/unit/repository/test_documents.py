@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 
 
-def shown(page: Path) -> Iterator[str]:
+def documented_commands(page: Path) -> Iterator[str]:
     """Commands as one would type them: lines of code that begin with `tenure`, and inline code."""
     text = page.read_text()
     for line in re.findall(r"^    (?:\S*bin/)?tenure (.+)$", text, flags=re.MULTILINE):
@@ -23,25 +23,33 @@ def shown(page: Path) -> Iterator[str]:
         yield " ".join(re.split(r"\\?\|", found)[0].split())
 
 
-def unknown(command: str) -> str:
+def find_unknown(command: str) -> str:
     """What of it there is not; empty when all is."""
-    at: Any = get_command(app)
-    for word in re.sub(r'"[^"]*"', "TEXT", command).replace("[", " ").replace("]", " ").split():
-        name = word.partition("=")[0]
+    command_or_group: Any = get_command(app)
+    for token in re.sub(r'"[^"]*"', "TEXT", command).replace("[", " ").replace("]", " ").split():
+        name = token.partition("=")[0]
         if name.isupper():
             continue
-        if hasattr(at, "get_command") and not name.startswith("-"):
-            at = at.get_command(None, name)
-            if at is None:
+        if hasattr(command_or_group, "get_command") and not name.startswith("-"):
+            command_or_group = command_or_group.get_command(None, name)
+            if command_or_group is None:
                 return name
-        elif re.fullmatch(r"--[a-z][a-z-]*", name) and not at.context_settings.get("ignore_unknown_options"):
-            options = {one for parameter in at.params for one in (*parameter.opts, *parameter.secondary_opts)}
+        elif re.fullmatch(r"--[a-z][a-z-]*", name) and not command_or_group.context_settings.get(
+            "ignore_unknown_options"
+        ):
+            options = {
+                one for parameter in command_or_group.params for one in (*parameter.opts, *parameter.secondary_opts)
+            }
             if name not in options | {"--help"}:
                 return name
     return ""
 
 
 def test_every_command_in_the_documentation_exists() -> None:
-    found = {(str(page.relative_to(ROOT)), command): unknown(command) for page in PAGES for command in shown(page)}
+    found = {
+        (str(page.relative_to(ROOT)), command): find_unknown(command)
+        for page in PAGES
+        for command in documented_commands(page)
+    }
     assert found
-    assert {place: word for place, word in found.items() if word} == {}
+    assert {location: unknown_part for location, unknown_part in found.items() if unknown_part} == {}

@@ -16,7 +16,7 @@ print(*sorted({HEAVY} & sys.modules.keys()))
 
 
 def test_only_the_planner_imports_numpy_and_highspy() -> None:
-    answer = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, check=True, capture_output=True, text=True)
-    worker, planner = answer.stdout.splitlines()
+    result = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, check=True, capture_output=True, text=True)
+    worker, planner = result.stdout.splitlines()
     assert worker == ""
     assert {"numpy", "highspy"} <= set(planner.split())

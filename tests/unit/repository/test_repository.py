@@ -11,7 +11,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.model.nodeclaim_state import Deadlines
-from tenure.policy.lifecycle_policy import resolve
+from tenure.policy.lifecycle_policy import resolve_policies
 from tests.support.paths import ROOT
 
 PACKAGES = ("activities", "tenure", "workflows")
@@ -62,7 +62,7 @@ def test_example_policies_make_sense_together() -> None:
     born = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
     policies = [policy_fact({**one, "metadata": one["metadata"] | born}) for one in examples_of("LifecyclePolicy")]
     pools = {found["metadata"]["name"]: found["metadata"].get("labels", {}) for found in examples_of("NodePool")}
-    verdicts = resolve(policies, pools, Deadlines()).verdicts
+    verdicts = resolve_policies(policies, pools, Deadlines()).verdicts
     assert verdicts and {name: one.message for name, one in verdicts.items() if one.reason} == {}
     assert all(one.node_pools for one in verdicts.values())
 

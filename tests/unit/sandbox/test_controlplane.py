@@ -12,11 +12,11 @@ import pytest
 
 from tenure.sandbox.controlplane import binaries, build, download, find_or_build
 from tenure.sandbox.controlplane.progress import LineProgress
-from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, NAMES, binaries_folder, target
+from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, NAMES, binaries_folder, platform_target
 from tenure.sandbox.errors import BuildFailed
 
 
-def put(folder: Path, *names: str) -> None:
+def write_binaries(folder: Path, *names: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         (folder / name).write_text("#!/bin/sh\n")
@@ -31,13 +31,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_site(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "reachable", lambda site: False)
+    monkeypatch.setattr(download, "is_reachable", lambda site: False)
 
 
 def test_the_folder_that_the_user_names_comes_before_the_cache(cache: Path, tmp_path: Path) -> None:
     named = tmp_path / "named"
-    put(named, "etcd", "kube-apiserver")
-    put(cache, *NAMES)
+    write_binaries(named, "etcd", "kube-apiserver")
+    write_binaries(cache, *NAMES)
     found = find_or_build({binaries.ASSETS: str(named)})
     assert found["etcd"] == named / "etcd"
     assert found["kwok"] == cache / "kwok"
@@ -45,20 +45,20 @@ def test_the_folder_that_the_user_names_comes_before_the_cache(cache: Path, tmp_
 
 def test_two_at_a_time_build_once(cache: Path, no_site: None, monkeypatch: pytest.MonkeyPatch) -> None:
     builds: list[list[str]] = []
-    begun, go_on = threading.Event(), threading.Event()
+    begun, may_continue = threading.Event(), threading.Event()
 
     def slow_build(names: list[str], folder: Path, report: object) -> None:
         builds.append(names)
         begun.set()
-        assert go_on.wait(30)
-        put(folder, *names)
+        assert may_continue.wait(30)
+        write_binaries(folder, *names)
 
     monkeypatch.setattr(binaries, "build", slow_build)
     threads = [threading.Thread(target=find_or_build, args=({},)) for _ in range(2)]
     for thread in threads:
         thread.start()
     assert begun.wait(30)
-    go_on.set()
+    may_continue.set()
     for thread in threads:
         thread.join()
     assert builds == [list(NAMES)]
@@ -67,17 +67,17 @@ def test_two_at_a_time_build_once(cache: Path, no_site: None, monkeypatch: pytes
 def test_what_an_interrupted_build_finished_is_not_built_again(
     cache: Path, no_site: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(cache, "etcd", "kwok")
-    asked: list[list[str]] = []
-    monkeypatch.setattr(build, "go", lambda report: Path("go"))
+    write_binaries(cache, "etcd", "kwok")
+    build_requests: list[list[str]] = []
+    monkeypatch.setattr(build, "ensure_golang", lambda report: Path("go"))
 
-    def build_some(go: Path, target: object, wanted: list[str], cache: Path, report: object) -> None:
-        asked.append(wanted)
-        put(cache, *wanted)
+    def build_some(go: Path, target: object, names: list[str], cache: Path, report: object) -> None:
+        build_requests.append(names)
+        write_binaries(cache, *names)
 
     monkeypatch.setattr(build, "build_target", build_some)
     find_or_build({})
-    assert asked == [["kube-apiserver", "kube-controller-manager", "kube-scheduler"]]
+    assert build_requests == [["kube-apiserver", "kube-controller-manager", "kube-scheduler"]]
 
 
 def test_a_build_that_fails_shows_the_compilers_last_lines(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_build_that_fails_shows_the_compilers_last_lines(tmp_path: Path) -> No
 
 
 def archive_of_etcd() -> bytes:
-    content, (system, architecture) = io.BytesIO(), target()
+    content, (system, architecture) = io.BytesIO(), platform_target()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         member = tarfile.TarInfo(f"etcd-v{ETCD}-{system}-{architecture}/etcd")
         member.size = len(b"etcd")
@@ -96,7 +96,7 @@ def archive_of_etcd() -> bytes:
 
 
 def published() -> dict[str, bytes]:
-    system, architecture = target()
+    system, architecture = platform_target()
     found = {"/": b"here"}
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
         path = f"/v{KUBERNETES}/bin/{system}/{architecture}/{name}"
@@ -160,4 +160,4 @@ def test_a_download_whose_digest_is_wrong_is_not_used(
 
 
 def test_a_site_that_does_not_answer_is_given_up() -> None:
-    assert not download.reachable("http://127.0.0.1:1", seconds=1)
+    assert not download.is_reachable("http://127.0.0.1:1", seconds=1)

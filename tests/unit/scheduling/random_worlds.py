@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from tenure.apis.labels import CAPACITY_TYPE, ZONE
 from tenure.model.facts import DaemonSetFact, NodeFact, PodFact, PoolFact, Taint, Toleration
-from tests.unit.scheduling.builders import daemonset, expressions, kind, node, pod, pool, taint, toleration
+from tests.unit.scheduling.builders import daemonset, expressions, instance_type, node, pod, pool, taint, toleration
 
 FAMILY = "karpenter.k8s.aws/instance-family"
 CPU = "karpenter.k8s.aws/instance-cpu"
-KINDS = tuple(
-    kind(
+INSTANCE_TYPES = tuple(
+    instance_type(
         f"{family}.{size}",
         cpu=cpu,
         memory=cpu * ratio,
@@ -70,7 +70,9 @@ phrases = st.sampled_from(
         "team DoesNotExist",
     ]
 )
-terms = st.lists(st.lists(phrases, min_size=1, max_size=2).map(lambda said: expressions(*said)), max_size=2).map(tuple)
+terms = st.lists(st.lists(phrases, min_size=1, max_size=2).map(lambda written: expressions(*written)), max_size=2).map(
+    tuple
+)
 
 
 More = Callable[[str], dict[str, Any]]
@@ -84,12 +86,12 @@ def some_pods(draw: st.DrawFn, more: st.SearchStrategy[More] = NO_MORE) -> list[
     found: list[PodFact] = []
     for shape in range(draw(st.integers(1, 6))):
         cpu, memory = draw(st.sampled_from([0.1, 0.5, 1, 2, 3.5, 7])), draw(st.sampled_from([0.1, 1, 4, 12, 30]))
-        wanted = draw(terms)
+        node_terms = draw(terms)
         selector = draw(st.sampled_from([{}, {}, {ZONE: "b"}, {"team": "red"}]))
         preferred = draw(st.sampled_from([{}, {}, {f"{ZONE} In a": 5, f"{FAMILY} In r": 9}]))
         tolerations: tuple[Toleration, ...] = draw(some_tolerations)
         gpus = draw(st.sampled_from([0, 0, 0, 1]))
-        said = draw(more)
+        extra_fields = draw(more)
         for copy in range(draw(st.integers(1, 15))):
             name = f"p-{shape}-{copy}"
             extra = {"nvidia.com/gpu": gpus} if gpus else {}
@@ -100,10 +102,10 @@ def some_pods(draw: st.DrawFn, more: st.SearchStrategy[More] = NO_MORE) -> list[
                     memory=memory,
                     extra=extra,
                     selector=selector,
-                    terms=wanted,
+                    terms=node_terms,
                     preferred=preferred,
                     tolerations=tolerations,
-                    **said(name),
+                    **extra_fields(name),
                 )
             )
     return found
@@ -134,7 +136,7 @@ def some_nodes(draw: st.DrawFn) -> list[NodeFact]:
 def some_daemons(draw: st.DrawFn) -> list[DaemonSetFact]:
     made = []
     for number in range(draw(st.integers(0, 2))):
-        wanted: tuple[Toleration, ...] = draw(st.sampled_from([(), (toleration(),)]))
-        one = pod(f"d{number}", cpu=0.3, memory=0.2, daemonset=True, terms=draw(terms), tolerations=wanted)
+        tolerations: tuple[Toleration, ...] = draw(st.sampled_from([(), (toleration(),)]))
+        one = pod(f"d{number}", cpu=0.3, memory=0.2, daemonset=True, terms=draw(terms), tolerations=tolerations)
         made.append(daemonset(f"d{number}", one))
     return made

@@ -17,10 +17,10 @@ from tenure.scheduling.settings import PlanSettings
 from tests.unit.scheduling.builders import (
     COMMON,
     NOW,
-    World,
+    Cluster,
     daemonset,
     expressions,
-    kind,
+    instance_type,
     pod,
     pods,
     pool,
@@ -35,131 +35,136 @@ FAMILY = "karpenter.k8s.aws/instance-family"
 
 
 def test_equal_pods_fill_nodes_of_the_largest_type_allowed() -> None:
-    plan = World(pool(), *pods(100)).plan()
+    plan = Cluster(pool(), *pods(100)).plan()
     assert sorted(len(one.pods) for one in plan.claims) == [2, *[7] * 14]
 
 
 def test_a_thousand_pods_need_143_nodes_of_seven() -> None:
-    plan = World(pool(), *pods(1000)).plan()
+    plan = Cluster(pool(), *pods(1000)).plan()
     assert len(plan.claims) == 143
-    assert not plan.unplaced
+    assert not plan.unschedulable
 
 
 def test_types_are_named_from_the_cheapest_on() -> None:
-    cheap, dear = kind("a.large", cpu=2, price=0.9), kind("z.large", cpu=2, price=0.1)
-    assert types_of(World(pool(), pod(), kinds=(cheap, dear)).plan().claims[0]) == ("z.large", "a.large")
+    expensive, cheap = instance_type("a.large", cpu=2, price=0.9), instance_type("z.large", cpu=2, price=0.1)
+    assert types_of(Cluster(pool(), pod(), instance_types=(expensive, cheap)).plan().claims[0]) == (
+        "z.large",
+        "a.large",
+    )
 
 
 def test_only_types_with_room_for_every_pod_remain() -> None:
-    [claim] = World(pool(), *pods(3)).plan().claims
-    assert types_of(claim) == ("m.xlarge", "m.2xlarge")
-    assert claim.capacity_bound["cpu"] == 8000
+    [nodeclaim] = Cluster(pool(), *pods(3)).plan().claims
+    assert types_of(nodeclaim) == ("m.xlarge", "m.2xlarge")
+    assert nodeclaim.capacity_bound["cpu"] == 8000
 
 
 def test_small_pods_join_the_nodes_planned_for_large_ones() -> None:
-    plan = World(pool(), *pods(2, cpu=5), *pods(4, cpu=1)).plan()
+    plan = Cluster(pool(), *pods(2, cpu=5), *pods(4, cpu=1)).plan()
     assert sorted(len(one.pods) for one in plan.claims) == [3, 3]
 
 
 def test_the_heavier_pool_wins_and_between_equals_the_later_name() -> None:
-    assert World(pool("a", weight=1), pool("b"), pod()).plan().claims[0].pool == "a"
-    assert World(pool("a"), pool("b"), pod()).plan().claims[0].pool == "b"
+    assert Cluster(pool("a", weight=1), pool("b"), pod()).plan().claims[0].pool == "a"
+    assert Cluster(pool("a"), pool("b"), pod()).plan().claims[0].pool == "b"
 
 
 def test_a_lighter_pool_takes_what_the_heavier_cannot() -> None:
     heavy = pool("heavy", f"{INSTANCE_TYPE} In m.large", weight=9)
-    plan = World(heavy, pool("light"), pod(cpu=1), pod(cpu=6)).plan()
+    plan = Cluster(heavy, pool("light"), pod(cpu=1), pod(cpu=6)).plan()
     assert sorted((one.pool, len(one.pods)) for one in plan.claims) == [("light", 2)]
-    assert [one.pool for one in World(heavy, pool("light"), pod(cpu=1)).plan().claims] == ["heavy"]
+    assert [one.pool for one in Cluster(heavy, pool("light"), pod(cpu=1)).plan().claims] == ["heavy"]
 
 
 def test_pools_that_are_not_ready_or_going_or_static_make_no_nodes() -> None:
     for unfit in (pool(ready=False), pool(deleting=True), pool(static=True)):
-        plan = World(unfit, pod()).plan()
+        plan = Cluster(unfit, pod()).plan()
         assert not plan.claims
         assert "no NodePool is ready" in reasons(plan)[0]
 
 
 def test_a_pod_that_does_not_tolerate_the_pools_taint_is_not_placed_on_it() -> None:
     tainted = pool(taints=(taint("gpu", "yes"),))
-    assert reasons(World(tainted, pod()).plan()) == ["pool default: taint gpu=yes:NoSchedule is not tolerated"]
-    assert World(tainted, pod(tolerations=(toleration("gpu"),))).plan().claims[0].taints == (taint("gpu", "yes"),)
+    assert reasons(Cluster(tainted, pod()).plan()) == ["pool default: taint gpu=yes:NoSchedule is not tolerated"]
+    assert Cluster(tainted, pod(tolerations=(toleration("gpu"),))).plan().claims[0].taints == (taint("gpu", "yes"),)
 
 
 def test_startup_taints_keep_no_pod_away() -> None:
-    [claim] = World(pool(startup_taints=(taint("agent"),)), pod()).plan().claims
-    assert claim.startup_taints == (taint("agent"),)
+    [nodeclaim] = Cluster(pool(startup_taints=(taint("agent"),)), pod()).plan().claims
+    assert nodeclaim.startup_taints == (taint("agent"),)
 
 
 def test_a_pool_that_prefers_no_pods_is_used_when_nothing_else_will_do() -> None:
     soft = pool("soft", taints=(taint("soft", effect="PreferNoSchedule"),), weight=9)
-    assert World(soft, pool("plain"), pod()).plan().claims[0].pool == "plain"
-    assert World(soft, pod()).plan().claims[0].pool == "soft"
+    assert Cluster(soft, pool("plain"), pod()).plan().claims[0].pool == "plain"
+    assert Cluster(soft, pod()).plan().claims[0].pool == "soft"
 
 
 def test_selectors_narrow_the_claim() -> None:
-    [claim] = World(pool(), pod(selector={ZONE: "b"})).plan().claims
-    assert values_of(claim, ZONE) == ("b",)
+    [nodeclaim] = Cluster(pool(), pod(selector={ZONE: "b"})).plan().claims
+    assert values_of(nodeclaim, ZONE) == ("b",)
 
 
 def test_pods_for_different_zones_do_not_share_a_node() -> None:
-    plan = World(pool(), pod(selector={ZONE: "a"}), pod(selector={ZONE: "b"})).plan()
+    plan = Cluster(pool(), pod(selector={ZONE: "a"}), pod(selector={ZONE: "b"})).plan()
     assert sorted(values_of(one, ZONE) for one in plan.claims) == [("a",), ("b",)]
 
 
 def test_a_zone_that_the_pool_does_not_allow_is_refused() -> None:
-    plan = World(pool("p", f"{ZONE} In a"), pod(selector={ZONE: "b"})).plan()
+    plan = Cluster(pool("p", f"{ZONE} In a"), pod(selector={ZONE: "b"})).plan()
     assert reasons(plan) == [f"pool p: {ZONE} In [b] is asked for, {ZONE} In [a] is offered"]
 
 
 def test_operators_on_instance_labels_choose_types() -> None:
-    several = (*COMMON, kind("c.large", cpu=2, memory=4), kind("c.4xlarge", cpu=16))
-    wanted = {
+    instance_types = (*COMMON, instance_type("c.large", cpu=2, memory=4), instance_type("c.4xlarge", cpu=16))
+    expected = {
         "karpenter.k8s.aws/instance-cpu Gt 4": {"m.2xlarge", "c.4xlarge"},
         "karpenter.k8s.aws/instance-cpu Lt 4": {"m.large", "c.large"},
         "karpenter.k8s.aws/instance-cpu Gte 8": {"m.2xlarge", "c.4xlarge"},
         "karpenter.k8s.aws/instance-cpu Lte 2": {"m.large", "c.large"},
         f"{FAMILY} NotIn m": {"c.large", "c.4xlarge"},
         f"{FAMILY} In c": {"c.large", "c.4xlarge"},
-        "karpenter.k8s.aws/instance-gpu-count DoesNotExist": {one.name for one in several},
+        "karpenter.k8s.aws/instance-gpu-count DoesNotExist": {one.name for one in instance_types},
     }
-    for written, names in wanted.items():
-        [claim] = World(pool("p", written), pod(), kinds=several).plan().claims
-        assert set(types_of(claim)) == names, written
-    plan = World(pool("p", "karpenter.k8s.aws/instance-gpu-count Exists"), pod(), kinds=several).plan()
+    for written, names in expected.items():
+        [nodeclaim] = Cluster(pool("p", written), pod(), instance_types=instance_types).plan().claims
+        assert set(types_of(nodeclaim)) == names, written
+    plan = Cluster(
+        pool("p", "karpenter.k8s.aws/instance-gpu-count Exists"), pod(), instance_types=instance_types
+    ).plan()
     assert "no instance type satisfies" in reasons(plan)[0]
 
 
 def test_a_custom_label_comes_from_the_pool_and_becomes_a_label_of_the_node() -> None:
     red = pool("p", "team In red blue", template_labels={"site": "x"})
-    [claim] = World(red, pod(selector={"team": "red", "site": "x"})).plan().claims
-    assert claim.labels["team"] == "red"
-    assert claim.labels["site"] == "x"
-    assert "nothing defines that label" in reasons(World(pool("p"), pod(selector={"team": "red"})).plan())[0]
+    [nodeclaim] = Cluster(red, pod(selector={"team": "red", "site": "x"})).plan().claims
+    assert nodeclaim.labels["team"] == "red"
+    assert nodeclaim.labels["site"] == "x"
+    assert "nothing defines that label" in reasons(Cluster(pool("p"), pod(selector={"team": "red"})).plan())[0]
 
 
 def test_terms_of_required_affinity_are_alternatives() -> None:
     either = (expressions("team In red"), expressions(f"{ZONE} In c"))
-    [claim] = World(pool(), pod(terms=either)).plan().claims
-    assert values_of(claim, ZONE) == ("c",)
+    [nodeclaim] = Cluster(pool(), pod(terms=either)).plan().claims
+    assert values_of(nodeclaim, ZONE) == ("c",)
 
 
 def test_a_preference_is_kept_where_it_can_be_and_dropped_where_not() -> None:
-    [claim] = World(pool(), pod(preferred={f"{ZONE} In c": 1})).plan().claims
-    assert values_of(claim, ZONE) == ("c",)
-    [claim] = World(pool(), pod(preferred={f"{ZONE} In nowhere": 1})).plan().claims
-    assert values_of(claim, ZONE) == ()
+    [nodeclaim] = Cluster(pool(), pod(preferred={f"{ZONE} In c": 1})).plan().claims
+    assert values_of(nodeclaim, ZONE) == ("c",)
+    [nodeclaim] = Cluster(pool(), pod(preferred={f"{ZONE} In nowhere": 1})).plan().claims
+    assert values_of(nodeclaim, ZONE) == ()
 
 
 def test_preferences_are_not_looked_at_when_told_so() -> None:
     settings = PlanSettings(preference_policy="Ignore")
-    [claim] = World(pool(), pod(preferred={f"{ZONE} In c": 1}), settings=settings).plan().claims
-    assert values_of(claim, ZONE) == ()
+    [nodeclaim] = Cluster(pool(), pod(preferred={f"{ZONE} In c": 1}), settings=settings).plan().claims
+    assert values_of(nodeclaim, ZONE) == ()
 
 
 def test_daemonsets_take_their_share_of_every_new_node() -> None:
     agent = daemonset("agent", pod("agent", cpu=2, memory=1, daemonset=True))
-    plan = World(pool(), agent, *pods(10)).plan()
+    plan = Cluster(pool(), agent, *pods(10)).plan()
     assert sorted(len(one.pods) for one in plan.claims) == [5, 5]
     assert plan.claims[0].requests["cpu"] == 7000
     assert plan.claims[0].requests["pods"] == 6
@@ -171,91 +176,101 @@ def test_a_daemonset_counts_only_where_it_will_run() -> None:
     late = daemonset("late", pod("l", cpu=1, daemonset=True, selector={"karpenter.sh/initialized": "true"}))
     tainted = pool(taints=(taint("gpu"),))
     tolerant = (toleration("gpu"),)
-    [claim] = World(tainted, elsewhere, afraid, pod(tolerations=tolerant)).plan().claims
-    assert claim.requests["cpu"] == 1000
-    [claim] = World(pool(), late, pod()).plan().claims
-    assert claim.requests["cpu"] == 2000
+    [nodeclaim] = Cluster(tainted, elsewhere, afraid, pod(tolerations=tolerant)).plan().claims
+    assert nodeclaim.requests["cpu"] == 1000
+    [nodeclaim] = Cluster(pool(), late, pod()).plan().claims
+    assert nodeclaim.requests["cpu"] == 2000
 
 
 def test_a_daemonset_that_asks_for_a_resource_no_type_has_takes_nothing() -> None:
     device = daemonset("device", pod("d", cpu=2, daemonset=True, extra={"example.com/device": 1}))
-    [claim] = World(pool(), device, pod()).plan().claims
-    assert claim.requests["cpu"] == 1000
+    [nodeclaim] = Cluster(pool(), device, pod()).plan().claims
+    assert nodeclaim.requests["cpu"] == 1000
 
 
 def test_a_daemonset_for_some_types_takes_nothing_from_the_others() -> None:
     big_only = daemonset("big", pod("b", cpu=3, daemonset=True, selector={INSTANCE_TYPE: "m.2xlarge"}))
-    [claim] = World(pool(), big_only, *pods(3)).plan().claims
-    assert set(types_of(claim)) == {"m.xlarge", "m.2xlarge"}
-    assert claim.requests["cpu"] == 3000
+    [nodeclaim] = Cluster(pool(), big_only, *pods(3)).plan().claims
+    assert set(types_of(nodeclaim)) == {"m.xlarge", "m.2xlarge"}
+    assert nodeclaim.requests["cpu"] == 3000
 
 
 def test_extended_resources_are_found_or_named_as_missing() -> None:
-    gpu = kind("g.xlarge", cpu=4, memory=16, extra={"nvidia.com/gpu": 1})
-    [claim] = World(pool(), pod(extra={"nvidia.com/gpu": 1}), kinds=(*COMMON, gpu)).plan().claims
-    assert types_of(claim) == ("g.xlarge",)
-    plan = World(pool(), pod(extra={"nvidia.com/gpu": 4}), kinds=(*COMMON, gpu)).plan()
+    gpu = instance_type("g.xlarge", cpu=4, memory=16, extra={"nvidia.com/gpu": 1})
+    [nodeclaim] = Cluster(pool(), pod(extra={"nvidia.com/gpu": 1}), instance_types=(*COMMON, gpu)).plan().claims
+    assert types_of(nodeclaim) == ("g.xlarge",)
+    plan = Cluster(pool(), pod(extra={"nvidia.com/gpu": 4}), instance_types=(*COMMON, gpu)).plan()
     assert "needs 4 nvidia.com/gpu; the largest instance type allowed has 1" in reasons(plan)[0]
-    assert "no instance type has amd.com/gpu" in reasons(World(pool(), pod(extra={"amd.com/gpu": 1})).plan())[0]
+    assert "no instance type has amd.com/gpu" in reasons(Cluster(pool(), pod(extra={"amd.com/gpu": 1})).plan())[0]
 
 
 def test_a_pod_larger_than_any_type_is_told_the_nearest_miss() -> None:
-    said = reasons(World(pool("p"), pod(cpu=20)).plan())
-    assert said == ["pool p: needs 20 cpu; the largest instance type allowed has 7900m beside its DaemonSets"]
+    messages = reasons(Cluster(pool("p"), pod(cpu=20)).plan())
+    assert messages == ["pool p: needs 20 cpu; the largest instance type allowed has 7900m beside its DaemonSets"]
 
 
 def test_a_pod_that_needs_two_types_at_once_is_told_so() -> None:
-    kinds = (kind("cpu", cpu=8, memory=4), kind("mem", cpu=2, memory=64))
-    assert "no single instance type allowed has" in reasons(World(pool(), pod(cpu=6, memory=32), kinds=kinds).plan())[0]
+    instance_types = (instance_type("cpu", cpu=8, memory=4), instance_type("mem", cpu=2, memory=64))
+    assert (
+        "no single instance type allowed has"
+        in reasons(Cluster(pool(), pod(cpu=6, memory=32), instance_types=instance_types).plan())[0]
+    )
 
 
 def test_capacity_that_ec2_does_not_have_is_not_planned_until_the_mark_ends() -> None:
-    mark = UnavailableOffering(
+    unavailable_offering = UnavailableOffering(
         instance_type="m.2xlarge", zone="*", capacity_type="on-demand", until=NOW + timedelta(minutes=3)
     )
-    world = World(pool(), pod(cpu=7))
-    said = reasons(world.plan(unavailable=[mark]))
-    assert "needs 7 cpu" in said[0]
-    assert world.plan(after=181, unavailable=[mark]).claims
+    cluster = Cluster(pool(), pod(cpu=7))
+    messages = reasons(cluster.plan(unavailable=[unavailable_offering]))
+    assert "needs 7 cpu" in messages[0]
+    assert cluster.plan(after=181, unavailable=[unavailable_offering]).claims
 
 
 def test_when_every_offering_is_marked_the_reason_says_so() -> None:
     mark = UnavailableOffering(instance_type="*", zone="*", capacity_type="on-demand", until=NOW + timedelta(minutes=3))
-    assert "EC2 has no capacity" in reasons(World(pool(), pod()).plan(unavailable=[mark]))[0]
+    assert "EC2 has no capacity" in reasons(Cluster(pool(), pod()).plan(unavailable=[mark]))[0]
 
 
 def test_one_zone_marked_leaves_the_others() -> None:
     mark = UnavailableOffering(instance_type="*", zone="a", capacity_type="on-demand", until=NOW + timedelta(minutes=3))
-    assert World(pool(), pod()).plan(unavailable=[mark]).claims
-    assert not World(pool(), pod(selector={ZONE: "a"})).plan(unavailable=[mark]).claims
+    assert Cluster(pool(), pod()).plan(unavailable=[mark]).claims
+    assert not Cluster(pool(), pod(selector={ZONE: "a"})).plan(unavailable=[mark]).claims
 
 
 def test_a_claim_names_the_capacity_types_that_can_be_had() -> None:
-    both = (kind("m.large", cpu=2, capacity_types=("spot", "on-demand")),)
-    [claim] = World(pool(), pod(), kinds=both).plan().claims
-    assert values_of(claim, CAPACITY_TYPE) == ("on-demand", "spot")
+    both = (instance_type("m.large", cpu=2, capacity_types=("spot", "on-demand")),)
+    [nodeclaim] = Cluster(pool(), pod(), instance_types=both).plan().claims
+    assert values_of(nodeclaim, CAPACITY_TYPE) == ("on-demand", "spot")
     mark = UnavailableOffering(instance_type="*", zone="*", capacity_type="spot", until=NOW + timedelta(minutes=3))
-    [claim] = World(pool(), pod(), kinds=both).plan(unavailable=[mark]).claims
-    assert values_of(claim, CAPACITY_TYPE) == ("on-demand",)
+    [nodeclaim] = Cluster(pool(), pod(), instance_types=both).plan(unavailable=[mark]).claims
+    assert values_of(nodeclaim, CAPACITY_TYPE) == ("on-demand",)
 
 
 def test_spot_counts_in_the_order_of_prices() -> None:
-    kinds = (kind("spotty", cpu=4, capacity_types=("spot", "on-demand")), kind("plain", cpu=3, memory=16))
-    assert types_of(World(pool(), pod(), kinds=kinds).plan().claims[0]) == ("spotty", "plain")
+    instance_types = (
+        instance_type("spotty", cpu=4, capacity_types=("spot", "on-demand")),
+        instance_type("plain", cpu=3, memory=16),
+    )
+    assert types_of(Cluster(pool(), pod(), instance_types=instance_types).plan().claims[0]) == ("spotty", "plain")
     only = pool("p", f"{CAPACITY_TYPE} In on-demand")
-    assert types_of(World(only, pod(), kinds=kinds).plan().claims[0]) == ("plain", "spotty")
+    assert types_of(Cluster(only, pod(), instance_types=instance_types).plan().claims[0]) == ("plain", "spotty")
 
 
 def test_at_most_six_hundred_types_and_the_cheapest_of_them() -> None:
-    kinds = tuple(kind(f"t{number:04}", cpu=4, price=1 + number) for number in range(700))
-    names = types_of(World(pool(), pod(), kinds=kinds).plan().claims[0])
+    instance_types = tuple(instance_type(f"t{number:04}", cpu=4, price=1 + number) for number in range(700))
+    names = types_of(Cluster(pool(), pod(), instance_types=instance_types).plan().claims[0])
     assert names == tuple(f"t{number:04}" for number in range(600))
 
 
 def test_min_values_keeps_enough_variety_and_fills_less() -> None:
-    kinds = (kind("a.large", cpu=2), kind("b.xlarge", cpu=4), kind("c.2xlarge", cpu=8))
+    instance_types = (
+        instance_type("a.large", cpu=2),
+        instance_type("b.xlarge", cpu=4),
+        instance_type("c.2xlarge", cpu=8),
+    )
     varied = pool("p", f"{FAMILY} Exists minValues=2")
-    plan = World(varied, *pods(7), kinds=kinds).plan()
+    plan = Cluster(varied, *pods(7), instance_types=instance_types).plan()
     assert max(len(one.pods) for one in plan.claims) == 3
     assert all(len(types_of(one)) >= 2 for one in plan.claims)
     assert next(one.min_values for one in plan.claims[0].requirements if one.key == FAMILY) == 2
@@ -263,11 +278,11 @@ def test_min_values_keeps_enough_variety_and_fills_less() -> None:
 
 def test_min_values_that_cannot_be_kept_refuse_or_relax_by_policy() -> None:
     varied = pool("p", f"{FAMILY} Exists minValues=3")
-    strict = World(varied, pod()).plan()
+    strict = Cluster(varied, pod()).plan()
     assert "minValues cannot be kept" in reasons(strict)[0]
-    [claim] = World(varied, pod(), settings=PlanSettings(min_values_policy="BestEffort")).plan().claims
-    assert claim.annotations[NODECLAIM_MIN_VALUES_RELAXED] == "true"
-    assert next(one.min_values for one in claim.requirements if one.key == FAMILY) == 1
+    [nodeclaim] = Cluster(varied, pod(), settings=PlanSettings(min_values_policy="BestEffort")).plan().claims
+    assert nodeclaim.annotations[NODECLAIM_MIN_VALUES_RELAXED] == "true"
+    assert next(one.min_values for one in nodeclaim.requirements if one.key == FAMILY) == 1
 
 
 def test_a_claim_carries_what_its_pool_says() -> None:
@@ -281,39 +296,39 @@ def test_a_claim_carries_what_its_pool_says() -> None:
         hash="42",
     )
     one = pod("only")
-    [claim] = World(made, one).plan().claims
-    assert claim.pods == ("only",)
-    assert claim.labels == {"site": "x", NODEPOOL: "p", "karpenter.k8s.aws/ec2nodeclass": "default"}
-    assert claim.annotations["note"] == "y"
-    assert (claim.annotations[NODEPOOL_HASH], claim.annotations[NODEPOOL_HASH_VERSION]) == ("42", HASH_VERSION)
-    assert (claim.expire_after, claim.termination_grace_period, claim.pool_uid) == ("24h", "1h", "uid-p")
-    keys = [expression.key for expression in claim.requirements]
+    [nodeclaim] = Cluster(made, one).plan().claims
+    assert nodeclaim.pods == ("only",)
+    assert nodeclaim.labels == {"site": "x", NODEPOOL: "p", "karpenter.k8s.aws/ec2nodeclass": "default"}
+    assert nodeclaim.annotations["note"] == "y"
+    assert (nodeclaim.annotations[NODEPOOL_HASH], nodeclaim.annotations[NODEPOOL_HASH_VERSION]) == ("42", HASH_VERSION)
+    assert (nodeclaim.expire_after, nodeclaim.termination_grace_period, nodeclaim.pool_uid) == ("24h", "1h", "uid-p")
+    keys = [expression.key for expression in nodeclaim.requirements]
     assert keys == sorted(keys)
     assert "karpenter.sh/registered" not in keys
     assert "karpenter.sh/initialized" not in keys
 
 
 def test_a_pool_with_broken_requirements_does_not_hold_up_another() -> None:
-    plan = World(pool("broken", "team Near red", weight=9), pool("fine"), pod(), pod(cpu=50)).plan()
+    plan = Cluster(pool("broken", "team Near red", weight=9), pool("fine"), pod(), pod(cpu=50)).plan()
     assert [one.pool for one in plan.claims] == ["fine"]
     assert "pool broken: its requirements are not valid" in reasons(plan)[0]
 
 
 def test_a_pool_whose_types_are_not_known_yet_says_so() -> None:
-    plan = World(pool(node_class="other"), pod()).plan()
+    plan = Cluster(pool(node_class="other"), pod()).plan()
     assert reasons(plan) == ["pool default: EC2NodeClass other has no instance types yet"]
 
 
 def test_a_changed_pool_or_catalogue_counts_in_the_next_plan() -> None:
-    world = World(pool(), pod(selector={"team": "red"}))
-    assert not world.plan().claims
-    world.add(pool("default", "team In red"))
-    assert world.plan().claims
+    cluster = Cluster(pool(), pod(selector={"team": "red"}))
+    assert not cluster.plan().claims
+    cluster.add(pool("default", "team In red"))
+    assert cluster.plan().claims
 
 
 def test_pods_that_are_invalid_or_shun_pools_buy_nothing() -> None:
     odd = pod("odd", uses_match_fields=True)
     shy = pod("shy", terms=(expressions(f"{NODEPOOL} DoesNotExist"),))
-    plan = World(pool(), odd, shy).plan()
+    plan = Cluster(pool(), odd, shy).plan()
     assert not plan.claims
-    assert [(one.name, "matchFields" in one.reason) for one in plan.unplaced] == [("odd", True)]
+    assert [(one.name, "matchFields" in one.reason) for one in plan.unschedulable] == [("odd", True)]

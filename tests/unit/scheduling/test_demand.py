@@ -7,7 +7,13 @@ import pytest
 
 from tenure.apis.labels import NODEPOOL
 from tenure.model.facts import PodFact
-from tenure.scheduling.pods import invalid, is_provisionable, is_reschedulable, provisionable, shuns_pools
+from tenure.scheduling.pods import (
+    excludes_nodepools,
+    is_provisionable,
+    is_reschedulable,
+    provisionable_pods,
+    validation_error,
+)
 from tests.unit.scheduling.builders import NOW, expressions, pod
 
 
@@ -45,10 +51,10 @@ UNTRIED = {"unschedulable": False, "untried": True}
     ],
 )
 def test_what_the_scheduler_said_of_one_pod_holds_for_its_like(other: dict[str, Any], counts: bool) -> None:
-    refused = pod(owner_uid="set", requests={"cpu": 500})
+    unschedulable = pod(owner_uid="set", requests={"cpu": 500})
     like = pod(**{"owner_uid": "set", "requests": {"cpu": 500}, **other})
-    assert list(provisionable([like, refused])) == [refused, like][: 1 + counts]
-    assert list(provisionable([like])) == []
+    assert list(provisionable_pods([like, unschedulable])) == [unschedulable, like][: 1 + counts]
+    assert list(provisionable_pods([like])) == []
 
 
 @pytest.mark.parametrize(
@@ -72,16 +78,16 @@ def test_pods_that_leave_a_node_and_come_back(one: PodFact, counts: bool) -> Non
 
 def test_a_pod_that_shuns_every_pool_is_left_alone() -> None:
     shunning = expressions(f"{NODEPOOL} DoesNotExist")
-    assert shuns_pools(pod(terms=(shunning,)))
-    assert not shuns_pools(pod(terms=(shunning, expressions("team In red"))))
-    assert not shuns_pools(pod())
+    assert excludes_nodepools(pod(terms=(shunning,)))
+    assert not excludes_nodepools(pod(terms=(shunning, expressions("team In red"))))
+    assert not excludes_nodepools(pod())
 
 
 def test_a_pod_that_cannot_be_planned_says_why() -> None:
-    assert "matchFields" in invalid(pod(uses_match_fields=True))
-    assert "team" in invalid(pod(terms=(expressions("team Near red"),)))
-    assert "no expressions" in invalid(pod(terms=((),)))
-    assert invalid(pod(terms=((), expressions("team In red")))) == ""
+    assert "matchFields" in validation_error(pod(uses_match_fields=True))
+    assert "team" in validation_error(pod(terms=(expressions("team Near red"),)))
+    assert "no expressions" in validation_error(pod(terms=((),)))
+    assert validation_error(pod(terms=((), expressions("team In red")))) == ""
 
 
 def test_do_not_disrupt_lasts_from_the_pods_creation() -> None:

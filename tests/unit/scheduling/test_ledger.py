@@ -8,12 +8,12 @@ from tenure.model.provisioning import Plan
 from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import (
     COMMON,
-    World,
-    claim,
+    Cluster,
     daemonset,
-    kind,
-    launched,
+    instance_type,
+    launched_nodeclaim,
     node,
+    nodeclaim,
     pod,
     pods,
     pool,
@@ -23,134 +23,134 @@ from tests.unit.scheduling.builders import (
 
 
 def test_the_same_pods_are_not_bought_for_twice() -> None:
-    world = World(pool(), *pods(10))
-    first = world.plan()
-    names = world.commit(first)
-    again = world.plan(after=1)
-    assert not again.claims
-    assert {uid: again.nominations[uid] for one in first.claims for uid in one.pods} == {
+    cluster = Cluster(pool(), *pods(10))
+    first = cluster.plan()
+    names = cluster.commit(first)
+    replanned = cluster.plan(after=1)
+    assert not replanned.claims
+    assert {uid: replanned.nominations[uid] for one in first.claims for uid in one.pods} == {
         uid: name for name, one in names.items() for uid in one.pods
     }
 
 
 def test_a_claim_that_never_appears_is_believed_in_for_a_minute() -> None:
-    world = World(pool(), pod("p"))
-    world.commit(world.plan())
-    assert not world.plan(after=59).claims
-    assert world.plan(after=60).claims
+    cluster = Cluster(pool(), pod("p"))
+    cluster.commit(cluster.plan())
+    assert not cluster.plan(after=59).claims
+    assert cluster.plan(after=60).claims
 
 
 def test_a_claim_that_failed_and_went_frees_its_pods_at_once() -> None:
-    world = World(pool(), pod("p"))
-    [name] = world.commit(world.plan())
-    world.add(claim(name))
-    world.state.apply([Change(kind="claim", key=name, fact=None)])
-    assert [one.pods for one in world.plan(after=2).claims] == [("p",)]
+    cluster = Cluster(pool(), pod("p"))
+    [name] = cluster.commit(cluster.plan())
+    cluster.add(nodeclaim(name))
+    cluster.state.apply([Change(kind="claim", key=name, fact=None)])
+    assert [one.pods for one in cluster.plan(after=2).claims] == [("p",)]
 
 
 def test_pods_stay_with_their_claim_when_larger_ones_arrive() -> None:
-    world = World(pool(), *[pod(f"old-{n}") for n in range(3)])
-    [name] = world.commit(world.plan())
-    world.add(pod("new", cpu=3))
-    plan = world.plan(after=1)
+    cluster = Cluster(pool(), *[pod(f"old-{n}") for n in range(3)])
+    [name] = cluster.commit(cluster.plan())
+    cluster.add(pod("new", cpu=3))
+    plan = cluster.plan(after=1)
     assert set(plan.nominations) == {"old-0", "old-1", "old-2"}
     assert set(plan.nominations.values()) == {name}
     assert [one.pods for one in plan.claims] == [("new",)]
 
 
 def test_pods_stay_with_their_claim_through_launch_and_registration() -> None:
-    world = World(pool(), pod("p", preferred={f"{ZONE} In c": 1}))
-    [(name, planned)] = world.commit(world.plan()).items()
-    running = launched(name, planned, COMMON[0], zone="c")
-    world.add(running, node("idle"))
-    assert world.plan(after=5).nominations == {"p": name}
+    cluster = Cluster(pool(), pod("p", preferred={f"{ZONE} In c": 1}))
+    [(name, planned)] = cluster.commit(cluster.plan()).items()
+    running = launched_nodeclaim(name, planned, COMMON[0], zone="c")
+    cluster.add(running, node("idle"))
+    assert cluster.plan(after=5).nominations == {"p": name}
     joined = node("joined", provider_id=running.provider_id, labels=running.labels)
-    world.add(joined, running.model_copy(update={"registered": True, "node_name": "joined"}))
-    assert world.plan(after=30).nominations == {"p": "joined"}
+    cluster.add(joined, running.model_copy(update={"registered": True, "node_name": "joined"}))
+    assert cluster.plan(after=30).nominations == {"p": "joined"}
 
 
 def test_a_promise_ends_when_its_claim_is_being_deleted() -> None:
-    world = World(pool(), pod("p"))
-    [(name, planned)] = world.commit(world.plan()).items()
-    world.add(launched(name, planned, COMMON[0], deleting=True))
-    assert [one.pods for one in world.plan(after=5).claims] == [("p",)]
+    cluster = Cluster(pool(), pod("p"))
+    [(name, planned)] = cluster.commit(cluster.plan()).items()
+    cluster.add(launched_nodeclaim(name, planned, COMMON[0], deleting=True))
+    assert [one.pods for one in cluster.plan(after=5).claims] == [("p",)]
 
 
 def test_a_pod_that_found_another_place_frees_its_room_in_the_claim() -> None:
-    world = World(pool(), pod("p", cpu=2))
-    [name] = world.commit(world.plan())
-    world.add(pod("p", cpu=2, node="elsewhere"), pod("q", cpu=2))
-    assert world.plan(after=1).nominations == {"q": name}
+    cluster = Cluster(pool(), pod("p", cpu=2))
+    [name] = cluster.commit(cluster.plan())
+    cluster.add(pod("p", cpu=2, node="elsewhere"), pod("q", cpu=2))
+    assert cluster.plan(after=1).nominations == {"q": name}
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
-def bound(plan: Plan, resource: str) -> int:
+def total_capacity_bound(plan: Plan, resource: str) -> int:
     return sum(one.capacity_bound[resource] for one in plan.claims)
 
 
 def test_a_limit_on_cpu_is_not_passed_even_if_the_largest_type_comes() -> None:
-    plan = World(pool(limits={"cpu": 20_000}), *pods(100)).plan()
-    assert bound(plan, "cpu") == 20_000
-    assert len(plan.unplaced) == 100 - 7 - 7 - 3
+    plan = Cluster(pool(limits={"cpu": 20_000}), *pods(100)).plan()
+    assert total_capacity_bound(plan, "cpu") == 20_000
+    assert len(plan.unschedulable) == 100 - 7 - 7 - 3
     assert reasons(plan)[0] == ("pool default: limit cpu 20: 0 left, the smallest instance type that fits has 2")
 
 
 def test_a_limit_on_nodes_counts_nodes() -> None:
-    plan = World(pool(limits={"nodes": 2}), *pods(30)).plan()
+    plan = Cluster(pool(limits={"nodes": 2}), *pods(30)).plan()
     assert len(plan.claims) == 2
     assert "limit nodes 2 is reached" in reasons(plan)[0]
 
 
 def test_a_limit_leads_to_smaller_types_while_they_fit() -> None:
-    plan = World(pool(limits={"cpu": 4_000}), *pods(2)).plan()
+    plan = Cluster(pool(limits={"cpu": 4_000}), *pods(2)).plan()
     assert [one.capacity_bound["cpu"] for one in plan.claims] == [4000]
 
 
 def test_nodes_that_stand_count_against_the_limit_and_those_that_go_do_not() -> None:
     old = node("n", cpu=8)
-    stands = claim("c", on=old)
+    existing = nodeclaim("c", on=old)
     busy = pod(cpu=8, node="n")
-    assert not World(pool(limits={"cpu": 8_000}), old, stands, busy, pod()).plan().claims
-    going = stands.model_copy(update={"deleting": True})
-    assert World(pool(limits={"cpu": 16_000}), old, going, pod()).plan().claims
+    assert not Cluster(pool(limits={"cpu": 8_000}), old, existing, busy, pod()).plan().claims
+    terminating = existing.model_copy(update={"deleting": True})
+    assert Cluster(pool(limits={"cpu": 16_000}), old, terminating, pod()).plan().claims
 
 
 def test_claims_in_flight_count_with_the_largest_type_they_may_become() -> None:
-    world = World(pool(limits={"cpu": 9_000}), pod("p"))
-    first = world.plan()
-    world.commit(first)
-    world.add(pod("q", cpu=7), pod("r", cpu=1))
-    second = world.plan(after=1)
-    assert bound(first, "cpu") + bound(second, "cpu") <= 9_000
-    assert [one.name for one in second.unplaced] == ["q"], "8 of 9 would be left if nothing were in flight"
+    cluster = Cluster(pool(limits={"cpu": 9_000}), pod("p"))
+    first = cluster.plan()
+    cluster.commit(first)
+    cluster.add(pod("q", cpu=7), pod("r", cpu=1))
+    second = cluster.plan(after=1)
+    assert total_capacity_bound(first, "cpu") + total_capacity_bound(second, "cpu") <= 9_000
+    assert [one.name for one in second.unschedulable] == ["q"], "8 of 9 would be left if nothing were in flight"
 
 
 def test_when_one_pool_is_full_the_next_takes_over() -> None:
-    plan = World(pool("a", limits={"nodes": 1}, weight=5), pool("b"), *pods(14)).plan()
+    plan = Cluster(pool("a", limits={"nodes": 1}, weight=5), pool("b"), *pods(14)).plan()
     assert sorted((one.pool, len(one.pods)) for one in plan.claims) == [("a", 7), ("b", 7)]
 
 
 def test_a_limit_on_a_resource_that_no_type_has_changes_nothing() -> None:
-    assert World(pool(limits={"example.com/fpga": 0}), pod()).plan().claims
+    assert Cluster(pool(limits={"example.com/fpga": 0}), pod()).plan().claims
 
 
 @pytest.mark.parametrize("limit", [0, 1_000])
 def test_a_limit_below_the_smallest_type_allows_nothing(limit: int) -> None:
-    assert not World(pool(limits={"cpu": limit}), pod()).plan().claims
+    assert not Cluster(pool(limits={"cpu": limit}), pod()).plan().claims
 
 
 def test_a_daemonset_that_changes_counts_in_the_next_plan() -> None:
-    world = World(pool(), *pods(7))
-    assert len(world.plan().claims) == 1
-    world.add(daemonset("agent", pod("template", cpu=4, daemonset=True)))
-    assert len(world.plan().claims) == 3
-    world.state.apply([Change(kind="daemonset", key="ds-agent", fact=None)])
-    assert len(world.plan().claims) == 1
+    cluster = Cluster(pool(), *pods(7))
+    assert len(cluster.plan().claims) == 1
+    cluster.add(daemonset("agent", pod("template", cpu=4, daemonset=True)))
+    assert len(cluster.plan().claims) == 3
+    cluster.state.apply([Change(kind="daemonset", key="ds-agent", fact=None)])
+    assert len(cluster.plan().claims) == 1
 
 
 def test_a_new_price_changes_the_order_of_types() -> None:
-    world = World(pool(), pod(), kinds=(kind("a", price=1), kind("b", price=2)))
-    assert types_of(world.plan().claims[0]) == ("a", "b")
-    cheaper = Catalogue(by_node_class={"default": (kind("a", price=3), kind("b", price=2))})
-    world.state.set_catalogue(cheaper)
-    assert types_of(world.plan().claims[0]) == ("b", "a")
+    cluster = Cluster(pool(), pod(), instance_types=(instance_type("a", price=1), instance_type("b", price=2)))
+    assert types_of(cluster.plan().claims[0]) == ("a", "b")
+    cheaper = Catalogue(by_node_class={"default": (instance_type("a", price=3), instance_type("b", price=2))})
+    cluster.state.set_catalogue(cheaper)
+    assert types_of(cluster.plan().claims[0]) == ("b", "a")

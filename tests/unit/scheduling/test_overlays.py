@@ -4,31 +4,33 @@ import pytest
 
 from tenure.apis.labels import CAPACITY_OVERLAY_APPLIED, CAPACITY_TYPE, NODEPOOL, PRICE_OVERLAY_APPLIED, ZONE
 from tenure.model.instance_types import Catalogue
-from tenure.model.nodeoverlays import OverlayFact, lay
+from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.scheduling.cluster_state import Change
-from tenure.scheduling.nodeoverlays import HEEDED, Ground, judge
-from tests.unit.scheduling.builders import GIB, World, kind, overlay, pod, pool, types_of
+from tenure.scheduling.nodeoverlays import ACCEPTED, OverlayTarget, evaluate_overlays
+from tests.unit.scheduling.builders import GIB, Cluster, instance_type, overlay, pod, pool, types_of
 
-SMALL = kind("m.large", cpu=2, memory=8, price=0.1, capacity_types=("on-demand", "spot"))
-OTHER = kind("c.large", cpu=2, memory=8, price=0.12, capacity_types=("on-demand", "spot"))
-KINDS = (SMALL, OTHER)
+SMALL = instance_type("m.large", cpu=2, memory=8, price=0.1, capacity_types=("on-demand", "spot"))
+OTHER = instance_type("c.large", cpu=2, memory=8, price=0.12, capacity_types=("on-demand", "spot"))
+INSTANCE_TYPES = (SMALL, OTHER)
 TYPE = "node.kubernetes.io/instance-type"
 FUSE = "example.com/fuse"
 
 
 def verdicts(
-    *overlays: OverlayFact, grounds: tuple[Ground, ...] = (Ground({NODEPOOL: "default"}, KINDS),)
+    *overlays: OverlayFact, grounds: tuple[OverlayTarget, ...] = (OverlayTarget({NODEPOOL: "default"}, INSTANCE_TYPES),)
 ) -> dict[str, str]:
-    return {name: one.reason for name, one in judge(overlays, grounds).verdicts.items()}
+    return {name: one.reason for name, one in evaluate_overlays(overlays, grounds).verdicts.items()}
 
 
 def prices(*overlays: OverlayFact, labels: dict[str, str] | None = None) -> dict[str, set[float]]:
     """By type the prices of its offerings."""
-    return {one.name: {o.price for o in one.offerings} for one in lay(KINDS, overlays, labels or {})}
+    return {
+        one.name: {o.price for o in one.offerings} for one in apply_overlays(INSTANCE_TYPES, overlays, labels or {})
+    }
 
 
 @pytest.mark.parametrize(
-    ("said", "price"),
+    ("fields", "price"),
     (
         ({"price": "0.5"}, 0.5),
         ({"price": "0"}, 0.0),
@@ -41,12 +43,12 @@ def prices(*overlays: OverlayFact, labels: dict[str, str] | None = None) -> dict
         ({}, 0.1),
     ),
 )
-def test_what_a_price_becomes(said: dict[str, str], price: float) -> None:
-    assert overlay("o", **said).priced(0.1) == pytest.approx(price)
+def test_what_a_price_becomes(fields: dict[str, str], price: float) -> None:
+    assert overlay("o", **fields).adjust_price(0.1) == pytest.approx(price)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reached"),
+    ("requirements", "reached"),
     (
         ((f"{TYPE} In m.large",), {"m.large"}),
         ((f"{TYPE} NotIn m.large",), {"c.large"}),
@@ -65,20 +67,22 @@ def test_what_a_price_becomes(said: dict[str, str], price: float) -> None:
         ((), {"m.large", "c.large"}),
     ),
 )
-def test_what_is_reached_by_the_labels_of_type_and_pool(wanted: tuple[str, ...], reached: set[str]) -> None:
-    found = prices(overlay("o", *wanted, price="9"), labels={NODEPOOL: "default", "team": "a"})
+def test_what_is_reached_by_the_labels_of_type_and_pool(requirements: tuple[str, ...], reached: set[str]) -> None:
+    found = prices(overlay("o", *requirements, price="9"), labels={NODEPOOL: "default", "team": "a"})
     assert {name for name, all_of_it in found.items() if all_of_it == {9.0}} == reached
 
 
 def test_zone_and_capacity_type_choose_offerings_and_not_types() -> None:
     one = overlay("o", f"{CAPACITY_TYPE} In spot", f"{ZONE} In a b", price="9")
-    (laid, _) = lay(KINDS, [one], {})
+    (laid, _) = apply_overlays(INSTANCE_TYPES, [one], {})
     assert {(o.capacity_type, o.zone) for o in laid.offerings if o.overlaid} == {("spot", "a"), ("spot", "b")}
     assert all(o.price == 9 for o in laid.offerings if o.overlaid)
 
 
 def test_what_nothing_reaches_is_the_same_object() -> None:
-    assert list(lay(KINDS, [overlay("o", f"{TYPE} In none", price="9")], {})) == list(KINDS)
+    assert list(apply_overlays(INSTANCE_TYPES, [overlay("o", f"{TYPE} In none", price="9")], {})) == list(
+        INSTANCE_TYPES
+    )
 
 
 def test_the_heavier_overlay_decides_and_the_lighter_one_the_rest() -> None:
@@ -90,12 +94,12 @@ def test_the_heavier_overlay_decides_and_the_lighter_one_the_rest() -> None:
 
 def test_of_the_same_weight_the_later_name_decides_and_the_other_is_refused_as_a_whole() -> None:
     first, second = overlay("b", f"{TYPE} In m.large", price="1"), overlay("a", price="2", capacity={FUSE: 1})
-    judged = judge([first, second], [Ground({}, KINDS)])
-    assert judged.heeded == (first,)
-    assert judged.verdicts["b"] == HEEDED
-    assert judged.verdicts["a"].reason == "Conflict"
-    assert "NodeOverlay b has the same weight 0 and says the price of m.large" in judged.verdicts["a"].message
-    assert "another weight" in judged.verdicts["a"].message
+    evaluated = evaluate_overlays([first, second], [OverlayTarget({}, INSTANCE_TYPES)])
+    assert evaluated.accepted == (first,)
+    assert evaluated.verdicts["b"] == ACCEPTED
+    assert evaluated.verdicts["a"].reason == "Conflict"
+    assert "NodeOverlay b has the same weight 0 and says the price of m.large" in evaluated.verdicts["a"].message
+    assert "another weight" in evaluated.verdicts["a"].message
 
 
 def test_the_same_weight_is_no_conflict_where_they_say_different_things() -> None:
@@ -120,7 +124,7 @@ def test_two_lighter_overlays_under_a_heavier_one_are_in_no_conflict() -> None:
 
 
 def test_a_conflict_in_one_pool_is_a_conflict() -> None:
-    grounds = tuple(Ground({NODEPOOL: name}, KINDS) for name in ("one", "two"))
+    grounds = tuple(OverlayTarget({NODEPOOL: name}, INSTANCE_TYPES) for name in ("one", "two"))
     found = verdicts(overlay("a", price="1"), overlay("b", f"{NODEPOOL} In two", price="2"), grounds=grounds)
     assert found == {"a": "Conflict", "b": ""}
 
@@ -135,7 +139,7 @@ def test_a_refused_overlay_is_in_nobodys_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("invalid", "message"),
     (
         (overlay("o", "team Gt many"), "spec.requirements: team Gt needs exactly one integer"),
         (overlay("o", "team In"), "team In needs at least one value"),
@@ -147,15 +151,15 @@ def test_a_refused_overlay_is_in_nobodys_way() -> None:
         (overlay("o", problem="spec.capacity: no"), "spec.capacity: no"),
     ),
 )
-def test_what_makes_no_sense_is_refused_and_hurts_no_other(wrong: OverlayFact, said: str) -> None:
-    judged = judge([wrong, overlay("fine", price="1")], [Ground({}, KINDS)])
-    assert judged.verdicts["o"].reason == "RuntimeValidation"
-    assert said in judged.verdicts["o"].message
-    assert [one.name for one in judged.heeded] == ["fine"]
+def test_what_makes_no_sense_is_refused_and_hurts_no_other(invalid: OverlayFact, message: str) -> None:
+    evaluated = evaluate_overlays([invalid, overlay("fine", price="1")], [OverlayTarget({}, INSTANCE_TYPES)])
+    assert evaluated.verdicts["o"].reason == "RuntimeValidation"
+    assert message in evaluated.verdicts["o"].message
+    assert [one.name for one in evaluated.accepted] == ["fine"]
 
 
 def test_huge_pages_come_off_the_memory_for_anything_else() -> None:
-    (laid, _) = lay(KINDS, [overlay("o", capacity={"hugepages-2Mi": 2 * GIB})], {})
+    (laid, _) = apply_overlays(INSTANCE_TYPES, [overlay("o", capacity={"hugepages-2Mi": 2 * GIB})], {})
     assert laid.capacity["memory"] == SMALL.capacity["memory"]
     assert laid.allocatable()["memory"] == SMALL.allocatable()["memory"] - 2 * GIB
     assert laid.allocatable()["hugepages-2Mi"] == 2 * GIB
@@ -165,62 +169,64 @@ def test_huge_pages_come_off_the_memory_for_anything_else() -> None:
 
 
 def test_a_plan_buys_what_is_cheapest_with_the_overlay() -> None:
-    world = World(pool(), pod("p"), kinds=KINDS)
-    (before,) = world.plan().claims
+    cluster = Cluster(pool(), pod("p"), instance_types=INSTANCE_TYPES)
+    (before,) = cluster.plan().claims
     assert types_of(before)[0] == "m.large"
     assert PRICE_OVERLAY_APPLIED not in before.annotations
-    world.add(overlay("o", f"{TYPE} In c.large", adjustment="-50%"))
-    (after,) = world.plan().claims
+    cluster.add(overlay("o", f"{TYPE} In c.large", adjustment="-50%"))
+    (after,) = cluster.plan().claims
     assert types_of(after)[0] == "c.large"
     assert after.annotations[PRICE_OVERLAY_APPLIED] == "true"
     assert CAPACITY_OVERLAY_APPLIED not in after.annotations
 
 
 def test_an_overlay_that_goes_leaves_nothing_behind() -> None:
-    world = World(pool(), pod("p"), overlay("o", f"{TYPE} In m.large", price="9"), kinds=KINDS)
-    assert types_of(world.plan().claims[0])[0] == "c.large"
-    world.state.apply([Change(kind="overlay", key="o", fact=None)])
-    (claim,) = world.plan().claims
-    assert types_of(claim)[0] == "m.large"
-    assert PRICE_OVERLAY_APPLIED not in claim.annotations
+    cluster = Cluster(pool(), pod("p"), overlay("o", f"{TYPE} In m.large", price="9"), instance_types=INSTANCE_TYPES)
+    assert types_of(cluster.plan().claims[0])[0] == "c.large"
+    cluster.state.apply([Change(kind="overlay", key="o", fact=None)])
+    (nodeclaim,) = cluster.plan().claims
+    assert types_of(nodeclaim)[0] == "m.large"
+    assert PRICE_OVERLAY_APPLIED not in nodeclaim.annotations
 
 
 def test_a_pod_gets_a_resource_that_only_the_overlay_knows_of() -> None:
-    world = World(pool(), pod("p", extra={FUSE: 1}), kinds=KINDS)
-    assert not world.plan().claims
-    world.add(overlay("o", f"{TYPE} In c.large", capacity={FUSE: 2}))
-    (claim,) = world.plan().claims
-    assert types_of(claim) == ("c.large",)
-    assert claim.annotations[CAPACITY_OVERLAY_APPLIED] == "true"
-    assert claim.requests[FUSE] == 1
+    cluster = Cluster(pool(), pod("p", extra={FUSE: 1}), instance_types=INSTANCE_TYPES)
+    assert not cluster.plan().claims
+    cluster.add(overlay("o", f"{TYPE} In c.large", capacity={FUSE: 2}))
+    (nodeclaim,) = cluster.plan().claims
+    assert types_of(nodeclaim) == ("c.large",)
+    assert nodeclaim.annotations[CAPACITY_OVERLAY_APPLIED] == "true"
+    assert nodeclaim.requests[FUSE] == 1
 
 
 def test_an_overlay_for_one_pool_leaves_the_others_alone() -> None:
-    world = World(
+    cluster = Cluster(
         pool("plain", weight=1, template_labels={"team": "a"}),
         pool("dear", weight=2, template_labels={"team": "b"}),
         pod("a", selector={"team": "a"}),
         pod("b", selector={"team": "b"}),
         overlay("o", "team In b", f"{TYPE} In m.large", price="9"),
-        kinds=KINDS,
+        instance_types=INSTANCE_TYPES,
     )
-    assert {one.pool: types_of(one)[0] for one in world.plan().claims} == {"plain": "m.large", "dear": "c.large"}
+    assert {one.pool: types_of(one)[0] for one in cluster.plan().claims} == {"plain": "m.large", "dear": "c.large"}
 
 
 def test_a_refused_overlay_counts_in_no_plan() -> None:
-    world = World(pool(), pod("p"), kinds=KINDS)
-    world.add(overlay("b", price="0.01"), overlay("a", f"{TYPE} In m.large", price="9"))
-    assert world.state.overlays()["a"].reason == "Conflict"
-    assert "m.large" in types_of(world.plan().claims[0])
-    world.state.apply([Change(kind="overlay", key="b", fact=None)])
-    assert world.state.overlays() == {"a": HEEDED}
-    assert types_of(world.plan().claims[0])[0] == "c.large"
+    cluster = Cluster(pool(), pod("p"), instance_types=INSTANCE_TYPES)
+    cluster.add(overlay("b", price="0.01"), overlay("a", f"{TYPE} In m.large", price="9"))
+    assert cluster.state.overlay_verdicts()["a"].reason == "Conflict"
+    assert "m.large" in types_of(cluster.plan().claims[0])
+    cluster.state.apply([Change(kind="overlay", key="b", fact=None)])
+    assert cluster.state.overlay_verdicts() == {"a": ACCEPTED}
+    assert types_of(cluster.plan().claims[0])[0] == "c.large"
 
 
 def test_another_catalogue_is_overlaid_too() -> None:
-    world = World(pool(), pod("p"), overlay("o", f"{TYPE} In new.large", price="0.001"), kinds=KINDS)
-    world.plan()
-    world.state.set_catalogue(
-        Catalogue(by_node_class={"default": (*KINDS, kind("new.large", cpu=2, memory=8, price=5))})
+    cluster = Cluster(
+        pool(), pod("p"), overlay("o", f"{TYPE} In new.large", price="0.001"), instance_types=INSTANCE_TYPES
     )
-    assert types_of(world.plan().claims[0])[0] == "new.large"
+    cluster.plan()
+    cluster.state.set_catalogue(
+        Catalogue(by_node_class={"default": (*INSTANCE_TYPES, instance_type("new.large", cpu=2, memory=8, price=5))})
+    )
+    assert types_of(cluster.plan().claims[0])[0] == "new.large"

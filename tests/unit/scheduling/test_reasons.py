@@ -1,11 +1,11 @@
 """What a NodeClaim says of why it was bought."""
 
-from tests.unit.scheduling.builders import COMMON, World, node, pod, pool
+from tests.unit.scheduling.builders import COMMON, Cluster, node, pod, pool
 
 
 def test_a_bought_node_says_for_whom_why_this_machine_and_how_full() -> None:
     named = [pod(f"p-{number}", age=9 - number) for number in range(5)]
-    (one,) = World(pool(), node("full", cpu=1), pod("full", cpu=1, node="full"), *named).plan().claims
+    (one,) = Cluster(pool(), node("full", cpu=1), pod("full", cpu=1, node="full"), *named).plan().claims
     assert one.why == (
         "5 pods (default/p-0, default/p-1, default/p-2 and 2 more): no room on 1 nodes; m.2xlarge at 0.4 $/h is "
         "the only one of pool default that fit, filled to 63 % cpu, 16 % memory"
@@ -13,11 +13,11 @@ def test_a_bought_node_says_for_whom_why_this_machine_and_how_full() -> None:
 
 
 def test_few_pods_are_all_named() -> None:
-    (one,) = World(pool(), pod("p"), kinds=COMMON[:1]).plan().claims
+    (one,) = Cluster(pool(), pod("p"), instance_types=COMMON[:1]).plan().claims
     assert one.why.startswith("default/p: no room on 0 nodes; ") and "is the only one of pool" in one.why
 
 
 def test_what_would_have_come_next_is_named_with_its_price() -> None:
-    (one,) = World(pool(), pod("p"), kinds=COMMON).plan().claims
+    (one,) = Cluster(pool(), pod("p"), instance_types=COMMON).plan().claims
     assert "m.large at 0.1 $/h is the cheapest of 3 instance types" in one.why
     assert one.why.endswith("; before m.xlarge at 0.2 and m.2xlarge at 0.4")

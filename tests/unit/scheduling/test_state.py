@@ -8,20 +8,20 @@ from benchmarks.instance_type_generator import catalogue
 from benchmarks.workloads import scenario
 from tenure.model.provisioning import Plan
 from tenure.scheduling.cluster_state import ClusterState
-from tests.unit.scheduling.builders import NOW, World, change, node, pod, pods, pool
+from tests.unit.scheduling.builders import NOW, Cluster, change, node, pod, pods, pool
 
 
 def test_when_nothing_waits_the_plan_is_empty() -> None:
-    assert World(pool(), node("n"), pod(node="n")).plan() == Plan()
+    assert Cluster(pool(), node("n"), pod(node="n")).plan() == Plan()
 
 
 def test_changes_and_plans_are_plain_data() -> None:
-    told = [change(pool()), change(node("n", cpu=2)), *map(change, pods(9)), change(pod("large", cpu=99))]
-    assert pickle.loads(pickle.dumps(told)) == told
-    world = World()
-    world.state.apply(told)
-    plan = world.plan()
-    assert plan.claims and plan.nominations and plan.unplaced
+    changes = [change(pool()), change(node("n", cpu=2)), *map(change, pods(9)), change(pod("large", cpu=99))]
+    assert pickle.loads(pickle.dumps(changes)) == changes
+    cluster = Cluster()
+    cluster.state.apply(changes)
+    plan = cluster.plan()
+    assert plan.claims and plan.nominations and plan.unschedulable
     assert pickle.loads(pickle.dumps(plan)) == plan
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
 
@@ -33,4 +33,4 @@ def test_the_end_to_end_benchmark_needs_as_many_nodes_as_karpenter_buys(number: 
     state.apply([change(pool("default", "karpenter.k8s.aws/instance-cpu Lte 8"))])
     state.apply(change(one) for one in scenario("equal", number).pod_facts())
     plan = state.provision(now=NOW)
-    assert (len(plan.claims), len(plan.unplaced)) == (nodes, 0)
+    assert (len(plan.claims), len(plan.unschedulable)) == (nodes, 0)

@@ -3,7 +3,13 @@
 import pytest
 
 from tenure.model.facts import Taint, Toleration
-from tenure.scheduling.taints import describe, tolerates, untolerated, without_passing, without_startup
+from tenure.scheduling.taints import (
+    first_untolerated,
+    format_taint,
+    tolerates,
+    without_startup_taints,
+    without_transient,
+)
 from tests.unit.scheduling.builders import taint
 
 GPU = taint("gpu", "yes")
@@ -29,20 +35,20 @@ def test_a_toleration_covers_a_taint(toleration: Toleration, covers: bool) -> No
 
 
 def test_the_first_taint_that_is_not_tolerated_is_named() -> None:
-    found = untolerated([Toleration(key="a", operator="Exists")], [taint("a"), taint("b"), taint("c")])
+    found = first_untolerated([Toleration(key="a", operator="Exists")], [taint("a"), taint("b"), taint("c")])
     assert found is not None
-    assert describe(found) == "b:NoSchedule"
-    assert describe(GPU) == "gpu=yes:NoSchedule"
+    assert format_taint(found) == "b:NoSchedule"
+    assert format_taint(GPU) == "gpu=yes:NoSchedule"
 
 
 def test_preferring_taints_count_until_preferences_are_given_up() -> None:
     soft = taint("soft", effect="PreferNoSchedule")
-    assert untolerated([], [soft]) == soft
-    assert untolerated([], [soft], tolerate_preferences=True) is None
+    assert first_untolerated([], [soft]) == soft
+    assert first_untolerated([], [soft], tolerate_preferences=True) is None
 
 
 @pytest.mark.parametrize(
-    ("one", "goes"),
+    ("one", "is_transient"),
     [
         (taint("node.kubernetes.io/not-ready"), True),
         (taint("node.kubernetes.io/not-ready", effect="NoExecute"), True),
@@ -57,9 +63,9 @@ def test_preferring_taints_count_until_preferences_are_given_up() -> None:
         (taint("team", "red"), False),
     ],
 )
-def test_taints_of_a_starting_node_go_by_themselves(one: Taint, goes: bool) -> None:
-    left = without_startup([one], [taint("startup.example.com/agent", "value")])
-    assert (not left) is goes
+def test_taints_of_a_starting_node_go_by_themselves(one: Taint, is_transient: bool) -> None:
+    left = without_startup_taints([one], [taint("startup.example.com/agent", "value")])
+    assert (not left) is is_transient
 
 
 @pytest.mark.parametrize(
@@ -79,5 +85,5 @@ def test_taints_of_a_starting_node_go_by_themselves(one: Taint, goes: bool) -> N
     ],
 )
 def test_which_taints_are_looked_through_on_a_node_that_is_expected_back(one: Taint, passes: bool) -> None:
-    left = without_passing([one], [taint("cni.example.com/agent", "value", effect="NoExecute")])
+    left = without_transient([one], [taint("cni.example.com/agent", "value", effect="NoExecute")])
     assert (not left) is passes

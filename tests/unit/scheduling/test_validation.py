@@ -7,8 +7,8 @@ import pytest
 from tenure.apis.labels import INSTANCE_TYPE, ZONE
 from tenure.model.facts import Expression, PodFact
 from tenure.model.provisioning import Plan, PlannedClaim
-from tenure.scheduling.validation.plan import Given, matches, violations
-from tests.unit.scheduling.builders import COMMON, World, daemonset, expressions, node, pod, pool, taint
+from tenure.scheduling.validation.plan import PlanInputs, find_violations, matches_expression
+from tests.unit.scheduling.builders import COMMON, Cluster, daemonset, expressions, node, pod, pool, taint
 
 PODS = (pod("new", cpu=6, selector={ZONE: "a"}), pod("old", cpu=3))
 NODE = node("n", cpu=4)
@@ -16,13 +16,13 @@ POOL = pool(limits={"cpu": 8000})
 TYPES = {one.name: one for one in COMMON}
 
 
-def good() -> tuple[Plan, Given]:
-    plan = World(POOL, NODE, *PODS).plan()
-    return plan, given()
+def good_plan() -> tuple[Plan, PlanInputs]:
+    plan = Cluster(POOL, NODE, *PODS).plan()
+    return plan, plan_inputs()
 
 
-def given(*pods: PodFact, **more: object) -> Given:
-    return Given(
+def plan_inputs(*pods: PodFact, **more: object) -> PlanInputs:
+    return PlanInputs(
         pods={one.uid: one for one in pods or PODS},
         pools={"default": POOL},
         types=TYPES,
@@ -31,62 +31,65 @@ def given(*pods: PodFact, **more: object) -> Given:
     )
 
 
-def with_claim(plan: Plan, **changed: object) -> Plan:
+def with_nodeclaim(plan: Plan, **changed: object) -> Plan:
     return plan.model_copy(update={"claims": (plan.claims[0].model_copy(update=changed),)})
 
 
-def with_types(claim: PlannedClaim, *names: str) -> tuple[Expression, ...]:
-    others = tuple(one for one in claim.requirements if one.key != INSTANCE_TYPE)
+def with_types(nodeclaim: PlannedClaim, *names: str) -> tuple[Expression, ...]:
+    others = tuple(one for one in nodeclaim.requirements if one.key != INSTANCE_TYPE)
     return (*others, Expression(key=INSTANCE_TYPE, operator="In", values=names))
 
 
 def test_a_good_plan_has_no_violation() -> None:
-    plan, world = good()
+    plan, inputs = good_plan()
     assert plan.claims and plan.nominations
-    assert violations(plan, world) == []
+    assert find_violations(plan, inputs) == []
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda plan: plan.model_copy(update={"nominations": {}}), "pod old is not answered"),
         (lambda plan: plan.model_copy(update={"nominations": {"old": "n", "new": "n"}}), "pod new is answered 2 times"),
         (lambda plan: plan.model_copy(update={"nominations": {"old": "gone"}}), "node gone: is not there, or goes"),
-        (lambda plan: with_claim(plan, pods=()), "claim 0: is for no pod"),
-        (lambda plan: with_claim(plan, pods=("new", "stranger")), "pod stranger is not one that wants a place"),
-        (lambda plan: with_claim(plan, taints=(taint("t"),)), "claim 0: new does not tolerate its taints"),
+        (lambda plan: with_nodeclaim(plan, pods=()), "claim 0: is for no pod"),
+        (lambda plan: with_nodeclaim(plan, pods=("new", "stranger")), "pod stranger is not one that wants a place"),
+        (lambda plan: with_nodeclaim(plan, taints=(taint("t"),)), "claim 0: new does not tolerate its taints"),
         (
-            lambda plan: with_claim(plan, requirements=with_types(plan.claims[0], "m.large")),
+            lambda plan: with_nodeclaim(plan, requirements=with_types(plan.claims[0], "m.large")),
             "claim 0: m.large has not enough cpu",
         ),
-        (lambda plan: with_claim(plan, requirements=expressions(f"{INSTANCE_TYPE} In m.2xlarge")), "may not run on"),
         (
-            lambda plan: with_claim(
+            lambda plan: with_nodeclaim(plan, requirements=expressions(f"{INSTANCE_TYPE} In m.2xlarge")),
+            "may not run on",
+        ),
+        (
+            lambda plan: with_nodeclaim(
                 plan, requirements=(*with_types(plan.claims[0], "m.2xlarge"), *expressions(f"{ZONE} In z"))
             ),
             "m.2xlarge cannot be had",
         ),
     ],
 )
-def test_a_spoilt_plan_is_found_out(spoil: Callable[[Plan], Plan], said: str) -> None:
-    plan, world = good()
+def test_a_spoilt_plan_is_found_out(spoil: Callable[[Plan], Plan], message: str) -> None:
+    plan, inputs = good_plan()
     spoilt = spoil(plan)
-    assert any(said in wrong for wrong in violations(spoilt, world)), violations(spoilt, world)
+    assert any(message in violation for violation in find_violations(spoilt, inputs)), find_violations(spoilt, inputs)
 
 
 @pytest.mark.parametrize(
-    ("world", "said"),
+    ("inputs", "message"),
     [
-        (given(used={"default": {"cpu": 1000}}), "pool default: cpu 9000 passes the limit 8000"),
-        (given(daemons=[daemonset("d", pod("d", cpu=2, daemonset=True))]), "m.2xlarge has not enough cpu"),
-        (given(daemons=[daemonset("d", pod("d", cpu=2, daemonset=True))]), "node n: it has not enough cpu"),
-        (given(bound={"n": [pod("b", cpu=2, node="n")]}), "node n: it has not enough cpu"),
-        (given(PODS[0], pod("old", cpu=3, selector={ZONE: "b"})), "node n: old may not run on it"),
+        (plan_inputs(used={"default": {"cpu": 1000}}), "pool default: cpu 9000 passes the limit 8000"),
+        (plan_inputs(daemons=[daemonset("d", pod("d", cpu=2, daemonset=True))]), "m.2xlarge has not enough cpu"),
+        (plan_inputs(daemons=[daemonset("d", pod("d", cpu=2, daemonset=True))]), "node n: it has not enough cpu"),
+        (plan_inputs(bound={"n": [pod("b", cpu=2, node="n")]}), "node n: it has not enough cpu"),
+        (plan_inputs(PODS[0], pod("old", cpu=3, selector={ZONE: "b"})), "node n: old may not run on it"),
     ],
 )
-def test_a_plan_made_for_another_world_is_found_out(world: Given, said: str) -> None:
-    plan, _ = good()
-    assert said in " | ".join(violations(plan, world))
+def test_a_plan_made_for_another_world_is_found_out(inputs: PlanInputs, message: str) -> None:
+    plan, _ = good_plan()
+    assert message in " | ".join(find_violations(plan, inputs))
 
 
 @pytest.mark.parametrize(
@@ -106,4 +109,4 @@ def test_a_plan_made_for_another_world_is_found_out(world: Given, said: str) -> 
     ],
 )
 def test_an_expression_on_labels(written: str, labels: dict[str, str], holds: bool) -> None:
-    assert matches(labels, expressions(written)[0]) is holds
+    assert matches_expression(labels, expressions(written)[0]) is holds

@@ -6,18 +6,18 @@ import pytest
 
 from tenure.apis.labels import ZONE
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
-from tenure.scheduling.validation.topology import Spot, company_violations
+from tenure.scheduling.validation.topology import Spot, topology_violations
 from tests.unit.scheduling.builders import expressions, pod
 
 WEB: dict[str, Any] = {"labels": {"app": "web"}}
 NAMESPACES: dict[str, dict[str, str]] = {"default": {}, "shop": {"team": "shop"}, "bank": {"team": "bank"}}
 
 
-def spot(zone: str, *pods: PodFact, standing: tuple[PodFact, ...] = ()) -> Spot:
+def spot(zone: str, *pods: PodFact, running: tuple[PodFact, ...] = ()) -> Spot:
     """A node with planned and with running pods."""
-    name = f"node-{zone}-{len(pods)}-{len(standing)}"
+    name = f"node-{zone}-{len(pods)}-{len(running)}"
     planned = frozenset(one.uid for one in pods)
-    return Spot(name, {ZONE: frozenset({zone})}, (), (*pods, *standing), planned)
+    return Spot(name, {ZONE: frozenset({zone})}, (), (*pods, *running), planned)
 
 
 def term(**more: Any) -> tuple[AffinityTerm, ...]:
@@ -30,8 +30,8 @@ def spread(**more: Any) -> tuple[SpreadConstraint, ...]:
     )
 
 
-def found(*spots: Spot) -> list[str]:
-    return list(company_violations(spots, NAMESPACES, lambda *_: True, lambda *_: True))
+def find_topology_violations(*spots: Spot) -> list[str]:
+    return list(topology_violations(spots, NAMESPACES, lambda *_: True, lambda *_: True))
 
 
 @pytest.mark.parametrize(
@@ -48,32 +48,32 @@ def found(*spots: Spot) -> list[str]:
 def test_anti_affinity_applies_in_the_namespaces_that_it_selects(
     where: dict[str, Any], inside: set[str], namespace: str
 ) -> None:
-    alone, other = pod(anti_affinity=term(**where)), pod(namespace=namespace, **WEB)
-    assert bool(found(spot("a", alone, other))) == (namespace in inside)
-    assert found(spot("a", alone), spot("b", other)) == []
+    anti_affine, other = pod(anti_affinity=term(**where)), pod(namespace=namespace, **WEB)
+    assert bool(find_topology_violations(spot("a", anti_affine, other))) == (namespace in inside)
+    assert find_topology_violations(spot("a", anti_affine), spot("b", other)) == []
 
 
 def test_anti_affinity_of_a_running_pod_keeps_planned_pods_away() -> None:
     running, other = pod(node="n", anti_affinity=term()), pod(**WEB)
-    assert found(spot("a", other, standing=(running,)))
-    assert found(spot("a", standing=(running, other))) == [], "the plan moved neither"
+    assert find_topology_violations(spot("a", other, running=(running,)))
+    assert find_topology_violations(spot("a", running=(running, other))) == [], "the plan moved neither"
 
 
 def test_a_preferred_term_is_no_violation() -> None:
-    assert found(spot("a", pod(anti_affinity=term(weight=1)), pod(**WEB))) == []
-    assert found(spot("a", pod(affinity=term(weight=1)))) == []
+    assert find_topology_violations(spot("a", pod(anti_affinity=term(weight=1)), pod(**WEB))) == []
+    assert find_topology_violations(spot("a", pod(affinity=term(weight=1)))) == []
 
 
 def test_affinity_needs_a_pod_in_the_same_zone() -> None:
     follower = pod(affinity=term())
-    assert found(spot("a", follower), spot("b", standing=(pod(**WEB),)))
-    assert found(spot("a", follower, standing=(pod(**WEB),))) == []
+    assert find_topology_violations(spot("a", follower), spot("b", running=(pod(**WEB),)))
+    assert find_topology_violations(spot("a", follower, running=(pod(**WEB),))) == []
 
 
 def test_the_first_pods_with_affinity_to_each_other_may_start_anywhere() -> None:
     first = [pod(affinity=term(), **WEB) for _ in range(2)]
-    assert found(spot("a", *first)) == []
-    assert found(spot("a", *first), spot("b", standing=(pod(**WEB),)))
+    assert find_topology_violations(spot("a", *first)) == []
+    assert find_topology_violations(spot("a", *first), spot("b", running=(pod(**WEB),)))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_spread_limits_the_skew_between_zones(
     zones: dict[str, int], constraint: dict[str, Any], breaks: bool
 ) -> None:
     pods = {zone: [pod(spreads=spread(**constraint), **WEB) for _ in range(count)] for zone, count in zones.items()}
-    assert bool(found(*(spot(zone, *members) for zone, members in pods.items()))) == breaks
+    assert bool(find_topology_violations(*(spot(zone, *members) for zone, members in pods.items()))) == breaks
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,6 @@ def test_a_spread_limits_the_skew_between_zones(
 )
 def test_two_pods_of_a_node_have_different_host_ports(one: HostPort, other: HostPort, breaks: bool) -> None:
     pods = pod(host_ports=(one,)), pod(host_ports=(other,))
-    assert bool(found(spot("a", *pods))) == breaks
-    assert found(spot("a", pods[0]), spot("b", pods[1])) == []
-    assert found(spot("a", standing=pods)) == [], "the plan moved neither"
+    assert bool(find_topology_violations(spot("a", *pods))) == breaks
+    assert find_topology_violations(spot("a", pods[0]), spot("b", pods[1])) == []
+    assert find_topology_violations(spot("a", running=pods)) == [], "the plan moved neither"

@@ -7,11 +7,11 @@ import pytest
 from tenure.apis.labels import HOSTNAME, ZONE
 from tenure.model.facts import CSINodeFact, PodFact, StorageClassFact, StorageFact, VolumeClaimFact, VolumeFact
 from tenure.model.provisioning import Plan, PlannedClaim
-from tenure.scheduling.validation.plan import Given, violations
-from tenure.scheduling.validation.volumes import Disks
+from tenure.scheduling.validation.plan import PlanInputs, find_violations
+from tenure.scheduling.validation.volumes import StorageInputs
 from tests.unit.scheduling.builders import (
     COMMON,
-    World,
+    Cluster,
     csi_node,
     expressions,
     node,
@@ -37,15 +37,17 @@ PODS = (pod("near", volumes=("in-a",)), pod("far", volumes=("in-b",)))
 RUNNING = pod("runs", node="n", cpu=0.1, volumes=("shared",))
 
 
-def given(pods: Iterable[PodFact] = PODS, storage: Iterable[StorageFact] = STORAGE, *running: PodFact) -> Given:
+def plan_inputs(
+    pods: Iterable[PodFact] = PODS, storage: Iterable[StorageFact] = STORAGE, *running: PodFact
+) -> PlanInputs:
     facts = list(storage)
-    return Given(
+    return PlanInputs(
         pods={one.uid: one for one in pods},
         pools={"default": POOL},
         types={one.name: one for one in COMMON},
         nodes={"n": NODE},
         bound={"n": running},
-        disks=Disks(
+        disks=StorageInputs(
             claims={one.key: one for one in facts if isinstance(one, VolumeClaimFact)},
             volumes={one.name: one for one in facts if isinstance(one, VolumeFact)},
             classes={one.name: one for one in facts if isinstance(one, StorageClassFact)},
@@ -54,41 +56,47 @@ def given(pods: Iterable[PodFact] = PODS, storage: Iterable[StorageFact] = STORA
     )
 
 
-def planned() -> Plan:
-    return World(POOL, NODE, *PODS, *STORAGE).plan()
+def plan_cluster() -> Plan:
+    return Cluster(POOL, NODE, *PODS, *STORAGE).plan()
 
 
-def on(claims: tuple[PlannedClaim, ...] = (), **nominations: str) -> Plan:
+def plan_of(claims: tuple[PlannedClaim, ...] = (), **nominations: str) -> Plan:
     return Plan(claims=claims, nominations=nominations)
 
 
 def test_a_good_plan_has_no_violation() -> None:
-    plan = planned()
+    plan = plan_cluster()
     assert plan.nominations == {"near": "n"} and plan.claims
-    assert violations(plan, given()) == []
+    assert find_violations(plan, plan_inputs()) == []
 
 
 def test_a_claim_in_the_wrong_zone_is_found() -> None:
-    (good,) = planned().claims
+    (good,) = plan_cluster().claims
     zone = expressions(f"{ZONE} In a b")
     wider = good.model_copy(update={"requirements": (*(one for one in good.requirements if one.key != ZONE), *zone)})
-    assert any("far does not reach in-b on" in one for one in violations(on((wider,), near="n"), given()))
+    assert any(
+        "far does not reach in-b on" in one for one in find_violations(plan_of((wider,), near="n"), plan_inputs())
+    )
 
 
 def test_a_node_in_the_wrong_zone_is_found() -> None:
-    assert "node n: far does not reach in-b" in violations(on(far="n", near="n"), given(PODS, STORAGE[:-1]))
+    assert "node n: far does not reach in-b" in find_violations(
+        plan_of(far="n", near="n"), plan_inputs(PODS, STORAGE[:-1])
+    )
 
 
 def test_more_volumes_than_a_driver_attaches_are_found() -> None:
     pods = (pod("one", volumes=("waits",)), pod("two", volumes=("waits-too",)))
-    assert violations(on(one="n", two="n"), given(pods)) == ["node n: 2 volumes of ebs.csi.aws.com, which attaches 1"]
+    assert find_violations(plan_of(one="n", two="n"), plan_inputs(pods)) == [
+        "node n: 2 volumes of ebs.csi.aws.com, which attaches 1"
+    ]
 
 
 def test_a_claim_that_is_there_already_counts_once() -> None:
     storage = (*STORAGE, pvc("shared", of="gp3"))
     same, other = pod("same", volumes=("shared",)), pod("other", volumes=("waits",))
-    assert violations(on(same="n"), given([same], storage, RUNNING)) == []
-    assert violations(on(other="n"), given([other], storage, RUNNING))
+    assert find_violations(plan_of(same="n"), plan_inputs([same], storage, RUNNING)) == []
+    assert find_violations(plan_of(other="n"), plan_inputs([other], storage, RUNNING))
 
 
 @pytest.mark.parametrize(
@@ -108,12 +116,12 @@ def test_a_claim_that_is_there_already_counts_once() -> None:
     ],
 )
 def test_a_pod_that_cannot_be_planned_for_must_have_no_place(storage: list[StorageFact]) -> None:
-    found = violations(on(p="n"), given([pod("p", volumes=("x",))], storage))
+    found = find_violations(plan_of(p="n"), plan_inputs([pod("p", volumes=("x",))], storage))
     assert any(one.startswith("pod p: ") for one in found)
 
 
 def test_a_local_volume_is_given_up_with_its_node() -> None:
     here = expressions(f"{HOSTNAME} In n9", f"{ZONE} In a")
-    for local, wrong in ((True, []), (False, ["node n: p does not reach x"])):
+    for local, expected in ((True, []), (False, ["node n: p does not reach x"])):
         storage: list[StorageFact] = [pvc("x", volume="v"), volume("v", here, local=local)]
-        assert violations(on(p="n"), given([pod("p", volumes=("x",))], storage)) == wrong
+        assert find_violations(plan_of(p="n"), plan_inputs([pod("p", volumes=("x",))], storage)) == expected

@@ -7,31 +7,31 @@ import pytest
 from tenure.apis.labels import HOSTNAME, ZONE
 from tenure.model.facts import PodFact, StorageFact
 from tenure.model.requirements import Requirements
-from tenure.scheduling.nodepool_template import Refusal
+from tenure.scheduling.nodepool_template import RejectionReason
 from tenure.scheduling.snapshot import Storage
-from tenure.scheduling.volumes import Needs, attachments, joined, needs
+from tenure.scheduling.volumes import VolumeRequirements, merge_alternatives, volume_attachments, volume_requirements
 from tests.unit.scheduling.builders import EBS, change, expressions, pod, pvc, storage_class, volume
 
 
 def storage(*facts: StorageFact) -> Storage:
     known = Storage()
     for fact in facts:
-        told = change(fact)
-        known.put(told.kind, told.key, told.fact)  # type: ignore[arg-type]
+        fact_change = change(fact)
+        known.set_fact(fact_change.kind, fact_change.key, fact_change.fact)  # type: ignore[arg-type]
     return known
 
 
-def using(*claims: str, **more: Any) -> PodFact:
+def pod_with_claims(*claims: str, **more: Any) -> PodFact:
     return pod("web", volumes=claims, **more)
 
 
-def asked(*facts: StorageFact, claims: tuple[str, ...] = ("data",)) -> Needs:
-    found = needs(using(*claims), storage(*facts))
-    assert isinstance(found, Needs), found
+def requirements_of(*facts: StorageFact, claims: tuple[str, ...] = ("data",)) -> VolumeRequirements:
+    found = volume_requirements(pod_with_claims(*claims), storage(*facts))
+    assert isinstance(found, VolumeRequirements), found
     return found
 
 
-def read(found: Needs) -> list[str]:
+def format_alternatives(found: VolumeRequirements) -> list[str]:
     return [str(one) for one in found.alternatives]
 
 
@@ -39,7 +39,7 @@ def read(found: Needs) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("facts", "message"),
     [
         ([], "PersistentVolumeClaim default/data does not exist; create it"),
         ([pvc("data", volume="v", deleting=True), volume("v")], "default/data is being deleted; once it is gone"),
@@ -72,18 +72,20 @@ def read(found: Needs) -> list[str]:
         ([pvc("data", volume="v"), volume("v", "n Gt x")], "default/data: where its volume may be is not valid: n Gt"),
     ],
 )
-def test_a_pod_whose_volume_cannot_be_used_is_refused_with_what_to_mend(facts: list[StorageFact], said: str) -> None:
-    found = needs(using("data"), storage(*facts))
-    assert isinstance(found, Refusal) and said in found
+def test_a_pod_whose_volume_cannot_be_used_is_refused_with_what_to_mend(facts: list[StorageFact], message: str) -> None:
+    found = volume_requirements(pod_with_claims("data"), storage(*facts))
+    assert isinstance(found, RejectionReason) and message in found
 
 
 def test_one_bad_volume_among_good_ones_refuses_the_pod() -> None:
-    found = needs(using("good", "bad"), storage(pvc("good", volume="v"), volume("v")))
-    assert isinstance(found, Refusal) and "default/bad" in found
+    found = volume_requirements(pod_with_claims("good", "bad"), storage(pvc("good", volume="v"), volume("v")))
+    assert isinstance(found, RejectionReason) and "default/bad" in found
 
 
 def test_a_claim_of_another_namespace_is_another_claim() -> None:
-    found = needs(using("data", namespace="other"), storage(pvc("data", volume="v"), volume("v")))
+    found = volume_requirements(
+        pod_with_claims("data", namespace="other"), storage(pvc("data", volume="v"), volume("v"))
+    )
     assert found == "PersistentVolumeClaim other/data does not exist; create it"
 
 
@@ -91,8 +93,8 @@ def test_volumes_in_different_places_are_told_by_name() -> None:
     facts = storage(
         pvc("one", volume="v"), pvc("two", volume="w"), volume("v", f"{ZONE} In a"), volume("w", f"{ZONE} In b")
     )
-    found = needs(using("one", "two"), facts)
-    assert isinstance(found, Refusal)
+    found = volume_requirements(pod_with_claims("one", "two"), facts)
+    assert isinstance(found, RejectionReason)
     assert "PersistentVolumeClaim default/two needs a node with topology.kubernetes.io/zone In [b]" in found
     assert "the others need topology.kubernetes.io/zone In [a]" in found
 
@@ -101,53 +103,56 @@ def test_volumes_in_different_places_are_told_by_name() -> None:
 
 
 def test_a_pod_without_claims_asks_for_nothing_and_a_volume_without_affinity_for_no_place() -> None:
-    assert needs(pod(), storage()) == Needs()
-    assert read(asked(pvc("data", volume="v"), volume("v"))) == []
+    assert volume_requirements(pod(), storage()) == VolumeRequirements()
+    assert format_alternatives(requirements_of(pvc("data", volume="v"), volume("v"))) == []
 
 
 def test_a_bound_volume_is_where_its_node_affinity_says_whatever_its_class_allows() -> None:
     facts = (pvc("data", volume="v", of="gp3"), volume("v", f"{ZONE} In a"), storage_class("gp3", f"{ZONE} In b"))
-    assert read(asked(*facts)) == ["topology.kubernetes.io/zone In [a]"]
+    assert format_alternatives(requirements_of(*facts)) == ["topology.kubernetes.io/zone In [a]"]
 
 
 def test_a_volume_that_waits_is_made_where_its_class_allows() -> None:
     ebs_zone = "topology.ebs.csi.aws.com/zone In a b"
-    assert read(asked(pvc("data", of="gp3"), storage_class("gp3", ebs_zone))) == [
+    assert format_alternatives(requirements_of(pvc("data", of="gp3"), storage_class("gp3", ebs_zone))) == [
         "topology.kubernetes.io/zone In [a b]"
     ]
-    assert read(asked(pvc("data", of="gp3"), storage_class("gp3"))) == []
+    assert format_alternatives(requirements_of(pvc("data", of="gp3"), storage_class("gp3"))) == []
 
 
 @pytest.mark.parametrize(
-    ("local", "said"),
+    ("local", "expected"),
     [
         (True, ["topology.kubernetes.io/zone In [a]"]),
         (False, ["kubernetes.io/hostname In [n1], topology.kubernetes.io/zone In [a]"]),
     ],
 )
-def test_the_hostname_of_a_local_volume_is_given_up(local: bool, said: list[str]) -> None:
+def test_the_hostname_of_a_local_volume_is_given_up(local: bool, expected: list[str]) -> None:
     here = expressions(f"{HOSTNAME} In n1", f"{ZONE} In a")
-    assert read(asked(pvc("data", volume="v"), volume("v", here, local=local))) == said
+    assert format_alternatives(requirements_of(pvc("data", volume="v"), volume("v", here, local=local))) == expected
 
 
 def test_a_local_volume_known_by_its_hostname_alone_may_be_anywhere() -> None:
-    assert read(asked(pvc("data", volume="v"), volume("v", f"{HOSTNAME} In n1", local=True))) == []
+    assert (
+        format_alternatives(requirements_of(pvc("data", volume="v"), volume("v", f"{HOSTNAME} In n1", local=True)))
+        == []
+    )
 
 
 def test_places_of_several_volumes_are_combined_without_those_that_exclude_each_other() -> None:
     ab = volume("v", expressions(f"{ZONE} In a", "disk In x"), expressions(f"{ZONE} In b", "disk In y"))
     bc = volume("w", f"{ZONE} In b", f"{ZONE} In c")
-    found = asked(pvc("one", volume="v"), pvc("two", volume="w"), ab, bc, claims=("one", "two"))
-    assert read(found) == ["disk In [y], topology.kubernetes.io/zone In [b]"]
+    found = requirements_of(pvc("one", volume="v"), pvc("two", volume="w"), ab, bc, claims=("one", "two"))
+    assert format_alternatives(found) == ["disk In [y], topology.kubernetes.io/zone In [b]"]
 
 
 def test_all_alternatives_are_kept() -> None:
     two = volume("v", expressions(f"{ZONE} In a", "disk In x"), expressions(f"{ZONE} In b", "disk In y"))
-    assert len(read(asked(pvc("data", volume="v"), two))) == 2
+    assert len(format_alternatives(requirements_of(pvc("data", volume="v"), two))) == 2
 
 
 @pytest.mark.parametrize(
-    ("given", "fewer"),
+    ("alternatives", "fewer"),
     [
         (["z In a", "z In b", "z In c"], ["z In [a b c]"]),
         (["z In a", "z In a"], ["z In [a]"]),
@@ -158,8 +163,10 @@ def test_all_alternatives_are_kept() -> None:
         (["z In a,y In 1", "z In b,y In 1", "z In a,y In 2", "z In b,y In 2"], ["y In [1 2], z In [a b]"]),
     ],
 )
-def test_alternatives_by_one_label_are_one_with_all_its_values(given: list[str], fewer: list[str]) -> None:
-    assert [str(one) for one in joined(Requirements.of(expressions(*text.split(","))) for text in given)] == fewer
+def test_alternatives_by_one_label_are_one_with_all_its_values(alternatives: list[str], fewer: list[str]) -> None:
+    assert [
+        str(one) for one in merge_alternatives(Requirements.of(expressions(*text.split(","))) for text in alternatives)
+    ] == fewer
 
 
 # --- attachments ---
@@ -174,5 +181,5 @@ def test_a_driver_is_that_of_the_volume_else_of_the_class_and_each_claim_counts_
         pvc("plain", volume="p"),
         volume("p", driver=""),
     )
-    one = using("bound", "waiting", "plain", "unknown", "bound")
-    assert attachments(one, facts) == {(EBS, "default/bound"), ("nfs.csi", "default/waiting")}
+    one = pod_with_claims("bound", "waiting", "plain", "unknown", "bound")
+    assert volume_attachments(one, facts) == {(EBS, "default/bound"), ("nfs.csi", "default/waiting")}

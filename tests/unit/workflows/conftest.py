@@ -6,9 +6,9 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from tests.support.fakes.skipping import time_skipping
-from tests.support.fakes.worker import World
+from tests.support.fakes.worker import WorkerHarness
 from tests.support.logs import plain_log
-from tests.unit.workflows.meters import Meter
+from tests.unit.workflows.meters import FakeMeter
 from workflows import metrics, nodeclaim_context
 
 __all__ = ["plain_log"]
@@ -29,9 +29,9 @@ POLL_SECONDS = {
 
 
 @pytest.fixture
-def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
+def meter(monkeypatch: pytest.MonkeyPatch) -> FakeMeter:
     """What a life without a server counts and measures."""
-    found = Meter()
+    found = FakeMeter()
     monkeypatch.setattr(metrics, "workflow", found)
     monkeypatch.setattr(nodeclaim_context, "workflow", found)
     return found
@@ -51,8 +51,8 @@ def short_poll_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def fake(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def fake(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> AsyncIterator[WorkerHarness]:
     """Workflows and activities at work on an in-memory world."""
     cached = request.config.getoption("--workflow-cache")
-    async with World(skipping.client, cached=cached).working() as working:
+    async with WorkerHarness(skipping.client, max_cached_workflows=cached).running_worker() as working:
         yield working

@@ -11,7 +11,7 @@ WHO = ClaimIdentity(cluster="prod", name="a", uid="uid-a", pool="general", creat
 """Whose life it is."""
 
 
-class Meter:
+class FakeMeter:
     """Stands for the module `temporalio.workflow`; `time` is what its clock says."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Meter:
     def set_current_details(self, text: str) -> None:
         """Nor this."""
 
-    def metric_meter(self) -> "Meter":
+    def metric_meter(self) -> "FakeMeter":
         return self
 
     def create_counter(self, name: str, described: str) -> Any:

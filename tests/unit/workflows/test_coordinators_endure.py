@@ -6,19 +6,19 @@ from typing import Any
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput
-from tenure.model.observations import DemandSeen, PoolSeen
+from tenure.model.observations import ObservedDemand, ObservedNodePool
 from tenure.model.provisioning import PlanOutcome
 from tenure.model.workflow_states import ProvisioningState
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import blocked, in_time
-from tests.support.workflows.lives import delete, emptied, pool, ready
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import is_blocked_by, wait_until_skipping_time
+from tests.support.workflows.lives import delete_nodeclaim, observe_empty, ready_nodeclaim, start_nodepool
 from workflows import ids
-from workflows.cluster_watch import WatchWorkflow
+from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioning import ProvisioningWorkflow
 
 
-async def demanded(fake: World, skipping: WorkflowEnvironment) -> None:
+async def start_provisioning_with_pods(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
     handle = await fake.client.start_workflow(
         ProvisioningWorkflow.run,
         ProvisioningState(cluster=fake.cluster),
@@ -26,60 +26,62 @@ async def demanded(fake: World, skipping: WorkflowEnvironment) -> None:
         task_queue=ids.task_queue(fake.cluster),
     )
     newest = await skipping.get_current_time() - timedelta(minutes=1)
-    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=1, pods=1, newest=newest))
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest=newest))
 
 
 async def test_a_plan_whose_host_was_lost_is_asked_for_again_under_its_id(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     """It may have made NodeClaims already: only under the same id are they found and launched."""
     fake.host.faults["plan"] = [BadInput("the host is gone")]
     fake.host.outcomes = [PlanOutcome(plan_id="", blocked="caches are too old: pods")]
-    async with fake.planning():
-        await demanded(fake, skipping)
-        await in_time(skipping, lambda: planned(fake, 2))
+    async with fake.running_planner():
+        await start_provisioning_with_pods(fake, skipping)
+        await wait_until_skipping_time(skipping, lambda: has_planned(fake, 2))
     assert len({one.plan_id for one in fake.host.planned}) == 1
 
 
 async def test_a_plan_that_is_blocked_for_long_is_asked_for_more_slowly(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     fake.host.outcomes = [PlanOutcome(plan_id="", blocked="types are not known") for _ in range(500)]
-    async with fake.planning():
-        await demanded(fake, skipping)
+    async with fake.running_planner():
+        await start_provisioning_with_pods(fake, skipping)
         await skipping.sleep(timedelta(minutes=10))
     assert 30 <= len(fake.host.planned) <= 80
 
 
-async def test_the_watch_outlives_a_fault_that_no_retry_helps(fake: World, skipping: WorkflowEnvironment) -> None:
-    fake.host.faults["run"] = [BadInput("no such lease")]
+async def test_the_watch_outlives_a_fault_that_no_retry_helps(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    fake.host.faults["add_pod"] = [BadInput("no such lease")]
     await fake.client.start_workflow(
-        WatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
+        ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
     )
-    await in_time(skipping, lambda: hosted(fake))
+    await wait_until_skipping_time(skipping, lambda: is_hosted(fake))
 
 
 async def test_the_wish_of_a_node_that_went_another_way_is_forgotten(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await ready(fake, skipping)
-    pools = await pool(fake, budgets=[{"nodes": "0"}])
-    await emptied(fake, skipping, handle)
-    await in_time(skipping, lambda: blocked(handle, "budget 0"))
-    assert await wishes(pools, 1)
-    await delete(fake, handle)
+    handle = await ready_nodeclaim(fake, skipping)
+    pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
+    await observe_empty(fake, skipping, handle)
+    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"))
+    assert await has_pending_requests(pools, 1)
+    await delete_nodeclaim(fake, handle)
     await handle.result()
-    await pools.signal(NodePoolWorkflow.seen, PoolSeen(number=2, generation=1, usage="less"))
-    await in_time(skipping, lambda: wishes(pools, 0))
+    await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, usage="less"))
+    await wait_until_skipping_time(skipping, lambda: has_pending_requests(pools, 0))
 
 
-async def planned(fake: World, count: int) -> bool:
+async def has_planned(fake: WorkerHarness, count: int) -> bool:
     return len(fake.host.planned) >= count
 
 
-async def hosted(fake: World) -> bool:
+async def is_hosted(fake: WorkerHarness) -> bool:
     return len(fake.host.carried) == 1
 
 
-async def wishes(pools: Any, count: int) -> bool:
+async def has_pending_requests(pools: Any, count: int) -> bool:
     return len((await pools.query(NodePoolWorkflow.state)).asked) == count

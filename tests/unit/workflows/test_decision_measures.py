@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.commands import CommandOver, Ending
-from tests.support.workflows.commands import proposal
-from tests.unit.workflows.meters import Meter
+from tenure.model.disruption.commands import CommandFinished, Ending
+from tests.support.workflows.commands import make_proposal
+from tests.unit.workflows.meters import FakeMeter
 from workflows.disruption import metrics
 from workflows.disruption.metrics import BY_NODEPOOL, COMMANDS, DECISIONS, FAILURES, VALIDATIONS
 
 
 @pytest.fixture
-def counters(monkeypatch: pytest.MonkeyPatch) -> Meter:
-    found = Meter()
+def counters(monkeypatch: pytest.MonkeyPatch) -> FakeMeter:
+    found = FakeMeter()
     monkeypatch.setattr(metrics, "workflow", found)
     return found
 
@@ -21,8 +21,8 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> Meter:
 LABELS = (("consolidation_type", "multi"), ("decision", "replace"), ("reason", "underutilized"))
 
 
-def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: Meter) -> None:
-    both = proposal("a", "b", "c")
+def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: FakeMeter) -> None:
+    both = make_proposal("a", "b", "c")
     spread = (*both.candidates[:2], both.candidates[2].model_copy(update={"pool": "gpu"}))
     metrics.count_command(both.model_copy(update={"candidates": spread}))
     assert counters.counted == {
@@ -32,8 +32,8 @@ def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: Meter) ->
     }
 
 
-def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_command(counters: Meter) -> None:
-    metrics.count_command(proposal("a", reason="Drifted", kind="drift", replacements=0))
+def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_command(counters: FakeMeter) -> None:
+    metrics.count_command(make_proposal("a", reason="Drifted", kind="drift", replacements=0))
     metrics.count_empty("default")
     drift = (("consolidation_type", ""), ("decision", "delete"), ("reason", "drifted"))
     empty = (("consolidation_type", "empty"), ("decision", "delete"), ("reason", "empty"))
@@ -53,8 +53,8 @@ def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_comman
     ],
 )
 def test_what_had_begun_and_came_to_nothing_has_failed(
-    counters: Meter, ending: Ending, counted: tuple[Any, ...] | None
+    counters: FakeMeter, ending: Ending, counted: tuple[Any, ...] | None
 ) -> None:
-    metrics.count_ending(proposal("a"), CommandOver(proposal_id="a", ending=ending))
+    metrics.count_ending(make_proposal("a"), CommandFinished(proposal_id="a", ending=ending))
     every = (COMMANDS, *LABELS[:2], ("ending", ending), LABELS[2])
     assert counters.counted == {every: 1, **({counted: 1} if counted else {})}

@@ -9,13 +9,15 @@ from tenure.apis import labels
 from tenure.model.disruption.drain import DrainState
 from tenure.model.launch import Launched
 from tenure.model.nodeclaim_state import ClaimState, Phase
-from tenure.model.observations import ClaimSeen
-from tests.unit.workflows.meters import BORN, WHO, Meter
+from tenure.model.observations import ObservedNodeClaim
+from tests.unit.workflows.meters import BORN, WHO, FakeMeter
 from workflows.metrics import DISRUPTED
-from workflows.nodeclaim_context import Life
+from workflows.nodeclaim_context import NodeClaimContext
 
 
-def going(disruption: str, *, phase: Phase = Phase.READY, said: str = "", keep: bool = False) -> ClaimState:
+def disrupted_state(
+    disruption: str, *, phase: Phase = Phase.READY, observed_disruption: str = "", can_abort: bool = False
+) -> ClaimState:
     launched = Launched(
         claim_uid="uid-a",
         provider_id="aws:///a/i-1",
@@ -30,23 +32,23 @@ def going(disruption: str, *, phase: Phase = Phase.READY, said: str = "", keep: 
         since=BORN,
         disruption=disruption,
         launched=launched,
-        seen=ClaimSeen(disruption=said),
-        drain=DrainState(keep=True) if keep else None,
+        observed=ObservedNodeClaim(disruption=observed_disruption),
+        drain=DrainState(retains_nodeclaim=True) if can_abort else None,
     )
 
 
-def through(state: ClaimState, *phases: Phase) -> ClaimState:
-    lived = Life(state)
+def pass_phases(state: ClaimState, *phases: Phase) -> ClaimState:
+    nodeclaim_context = NodeClaimContext(state)
     for phase in phases:
-        lived.enter(phase, "")
-    return lived.state
+        nodeclaim_context.transition_to(phase, "")
+    return nodeclaim_context.state
 
 
-def counted(meter: Meter) -> Counter[str]:
-    return Counter({dict(where)["reason"]: times for (_, *where), times in disrupted(meter).items()})
+def count_by_reason(meter: FakeMeter) -> Counter[str]:
+    return Counter({dict(where)["reason"]: times for (_, *where), times in disruption_counts(meter).items()})
 
 
-def disrupted(meter: Meter) -> dict[tuple[Any, ...], int]:
+def disruption_counts(meter: FakeMeter) -> dict[tuple[Any, ...], int]:
     return {key: times for key, times in meter.counted.items() if key[0] == DISRUPTED}
 
 
@@ -62,10 +64,10 @@ def disrupted(meter: Meter) -> dict[tuple[Any, ...], int]:
         ("spot_interrupted", "spot_interrupted"),
     ],
 )
-def test_a_node_that_goes_counts_once_by_karpenters_reason(meter: Meter, disruption: str, reason: str) -> None:
-    through(going(disruption), Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
+def test_a_node_that_goes_counts_once_by_karpenters_reason(meter: FakeMeter, disruption: str, reason: str) -> None:
+    pass_phases(disrupted_state(disruption), Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
     where = (("capacity_type", "spot"), ("nodepool", "general"), ("reason", reason))
-    assert disrupted(meter) == {(DISRUPTED, *where): 1}
+    assert disruption_counts(meter) == {(DISRUPTED, *where): 1}
 
 
 @pytest.mark.parametrize(
@@ -77,25 +79,30 @@ def test_a_node_that_goes_counts_once_by_karpenters_reason(meter: Meter, disrupt
         ("RegistrationTimeout", "registration_timeout"),
     ],
 )
-def test_one_that_never_became_a_node_counts_too(meter: Meter, disruption: str, reason: str) -> None:
-    through(going(disruption, phase=Phase.LAUNCH), Phase.TERMINATION, Phase.GONE)
-    assert counted(meter) == {reason: 1}
+def test_one_that_never_became_a_node_counts_too(meter: FakeMeter, disruption: str, reason: str) -> None:
+    pass_phases(disrupted_state(disruption, phase=Phase.LAUNCH), Phase.TERMINATION, Phase.DELETED)
+    assert count_by_reason(meter) == {reason: 1}
 
 
 @pytest.mark.parametrize("disruption", ["Deleted", "NodeClaimGone", labels.OVERPROVISIONED])
-def test_what_a_person_or_a_static_pool_deletes_is_no_disruption(meter: Meter, disruption: str) -> None:
-    through(going(disruption), Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
-    assert not disrupted(meter)
+def test_what_a_person_or_a_static_pool_deletes_is_no_disruption(meter: FakeMeter, disruption: str) -> None:
+    pass_phases(disrupted_state(disruption), Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
+    assert not disruption_counts(meter)
 
 
 @pytest.mark.parametrize("phase", [Phase.INITIALIZATION, Phase.READY])
-def test_what_a_command_deletes_counts_for_what_the_command_said(meter: Meter, phase: Phase) -> None:
-    through(going("Deleted", phase=phase, said="Drifted"), Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
-    assert counted(meter) == {"drifted": 1}
+def test_what_a_command_deletes_counts_for_what_the_command_said(meter: FakeMeter, phase: Phase) -> None:
+    pass_phases(
+        disrupted_state("Deleted", phase=phase, observed_disruption="Drifted"),
+        Phase.DRAIN,
+        Phase.TERMINATION,
+        Phase.DELETED,
+    )
+    assert count_by_reason(meter) == {"drifted": 1}
 
 
-def test_a_drain_that_may_be_given_up_counts_when_it_is_over(meter: Meter) -> None:
-    state = through(going("Empty", keep=True), Phase.DRAIN, Phase.READY, Phase.DRAIN)
-    assert not disrupted(meter)
-    through(state.model_copy(update={"drain": None}), Phase.TERMINATION, Phase.GONE)
-    assert counted(meter) == {"empty": 1}
+def test_a_drain_that_may_be_given_up_counts_when_it_is_over(meter: FakeMeter) -> None:
+    state = pass_phases(disrupted_state("Empty", can_abort=True), Phase.DRAIN, Phase.READY, Phase.DRAIN)
+    assert not disruption_counts(meter)
+    pass_phases(state.model_copy(update={"drain": None}), Phase.TERMINATION, Phase.DELETED)
+    assert count_by_reason(meter) == {"empty": 1}

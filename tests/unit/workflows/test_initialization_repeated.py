@@ -8,53 +8,59 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.model.errors import TryLater
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.provider_results import ConditionPatch
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import blocked, eventually, in_phase, in_time, state_of
-from tests.support.workflows.lives import BUSY, joined, ready
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import (
+    is_blocked_by,
+    query_state,
+    wait_until,
+    wait_until_phase,
+    wait_until_skipping_time,
+)
+from tests.support.workflows.lives import BUSY, ready_nodeclaim, registered_nodeclaim
 
 
 async def test_what_was_written_is_not_undone_by_a_node_that_is_not_ready_since(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await joined(fake, skipping)
-    lose_the_answer(fake)
-    fake.nodes.change("node-a", ready=True)
-    await fake.see(handle, **BUSY)
-    await in_phase(handle, Phase.READY)
-    assert fake.claims.condition("a", "Initialized").startswith("True")
-    state = await state_of(handle)
+    handle = await registered_nodeclaim(fake, skipping)
+    lose_patch_response(fake)
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    assert fake.claims.condition_text("a", "Initialized").startswith("True")
+    state = await query_state(handle)
     assert state.initialized and state.flaps == 0
     assert fake.nodes.found["node-a"].ready is False, "as it was when the step was repeated"
 
 
 async def test_a_machine_that_rebooted_is_not_ready_for_what_was_written_before(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await ready(fake, skipping)
-    fake.nodes.change("node-a", boot_id="boot-2", ready=False)
-    await fake.see(handle, **{**BUSY, "boot_id": "boot-2"})
-    await eventually(lambda: blocked(handle, "NodeNotReady"))
-    assert (await state_of(handle)).phase is Phase.INITIALIZATION
-    assert fake.claims.condition("a", "Initialized").startswith("True"), "it never reverts"
-    await fake.see(handle, **{**BUSY, "boot_id": "boot-2", "node_ready": False})
-    await in_time(skipping, lambda: told(fake), seconds=5)
-    assert fake.claims.condition("a", "Initialized").startswith("True")
+    handle = await ready_nodeclaim(fake, skipping)
+    fake.nodes.update_node("node-a", boot_id="boot-2", ready=False)
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
+    await wait_until(lambda: is_blocked_by(handle, "NodeNotReady"))
+    assert (await query_state(handle)).phase is Phase.INITIALIZATION
+    assert fake.claims.condition_text("a", "Initialized").startswith("True"), "it never reverts"
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "node_ready": False})
+    await wait_until_skipping_time(skipping, lambda: has_reboot_event(fake), seconds=5)
+    assert fake.claims.condition_text("a", "Initialized").startswith("True")
 
 
-async def told(fake: World) -> bool:
-    return any(reason == "Rebooted" and "NodeNotReady" in message for _, reason, message in fake.events.said)
+async def has_reboot_event(fake: WorkerHarness) -> bool:
+    return any(reason == "Rebooted" and "NodeNotReady" in message for _, reason, message in fake.events.published)
 
 
-def lose_the_answer(fake: World) -> None:
+def lose_patch_response(fake: WorkerHarness) -> None:
     """Of the call that says Initialized=True: it is done, the kubelet stops reporting, and the caller hears a fault."""
     patch = fake.claims.patch
 
     async def once(*args: Any, conditions: Sequence[ConditionPatch] = (), **kwargs: Any) -> Any:
-        answer = await patch(*args, conditions=conditions, **kwargs)
+        response = await patch(*args, conditions=conditions, **kwargs)
         if any((one.type, one.status) == ("Initialized", "True") for one in conditions):
             fake.claims.patch = patch  # type: ignore[method-assign]
-            fake.nodes.change("node-a", ready=False)
+            fake.nodes.update_node("node-a", ready=False)
             raise TryLater("the connection was cut")
-        return answer
+        return response
 
     fake.claims.patch = once  # type: ignore[method-assign]

@@ -7,227 +7,248 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim_state import Phase
-from tests.support.fakes.worker import World
+from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
-    blocked,
-    eventually,
-    in_phase,
-    in_time,
-    own_events,
-    scheduled,
-    state_of,
-    tasks_done,
+    count_completed_tasks,
+    count_scheduled,
+    is_blocked_by,
+    non_task_event_types,
+    query_state,
+    wait_until,
+    wait_until_phase,
+    wait_until_skipping_time,
 )
-from tests.support.workflows.lives import BUSY, JOINED, WHOLE_LIFE, born, delete, joined, launched, ready
+from tests.support.workflows.lives import (
+    ALL_PHASES,
+    BUSY,
+    JOINED,
+    create_nodeclaim,
+    delete_nodeclaim,
+    launched_nodeclaim,
+    ready_nodeclaim,
+    registered_nodeclaim,
+)
 from workflows.nodeclaim import NodeClaimWorkflow
 
 
-async def test_a_claim_made_by_hand_lives_and_dies(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping)
-    assert fake.claims.condition("a", "Initialized").startswith("True")
+async def test_a_claim_made_by_hand_lives_and_dies(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    assert fake.claims.condition_text("a", "Initialized").startswith("True")
     assert "karpenter.sh/registered" in fake.nodes.found["node-a"].labels
 
-    await delete(fake, handle)
+    await delete_nodeclaim(fake, handle)
     outcome = await handle.result()
 
-    assert [step.phase for step in outcome.story] == WHOLE_LIFE
+    assert [step.phase for step in outcome.story] == ALL_PHASES
     assert fake.instances.running == {} and len(fake.instances.terminated) == 1
     assert fake.claims.found == {} and fake.nodes.found == {}
 
 
-async def test_an_undisturbed_life_costs_at_most_80_events(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping)
-    await delete(fake, handle)
+async def test_an_undisturbed_life_costs_at_most_80_events(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    await delete_nodeclaim(fake, handle)
     await handle.result()
-    own = await own_events(handle)
+    own = await non_task_event_types(handle)
     assert len(own) <= 35, own
-    assert await tasks_done(handle) <= 18
-    assert await scheduled(handle, "run_hook") == await scheduled(handle, "tell_notices") == 0
+    assert await count_completed_tasks(handle) <= 18
+    assert await count_scheduled(handle, "run_hook") == await count_scheduled(handle, "tell_notices") == 0
 
 
 async def test_a_node_that_never_joins_is_given_up_at_the_registration_deadline(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    claim = await born(fake, skipping)
+    claim = await create_nodeclaim(fake, skipping)
     handle = await fake.start(claim)
     outcome = await handle.result()
     assert outcome.reason == "RegistrationTimeout"
-    assert lived(outcome.story[-1].at, claim.metadata.creation_timestamp) >= timedelta(minutes=15)
-    assert "RegistrationTimeout" in fake.events.reasons("a")
+    assert lifetime(outcome.history[-1].at, claim.metadata.creation_timestamp) >= timedelta(minutes=15)
+    assert "RegistrationTimeout" in fake.events.reasons_for("a")
     assert fake.instances.running == {} and fake.claims.found == {}
 
 
 async def test_two_nodes_with_one_provider_id_are_not_guessed_between(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await launched(fake, skipping)
+    handle = await launched_nodeclaim(fake, skipping)
     provider = fake.claims.found["a"]["status"]["providerID"]
     fake.nodes.join("node-b", provider)
     fake.nodes.join("node-c", provider)
-    await fake.see(handle, node_name="node-b", node_count=2)
-    await eventually(lambda: blocked(handle, "MultipleNodesFound"))
-    await eventually(lambda: registered(fake, "False MultipleNodesFound"))
+    await fake.signal_observed(handle, node_name="node-b", node_count=2)
+    await wait_until(lambda: is_blocked_by(handle, "MultipleNodesFound"))
+    await wait_until(lambda: has_registered_condition(fake, "False MultipleNodesFound"))
     del fake.nodes.found["node-c"]
-    await fake.see(handle, node_name="node-b", node_count=1)
-    await in_phase(handle, Phase.INITIALIZATION)
-    assert (await state_of(handle)).node_name == "node-b"
-    assert await registered(fake, "True")
+    await fake.signal_observed(handle, node_name="node-b", node_count=1)
+    await wait_until_phase(handle, Phase.INITIALIZATION)
+    assert (await query_state(handle)).node_name == "node-b"
+    assert await has_registered_condition(fake, "True")
 
 
 async def test_a_node_that_the_live_read_never_finds_does_not_fill_a_history(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await launched(fake, skipping)
-    await fake.see(handle, **JOINED)
+    handle = await launched_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, **JOINED)
     await skipping.sleep(timedelta(minutes=13))
-    assert await blocked(handle, "NodeNotFound")
-    assert 5 < await scheduled(handle, "register_node") < 25
+    assert await is_blocked_by(handle, "NodeNotFound")
+    assert 5 < await count_scheduled(handle, "register_node") < 25
 
 
-async def test_a_node_that_the_live_read_misses_is_looked_for_again(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await launched(fake, skipping)
-    await fake.see(handle, **JOINED)
-    await eventually(lambda: blocked(handle, "NodeNotFound"))
+async def test_a_node_that_the_live_read_misses_is_looked_for_again(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await launched_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, **JOINED)
+    await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
     await skipping.sleep(timedelta(seconds=6))
-    await in_phase(handle, Phase.INITIALIZATION)
+    await wait_until_phase(handle, Phase.INITIALIZATION)
 
 
 async def test_deleting_a_claim_before_its_node_joined_ends_the_instance(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await launched(fake, skipping)
+    handle = await launched_nodeclaim(fake, skipping)
     await fake.claims.delete("a", "uid-a")
-    await fake.see(handle, deleting=True)
+    await fake.signal_observed(handle, deleting=True)
     outcome = await handle.result()
     assert outcome.reason == "Deleted"
     assert fake.instances.running == {} and fake.claims.found == {}
 
 
-async def test_startup_taints_hold_initialization_until_they_leave(fake: World, skipping: WorkflowEnvironment) -> None:
+async def test_startup_taints_hold_initialization_until_they_leave(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
     taint = {"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}
-    handle = await joined(fake, skipping, startupTaints=[taint])
-    fake.nodes.change("node-a", ready=True, taints=(("node.cilium.io/agent-not-ready", "", "NoExecute"),))
+    handle = await registered_nodeclaim(fake, skipping, startupTaints=[taint])
+    fake.nodes.update_node("node-a", ready=True, taints=(("node.cilium.io/agent-not-ready", "", "NoExecute"),))
     waiting = "StartupTaintsExist: node.cilium.io/agent-not-ready:NoExecute"
-    await fake.see(handle, **BUSY, waiting_for=[waiting])
-    await in_time(skipping, lambda: blocked(handle, "StartupTaintsExist"), seconds=5)
-    await eventually(lambda: says(fake, "Unknown StartupTaintsExist"))
-    fake.nodes.change("node-a", taints=())
-    await fake.see(handle, **BUSY)
-    await in_phase(handle, Phase.READY)
+    await fake.signal_observed(handle, **BUSY, waiting_for=[waiting])
+    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "StartupTaintsExist"), seconds=5)
+    await wait_until(lambda: has_initialized_condition(fake, "Unknown StartupTaintsExist"))
+    fake.nodes.update_node("node-a", taints=())
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
 
 
 async def test_a_live_look_that_still_finds_a_taint_waits_for_the_next_news(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await joined(fake, skipping)
-    fake.nodes.change("node-a", ready=True, taints=(("node.kubernetes.io/not-ready", "", "NoExecute"),))
-    await fake.see(handle, **BUSY)
-    await eventually(lambda: blocked(handle, "KnownEphemeralTaintsExist"))
-    fake.nodes.change("node-a", taints=())
-    await fake.see(handle, **BUSY)
-    await in_phase(handle, Phase.READY)
+    handle = await registered_nodeclaim(fake, skipping)
+    fake.nodes.update_node("node-a", ready=True, taints=(("node.kubernetes.io/not-ready", "", "NoExecute"),))
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until(lambda: is_blocked_by(handle, "KnownEphemeralTaintsExist"))
+    fake.nodes.update_node("node-a", taints=())
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
 
 
-async def test_a_node_that_never_initializes_is_overdue_and_kept(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await joined(fake, skipping)
+async def test_a_node_that_never_initializes_is_overdue_and_kept(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await registered_nodeclaim(fake, skipping)
     await skipping.sleep(timedelta(minutes=31))
-    state = await state_of(handle)
+    state = await query_state(handle)
     assert state.overdue and state.phase is Phase.INITIALIZATION
-    assert "InitializationOverdue" in fake.events.reasons("a")
+    assert "InitializationOverdue" in fake.events.reasons_for("a")
     assert fake.instances.terminated == []
-    fake.nodes.change("node-a", ready=True)
-    await fake.see(handle, **BUSY)
-    await in_phase(handle, Phase.READY)
-    assert not (await state_of(handle)).overdue
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    assert not (await query_state(handle)).overdue
 
 
-async def test_a_reboot_takes_the_node_back_through_initialization(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping)
-    fake.nodes.change("node-a", boot_id="boot-2")
-    await fake.see(handle, **{**BUSY, "boot_id": "boot-2"})
-    await eventually(lambda: rebooted(handle))
-    await in_phase(handle, Phase.READY)
-    assert (await state_of(handle)).boot_id == "boot-2"
+async def test_a_reboot_takes_the_node_back_through_initialization(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    fake.nodes.update_node("node-a", boot_id="boot-2")
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
+    await wait_until(lambda: has_rebooted(handle))
+    await wait_until_phase(handle, Phase.READY)
+    assert (await query_state(handle)).boot_id == "boot-2"
 
 
-async def test_a_node_that_turns_not_ready_stays_a_node(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping)
-    await fake.see(handle, **{**BUSY, "node_ready": False})
+async def test_a_node_that_turns_not_ready_stays_a_node(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
     await skipping.sleep(timedelta(hours=1))
-    assert (await state_of(handle)).phase is Phase.READY
+    assert (await query_state(handle)).phase is Phase.READY
     assert len(fake.fleet.calls) == 1
 
 
-async def test_a_node_that_vanished_with_its_instance_is_given_up(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping)
+async def test_a_node_that_vanished_with_its_instance_is_given_up(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
     fake.instances.running.clear()
     await fake.nodes.release("node-a")
-    await fake.see(handle)
+    await fake.signal_observed(handle)
     outcome = await handle.result()
     assert outcome.reason == "GarbageCollected"
     assert fake.claims.found == {}
 
 
 async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_runs(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await ready(fake, skipping)
-    await fake.see(handle)
-    await eventually(lambda: blocked(handle, "NodeNotFound"))
-    await fake.see(handle, **BUSY)
-    await eventually(lambda: unblocked(handle))
-    assert (await state_of(handle)).phase is Phase.READY
+    handle = await ready_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle)
+    await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until(lambda: is_unblocked(handle))
+    assert (await query_state(handle)).phase is Phase.READY
 
 
 async def test_a_node_that_comes_back_while_its_instance_is_looked_at_is_seen_at_once(
-    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle, publish = await ready(fake, skipping), fake.events.publish
+    handle, publish = await ready_nodeclaim(fake, skipping), fake.events.publish
 
-    async def published(**said: Any) -> None:
-        if said["reason"] == "NodeNotFound":
-            await fake.see(handle, **BUSY)
-        await publish(**said)
+    async def published(**event: Any) -> None:
+        if event["reason"] == "NodeNotFound":
+            await fake.signal_observed(handle, **BUSY)
+        await publish(**event)
 
     monkeypatch.setattr(fake.events, "publish", published)
-    await fake.see(handle)
-    await eventually(lambda: told_lost(fake))
-    await eventually(lambda: unblocked(handle))
+    await fake.signal_observed(handle)
+    await wait_until(lambda: has_node_not_found_event(fake))
+    await wait_until(lambda: is_unblocked(handle))
 
 
-async def test_older_and_repeated_observations_change_nothing(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping)
-    newest = fake.observe(**BUSY)
+async def test_older_and_repeated_observations_change_nothing(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    newest = fake.make_observation(**BUSY)
     stale = newest.model_copy(update={"number": 1, "deleting": True, "exists": False})
-    for seen in (newest, stale, newest, stale):
-        await handle.signal(NodeClaimWorkflow.seen, seen)
+    for observed in (newest, stale, newest, stale):
+        await handle.signal(NodeClaimWorkflow.observe, observed)
     await skipping.sleep(timedelta(minutes=1))
-    state = await state_of(handle)
-    assert state.phase is Phase.READY and not state.seen.deleting
+    state = await query_state(handle)
+    assert state.phase is Phase.READY and not state.observed.deleting
 
 
-def lived(end: datetime, birth: datetime | None) -> timedelta:
-    assert birth is not None
-    return end - birth
+def lifetime(end: datetime, created_at: datetime | None) -> timedelta:
+    assert created_at is not None
+    return end - created_at
 
 
-async def rebooted(handle: Handle) -> bool:
-    return (await state_of(handle)).reboots == 1
+async def has_rebooted(handle: Handle) -> bool:
+    return (await query_state(handle)).reboots == 1
 
 
-async def told_lost(fake: World) -> bool:
-    return "NodeNotFound" in fake.events.reasons("a")
+async def has_node_not_found_event(fake: WorkerHarness) -> bool:
+    return "NodeNotFound" in fake.events.reasons_for("a")
 
 
-async def unblocked(handle: Handle) -> bool:
-    return not (await state_of(handle)).blocked_by
+async def is_unblocked(handle: Handle) -> bool:
+    return not (await query_state(handle)).blocked_by
 
 
-async def says(fake: World, told: str) -> bool:
-    return fake.claims.condition("a", "Initialized") == told
+async def has_initialized_condition(fake: WorkerHarness, expected: str) -> bool:
+    return fake.claims.condition_text("a", "Initialized") == expected
 
 
-async def registered(fake: World, told: str) -> bool:
-    return fake.claims.condition("a", "Registered") == told
+async def has_registered_condition(fake: WorkerHarness, expected: str) -> bool:
+    return fake.claims.condition_text("a", "Registered") == expected

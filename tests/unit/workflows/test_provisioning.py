@@ -18,11 +18,19 @@ from tenure.model.errors import TryLater
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import FleetError, Member
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import DemandSeen, Joining, MarksSeen
+from tenure.model.observations import Joining, ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.provisioning import LaunchDraft, PlanOutcome
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
-from tests.support.fakes.worker import SHORTLY, World
-from tests.support.workflows.eventually import Handle, eventually, has_come, idle, in_phase, in_time, rolled
+from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
+from tests.support.workflows.eventually import (
+    Handle,
+    has_continued_as_new,
+    is_in_phase,
+    wait_until,
+    wait_until_idle,
+    wait_until_phase,
+    wait_until_skipping_time,
+)
 from workflows import ids
 from workflows.provisioning import ProvisioningWorkflow
 
@@ -30,13 +38,13 @@ Provisioning = WorkflowHandle[ProvisioningWorkflow, None]
 
 
 @pytest.fixture
-async def planning(fake: World) -> AsyncIterator[World]:
+async def planning(fake: WorkerHarness) -> AsyncIterator[WorkerHarness]:
     """With a process that hosts the watch and so plans."""
-    async with fake.planning():
+    async with fake.running_planner():
         yield fake
 
 
-async def provisioning(fake: World, state: ProvisioningState | None = None) -> Provisioning:
+async def start_provisioning(fake: WorkerHarness, state: ProvisioningState | None = None) -> Provisioning:
     return await fake.client.start_workflow(
         ProvisioningWorkflow.run,
         state or ProvisioningState(cluster=fake.cluster),
@@ -45,20 +53,22 @@ async def provisioning(fake: World, state: ProvisioningState | None = None) -> P
     )
 
 
-def patient(fake: World) -> ProvisioningState:
+def open_window_state(fake: WorkerHarness) -> ProvisioningState:
     """Whose window stays open."""
     hour = timedelta(hours=1)
     return ProvisioningState(cluster=fake.cluster, window=BatchWindow(idle=hour, longest=hour))
 
 
-async def demand(fake: World, handle: Provisioning, newest: datetime) -> None:
+async def signal_pending_pods(fake: WorkerHarness, handle: Provisioning, newest: datetime) -> None:
     """Not while a run may just be being continued: see `idle`."""
-    await idle(handle, patience=SHORTLY)
+    await wait_until_idle(handle, timeout=IDLE_TIMEOUT_SECONDS)
     fake.number += 1
-    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=fake.number, pods=1, newest=newest))
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=fake.number, pods=1, newest=newest))
 
 
-async def group(fake: World, skipping: WorkflowEnvironment, *names: str, group_id: str = "group-1") -> LaunchDraft:
+async def make_launch_draft(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, *names: str, group_id: str = "group-1"
+) -> LaunchDraft:
     """NodeClaims that a plan made, and the draft of their launch."""
     born = await skipping.get_current_time()
     for name in names:
@@ -67,11 +77,11 @@ async def group(fake: World, skipping: WorkflowEnvironment, *names: str, group_i
     return LaunchDraft(group_id=group_id, pool="default", node_class="default", members=members)
 
 
-def claim(fake: World, name: str) -> NodeClaim:
+def get_nodeclaim(fake: WorkerHarness, name: str) -> NodeClaim:
     return NodeClaim.model_validate(fake.claims.found[name])
 
 
-async def planned_at(handle: Provisioning) -> list[datetime]:
+async def planning_times(handle: Provisioning) -> list[datetime]:
     """When each pass of planning was asked for."""
     events = (await handle.fetch_history()).events
     return [
@@ -81,172 +91,188 @@ async def planned_at(handle: Provisioning) -> list[datetime]:
     ]
 
 
-async def passes(fake: World, count: int) -> bool:
+async def has_planning_passes(fake: WorkerHarness, count: int) -> bool:
     """So many at least: a pass whose answer was lost is made again."""
     return len(fake.host.planned) >= count
 
 
 async def test_a_batch_closes_when_no_newer_pod_came_for_the_idle_time(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await provisioning(planning)
+    handle = await start_provisioning(planning)
     newest = await skipping.get_current_time()
-    await demand(planning, handle, newest)
-    await in_time(skipping, lambda: passes(planning, 1))
-    assert (await planned_at(handle))[0] - newest >= timedelta(seconds=1)
+    await signal_pending_pods(planning, handle, newest)
+    await wait_until_skipping_time(skipping, lambda: has_planning_passes(planning, 1))
+    assert (await planning_times(handle))[0] - newest >= timedelta(seconds=1)
 
 
 async def test_pods_that_keep_coming_are_planned_after_the_longest_window(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     """Their window is longer than usual, so that it is not idle while a busy machine tells of the next one."""
     longest = timedelta(seconds=600)
     window = BatchWindow(idle=timedelta(seconds=60), longest=longest)
-    handle = await provisioning(planning, ProvisioningState(cluster=planning.cluster, window=window))
+    handle = await start_provisioning(planning, ProvisioningState(cluster=planning.cluster, window=window))
     began = await skipping.get_current_time()
     last = began
     while last - began < 1.6 * longest:
         last = await skipping.get_current_time()
-        await demand(planning, handle, last)
+        await signal_pending_pods(planning, handle, last)
         await skipping.sleep(timedelta(seconds=30))
-    first = (await planned_at(handle))[0]
+    first = (await planning_times(handle))[0]
     assert longest <= first - began and first < last
 
 
 async def test_pods_that_have_waited_already_are_planned_at_once(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: passes(planning, 1))
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until(lambda: has_planning_passes(planning, 1))
 
 
-async def test_pods_that_lost_their_place_wait_for_no_batch(planning: World, skipping: WorkflowEnvironment) -> None:
+async def test_pods_that_lost_their_place_wait_for_no_batch(
+    planning: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
     """Also while a window is open for others."""
-    handle = await provisioning(planning, patient(planning))
+    handle = await start_provisioning(planning, open_window_state(planning))
     now = await skipping.get_current_time()
-    await demand(planning, handle, now)
-    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=90, pods=2, newest=now, at_once=True))
-    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=91, pods=3, newest=now))
-    await eventually(lambda: passes(planning, 1))
+    await signal_pending_pods(planning, handle, now)
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=90, pods=2, newest=now, at_once=True))
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=91, pods=3, newest=now))
+    await wait_until(lambda: has_planning_passes(planning, 1))
 
 
 async def test_a_worker_that_starts_says_how_long_a_batch_stays_open(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await provisioning(planning, patient(planning))
-    await handle.signal(ProvisioningWorkflow.window_set, BatchWindow())
+    handle = await start_provisioning(planning, open_window_state(planning))
+    await handle.signal(ProvisioningWorkflow.set_batch_window, BatchWindow())
     began = await skipping.get_current_time()
-    await demand(planning, handle, began)
-    await in_time(skipping, lambda: passes(planning, 1))
+    await signal_pending_pods(planning, handle, began)
+    await wait_until_skipping_time(skipping, lambda: has_planning_passes(planning, 1))
     assert await skipping.get_current_time() - began < timedelta(minutes=5)
 
 
-async def test_older_demand_is_no_new_demand(planning: World, skipping: WorkflowEnvironment) -> None:
-    handle = await provisioning(planning, patient(planning))
+async def test_older_demand_is_no_new_demand(planning: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await start_provisioning(planning, open_window_state(planning))
     now = await skipping.get_current_time()
-    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=5, pods=3, newest=now))
-    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=4, pods=1, newest=now))
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=5, pods=3, newest=now))
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=4, pods=1, newest=now))
     state = await handle.query(ProvisioningWorkflow.state)
     assert state.demand is not None and state.demand.pods == 3
 
 
 async def test_demand_that_comes_during_a_pass_is_planned_in_the_next(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     planning.host.gate = asyncio.Event()
-    handle = await provisioning(planning)
+    handle = await start_provisioning(planning)
     earlier = await skipping.get_current_time() - timedelta(minutes=1)
-    await demand(planning, handle, earlier)
-    await eventually(lambda: passes(planning, 1))
-    await demand(planning, handle, earlier + timedelta(seconds=1))
+    await signal_pending_pods(planning, handle, earlier)
+    await wait_until(lambda: has_planning_passes(planning, 1))
+    await signal_pending_pods(planning, handle, earlier + timedelta(seconds=1))
     planning.host.gate.set()
-    await eventually(lambda: passes(planning, 2))
+    await wait_until(lambda: has_planning_passes(planning, 2))
     assert len({request.plan_id for request in planning.host.planned}) == 2
 
 
 async def test_a_group_launches_with_one_call_and_every_member_hears_of_it(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b", "c"),))]
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await launched(planning, "a", "b", "c")
+    planning.host.outcomes = [
+        PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b", "c"),))
+    ]
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until_launched(planning, "a", "b", "c")
     assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 3
-    await eventually(lambda: no_groups(handle))
+    await wait_until(lambda: has_no_groups(handle))
 
 
 async def test_a_lost_answer_is_asked_for_again_and_doubles_nothing(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    planning.fleet.lost = [TryLater("connection cut"), TryLater("connection cut")]
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    planning.fleet.lost_responses = [TryLater("connection cut"), TryLater("connection cut")]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await skipping.sleep(timedelta(seconds=10))
-    await launched(planning, "a", "b")
+    await wait_until_launched(planning, "a", "b")
     assert len(planning.fleet.calls) == 3 and len(set(planning.fleet.calls)) == 1
     assert len(planning.instances.running) == 2
 
 
-async def test_a_group_that_is_refused_gives_its_members_up(planning: World, skipping: WorkflowEnvironment) -> None:
+async def test_a_group_that_is_refused_gives_its_members_up(
+    planning: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
     planning.node_classes.add("default", ready="False")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
-    lives = [planning.handle(claim(planning, name)) for name in "ab"]
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: empty(planning))
-    assert [(await life.result()).reason for life in lives] == ["NodeClassNotReady", "NodeClassNotReady"]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    nodeclaim_handles = [planning.workflow_handle(get_nodeclaim(planning, name)) for name in "ab"]
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until(lambda: nodeclaims_are_deleted(planning))
+    assert [(await nodeclaim_handle.result()).reason for nodeclaim_handle in nodeclaim_handles] == [
+        "NodeClassNotReady",
+        "NodeClassNotReady",
+    ]
     state = await handle.query(ProvisioningWorkflow.state)
     assert state.drafts == () and state.groups == () and planning.fleet.calls == []
 
 
 async def test_a_launch_that_goes_wrong_is_tried_again_as_one_group_while_the_next_group_launches(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     """Given up at once, its members would be planned anew at once, and so for ever (reference 3.2)."""
-    denied = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized", mend="allow it")
-    planning.fleet.error = denied
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "c"),))]
-    handle = await provisioning(planning)
-    life = await planning.start(claim(planning, "a"))
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await in_phase(life, Phase.LAUNCH)
-    await eventually(lambda: waits(handle, "Unauthorized"))
-    assert planning.claims.condition("a", "Launched") == "Unknown Unauthorized"
-    planning.fleet.error = denied
+    denied = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized", remedy="allow it")
+    planning.fleet.next_error = denied
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "c"),))]
+    handle = await start_provisioning(planning)
+    nodeclaim_handle = await planning.start(get_nodeclaim(planning, "a"))
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until_phase(nodeclaim_handle, Phase.LAUNCH)
+    await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
+    assert planning.claims.condition_text("a", "Launched") == "Unknown Unauthorized"
+    planning.fleet.next_error = denied
     await skipping.sleep(timedelta(seconds=11))
-    await eventually(lambda: called(planning, 2))
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "b", group_id="2"),))]
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await launched(planning, "b")
+    await wait_until(lambda: has_fleet_calls(planning, 2))
+    planning.host.outcomes = [
+        PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "b", group_id="2"),))
+    ]
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until_launched(planning, "b")
     await skipping.sleep(timedelta(seconds=30))
-    await launched(planning, "a", "c")
+    await wait_until_launched(planning, "a", "c")
     assert len(planning.instances.running) == 3 and len(planning.fleet.calls) == len(set(planning.fleet.calls)) == 4
 
 
 async def test_what_is_refused_in_one_offering_is_launched_in_the_next_without_a_new_claim(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    planning.fleet.types, planning.fleet.room = ("m5.large", "c5.large", "r5.large"), {"m5.large": 1, "c5.large": 1}
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b", "c"),))]
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await launched(planning, "a", "b", "c")
-    types = [claim(planning, name).instance_type for name in "abc"]
+    planning.fleet.types, planning.fleet.capacity_by_type = (
+        ("m5.large", "c5.large", "r5.large"),
+        {"m5.large": 1, "c5.large": 1},
+    )
+    planning.host.outcomes = [
+        PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b", "c"),))
+    ]
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until_launched(planning, "a", "b", "c")
+    types = [get_nodeclaim(planning, name).instance_type for name in "abc"]
     assert types == ["m5.large", "c5.large", "r5.large"]
-    assert planning.fleet.told == [[], ["m5.large"], ["m5.large", "c5.large"]]
+    assert planning.fleet.excluded_types == [[], ["m5.large"], ["m5.large", "c5.large"]]
     assert len(set(planning.fleet.calls)) == 3 and len(planning.host.planned) == 1
     state = await handle.query(ProvisioningWorkflow.state)
     assert {mark.instance_type for mark in state.unavailable} == {"m5.large", "c5.large"}
-    assert await summaries(handle, "launch_group") == [
+    assert await activity_summaries(handle, "launch_group") == [
         "CreateFleet group-1: 3 x default",
         "CreateFleet group-1 (attempt 2): 2 x default",
         "CreateFleet group-1 (attempt 3): 1 x default",
     ]
 
 
-async def summaries(handle: Provisioning, activity: str) -> list[str]:
+async def activity_summaries(handle: Provisioning, activity: str) -> list[str]:
     """Of each time that a run asked for an activity of this name."""
     return [
         json.loads(event.user_metadata.summary.data)
@@ -256,25 +282,25 @@ async def summaries(handle: Provisioning, activity: str) -> list[str]:
 
 
 async def test_another_attempt_is_made_only_for_members_that_are_still_there(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    planning.fleet.error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: waits(handle, "Unauthorized"))
+    planning.fleet.next_error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
     del planning.claims.found["a"]
     await skipping.sleep(timedelta(seconds=15))
-    await launched(planning, "b")
+    await wait_until_launched(planning, "b")
     assert len(planning.instances.running) == 1
 
 
-async def test_a_group_without_members_is_over(planning: World, skipping: WorkflowEnvironment) -> None:
-    planning.fleet.error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a"),))]
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: waits(handle, "Unauthorized"))
+async def test_a_group_without_members_is_over(planning: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    planning.fleet.next_error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a"),))]
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
     planning.claims.found.clear()
     await skipping.sleep(timedelta(seconds=15))
     state = await handle.query(ProvisioningWorkflow.state)
@@ -282,274 +308,280 @@ async def test_a_group_without_members_is_over(planning: World, skipping: Workfl
 
 
 @pytest.mark.parametrize("others", [(), ("b",)])
-@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("already_deleted", [False, True])
 async def test_a_member_that_was_deleted_before_its_launch_ends_at_once(
-    planning: World, skipping: WorkflowEnvironment, others: tuple[str, ...], gone: bool
+    planning: WorkerHarness, skipping: WorkflowEnvironment, others: tuple[str, ...], already_deleted: bool
 ) -> None:
     """Whether its group is for others too or not, and also where nothing kept its NodeClaim."""
-    draft = await group(planning, skipping, *others, "z")
+    draft = await make_launch_draft(planning, skipping, *others, "z")
     if others:
         draft = draft.model_copy(update={"joined": True})
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(draft,))]
-    life = await planning.start(claim(planning, "z"))
-    if gone:
+    nodeclaim_handle = await planning.start(get_nodeclaim(planning, "z"))
+    if already_deleted:
         del planning.claims.found["z"]
     else:
-        planning.claims.give("z", deleting=True)
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+        planning.claims.set_status("z", deleting=True)
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     # No time is skipped while nobody waits for a result.
-    await eventually(lambda: is_over(life))
-    assert (await life.result()).reason == "Deleted"
-    await eventually(lambda: have_instances(planning, *others))
+    await wait_until(lambda: is_over(nodeclaim_handle))
+    assert (await nodeclaim_handle.result()).reason == "Deleted"
+    await wait_until(lambda: have_instances(planning, *others))
     assert "z" not in planning.claims.found and len(planning.instances.running) == len(others)
 
 
 async def test_a_member_whose_instance_was_written_down_and_not_told_is_told(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    planning.fleet.error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
-    life = await planning.start(claim(planning, "a"))
-    handle = await provisioning(planning)
+    planning.fleet.next_error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    nodeclaim_handle = await planning.start(get_nodeclaim(planning, "a"))
+    handle = await start_provisioning(planning)
     began = await skipping.get_current_time()
-    await demand(planning, handle, began - timedelta(minutes=1))
-    await eventually(lambda: waits(handle, "Unauthorized"))
-    planning.claims.give("a", provider_id="aws:///us-west-2a/i-1")
+    await signal_pending_pods(planning, handle, began - timedelta(minutes=1))
+    await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
+    planning.claims.set_status("a", provider_id="aws:///us-west-2a/i-1")
     await skipping.sleep(timedelta(seconds=15))
-    await launched(planning, "b")
-    await eventually(lambda: has_come(life, Phase.REGISTRATION))
+    await wait_until_launched(planning, "b")
+    await wait_until(lambda: is_in_phase(nodeclaim_handle, Phase.REGISTRATION))
     assert await skipping.get_current_time() - began < planning.deadlines.launch
 
 
 async def test_claims_of_a_pool_that_no_plan_made_wait_for_each_other_as_long_as_pods_do(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await provisioning(planning)
+    handle = await start_provisioning(planning)
     window = BatchWindow(idle=timedelta(seconds=10), longest=timedelta(minutes=1))
-    await handle.signal(ProvisioningWorkflow.window_set, window)
+    await handle.signal(ProvisioningWorkflow.set_batch_window, window)
     born = await skipping.get_current_time()
     for name in "abc":
         planning.claims.add(name, born=born, labels={NODEPOOL: "default"})
-        wish = Joining(name=name, uid=f"uid-{name}", pool="default", node_class="default", alike="x")
-        await handle.signal(ProvisioningWorkflow.join, wish)
+        join_request = Joining(name=name, uid=f"uid-{name}", pool="default", node_class="default", alike="x")
+        await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
         await skipping.sleep(timedelta(seconds=4))
     await skipping.sleep(timedelta(seconds=20))
-    await eventually(lambda: have_instances(planning, "a", "b", "c"))
+    await wait_until(lambda: have_instances(planning, "a", "b", "c"))
     assert len(planning.fleet.calls) == 1
 
 
 async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_that_are_alike(
-    planning: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    planning: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are gathered for longer than usual, as a busy machine may take its time to start them."""
-    monkeypatch.setattr("workflows.launch_groups.GATHER", timedelta(seconds=20))
+    monkeypatch.setattr("workflows.launch_groups.JOIN_WINDOW", timedelta(seconds=20))
     planning.fleet.gate = asyncio.Event()
-    await provisioning(planning)
+    await start_provisioning(planning)
     born = await skipping.get_current_time()
-    lives = []
+    nodeclaim_handles = []
     for name, alike in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "x")):
         made = planning.claims.add(name, born=born, labels={NODEPOOL: "default"})
-        lives.append(await planning.start(made, alike=alike))
-    await in_time(skipping, lambda: called(planning, 2))
-    for life in lives:
-        await in_phase(life, Phase.LAUNCH)
+        nodeclaim_handles.append(await planning.start(made, alike=alike))
+    await wait_until_skipping_time(skipping, lambda: has_fleet_calls(planning, 2))
+    for nodeclaim_handle in nodeclaim_handles:
+        await wait_until_phase(nodeclaim_handle, Phase.LAUNCH)
     planning.fleet.gate.set()
-    await launched(planning, "a", "b", "c", "d")
+    await wait_until_launched(planning, "a", "b", "c", "d")
     assert len(planning.fleet.calls) == 2 and len(planning.instances.running) == 4
     assert all("karpenter.sh/termination" in one["metadata"]["finalizers"] for one in planning.claims.found.values())
 
 
 async def test_one_that_asks_twice_to_launch_with_others_is_bought_once(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await provisioning(planning)
+    handle = await start_provisioning(planning)
     planning.claims.add("a", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
-    wish = Joining(name="a", uid="uid-a", pool="default", node_class="default", alike="x")
+    join_request = Joining(name="a", uid="uid-a", pool="default", node_class="default", alike="x")
     planning.fleet.gate = asyncio.Event()
-    await handle.signal(ProvisioningWorkflow.join, wish)
-    await handle.signal(ProvisioningWorkflow.join, wish)
+    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
+    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
     await skipping.sleep(timedelta(seconds=2))
-    await eventually(lambda: called(planning, 1))
-    await handle.signal(ProvisioningWorkflow.join, wish)
+    await wait_until(lambda: has_fleet_calls(planning, 1))
+    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
     await skipping.sleep(timedelta(seconds=2))
     planning.fleet.gate.set()
-    await eventually(lambda: have_instances(planning, "a"))
-    await handle.signal(ProvisioningWorkflow.join, wish)
+    await wait_until(lambda: have_instances(planning, "a"))
+    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
     await skipping.sleep(timedelta(seconds=2))
     assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 1
 
 
 async def test_a_claim_of_a_pool_launches_itself_where_there_is_no_provisioning(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     made = fake.claims.add("a", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
-    await in_phase(await fake.start(made, alike="x"), Phase.REGISTRATION)
+    await wait_until_phase(await fake.start(made, alike="x"), Phase.REGISTRATION)
     assert len(fake.fleet.calls) == 1
 
 
 async def test_what_a_claim_that_launches_alone_was_refused_counts_in_the_next_plan(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await provisioning(planning)
+    handle = await start_provisioning(planning)
     mark = UnavailableOffering(
         instance_type="m5.large",
         zone="us-west-2a",
         capacity_type="spot",
         until=await skipping.get_current_time() + timedelta(minutes=3),
     )
-    await handle.signal(ProvisioningWorkflow.refused, MarksSeen(unavailable=(mark,)))
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: passes(planning, 1))
+    await handle.signal(ProvisioningWorkflow.offerings_unavailable, ObservedUnavailableOfferings(unavailable=(mark,)))
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until(lambda: has_planning_passes(planning, 1))
     assert planning.host.planned[0].unavailable == (mark,)
 
 
 async def test_a_storm_that_the_watch_told_of_is_known_to_every_plan_after(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     """Also to that of a worker that has read no message of it, and whatever a launch was refused since."""
-    handle = await provisioning(planning)
+    handle = await start_provisioning(planning)
     until = await skipping.get_current_time() + timedelta(minutes=5)
-    await handle.signal(ProvisioningWorkflow.refused, MarksSeen(unavailable=(), storm=until))
-    await handle.signal(ProvisioningWorkflow.refused, MarksSeen(unavailable=()))
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: passes(planning, 1))
-    assert planning.host.planned[0].storm == until
+    await handle.signal(
+        ProvisioningWorkflow.offerings_unavailable, ObservedUnavailableOfferings(unavailable=(), burst_ends_at=until)
+    )
+    await handle.signal(ProvisioningWorkflow.offerings_unavailable, ObservedUnavailableOfferings(unavailable=()))
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until(lambda: has_planning_passes(planning, 1))
+    assert planning.host.planned[0].burst_ends_at == until
 
 
-async def waits(handle: Provisioning, why: str) -> bool:
+async def waits_for_retry(handle: Provisioning, why: str) -> bool:
     """A group waits for its next attempt."""
     state = await handle.query(ProvisioningWorkflow.state)
     return any(why in draft.why for draft in state.drafts)
 
 
 async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     planning.fleet.capacity = 1
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
-    other = await planning.start(claim(planning, "b"))
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await launched(planning, "a")
-    await eventually(lambda: gone(planning, "b"))
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: passes(planning, 2))
-    marks = planning.host.planned[1].unavailable
-    assert [(mark.instance_type, mark.zone) for mark in marks] == [("m5.large", "us-west-2a")]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    other = await planning.start(get_nodeclaim(planning, "b"))
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until_launched(planning, "a")
+    await wait_until(lambda: nodeclaim_is_deleted(planning, "b"))
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until(lambda: has_planning_passes(planning, 2))
+    unavailable_offerings = planning.host.planned[1].unavailable
+    assert [(offering.instance_type, offering.zone) for offering in unavailable_offerings] == [
+        ("m5.large", "us-west-2a")
+    ]
     await skipping.sleep(timedelta(minutes=4))
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: passes(planning, 3))
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until(lambda: has_planning_passes(planning, 3))
     assert planning.host.planned[2].unavailable == ()
     assert (await other.result()).reason == "InsufficientCapacity"
 
 
-async def test_a_slow_group_holds_up_no_other(planning: World, skipping: WorkflowEnvironment) -> None:
+async def test_a_slow_group_holds_up_no_other(planning: WorkerHarness, skipping: WorkflowEnvironment) -> None:
     planning.fleet.gate = asyncio.Event()
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a"),))]
-    handle = await provisioning(planning)
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a"),))]
+    handle = await start_provisioning(planning)
     earlier = await skipping.get_current_time() - timedelta(minutes=1)
-    await demand(planning, handle, earlier)
-    await eventually(lambda: called(planning, 1))
-    await demand(planning, handle, earlier)
-    await eventually(lambda: passes(planning, 2))
+    await signal_pending_pods(planning, handle, earlier)
+    await wait_until(lambda: has_fleet_calls(planning, 1))
+    await signal_pending_pods(planning, handle, earlier)
+    await wait_until(lambda: has_planning_passes(planning, 2))
     planning.fleet.gate.set()
-    await launched(planning, "a")
+    await wait_until_launched(planning, "a")
 
 
 async def test_without_a_host_demand_is_kept_and_planned_as_soon_as_there_is_one(
-    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(workflows.activity_options.PLAN, "schedule_to_start_timeout", timedelta(seconds=0.5))
-    handle = await provisioning(fake)
-    await demand(fake, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await in_time(skipping, lambda: blocked_by(handle, "no plan"), seconds=5)
-    async with fake.planning():
-        await in_time(skipping, lambda: passes(fake, 1), seconds=5)
-        await in_time(skipping, lambda: blocked_by(handle, ""), seconds=5)
+    handle = await start_provisioning(fake)
+    await signal_pending_pods(fake, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "no plan"), seconds=5)
+    async with fake.running_planner():
+        await wait_until_skipping_time(skipping, lambda: has_planning_passes(fake, 1), seconds=5)
+        await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, ""), seconds=5)
 
 
-async def test_a_pass_on_caches_that_are_too_old_is_made_again(planning: World, skipping: WorkflowEnvironment) -> None:
+async def test_a_pass_on_caches_that_are_too_old_is_made_again(
+    planning: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
     planning.host.outcomes = [PlanOutcome(plan_id="", blocked="caches are too old: pods")]
-    handle = await provisioning(planning)
-    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: blocked_by(handle, "caches are too old"))
-    await in_time(skipping, lambda: passes(planning, 2))
+    handle = await start_provisioning(planning)
+    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await wait_until(lambda: is_blocked_by(handle, "caches are too old"))
+    await wait_until_skipping_time(skipping, lambda: has_planning_passes(planning, 2))
 
 
 async def test_continuing_as_new_waits_for_no_group_and_buys_nothing_twice(
-    planning: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    planning: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 30)
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 30)
     planning.fleet.gate = asyncio.Event()
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
-    first = await provisioning(planning)
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    first = await start_provisioning(planning)
     earlier = await skipping.get_current_time() - timedelta(minutes=1)
-    await demand(planning, first, earlier)
-    await eventually(lambda: called(planning, 1))
+    await signal_pending_pods(planning, first, earlier)
+    await wait_until(lambda: has_fleet_calls(planning, 1))
     following: Provisioning = planning.client.get_workflow_handle(first.id)
-    while not await rolled(planning.client, first):
-        await one_more_pass(planning, following, earlier)
+    while not await has_continued_as_new(planning.client, first):
+        await trigger_planning_pass(planning, following, earlier)
     planning.fleet.gate.set()
-    await launched(planning, "a", "b")
+    await wait_until_launched(planning, "a", "b")
     assert len(set(planning.fleet.calls)) == 1 and len(planning.instances.running) == 2
-    await eventually(lambda: no_groups(following))
+    await wait_until(lambda: has_no_groups(following))
 
 
 async def test_a_rebuilt_workflow_goes_on_with_the_drafts_that_it_carries(
-    planning: World, skipping: WorkflowEnvironment
+    planning: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    draft = await group(planning, skipping, "a", "b")
-    await provisioning(planning, ProvisioningState(cluster=planning.cluster, drafts=(draft,)))
-    await launched(planning, "a", "b")
+    draft = await make_launch_draft(planning, skipping, "a", "b")
+    await start_provisioning(planning, ProvisioningState(cluster=planning.cluster, drafts=(draft,)))
+    await wait_until_launched(planning, "a", "b")
 
 
-async def launched(fake: World, *names: str) -> None:
-    await eventually(lambda: have_instances(fake, *names))
+async def wait_until_launched(fake: WorkerHarness, *names: str) -> None:
+    await wait_until(lambda: have_instances(fake, *names))
     for name in names:
-        await eventually(partial(has_a_life, fake, name))
-        await in_phase(fake.handle(claim(fake, name)), Phase.REGISTRATION)
+        await wait_until(partial(has_workflow, fake, name))
+        await wait_until_phase(fake.workflow_handle(get_nodeclaim(fake, name)), Phase.REGISTRATION)
 
 
-async def is_over(life: Handle) -> bool:
-    return (await life.describe()).status is not WorkflowExecutionStatus.RUNNING
+async def is_over(handle: Handle) -> bool:
+    return (await handle.describe()).status is not WorkflowExecutionStatus.RUNNING
 
 
-async def has_a_life(fake: World, name: str) -> bool:
+async def has_workflow(fake: WorkerHarness, name: str) -> bool:
     """A claim's workflow hears of its instance a moment after the claim shows it."""
     try:
-        await fake.handle(claim(fake, name)).describe()
+        await fake.workflow_handle(get_nodeclaim(fake, name)).describe()
     except RPCError:
         return False
     return True
 
 
-async def have_instances(fake: World, *names: str) -> bool:
+async def have_instances(fake: WorkerHarness, *names: str) -> bool:
     return all("providerID" in fake.claims.found[name]["status"] for name in names)
 
 
-async def no_groups(handle: Provisioning) -> bool:
+async def has_no_groups(handle: Provisioning) -> bool:
     return (await handle.query(ProvisioningWorkflow.state)).groups == ()
 
 
-async def called(fake: World, times: int) -> bool:
+async def has_fleet_calls(fake: WorkerHarness, times: int) -> bool:
     return len(fake.fleet.calls) == times
 
 
-async def one_more_pass(fake: World, handle: Provisioning, newest: datetime) -> None:
+async def trigger_planning_pass(fake: WorkerHarness, handle: Provisioning, newest: datetime) -> None:
     count = len(fake.host.planned) + 1
-    await demand(fake, handle, newest)
-    await eventually(lambda: passes(fake, count))
+    await signal_pending_pods(fake, handle, newest)
+    await wait_until(lambda: has_planning_passes(fake, count))
 
 
-async def gone(fake: World, name: str) -> bool:
+async def nodeclaim_is_deleted(fake: WorkerHarness, name: str) -> bool:
     return name not in fake.claims.found
 
 
-async def empty(fake: World) -> bool:
+async def nodeclaims_are_deleted(fake: WorkerHarness) -> bool:
     return not fake.claims.found
 
 
-async def blocked_by(handle: Provisioning, text: str) -> bool:
+async def is_blocked_by(handle: Provisioning, text: str) -> bool:
     found = (await handle.query(ProvisioningWorkflow.state)).blocked_by
     return text in found if text else not found

@@ -7,110 +7,118 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import DISRUPTED_LATELY
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
-from tenure.model.observations import PoolSeen
-from tenure.model.operator_requests import Unread
+from tenure.model.observations import ObservedNodePool
+from tenure.model.operator_requests import InvalidRules
 from tenure.model.signals import PermitWithdrawn
 from tenure.model.workflow_states import PoolState
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import eventually, in_time
-from tests.support.workflows.lives import pool
-from tests.unit.workflows.test_nodepool import answers, ask, granted, refused, standing
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
+from tests.support.workflows.lives import start_nodepool
+from tests.unit.workflows.test_nodepool import (
+    add_nodeclaims,
+    have_permits,
+    have_rejections,
+    permit_decisions,
+    request_permits,
+)
 from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
 
 ONE_AN_HOUR = DisruptionRules.model_validate({"rates": [{"nodes": "1", "within": "1h"}]})
 
 
-async def rated(fake: World) -> Any:
-    await standing(fake, "a", "b")
-    pools = await pool(fake, budgets=[{"nodes": "100%"}])
-    await see(pools, 2)
+async def start_rate_limited_nodepool(fake: WorkerHarness) -> Any:
+    await add_nodeclaims(fake, "a", "b")
+    pools = await start_nodepool(fake, budgets=[{"nodes": "100%"}])
+    await signal_observed(pools, 2)
     return pools
 
 
-async def see(pools: Any, number: int, **seen: Any) -> None:
-    found = {"rules": ONE_AN_HOUR, "usage": f"{number}", **seen}
-    await pools.signal(NodePoolWorkflow.seen, PoolSeen(number=number, generation=1, **found))
+async def signal_observed(pools: Any, number: int, **fields: Any) -> None:
+    found = {"rules": ONE_AN_HOUR, "usage": f"{number}", **fields}
+    await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=number, generation=1, **found))
 
 
-async def goes(fake: World, skipping: WorkflowEnvironment, pools: Any, *, used: bool) -> None:
+async def run_command(fake: WorkerHarness, skipping: WorkflowEnvironment, pools: Any, *, used: bool) -> None:
     """A command takes the node away, or leaves it, and gives its permit back."""
-    await ask(fake, skipping, pools, "a")
-    await in_time(skipping, lambda: granted(fake, "a"))
+    await request_permits(fake, skipping, pools, "a")
+    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
     if used:
-        fake.claims.give("a", deleting=True)
-    await pools.signal(NodePoolWorkflow.withdrawn, PermitWithdrawn(claim_uid="uid-a", workflow_id="a", used=used))
+        fake.claims.set_status("a", deleting=True)
+    await pools.signal(NodePoolWorkflow.release_permit, PermitWithdrawn(claim_uid="uid-a", workflow_id="a", used=used))
 
 
-async def test_a_node_that_a_command_left_counts_not(fake: World, skipping: WorkflowEnvironment) -> None:
-    pools = await rated(fake)
-    await goes(fake, skipping, pools, used=False)
-    await ask(fake, skipping, pools, "b")
-    await in_time(skipping, lambda: granted(fake, "b"))
+async def test_a_node_that_a_command_left_counts_not(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    pools = await start_rate_limited_nodepool(fake)
+    await run_command(fake, skipping, pools, used=False)
+    await request_permits(fake, skipping, pools, "b")
+    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b"))
 
 
-async def test_a_node_that_a_command_took_counts(fake: World, skipping: WorkflowEnvironment) -> None:
-    pools = await rated(fake)
-    await goes(fake, skipping, pools, used=True)
-    await ask(fake, skipping, pools, "b")
-    await in_time(skipping, lambda: refused(fake, "b"))
-    assert "rate 1 of 2 nodes within 1h: 1 went" in (await answers(fake, "b"))[0].blocked_by
+async def test_a_node_that_a_command_took_counts(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    pools = await start_rate_limited_nodepool(fake)
+    await run_command(fake, skipping, pools, used=True)
+    await request_permits(fake, skipping, pools, "b")
+    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "b"))
+    assert "rate 1 of 2 nodes within 1h: 1 went" in (await permit_decisions(fake, "b"))[0].blocked_by
     assert [one.uid for one in (await pools.query(NodePoolWorkflow.state)).past] == ["uid-a"]
     await skipping.sleep(timedelta(minutes=55))
-    assert not await granted(fake, "b")
-    await in_time(skipping, lambda: granted(fake, "b"), seconds=30)
+    assert not await have_permits(fake, "b")
+    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b"), seconds=30)
 
 
-async def test_what_went_counts_though_the_workflow_was_lost(fake: World, skipping: WorkflowEnvironment) -> None:
-    pools = await rated(fake)
-    await goes(fake, skipping, pools, used=True)
+async def test_what_went_counts_though_the_workflow_was_lost(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    pools = await start_rate_limited_nodepool(fake)
+    await run_command(fake, skipping, pools, used=True)
     del fake.claims.found["a"]
-    await see(pools, 3)
-    await eventually(lambda: recorded(fake))
+    await signal_observed(pools, 3)
+    await wait_until(lambda: disruption_is_recorded(fake))
     await pools.terminate()
-    anew = await fake.client.start_workflow(
+    restarted = await fake.client.start_workflow(
         NodePoolWorkflow.run,
         PoolState(cluster=fake.cluster, name="default"),
         id=ids.nodepool(fake.cluster, "default"),
         task_queue=ids.task_queue(fake.cluster),
         start_signal="seen",
-        start_signal_args=[PoolSeen(number=4, generation=1, rules=ONE_AN_HOUR)],
+        start_signal_args=[ObservedNodePool(number=4, generation=1, rules=ONE_AN_HOUR)],
     )
-    await ask(fake, skipping, anew, "b")
-    await in_time(skipping, lambda: refused(fake, "b"))
-    assert "1 went" in (await answers(fake, "b"))[0].blocked_by
+    await request_permits(fake, skipping, restarted, "b")
+    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "b"))
+    assert "1 went" in (await permit_decisions(fake, "b"))[0].blocked_by
 
 
-async def recorded(fake: World) -> bool:
-    return "uid-a" in annotation(fake)
+async def disruption_is_recorded(fake: WorkerHarness) -> bool:
+    return "uid-a" in recent_disruptions_annotation(fake)
 
 
-async def forgotten(fake: World) -> bool:
-    return annotation(fake) == ""
+async def annotation_is_empty(fake: WorkerHarness) -> bool:
+    return recent_disruptions_annotation(fake) == ""
 
 
-def annotation(fake: World) -> str:
+def recent_disruptions_annotation(fake: WorkerHarness) -> str:
     return fake.pools.found["default"].metadata.annotations.get(DISRUPTED_LATELY, "")
 
 
 async def test_rates_that_cannot_be_read_for_a_while_forget_nothing_and_without_rates_nothing_is_kept(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    pools = await rated(fake)
-    await goes(fake, skipping, pools, used=True)
-    await see(pools, 3)
-    await eventually(lambda: recorded(fake))
-    await see(pools, 4, rules=None, unread=Unread(disruption="LifecyclePolicy p: no"))
-    await ask(fake, skipping, pools, "b")
-    await in_time(skipping, lambda: refused(fake, "b"))
-    assert len((await pools.query(NodePoolWorkflow.state)).past) == 1 and await recorded(fake)
-    await see(pools, 5, rules=None)
-    await in_time(skipping, lambda: granted(fake, "b"))
-    await eventually(lambda: forgotten(fake))
+    pools = await start_rate_limited_nodepool(fake)
+    await run_command(fake, skipping, pools, used=True)
+    await signal_observed(pools, 3)
+    await wait_until(lambda: disruption_is_recorded(fake))
+    await signal_observed(pools, 4, rules=None, unread=InvalidRules(disruption="LifecyclePolicy p: no"))
+    await request_permits(fake, skipping, pools, "b")
+    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "b"))
+    assert len((await pools.query(NodePoolWorkflow.state)).past) == 1 and await disruption_is_recorded(fake)
+    await signal_observed(pools, 5, rules=None)
+    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b"))
+    await wait_until(lambda: annotation_is_empty(fake))
 
 
-async def test_a_pool_without_rates_carries_no_record(fake: World, skipping: WorkflowEnvironment) -> None:
-    await standing(fake, "a")
-    await goes(fake, skipping, await pool(fake, budgets=[{"nodes": "100%"}]), used=True)
+async def test_a_pool_without_rates_carries_no_record(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    await add_nodeclaims(fake, "a")
+    await run_command(fake, skipping, await start_nodepool(fake, budgets=[{"nodes": "100%"}]), used=True)
     await skipping.sleep(timedelta(minutes=1))
     assert DISRUPTED_LATELY not in fake.pools.found["default"].metadata.annotations

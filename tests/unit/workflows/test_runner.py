@@ -15,8 +15,8 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenure.sandbox.temporal.dev_server import binary
-from tests.support.product.eventually import eventually
+from tenure.sandbox.temporal.dev_server import temporal_binary
+from tests.support.product.eventually import wait_until
 from workflows.runner import EventsBeforeTheirTask, OrderedWorkflowInstance, OrderedWorkflowRunner
 
 SIGNAL, QUERY, EVICTION, TIMER = "signal_workflow", "query_workflow", "remove_from_cache", "fire_timer"
@@ -111,7 +111,7 @@ async def test_a_worker_that_starts_to_a_query_and_a_signal_sees_the_signal_in_i
     """On a real server: the query waits for a worker, and the signal comes meanwhile."""
     NOTES.clear()
     async with await WorkflowEnvironment.start_local(
-        dev_server_existing_path=str(binary()), dev_server_startup_timeout=timedelta(seconds=60)
+        dev_server_existing_path=str(temporal_binary()), dev_server_startup_timeout=timedelta(seconds=60)
     ) as server:
         handle = await server.client.start_workflow(
             NotesWorkflow.run, id="notes", task_queue="notes", task_timeout=timedelta(seconds=1)
@@ -125,7 +125,7 @@ async def test_a_worker_that_starts_to_a_query_and_a_signal_sees_the_signal_in_i
             await asyncio.sleep(0.3)
             async with _worker(server):
                 await asking
-                times = await eventually(partial(_times, handle, number + 1))
+                times = await wait_until(partial(_times, handle, number + 1))
         assert list(NOTES) == list(range(ROUNDS))
         assert [at.timestamp() for at in NOTES.values()] == pytest.approx(times, abs=0.01)
 

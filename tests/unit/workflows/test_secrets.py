@@ -17,20 +17,20 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.model.errors import TryLater
 from tenure.model.launch import LaunchPreparation
-from tenure.model.provider_results import Resolved
+from tenure.model.provider_results import ResolvedNodeClass
 from tenure.settings import load
 from tests.support.fakes.cloud import FakeFleet, FakeResolver
-from tests.support.fakes.worker import World
-from tests.support.workflows.eventually import eventually
-from tests.support.workflows.lives import emptied, node_class, pool, ready
-from worker import aws_settings, security
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import wait_until
+from tests.support.workflows.lives import observe_empty, ready_nodeclaim, start_nodeclass, start_nodepool
+from worker import aws_settings, temporal_security
 
 API_KEY, SECRET, SESSION, USER_DATA = (f"MARK-{name}-5f1d" for name in ("api-key", "secret", "session", "user-data"))
 ENVIRONMENT = {"TEMPORAL_API_KEY": API_KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": SESSION}
-MARKS = (*ENVIRONMENT.values(), USER_DATA)
+SECRETS = (*ENVIRONMENT.values(), USER_DATA)
 HARMLESS = "node-a"
 """The node's name: it has to be found, or the search finds nothing at all."""
-SAID = "the answer was lost, 7c20"
+ERROR_MESSAGE = "the answer was lost, 7c20"
 """Of a fault: it has to be in the log."""
 
 
@@ -47,27 +47,27 @@ class ReadingFleet(FakeFleet):
 class ReadingResolver(FakeResolver):
     read: list[str] = field(default_factory=list)
 
-    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> ResolvedNodeClass:
         self.read.append(node_class.spec.user_data or "")
         return await super().resolve(node_class, pools)
 
 
-def mark_user_data(fake: World) -> None:
+def set_user_data(fake: WorkerHarness) -> None:
     raw = fake.node_classes.found["default"].to_object()
     raw["spec"] = {**raw.get("spec", {}), "userData": f"#!/bin/sh\necho {USER_DATA}\n"}
     fake.node_classes.found["default"] = EC2NodeClass.model_validate(raw)
 
 
-async def stored(handle: WorkflowHandle[Any, Any]) -> bytes:
+async def serialized_history(handle: WorkflowHandle[Any, Any]) -> bytes:
     """What Temporal keeps of a workflow. Payloads are JSON in the clear here; `to_json` would write them as base64."""
     history = await handle.fetch_history()
     return b"\n".join(event.SerializeToString() for event in history.events)
 
 
-def marks_in(text: bytes) -> list[str]:
+def find_secrets(text: bytes) -> list[str]:
     """As they are, or as base64, in which EC2 takes user data, wherever they begin in it."""
-    found = [one for one in MARKS if one.encode() in text]
-    for one in MARKS:
+    found = [one for one in SECRETS if one.encode() in text]
+    for one in SECRETS:
         inner = (base64.b64encode(b" " * before + one.encode())[4:-4] for before in range(3))
         found += [one for part in inner if part in text]
     return found
@@ -80,28 +80,34 @@ async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     settings = load(["--cluster-name", "demo"])
-    fake = World(skipping.client)
-    fleet, resolver = ReadingFleet(fake.instances, lost=[TryLater(SAID)]), ReadingResolver()
+    fake = WorkerHarness(skipping.client)
+    fleet, resolver = ReadingFleet(fake.instances, lost_responses=[TryLater(ERROR_MESSAGE)]), ReadingResolver()
     fake.fleet, fake.resolver = fleet, resolver
-    mark_user_data(fake)
-    with caplog.at_level(logging.DEBUG), capture_logs() as said:
-        structlog.get_logger().info("starts", given=(settings, security(settings), aws_settings(settings)))
-        async with fake.working():
-            pooled, classed = await pool(fake), await node_class(fake)
-            handle = await ready(fake, skipping)
-            await eventually(lambda: _has_read(resolver))
-            await emptied(fake, skipping, handle)
+    set_user_data(fake)
+    with caplog.at_level(logging.DEBUG), capture_logs() as log_entries:
+        structlog.get_logger().info("starts", given=(settings, temporal_security(settings), aws_settings(settings)))
+        async with fake.running_worker():
+            pooled, classed = await start_nodepool(fake), await start_nodeclass(fake)
+            handle = await ready_nodeclaim(fake, skipping)
+            await wait_until(lambda: _has_received_user_data(resolver))
+            await observe_empty(fake, skipping, handle)
             assert (await handle.result()).reason == "Empty"
     assert settings.temporal_api_key == API_KEY, "the worker had it"
     assert USER_DATA in fleet.read[0] and USER_DATA in resolver.read[0], "activities had it"
-    life = await stored(handle)
-    kept = {"claim": life, "pool": await stored(pooled), "class": await stored(classed)}
-    log = f"{caplog.text}\n{said}".encode()
-    assert HARMLESS.encode() in life and b"default" in kept["pool"] and b"default" in kept["class"]
-    assert SAID.encode() in log and b"demo" in log
-    found = {name: marks_in(text) for name, text in {**kept, "log": log}.items()}
-    assert {name: marks for name, marks in found.items() if marks} == {}
+    nodeclaim_history = await serialized_history(handle)
+    histories = {
+        "claim": nodeclaim_history,
+        "pool": await serialized_history(pooled),
+        "class": await serialized_history(classed),
+    }
+    log = f"{caplog.text}\n{log_entries}".encode()
+    assert (
+        HARMLESS.encode() in nodeclaim_history and b"default" in histories["pool"] and b"default" in histories["class"]
+    )
+    assert ERROR_MESSAGE.encode() in log and b"demo" in log
+    found = {name: find_secrets(text) for name, text in {**histories, "log": log}.items()}
+    assert {name: secrets for name, secrets in found.items() if secrets} == {}
 
 
-async def _has_read(resolver: ReadingResolver) -> bool:
+async def _has_received_user_data(resolver: ReadingResolver) -> bool:
     return bool(resolver.read)

@@ -3,15 +3,15 @@
 from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
-from tests.support.fakes.worker import World
+from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle
-from tests.support.workflows.noticed import notice, ready_under
+from tests.support.workflows.noticed import ready_with_rules, send_message
 from workflows import ids
 
 SCHEDULED = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
 
 
-async def queues(handle: Handle) -> dict[str, str]:
+async def task_queue_by_activity(handle: Handle) -> dict[str, str]:
     """By activity, where it waits for a worker."""
     history = await handle.fetch_history()
     found = [one.activity_task_scheduled_event_attributes for one in history.events if one.event_type == SCHEDULED]
@@ -19,12 +19,12 @@ async def queues(handle: Handle) -> dict[str, str]:
 
 
 async def test_what_a_storm_has_many_of_waits_on_a_queue_of_their_own(
-    fake: World, skipping: WorkflowEnvironment
+    fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await ready_under(fake, skipping)
-    await notice(fake, skipping, handle, "spotInterruption")
+    handle = await ready_with_rules(fake, skipping)
+    await send_message(fake, skipping, handle, "spotInterruption")
     await handle.result()
-    found = await queues(handle)
+    found = await task_queue_by_activity(handle)
     own = {name for name, queue in found.items() if queue == ids.drain_queue(fake.cluster)}
     assert own == {"drain_node", "tell_notices", "terminate_node"}
     assert {queue for name, queue in found.items() if name not in own} <= {

@@ -4,40 +4,44 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import Forbidden
-from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
-from tests.support.fakes.worker import World
+from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
+from tests.support.fakes.worker import WorkerHarness
 from workflows import ids
-from workflows.garbage_collection import TASKS, UpkeepWorkflow
+from workflows.garbage_collection import TASKS, GarbageCollectionWorkflow
 
 MOST_EVENTS = 11
 """Of an undisturbed run: its start, one activity, its end, and the workflow tasks between them."""
 
 
-async def start(fake: World, task: str) -> WorkflowHandle[UpkeepWorkflow, UpkeepDone]:
+async def start_garbage_collection(
+    fake: WorkerHarness, task: str
+) -> WorkflowHandle[GarbageCollectionWorkflow, GarbageCollectionResult]:
     return await fake.client.start_workflow(
-        UpkeepWorkflow.run,
-        UpkeepAsked(cluster=fake.cluster, task=task),
-        id=ids.upkeep(fake.cluster, task),
+        GarbageCollectionWorkflow.run,
+        GarbageCollectionRequest(cluster=fake.cluster, task=task),
+        id=ids.garbage_collection(fake.cluster, task),
         task_queue=ids.task_queue(fake.cluster),
     )
 
 
-async def test_every_task_of_the_table_runs_on_a_tidy_world_and_costs_few_events(fake: World) -> None:
+async def test_every_task_of_the_table_runs_on_a_tidy_world_and_costs_few_events(fake: WorkerHarness) -> None:
     for task in TASKS:
-        run = await start(fake, task)
+        run = await start_garbage_collection(fake, task)
         done = await run.result()
         assert (done.task, done.collected, done.failed, done.fault) == (task, 0, 0, "")
         assert len((await run.fetch_history()).events) <= MOST_EVENTS, task
 
 
-async def test_a_task_that_fails_ends_its_run_with_the_reason(fake: World, skipping: WorkflowEnvironment) -> None:
+async def test_a_task_that_fails_ends_its_run_with_the_reason(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
     fake.inventory.faults["leases"] = [Forbidden("leases is forbidden")] * 100
-    done = await (await start(fake, "leases")).result()
+    done = await (await start_garbage_collection(fake, "leases")).result()
     assert "leases is forbidden" in done.fault
     assert done.collected == 0
 
 
-async def test_a_task_that_this_worker_does_not_know_ends_at_once(fake: World) -> None:
+async def test_a_task_that_this_worker_does_not_know_ends_at_once(fake: WorkerHarness) -> None:
     """A newer worker's Schedule, taken by an older one."""
-    done = await (await start(fake, "moon-phases")).result()
+    done = await (await start_garbage_collection(fake, "moon-phases")).result()
     assert "no such task" in done.fault

@@ -4,7 +4,7 @@ import shlex
 from typing import Final
 
 from tenure.aws.amifamily.user_data.config import Bootstrap, kubelet_flags
-from tenure.aws.amifamily.user_data.mime import SHELL_TYPE, is_mime, joined, part, parts_of
+from tenure.aws.amifamily.user_data.mime import SHELL_TYPE, is_mime, join_parts, make_part, parts_of
 
 _LOG: Final = "exec > >(tee /var/log/user-data.log | logger -t user-data -s 2>/dev/console) 2>&1"
 
@@ -12,23 +12,23 @@ _LOG: Final = "exec > >(tee /var/log/user-data.log | logger -t user-data -s 2>/d
 def render_al2(bootstrap: Bootstrap) -> str:
     """Raises UserDataError for MIME that is none."""
     custom = bootstrap.custom
-    own = [] if not custom.strip() else parts_of(custom) if is_mime(custom) else [part(SHELL_TYPE, custom)]
-    return joined([*own, part(SHELL_TYPE, _script(bootstrap))])
+    own = [] if not custom.strip() else parts_of(custom) if is_mime(custom) else [make_part(SHELL_TYPE, custom)]
+    return join_parts([*own, make_part(SHELL_TYPE, _render_script(bootstrap))])
 
 
-def _script(bootstrap: Bootstrap) -> str:
-    words = [
+def _render_script(bootstrap: Bootstrap) -> str:
+    arguments = [
         f"/etc/eks/bootstrap.sh {shlex.quote(bootstrap.cluster.name)}",
         f"--apiserver-endpoint {shlex.quote(bootstrap.cluster.endpoint)}",
     ]
     if bootstrap.cluster.ca_bundle:
-        words.append(f"--b64-cluster-ca {shlex.quote(bootstrap.cluster.ca_bundle)}")
-    if bootstrap.ipv6:
-        words.append("--ip-family ipv6")
+        arguments.append(f"--b64-cluster-ca {shlex.quote(bootstrap.cluster.ca_bundle)}")
+    if bootstrap.is_ipv6:
+        arguments.append("--ip-family ipv6")
     if bootstrap.dns:
-        words.append(f"--dns-cluster-ip {shlex.quote(bootstrap.dns[0])}")
-    words.append("--use-max-pods false")
+        arguments.append(f"--dns-cluster-ip {shlex.quote(bootstrap.dns[0])}")
+    arguments.append("--use-max-pods false")
     if bootstrap.raid0:
-        words.append("--local-disks raid0")
-    words.append(f"--kubelet-extra-args {shlex.quote(' '.join(kubelet_flags(bootstrap)))}")
-    return "#!/bin/bash -xe\n" + _LOG + "\n" + " \\\n".join(words) + "\n"
+        arguments.append("--local-disks raid0")
+    arguments.append(f"--kubelet-extra-args {shlex.quote(' '.join(kubelet_flags(bootstrap)))}")
+    return "#!/bin/bash -xe\n" + _LOG + "\n" + " \\\n".join(arguments) + "\n"

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import yaml
 
-from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError, pairs
-from tenure.aws.amifamily.user_data.mime import SHELL_TYPE, is_mime, joined, part, parts_of
+from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError, join_pairs
+from tenure.aws.amifamily.user_data.mime import SHELL_TYPE, is_mime, join_parts, make_part, parts_of
 
 NODE_CONFIG_TYPE: Final = "application/node.eks.aws"
 _API_VERSION: Final = "node.eks.aws/v1alpha1"
@@ -17,7 +17,7 @@ def render_al2023(bootstrap: Bootstrap) -> str:
     if not bootstrap.cluster.cidr:
         raise UserDataError("the range of the cluster's Service addresses is not known; set CLUSTER_CIDR")
     document = "# Made by Tenure\n" + yaml.safe_dump(node_config(bootstrap), sort_keys=False, width=10_000)
-    return joined([*_own_parts(bootstrap.custom), part(NODE_CONFIG_TYPE, document)])
+    return join_parts([*_own_parts(bootstrap.custom), make_part(NODE_CONFIG_TYPE, document)])
 
 
 def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
             "certificateAuthority": bootstrap.cluster.ca_bundle,
             "cidr": bootstrap.cluster.cidr,
         },
-        "kubelet": {"config": _kubelet_config(bootstrap), "flags": [f"--node-labels={pairs(bootstrap.labels)}"]},
+        "kubelet": {"config": _kubelet_config(bootstrap), "flags": [f"--node-labels={join_pairs(bootstrap.labels)}"]},
     }
     if bootstrap.raid0:
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
@@ -47,7 +47,7 @@ def _own_parts(custom: str) -> list[Message]:
         return []
     if is_mime(custom):
         return parts_of(custom)
-    return [part(NODE_CONFIG_TYPE if _is_node_config(custom) else SHELL_TYPE, custom)]
+    return [make_part(NODE_CONFIG_TYPE if _is_node_config(custom) else SHELL_TYPE, custom)]
 
 
 def _is_node_config(text: str) -> bool:

@@ -53,8 +53,8 @@ def render(family: Family, bootstrap: Bootstrap) -> str:
     text = dialect(bootstrap) if dialect else bootstrap.custom
     size = len(text.encode())
     if size > _LIMIT:
-        told = f"spec.userData: the whole is {size} bytes, EC2 takes {_LIMIT}; move some into the image"
-        raise UserDataTooLarge(told)
+        message = f"spec.userData: the whole is {size} bytes, EC2 takes {_LIMIT}; move some into the image"
+        raise UserDataTooLarge(message)
     return text
 
 

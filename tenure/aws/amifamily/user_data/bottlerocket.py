@@ -36,20 +36,20 @@ _KNOWS_DIRS_FROM: Final = (1, 46)
 
 def render_bottlerocket(bootstrap: Bootstrap) -> str:
     """Raises UserDataError for custom user data that is no TOML, or of another shape than the settings have."""
-    document = _parsed(bootstrap.custom)
-    settings = _table(document, "settings", "settings")
-    kubernetes = _table(settings, "kubernetes", "settings.kubernetes")
+    document = _parse_custom(bootstrap.custom)
+    settings = _require_table(document, "settings", "settings")
+    kubernetes = _require_table(settings, "kubernetes", "settings.kubernetes")
     _drop_unknown(kubernetes)
-    kubernetes.update(_cluster(bootstrap) | _kubelet(bootstrap))
-    _table(kubernetes, "node-labels", "settings.kubernetes.node-labels").update(bootstrap.labels)
-    kubernetes["node-taints"] = _taints(bootstrap)
+    kubernetes.update(_cluster_settings(bootstrap) | _kubelet_settings(bootstrap))
+    _require_table(kubernetes, "node-labels", "settings.kubernetes.node-labels").update(bootstrap.labels)
+    kubernetes["node-taints"] = _taint_settings(bootstrap)
     if bootstrap.raid0:
-        commands = _table(settings, "bootstrap-commands", "settings.bootstrap-commands")
-        commands["000-mount-instance-storage"] = _raid(bootstrap)
+        commands = _require_table(settings, "bootstrap-commands", "settings.bootstrap-commands")
+        commands["000-mount-instance-storage"] = _raid_bootstrap_command(bootstrap)
     return tomlkit.dumps(document)
 
 
-def _parsed(custom: str) -> dict[str, Any]:
+def _parse_custom(custom: str) -> dict[str, Any]:
     try:
         return tomlkit.parse(custom.replace("\r", "")).unwrap()
     except TOMLKitError as error:
@@ -64,7 +64,7 @@ def _drop_unknown(kubernetes: dict[str, Any]) -> None:
         _log.warning("unknown settings left out of user data", table="settings.kubernetes", settings=unknown)
 
 
-def _cluster(bootstrap: Bootstrap) -> dict[str, Any]:
+def _cluster_settings(bootstrap: Bootstrap) -> dict[str, Any]:
     found: dict[str, Any] = {
         "api-server": bootstrap.cluster.endpoint,
         "cluster-name": bootstrap.cluster.name,
@@ -77,7 +77,7 @@ def _cluster(bootstrap: Bootstrap) -> dict[str, Any]:
     return found
 
 
-def _kubelet(bootstrap: Bootstrap) -> dict[str, Any]:
+def _kubelet_settings(bootstrap: Bootstrap) -> dict[str, Any]:
     kubelet = bootstrap.kubelet
     found = {
         "system-reserved": kubelet.system_reserved,
@@ -86,21 +86,21 @@ def _kubelet(bootstrap: Bootstrap) -> dict[str, Any]:
         "eviction-soft": kubelet.eviction_soft,
         "eviction-soft-grace-period": kubelet.eviction_soft_grace_period,
         "eviction-max-pod-grace-period": kubelet.eviction_max_pod_grace_period,
-        "image-gc-high-threshold-percent": _text(kubelet.image_gc_high),
-        "image-gc-low-threshold-percent": _text(kubelet.image_gc_low),
+        "image-gc-high-threshold-percent": _number_text(kubelet.image_gc_high),
+        "image-gc-low-threshold-percent": _number_text(kubelet.image_gc_low),
         "cpu-cfs-quota-enforced": kubelet.cpu_cfs_quota,
     }
     return {key: value for key, value in found.items() if value is not None and value != {}}
 
 
-def _taints(bootstrap: Bootstrap) -> dict[str, list[str]]:
+def _taint_settings(bootstrap: Bootstrap) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for taint in bootstrap.taints:
         found.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
     return found
 
 
-def _raid(bootstrap: Bootstrap) -> Mapping[str, Any]:
+def _raid_bootstrap_command(bootstrap: Bootstrap) -> Mapping[str, Any]:
     dirs = [] if bootstrap.image_versions and all(map(_binds_by_itself, bootstrap.image_versions)) else _RAID_DIRS
     return {
         "commands": [["apiclient", "ephemeral-storage", "init"], ["apiclient", "ephemeral-storage", "bind", *dirs]],
@@ -114,7 +114,7 @@ def _binds_by_itself(version: str) -> bool:
     return version == "latest" or (numbers is not None and (int(numbers[1]), int(numbers[2])) >= _KNOWS_DIRS_FROM)
 
 
-def _table(parent: dict[str, Any], key: str, path: str) -> dict[str, Any]:
+def _require_table(parent: dict[str, Any], key: str, path: str) -> dict[str, Any]:
     """A table that is a table: made when missing. Raises UserDataError when something else stands there."""
     found = parent.setdefault(key, {})
     if not isinstance(found, dict):
@@ -122,5 +122,5 @@ def _table(parent: dict[str, Any], key: str, path: str) -> dict[str, Any]:
     return found
 
 
-def _text(number: int | None) -> str | None:
+def _number_text(number: int | None) -> str | None:
     return None if number is None else str(number)

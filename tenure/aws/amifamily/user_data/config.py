@@ -37,11 +37,11 @@ class Bootstrap(Value):
         return self.kubelet.cluster_dns or ((self.cluster.dns,) if self.cluster.dns else ())
 
     @property
-    def ipv6(self) -> bool:
+    def is_ipv6(self) -> bool:
         return bool(self.dns) and ":" in self.dns[0]
 
 
-def pairs(values: Mapping[str, str], sign: str = "=") -> str:
+def join_pairs(values: Mapping[str, str], sign: str = "=") -> str:
     """`a=1,b=2`, sorted, as kubelet's flags take maps."""
     return ",".join(f"{key}{sign}{values[key]}" for key in sorted(values))
 
@@ -59,22 +59,22 @@ def kubelet_flags(bootstrap: Bootstrap) -> Sequence[str]:
     """
     kubelet = bootstrap.kubelet
     flags: dict[str, object] = {
-        "node-labels": pairs(bootstrap.labels),
+        "node-labels": join_pairs(bootstrap.labels),
         "register-with-taints": ",".join(taint_text(taint) for taint in bootstrap.taints),
         "max-pods": bootstrap.max_pods,
         "pods-per-core": kubelet.pods_per_core,
-        "system-reserved": pairs(kubelet.system_reserved),
-        "kube-reserved": pairs(kubelet.kube_reserved),
-        "eviction-hard": pairs(kubelet.eviction_hard, "<"),
-        "eviction-soft": pairs(kubelet.eviction_soft, "<"),
-        "eviction-soft-grace-period": pairs(kubelet.eviction_soft_grace_period),
+        "system-reserved": join_pairs(kubelet.system_reserved),
+        "kube-reserved": join_pairs(kubelet.kube_reserved),
+        "eviction-hard": join_pairs(kubelet.eviction_hard, "<"),
+        "eviction-soft": join_pairs(kubelet.eviction_soft, "<"),
+        "eviction-soft-grace-period": join_pairs(kubelet.eviction_soft_grace_period),
         "eviction-max-pod-grace-period": kubelet.eviction_max_pod_grace_period,
         "image-gc-high-threshold": kubelet.image_gc_high,
         "image-gc-low-threshold": kubelet.image_gc_low,
         "cpu-cfs-quota": None if kubelet.cpu_cfs_quota is None else str(kubelet.cpu_cfs_quota).lower(),
     }
-    return [f"--{name}={_quoted(value)}" for name, value in flags.items() if value not in (None, "")]
+    return [f"--{name}={_quote(value)}" for name, value in flags.items() if value not in (None, "")]
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -22,7 +22,7 @@ def is_mime(text: str) -> bool:
     return text.lstrip().lower().startswith(_HEADS)
 
 
-def part(content_type: str, body: str) -> Message:
+def make_part(content_type: str, body: str) -> Message:
     made = Message()
     made["Content-Type"] = content_type
     made.set_payload(body)
@@ -37,26 +37,26 @@ def parts_of(text: str) -> list[Message]:
     return [leaf for leaf in parsed.walk() if not leaf.is_multipart()]
 
 
-def joined(parts: Iterable[Message]) -> str:
+def join_parts(parts: Iterable[Message]) -> str:
     """One multipart message, without carriage returns: the same for the same parts, since a template is named by it."""
-    held = list(parts)
-    whole = Message()
-    whole["MIME-Version"] = "1.0"
-    whole["Content-Type"] = f'multipart/mixed; boundary="{_boundary(held)}"'
-    for one in held:
-        whole.attach(one)
-    return _text(whole).replace("\r", "")
+    part_list = list(parts)
+    message = Message()
+    message["MIME-Version"] = "1.0"
+    message["Content-Type"] = f'multipart/mixed; boundary="{_choose_boundary(part_list)}"'
+    for one in part_list:
+        message.attach(one)
+    return _message_text(message).replace("\r", "")
 
 
-def _boundary(parts: Iterable[Message]) -> str:
+def _choose_boundary(parts: Iterable[Message]) -> str:
     """One that no line of any part begins with, which would end the part there."""
     lines = [line for one in parts for line in str(one.get_payload()).splitlines()]
     candidates = itertools.chain((_BOUNDARY,), (f"{_BOUNDARY}{number}" for number in itertools.count(1)))
     return next(one for one in candidates if not any(line.startswith(f"--{one}") for line in lines))
 
 
-def _text(whole: Message) -> str:
+def _message_text(message: Message) -> str:
     """As it is: no line is folded, and none that begins with From is changed."""
     out = io.StringIO()
-    Generator(out, mangle_from_=False, maxheaderlen=0).flatten(whole)
+    Generator(out, mangle_from_=False, maxheaderlen=0).flatten(message)
     return out.getvalue()

@@ -75,8 +75,8 @@ def _why_no_mime(text: str, family: Family) -> str:
     parsed = message_from_string(text.lstrip())
     broken = next((one for one in parsed.defects if isinstance(one, _BROKEN)), None)
     if broken is not None:
-        told = type(broken).__name__.removesuffix("Defect")
-        return f"MIME that cannot be taken apart ({told}); check its boundary lines, the last with -- at its end"
+        defect_name = type(broken).__name__.removesuffix("Defect")
+        return f"MIME that cannot be taken apart ({defect_name}); check its boundary lines, the last with -- at its end"
     if not parsed.is_multipart():
         return "begins like MIME and is no multipart message; check its boundary lines"
     for number, part in enumerate((one for one in parsed.walk() if not one.is_multipart()), 1):
@@ -102,7 +102,7 @@ def _why_no_node_config(text: str, family: Family) -> str:
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        return f"a NodeConfig that is no YAML: {_line(error)}"
+        return f"a NodeConfig that is no YAML: {_describe_yaml_error(error)}"
     if not isinstance(found, dict) or found.get("kind") != "NodeConfig":
         return "a part for nodeadm must be YAML of kind NodeConfig"
     if not isinstance(found.get("spec") or {}, dict):
@@ -131,7 +131,7 @@ def _is_settings(text: str) -> bool:
         return False
 
 
-def _line(error: yaml.YAMLError) -> str:
+def _describe_yaml_error(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
     return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)

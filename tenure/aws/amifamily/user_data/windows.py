@@ -9,7 +9,7 @@ def render_windows(bootstrap: Bootstrap) -> str:
     """A block of its own in the user's data is taken off, since there can be one only."""
     custom = bootstrap.custom.strip().removeprefix("<powershell>").removesuffix("</powershell>").strip()
     cluster = bootstrap.cluster
-    said = {
+    arguments = {
         "EKSClusterName": cluster.name,
         "APIServerEndpoint": cluster.endpoint,
         "Base64ClusterCA": cluster.ca_bundle,
@@ -17,11 +17,14 @@ def render_windows(bootstrap: Bootstrap) -> str:
         "DNSClusterIP": bootstrap.dns[0] if bootstrap.dns else "",
     }
     call = " ".join(
-        ["& $EKSBootstrapScriptFile", *(f"-{name} {_quoted(value)}" for name, value in said.items() if value)]
+        [
+            "& $EKSBootstrapScriptFile",
+            *(f"-{name} {_quote_powershell(value)}" for name, value in arguments.items() if value),
+        ]
     )
     return "\n".join(["<powershell>", *([custom] if custom else []), _SCRIPT, call, "</powershell>"]) + "\n"
 
 
-def _quoted(value: str) -> str:
+def _quote_powershell(value: str) -> str:
     """As a PowerShell literal, in which a quote is doubled."""
     return "'" + value.replace("'", "''") + "'"

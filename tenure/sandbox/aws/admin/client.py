@@ -23,19 +23,19 @@ class AwsControl(CapacityControl):
         """Back to the seed: no instances, templates, faults, pools; keys bound at the start stay bound."""
         self._call("POST", "reset")
 
-    def counters(self, access_key: str | None = None) -> dict[str, Json]:
+    def get_counters(self, access_key: str | None = None) -> dict[str, Json]:
         """Calls by `service:Action`: count, errors, codes. Of one access key if it is named."""
         query = {"access_key": access_key} if access_key else {}
         found: dict[str, Json] = self._call("GET", "counters", query=query)["calls"]
         return found
 
-    def count(self, action: str) -> int:
+    def count_calls(self, action: str) -> int:
         """How often `service:Action` was called since the counters were last cleared."""
-        return int(self.counters().get(action, {}).get("count", 0))
+        return int(self.get_counters().get(action, {}).get("count", 0))
 
-    def throttled(self, action: str) -> int:
+    def count_throttled(self, action: str) -> int:
         """How many calls of `service:Action` were answered that they came too fast."""
-        codes: dict[str, int] = self.counters().get(action, {}).get("codes", {})
+        codes: dict[str, int] = self.get_counters().get(action, {}).get("codes", {})
         return sum(codes.get(code, 0) for code in THROTTLES)
 
     def clear_counters(self) -> None:
@@ -66,7 +66,7 @@ class AwsControl(CapacityControl):
         }  # fmt: skip
         return str(self._call("POST", "faults", rule)["id"])
 
-    def faults(self) -> list[Json]:
+    def list_faults(self) -> list[Json]:
         """The rules with how often they were tried (`seen`) and struck (`hits`)."""
         found: list[Json] = self._call("GET", "faults")["faults"]
         return found
@@ -81,11 +81,11 @@ class AwsControl(CapacityControl):
         """Start the dice of probabilities from a seed."""
         self._call("POST", "faults/seed", {"seed": seed})
 
-    def advance(self, seconds: float) -> None:
+    def advance_clock(self, seconds: float) -> None:
         """Move the timers of instances forward; wall-clock stamps are not moved."""
         self._call("POST", "advance", {"seconds": seconds})
 
-    def age(self, thing: str, seconds: float) -> None:
+    def backdate(self, thing: str, seconds: float) -> None:
         """An instance, a launch template (by id) or an instance profile (by name) was made so much earlier."""
         self._call("POST", "age", {"id": thing, "seconds": seconds})
 
@@ -93,15 +93,16 @@ class AwsControl(CapacityControl):
         """Change delays and the cluster's answers while running, by the names of SimSettings."""
         self._call("POST", "settings", settings)
 
-    def instances(self, *, after: int | None = None, wait: float = 0.0) -> Json:
-        """`instances`, `launched`, `terminated`, `alive`, `revision`; with `after`, what changed since, and `gone`.
+    def list_instances(self, *, after: int | None = None, wait: float = 0.0) -> Json:
+        """`list_instances`, `launched`, `terminated`, `alive`, `revision`; with `after`, what changed since, and
+        `gone`.
 
         `wait` holds the answer back, up to so many seconds, until something changes.
         """
         query = {"wait": str(wait)} | ({} if after is None else {"after": str(after)})
         return self._call("GET", "instances", query=query, timeout=wait + 30)
 
-    def launches(self) -> list[Json]:
+    def list_fleets(self) -> list[Json]:
         """Every fleet: id, client_token, target, number of overrides, instances, error codes."""
         found: list[Json] = self._call("GET", "launches")["fleets"]
         return found
@@ -136,9 +137,9 @@ class AwsControl(CapacityControl):
         }  # fmt: skip
         self._call("POST", "instances/status", body)
 
-    def interrupt_spot(self, instance_id: str, *, notice_seconds: float = 120, keep: bool = False) -> None:
-        """Send the interruption warning; the instance is taken after the notice unless `keep`."""
-        self._call("POST", "spot-interrupt", {"id": instance_id, "notice_seconds": notice_seconds, "keep": keep})
+    def interrupt_spot(self, instance_id: str, *, notice_seconds: float = 120, warn_only: bool = False) -> None:
+        """Send the interruption warning; the instance is taken after the notice unless `warn_only`."""
+        self._call("POST", "spot-interrupt", {"id": instance_id, "notice_seconds": notice_seconds, "keep": warn_only})
 
     def recommend_rebalance(self, instance_id: str) -> None:
         self._call("POST", "rebalance", {"id": instance_id})
@@ -150,7 +151,7 @@ class AwsControl(CapacityControl):
     def send_message(self, message: Json) -> None:
         self._call("POST", "messages", {"message": message})
 
-    def queued(self) -> int:
+    def count_queued_messages(self) -> int:
         """Messages in the cluster's queue: also those that were received and are not deleted yet."""
         return int(self._call("GET", "messages")["queued"])
 
@@ -204,7 +205,7 @@ class AwsControl(CapacityControl):
     def release_key(self, access_key: str) -> None:
         self._call("DELETE", "keys", {"access_key": access_key})
 
-    def denials(self) -> list[Json]:
+    def list_denials(self) -> list[Json]:
         """What bound keys were refused: access_key, action, resource, decision."""
         found: list[Json] = self._call("GET", "keys")["denials"]
         return found

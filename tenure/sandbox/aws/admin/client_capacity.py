@@ -77,7 +77,7 @@ class CapacityControl(ControlClient):
         }  # fmt: skip
         return str(self._call("POST", "reservations", body)["id"])
 
-    def reservations(self) -> dict[str, Json]:
+    def list_reservations(self) -> dict[str, Json]:
         """By id: `state`, `total`, `available`, `instances`."""
         return {one["id"]: one for one in self._call("GET", "reservations")["reservations"]}
 
@@ -98,17 +98,18 @@ class CapacityControl(ControlClient):
         *,
         instances: Iterable[str] | None = None,
         notice_seconds: float = 120,
-        keep: bool = False,
+        warn_only: bool = False,
     ) -> list[str]:
-        """An interruptible reservation's capacity is reclaimed: warnings go out, instances are taken unless `keep`."""
+        """An interruptible reservation's capacity is reclaimed: warnings go out, instances are taken unless
+        `warn_only`."""
         body = {
             "id": reservation_id, "instances": None if instances is None else list(instances),
-            "notice_seconds": notice_seconds, "keep": keep,
+            "notice_seconds": notice_seconds, "keep": warn_only,
         }  # fmt: skip
         found: list[str] = self._call("POST", "reservations/interrupt", body)["instances"]
         return found
 
-    def fill_placement_group(
+    def set_placement_group_full(
         self, group_id: str, *, zone: str | None = None, partition: int | None = None, full: bool = True
     ) -> None:
         """Launches into the group (one zone of it, one partition) find no capacity; `full=False` takes it back."""

@@ -27,8 +27,8 @@ class ControlClient:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url, data=data, method=method, headers={"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
-                found: Json = json.load(answer)
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                found: Json = json.load(response)
                 return found
         except urllib.error.HTTPError as error:
             raise ControlError(json.load(error).get("error", str(error))) from None

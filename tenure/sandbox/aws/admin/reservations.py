@@ -9,19 +9,19 @@ from typing import Any
 
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tenure.sandbox.aws.ec2.records import Reservation
-from tenure.sandbox.aws.ec2.reservations.actions import make, view, zone_of
+from tenure.sandbox.aws.ec2.reservations.actions import make_reservation, reservation_view, zone_of
 from tenure.sandbox.aws.ec2.reservations.lifecycle import BLOCK, ENDED, close, members, set_times
 from tenure.sandbox.aws.services import eventbridge
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 
 Body = dict[str, Any]
 DONE = {"ok": True}
 KINDS = ("default", BLOCK)
 
 
-def make_reservation(standin: StandIn, body: Body) -> Any:
+def add_reservation(standin: FakeAws, body: Body) -> Any:
     """Also what no single call makes: capacity blocks, interruptible ones, those that another account shares."""
-    world = standin.home
+    world = standin.default_environment
     if body["instance_type"] not in all_types() or body.get("kind", "default") not in KINDS:
         raise ValueError(f"no such instance type or kind; kinds are {', '.join(KINDS)}")
     request = {
@@ -33,7 +33,7 @@ def make_reservation(standin: StandIn, body: Body) -> Any:
     }
     with world.lock:
         zone, zone_id = zone_of(world, {"AvailabilityZone": body["zone"]})
-        reservation = make(world, request, zone=zone, zone_id=zone_id)
+        reservation = make_reservation(world, request, zone=zone, zone_id=zone_id)
         reservation.kind = body.get("kind", "default")
         reservation.interruptible = bool(body.get("interruptible", False))
         reservation.owner = body.get("owner") or world.account
@@ -46,18 +46,18 @@ def make_reservation(standin: StandIn, body: Body) -> Any:
         return {"id": reservation.id}
 
 
-def list_reservations(standin: StandIn, body: Body) -> Any:
+def list_reservations(standin: FakeAws, body: Body) -> Any:
     """State, room and the instances of each."""
-    world = standin.home
+    world = standin.default_environment
     with world.lock:
-        world.settle()
+        world.run_due_transitions()
         return {
             "reservations": [
                 {
                     "id": one.id,
                     "state": one.state,
                     "total": one.total,
-                    "available": view(world, one)["AvailableInstanceCount"],
+                    "available": reservation_view(world, one)["AvailableInstanceCount"],
                     "instances": [instance.id for instance in members(world, one)],
                 }
                 for one in world.reservations.values()
@@ -65,55 +65,55 @@ def list_reservations(standin: StandIn, body: Body) -> Any:
         }
 
 
-def end_reservation(standin: StandIn, body: Body) -> Any:
+def end_reservation(standin: FakeAws, body: Body) -> Any:
     """`state` is cancelled or expired. On-demand instances run on without it, those of a block are shut down."""
     state = body.get("state", "cancelled")
     if state not in ENDED:
         raise ValueError(f"state must be one of {', '.join(sorted(ENDED))}")
-    with standin.home.lock:
-        reservation = _one(standin, body)
-        reservation.end = standin.home.now() if state == "expired" else reservation.end
-        close(standin.home, reservation, state)
+    with standin.default_environment.lock:
+        reservation = _get_reservation(standin, body)
+        reservation.end = standin.default_environment.now() if state == "expired" else reservation.end
+        close(standin.default_environment, reservation, state)
     return DONE
 
 
-def resize_reservation(standin: StandIn, body: Body) -> Any:
-    with standin.home.lock:
-        _one(standin, body).total = int(body["total"])
+def resize_reservation(standin: FakeAws, body: Body) -> Any:
+    with standin.default_environment.lock:
+        _get_reservation(standin, body).total = int(body["total"])
     return DONE
 
 
-def interrupt_reservation(standin: StandIn, body: Body) -> Any:
+def interrupt_reservation(standin: FakeAws, body: Body) -> Any:
     """Its owner wants the capacity back: a warning for each instance, which is taken after the notice; it shrinks."""
-    world = standin.home
+    world = standin.default_environment
     with world.lock:
-        reservation = _one(standin, body)
+        reservation = _get_reservation(standin, body)
         if not reservation.interruptible:
             raise ValueError(f"{reservation.id} is not interruptible")
-        wanted = body.get("instances")
-        hit = [one for one in members(world, reservation) if wanted is None or one.id in wanted]
+        instance_ids = body.get("instances")
+        hit = [one for one in members(world, reservation) if instance_ids is None or one.id in instance_ids]
         reservation.total = max(0, reservation.total - len(hit))
         for instance in hit:
             warning = eventbridge.reservation_interruption(standin.settings, world.now(), instance.id)
             eventbridge.send_event(standin.settings, warning)
             if not body.get("keep"):
-                world.doom(instance, float(body.get("notice_seconds", 120)))
+                world.schedule_reclaim(instance, float(body.get("notice_seconds", 120)))
     return {"instances": [instance.id for instance in hit]}
 
 
-def fill_group(standin: StandIn, body: Body) -> Any:
+def set_group_full(standin: FakeAws, body: Body) -> Any:
     """A placement group has no room left, in one zone or all, in one partition or all; `full` false gives it back."""
-    place = (body["id"], body.get("zone") or "*", body.get("partition"))
-    with standin.home.lock:
-        if body["id"] not in standin.home.placement_groups:
+    capacity_key = (body["id"], body.get("zone") or "*", body.get("partition"))
+    with standin.default_environment.lock:
+        if body["id"] not in standin.default_environment.placement_groups:
             raise LookupError(body["id"])
         if body.get("full", True):
-            standin.home.full_groups.add(place)
+            standin.default_environment.full_groups.add(capacity_key)
         else:
-            standin.home.full_groups.discard(place)
+            standin.default_environment.full_groups.discard(capacity_key)
     return DONE
 
 
-def _one(standin: StandIn, body: Body) -> Reservation:
-    standin.home.settle()
-    return standin.home.reservations[body["id"]]
+def _get_reservation(standin: FakeAws, body: Body) -> Reservation:
+    standin.default_environment.run_due_transitions()
+    return standin.default_environment.reservations[body["id"]]

@@ -19,7 +19,7 @@ from tenure.sandbox.aws.ec2.fleet.capacity import BY_CODE, QUOTAS
 from tenure.sandbox.aws.http.rate_limits import Rate
 from tenure.sandbox.aws.http.request import HttpRequest
 from tenure.sandbox.aws.settings import SimSettings
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.state.instance_profiles import profile_named
 from tenure.sandbox.aws.state.seed import reset, set_parameter
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
@@ -27,15 +27,15 @@ from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 Body = dict[str, Any]
 
 
-def age(standin: StandIn, body: Body) -> Any:
+def backdate(standin: FakeAws, body: Body) -> Any:
     """An instance or a launch template by its `id`, an instance profile by its name; older by so many `seconds`."""
     name, earlier = str(body["id"]), dt.timedelta(seconds=float(body["seconds"]))
-    world = standin.home
+    world = standin.default_environment
     with world.lock:
         if name in world.instances:
             instance = world.instances[name]
             instance.launch_time -= earlier
-            instance.changed()
+            instance.invalidate_view()
         elif name in world.templates:
             world.templates[name].created -= earlier
         elif (profile := profile_named(standin.settings.account, name)) is not None:
@@ -45,16 +45,16 @@ def age(standin: StandIn, body: Body) -> Any:
     return {"ok": True}
 
 
-Handler = Callable[[StandIn, Body], Any]
+Handler = Callable[[FakeAws, Body], Any]
 FIXED_SETTINGS = frozenset({"account", "region", "cluster_name", "clock_scale"})
 DONE = {"ok": True}
 
 
 class Control:
-    def __init__(self, standin: StandIn) -> None:
+    def __init__(self, standin: FakeAws) -> None:
         self._standin = standin
 
-    def answer(self, http: HttpRequest) -> Response:
+    def handle(self, http: HttpRequest) -> Response:
         """400 with a text for a request that makes no sense, 404 for what does not exist."""
         handler = ROUTES.get((http.method, http.path.removeprefix("/_sim/")))
         if handler is None:
@@ -68,34 +68,34 @@ class Control:
             return json_response({"error": str(error)}, 400)
 
 
-def health(standin: StandIn, body: Body) -> Any:
+def health(standin: FakeAws, body: Body) -> Any:
     settings = standin.settings
     return {"ok": True, "region": settings.region, "account": settings.account, "cluster": settings.cluster_name}
 
 
-def do_reset(standin: StandIn, body: Body) -> Any:
+def do_reset(standin: FakeAws, body: Body) -> Any:
     reset(standin)
     return DONE
 
 
-def counters(standin: StandIn, body: Body) -> Any:
-    return {"calls": standin.counters.listing(body.get("access_key"))}
+def counters(standin: FakeAws, body: Body) -> Any:
+    return {"calls": standin.counters.list_calls(body.get("access_key"))}
 
 
-def clear_counters(standin: StandIn, body: Body) -> Any:
+def clear_counters(standin: FakeAws, body: Body) -> Any:
     standin.counters.clear()
     return DONE
 
 
-def list_faults(standin: StandIn, body: Body) -> Any:
-    return {"faults": standin.faults.listing()}
+def list_faults(standin: FakeAws, body: Body) -> Any:
+    return {"faults": standin.faults.list_rules()}
 
 
-def add_fault(standin: StandIn, body: Body) -> Any:
+def add_fault(standin: FakeAws, body: Body) -> Any:
     return {"id": standin.faults.add(body).id}
 
 
-def remove_faults(standin: StandIn, body: Body) -> Any:
+def remove_faults(standin: FakeAws, body: Body) -> Any:
     if "id" not in body:
         standin.faults.clear()
     elif not standin.faults.remove(body["id"]):
@@ -103,76 +103,80 @@ def remove_faults(standin: StandIn, body: Body) -> Any:
     return DONE
 
 
-def seed_faults(standin: StandIn, body: Body) -> Any:
-    standin.faults.seed(int(body["seed"]))
+def seed_faults(standin: FakeAws, body: Body) -> Any:
+    standin.faults.reseed(int(body["seed"]))
     return DONE
 
 
-def list_pools(standin: StandIn, body: Body) -> Any:
-    used = {BY_CODE[code].name: vcpus for code, vcpus in standin.home.vcpus_used.items() if vcpus}
-    return {"pools": standin.home.pools.listing(), "limits": standin.home.quotas, "used": used}
+def list_pools(standin: FakeAws, body: Body) -> Any:
+    used = {BY_CODE[code].name: vcpus for code, vcpus in standin.default_environment.vcpus_used.items() if vcpus}
+    return {
+        "pools": standin.default_environment.pools.list_pools(),
+        "limits": standin.default_environment.quotas,
+        "used": used,
+    }
 
 
-def set_pool(standin: StandIn, body: Body) -> Any:
+def set_pool(standin: FakeAws, body: Body) -> Any:
     key = (body.get("instance_type", "*"), body.get("zone", "*"), body.get("capacity_type", "*"))
     available, code = body["available"], body.get("code")
     error = (code, body.get("message") or code) if code else None
-    with standin.home.lock:
-        standin.home.pools.set(key, None if available is None else int(available), error)
+    with standin.default_environment.lock:
+        standin.default_environment.pools.set_available(key, None if available is None else int(available), error)
     return DONE
 
 
-def clear_pools(standin: StandIn, body: Body) -> Any:
-    with standin.home.lock:
-        standin.home.pools.clear()
-        standin.home.quotas.clear()
+def clear_pools(standin: FakeAws, body: Body) -> Any:
+    with standin.default_environment.lock:
+        standin.default_environment.pools.clear()
+        standin.default_environment.quotas.clear()
     return DONE
 
 
-def set_limits(standin: StandIn, body: Body) -> Any:
+def set_limits(standin: FakeAws, body: Body) -> Any:
     """vCPUs by quota code, or by usage (`spot`, `on-demand`) for all its quotas; null for no bound that matters."""
-    with standin.home.lock:
+    with standin.default_environment.lock:
         for name, vcpus in body.items():
             codes = [quota.code for quota in QUOTAS if name in (quota.code, quota.usage)]
             if not codes:
                 raise ValueError(f"{name} is neither spot, on-demand nor a quota code")
             for code in codes:
-                standin.home.quotas.pop(code, None)
+                standin.default_environment.quotas.pop(code, None)
                 if vcpus is not None:
-                    standin.home.quotas[code] = int(vcpus)
+                    standin.default_environment.quotas[code] = int(vcpus)
     return DONE
 
 
-def list_rates(standin: StandIn, body: Body) -> Any:
-    return standin.rates.listing()
+def list_rates(standin: FakeAws, body: Body) -> Any:
+    return standin.rates.list_rates()
 
 
-def set_rates(standin: StandIn, body: Body) -> Any:
-    """`documented`: EC2's own rates; or `action` with `refill` and `bucket`, both null to leave it free."""
+def set_rates(standin: FakeAws, body: Body) -> Any:
+    """`documented_rate`: EC2's own rates; or `action` with `refill` and `bucket`, both null to leave it free."""
     if body.get("documented"):
         standin.rates.use_documented()
     if "action" in body:
         bucket = body.get("bucket")
         rate = None if bucket is None else Rate(float(body["refill"]), float(bucket))
-        standin.rates.set(body["action"], rate)
+        standin.rates.set_rate(body["action"], rate)
     return DONE
 
 
-def clear_rates(standin: StandIn, body: Body) -> Any:
+def clear_rates(standin: FakeAws, body: Body) -> Any:
     standin.rates.clear()
     return DONE
 
 
-def advance(standin: StandIn, body: Body) -> Any:
+def advance_clock(standin: FakeAws, body: Body) -> Any:
     standin.clock.advance(float(body["seconds"]))
-    for world in standin.worlds().values():
+    for world in standin.environments().values():
         with world.lock:
-            world.settle()
+            world.run_due_transitions()
             world.moved.notify_all()
     return {"now": standin.clock.now()}
 
 
-def configure(standin: StandIn, body: Body) -> Any:
+def configure(standin: FakeAws, body: Body) -> Any:
     """Change delays, the cluster's endpoint and the like, by the names of SimSettings."""
     known = {field.name: field.type for field in fields(SimSettings)}
     for name, value in body.items():
@@ -182,43 +186,43 @@ def configure(standin: StandIn, body: Body) -> Any:
     return DONE
 
 
-def show_settings(standin: StandIn, body: Body) -> Any:
+def get_settings(standin: FakeAws, body: Body) -> Any:
     return vars(standin.settings)
 
 
-def put_parameter(standin: StandIn, body: Body) -> Any:
+def put_parameter(standin: FakeAws, body: Body) -> Any:
     set_parameter(standin, body["name"], body["value"])
     return DONE
 
 
-def bind_key(standin: StandIn, body: Body) -> Any:
+def bind_key(standin: FakeAws, body: Body) -> Any:
     if "layer" in body:
-        standin.keys.guard(body["access_key"], body["layer"], body["policy"])
+        standin.keys.set_guard(body["access_key"], body["layer"], body["policy"])
     else:
-        standin.keys.bind(body["access_key"], body["policy"])
+        standin.keys.bind_policy(body["access_key"], body["policy"])
     return DONE
 
 
-def release_key(standin: StandIn, body: Body) -> Any:
+def release_key(standin: FakeAws, body: Body) -> Any:
     standin.keys.release(body["access_key"])
     return DONE
 
 
-def list_keys(standin: StandIn, body: Body) -> Any:
-    return {"keys": standin.keys.listing(), "denials": standin.keys.denials()}
+def list_keys(standin: FakeAws, body: Body) -> Any:
+    return {"keys": standin.keys.list_bindings(), "denials": standin.keys.list_denials()}
 
 
-def withhold_addresses(standin: StandIn, body: Body) -> Any:
+def withhold_addresses(standin: FakeAws, body: Body) -> Any:
     """Leave a subnet only so many free addresses; None gives all of them back."""
-    with standin.home.lock:
-        book = standin.home.network.book(body["subnet_id"])
-        book.withheld = 0
+    with standin.default_environment.lock:
+        address_pool = standin.default_environment.network.address_pool(body["subnet_id"])
+        address_pool.withheld = 0
         if body["free"] is not None:
-            book.withheld = max(0, book.free() - int(body["free"]))
+            address_pool.withheld = max(0, address_pool.free_count() - int(body["free"]))
     return DONE
 
 
-def shift_zone(standin: StandIn, body: Body) -> Any:
+def shift_zone(standin: FakeAws, body: Body) -> Any:
     """A shift away from a zone: a person's, of some `seconds`, or AWS's own (`auto`); not `applied`: without effect."""
     shift = standin.zonal_shifts.start(
         body["zone_id"],
@@ -230,7 +234,7 @@ def shift_zone(standin: StandIn, body: Body) -> Any:
     return {"id": shift.id}
 
 
-def end_shifts(standin: StandIn, body: Body) -> Any:
+def end_shifts(standin: FakeAws, body: Body) -> Any:
     standin.zonal_shifts.end(body.get("zone_id"))
     return DONE
 
@@ -251,9 +255,9 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("GET", "rates"): list_rates,
     ("POST", "rates"): set_rates,
     ("DELETE", "rates"): clear_rates,
-    ("POST", "advance"): advance,
-    ("POST", "age"): age,
-    ("GET", "settings"): show_settings,
+    ("POST", "advance"): advance_clock,
+    ("POST", "age"): backdate,
+    ("GET", "settings"): get_settings,
     ("POST", "settings"): configure,
     ("POST", "parameters"): put_parameter,
     ("POST", "images"): instances.add_image,
@@ -267,18 +271,18 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("POST", "zonal-shifts"): shift_zone,
     ("DELETE", "zonal-shifts"): end_shifts,
     ("GET", "reservations"): reservations.list_reservations,
-    ("POST", "reservations"): reservations.make_reservation,
+    ("POST", "reservations"): reservations.add_reservation,
     ("POST", "reservations/end"): reservations.end_reservation,
     ("POST", "reservations/resize"): reservations.resize_reservation,
     ("POST", "reservations/interrupt"): reservations.interrupt_reservation,
-    ("POST", "placement-groups/full"): reservations.fill_group,
-    ("GET", "instances"): instances.instances,
-    ("GET", "launches"): instances.launches,
+    ("POST", "placement-groups/full"): reservations.set_group_full,
+    ("GET", "instances"): instances.list_instances,
+    ("GET", "launches"): instances.list_fleets,
     ("POST", "instances/stop"): instances.stop,
     ("POST", "instances/start"): instances.start,
     ("POST", "instances/terminate"): instances.terminate,
     ("POST", "instances/status"): instances.set_status,
-    ("POST", "spot-interrupt"): instances.interrupt,
+    ("POST", "spot-interrupt"): instances.interrupt_spot,
     ("POST", "rebalance"): instances.recommend_rebalance,
     ("POST", "health-event"): instances.announce_health_event,
     ("GET", "messages"): instances.count_messages,

@@ -17,14 +17,14 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.wire.responses import AwsError
 from tenure.sandbox.aws.wire.xml import iso
 
 if TYPE_CHECKING:
     from tenure.sandbox.aws.ec2.fleet.capacity_pools import Pool
-    from tenure.sandbox.aws.ec2.fleet.launch import Prepared
-    from tenure.sandbox.aws.iam.authorizer import Gate
+    from tenure.sandbox.aws.ec2.fleet.launch import PreparedLaunch
+    from tenure.sandbox.aws.iam.authorizer import IamAuthorizer
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Call:
 
     action: str
     params: dict[str, Any]
-    world: World
-    gate: Gate | None = None
+    world: Environment
+    gate: IamAuthorizer | None = None
     starved: AwsError | None = None
 
     def permit_fleet(self, fleet_tags: dict[str, str], pools: list[Pool]) -> None:
@@ -42,7 +42,7 @@ class Call:
         if self.gate is not None:
             self.gate.create_fleet(self.world, fleet_tags, pools)
 
-    def permit_launch(self, prepared: Prepared, template_id: str | None) -> None:
+    def permit_launch(self, prepared: PreparedLaunch, template_id: str | None) -> None:
         """May this caller launch this instance? Raises UnauthorizedOperation."""
         if self.gate is not None:
             self.gate.run_instances(self.world, prepared, template_id)
@@ -50,17 +50,17 @@ class Call:
     def permit_each(self, action: str, kind: str, tagged: dict[str, dict[str, str]]) -> None:
         """May this caller do this to each of these resources, given their tags? Raises UnauthorizedOperation."""
         if self.gate is not None:
-            self.gate.each(self.world, action, kind, tagged)
+            self.gate.authorize_each(self.world, action, kind, tagged)
 
     def permit_create(self, action: str, kind: str, tags: dict[str, str]) -> None:
         """May this caller create such a resource with these tags? Raises UnauthorizedOperation."""
         if self.gate is not None:
-            self.gate.create(self.world, action, kind, tags)
+            self.gate.authorize_create(self.world, action, kind, tags)
 
     def permit_tagging(self, action: str, tagged: dict[str, dict[str, str]], tags: dict[str, str]) -> None:
         """May this caller put (or remove) these tags on resources that carry those? Raises UnauthorizedOperation."""
         if self.gate is not None:
-            self.gate.tagging(self.world, action, tagged, tags)
+            self.gate.authorize_tagging(self.world, action, tagged, tags)
 
 
 HEX_ID = re.compile(r"^[a-z]+-(?:[0-9a-f]{8}|[0-9a-f]{17})$")
@@ -122,10 +122,10 @@ def values_at(view: Any, path: str) -> list[str]:
             inner = node.get(step) if isinstance(node, dict) else None
             following.extend(inner if isinstance(inner, list) else [] if inner is None else [inner])
         found = following
-    return [_written(value) for value in found]
+    return [_format_value(value) for value in found]
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return iso(value) if isinstance(value, dt.datetime) else str(value)

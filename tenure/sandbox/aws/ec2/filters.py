@@ -31,11 +31,11 @@ def compile_filters(filters: Iterable[dict[str, Any]] | None, known: frozenset[s
             raise invalid_value(f"The filter '{name}' is invalid")
         if not one.get("Values"):
             raise invalid_value("The filter 'null' is invalid")
-        compiled.append((name, _test(one["Values"])))
+        compiled.append((name, _make_test(one["Values"])))
     return compiled
 
 
-def accepts(filters: list[Filter], facts: Facts) -> bool:
+def matches_filters(filters: list[Filter], facts: Facts) -> bool:
     return all(any(map(test, facts.get(name, ()))) for name, test in filters)
 
 
@@ -46,9 +46,9 @@ def tag_facts(tags: Mapping[str, str]) -> dict[str, list[str]]:
     return facts
 
 
-def _test(values: Sequence[str]) -> Test:
+def _make_test(values: Sequence[str]) -> Test:
     exact = frozenset(v for v in values if not _is_wild(v))
-    patterns = [_pattern(v) for v in values if _is_wild(v)]
+    patterns = [_compile_pattern(v) for v in values if _is_wild(v)]
     if not patterns:
         return exact.__contains__
     return lambda value: value in exact or any(p.fullmatch(value) for p in patterns)
@@ -58,7 +58,7 @@ def _is_wild(value: str) -> bool:
     return any(char in value for char in "*?\\")
 
 
-def _pattern(value: str) -> re.Pattern[str]:
+def _compile_pattern(value: str) -> re.Pattern[str]:
     parts = re.findall(r"\\.|.", value, re.DOTALL)
     translate = {"*": ".*", "?": "."}
     return re.compile("".join(translate.get(p) or re.escape(p[-1]) for p in parts), re.DOTALL)
@@ -67,7 +67,7 @@ def _pattern(value: str) -> re.Pattern[str]:
 T = TypeVar("T")
 
 
-def page(
+def paginate(
     items: Sequence[T],
     request: dict[str, Any],
     key: Callable[[T], Any],
@@ -83,14 +83,14 @@ def page(
             f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value between {low} and {high}."
         )
     token = request.get("NextToken")
-    rest = list(items) if not token else _after(items, _read(token), key)
+    rest = list(items) if not token else _items_after(items, _read(token), key)
     limit = size if size is not None else unpaged
     if limit is None or len(rest) <= limit:
         return rest, None
     return rest[:limit], _write(key(rest[limit - 1]))
 
 
-def _after(items: Sequence[T], last: Any, key: Callable[[T], Any]) -> list[T]:
+def _items_after(items: Sequence[T], last: Any, key: Callable[[T], Any]) -> list[T]:
     try:
         return [item for item in items if key(item) > last]
     except TypeError:

@@ -99,7 +99,7 @@ class Instance:
     view: Any = None
     facts: dict[str, list[str]] | None = None
 
-    def changed(self) -> None:
+    def invalidate_view(self) -> None:
         """Forget the kept XML and filter facts."""
         self.view = None
         self.facts = None

@@ -1,6 +1,7 @@
 """All that EC2 remembers of one region, its lock, and the timers that move instances from state to state.
 
-Every handler calls `settle` first (the dispatcher does it), so that a state that is due is a state that is seen.
+Every handler calls `run_due_transitions` first (the dispatcher does it), so that a state that is due is a state that
+is seen.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ TAKEN = {
     "interruptible-capacity-reservation": ("Server.CapacityReservationInterruption", "The capacity was reclaimed"),
 }
 # How many vanished instances the control API can still name to one who asks what changed.
-GONE_KEPT = 20000
+MAX_DELETED = 20000
 
 
-class World:
+class Environment:
     def __init__(self, settings: SimSettings, clock: SimClock, region: str) -> None:
         self.settings = settings
         self.clock = clock
@@ -67,10 +68,10 @@ class World:
         self.sequence = 0
         self.revision = 0
         self.network.forget()
-        self.gone: deque[tuple[int, str]] = deque(maxlen=GONE_KEPT)
+        self.deleted: deque[tuple[int, str]] = deque(maxlen=MAX_DELETED)
         self._timers: list[tuple[float, int, str]] = []
         self._timer_serial = 0
-        self._dooms: list[tuple[float, str]] = []
+        self._reclaims: list[tuple[float, str]] = []
 
     def arn(self, kind: str, name: str, owner: str | None = None) -> str:
         return f"arn:aws:ec2:{self.region}:{owner or self.account}:{kind}/{name}"
@@ -83,43 +84,43 @@ class World:
 
     def next_due(self) -> float | None:
         """The clock's reading at which something will change by itself."""
-        dues = [heap[0][0] for heap in (self._timers, self._dooms) if heap]
+        dues = [heap[0][0] for heap in (self._timers, self._reclaims) if heap]
         reservation = next_reservation_due(self)
         return min(dues if reservation is None else [*dues, reservation], default=None)
 
-    def doom(self, instance: Instance, seconds: float) -> None:
+    def schedule_reclaim(self, instance: Instance, seconds: float) -> None:
         """Have AWS itself take the instance so many seconds from now, as after a spot interruption's notice."""
-        heapq.heappush(self._dooms, (self.clock.now() + seconds, instance.id))
+        heapq.heappush(self._reclaims, (self.clock.now() + seconds, instance.id))
         self.moved.notify_all()
 
-    def settle(self) -> None:
+    def run_due_transitions(self) -> None:
         """Let every transition happen whose time has come."""
         while self._timers and self._timers[0][0] <= self.clock.now():
             due, serial, instance_id = heapq.heappop(self._timers)
             instance = self.instances.get(instance_id)
             if instance is not None and instance.timer == serial:
-                self._advance(instance, due)
-        while self._dooms and self._dooms[0][0] <= self.clock.now():
-            instance = self.instances.get(heapq.heappop(self._dooms)[1])
+                self._advance_state(instance, due)
+        while self._reclaims and self._reclaims[0][0] <= self.clock.now():
+            instance = self.instances.get(heapq.heappop(self._reclaims)[1])
             if instance is not None:
-                self.take(instance, *TAKEN.get(instance.lifecycle, TAKEN["spot"]))
+                self.reclaim(instance, *TAKEN.get(instance.lifecycle, TAKEN["spot"]))
         settle_reservations(self)
 
-    def take(self, instance: Instance, code: str, text: str) -> None:
+    def reclaim(self, instance: Instance, code: str, text: str) -> None:
         """AWS shuts the instance down, for this reason. One that is going already is left alone."""
         if instance.state not in ("shutting-down", "terminated"):
             instance.reason_code = code
             instance.reason_message = f"{code}: {text}"
             instance.reason = f"{code} ({self.now():%Y-%m-%d %H:%M:%S} GMT)"
-            self.enter(instance, "shutting-down")
+            self.enter_state(instance, "shutting-down")
 
-    def enter(self, instance: Instance, state: str, at: float | None = None) -> None:
+    def enter_state(self, instance: Instance, state: str, at: float | None = None) -> None:
         """Put an instance into a state, start what follows from it, and tell the listeners.
 
         `at` is the clock's reading when it happened, so that one great leap of the clock passes through several states.
         """
         instance.state = state
-        instance.changed()
+        instance.invalidate_view()
         settings = self.settings
         delay = {
             "pending": settings.pending_seconds,
@@ -127,52 +128,52 @@ class World:
             "stopping": settings.stopping_seconds,
             "terminated": settings.terminated_visible_seconds,
         }.get(state)
-        capacity.count(self, instance, running=state not in ("terminated", "stopped"))
+        capacity.charge_quota(self, instance, running=state not in ("terminated", "stopped"))
         if state == "terminated":
             self._release(instance)
         if delay is not None:
             self.start_timer(instance, (self.clock.now() if at is None else at) + delay)
-        self._tell(instance)
+        self._notify_listeners(instance)
 
     def reboot(self, instance: Instance) -> None:
         """It runs on as far as EC2 tells; its machine begins anew."""
         instance.reboots += 1
-        self.bump()
+        self.bump_revision()
         instance.revision = self.revision
 
-    def _advance(self, instance: Instance, due: float) -> None:
+    def _advance_state(self, instance: Instance, due: float) -> None:
         following = NEXT_STATE.get(instance.state)
         if instance.state == "pending" and instance.failure is not None:
-            self.take(instance, *instance.failure)
+            self.reclaim(instance, *instance.failure)
         elif following is not None:
-            self.enter(instance, following, due)
+            self.enter_state(instance, following, due)
         elif instance.state == "terminated":
             del self.instances[instance.id]
-            self.bump()
-            self.gone.append((self.revision, instance.id))
+            self.bump_revision()
+            self.deleted.append((self.revision, instance.id))
 
     def _release(self, instance: Instance) -> None:
         self.terminated += 1
         self.pools.give_back(instance.pools)
-        book = self.network.book(instance.subnet_id)
+        address_pool = self.network.address_pool(instance.subnet_id)
         for interface in instance.interfaces:
             if interface.private_ip:
-                book.give_back(interface.private_ip)
-            book.held -= PREFIX_ADDRESSES * len(interface.ipv4_prefixes)
+                address_pool.give_back(interface.private_ip)
+            address_pool.prefix_addresses -= PREFIX_ADDRESSES * len(interface.ipv4_prefixes)
         reservation = self.reservations.get(instance.capacity_reservation_id or "")
         if reservation is not None:
             reservation.used -= 1
 
-    def _tell(self, instance: Instance) -> None:
-        self.bump()
+    def _notify_listeners(self, instance: Instance) -> None:
+        self.bump_revision()
         instance.revision = self.revision
         for listener in self.listeners:
             listener(instance)
 
-    def bump(self) -> None:
+    def bump_revision(self) -> None:
         """Say that something changed: the revision grows and whoever waits wakes up."""
         self.revision += 1
         self.moved.notify_all()
 
     def now(self) -> dt.datetime:
-        return self.clock.wall()
+        return self.clock.wall_time()

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tenure.sandbox.aws.ec2.call import ERROR_NAMES, HEX_ID, Call, not_found
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, paginate
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.wire.responses import AwsError, dry_run_ok, invalid_value, missing_parameter
 
 MAX_TAGS = 50
@@ -73,7 +73,7 @@ NOUNS = {"i": "instance", "vol": "volume", "eni": "networkInterface", "subnet": 
 FILTERS = frozenset({"key", "value", "resource-id", "resource-type"})
 
 
-def own_tags(world: World) -> dict[str, dict[str, str]]:
+def own_tags(world: Environment) -> dict[str, dict[str, str]]:
     """The live tag dictionary of every resource that is ours."""
     found: dict[str, dict[str, str]] = {}
     for instance in world.instances.values():
@@ -89,7 +89,7 @@ def create_tags(call: Call) -> dict[str, Any]:
     tags = read_tags(call.params.get("Tags"))
     if not tags:
         raise missing_parameter("Tag")
-    targets = _targets(call)
+    targets = _tag_targets(call)
     call.permit_tagging("CreateTags", targets, tags)
     if call.params.get("DryRun"):
         raise dry_run_ok()
@@ -105,18 +105,18 @@ def create_tags(call: Call) -> dict[str, Any]:
 
 
 def delete_tags(call: Call) -> dict[str, Any]:
-    targets = _targets(call)
-    wanted = call.params.get("Tags")
-    call.permit_tagging("DeleteTags", targets, {tag["Key"]: tag.get("Value", "") for tag in wanted or ()})
+    targets = _tag_targets(call)
+    requested = call.params.get("Tags")
+    call.permit_tagging("DeleteTags", targets, {tag["Key"]: tag.get("Value", "") for tag in requested or ()})
     for resource_id, present in targets.items():
-        doomed = wanted if wanted is not None else [{"Key": key} for key in present if not key.startswith("aws:")]
+        doomed = requested if requested is not None else [{"Key": key} for key in present if not key.startswith("aws:")]
         for tag in doomed:
             if "Value" not in tag or present.get(tag["Key"]) == tag["Value"]:
                 _remove(call.world, resource_id, tag["Key"])
     return {"Return": True}
 
 
-def _targets(call: Call) -> dict[str, dict[str, str]]:
+def _tag_targets(call: Call) -> dict[str, dict[str, str]]:
     ids = call.params.get("Resources")
     if not ids:
         raise missing_parameter("resourceIdSet")
@@ -126,10 +126,10 @@ def _targets(call: Call) -> dict[str, dict[str, str]]:
     ]
     if unseen:
         raise not_found(unseen, "i", "instance")
-    return {one: own[one] if one in own else _foreign(call.world, one) for one in dict.fromkeys(ids)}
+    return {one: own[one] if one in own else _foreign_tags(call.world, one) for one in dict.fromkeys(ids)}
 
 
-def _foreign(world: World, resource_id: str) -> dict[str, str]:
+def _foreign_tags(world: Environment, resource_id: str) -> dict[str, str]:
     prefix = resource_id.split("-")[0]
     if not HEX_ID.match(resource_id):
         raise AwsError("InvalidID", f"The ID '{resource_id}' is not valid")
@@ -144,37 +144,37 @@ def _foreign(world: World, resource_id: str) -> dict[str, str]:
     return network.tags(resource_id)
 
 
-def _write(world: World, resource_id: str, tags: dict[str, str]) -> None:
+def _write(world: Environment, resource_id: str, tags: dict[str, str]) -> None:
     own = own_tags(world).get(resource_id)
     if own is None:
         world.network.backend.create_tags([resource_id], tags)
         return
     own.update(tags)
     if resource_id in world.instances:
-        world.instances[resource_id].changed()
+        world.instances[resource_id].invalidate_view()
 
 
-def _remove(world: World, resource_id: str, key: str) -> None:
+def _remove(world: Environment, resource_id: str, key: str) -> None:
     own = own_tags(world).get(resource_id)
     store = own if own is not None else world.network.backend.tags.get(resource_id, {})
     store.pop(key, None)
     if resource_id in world.instances:
-        world.instances[resource_id].changed()
+        world.instances[resource_id].invalidate_view()
 
 
 def describe_tags(call: Call) -> dict[str, Any]:
     filters = compile_filters(call.params.get("Filters"), FILTERS)
     every = {**call.world.network.backend.tags, **own_tags(call.world)}
     rows = sorted((resource_id, key, value) for resource_id, tags in every.items() for key, value in tags.items())
-    chosen = [row for row in rows if accepts(filters, _facts(row))]
-    shown, token = page(chosen, call.params, tuple, low=5, high=1000, unpaged=1000)
-    views = [{"ResourceId": r, "ResourceType": _kind(r), "Key": k, "Value": v} for r, k, v in shown]
+    chosen = [row for row in rows if matches_filters(filters, _filter_facts(row))]
+    page_items, token = paginate(chosen, call.params, tuple, low=5, high=1000, unpaged=1000)
+    views = [{"ResourceId": r, "ResourceType": _resource_type(r), "Key": k, "Value": v} for r, k, v in page_items]
     return {"Tags": views, "NextToken": token}
 
 
-def _facts(row: tuple[str, str, str]) -> dict[str, list[str]]:
-    return {"resource-id": [row[0]], "resource-type": [_kind(row[0])], "key": [row[1]], "value": [row[2]]}
+def _filter_facts(row: tuple[str, str, str]) -> dict[str, list[str]]:
+    return {"resource-id": [row[0]], "resource-type": [_resource_type(row[0])], "key": [row[1]], "value": [row[2]]}
 
 
-def _kind(resource_id: str) -> str:
+def _resource_type(resource_id: str) -> str:
     return KINDS.get(resource_id.split("-")[0], "resource")

@@ -12,13 +12,13 @@ from tenure.sandbox.aws.admin.server import Control
 from tenure.sandbox.aws.ec2.actions import ACTIONS
 from tenure.sandbox.aws.ec2.call import Call
 from tenure.sandbox.aws.http.faults import Verdict
-from tenure.sandbox.aws.http.request import AwsCall, HttpRequest, identify
+from tenure.sandbox.aws.http.request import AwsCall, HttpRequest, identify_call
 from tenure.sandbox.aws.iam.service_rules import check_service_call
-from tenure.sandbox.aws.services.actions import SERVICE_ACTIONS, amend, followed
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.services.actions import SERVICE_ACTIONS, amend_response, apply_side_effects
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.query import parse_form
 from tenure.sandbox.aws.wire.responses import AwsError, Response, error_response, xml_response
-from tenure.sandbox.aws.wire.xml import answer
+from tenure.sandbox.aws.wire.xml import action_response
 
 CUT = Response(0, b"", cut=True)
 # Moto serves these without our lock: a long poll must not stop the world.
@@ -26,39 +26,39 @@ UNLOCKED = frozenset({"sqs", "sts", "logs", "events", "s3"})
 
 
 class Application:
-    def __init__(self, standin: StandIn) -> None:
+    def __init__(self, standin: FakeAws) -> None:
         self._standin = standin
         self._control = Control(standin)
 
     def __call__(self, http: HttpRequest) -> Response:
         if http.path.startswith("/_sim/"):
-            return self._control.answer(http)
-        call = identify(http)
+            return self._control.handle(http)
+        call = identify_call(http)
         name = f"{call.service or 'unsigned'}:{call.action}"
-        self._standin.counters.called(name, call.access_key)
-        verdict = self._standin.faults.judge(call.service, call.action, call.parameters)
+        self._standin.counters.record_call(name, call.access_key)
+        verdict = self._standin.faults.evaluate(call.service, call.action, call.parameters)
         if verdict.latency:
             time.sleep(verdict.latency)
-        response = self._guarded(call, verdict, name)
-        if not verdict.lose_answer:
+        response = self._perform_guarded(call, verdict, name)
+        if not verdict.drop_response:
             return response
         return CUT if verdict.error is None else error_response(call.service, verdict.error)
 
-    def _guarded(self, call: AwsCall, verdict: Verdict, name: str) -> Response:
+    def _perform_guarded(self, call: AwsCall, verdict: Verdict, name: str) -> Response:
         try:
             self._standin.rates.admit(call, self._standin.clock.now())
-            if verdict.error is not None and not verdict.lose_answer and not verdict.empty_pools:
+            if verdict.error is not None and not verdict.drop_response and not verdict.empty_pools:
                 raise verdict.error
             response = self._perform(call, verdict)
         except AwsError as error:
-            self._standin.counters.failed(name, call.access_key, error.code)
+            self._standin.counters.record_failure(name, call.access_key, error.code)
             return error_response(call.service, error)
         except Exception:
             traceback.print_exc()
-            self._standin.counters.failed(name, call.access_key, "Bug")
+            self._standin.counters.record_failure(name, call.access_key, "Bug")
             return error_response(call.service, AwsError("InternalError", "The stand-in itself failed; see its log."))
         if response.status >= 400:
-            self._standin.counters.failed(name, call.access_key, str(response.status))
+            self._standin.counters.record_failure(name, call.access_key, str(response.status))
         return response
 
     def _perform(self, call: AwsCall, verdict: Verdict) -> Response:
@@ -66,34 +66,34 @@ class Application:
             raise AwsError("MissingAuthenticationToken", "Request is missing Authentication Token", 403)
         if call.service == "ec2" and call.action in ACTIONS:
             return self._own_ec2(call, verdict)
-        gate = self._standin.keys.gate(call.access_key, call.region)
+        gate = self._standin.keys.authorizer_for(call.access_key, call.region)
         if gate is not None:
             check_service_call(gate, call)
         if call.service in UNLOCKED and (call.service, call.action) not in SERVICE_ACTIONS:
             return self._standin.moto.call(call.http, call.service)
         # IAM's and other services' state is read by launches, so it changes under the home region's lock.
-        world = self._standin.world(call.region) if call.service == "ec2" else self._standin.home
+        world = self._standin.environment(call.region) if call.service == "ec2" else self._standin.default_environment
         with world.lock:
-            return self._other(call)
+            return self._perform_other_service(call)
 
-    def _other(self, call: AwsCall) -> Response:
+    def _perform_other_service(self, call: AwsCall) -> Response:
         handler = SERVICE_ACTIONS.get((call.service, call.action))
         if handler is not None:
             return handler(self._standin, call)
         response = self._standin.moto.call(call.http, call.service)
         if response.status < 300:
-            followed(self._standin, call)
-        return replace(response, body=amend(call, response.body))
+            apply_side_effects(self._standin, call)
+        return replace(response, body=amend_response(call, response.body))
 
     def _own_ec2(self, call: AwsCall, verdict: Verdict) -> Response:
-        world = self._standin.world(call.region)
-        gate = self._standin.keys.gate(call.access_key, call.region)
+        world = self._standin.environment(call.region)
+        gate = self._standin.keys.authorizer_for(call.access_key, call.region)
         starved = verdict.error if verdict.empty_pools else None
         with world.lock:
-            world.settle()
+            world.run_due_transitions()
             if gate is not None:
-                gate.plain(world, call.action)
+                gate.authorize_plain(world, call.action)
             parsed = Call(call.action, parse_form(call.action, call.form), world, gate, starved)
             result = ACTIONS[call.action](parsed)
-            body = result if isinstance(result, bytes) else answer(call.action, result)
+            body = result if isinstance(result, bytes) else action_response(call.action, result)
         return xml_response(body)

@@ -38,13 +38,13 @@ class FaultRule:
     message: str | None = None
     http: int | None = None
     latency: float = 0.0
-    seen: int = 0
+    match_count: int = 0
     hits: int = 0
 
     def error(self, service: str) -> AwsError:
         if self.kind == "throttle":
-            usual = throttled(service)
-            return AwsError(self.code or usual.code, self.message or usual.message, self.http or usual.http)
+            default = throttling_error(service)
+            return AwsError(self.code or default.code, self.message or default.message, self.http or default.http)
         if self.kind == "5xx":
             return AwsError(
                 self.code or "InternalError", self.message or "An internal error has occurred", self.http or 500
@@ -55,7 +55,7 @@ class FaultRule:
         return AwsError(self.code or "InternalError", self.message or "Injected fault", self.http)
 
 
-def throttled(service: str) -> AwsError:
+def throttling_error(service: str) -> AwsError:
     """What a service says to those who call too often."""
     code = THROTTLE_CODES.get(service, "ThrottlingException")
     return AwsError(code, "Request limit exceeded.", 503 if service == "ec2" else 400)
@@ -67,7 +67,7 @@ class Verdict:
 
     latency: float = 0.0
     error: AwsError | None = None
-    lose_answer: bool = False
+    drop_response: bool = False
     empty_pools: bool = False
 
 
@@ -82,7 +82,7 @@ class Faults:
         self._ids = itertools.count(1)
         self._random = random.Random(self._seed)
 
-    def seed(self, seed: int) -> None:
+    def reseed(self, seed: int) -> None:
         """Start the dice again from a seed, so that a run can be repeated."""
         with self._lock:
             self._random = random.Random(seed)
@@ -103,28 +103,32 @@ class Faults:
         with self._lock:
             return self._rules.pop(rule_id, None) is not None
 
-    def listing(self) -> list[dict[str, Any]]:
+    def list_rules(self) -> list[dict[str, Any]]:
         with self._lock:
             return [vars(rule).copy() for rule in self._rules.values()]
 
-    def judge(self, service: str, action: str, parameters: dict[str, Any]) -> Verdict:
+    def evaluate(self, service: str, action: str, parameters: dict[str, Any]) -> Verdict:
         if not self._rules:
             return Verdict()
         latency = 0.0
         with self._lock:
             for rule in self._rules.values():
-                if not self._applies(rule, service, action, parameters):
+                if not self._matches_rule(rule, service, action, parameters):
                     continue
                 latency += rule.latency
                 if rule.kind != "latency":
-                    return _verdict(rule, service, action, latency)
+                    return _verdict_of_rule(rule, service, action, latency)
         return Verdict(latency)
 
-    def _applies(self, rule: FaultRule, service: str, action: str, parameters: dict[str, Any]) -> bool:
-        if not (_like(rule.service, service) and _like(rule.action, action) and _contains(parameters, rule.match)):
+    def _matches_rule(self, rule: FaultRule, service: str, action: str, parameters: dict[str, Any]) -> bool:
+        if not (
+            _matches_glob(rule.service, service)
+            and _matches_glob(rule.action, action)
+            and _contains(parameters, rule.match)
+        ):
             return False
-        rule.seen += 1
-        if rule.seen <= rule.skip or (rule.times is not None and rule.hits >= rule.times):
+        rule.match_count += 1
+        if rule.match_count <= rule.skip or (rule.times is not None and rule.hits >= rule.times):
             return False
         if rule.probability < 1 and self._random.random() >= rule.probability:
             return False
@@ -132,25 +136,25 @@ class Faults:
         return True
 
 
-def _verdict(rule: FaultRule, service: str, action: str, latency: float) -> Verdict:
+def _verdict_of_rule(rule: FaultRule, service: str, action: str, latency: float) -> Verdict:
     if rule.kind == "answer-lost":
-        return Verdict(latency, error=rule.error(service) if rule.http else None, lose_answer=True)
+        return Verdict(latency, error=rule.error(service) if rule.http else None, drop_response=True)
     if rule.kind == "no-capacity" and action == "CreateFleet":
         return Verdict(latency, error=rule.error(service), empty_pools=True)
     return Verdict(latency, error=rule.error(service))
 
 
-def _like(pattern: str, text: str) -> bool:
+def _matches_glob(pattern: str, text: str) -> bool:
     return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), text) is not None
 
 
-def _contains(parameters: dict[str, Any], wanted: dict[str, str]) -> bool:
+def _contains(parameters: dict[str, Any], expected: dict[str, str]) -> bool:
     """Every wanted name occurs as a parameter (or as the last part of a dotted form key) with such a value."""
     return all(
-        any(_named(key, name) and _like(value, str(given)) for key, given in parameters.items())
-        for name, value in wanted.items()
+        any(_is_key_named(key, name) and _matches_glob(value, str(actual)) for key, actual in parameters.items())
+        for name, value in expected.items()
     )
 
 
-def _named(key: str, name: str) -> bool:
+def _is_key_named(key: str, name: str) -> bool:
     return key == name or name in key.split(".")

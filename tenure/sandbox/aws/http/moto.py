@@ -87,12 +87,12 @@ def _environ(http: HttpRequest) -> dict[str, Any]:
 OFFERINGS = "ec2/resources/instance_type_offerings/"
 
 
-def keep_regions(*regions: str) -> None:
+def limit_regions(*regions: str) -> None:
     load = moto_utilities.load_resource
 
-    def load_wanted(resource: str) -> Any:
+    def load_if_used(resource: str) -> Any:
         region = resource.rsplit("/", 1)[-1].split(".")[0]
         unwanted = resource.startswith(OFFERINGS) and region not in regions
         return [] if unwanted else load(resource)
 
-    moto_utilities.load_resource = load_wanted
+    moto_utilities.load_resource = load_if_used

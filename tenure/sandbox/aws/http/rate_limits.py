@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 
-from tenure.sandbox.aws.http.faults import throttled
+from tenure.sandbox.aws.http.faults import throttling_error
 from tenure.sandbox.aws.http.request import AwsCall
 
 
@@ -42,7 +42,7 @@ BY_INSTANCE = {
     "StopInstances": Rate(20, 1000),
     "TerminateInstances": Rate(20, 1000),
 }
-NARROWED = re.compile(r"MaxResults|Filter\.\d+\.|\w+(Id|Name)s?\.\d+|InstanceType\.\d+")
+FILTERED_REQUEST = re.compile(r"MaxResults|Filter\.\d+\.|\w+(Id|Name)s?\.\d+|InstanceType\.\d+")
 
 
 @dataclass
@@ -69,7 +69,7 @@ class CallRates:
         with self._lock:
             self._documented = True
 
-    def set(self, action: str, rate: Rate | None) -> None:
+    def set_rate(self, action: str, rate: Rate | None) -> None:
         """Fix one action's rate, from a full bucket; None takes it back. Raises ValueError for senseless numbers."""
         if rate is not None and (rate.refill < 0 or rate.bucket < 1):
             raise ValueError("refill must not be negative, bucket must be 1 or more")
@@ -78,9 +78,9 @@ class CallRates:
             self._own.pop(name, None)
             if rate is not None:
                 self._own[name] = rate
-            self._buckets = {key: kept for key, kept in self._buckets.items() if key[1] != name}
+            self._buckets = {key: bucket for key, bucket in self._buckets.items() if key[1] != name}
 
-    def listing(self) -> dict[str, object]:
+    def list_rates(self) -> dict[str, object]:
         with self._lock:
             return {"documented": self._documented, "own": {name: vars(rate) for name, rate in self._own.items()}}
 
@@ -89,39 +89,42 @@ class CallRates:
         if not self._documented and not self._own:
             return
         with self._lock:
-            costs = [(self._bucket(call.region, name, rate, now), rate, cost) for name, rate, cost in self._costs(call)]
+            costs = [
+                (self._refilled_bucket(call.region, name, rate, now), rate, cost)
+                for name, rate, cost in self._token_costs(call)
+            ]
             if any(bucket.tokens < min(cost, rate.bucket) for bucket, rate, cost in costs):
-                raise throttled(call.service)
+                raise throttling_error(call.service)
             for bucket, _, cost in costs:
                 bucket.tokens -= cost
 
-    def _costs(self, call: AwsCall) -> list[tuple[str, Rate, float]]:
+    def _token_costs(self, call: AwsCall) -> list[tuple[str, Rate, float]]:
         name = f"{call.service}:{call.action}"
         if name in self._own:
             return [(name, self._own[name], 1)]
         if not self._documented or call.service != "ec2":
             return []
-        found: list[tuple[str, Rate, float]] = [(name, documented(call), 1)]
+        found: list[tuple[str, Rate, float]] = [(name, documented_rate(call), 1)]
         if call.action in BY_INSTANCE:
-            found.append((f"{name}/instances", BY_INSTANCE[call.action], _instances(call)))
+            found.append((f"{name}/instances", BY_INSTANCE[call.action], _instance_count(call)))
         return found
 
-    def _bucket(self, region: str, name: str, rate: Rate, now: float) -> _Bucket:
+    def _refilled_bucket(self, region: str, name: str, rate: Rate, now: float) -> _Bucket:
         bucket = self._buckets.setdefault((region, name), _Bucket(rate.bucket, now))
         bucket.tokens = min(rate.bucket, bucket.tokens + (now - bucket.read_at) * rate.refill)
         bucket.read_at = now
         return bucket
 
 
-def documented(call: AwsCall) -> Rate:
+def documented_rate(call: AwsCall) -> Rate:
     if call.action in BY_ACTION:
         return BY_ACTION[call.action]
     if not call.action.startswith(("Describe", "Get", "List", "Search")):
         return MUTATING
-    return READING if any(NARROWED.match(key) for key in call.form) else READING_ALL
+    return READING if any(FILTERED_REQUEST.match(key) for key in call.form) else READING_ALL
 
 
-def _instances(call: AwsCall) -> float:
+def _instance_count(call: AwsCall) -> float:
     if call.action == "RunInstances":
         return float(call.form.get("MaxCount") or 1)
     return float(sum(key.startswith("InstanceId.") for key in call.form))
@@ -136,15 +139,15 @@ class Counters:
         self._calls: Counter[tuple[str, str]] = Counter()
         self._errors: Counter[tuple[str, str, str]] = Counter()
 
-    def called(self, name: str, access_key: str) -> None:
+    def record_call(self, name: str, access_key: str) -> None:
         with self._lock:
             self._calls[name, access_key] += 1
 
-    def failed(self, name: str, access_key: str, code: str) -> None:
+    def record_failure(self, name: str, access_key: str, code: str) -> None:
         with self._lock:
             self._errors[name, access_key, code] += 1
 
-    def listing(self, access_key: str | None = None) -> dict[str, dict[str, object]]:
+    def list_calls(self, access_key: str | None = None) -> dict[str, dict[str, object]]:
         """Count, errors and error codes by action: of all callers, or of one access key."""
         found: dict[str, Counter[str]] = {}
         counts: Counter[str] = Counter()

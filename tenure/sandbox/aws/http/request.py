@@ -59,12 +59,12 @@ class AwsCall:
         if target:
             return target.rpartition(".")[2]
         if self.service in ("eks", "arc-zonal-shift"):
-            return self._rest()[0]
+            return self._rest_action()[0]
         return self.form.get("Action", f"{self.http.method} {self.http.path}")
 
     @cached_property
     def path_argument(self) -> str:
-        return self._rest()[1]
+        return self._rest_action()[1]
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class AwsCall:
                 return {}
         return dict(self.form)
 
-    def _rest(self) -> tuple[str, str]:
+    def _rest_action(self) -> tuple[str, str]:
         for (service, method, pattern), action in REST.items():
             match = pattern.match(self.http.path)
             if match and (service, method) == (self.service, self.http.method):
@@ -84,7 +84,7 @@ class AwsCall:
         return f"{self.http.method} {self.http.path}", ""
 
 
-def identify(http: HttpRequest) -> AwsCall:
+def identify_call(http: HttpRequest) -> AwsCall:
     match = CREDENTIAL.search(http.headers.get("authorization", ""))
     if match is None:
         return AwsCall(http, "", "", "")

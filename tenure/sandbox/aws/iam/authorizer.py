@@ -17,13 +17,13 @@ from tenure.sandbox.aws.wire.responses import AwsError
 
 if TYPE_CHECKING:
     from tenure.sandbox.aws.ec2.fleet.capacity_pools import Pool
-    from tenure.sandbox.aws.ec2.fleet.launch import Prepared
-    from tenure.sandbox.aws.ec2.state import World
+    from tenure.sandbox.aws.ec2.fleet.launch import PreparedLaunch
+    from tenure.sandbox.aws.ec2.state import Environment
 
 Tags = dict[str, str]
 Context = dict[str, list[str]]
 # Actions whose handlers ask by resource themselves.
-ASKED_BY_HANDLER = frozenset(
+CHECKED_BY_HANDLER = frozenset(
     {
         "CreateFleet",
         "RunInstances",
@@ -57,7 +57,7 @@ def resource_context(tags: Tags) -> Context:
     return found | {f"ec2:resourcetag/{key.lower()}": [value] for key, value in tags.items()}
 
 
-def launch_context(prepared: Prepared, kind: str) -> Context:
+def launch_context(prepared: PreparedLaunch, kind: str) -> Context:
     """EC2's condition keys of a launch, for the instance and for its volumes, the first of which stands for all."""
     data = prepared.spec.data
     if kind == "volume" and prepared.mappings:
@@ -73,14 +73,14 @@ def launch_context(prepared: Prepared, kind: str) -> Context:
     found = {
         "ec2:instancetype": [prepared.instance_type],
         "ec2:availabilityzone": [prepared.zone],
-        "ec2:tenancy": [prepared.fit.tenancy],
+        "ec2:tenancy": [prepared.criteria.tenancy],
         "ec2:instancemarkettype": [prepared.spec.market],
         "ec2:metadatahttptokens": [data.get("MetadataOptions", {}).get("HttpTokens", "optional")],
     }
     return found | ({"ec2:instanceprofile": [prepared.profile[0]]} if prepared.profile else {})
 
 
-class Gate:
+class IamAuthorizer:
     def __init__(
         self,
         access_key: str,
@@ -95,10 +95,10 @@ class Gate:
         self.region = region
         self._denials = denials
 
-    def allows(self, action: str, resource: str, context: Context) -> bool:
-        return self.verdict(action, resource, context).decision == "allow"
+    def is_allowed(self, action: str, resource: str, context: Context) -> bool:
+        return self.decide(action, resource, context).decision == "allow"
 
-    def verdict(self, action: str, resource: str, context: Context) -> Verdict:
+    def decide(self, action: str, resource: str, context: Context) -> Verdict:
         """Ask the policies; a refusal is written down."""
         full = {"aws:requestedregion": [self.region], "aws:principalaccount": [self.account], **context}
         found = decide_layers(self._layers, action, resource, full)
@@ -107,9 +107,9 @@ class Gate:
             self._denials.append(why)
         return found
 
-    def require(self, action: str, resource: str, context: Context | None = None) -> None:
+    def authorize(self, action: str, resource: str, context: Context | None = None) -> None:
         """Raises UnauthorizedOperation, EC2's way of refusing, and names what was missing."""
-        found = self.verdict(action, resource, context or {})
+        found = self.decide(action, resource, context or {})
         if found.decision != "allow":
             article = "an" if found.layer == IDENTITY else "a"
             why = {
@@ -127,78 +127,80 @@ class Gate:
         owner = "" if kind in ("image", "snapshot") else self.account
         return f"arn:aws:ec2:{self.region}:{owner}:{kind}/{name}"
 
-    def plain(self, world: World, action: str) -> None:
+    def authorize_plain(self, world: Environment, action: str) -> None:
         """An EC2 action without resources of its own, such as the Describe ones."""
-        if action not in ASKED_BY_HANDLER:
-            self.require(f"ec2:{action}", "*")
+        if action not in CHECKED_BY_HANDLER:
+            self.authorize(f"ec2:{action}", "*")
 
-    def create_fleet(self, world: World, fleet_tags: Tags, pools: list[Pool]) -> None:
-        self.create(world, "CreateFleet", "fleet", fleet_tags)
+    def create_fleet(self, world: Environment, fleet_tags: Tags, pools: list[Pool]) -> None:
+        self.authorize_create(world, "CreateFleet", "fleet", fleet_tags)
         for template_id in {pool.template["LaunchTemplateId"] for pool in pools}:
-            self._template(world, "ec2:CreateFleet", template_id)
+            self._authorize_template(world, "ec2:CreateFleet", template_id)
 
-    def create(self, world: World, action: str, kind: str, tags: Tags, more: Context | None = None) -> None:
+    def authorize_create(
+        self, world: Environment, action: str, kind: str, tags: Tags, more: Context | None = None
+    ) -> None:
         """Something new: the action on it, and tagging it on creation. `more` are its kind's own condition keys."""
         context = request_context(tags) | (more or {})
-        self.require(f"ec2:{action}", self.arn(kind, "*"), context)
+        self.authorize(f"ec2:{action}", self.arn(kind, "*"), context)
         if tags:
-            self.require("ec2:CreateTags", self.arn(kind, "*"), {**context, "ec2:createaction": [action]})
+            self.authorize("ec2:CreateTags", self.arn(kind, "*"), {**context, "ec2:createaction": [action]})
 
-    def run_instances(self, world: World, prepared: Prepared, template_id: str | None) -> None:
+    def run_instances(self, world: Environment, prepared: PreparedLaunch, template_id: str | None) -> None:
         action = "ec2:RunInstances"
-        self.require(action, self.arn("image", prepared.image.id), resource_context(prepared.image.tags))
+        self.authorize(action, self.arn("image", prepared.image.id), resource_context(prepared.image.tags))
         subnet_tags = world.network.tags(prepared.subnet.id)
-        self.require(action, self.arn("subnet", prepared.subnet.id), resource_context(subnet_tags))
+        self.authorize(action, self.arn("subnet", prepared.subnet.id), resource_context(subnet_tags))
         for group_id, _ in prepared.groups:
-            self.require(action, self.arn("security-group", group_id), resource_context(world.network.tags(group_id)))
+            self.authorize(action, self.arn("security-group", group_id), resource_context(world.network.tags(group_id)))
         if template_id:
-            self._template(world, action, template_id)
-        self._extras(world, action, prepared)
-        self._created(world, prepared)
+            self._authorize_template(world, action, template_id)
+        self._authorize_extras(world, action, prepared)
+        self._authorize_created(world, prepared)
         self._pass_role(prepared)
 
-    def _extras(self, world: World, action: str, prepared: Prepared) -> None:
+    def _authorize_extras(self, world: Environment, action: str, prepared: PreparedLaunch) -> None:
         data = prepared.spec.data
         for mapping in prepared.mappings:
             if mapping["Ebs"].get("SnapshotId"):
-                self.require(action, self.arn("snapshot", mapping["Ebs"]["SnapshotId"]))
+                self.authorize(action, self.arn("snapshot", mapping["Ebs"]["SnapshotId"]))
         target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
         reservation = world.reservations.get(target.get("CapacityReservationId", ""))
         if reservation is not None:
             arn = world.arn("capacity-reservation", reservation.id, reservation.owner)
-            self.require(action, arn, resource_context(reservation.tags))
+            self.authorize(action, arn, resource_context(reservation.tags))
         group = prepared.placement_group
         if group is not None:
-            self.require(action, self.arn("placement-group", group.name), resource_context(group.tags))
+            self.authorize(action, self.arn("placement-group", group.name), resource_context(group.tags))
         if data.get("KeyName"):
-            self.require(action, self.arn("key-pair", data["KeyName"]))
+            self.authorize(action, self.arn("key-pair", data["KeyName"]))
 
-    def _created(self, world: World, prepared: Prepared) -> None:
+    def _authorize_created(self, world: Environment, prepared: PreparedLaunch) -> None:
         spec = prepared.spec
         for kind in CREATED:
             if kind == "spot-instances-request" and spec.market != "spot":
                 continue
             tags = {k: v for k, v in spec.tags.get(kind, {}).items() if not k.startswith("aws:")}
-            self.create(world, "RunInstances", kind, tags, launch_context(prepared, kind))
+            self.authorize_create(world, "RunInstances", kind, tags, launch_context(prepared, kind))
 
-    def _pass_role(self, prepared: Prepared) -> None:
+    def _pass_role(self, prepared: PreparedLaunch) -> None:
         profile = profile_at(self.account, prepared.profile[0]) if prepared.profile else None
         if profile is not None:
             self.pass_role(profile.roles[0].arn)
 
     def pass_role(self, role_arn: str) -> None:
-        self.require("iam:PassRole", role_arn, {"iam:passedtoservice": ["ec2.amazonaws.com"]})
+        self.authorize("iam:PassRole", role_arn, {"iam:passedtoservice": ["ec2.amazonaws.com"]})
 
-    def _template(self, world: World, action: str, template_id: str) -> None:
+    def _authorize_template(self, world: Environment, action: str, template_id: str) -> None:
         tags = world.templates[template_id].tags
-        self.require(action, self.arn("launch-template", template_id), resource_context(tags))
+        self.authorize(action, self.arn("launch-template", template_id), resource_context(tags))
 
-    def each(self, world: World, action: str, kind: str, tagged: dict[str, Tags]) -> None:
+    def authorize_each(self, world: Environment, action: str, kind: str, tagged: dict[str, Tags]) -> None:
         for name, tags in tagged.items():
-            self.require(f"ec2:{action}", self.arn(kind, name), resource_context(tags))
+            self.authorize(f"ec2:{action}", self.arn(kind, name), resource_context(tags))
 
-    def tagging(self, world: World, action: str, tagged: dict[str, Tags], tags: Tags) -> None:
+    def authorize_tagging(self, world: Environment, action: str, tagged: dict[str, Tags], tags: Tags) -> None:
         for name, present in tagged.items():
             kind = KINDS.get(name.split("-")[0], name.split("-")[0])
             context: dict[str, Any] = {**request_context(tags), **resource_context(present)}
-            self.require(f"ec2:{action}", self.arn(kind, name), context)
+            self.authorize(f"ec2:{action}", self.arn(kind, name), context)

@@ -8,27 +8,27 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tenure.sandbox.aws.iam.authorizer import Gate
+from tenure.sandbox.aws.iam.authorizer import IamAuthorizer
 from tenure.sandbox.aws.iam.policy import BOUNDARY, IDENTITY, ORGANIZATION, Statement, read_policy
 from tenure.sandbox.aws.settings import WORKER_KEY, SimSettings
 
-__all__ = ["WORKER_KEY", "Keyring"]
-DENIALS_KEPT = 200
+__all__ = ["WORKER_KEY", "AccessKeys"]
+MAX_DENIALS = 200
 
 
-class Keyring:
+class AccessKeys:
     def __init__(self, settings: SimSettings) -> None:
         self._settings = settings
         self._first: dict[str, tuple[Statement, ...]] = {}
         self._policies: dict[str, tuple[Statement, ...]] = {}
         self._guards: dict[str, dict[str, tuple[Statement, ...]]] = {}
-        self._denials: deque[dict[str, str]] = deque(maxlen=DENIALS_KEPT)
+        self._denials: deque[dict[str, str]] = deque(maxlen=MAX_DENIALS)
 
-    def bind(self, access_key: str, policy: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
+    def bind_policy(self, access_key: str, policy: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
         """Hold a key to a policy, or to several that add up. Raises ValueError for a bad document."""
         self._policies[access_key] = _read(policy)
 
-    def guard(self, access_key: str, layer: str, policy: Mapping[str, Any] | None) -> None:
+    def set_guard(self, access_key: str, layer: str, policy: Mapping[str, Any] | None) -> None:
         """Put a permissions boundary or a service control policy over a bound key; None takes it away."""
         if layer not in (BOUNDARY, ORGANIZATION):
             raise ValueError(f"a guard is a {BOUNDARY} or a {ORGANIZATION}")
@@ -37,8 +37,8 @@ class Keyring:
             self._guards[access_key][layer] = _read(policy)
 
     def bind_for_good(self, access_key: str, policies: Iterable[Mapping[str, Any]]) -> None:
-        """As `bind`, and kept when the stand-in is reset."""
-        self.bind(access_key, policies)
+        """As `bind_policy`, and kept when the stand-in is reset."""
+        self.bind_policy(access_key, policies)
         self._first[access_key] = self._policies[access_key]
 
     def release(self, access_key: str) -> None:
@@ -51,22 +51,22 @@ class Keyring:
         self._guards.clear()
         self._denials.clear()
 
-    def listing(self) -> dict[str, list[str]]:
+    def list_bindings(self) -> dict[str, list[str]]:
         return {key: [statement.sid for statement in policy] for key, policy in self._policies.items()}
 
-    def denials(self) -> list[dict[str, str]]:
+    def list_denials(self) -> list[dict[str, str]]:
         return list(self._denials)
 
-    def policy(self, access_key: str) -> tuple[Statement, ...] | None:
+    def policy_of(self, access_key: str) -> tuple[Statement, ...] | None:
         """What the key is held to; None if to nothing."""
         return self._policies.get(access_key)
 
-    def gate(self, access_key: str, region: str) -> Gate | None:
+    def authorizer_for(self, access_key: str, region: str) -> IamAuthorizer | None:
         policy = self._policies.get(access_key)
         if policy is None:
             return None
         layers = {IDENTITY: policy, **self._guards.get(access_key, {})}
-        return Gate(access_key, layers, self._settings.account, region, self._denials)
+        return IamAuthorizer(access_key, layers, self._settings.account, region, self._denials)
 
 
 def _read(policy: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> tuple[Statement, ...]:

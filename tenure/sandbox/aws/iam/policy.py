@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deploy.resources import IAM_FILES, render
-from tenure.sandbox.aws.iam.conditions import Context, check_operator, holds, like, wildcard
+from tenure.sandbox.aws.iam.conditions import (
+    Context,
+    check_operator,
+    condition_holds,
+    matches_wildcard,
+    wildcard_pattern,
+)
 
 Decision = Literal["allow", "deny", "implicit-deny"]
 
@@ -40,23 +46,23 @@ class Statement:
     conditions: tuple[tuple[str, str, tuple[str, ...]], ...]
 
     def applies(self, action: str, resource: str, context: Context) -> bool:
-        return self.names(action, resource) and all(
-            holds(operator, key, wanted, context) for operator, key, wanted in self.conditions
+        return self.is_about(action, resource) and all(
+            condition_holds(operator, key, expected, context) for operator, key, expected in self.conditions
         )
 
-    def names(self, action: str, resource: str) -> bool:
+    def is_about(self, action: str, resource: str) -> bool:
         """Whether it is about such a call at all, its conditions apart."""
-        return self._names(action) and self._covers(resource)
+        return self._covers_action(action) and self._covers_resource(resource)
 
-    def _names(self, action: str) -> bool:
+    def _covers_action(self, action: str) -> bool:
         if self.not_actions:
-            return not any(wildcard(p, ignore_case=True).fullmatch(action) for p in self.not_actions)
-        return any(wildcard(p, ignore_case=True).fullmatch(action) for p in self.actions)
+            return not any(wildcard_pattern(p, ignore_case=True).fullmatch(action) for p in self.not_actions)
+        return any(wildcard_pattern(p, ignore_case=True).fullmatch(action) for p in self.actions)
 
-    def _covers(self, resource: str) -> bool:
+    def _covers_resource(self, resource: str) -> bool:
         if self.not_resources:
-            return not any(like(p, resource) for p in self.not_resources)
-        return any(like(p, resource) for p in self.resources)
+            return not any(matches_wildcard(p, resource) for p in self.not_resources)
+        return any(matches_wildcard(p, resource) for p in self.resources)
 
 
 def read_policy(document: Mapping[str, Any]) -> tuple[Statement, ...]:
@@ -67,7 +73,7 @@ def read_policy(document: Mapping[str, Any]) -> tuple[Statement, ...]:
     if document.get("Version") != "2012-10-17" or not statements:
         raise ValueError("a policy needs Version 2012-10-17 and a Statement")
     found = [statements] if isinstance(statements, Mapping) else statements
-    return tuple(_statement(one) for one in found)
+    return tuple(_parse_statement(one) for one in found)
 
 
 def decide_layers(layers: Mapping[str, Sequence[Statement]], action: str, resource: str, context: Context) -> Verdict:
@@ -87,7 +93,7 @@ def decide(policy: Sequence[Statement], action: str, resource: str, context: Con
     return "allow" if applying else "implicit-deny"
 
 
-def _statement(raw: Mapping[str, Any]) -> Statement:
+def _parse_statement(raw: Mapping[str, Any]) -> Statement:
     unknown = set(raw) - {"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition"}
     if unknown:
         raise ValueError(f"unknown elements in a statement: {', '.join(sorted(unknown))}")
@@ -98,23 +104,23 @@ def _statement(raw: Mapping[str, Any]) -> Statement:
     return Statement(
         sid=raw.get("Sid", ""),
         allow=raw["Effect"] == "Allow",
-        actions=_texts(raw.get("Action", ())),
-        not_actions=_texts(raw.get("NotAction", ())),
-        resources=_texts(raw.get("Resource", ())),
-        not_resources=_texts(raw.get("NotResource", ())),
-        conditions=tuple(_conditions(raw.get("Condition", {}))),
+        actions=_parse_texts(raw.get("Action", ())),
+        not_actions=_parse_texts(raw.get("NotAction", ())),
+        resources=_parse_texts(raw.get("Resource", ())),
+        not_resources=_parse_texts(raw.get("NotResource", ())),
+        conditions=tuple(_parse_conditions(raw.get("Condition", {}))),
     )
 
 
-def _conditions(raw: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, tuple[str, ...]]]:
+def _parse_conditions(raw: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, tuple[str, ...]]]:
     found = []
     for operator, keys in raw.items():
         check_operator(operator)
-        found += [(operator, key, _texts(values)) for key, values in keys.items()]
+        found += [(operator, key, _parse_texts(values)) for key, values in keys.items()]
     return found
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _parse_texts(value: Any) -> tuple[str, ...]:
     values = [value] if isinstance(value, (str, bool, int)) else list(value)
     return tuple(str(one).lower() if isinstance(one, bool) else str(one) for one in values)
 

@@ -8,50 +8,50 @@ from collections.abc import Callable
 from typing import Any
 
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.iam.authorizer import Context, Gate, Tags, request_context
+from tenure.sandbox.aws.iam.authorizer import Context, IamAuthorizer, Tags, request_context
 from tenure.sandbox.aws.state.instance_profiles import profile_named, role_arn
 from tenure.sandbox.aws.wire.responses import AwsError
 
-Ask = tuple[str, Context]
+AccessRequest = tuple[str, Context]
 JSON_SERVICES = frozenset({"ssm", "eks", "pricing", "arc-zonal-shift", "events", "sqs", "servicequotas"})
 
 RIGHTS = {("sqs", "DeleteMessageBatch"): "DeleteMessage"}
 """Actions that AWS allows by the name of another."""
 
 
-def check_service_call(gate: Gate, call: AwsCall) -> None:
+def check_service_call(gate: IamAuthorizer, call: AwsCall) -> None:
     """Raises the service's own kind of refusal; EC2's when it is an EC2 action that moto answers."""
     if call.service == "sts":
         return
     if call.service == "ec2":
-        gate.require(f"ec2:{call.action}", "*")
+        gate.authorize(f"ec2:{call.action}", "*")
         return
-    resource, context = RESOURCES.get(call.service, _everything)(gate, call)
+    resource, context = RESOURCES.get(call.service, _any_resource)(gate, call)
     action = f"{call.service}:{RIGHTS.get((call.service, call.action), call.action)}"
-    if not gate.allows(action, resource, context):
-        raise _denied(gate, call, action, resource)
+    if not gate.is_allowed(action, resource, context):
+        raise _access_denied(gate, call, action, resource)
     if (call.service, call.action) == ("iam", "AddRoleToInstanceProfile"):
         _pass_role(gate, call)
 
 
-def _pass_role(gate: Gate, call: AwsCall) -> None:
+def _pass_role(gate: IamAuthorizer, call: AwsCall) -> None:
     name = call.form.get("RoleName", "")
     role = role_arn(gate.account, name) or f"arn:aws:iam::{gate.account}:role/{name}"
-    if not gate.allows("iam:PassRole", role, {"iam:passedtoservice": ["ec2.amazonaws.com"]}):
-        raise _denied(gate, call, "iam:PassRole", role)
+    if not gate.is_allowed("iam:PassRole", role, {"iam:passedtoservice": ["ec2.amazonaws.com"]}):
+        raise _access_denied(gate, call, "iam:PassRole", role)
 
 
-def _denied(gate: Gate, call: AwsCall, action: str, resource: str) -> AwsError:
+def _access_denied(gate: IamAuthorizer, call: AwsCall, action: str, resource: str) -> AwsError:
     code = "AccessDeniedException" if call.service in JSON_SERVICES else "AccessDenied"
     text = f"User is not authorized to perform: {action} on resource: {resource}"
     return AwsError(code, text, 400 if code == "AccessDeniedException" else 403)
 
 
-def _everything(gate: Gate, call: AwsCall) -> Ask:
+def _any_resource(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
     return "*", {}
 
 
-def _iam(gate: Gate, call: AwsCall) -> Ask:
+def _iam_request(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
     form, prefix = call.form, f"arn:aws:iam::{gate.account}"
     name = form.get("InstanceProfileName")
     if name:
@@ -75,7 +75,7 @@ def _request_tags(form: dict[str, str]) -> Tags:
     return {key: form.get(f"Tags.member.{number}.Value", "") for number, key in keys.items()}
 
 
-def _ssm(gate: Gate, call: AwsCall) -> Ask:
+def _ssm_request(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
     name = str(call.parameters.get("Name", "*"))
     if name.startswith("arn:"):
         return name, {}
@@ -83,25 +83,25 @@ def _ssm(gate: Gate, call: AwsCall) -> Ask:
     return f"arn:aws:ssm:{gate.region}:{owner}:parameter/{name.lstrip('/')}", {}
 
 
-def _sqs(gate: Gate, call: AwsCall) -> Ask:
+def _sqs_request(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
     name = str(call.parameters.get("QueueName") or call.parameters.get("QueueUrl", "*").rsplit("/", 1)[-1])
     return f"arn:aws:sqs:{gate.region}:{gate.account}:{name}", {}
 
 
-def _eks(gate: Gate, call: AwsCall) -> Ask:
+def _eks_request(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
     if not call.path_argument:
         return "*", {}
     return f"arn:aws:eks:{gate.region}:{gate.account}:cluster/{call.path_argument}", {}
 
 
-def _zonal_shift(gate: Gate, call: AwsCall) -> Ask:
+def _zonal_shift(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
     return call.path_argument or "*", {"arc-zonal-shift:resourceidentifier": [call.path_argument]}
 
 
-RESOURCES: dict[str, Callable[[Gate, AwsCall], Ask]] = {
-    "iam": _iam,
-    "ssm": _ssm,
-    "sqs": _sqs,
-    "eks": _eks,
+RESOURCES: dict[str, Callable[[IamAuthorizer, AwsCall], AccessRequest]] = {
+    "iam": _iam_request,
+    "ssm": _ssm_request,
+    "sqs": _sqs_request,
+    "eks": _eks_request,
     "arc-zonal-shift": _zonal_shift,
 }

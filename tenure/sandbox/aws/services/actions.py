@@ -12,12 +12,12 @@ from tenure.sandbox.aws.services.instance_profiles import list_instance_profiles
 from tenure.sandbox.aws.services.pricing import get_products
 from tenure.sandbox.aws.services.ssm import get_caller_identity, get_parameter
 from tenure.sandbox.aws.services.zonal_shift import get_managed_resource, list_managed_resources
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import Response
 
 MISSING_ROLE = re.compile(rb"<([Mm]essage)>Role (.*?) not found</\1>")
 NEW_PROFILE = frozenset({("iam", "CreateInstanceProfile"), ("iam", "AddRoleToInstanceProfile")})
-Handler = Callable[[StandIn, AwsCall], Response]
+Handler = Callable[[FakeAws, AwsCall], Response]
 
 SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
     ("eks", "DescribeCluster"): describe_cluster,
@@ -37,14 +37,14 @@ SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
 }
 
 
-def followed(standin: StandIn, call: AwsCall) -> None:
+def apply_side_effects(standin: FakeAws, call: AwsCall) -> None:
     """What moto's success means for our part: EC2 does not know a fresh profile at once, if the settings say so."""
     if (call.service, call.action) in NEW_PROFILE:
         from_now = standin.clock.now() + standin.settings.profile_visibility_seconds
-        standin.home.profiles_from[call.form.get("InstanceProfileName", "")] = from_now
+        standin.default_environment.profiles_from[call.form.get("InstanceProfileName", "")] = from_now
 
 
-def amend(call: AwsCall, body: bytes) -> bytes:
+def amend_response(call: AwsCall, body: bytes) -> bytes:
     """IAM names a missing role in lower-case words, which clients look for; moto says it twice, in two elements."""
     if call.service == "iam" and b"<Code>NoSuchEntity</Code>" in body:
         return MISSING_ROLE.sub(rb"<\1>The role with name \2 cannot be found.</\1>", body)

@@ -6,23 +6,23 @@ from typing import Any
 
 from tenure.sandbox.aws.http.request import AwsCall
 from tenure.sandbox.aws.settings import SimSettings
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
 
-def describe_cluster(standin: StandIn, call: AwsCall) -> Response:
+def describe_cluster(standin: FakeAws, call: AwsCall) -> Response:
     """Raises ResourceNotFoundException for a name that is not the seeded cluster's."""
     if call.path_argument != standin.settings.cluster_name:
         raise AwsError("ResourceNotFoundException", f"No cluster found for name: {call.path_argument}.")
-    return json_response({"cluster": cluster(standin)})
+    return json_response({"cluster": cluster_view(standin)})
 
 
-def list_clusters(standin: StandIn, call: AwsCall) -> Response:
+def list_clusters(standin: FakeAws, call: AwsCall) -> Response:
     return json_response({"clusters": [standin.settings.cluster_name]})
 
 
-def cluster(standin: StandIn) -> dict[str, Any]:
-    settings, seeds = standin.settings, standin.home.network
+def cluster_view(standin: FakeAws) -> dict[str, Any]:
+    settings, seeds = standin.settings, standin.default_environment.network
     mine = [s for s in seeds.subnets() if seeds.tags(s.id).get("karpenter.sh/discovery") == settings.cluster_name]
     groups = seeds.backend.groups.get(mine[0].vpc_id, {}).values() if mine else ()
     tagged = [g.id for g in groups if seeds.tags(g.id).get("karpenter.sh/discovery") == settings.cluster_name]
@@ -45,7 +45,7 @@ def cluster(standin: StandIn) -> dict[str, Any]:
             "endpointPrivateAccess": True,
             "publicAccessCidrs": ["0.0.0.0/0"],
         },
-        "kubernetesNetworkConfig": _network(settings),
+        "kubernetesNetworkConfig": _network_config(settings),
         "identity": {"oidc": {"issuer": f"https://oidc.eks.{settings.region}.amazonaws.com/id/STANDIN"}},
         "logging": {"clusterLogging": [{"types": ["api"], "enabled": False}]},
         "accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"},
@@ -56,7 +56,7 @@ def cluster(standin: StandIn) -> dict[str, Any]:
     }
 
 
-def _network(settings: SimSettings) -> dict[str, Any]:
+def _network_config(settings: SimSettings) -> dict[str, Any]:
     """A cluster has services of one family alone."""
     ipv6 = settings.ip_family == "ipv6"
     services = {"serviceIpv6Cidr": settings.service_ipv6_cidr} if ipv6 else {"serviceIpv4Cidr": settings.service_cidr}

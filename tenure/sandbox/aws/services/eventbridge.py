@@ -61,7 +61,7 @@ def queue_attributes(settings: SimSettings) -> dict[str, Any]:
 
 
 def seed_rules(settings: SimSettings) -> None:
-    backend = _backend(settings)
+    backend = _events_backend(settings)
     for name, source, kind in SEEDED:
         full = f"{settings.cluster_name}-{name}"
         backend.put_rule(full, event_pattern=json.dumps({"source": [source], "detail-type": [kind]}))
@@ -72,14 +72,14 @@ def queues_for(settings: SimSettings, event: dict[str, Any]) -> list[str]:
     """Names of the queues that an event of AWS comes to: it is asked of every enabled rule of the default bus."""
     return [
         target["Arn"].rpartition(":")[2]
-        for rule in _backend(settings).event_buses["default"].rules.values()
+        for rule in _events_backend(settings).event_buses["default"].rules.values()
         if rule.state == "ENABLED" and rule.event_pattern.matches_event(event)
         for target in rule.targets
         if target["Arn"].startswith(f"arn:aws:sqs:{settings.region}:{settings.account}:")
     ]
 
 
-def _backend(settings: SimSettings) -> Any:
+def _events_backend(settings: SimSettings) -> Any:
     return events_backends[settings.account][settings.region]
 
 
@@ -96,13 +96,15 @@ def send_message(settings: SimSettings, message: dict[str, Any]) -> None:
     sqs_backends[settings.account][settings.region].send_message(settings.cluster_name, json.dumps(message))
 
 
-def queued(settings: SimSettings) -> int:
+def count_queued_messages(settings: SimSettings) -> int:
     """How many messages the cluster's queue has: also those that were received and are not deleted yet."""
     queue = sqs_backends[settings.account][settings.region].queues[settings.cluster_name]
     return int(queue.approximate_number_of_messages + queue.approximate_number_of_messages_not_visible)
 
 
-def event(settings: SimSettings, now: Any, detail_type: str, detail: dict[str, Any], ids: list[str]) -> dict[str, Any]:
+def make_event(
+    settings: SimSettings, now: Any, detail_type: str, detail: dict[str, Any], ids: list[str]
+) -> dict[str, Any]:
     """An EventBridge envelope. Health events come from aws.health, everything else from aws.ec2."""
     return {
         "version": "0",
@@ -119,22 +121,24 @@ def event(settings: SimSettings, now: Any, detail_type: str, detail: dict[str, A
 
 def spot_interruption(settings: SimSettings, now: Any, instance_id: str) -> dict[str, Any]:
     detail = {"instance-id": instance_id, "instance-action": "terminate"}
-    return event(settings, now, "EC2 Spot Instance Interruption Warning", detail, [instance_id])
+    return make_event(settings, now, "EC2 Spot Instance Interruption Warning", detail, [instance_id])
 
 
 def reservation_interruption(settings: SimSettings, now: Any, instance_id: str) -> dict[str, Any]:
     detail = {"instance-id": instance_id, "instance-action": "terminate"}
     name = "EC2 Capacity Reservation Instance Interruption Warning"
-    return event(settings, now, name, detail, [instance_id])
+    return make_event(settings, now, name, detail, [instance_id])
 
 
-def rebalance(settings: SimSettings, now: Any, instance_id: str) -> dict[str, Any]:
-    return event(settings, now, "EC2 Instance Rebalance Recommendation", {"instance-id": instance_id}, [instance_id])
+def rebalance_recommendation(settings: SimSettings, now: Any, instance_id: str) -> dict[str, Any]:
+    return make_event(
+        settings, now, "EC2 Instance Rebalance Recommendation", {"instance-id": instance_id}, [instance_id]
+    )
 
 
 def state_change(settings: SimSettings, now: Any, instance_id: str, state: str) -> dict[str, Any]:
     detail = {"instance-id": instance_id, "state": state}
-    return event(settings, now, "EC2 Instance State-change Notification", detail, [instance_id])
+    return make_event(settings, now, "EC2 Instance State-change Notification", detail, [instance_id])
 
 
 def health_event(settings: SimSettings, now: Any, ids: list[str], **fields: Any) -> dict[str, Any]:
@@ -150,4 +154,4 @@ def health_event(settings: SimSettings, now: Any, ids: list[str], **fields: Any)
         "affectedEntities": [{"entityValue": one} for one in ids],
         **fields,
     }
-    return event(settings, now, "AWS Health Event", detail, ids)
+    return make_event(settings, now, "AWS Health Event", detail, ids)

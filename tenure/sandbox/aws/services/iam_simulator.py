@@ -17,24 +17,24 @@ from moto.iam.models import iam_backends
 from tenure.sandbox.aws.http.request import AwsCall
 from tenure.sandbox.aws.iam.policy import Statement, decide, read_policy
 from tenure.sandbox.aws.settings import WORKER_KEY
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, xml_response
 
 NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
-WORDS = {"allow": "allowed", "deny": "explicitDeny", "implicit-deny": "implicitDeny"}
+DECISIONS = {"allow": "allowed", "deny": "explicitDeny", "implicit-deny": "implicitDeny"}
 
 
-def simulate_principal_policy(standin: StandIn, call: AwsCall) -> Response:
+def simulate_principal_policy(standin: FakeAws, call: AwsCall) -> Response:
     """Raises NoSuchEntity for a principal that nobody knows."""
     policy = _policies_of(standin, call.form.get("PolicySourceArn", ""))
-    return _simulated(call, (*policy, *_given(call)))
+    return _simulate(call, (*policy, *_read_input_policies(call)))
 
 
-def simulate_custom_policy(standin: StandIn, call: AwsCall) -> Response:
-    return _simulated(call, _given(call))
+def simulate_custom_policy(standin: FakeAws, call: AwsCall) -> Response:
+    return _simulate(call, _read_input_policies(call))
 
 
-def members(form: dict[str, str], name: str) -> list[str]:
+def list_members(form: dict[str, str], name: str) -> list[str]:
     """The values of a list, in order."""
     found: list[str] = []
     while (value := form.get(f"{name}.member.{len(found) + 1}")) is not None:
@@ -42,41 +42,43 @@ def members(form: dict[str, str], name: str) -> list[str]:
     return found
 
 
-def _given(call: AwsCall) -> tuple[Statement, ...]:
+def _read_input_policies(call: AwsCall) -> tuple[Statement, ...]:
     try:
-        documents = [json.loads(text) for text in members(call.form, "PolicyInputList")]
+        documents = [json.loads(text) for text in list_members(call.form, "PolicyInputList")]
         return tuple(one for document in documents for one in read_policy(document))
     except ValueError as error:
         raise AwsError("InvalidInput", f"A policy cannot be read: {error}") from None
 
 
-def _policies_of(standin: StandIn, arn: str) -> tuple[Statement, ...]:
+def _policies_of(standin: FakeAws, arn: str) -> tuple[Statement, ...]:
     settings = standin.settings
     if arn == f"arn:aws:iam::{settings.account}:role/{settings.controller_role()}":
-        return standin.keys.policy(WORKER_KEY) or ANYTHING
+        return standin.keys.policy_of(WORKER_KEY) or ANYTHING
     if ":user/" in arn:
-        return standin.keys.policy(arn.rsplit("/", 1)[-1]) or ANYTHING
+        return standin.keys.policy_of(arn.rsplit("/", 1)[-1]) or ANYTHING
     backend = iam_backends[settings.account]["aws"]
     role = next((one for one in backend.roles.values() if one.arn == arn), None)
     if role is None:
         raise AwsError("NoSuchEntity", f"The entity {arn} cannot be found.")
-    texts = [*role.policies.values(), *(_document(one) for one in role.managed_policies.values())]
+    texts = [*role.policies.values(), *(_policy_document(one) for one in role.managed_policies.values())]
     return tuple(statement for text in texts for statement in read_policy(json.loads(unquote(text))))
 
 
-def _document(managed: Any) -> str:
-    current = (one.document for one in managed.versions if one.version_id == managed.default_version_id)
+def _policy_document(managed: Any) -> str:
+    current = (one.parse_document for one in managed.versions if one.version_id == managed.default_version_id)
     return str(next(current))
 
 
 ANYTHING = read_policy({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
 
 
-def _simulated(call: AwsCall, policy: tuple[Statement, ...]) -> Response:
-    actions, context = members(call.form, "ActionNames"), _context(call.form)
-    resources = members(call.form, "ResourceArns") or ["*"]
+def _simulate(call: AwsCall, policy: tuple[Statement, ...]) -> Response:
+    actions, context = list_members(call.form, "ActionNames"), _request_context(call.form)
+    resources = list_members(call.form, "ResourceArns") or ["*"]
     results = "".join(
-        f"<member>{_result(policy, action, resource, context)}</member>" for action in actions for resource in resources
+        f"<member>{_result_xml(policy, action, resource, context)}</member>"
+        for action in actions
+        for resource in resources
     )
     return xml_response(
         f'<{call.action}Response xmlns="{NAMESPACE}"><{call.action}Result><EvaluationResults>{results}'
@@ -85,18 +87,18 @@ def _simulated(call: AwsCall, policy: tuple[Statement, ...]) -> Response:
     )
 
 
-def _context(form: dict[str, str]) -> dict[str, list[str]]:
+def _request_context(form: dict[str, str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     while (key := form.get(f"ContextEntries.member.{len(found) + 1}.ContextKeyName")) is not None:
-        place = f"ContextEntries.member.{len(found) + 1}.ContextKeyValues"
-        found[key.lower()] = members(form, place)
+        prefix = f"ContextEntries.member.{len(found) + 1}.ContextKeyValues"
+        found[key.lower()] = list_members(form, prefix)
     return found
 
 
-def _result(policy: tuple[Statement, ...], action: str, resource: str, context: dict[str, Any]) -> str:
+def _result_xml(policy: tuple[Statement, ...], action: str, resource: str, context: dict[str, Any]) -> str:
     decision = decide(policy, action, resource, context)
     applying = [one for one in policy if one.applies(action, resource, context)]
-    named = [one for one in policy if one.names(action, resource)]
+    named = [one for one in policy if one.is_about(action, resource)]
     missing = {key for one in named for _, key, _ in one.conditions if key.lower() not in context}
     matched = _list(
         f"<SourcePolicyId>{escape(one.sid)}</SourcePolicyId><SourcePolicyType>IAM Policy</SourcePolicyType>"
@@ -104,7 +106,7 @@ def _result(policy: tuple[Statement, ...], action: str, resource: str, context: 
     )
     return (
         f"<EvalActionName>{escape(action)}</EvalActionName><EvalResourceName>{escape(resource)}</EvalResourceName>"
-        f"<EvalDecision>{WORDS[decision]}</EvalDecision><MatchedStatements>{matched}</MatchedStatements>"
+        f"<EvalDecision>{DECISIONS[decision]}</EvalDecision><MatchedStatements>{matched}</MatchedStatements>"
         f"<MissingContextValues>{_list(escape(key) for key in sorted(missing))}</MissingContextValues>"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.state.instance_profiles import instance_profiles
 from tenure.sandbox.aws.wire.responses import Response, xml_response
 from tenure.sandbox.aws.wire.xml import iso
@@ -16,16 +16,16 @@ from tenure.sandbox.aws.wire.xml import iso
 NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
 
 
-def list_instance_profiles(standin: StandIn, call: AwsCall) -> Response:
+def list_instance_profiles(standin: FakeAws, call: AwsCall) -> Response:
     prefix, marker = call.form.get("PathPrefix", "/"), call.form.get("Marker", "")
     limit = int(call.form.get("MaxItems", "100"))
     profiles = instance_profiles(standin.settings.account)
     chosen = sorted((p for p in profiles if p.path.startswith(prefix) and p.name > marker), key=lambda p: str(p.name))
-    shown = chosen[:limit]
+    page_items = chosen[:limit]
     more = len(chosen) > limit
-    members = "".join(f"<member>{_profile(p)}</member>" for p in shown)
+    members = "".join(f"<member>{_profile_xml(p)}</member>" for p in page_items)
     tail = f"<IsTruncated>{str(more).lower()}</IsTruncated>"
-    tail += f"<Marker>{escape(shown[-1].name)}</Marker>" if more else ""
+    tail += f"<Marker>{escape(page_items[-1].name)}</Marker>" if more else ""
     return xml_response(
         f'<ListInstanceProfilesResponse xmlns="{NAMESPACE}"><ListInstanceProfilesResult>'
         f"<InstanceProfiles>{members}</InstanceProfiles>{tail}</ListInstanceProfilesResult>"
@@ -34,22 +34,22 @@ def list_instance_profiles(standin: StandIn, call: AwsCall) -> Response:
     )
 
 
-def _profile(profile: Any) -> str:
-    roles = "".join(f"<member>{_role(role)}</member>" for role in profile.roles)
+def _profile_xml(profile: Any) -> str:
+    roles = "".join(f"<member>{_role_xml(role)}</member>" for role in profile.roles)
     return (
         f"<Path>{escape(profile.path)}</Path><InstanceProfileName>{escape(profile.name)}</InstanceProfileName>"
         f"<InstanceProfileId>{profile.id}</InstanceProfileId><Arn>{escape(profile.arn)}</Arn>"
-        f"<CreateDate>{_date(profile)}</CreateDate><Roles>{roles}</Roles>"
+        f"<CreateDate>{_create_date(profile)}</CreateDate><Roles>{roles}</Roles>"
     )
 
 
-def _role(role: Any) -> str:
+def _role_xml(role: Any) -> str:
     return (
         f"<Path>{escape(role.path)}</Path><RoleName>{escape(role.name)}</RoleName><RoleId>{role.id}</RoleId>"
-        f"<Arn>{escape(role.arn)}</Arn><CreateDate>{_date(role)}</CreateDate>"
+        f"<Arn>{escape(role.arn)}</Arn><CreateDate>{_create_date(role)}</CreateDate>"
     )
 
 
-def _date(record: Any) -> str:
+def _create_date(record: Any) -> str:
     created = record.create_date
     return iso(created.replace(tzinfo=created.tzinfo or dt.UTC)) if isinstance(created, dt.datetime) else str(created)

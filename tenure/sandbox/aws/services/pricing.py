@@ -11,9 +11,9 @@ from typing import Any
 
 from tenure.sandbox.aws.ec2.catalog import prices
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
-from tenure.sandbox.aws.ec2.filters import page
+from tenure.sandbox.aws.ec2.filters import paginate
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, aws_json
 
 METAL, VIRTUAL = "Compute Instance (bare metal)", "Compute Instance"
@@ -21,34 +21,36 @@ DEDICATED_FACTOR = 1.06
 Product = tuple[dict[str, str], str]
 
 
-def get_products(standin: StandIn, call: AwsCall) -> Response:
+def get_products(standin: FakeAws, call: AwsCall) -> Response:
     """Raises NotFoundException for another service than AmazonEC2."""
     request = call.parameters
     if request.get("ServiceCode") != "AmazonEC2":
         raise AwsError("NotFoundException", f"No service found for the code {request.get('ServiceCode')}")
-    wanted = {f["Field"]: f["Value"] for f in request.get("Filters", ()) if f.get("Type", "TERM_MATCH") == "TERM_MATCH"}
-    region = wanted.get("regionCode", standin.settings.region)
-    chosen = [p for p in _products(region) if all(p[0].get(k, "").lower() == v.lower() for k, v in wanted.items())]
-    shown, token = page(chosen, request, lambda p: p[0]["sku"], low=1, high=100, unpaged=100)
-    answer: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": [text for _, text in shown]}
+    filters = {
+        f["Field"]: f["Value"] for f in request.get("Filters", ()) if f.get("Type", "TERM_MATCH") == "TERM_MATCH"
+    }
+    region = filters.get("regionCode", standin.settings.region)
+    chosen = [p for p in _products(region) if all(p[0].get(k, "").lower() == v.lower() for k, v in filters.items())]
+    page_items, token = paginate(chosen, request, lambda p: p[0]["sku"], low=1, high=100, unpaged=100)
+    response: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": [text for _, text in page_items]}
     if token:
-        answer["NextToken"] = token
-    return aws_json(answer)
+        response["NextToken"] = token
+    return aws_json(response)
 
 
 @cache
 def _products(region: str) -> tuple[Product, ...]:
     made = []
     for name in all_types():
-        price = prices.on_demand(name)
+        price = prices.on_demand_price(name)
         if price is not None:
             for tenancy, factor in (("Shared", 1.0), ("Dedicated", DEDICATED_FACTOR)):
                 metal = ".metal" in name
-                made.append(_product(region, name, tenancy, price if metal else round(price * factor, 5)))
+                made.append(_make_product(region, name, tenancy, price if metal else round(price * factor, 5)))
     return tuple(sorted(made, key=lambda product: product[0]["sku"]))
 
 
-def _product(region: str, name: str, tenancy: str, price: float) -> Product:
+def _make_product(region: str, name: str, tenancy: str, price: float) -> Product:
     facts = all_types()[name]
     sku = f"{zlib.crc32(f'{region}/{name}/{tenancy}'.encode()):08X}{len(name):02X}{zlib.crc32(name.encode()):08X}"
     attributes = {
@@ -74,15 +76,17 @@ def _product(region: str, name: str, tenancy: str, price: float) -> Product:
         "usagetype": f"BoxUsage:{name}",
         "productFamily": METAL if ".metal" in name else VIRTUAL,
     }
-    return attributes, json.dumps(_document(sku, attributes, region, price))
+    return attributes, json.dumps(_product_document(sku, attributes, region, price))
 
 
-def _document(sku: str, attributes: dict[str, str], region: str, price: float) -> dict[str, Any]:
+def _product_document(sku: str, attributes: dict[str, str], region: str, price: float) -> dict[str, Any]:
     currency = "CNY" if region.startswith("cn-") else "USD"
-    shown = {k: v for k, v in attributes.items() if k not in ("sku", "serviceCode", "productFamily", "serviceName")}
+    public_attributes = {
+        k: v for k, v in attributes.items() if k not in ("sku", "serviceCode", "productFamily", "serviceName")
+    }
     rate = f"{sku}.JRTCKXETXF.6YS6EN2CT7"
     return {
-        "product": {"productFamily": attributes["productFamily"], "attributes": shown, "sku": sku},
+        "product": {"productFamily": attributes["productFamily"], "attributes": public_attributes, "sku": sku},
         "serviceCode": "AmazonEC2",
         "terms": {
             "OnDemand": {

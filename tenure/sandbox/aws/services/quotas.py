@@ -4,55 +4,55 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.sandbox.aws.ec2.filters import page
+from tenure.sandbox.aws.ec2.filters import paginate
 from tenure.sandbox.aws.ec2.fleet.capacity import BY_CODE, DEFAULT_VCPUS, QUOTAS, Quota, limit_of
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, aws_json
 
 
-def list_service_quotas(standin: StandIn, call: AwsCall) -> Response:
-    return _listing(standin, call, default=False)
+def list_service_quotas(standin: FakeAws, call: AwsCall) -> Response:
+    return _list_quotas(standin, call, default=False)
 
 
-def list_default_quotas(standin: StandIn, call: AwsCall) -> Response:
-    return _listing(standin, call, default=True)
+def list_default_quotas(standin: FakeAws, call: AwsCall) -> Response:
+    return _list_quotas(standin, call, default=True)
 
 
-def get_service_quota(standin: StandIn, call: AwsCall) -> Response:
-    return aws_json({"Quota": _view(standin, _named(call), default=False)})
+def get_service_quota(standin: FakeAws, call: AwsCall) -> Response:
+    return aws_json({"Quota": _quota_view(standin, _find_quota(call), default=False)})
 
 
-def get_default_quota(standin: StandIn, call: AwsCall) -> Response:
-    return aws_json({"Quota": _view(standin, _named(call), default=True)})
+def get_default_quota(standin: FakeAws, call: AwsCall) -> Response:
+    return aws_json({"Quota": _quota_view(standin, _find_quota(call), default=True)})
 
 
-def _listing(standin: StandIn, call: AwsCall, *, default: bool) -> Response:
+def _list_quotas(standin: FakeAws, call: AwsCall, *, default: bool) -> Response:
     _require_ec2(call)
     chosen = sorted(QUOTAS, key=lambda quota: quota.code)
-    shown, token = page(chosen, call.parameters, lambda quota: quota.code, low=1, high=100, unpaged=100)
-    answer: dict[str, Any] = {"Quotas": [_view(standin, quota, default=default) for quota in shown]}
-    return aws_json({**answer, "NextToken": token} if token else answer)
+    page_items, token = paginate(chosen, call.parameters, lambda quota: quota.code, low=1, high=100, unpaged=100)
+    response: dict[str, Any] = {"Quotas": [_quota_view(standin, quota, default=default) for quota in page_items]}
+    return aws_json({**response, "NextToken": token} if token else response)
 
 
-def _named(call: AwsCall) -> Quota:
+def _find_quota(call: AwsCall) -> Quota:
     _require_ec2(call)
     found = BY_CODE.get(call.parameters.get("QuotaCode", ""))
     if found is None:
-        raise _missing()
+        raise _no_such_quota()
     return found
 
 
 def _require_ec2(call: AwsCall) -> None:
     if call.parameters.get("ServiceCode") != "ec2":
-        raise _missing()
+        raise _no_such_quota()
 
 
-def _missing() -> AwsError:
+def _no_such_quota() -> AwsError:
     return AwsError("NoSuchResourceException", "The specified resource does not exist.")
 
 
-def _view(standin: StandIn, quota: Quota, *, default: bool) -> dict[str, Any]:
+def _quota_view(standin: FakeAws, quota: Quota, *, default: bool) -> dict[str, Any]:
     settings = standin.settings
     return {
         "ServiceCode": "ec2",
@@ -60,7 +60,7 @@ def _view(standin: StandIn, quota: Quota, *, default: bool) -> dict[str, Any]:
         "QuotaArn": f"arn:aws:servicequotas:{settings.region}:{settings.account}:ec2/{quota.code}",
         "QuotaCode": quota.code,
         "QuotaName": quota.name,
-        "Value": float(DEFAULT_VCPUS if default else limit_of(standin.home, quota.code)),
+        "Value": float(DEFAULT_VCPUS if default else limit_of(standin.default_environment, quota.code)),
         "Unit": "None",
         "Adjustable": True,
         "GlobalQuota": False,

@@ -1,4 +1,4 @@
-"""Makes moto's standard SQS queues quick, and safe for pollers side by side. Call `quicken` once in a process.
+"""Makes moto's standard SQS queues quick, and safe for pollers side by side. Call `patch_moto` once in a process.
 
 moto looks at every message of a queue several times for each that it gives or takes back: thousands of messages take
 minutes. It also hands one message to two pollers that ask at the same moment, and keeps what is past its retention.
@@ -24,7 +24,7 @@ from moto.kms.models import kms_backends
 from moto.sqs import models
 from moto.sqs.models import sqs_backends
 
-_LOOK_EVERY = 1.0
+_POLL_SECONDS = 1.0
 """Seconds between looks for messages that have become visible again; a new one wakes a poll at once."""
 
 _COUNTS = {
@@ -36,22 +36,22 @@ _COUNTS = {
 
 _attributes = models.SQSBackend.get_queue_attributes
 _receive = models.SQSBackend.receive_message
-_delete = models.Queue.delete_message
+_delete = models.QueueClient.delete_message
 
 
-def quicken() -> None:
-    models.Queue.BASE_ATTRIBUTES = [one for one in models.Queue.BASE_ATTRIBUTES if one not in _COUNTS]
+def patch_moto() -> None:
+    models.QueueClient.BASE_ATTRIBUTES = [one for one in models.QueueClient.BASE_ATTRIBUTES if one not in _COUNTS]
     models.SQSBackend.get_queue_attributes = get_queue_attributes
     models.SQSBackend.receive_message = receive_message
-    models.Queue.delete_message = delete_message
+    models.QueueClient.delete_message = delete_message
 
 
 def get_queue_attributes(self: Any, queue_name: str, names: Sequence[str]) -> dict[str, Any]:
     """Counts only where they are asked for."""
     queue = self.get_queue(queue_name)
     found = dict(_attributes(self, queue_name, [one for one in names if one not in _COUNTS]))
-    asked = _COUNTS if "All" in names else [one for one in names if one in _COUNTS]
-    return found | {one: getattr(queue, _COUNTS[one]) for one in asked}
+    requested = _COUNTS if "All" in names else [one for one in names if one in _COUNTS]
+    return found | {one: getattr(queue, _COUNTS[one]) for one in requested}
 
 
 def receive_message(
@@ -64,11 +64,11 @@ def receive_message(
     ends = time.monotonic() + wait
     while True:
         with queue._messages_lock:
-            found = _take(queue, count, visibility)
+            found = _receive_visible(queue, count, visibility)
             left = ends - time.monotonic()
             if found or left <= 0:
                 break
-            queue._messages_lock.wait(min(_LOOK_EVERY, left))
+            queue._messages_lock.wait(min(_POLL_SECONDS, left))
     for message in found:
         models._filter_message_attributes(message, list(names or ()))
     return found
@@ -77,14 +77,14 @@ def receive_message(
 def delete_message(self: Any, receipt_handle: str) -> None:
     """Any receipt that the message ever had will do, and one of a message that is gone does no harm."""
     with self._messages_lock:
-        message = _receipts(self).get(receipt_handle)
+        message = _messages_by_receipt(self).get(receipt_handle)
         if message is None:
             _delete(self, receipt_handle)
         else:
-            _drop(self, message)
+            _remove_message(self, message)
 
 
-def _take(queue: Any, count: int, visibility: int) -> list[Any]:
+def _receive_visible(queue: Any, count: int, visibility: int) -> list[Any]:
     """Copies of up to `count` visible messages, which are hidden from here on."""
     now, found, expired = unix_time_millis(), [], []
     oldest = now - 1000 * int(queue.message_retention_period)
@@ -94,25 +94,25 @@ def _take(queue: Any, count: int, visibility: int) -> list[Any]:
         elif now > message.visible_at and now >= message.delayed_until:
             message.mark_received(visibility_timeout=visibility)
             queue.pending_messages.add(message)
-            _receipts(queue)[message.receipt_handle] = message
+            _messages_by_receipt(queue)[message.receipt_handle] = message
             found.append(copy.copy(message))
             if len(found) == count:
                 break
     for message in expired:
-        _drop(queue, message)
+        _remove_message(queue, message)
     return found
 
 
-def _drop(queue: Any, message: Any) -> None:
+def _remove_message(queue: Any, message: Any) -> None:
     """What was read first stands in front, so that it is soon found."""
     queue._messages.remove(message)
-    queue.pending_messages.discard(message)
+    queue.pending_messages.discard_member(message)
     for handle in filter(None, message.all_receipt_handles):
-        _receipts(queue).pop(handle, None)
+        _messages_by_receipt(queue).pop(handle, None)
         queue.deleted_messages.add(handle)
 
 
-def _receipts(queue: Any) -> dict[str, Any]:
+def _messages_by_receipt(queue: Any) -> dict[str, Any]:
     """Messages by every receipt that was given for them."""
     found: dict[str, Any] = vars(queue).setdefault("receipts", {})
     return found
@@ -135,11 +135,11 @@ class QueuePolicy(CloudFormationModel):  # type: ignore[misc]
     def create_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
     ) -> QueuePolicy:
-        said = cloudformation_json["Properties"]
-        for url in said["Queues"]:
+        properties = cloudformation_json["Properties"]
+        for url in properties["Queues"]:
             queue = sqs_backends[account_id][region_name].get_queue(url.rpartition("/")[2])
-            queue.policy = json.dumps(said["PolicyDocument"])
-        return cls(list(said["Queues"]))
+            queue.policy = json.dumps(properties["PolicyDocument"])
+        return cls(list(properties["Queues"]))
 
     @classmethod
     def update_from_cloudformation_json(

@@ -14,33 +14,33 @@ from moto.ssm.models import ssm_backends
 
 from tenure.sandbox.aws.http.request import AwsCall
 from tenure.sandbox.aws.settings import WORKER_KEY
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, aws_json, xml_response
 
 _ARN: Final = re.compile(r"arn:[\w-]+:ssm:(?P<region>[\w-]+):(?P<account>\d*):parameter(?P<name>/.+)")
 _NAME: Final = re.compile(r"[\w./:-]+")
 
 
-def get_parameter(standin: StandIn, call: AwsCall) -> Response:
+def get_parameter(standin: FakeAws, call: AwsCall) -> Response:
     """Raises ParameterNotFound, and ValidationException for what can be no name."""
-    settings, asked = standin.settings, str(call.parameters.get("Name", ""))
-    found = _ARN.fullmatch(asked)
-    if not found and not _NAME.fullmatch(asked):
-        raise AwsError("ValidationException", f"Invalid parameter name {asked!r}.")
-    name, region = (found["name"], found["region"]) if found else (asked, call.region)
+    settings, requested = standin.settings, str(call.parameters.get("Name", ""))
+    found = _ARN.fullmatch(requested)
+    if not found and not _NAME.fullmatch(requested):
+        raise AwsError("ValidationException", f"Invalid parameter name {requested!r}.")
+    name, region = (found["name"], found["region"]) if found else (requested, call.region)
     if found and found["account"] not in ("", settings.account):
-        raise AwsError("ParameterNotFound", f"Parameter {asked} not found.")
+        raise AwsError("ParameterNotFound", f"Parameter {requested} not found.")
     parameter = ssm_backends[settings.account][region].get_parameter(name)
     if parameter is None:
-        raise AwsError("ParameterNotFound", f"Parameter {asked} not found.")
-    shown = parameter.response_object(decrypt=bool(call.parameters.get("WithDecryption")), region=region)
-    return aws_json({"Parameter": shown | {"LastModifiedDate": shown["LastModifiedDate"].timestamp()}})
+        raise AwsError("ParameterNotFound", f"Parameter {requested} not found.")
+    described = parameter.response_object(decrypt=bool(call.parameters.get("WithDecryption")), region=region)
+    return aws_json({"Parameter": described | {"LastModifiedDate": described["LastModifiedDate"].timestamp()}})
 
 
 NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
 
 
-def get_caller_identity(standin: StandIn, call: AwsCall) -> Response:
+def get_caller_identity(standin: FakeAws, call: AwsCall) -> Response:
     settings = standin.settings
     if call.access_key == WORKER_KEY:
         name = settings.controller_role()

@@ -5,34 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
 
-def get_managed_resource(standin: StandIn, call: AwsCall) -> Response:
+def get_managed_resource(standin: FakeAws, call: AwsCall) -> Response:
     """Raises ResourceNotFoundException for another resource, and for the cluster if it is not registered."""
     settings = standin.settings
     if call.path_argument != settings.cluster_arn() or not settings.zonal_shift_registered:
         raise AwsError("ResourceNotFoundException", f"The resource {call.path_argument} was not found.")
-    return json_response(_resource(standin))
+    return json_response(_managed_resource(standin))
 
 
-def list_managed_resources(standin: StandIn, call: AwsCall) -> Response:
+def list_managed_resources(standin: FakeAws, call: AwsCall) -> Response:
     if not standin.settings.zonal_shift_registered:
         return json_response({"items": []})
-    shown = _resource(standin)
-    zones = sorted({s.availability_zone_id for s in standin.home.network.subnets()})
-    return json_response({"items": [{**shown, "availabilityZones": zones}]})
+    resource = _managed_resource(standin)
+    zones = sorted({s.availability_zone_id for s in standin.default_environment.network.subnets()})
+    return json_response({"items": [{**resource, "availabilityZones": zones}]})
 
 
-def _resource(standin: StandIn) -> dict[str, Any]:
-    settings, shifts = standin.settings, standin.zonal_shifts.current()
-    away = {shift.zone_id for shift in shifts if shift.applied}
-    zones = sorted({s.availability_zone_id for s in standin.home.network.subnets()})
+def _managed_resource(standin: FakeAws) -> dict[str, Any]:
+    settings, shifts = standin.settings, standin.zonal_shifts.list_current()
+    shifted_zones = {shift.zone_id for shift in shifts if shift.applied}
+    zones = sorted({s.availability_zone_id for s in standin.default_environment.network.subnets()})
     return {
         "arn": settings.cluster_arn(),
         "name": settings.cluster_name,
-        "appliedWeights": {zone: 0.0 if zone in away else 1.0 for zone in zones},
+        "appliedWeights": {zone: 0.0 if zone in shifted_zones else 1.0 for zone in zones},
         "zonalShifts": [shift.view(settings.cluster_arn()) for shift in shifts if not shift.auto],
         "autoshifts": [shift.view(settings.cluster_arn()) for shift in shifts if shift.auto],
         "zonalAutoshiftStatus": "ENABLED" if settings.zonal_autoshift else "DISABLED",

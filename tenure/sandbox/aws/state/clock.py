@@ -34,5 +34,5 @@ class SimClock:
         return min(at_most, max(0.001, (due - self.now()) / self._scale))
 
     @staticmethod
-    def wall() -> dt.datetime:
+    def wall_time() -> dt.datetime:
         return dt.datetime.now(dt.UTC)

@@ -40,9 +40,9 @@ class Release:
     created: dt.datetime
     latest: bool = False
 
-    def at(self, place: int) -> dt.datetime:
+    def image_created_at(self, index: int) -> dt.datetime:
         """When the image at this place of the release was made: one some minutes after the other, GPUs' last."""
-        return self.created + dt.timedelta(minutes=7 * place)
+        return self.created + dt.timedelta(minutes=7 * index)
 
 
 @dataclass(frozen=True)
@@ -63,38 +63,38 @@ def published_images() -> list[Published]:
         for family, versions in SEEDED.items()
         for minor in MINORS
         for number, (version, day) in enumerate(versions, 1)
-        for one in FAMILIES[family](minor, Release(version, _day(day), number == len(versions)))
+        for one in FAMILIES[family](minor, Release(version, _parse_day(day), number == len(versions)))
     ]
 
 
-def released(family: str, version: str, created: dt.datetime, minor: str | None = None) -> list[Published]:
+def publish_release(family: str, version: str, created: dt.datetime, minor: str | None = None) -> list[Published]:
     """A new latest release of one family, for one minor version or all. Raises KeyError for an unknown family."""
     publish, release = FAMILIES[family], Release(version, created, latest=True)
     return [one for each in ([minor] if minor else MINORS) for one in publish(each, release)]
 
 
-def _day(text: str) -> dt.datetime:
+def _parse_day(text: str) -> dt.datetime:
     return dt.datetime.strptime(text, "%Y%m%d").replace(hour=20, tzinfo=dt.UTC)
 
 
 def _al2023(minor: str, release: Release) -> list[Published]:
     found = []
-    for place, (arch, variant) in enumerate(AL2023_VARIANTS):
+    for index, (arch, variant) in enumerate(AL2023_VARIANTS):
         base = f"/aws/service/eks/optimized-ami/{minor}/amazon-linux-2023/{arch}/{variant}"
         name = f"amazon-eks-node-al2023-{arch}-{variant}-{minor}-v{release.version}"
         text = f"EKS-optimized Kubernetes node based on Amazon Linux 2023 ({minor})"
-        image = _image(name, EKS_OWNER, arch, release.at(place), text, "/dev/xvda", [20])
-        found.append(Published(image, _paths(release, "recommended", f"{base}/{name}")))
+        image = _make_image(name, EKS_OWNER, arch, release.image_created_at(index), text, "/dev/xvda", [20])
+        found.append(Published(image, _parameter_paths(release, "recommended", f"{base}/{name}")))
     return found
 
 
 def _al2(minor: str, release: Release) -> list[Published]:
     found = []
-    for place, (folder, stem, arch) in enumerate(AL2_VARIANTS if minor in AL2_MINORS else ()):
+    for index, (folder, stem, arch) in enumerate(AL2_VARIANTS if minor in AL2_MINORS else ()):
         base, name = f"/aws/service/eks/optimized-ami/{minor}/{folder}", f"{stem}-{minor}-v{release.version}"
         text = f"EKS Kubernetes Worker AMI with AmazonLinux2 image ({minor})"
-        image = _image(name, EKS_OWNER, arch, release.at(place), text, "/dev/xvda", [20])
-        found.append(Published(image, _paths(release, "recommended", f"{base}/{name}")))
+        image = _make_image(name, EKS_OWNER, arch, release.image_created_at(index), text, "/dev/xvda", [20])
+        found.append(Published(image, _parameter_paths(release, "recommended", f"{base}/{name}")))
     return found
 
 
@@ -102,21 +102,23 @@ def _bottlerocket(minor: str, release: Release) -> list[Published]:
     found = []
     commit = hashlib.sha256(release.version.encode()).hexdigest()[:8]
     for number, flavour in enumerate(("", "-nvidia")):
-        for place, arch in enumerate(("x86_64", "arm64"), 2 * number):
+        for index, arch in enumerate(("x86_64", "arm64"), 2 * number):
             base = f"/aws/service/bottlerocket/aws-k8s-{minor}{flavour}/{arch}"
             name = f"bottlerocket-aws-k8s-{minor}{flavour}-{arch}-v{release.version}-{commit}"
-            image = _image(name, BOTTLEROCKET_OWNER, arch, release.at(place), name, "/dev/xvda", [2, 20])
+            image = _make_image(
+                name, BOTTLEROCKET_OWNER, arch, release.image_created_at(index), name, "/dev/xvda", [2, 20]
+            )
             names = (f"{base}/{release.version}", f"{base}/{release.version}-{commit}")
-            found.append(Published(image, _paths(release, "latest", *names)))
+            found.append(Published(image, _parameter_paths(release, "latest", *names)))
     return found
 
 
 def _windows(minor: str, release: Release) -> list[Published]:
     found = []
     for year, since in WINDOWS:
-        if _number(minor) >= _number(since):
+        if _minor_number(minor) >= _minor_number(since):
             stem = f"Windows_Server-{year}-English-Core-EKS_Optimized-{minor}"
-            image = _image(
+            image = _make_image(
                 f"{stem}-{release.version}", WINDOWS_OWNER, "x86_64", release.created, "EKS Optimized Windows",
                 "/dev/sda1", [50],
             )  # fmt: skip
@@ -125,17 +127,19 @@ def _windows(minor: str, release: Release) -> list[Published]:
     return found
 
 
-def _paths(release: Release, latest: str, *pinned: str) -> tuple[str, ...]:
+def _parameter_paths(release: Release, latest: str, *pinned: str) -> tuple[str, ...]:
     """The parameters below which an image is published: its own names, and the one that moves if it is the latest."""
     moving = (f"{pinned[0].rsplit('/', 1)[0]}/{latest}",) if release.latest else ()
     return tuple(f"{one}/image_id" for one in (*pinned, *moving))
 
 
-def _number(minor: str) -> int:
+def _minor_number(minor: str) -> int:
     return int(minor.split(".")[1])
 
 
-def _image(name: str, owner: str, arch: str, created: dt.datetime, text: str, root: str, sizes: list[int]) -> Image:
+def _make_image(
+    name: str, owner: str, arch: str, created: dt.datetime, text: str, root: str, sizes: list[int]
+) -> Image:
     digest = hashlib.sha256(name.encode()).hexdigest()
     devices = [root, "/dev/xvdb"]
     volumes = [

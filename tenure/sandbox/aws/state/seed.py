@@ -15,13 +15,13 @@ from moto.ssm.models import Parameter, ssm_backends
 
 from tenure.sandbox.aws.services.eventbridge import queue_attributes, seed_rules
 from tenure.sandbox.aws.settings import SimSettings
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.state.eks_images import published_images
 
 ZONES = "abc"
 
 
-def seed(standin: StandIn) -> None:
+def seed(standin: FakeAws) -> None:
     """Fill an empty stand-in. Everything found by `karpenter.sh/discovery=<cluster>` is made here."""
     settings = standin.settings
     _seed_network(standin)
@@ -47,15 +47,15 @@ def _seed_role(settings: SimSettings, name: str, text: str, principal: dict[str,
     )
 
 
-def reset(standin: StandIn) -> None:
+def reset(standin: FakeAws) -> None:
     """Back to the seed: settings as at the start, no instances, no faults; the clock goes on."""
-    with standin.home.lock:
-        _reset(standin)
+    with standin.default_environment.lock:
+        _reset_locked(standin)
 
 
-def _reset(standin: StandIn) -> None:
+def _reset_locked(standin: FakeAws) -> None:
     standin.restore_settings()
-    for world in standin.worlds().values():
+    for world in standin.environments().values():
         world.clear()
         world.network.backend.reset()
     account = standin.settings.account
@@ -71,19 +71,19 @@ def _reset(standin: StandIn) -> None:
     seed(standin)
 
 
-def _seed_network(standin: StandIn) -> None:
-    settings, backend = standin.settings, standin.home.network.backend
+def _seed_network(standin: FakeAws) -> None:
+    settings, backend = standin.settings, standin.default_environment.network.backend
     vpc = backend.create_vpc("10.0.0.0/16")
-    backend.create_tags([vpc.id], _tags(settings, f"vpc-{settings.cluster_name}", owned=True))
+    backend.create_tags([vpc.id], _discovery_tags(settings, f"vpc-{settings.cluster_name}", owned=True))
     for index, letter in enumerate(ZONES):
         zone = f"{settings.region}{letter}"
         subnet = backend.create_subnet(vpc.id, f"10.0.{index * 64}.0/18", availability_zone=zone)
-        backend.create_tags([subnet.id], _tags(settings, f"private-{zone}", owned=False))
+        backend.create_tags([subnet.id], _discovery_tags(settings, f"private-{zone}", owned=False))
     group = backend.create_security_group(f"eks-cluster-sg-{settings.cluster_name}", "Nodes and control plane", vpc.id)
-    backend.create_tags([group.id], _tags(settings, f"eks-cluster-sg-{settings.cluster_name}", owned=True))
+    backend.create_tags([group.id], _discovery_tags(settings, f"eks-cluster-sg-{settings.cluster_name}", owned=True))
 
 
-def _tags(settings: SimSettings, name: str, *, owned: bool) -> dict[str, str]:
+def _discovery_tags(settings: SimSettings, name: str, *, owned: bool) -> dict[str, str]:
     return {
         "Name": name,
         "karpenter.sh/discovery": settings.cluster_name,
@@ -91,15 +91,15 @@ def _tags(settings: SimSettings, name: str, *, owned: bool) -> dict[str, str]:
     }
 
 
-def _seed_images(standin: StandIn) -> None:
-    world = standin.home
+def _seed_images(standin: FakeAws) -> None:
+    world = standin.default_environment
     for published in published_images():
         world.images[published.image.id] = published.image
         for name in published.parameters:
             set_parameter(standin, name, published.image.id)
 
 
-def set_parameter(standin: StandIn, name: str, value: str) -> None:
+def set_parameter(standin: FakeAws, name: str, value: str) -> None:
     """Publish a new version of a parameter, also below /aws/service where PutParameter is refused."""
     settings = standin.settings
     stored: Any = ssm_backends[settings.account][settings.region]._parameters

@@ -16,27 +16,27 @@ from moto.iam.models import iam_backends
 from moto.sqs.models import sqs_backends
 from moto.ssm.models import ssm_backends
 
-from tenure.sandbox.aws.ec2.state import World
-from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.ec2.state import Environment
+from tenure.sandbox.aws.stand_in import FakeAws
 
 FILE = "aws.pickle"
 # Live machinery of a world, made anew at every start.
-NOT_KEPT = frozenset({"settings", "clock", "lock", "moved", "network", "listeners"})
+NOT_SAVED = frozenset({"settings", "clock", "lock", "moved", "network", "listeners"})
 BACKENDS: dict[str, Any] = {"ec2": ec2_backends, "events": events_backends, "iam": iam_backends, "sqs": sqs_backends}
 
 
-def save(standin: StandIn, folder: Path) -> None:
+def save(standin: FakeAws, folder: Path) -> None:
     """Write the state, whole or not at all."""
-    _teach_pickle()
+    _register_pickle_reducers()
     account = standin.settings.account
     worlds = {}
-    for region, world in standin.worlds().items():
+    for region, world in standin.environments().items():
         with world.lock:
-            worlds[region] = _kept(world)
+            worlds[region] = _saved_state(world)
     state = {
         "now": standin.clock.now(),
         "worlds": worlds,
-        "parameters": dict(_parameters(standin).items()),
+        "parameters": dict(_ssm_parameters(standin).items()),
         "moto": {name: dict(backends[account].items()) for name, backends in BACKENDS.items()},
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,43 +45,43 @@ def save(standin: StandIn, folder: Path) -> None:
     fresh.replace(folder / FILE)
 
 
-def load(standin: StandIn, folder: Path) -> bool:
+def load(standin: FakeAws, folder: Path) -> bool:
     """Bring the state back, if there is one. The clock goes on from where it stood."""
     file = folder / FILE
     if not file.exists():
         return False
-    _teach_pickle()
+    _register_pickle_reducers()
     state = pickle.loads(file.read_bytes())
     account = standin.settings.account
     for name, regions in state["moto"].items():
         for region, backend in regions.items():
             BACKENDS[name][account][region] = backend
-    _parameters(standin).update(state["parameters"])
-    for region, kept in state["worlds"].items():
-        _restore(standin.world(region), kept)
+    _ssm_parameters(standin).update(state["parameters"])
+    for region, saved in state["worlds"].items():
+        _restore_environment(standin.environment(region), saved)
     standin.clock.resume_at(state["now"])
     return True
 
 
-def _parameters(standin: StandIn) -> Any:
+def _ssm_parameters(standin: FakeAws) -> Any:
     """SSM's backend itself cannot be pickled, its parameters can."""
     return ssm_backends[standin.settings.account][standin.settings.region]._parameters
 
 
-def _kept(world: World) -> dict[str, Any]:
-    kept = {name: value for name, value in vars(world).items() if name not in NOT_KEPT}
-    kept["addresses"] = world.network.books()
-    return kept
+def _saved_state(world: Environment) -> dict[str, Any]:
+    state = {name: value for name, value in vars(world).items() if name not in NOT_SAVED}
+    state["addresses"] = world.network.snapshot_addresses()
+    return state
 
 
-def _restore(world: World, kept: dict[str, Any]) -> None:
-    addresses = kept.pop("addresses")
-    vars(world).update(kept)
+def _restore_environment(world: Environment, saved: dict[str, Any]) -> None:
+    addresses = saved.pop("addresses")
+    vars(world).update(saved)
     for subnet_id, stored in addresses.items():
-        world.network.book(subnet_id).restore(*stored)
+        world.network.address_pool(subnet_id).restore(*stored)
 
 
-def _teach_pickle() -> None:
+def _register_pickle_reducers() -> None:
     """Locks inside moto's objects are pickled as fresh ones."""
     copyreg.pickle(threading.Condition, lambda _: (threading.Condition, ()))
     copyreg.pickle(type(threading.Lock()), lambda _: (threading.Lock, ()))

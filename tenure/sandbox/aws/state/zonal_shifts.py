@@ -45,16 +45,16 @@ class ZonalShifts:
     def start(self, zone_id: str, *, seconds: float, applied: bool, auto: bool, comment: str) -> Shift:
         """Begin a shift away from the zone."""
         self._serial += 1
-        now, wall = self._clock.now(), self._clock.wall().timestamp()
+        now, wall = self._clock.now(), self._clock.wall_time().timestamp()
         ends_at = float("inf") if auto else now + seconds
         name = f"00000000-0000-4000-8000-{self._serial:012x}"
         shift = Shift(name, zone_id, applied, auto, comment, wall, wall + seconds, ends_at)
         self._shifts.append(shift)
         return shift
 
-    def current(self) -> list[Shift]:
+    def list_current(self) -> list[Shift]:
         """Those that have neither been ended nor run out."""
-        now, wall = self._clock.now(), self._clock.wall().timestamp()
+        now, wall = self._clock.now(), self._clock.wall_time().timestamp()
         return [one for one in self._shifts if one.auto or (one.ends_at > now and one.expiry > wall)]
 
     def end(self, zone_id: str | None = None) -> None:

@@ -36,10 +36,10 @@ def parse_form(action: str, form: dict[str, str]) -> dict[str, Any]:
     shape = ec2_operation(action).input_shape
     if shape is None:
         return {}
-    return _structure(shape, _tree(form))
+    return _parse_structure(shape, _form_tree(form))
 
 
-def _tree(form: dict[str, str]) -> Tree:
+def _form_tree(form: dict[str, str]) -> Tree:
     root: Tree = {}
     for key, value in form.items():
         node = root
@@ -53,7 +53,7 @@ def _tree(form: dict[str, str]) -> Tree:
 
 
 @cache
-def _members(shape: StructureShape) -> list[tuple[str, str, Shape]]:
+def _wire_members(shape: StructureShape) -> list[tuple[str, str, Shape]]:
     return [(_wire_name(name, member), name, member) for name, member in shape.members.items()]
 
 
@@ -65,35 +65,35 @@ def _wire_name(name: str, shape: Shape) -> str:
     return location[0].upper() + location[1:]
 
 
-def _structure(shape: StructureShape, node: Tree) -> dict[str, Any]:
+def _parse_structure(shape: StructureShape, node: Tree) -> dict[str, Any]:
     found = {}
-    for wire, name, member in _members(shape):
+    for wire, name, member in _wire_members(shape):
         if wire in node:
-            found[name] = _value(member, node[wire], wire)
+            found[name] = _parse_value(member, node[wire], wire)
     return found
 
 
-def _value(shape: Shape, node: Any, name: str) -> Any:
+def _parse_value(shape: Shape, node: Any, name: str) -> Any:
     if isinstance(shape, StructureShape):
-        return _structure(shape, node) if isinstance(node, dict) else {}
+        return _parse_structure(shape, node) if isinstance(node, dict) else {}
     if isinstance(shape, ListShape):
         return _list(shape, node, name)
     if isinstance(node, dict):
         raise invalid_value(f"The parameter {name} is not valid")
-    return _scalar(shape.type_name, node, name)
+    return _parse_scalar(shape.type_name, node, name)
 
 
 def _list(shape: ListShape, node: Any, name: str) -> list[Any]:
     if not isinstance(node, dict):
-        return [] if node == "" else [_value(shape.member, node, name)]
+        return [] if node == "" else [_parse_value(shape.member, node, name)]
     try:
         keys = sorted(node, key=int)
     except ValueError:
         raise invalid_value(f"The parameter {name} is not valid") from None
-    return [_value(shape.member, node[key], name) for key in keys]
+    return [_parse_value(shape.member, node[key], name) for key in keys]
 
 
-def _scalar(type_name: str, text: str, name: str) -> Any:
+def _parse_scalar(type_name: str, text: str, name: str) -> Any:
     if type_name == "boolean":
         if text.lower() not in ("true", "false"):
             raise invalid_value(f"Invalid value '{text}' for {name}. Must be true or false")

@@ -24,12 +24,12 @@ class Raw(str):
     """XML that is already written."""
 
 
-def iso(moment: dt.datetime) -> str:
+def iso(at: dt.datetime) -> str:
     """A time as EC2 writes it: UTC, milliseconds, `Z`."""
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
-def answer(action: str, values: dict[str, Any]) -> bytes:
+def action_response(action: str, values: dict[str, Any]) -> bytes:
     shape = ec2_operation(action).output_shape
     inner = shape_writer(shape)(values) if shape is not None else ""
     return envelope(action, inner)

@@ -8,7 +8,7 @@ from tomlkit.exceptions import TOMLKitError
 from tenure.sandbox.nodes.userdata.kubelet_join import Join, Taint, UserDataError, texts
 
 
-def looks_like_settings(text: str) -> bool:
+def has_settings(text: str) -> bool:
     return any(line.lstrip().startswith("[settings") for line in text.splitlines())
 
 
@@ -25,7 +25,7 @@ def read_settings(text: str) -> Join | None:
     return Join(
         cluster=cluster,
         labels=texts(kubernetes.get("node-labels")),
-        taints=_taints(kubernetes.get("node-taints", {})),
+        taints=_parse_taints(kubernetes.get("node-taints", {})),
         max_pods=kubernetes.get("max-pods"),
         kube_reserved=texts(kubernetes.get("kube-reserved")),
         system_reserved=texts(kubernetes.get("system-reserved")),
@@ -43,7 +43,7 @@ def _binds_local_disks(settings: dict[str, Any]) -> bool:
     return any(command[:3] == ["apiclient", "ephemeral-storage", "bind"] for command in commands)
 
 
-def _taints(table: dict[str, Any]) -> tuple[Taint, ...]:
+def _parse_taints(table: dict[str, Any]) -> tuple[Taint, ...]:
     found = []
     for key, values in table.items():
         for text in [values] if isinstance(values, str) else values:

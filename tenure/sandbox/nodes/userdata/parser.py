@@ -4,7 +4,7 @@ import email
 from dataclasses import dataclass, field
 from email.message import Message
 
-from tenure.sandbox.nodes.userdata.bottlerocket import looks_like_settings, read_settings
+from tenure.sandbox.nodes.userdata.bottlerocket import has_settings, read_settings
 from tenure.sandbox.nodes.userdata.kubelet_join import Join
 from tenure.sandbox.nodes.userdata.nodeadm import MEDIA_TYPE, read_node_configs
 from tenure.sandbox.nodes.userdata.scripts import read_scripts
@@ -18,7 +18,7 @@ class _Parts:
 
 def read_user_data(text: str) -> Join | None:
     """How the machine joins, or None when nothing in its user data names a cluster. Raises UserDataError."""
-    if looks_like_settings(text):
+    if has_settings(text):
         return read_settings(text)
     parts = _split(text)
     joined = read_node_configs(parts.node_configs) if parts.node_configs else None

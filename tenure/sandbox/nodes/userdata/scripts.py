@@ -11,17 +11,18 @@ from typing import Any
 from tenure.sandbox.nodes.userdata.kubelet_join import Join, UserDataError, parse_pairs, parse_taints
 
 
-def split_flags(words: Iterable[str]) -> dict[str, str]:
-    """`--name=value` and `--name value` alike; a flag without a value is `true`. What is no flag is passed over."""
+def split_flags(arguments: Iterable[str]) -> dict[str, str]:
+    """`--name=value` and `--name value` alike; a flag without a value is `true_condition`. What is no flag is passed
+    over."""
     flags: dict[str, str] = {}
     waiting = ""
-    for word in words:
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
+    for argument in arguments:
+        if argument.startswith("--"):
+            name, equals, value = argument[2:].partition("=")
             flags[name] = value.strip("\"'") if equals else "true"
             waiting = "" if equals else name
         elif waiting:
-            flags[waiting] = word
+            flags[waiting] = argument
             waiting = ""
     return flags
 
@@ -40,7 +41,7 @@ def settings_of(flags: dict[str, str]) -> dict[str, Any]:
         found["taints"] = parse_taints(flags["register-with-taints"])
     for flag, name in (("max-pods", "max_pods"), ("pods-per-core", "pods_per_core")):
         if flag in flags:
-            found[name] = _number(flag, flags[flag])
+            found[name] = _parse_number(flag, flags[flag])
     for flag, name in (("kube-reserved", "kube_reserved"), ("system-reserved", "system_reserved")):
         if flag in flags:
             found[name] = parse_pairs(flags[flag])
@@ -49,7 +50,7 @@ def settings_of(flags: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def _number(flag: str, text: str) -> int:
+def _parse_number(flag: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -64,42 +65,42 @@ _KUBELET = "kubelet-extra-args"
 
 def read_scripts(text: str) -> Join | None:
     """The join that the scripts would do; None when they call no bootstrap. Raises UserDataError."""
-    return _powershell(text) or _shell(text.replace("\\\n", " "))
+    return _parse_powershell(text) or _parse_shell(text.replace("\\\n", " "))
 
 
-def _shell(text: str) -> Join | None:
+def _parse_shell(text: str) -> Join | None:
     calls = _BOOTSTRAP.findall(text)
     if not calls:
         return None
     try:
-        words = shlex.split(calls[-1])
+        arguments = shlex.split(calls[-1])
     except ValueError as error:
         raise UserDataError(f"bootstrap.sh: {error}") from None
-    if not words or words[0].startswith("--"):
+    if not arguments or arguments[0].startswith("--"):
         raise UserDataError("bootstrap.sh: the first argument must be the cluster's name")
-    flags = _options(words[1:])
+    flags = _parse_options(arguments[1:])
     fields = settings_of(split_text(flags.get(_KUBELET, "")))
     raid0 = flags.get("local-disks") == "raid0"
-    return Join(cluster=words[0], raid0=raid0, os_image="Amazon Linux 2", **fields)
+    return Join(cluster=arguments[0], raid0=raid0, os_image="Amazon Linux 2", **fields)
 
 
-def _options(words: list[str]) -> dict[str, str]:
+def _parse_options(arguments: list[str]) -> dict[str, str]:
     """Every option of bootstrap.sh takes a value, which may itself begin with dashes."""
     found: dict[str, str] = {}
-    remaining = iter(words)
-    for word in remaining:
-        name, equals, value = word.removeprefix("--").partition("=")
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, value = argument.removeprefix("--").partition("=")
         found[name] = value if equals else next(remaining, "")
     return found
 
 
-def _bare(value: str) -> str:
+def _unquote(value: str) -> str:
     """Without the outer quotes; those within belong to the value."""
     return value[1:-1] if value[:1] in ("'", '"') else value
 
 
-def _powershell(text: str) -> Join | None:
-    found = {name: _bare(value) for name, value in _POWERSHELL.findall(text)}
+def _parse_powershell(text: str) -> Join | None:
+    found = {name: _unquote(value) for name, value in _POWERSHELL.findall(text)}
     cluster = found.get("EKSClusterName")
     if not cluster:
         return None

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tests.support.model.kinds.table import Row, no, ok
+from tests.support.model.kinds.table import Row, accepts, rejects
 
 CALL: Final[dict[str, Any]] = {"name": "warn", "http": {"url": "https://hooks.example.com/drain"}}
 TEMPLATE: Final[dict[str, Any]] = {
@@ -20,37 +20,39 @@ def _at(point: str, *hooks: dict[str, Any]) -> Any:
     return {point: list(hooks)}
 
 
-def _with(**said: Any) -> Any:
-    return _at("beforeDrain", CALL | said)
+def _with(**fields: Any) -> Any:
+    return _at("beforeDrain", CALL | fields)
 
 
 ROWS: tuple[Row, ...] = (
-    ok("no hooks", hooks={}),
-    ok("no hooks at a point", hooks=_at("afterDrain")),
-    *(ok(f"hooks {point}", hooks=_at(point, CALL | ALL_OF_IT, JOB, ELSEWHERE)) for point in POINTS),
-    ok("a drain that is given up", hooks=_with(onFailure="giveUp")),
+    accepts("no hooks", hooks={}),
+    accepts("no hooks at a point", hooks=_at("afterDrain")),
+    *(accepts(f"hooks {point}", hooks=_at(point, CALL | ALL_OF_IT, JOB, ELSEWHERE)) for point in POINTS),
+    accepts("a drain that is given up", hooks=_with(onFailure="giveUp")),
     *(
-        no(f"giving up {point}", "nothing to give up", hooks=_at(point, CALL | {"onFailure": "giveUp"}))
+        rejects(f"giving up {point}", "nothing to give up", hooks=_at(point, CALL | {"onFailure": "giveUp"}))
         for point in POINTS[1:]
     ),
     *(
         row
         for point in POINTS
         for row in (
-            no(f"{point}: neither call nor Job", "write one of 'http' and 'job'", hooks=_at(point, {"name": "none"})),
-            no(f"{point}: both", "write one of 'http' and 'job'", hooks=_at(point, CALL | JOB)),
-            no(f"{point}: two of one name", "give each a name of its own", hooks=_at(point, CALL, CALL)),
+            rejects(
+                f"{point}: neither call nor Job", "write one of 'http' and 'job'", hooks=_at(point, {"name": "none"})
+            ),
+            rejects(f"{point}: both", "write one of 'http' and 'job'", hooks=_at(point, CALL | JOB)),
+            rejects(f"{point}: two of one name", "give each a name of its own", hooks=_at(point, CALL, CALL)),
         )
     ),
-    no("six hooks", "must have at most 5 items", hooks=_at("beforeDrain", *SIX)),
-    no("a hook without a name", "name: Required", hooks=_at("beforeDrain", {"http": CALL["http"]})),
-    no("a name that is no label", "should match", hooks=_with(name="Snap_Shot")),
-    no("a name too long for a Job", "may not be more than 40", hooks=_with(name="x" * 41)),
-    no("a call to nowhere", "url: Required", hooks=_with(http={})),
-    no("an address of another kind", "should match", hooks=_with(http={"url": "ftp://example.com"})),
-    no("headers", "unknown field", hooks=_with(http={**CALL["http"], "headers": {"Authorization": "secret"}})),
-    no("a Job of nothing", "template: Required", hooks=_at("beforeDrain", JOB | {"job": {}})),
-    no("no attempt", "greater than or equal to 1", hooks=_with(attempts=0)),
-    no("a time-out in days", "should match", hooks=_with(timeout="1d")),
-    no("another way to fail", "Unsupported value", hooks=_with(onFailure="ignore")),
+    rejects("six hooks", "must have at most 5 items", hooks=_at("beforeDrain", *SIX)),
+    rejects("a hook without a name", "name: Required", hooks=_at("beforeDrain", {"http": CALL["http"]})),
+    rejects("a name that is no label", "should match", hooks=_with(name="Snap_Shot")),
+    rejects("a name too long for a Job", "may not be more than 40", hooks=_with(name="x" * 41)),
+    rejects("a call to nowhere", "url: Required", hooks=_with(http={})),
+    rejects("an address of another kind", "should match", hooks=_with(http={"url": "ftp://example.com"})),
+    rejects("headers", "unknown field", hooks=_with(http={**CALL["http"], "headers": {"Authorization": "secret"}})),
+    rejects("a Job of nothing", "template: Required", hooks=_at("beforeDrain", JOB | {"job": {}})),
+    rejects("no attempt", "greater than or equal to 1", hooks=_with(attempts=0)),
+    rejects("a time-out in days", "should match", hooks=_with(timeout="1d")),
+    rejects("another way to fail", "Unsupported value", hooks=_with(onFailure="ignore")),
 )

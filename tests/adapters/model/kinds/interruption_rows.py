@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tests.support.model.kinds.table import Row, no, ok
+from tests.support.model.kinds.table import Row, accepts, rejects
 
 WINDOW: Final = {"schedule": "0 2 * * 0", "duration": "2h", "timeZone": "Europe/Berlin"}
 WORKLOAD: Final = {"matchLabels": {"example.com/state": "kept"}, "action": "waitForApproval"}
@@ -22,38 +22,40 @@ NEEDS: Final[dict[str, Any]] = {"window": {"windows": [WINDOW]}}
 OF_TIME: Final = {"lead": "1h", "windows": [WINDOW], "deadline": "24h", "fallback": "notify", "voluntary": True}
 TAKE_TIME: Final = [kind for kind, actions in ALLOWED.items() if "window" in actions]
 WAITS: Final = ("deferUntilEventStart", "window", "waitForApproval")
-COME_BACK: Final = ("scheduledChange", "instanceStopping")
+RESTARTABLE: Final = ("scheduledChange", "instanceStopping")
 
 
-def _of(kind: str, **said: Any) -> Any:
-    return {kind: said}
+def _of(kind: str, **fields: Any) -> Any:
+    return {kind: fields}
 
 
 ROWS: tuple[Row, ...] = (
-    ok("nothing of any event", interruption={}),
+    accepts("nothing of any event", interruption={}),
     *(
-        ok(f"{kind}: {action}", interruption=_of(kind, action=action, doNotDisrupt="override", **NEEDS.get(action, {})))
+        accepts(
+            f"{kind}: {action}", interruption=_of(kind, action=action, doNotDisrupt="override", **NEEDS.get(action, {}))
+        )
         for kind, actions in ALLOWED.items()
         for action in actions
     ),
     *(
-        no(f"{kind}: {action}", "Unsupported value", interruption=_of(kind, action=action))
+        rejects(f"{kind}: {action}", "Unsupported value", interruption=_of(kind, action=action))
         for kind, actions in ALLOWED.items()
         for action in ("pray", "notify", "deferUntilEventStart", "window", "stopStart")
         if action not in actions
     ),
     *(
-        no(
+        rejects(
             f"{kind}: honour at once",
             "nothing holds up action terminate",
             interruption=_of(kind, action="terminate", doNotDisrupt="honour"),
         )
         for kind in ALLOWED
     ),
-    no("an unknown honour", "Unsupported value", interruption=_of("spotInterruption", doNotDisrupt="perhaps")),
-    *(ok(f"{kind}: what another policy needs", interruption=_of(kind, **OF_TIME)) for kind in TAKE_TIME),
+    rejects("an unknown honour", "Unsupported value", interruption=_of("spotInterruption", doNotDisrupt="perhaps")),
+    *(accepts(f"{kind}: what another policy needs", interruption=_of(kind, **OF_TIME)) for kind in TAKE_TIME),
     *(
-        no(f"{kind}: {field}", "unknown field", interruption=_of(kind, **{field: value}))
+        rejects(f"{kind}: {field}", "unknown field", interruption=_of(kind, **{field: value}))
         for kind in ALLOWED
         if kind not in TAKE_TIME
         for field, value in OF_TIME.items()
@@ -62,26 +64,26 @@ ROWS: tuple[Row, ...] = (
         row
         for kind in TAKE_TIME
         for row in (
-            no(f"{kind}: a window at no time", "needs windows", interruption=_of(kind, action="window")),
-            no(
+            rejects(f"{kind}: a window at no time", "needs windows", interruption=_of(kind, action="window")),
+            rejects(
                 f"{kind}: a deadline for a drain",
                 "deadline is for action waitForApproval",
                 interruption=_of(kind, action="drain", deadline="1h"),
             ),
-            no(
+            rejects(
                 f"{kind}: a fallback of a drain",
                 "fallback is for the actions",
                 interruption=_of(kind, action="drain", fallback="notify"),
             ),
-            no(f"{kind}: an unknown fallback", "Unsupported value", interruption=_of(kind, fallback="perhaps")),
-            no(f"{kind}: a lead in days", "should match", interruption=_of(kind, lead="1d")),
-            no(f"{kind}: a deadline in days", "should match", interruption=_of(kind, deadline="1d")),
-            no(f"{kind}: no window", "at least 1", interruption=_of(kind, windows=[])),
-            no(f"{kind}: 21 windows", "at most 20", interruption=_of(kind, windows=[WINDOW] * 21)),
+            rejects(f"{kind}: an unknown fallback", "Unsupported value", interruption=_of(kind, fallback="perhaps")),
+            rejects(f"{kind}: a lead in days", "should match", interruption=_of(kind, lead="1d")),
+            rejects(f"{kind}: a deadline in days", "should match", interruption=_of(kind, deadline="1d")),
+            rejects(f"{kind}: no window", "at least 1", interruption=_of(kind, windows=[])),
+            rejects(f"{kind}: 21 windows", "at most 20", interruption=_of(kind, windows=[WINDOW] * 21)),
         )
     ),
     *(
-        ok(
+        accepts(
             f"{kind}: {action} under budget, with a lead",
             interruption=_of(kind, action=action, lead="1h", voluntary=True, **NEEDS.get(action, {})),
         )
@@ -95,17 +97,17 @@ ROWS: tuple[Row, ...] = (
         for action in ALLOWED[kind]
         if action not in ("drain", *WAITS)
         for row in (
-            ok(f"{kind}: {action} under no budget", interruption=_of(kind, action=action, voluntary=False)),
-            no(
+            accepts(f"{kind}: {action} under no budget", interruption=_of(kind, action=action, voluntary=False)),
+            rejects(
                 f"{kind}: {action} under budget",
                 "voluntary is for drains",
                 interruption=_of(kind, action=action, voluntary=True),
             ),
-            no(f"{kind}: {action} with a lead", "lead is for", interruption=_of(kind, action=action, lead="1h")),
+            rejects(f"{kind}: {action} with a lead", "lead is for", interruption=_of(kind, action=action, lead="1h")),
         )
     ),
     *(
-        no(
+        rejects(
             f"{kind}: {action} in windows",
             "windows is for",
             interruption=_of(kind, action=action, windows=[WINDOW]),
@@ -115,47 +117,47 @@ ROWS: tuple[Row, ...] = (
         if action not in ("window", "stopStart")
     ),
     *(
-        no(f"{kind}: a drain with a lead, {name}", "lead is for", interruption=_of(kind, action="drain", **said))
+        rejects(f"{kind}: a drain with a lead, {name}", "lead is for", interruption=_of(kind, action="drain", **fields))
         for kind in TAKE_TIME
-        for name, said in (("at once", {"lead": "1h"}), ("of no budget", {"lead": "1h", "voluntary": False}))
+        for name, fields in (("at once", {"lead": "1h"}), ("of no budget", {"lead": "1h", "voluntary": False}))
     ),
-    ok(
+    accepts(
         "stopped and started in windows, with a lead",
         interruption=_of("scheduledChange", action="stopStart", windows=[WINDOW], lead="1h"),
     ),
-    no(
+    rejects(
         "stopped and started under budget",
         "stopStart asks no budget: write action drain",
         interruption=_of("scheduledChange", action="stopStart", windows=[WINDOW], voluntary=True),
     ),
-    no(
+    rejects(
         "workloads that wait for a person in windows",
         "windows is for action window",
         interruption={"workloads": [WORKLOAD | {"windows": [WINDOW]}]},
     ),
     *(
         row
-        for kind in COME_BACK
+        for kind in RESTARTABLE
         for row in (
-            ok(f"{kind}: away for a while", interruption=_of(kind, action="ignore", away="20m")),
-            no(f"{kind}: away for days", "should match", interruption=_of(kind, action="ignore", away="1d")),
-            no(f"{kind}: drained and away", "away is for", interruption=_of(kind, action="drain", away="20m")),
+            accepts(f"{kind}: away for a while", interruption=_of(kind, action="ignore", away="20m")),
+            rejects(f"{kind}: away for days", "should match", interruption=_of(kind, action="ignore", away="1d")),
+            rejects(f"{kind}: drained and away", "away is for", interruption=_of(kind, action="drain", away="20m")),
         )
     ),
     *(
-        no(f"{kind}: away", "unknown field", interruption=_of(kind, action="ignore", away="20m"))
+        rejects(f"{kind}: away", "unknown field", interruption=_of(kind, action="ignore", away="20m"))
         for kind in ALLOWED
-        if kind not in COME_BACK
+        if kind not in RESTARTABLE
     ),
     *(
-        no(
+        rejects(
             f"a window for an event without {key}",
             f"{key}: Required",
             interruption=_of("scheduledChange", action="window", windows=[{k: WINDOW[k] for k in WINDOW if k != key}]),
         )
         for key in ("schedule", "duration")
     ),
-    ok(
+    accepts(
         "workloads",
         interruption={
             "workloads": [
@@ -166,20 +168,22 @@ ROWS: tuple[Row, ...] = (
         },
     ),
     *(
-        no(
+        rejects(
             f"workloads without {key}",
             f"{key}: Required",
             interruption={"workloads": [{k: WORKLOAD[k] for k in WORKLOAD if k != key}]},
         )
         for key in WORKLOAD
     ),
-    no("workloads without labels", "at least 1", interruption={"workloads": [WORKLOAD | {"matchLabels": {}}]}),
-    no(
+    rejects("workloads without labels", "at least 1", interruption={"workloads": [WORKLOAD | {"matchLabels": {}}]}),
+    rejects(
         "a label that is none",
         "should match",
         interruption={"workloads": [WORKLOAD | {"matchLabels": {"example.com/state": "-"}}]},
     ),
-    no("workloads that go at once", "Unsupported value", interruption={"workloads": [WORKLOAD | {"action": "drain"}]}),
-    no("workloads in no window", "needs windows", interruption={"workloads": [WORKLOAD | {"action": "window"}]}),
-    no("11 workloads", "at most 10", interruption={"workloads": [WORKLOAD] * 11}),
+    rejects(
+        "workloads that go at once", "Unsupported value", interruption={"workloads": [WORKLOAD | {"action": "drain"}]}
+    ),
+    rejects("workloads in no window", "needs windows", interruption={"workloads": [WORKLOAD | {"action": "window"}]}),
+    rejects("11 workloads", "at most 10", interruption={"workloads": [WORKLOAD] * 11}),
 )

@@ -11,7 +11,7 @@ from tenure.apis.meta import KubeObject
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodeoverlay import NodeOverlay
 from tenure.apis.nodepool import NodePool
-from tests.support.model.kinds.table import RESOURCES, Object, Row, patched
+from tests.support.model.kinds.table import RESOURCES, Object, Row, apply_patch
 
 MODELS: Final[dict[str, type[KubeObject]]] = {
     "NodePool": NodePool,
@@ -23,16 +23,16 @@ MODELS: Final[dict[str, type[KubeObject]]] = {
 }
 
 
-class Server:
+class ApiServerClient:
     """Sends objects to the API server and returns its HTTP status and its answer."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url
 
-    async def create(self, manifest: Object, *, keep: bool = False, path: str = "") -> tuple[int, Object]:
-        """Create strictly (an unknown field is an error), as a dry run unless `keep`."""
-        return await self._send("POST", path or RESOURCES[manifest["kind"]], manifest, dry_run=not keep)
+    async def create(self, manifest: Object, *, persist: bool = False, path: str = "") -> tuple[int, Object]:
+        """Create strictly (an unknown field is an error), as a dry run unless `persist`."""
+        return await self._send("POST", path or RESOURCES[manifest["kind"]], manifest, dry_run=not persist)
 
     async def replace(self, manifest: Object, subresource: str = "") -> tuple[int, Object]:
         """Dry run of writing a changed object over the stored one."""
@@ -50,19 +50,19 @@ class Server:
         kinds: list[Object] = found["resources"]
         return kinds
 
-    async def printed(self, kind: str) -> Object:
+    async def get_table(self, kind: str) -> Object:
         """What `kubectl get -o wide` prints, as a Table."""
         accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-        async with self._session.get(self._url + RESOURCES[kind], headers={"Accept": accept}) as answer:
-            found: Object = await answer.json()
+        async with self._session.get(self._url + RESOURCES[kind], headers={"Accept": accept}) as response:
+            found: Object = await response.json()
             return found
 
-    async def capacity_of_a_node(self, capacity: dict[str, str]) -> dict[str, str]:
+    async def stored_node_capacity(self, capacity: dict[str, str]) -> dict[str, str]:
         """What becomes of a Node's capacity when it is stored (it is not: dry run)."""
         node = {"kind": "Node", "metadata": {"name": "quantities"}, "status": {"capacity": capacity}}
-        status, answer = await self._send("POST", "/api/v1/nodes", {"apiVersion": "v1", **node}, dry_run=True)
-        assert status == 201, answer
-        found: dict[str, str] = answer["status"]["capacity"]
+        status, response = await self._send("POST", "/api/v1/nodes", {"apiVersion": "v1", **node}, dry_run=True)
+        assert status == 201, response
+        found: dict[str, str] = response["status"]["capacity"]
         return found
 
     def _path(self, manifest: Object) -> str:
@@ -70,17 +70,17 @@ class Server:
 
     async def _send(self, method: str, path: str, body: Any, *, dry_run: bool) -> tuple[int, Object]:
         query = ({"fieldValidation": "Strict"} if body else {}) | ({"dryRun": "All"} if dry_run else {})
-        async with self._session.request(method, self._url + path, json=body, params=query) as answer:
-            return answer.status, await answer.json()
+        async with self._session.request(method, self._url + path, json=body, params=query) as response:
+            return response.status, await response.json()
 
 
-async def assert_row(server: Server, base: Object, row: Row) -> Object:
+async def assert_row(server: ApiServerClient, base: Object, row: Row) -> Object:
     """The server answers as the row says; what it took is read and written unchanged by our model."""
-    status, answer = await server.create(patched(base, row.patch))
-    if row.refusal:
-        assert status == 422 or status == 400, f"taken: {answer}"
-        assert row.refusal in answer["message"]
+    status, response = await server.create(apply_patch(base, row.patch))
+    if row.rejection:
+        assert status == 422 or status == 400, f"taken: {response}"
+        assert row.rejection in response["message"]
     else:
-        assert status == 201, answer.get("message")
-        assert MODELS[base["kind"]].from_object(answer).to_object() == answer
-    return answer
+        assert status == 201, response.get("message")
+        assert MODELS[base["kind"]].from_object(response).to_object() == response
+    return response

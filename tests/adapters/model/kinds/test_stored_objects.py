@@ -11,7 +11,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodeoverlay import NodeOverlay
 from tenure.apis.nodepool import NodePool
-from tests.adapters.model.kinds.server import Server, assert_row
+from tests.adapters.model.kinds.server import ApiServerClient, assert_row
 from tests.support.model.kinds.table import (
     ABSENT,
     CAPACITYBUFFER,
@@ -21,9 +21,9 @@ from tests.support.model.kinds.table import (
     NODEPOOL,
     Object,
     Row,
-    no,
-    ok,
-    patched,
+    accepts,
+    apply_patch,
+    rejects,
 )
 
 CONDITION = {
@@ -36,38 +36,41 @@ CONDITION = {
 
 
 POOL_CHANGES = (
-    ok("another name of the class", template__spec__nodeClassRef__name="another"),
-    no("another group of the class", "write the old group again", template__spec__nodeClassRef__group="x.y"),
-    no("another kind of the class", "write the old kind again", template__spec__nodeClassRef__kind="Other"),
-    no("replicas where none were", "make a new NodePool", replicas=3),
-    ok("another weight", weight=3),
+    accepts("another name of the class", template__spec__nodeClassRef__name="another"),
+    rejects("another group of the class", "write the old group again", template__spec__nodeClassRef__group="x.y"),
+    rejects("another kind of the class", "write the old kind again", template__spec__nodeClassRef__kind="Other"),
+    rejects("replicas where none were", "make a new NodePool", replicas=3),
+    accepts("another weight", weight=3),
 )
-STATIC_CHANGES = (ok("more replicas", replicas=5), no("no replicas any more", "make a new NodePool", replicas=ABSENT))
+STATIC_CHANGES = (
+    accepts("more replicas", replicas=5),
+    rejects("no replicas any more", "make a new NodePool", replicas=ABSENT),
+)
 CLAIM_CHANGES = (
-    no("another expiry", "the spec of a NodeClaim never changes", expireAfter="1h"),
-    no(
+    rejects("another expiry", "the spec of a NodeClaim never changes", expireAfter="1h"),
+    rejects(
         "another requirement",
         "the spec of a NodeClaim never changes",
         requirements=[{"key": "a", "operator": "Exists"}],
     ),
-    no("another class", "the spec of a NodeClaim never changes", nodeClassRef__name="another"),
-    ok("nothing"),
+    rejects("another class", "the spec of a NodeClaim never changes", nodeClassRef__name="another"),
+    accepts("nothing"),
 )
 CLASS_CHANGES = (
-    ok("from role to profile", role=ABSENT, instanceProfile="mine"),
-    ok("another role", role="other"),
-    no("both", "write either 'role'", instanceProfile="mine"),
+    accepts("from role to profile", role=ABSENT, instanceProfile="mine"),
+    accepts("another role", role="other"),
+    rejects("both", "write either 'role'", instanceProfile="mine"),
 )
 # Another provider's class: a controller that happens to run leaves these objects alone.
 FOREIGN = {"group": "example.com", "kind": "Foreign", "name": "other"}
-FOREIGN_POOL = patched(NODEPOOL, {"template__spec__nodeClassRef": FOREIGN})
-FOREIGN_CLAIM = patched(NODECLAIM, {"nodeClassRef": FOREIGN})
+FOREIGN_POOL = apply_patch(NODEPOOL, {"template__spec__nodeClassRef": FOREIGN})
+FOREIGN_CLAIM = apply_patch(NODECLAIM, {"nodeClassRef": FOREIGN})
 
 
 @asynccontextmanager
-async def stored(server: Server, manifest: Object, name: str) -> AsyncIterator[Object]:
+async def stored_object(server: ApiServerClient, manifest: Object, name: str) -> AsyncIterator[Object]:
     """The object, really created under a name of its own, and gone afterwards."""
-    status, found = await server.create(manifest | {"metadata": {"name": name}}, keep=True)
+    status, found = await server.create(manifest | {"metadata": {"name": name}}, persist=True)
     assert status == 201, found
     try:
         yield found
@@ -75,8 +78,8 @@ async def stored(server: Server, manifest: Object, name: str) -> AsyncIterator[O
         await server.delete(found)
 
 
-async def test_a_nodepool_gets_karpenters_defaults(server: Server) -> None:
-    pool = NodePool.from_object(await assert_row(server, NODEPOOL, ok("bare")))
+async def test_a_nodepool_gets_karpenters_defaults(server: ApiServerClient) -> None:
+    pool = NodePool.from_object(await assert_row(server, NODEPOOL, accepts("bare")))
     assert pool.to_object()["spec"]["disruption"] == {
         "consolidateAfter": "0s",
         "consolidationPolicy": "WhenEmptyOrUnderutilized",
@@ -85,14 +88,14 @@ async def test_a_nodepool_gets_karpenters_defaults(server: Server) -> None:
     assert pool.to_object()["spec"]["template"]["spec"]["expireAfter"] == "720h"
 
 
-async def test_a_budget_without_nodes_is_ten_percent(server: Server) -> None:
-    row = ok("empty budget", disruption={"consolidateAfter": "Never", "budgets": [{}]})
+async def test_a_budget_without_nodes_is_ten_percent(server: ApiServerClient) -> None:
+    row = accepts("empty budget", disruption={"consolidateAfter": "Never", "budgets": [{}]})
     pool = NodePool.from_object(await assert_row(server, NODEPOOL, row))
     assert pool.spec.disruption.budgets[0].nodes == "10%"
     assert pool.spec.disruption.consolidate_after_delta is None
 
 
-async def test_the_models_defaults_are_the_api_servers(server: Server) -> None:
+async def test_the_models_defaults_are_the_api_servers(server: ApiServerClient) -> None:
     pairs: list[tuple[Any, Object]] = [
         (NodePool, NODEPOOL),
         (NodeClaim, NODECLAIM),
@@ -101,8 +104,8 @@ async def test_the_models_defaults_are_the_api_servers(server: Server) -> None:
         (CapacityBuffer, CAPACITYBUFFER),
     ]
     for model, base in pairs:
-        answer = await assert_row(server, base, ok("bare"))
-        filled, bare = model.from_object(answer).spec, model.from_object(base).spec
+        response = await assert_row(server, base, accepts("bare"))
+        filled, bare = model.from_object(response).spec, model.from_object(base).spec
         assert _values(filled) == _values(bare)
 
 
@@ -114,50 +117,50 @@ def _values(part: Any) -> Any:
     return tuple(map(_values, part)) if isinstance(part, tuple) else part
 
 
-async def test_a_nodeclass_gets_the_metadata_defaults(server: Server) -> None:
+async def test_a_nodeclass_gets_the_metadata_defaults(server: ApiServerClient) -> None:
     expected = {
         "httpEndpoint": "enabled",
         "httpProtocolIPv6": "disabled",
         "httpPutResponseHopLimit": 1,
         "httpTokens": "required",
     }
-    bare = await assert_row(server, NODECLASS, ok("bare"))
-    partly = await assert_row(server, NODECLASS, ok("partly", metadataOptions={"httpTokens": "required"}))
+    bare = await assert_row(server, NODECLASS, accepts("bare"))
+    partly = await assert_row(server, NODECLASS, accepts("partly", metadataOptions={"httpTokens": "required"}))
     assert bare["spec"]["metadataOptions"] == partly["spec"]["metadataOptions"] == expected
 
 
 @pytest.mark.parametrize("row", POOL_CHANGES, ids=str)
-async def test_changing_a_nodepool(row: Row, server: Server) -> None:
-    async with stored(server, FOREIGN_POOL, "changing") as pool:
+async def test_changing_a_nodepool(row: Row, server: ApiServerClient) -> None:
+    async with stored_object(server, FOREIGN_POOL, "changing") as pool:
         await _assert_change(server, pool, row)
 
 
 @pytest.mark.parametrize("row", STATIC_CHANGES, ids=str)
-async def test_changing_a_static_nodepool(row: Row, server: Server) -> None:
-    async with stored(server, patched(FOREIGN_POOL, {"replicas": 1}), "static") as pool:
+async def test_changing_a_static_nodepool(row: Row, server: ApiServerClient) -> None:
+    async with stored_object(server, apply_patch(FOREIGN_POOL, {"replicas": 1}), "static") as pool:
         await _assert_change(server, pool, row)
 
 
 @pytest.mark.parametrize("row", CLAIM_CHANGES, ids=str)
-async def test_changing_a_nodeclaim(row: Row, server: Server) -> None:
-    async with stored(server, FOREIGN_CLAIM, "changing") as claim:
+async def test_changing_a_nodeclaim(row: Row, server: ApiServerClient) -> None:
+    async with stored_object(server, FOREIGN_CLAIM, "changing") as claim:
         await _assert_change(server, claim, row)
 
 
 @pytest.mark.parametrize("row", CLASS_CHANGES, ids=str)
-async def test_changing_a_nodeclass(row: Row, server: Server) -> None:
-    async with stored(server, NODECLASS, "changing") as nodeclass:
+async def test_changing_a_nodeclass(row: Row, server: ApiServerClient) -> None:
+    async with stored_object(server, NODECLASS, "changing") as nodeclass:
         await _assert_change(server, nodeclass, row)
 
 
-async def _assert_change(server: Server, found: Object, row: Row) -> None:
-    status, answer = await server.replace(patched(found, row.patch))
-    assert status == (422 if row.refusal else 200), answer
-    assert row.refusal in answer.get("message", "")
+async def _assert_change(server: ApiServerClient, found: Object, row: Row) -> None:
+    status, response = await server.replace(apply_patch(found, row.patch))
+    assert status == (422 if row.rejection else 200), response
+    assert row.rejection in response.get("message", "")
 
 
 @pytest.mark.parametrize(
-    ("condition", "base", "refusal"),
+    ("condition", "base", "rejection"),
     (
         (CONDITION, FOREIGN_POOL, ""),
         (CONDITION, FOREIGN_CLAIM, ""),
@@ -179,11 +182,11 @@ async def _assert_change(server: Server, found: Object, row: Row) -> None:
         ),
     ),
 )
-async def test_status_conditions(condition: Object, base: Object, refusal: str, server: Server) -> None:
-    async with stored(server, base, "condition") as found:
-        status, answer = await server.replace(found | {"status": {"conditions": [condition]}}, "/status")
-    assert status == (422 if refusal else 200), answer
-    assert refusal in answer.get("message", "")
+async def test_status_conditions(condition: Object, base: Object, rejection: str, server: ApiServerClient) -> None:
+    async with stored_object(server, base, "condition") as found:
+        status, response = await server.replace(found | {"status": {"conditions": [condition]}}, "/status")
+    assert status == (422 if rejection else 200), response
+    assert rejection in response.get("message", "")
 
 
 @pytest.mark.parametrize(
@@ -245,14 +248,14 @@ async def test_status_conditions(condition: Object, base: Object, refusal: str, 
     ),
     ids=("NodePool", "NodeClaim", "EC2NodeClass", "CapacityBuffer"),
 )
-async def test_every_field_of_the_status_is_kept(base: Object, status: Object, server: Server) -> None:
-    async with stored(server, base, "full-status") as found:
-        code, answer = await server.replace(found | {"status": status}, "/status")
-    assert code == 200, answer
-    assert answer["status"] == status
+async def test_every_field_of_the_status_is_kept(base: Object, status: Object, server: ApiServerClient) -> None:
+    async with stored_object(server, base, "full-status") as found:
+        code, response = await server.replace(found | {"status": status}, "/status")
+    assert code == 200, response
+    assert response["status"] == status
 
 
-async def test_a_reservation_has_defaults(server: Server) -> None:
+async def test_a_reservation_has_defaults(server: ApiServerClient) -> None:
     reservation = {
         "availabilityZone": "us-west-2a",
         "id": "cr-1",
@@ -260,20 +263,22 @@ async def test_a_reservation_has_defaults(server: Server) -> None:
         "instanceType": "m5.large",
         "ownerID": "012345678901",
     }
-    async with stored(server, NODECLASS, "reservation") as found:
-        _, answer = await server.replace(found | {"status": {"capacityReservations": [reservation]}}, "/status")
-    assert answer["status"]["capacityReservations"] == [reservation | {"reservationType": "default", "state": "active"}]
+    async with stored_object(server, NODECLASS, "reservation") as found:
+        _, response = await server.replace(found | {"status": {"capacityReservations": [reservation]}}, "/status")
+    assert response["status"]["capacityReservations"] == [
+        reservation | {"reservationType": "default", "state": "active"}
+    ]
 
 
-async def test_a_static_nodepool_scales(server: Server) -> None:
-    async with stored(server, patched(FOREIGN_POOL, {"replicas": 2}), "scale") as pool:
+async def test_a_static_nodepool_scales(server: ApiServerClient) -> None:
+    async with stored_object(server, apply_patch(FOREIGN_POOL, {"replicas": 2}), "scale") as pool:
         status, scale = await server.read(pool, "/scale")
     assert status == 200
     assert scale["spec"]["replicas"] == 2
 
 
 @pytest.mark.parametrize(
-    ("base", "shown", "wide"),
+    ("base", "default_columns", "wide"),
     (
         (FOREIGN_POOL, ["Name", "NodeClass", "Nodes", "Ready", "Age"], ["Weight", "CPU", "Memory"]),
         (
@@ -300,13 +305,13 @@ async def test_a_static_nodepool_scales(server: Server) -> None:
     ),
     ids=("NodePool", "NodeClaim", "EC2NodeClass", "NodeOverlay", "CapacityBuffer"),
 )
-async def test_the_columns(base: Object, shown: list[str], wide: list[str], server: Server) -> None:
-    columns = (await server.printed(base["kind"]))["columnDefinitions"]
-    assert [column["name"] for column in columns if not column["priority"]] == shown
+async def test_the_columns(base: Object, default_columns: list[str], wide: list[str], server: ApiServerClient) -> None:
+    columns = (await server.get_table(base["kind"]))["columnDefinitions"]
+    assert [column["name"] for column in columns if not column["priority"]] == default_columns
     assert [column["name"] for column in columns if column["priority"]] == wide
 
 
-async def test_names_and_categories(server: Server) -> None:
+async def test_names_and_categories(server: ApiServerClient) -> None:
     found = {
         one["kind"]: one
         for one in [*await server.resources("karpenter.sh"), *await server.resources("karpenter.k8s.aws")]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import StandInKit, code, ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, instance_ids
 
 
-def test_groups_by_id_name_and_tag_in_pages(kit: StandInKit) -> None:
+def test_groups_by_id_name_and_tag_in_pages(kit: FakeAwsClient) -> None:
     vpc = kit.subnets()[0]["VpcId"]
     made = [
         kit.ec2.create_security_group(GroupName=f"g{number}", Description="x", VpcId=vpc)["GroupId"]
@@ -29,38 +29,38 @@ def test_groups_by_id_name_and_tag_in_pages(kit: StandInKit) -> None:
     assert found("tag:team", "y") == []
 
 
-def test_a_rebooted_instance_runs_on(kit: StandInKit) -> None:
-    (one,) = kit.launch()
-    kit.control.advance(2)
-    before = kit.control.instances()
+def test_a_rebooted_instance_runs_on(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
+    kit.control.advance_clock(2)
+    before = kit.control.list_instances()
     kit.ec2.reboot_instances(InstanceIds=[one])
-    assert kit.describe(one)["State"]["Name"] == "running"
-    after = kit.control.instances()
+    assert kit.describe_instance(one)["State"]["Name"] == "running"
+    after = kit.control.list_instances()
     assert after["revision"] > before["revision"]
     assert [instance["reboots"] for instance in after["instances"]] == [1]
 
 
-def test_an_instance_that_goes_is_not_rebooted(kit: StandInKit) -> None:
-    (one,) = kit.launch()
-    kit.control.advance(2)
+def test_an_instance_that_goes_is_not_rebooted(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
+    kit.control.advance_clock(2)
     kit.ec2.terminate_instances(InstanceIds=[one])
     with pytest.raises(ClientError, match="IncorrectInstanceState"):
         kit.ec2.reboot_instances(InstanceIds=[one])
 
 
-def test_a_deleted_fleet_takes_its_instances_along_if_told_so(kit: StandInKit) -> None:
-    kit.template()
+def test_a_deleted_fleet_takes_its_instances_along_if_told_so(kit: FakeAwsClient) -> None:
+    kit.create_template()
     for takes, state in ((False, "pending"), (True, "shutting-down")):
-        answer = kit.fleet(kit.overrides("m5.large", zones="a"))
-        deleted = kit.ec2.delete_fleets(FleetIds=[answer["FleetId"]], TerminateInstances=takes)
+        response = kit.create_fleet(kit.overrides("m5.large", zones="a"))
+        deleted = kit.ec2.delete_fleets(FleetIds=[response["FleetId"]], TerminateInstances=takes)
         assert len(deleted["SuccessfulFleetDeletions"]) == 1
-        assert kit.describe(ids(answer)[0])["State"]["Name"] == state
-        with pytest.raises(ClientError) as gone:
-            kit.ec2.describe_fleets(FleetIds=[answer["FleetId"]])
-        assert code(gone) == "InvalidFleetId.NotFound"
+        assert kit.describe_instance(instance_ids(response)[0])["State"]["Name"] == state
+        with pytest.raises(ClientError) as exc_info:
+            kit.ec2.describe_fleets(FleetIds=[response["FleetId"]])
+        assert error_code(exc_info) == "InvalidFleetId.NotFound"
 
 
-def test_clusters_and_default_quotas_are_listed(kit: StandInKit) -> None:
+def test_clusters_and_default_quotas_are_listed(kit: FakeAwsClient) -> None:
     assert kit.client("eks").list_clusters()["clusters"] == ["demo"]
     kit.control.set_vcpu_limit("on-demand", 5)
     quotas = kit.client("service-quotas").list_aws_default_service_quotas(ServiceCode="ec2")["Quotas"]
@@ -70,11 +70,11 @@ def test_clusters_and_default_quotas_are_listed(kit: StandInKit) -> None:
 @pytest.mark.parametrize(
     ("expected", "message"), [("MaxFleetCountExceeded", None), ("PendingVerification", "Your request is verified")]
 )
-def test_a_pool_may_fail_in_its_own_words(kit: StandInKit, expected: str, message: str | None) -> None:
-    kit.template()
+def test_a_pool_may_fail_in_its_own_words(kit: FakeAwsClient, expected: str, message: str | None) -> None:
+    kit.create_template()
     kit.control.set_pool(0, zone="us-west-2a", code=expected, message=message)
-    answer: Any = kit.fleet(kit.overrides("m5.large", zones="ab"), 2)
-    assert len(ids(answer)) == 2
+    response: Any = kit.create_fleet(kit.overrides("m5.large", zones="ab"), 2)
+    assert len(instance_ids(response)) == 2
     kit.control.set_pool(0, zone="us-west-2b")
-    codes = {e["ErrorCode"] for e in kit.fleet(kit.overrides("m5.large", zones="ab"))["Errors"]}
+    codes = {e["ErrorCode"] for e in kit.create_fleet(kit.overrides("m5.large", zones="ab"))["Errors"]}
     assert codes == {expected, "InsufficientInstanceCapacity"}

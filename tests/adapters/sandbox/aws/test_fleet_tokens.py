@@ -7,84 +7,86 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.support.sandbox.aws.kit import StandInKit, code, ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, instance_ids
 
 
-def test_the_same_token_gives_the_same_instances(kit: StandInKit) -> None:
-    kit.template()
+def test_the_same_token_gives_the_same_instances(kit: FakeAwsClient) -> None:
+    kit.create_template()
     overrides = kit.overrides("m5.large")
-    first = kit.fleet(overrides, 3, ClientToken="group-1")
-    again = kit.fleet(overrides, 3, ClientToken="group-1")
-    assert (again["FleetId"], ids(again)) == (first["FleetId"], ids(first))
-    assert kit.control.instances()["launched"] == 3
+    first = kit.create_fleet(overrides, 3, ClientToken="group-1")
+    repeated = kit.create_fleet(overrides, 3, ClientToken="group-1")
+    assert (repeated["FleetId"], instance_ids(repeated)) == (first["FleetId"], instance_ids(first))
+    assert kit.control.list_instances()["launched"] == 3
 
 
-def test_another_request_under_the_token_is_a_mismatch(kit: StandInKit) -> None:
-    kit.template()
+def test_another_request_under_the_token_is_a_mismatch(kit: FakeAwsClient) -> None:
+    kit.create_template()
     overrides = kit.overrides("m5.large")
-    kit.fleet(overrides, 1, ClientToken="group-1")
-    with pytest.raises(ClientError) as refused:
-        kit.fleet(overrides, 2, ClientToken="group-1")
-    assert code(refused) == "IdempotentParameterMismatch"
-    assert kit.control.instances()["launched"] == 1
+    kit.create_fleet(overrides, 1, ClientToken="group-1")
+    with pytest.raises(ClientError) as exc_info:
+        kit.create_fleet(overrides, 2, ClientToken="group-1")
+    assert error_code(exc_info) == "IdempotentParameterMismatch"
+    assert kit.control.list_instances()["launched"] == 1
 
 
-def test_another_token_is_another_fleet(kit: StandInKit) -> None:
-    kit.template()
+def test_another_token_is_another_fleet(kit: FakeAwsClient) -> None:
+    kit.create_template()
     overrides = kit.overrides("m5.large")
-    assert ids(kit.fleet(overrides, ClientToken="a")) != ids(kit.fleet(overrides, ClientToken="b"))
+    assert instance_ids(kit.create_fleet(overrides, ClientToken="a")) != instance_ids(
+        kit.create_fleet(overrides, ClientToken="b")
+    )
 
 
-def test_an_answer_without_capacity_is_remembered_too(kit: StandInKit) -> None:
-    kit.template()
+def test_an_answer_without_capacity_is_remembered_too(kit: FakeAwsClient) -> None:
+    kit.create_template()
     kit.control.set_pool(0)
-    assert kit.fleet(kit.overrides("m5.large"), ClientToken="t")["Instances"] == []
+    assert kit.create_fleet(kit.overrides("m5.large"), ClientToken="t")["Instances"] == []
     kit.control.clear_pools()
-    assert kit.fleet(kit.overrides("m5.large"), ClientToken="t")["Instances"] == []
-    assert len(ids(kit.fleet(kit.overrides("m5.large"), ClientToken="t-2"))) == 1
+    assert kit.create_fleet(kit.overrides("m5.large"), ClientToken="t")["Instances"] == []
+    assert len(instance_ids(kit.create_fleet(kit.overrides("m5.large"), ClientToken="t-2"))) == 1
 
 
-def test_after_a_lost_answer_the_token_finds_what_was_done(kit: StandInKit) -> None:
-    kit.template()
+def test_after_a_lost_answer_the_token_finds_what_was_done(kit: FakeAwsClient) -> None:
+    kit.create_template()
     overrides = kit.overrides("m5.large")
     kit.control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1)
     with pytest.raises(ConnectionClosedError):
-        kit.fleet(overrides, 2, ClientToken="group-1")
-    assert kit.control.instances()["launched"] == 2
-    assert len(ids(kit.fleet(overrides, 2, ClientToken="group-1"))) == 2
-    assert kit.control.instances()["launched"] == 2
+        kit.create_fleet(overrides, 2, ClientToken="group-1")
+    assert kit.control.list_instances()["launched"] == 2
+    assert len(instance_ids(kit.create_fleet(overrides, 2, ClientToken="group-1"))) == 2
+    assert kit.control.list_instances()["launched"] == 2
 
 
-def test_the_answer_is_remembered_when_the_template_is_gone(kit: StandInKit) -> None:
-    template_id = kit.template()
+def test_the_answer_is_remembered_when_the_template_is_gone(kit: FakeAwsClient) -> None:
+    template_id = kit.create_template()
     overrides = kit.overrides("m5.large")
-    first = kit.fleet(overrides, ClientToken="group-1")
+    first = kit.create_fleet(overrides, ClientToken="group-1")
     kit.ec2.delete_launch_template(LaunchTemplateId=template_id)
-    assert ids(kit.fleet(overrides, ClientToken="group-1")) == ids(first)
+    assert instance_ids(kit.create_fleet(overrides, ClientToken="group-1")) == instance_ids(first)
 
 
-def test_without_a_token_a_lost_answer_costs_an_instance(kit: StandInKit) -> None:
-    kit.template()
+def test_without_a_token_a_lost_answer_costs_an_instance(kit: FakeAwsClient) -> None:
+    kit.create_template()
     kit.control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1, http=500)
     with pytest.raises(ClientError):
-        kit.fleet(kit.overrides("m5.large"))
-    kit.fleet(kit.overrides("m5.large"))
-    assert kit.control.instances()["launched"] == 2
+        kit.create_fleet(kit.overrides("m5.large"))
+    kit.create_fleet(kit.overrides("m5.large"))
+    assert kit.control.list_instances()["launched"] == 2
 
 
-def test_calls_at_the_same_time_with_one_token_make_one_fleet(kit: StandInKit) -> None:
-    kit.template()
+def test_calls_at_the_same_time_with_one_token_make_one_fleet(kit: FakeAwsClient) -> None:
+    kit.create_template()
     overrides = kit.overrides("m5.large")
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: kit.fleet(overrides, 1, ClientToken="one"), range(16)))
-    assert len({answer["FleetId"] for answer in answers}) == 1
-    assert kit.control.instances()["launched"] == 1
+        responses = list(pool.map(lambda _: kit.create_fleet(overrides, 1, ClientToken="one"), range(16)))
+    assert len({response["FleetId"] for response in responses}) == 1
+    assert kit.control.list_instances()["launched"] == 1
 
 
-def test_many_fleets_at_the_same_time_share_no_address(kit: StandInKit) -> None:
-    kit.template()
+def test_many_fleets_at_the_same_time_share_no_address(kit: FakeAwsClient) -> None:
+    kit.create_template()
     overrides = kit.overrides("m5.large")
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: kit.fleet(overrides, 5), range(16)))
-    found = kit.control.instances()["instances"]
+        list(pool.map(lambda _: kit.create_fleet(overrides, 5), range(16)))
+    found = kit.control.list_instances()["instances"]
     assert len({instance["private_ip"] for instance in found}) == 80

@@ -12,7 +12,16 @@ from botocore.exceptions import ClientError
 from deploy.resources import IAM_FILES
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tenure.sandbox.aws.iam.policy import shipped_policies
-from tests.support.sandbox.aws.kit import AL2023, USER_DATA, StandInKit, code, errors_of, ids, start, stop
+from tests.support.sandbox.aws.kit import (
+    AL2023,
+    USER_DATA,
+    FakeAwsClient,
+    error_code,
+    error_codes,
+    instance_ids,
+    start_fake_aws,
+    stop_process,
+)
 
 CLUSTER = {
     "kubernetes.io/cluster/demo": "owned",
@@ -36,19 +45,19 @@ def specification(tags: dict[str, str], *kinds: str) -> list[dict[str, Any]]:
     return [{"ResourceType": kind, "Tags": listed(tags)} for kind in kinds]
 
 
-class Worker(StandInKit):
+class WorkerClient(FakeAwsClient):
     """As the kit, with every call made under the worker's key."""
 
-    def __init__(self, kit: StandInKit) -> None:
+    def __init__(self, kit: FakeAwsClient) -> None:
         super().__init__(kit.url)
         self.ec2 = self.client("ec2", key=WORKER_KEY)
         self.iam = self.client("iam", key=WORKER_KEY)
 
     def make_template(self, name: str = "own", tags: dict[str, str] = CLUSTER, **data: Any) -> None:
         full = {
-            "ImageId": self.image(),
+            "ImageId": self.image_id(),
             "UserData": USER_DATA,
-            "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [self.group()]}],
+            "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [self.security_group_id()]}],
             "TagSpecifications": specification(CLUSTER, "network-interface", "spot-instances-request"),
             **data,
         }
@@ -58,17 +67,17 @@ class Worker(StandInKit):
             TagSpecifications=specification(tags, "launch-template"),
         )
 
-    def buy(self, count: int = 1, *kinds: str, tags: dict[str, str] = CLUSTER, **request: Any) -> Any:
+    def create_own_fleet(self, count: int = 1, *kinds: str, tags: dict[str, str] = CLUSTER, **request: Any) -> Any:
         kinds = kinds or ("instance", "volume", "fleet")
         request = {"template": "own", "TagSpecifications": specification(tags, *kinds), **request}
-        return self.fleet(self.overrides("m5.large", zones="a"), count, **request)
+        return self.create_fleet(self.overrides("m5.large", zones="a"), count, **request)
 
 
 @pytest.fixture
-def worker(kit: StandInKit) -> Iterator[Worker]:
+def worker(kit: FakeAwsClient) -> Iterator[WorkerClient]:
     policies = shipped_policies(cluster="demo", region="us-west-2", account="123456789012")
     kit.control.bind_key(WORKER_KEY, list(policies.values()))
-    yield Worker(kit)
+    yield WorkerClient(kit)
     kit.control.reset()
 
 
@@ -77,22 +86,22 @@ def without(tags: dict[str, str], key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("capacity_type", ["on-demand", "spot"])
-def test_a_whole_node_life_passes(worker: Worker, capacity_type: str) -> None:
+def test_a_whole_node_life_passes(worker: WorkerClient, capacity_type: str) -> None:
     iam = worker.iam
     iam.create_instance_profile(InstanceProfileName="mine", Path="/karpenter/", Tags=listed(PROFILE))
     iam.add_role_to_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
     worker.make_template(IamInstanceProfile={"Name": "mine"})
-    (one,) = ids(worker.buy(capacity_type=capacity_type, ClientToken="token"))
-    assert worker.describe(one)["InstanceId"] == one
+    (one,) = instance_ids(worker.create_own_fleet(capacity_type=capacity_type, ClientToken="token"))
+    assert worker.describe_instance(one)["InstanceId"] == one
     worker.ec2.create_tags(Resources=[one], Tags=listed({"Name": "n", "karpenter.sh/nodeclaim": "c"}))
     worker.ec2.terminate_instances(InstanceIds=[one])
     worker.ec2.delete_launch_template(LaunchTemplateName="own")
     iam.remove_role_from_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
     iam.delete_instance_profile(InstanceProfileName="mine")
-    assert worker.control.denials() == []
+    assert worker.control.list_denials() == []
 
 
-def test_every_read_of_a_controller_passes(worker: Worker) -> None:
+def test_every_read_of_a_controller_passes(worker: WorkerClient) -> None:
     key = {"key": WORKER_KEY}
     for call in (
         "describe_capacity_reservations",
@@ -118,7 +127,7 @@ def test_every_read_of_a_controller_passes(worker: Worker) -> None:
     arc.get_managed_resource(resourceIdentifier="arn:aws:eks:us-west-2:123456789012:cluster/demo")
     worker.client("sts", **key).get_caller_identity()
     worker.iam.list_instance_profiles(PathPrefix="/karpenter/")
-    assert worker.control.denials() == []
+    assert worker.control.list_denials() == []
 
 
 @pytest.mark.parametrize(
@@ -137,95 +146,95 @@ def test_every_read_of_a_controller_passes(worker: Worker) -> None:
     ],
 )
 def test_what_is_not_granted_is_refused(
-    worker: Worker, service: str, method: str, request_: dict[str, Any], expected: str
+    worker: WorkerClient, service: str, method: str, request_: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(ClientError) as refused:
+    with pytest.raises(ClientError) as exc_info:
         getattr(worker.client(service, key=WORKER_KEY), method)(**request_)
-    assert code(refused) == expected
-    assert worker.control.denials()
+    assert error_code(exc_info) == expected
+    assert worker.control.list_denials()
 
 
 @pytest.mark.parametrize("key", ["kubernetes.io/cluster/demo", "eks:eks-cluster-name", "karpenter.sh/nodepool"])
-def test_a_template_without_one_of_its_tags_is_refused(worker: Worker, key: str) -> None:
-    with pytest.raises(ClientError) as refused:
+def test_a_template_without_one_of_its_tags_is_refused(worker: WorkerClient, key: str) -> None:
+    with pytest.raises(ClientError) as exc_info:
         worker.make_template(tags=without(CLUSTER, key))
-    assert code(refused) == "UnauthorizedOperation"
+    assert error_code(exc_info) == "UnauthorizedOperation"
 
 
 @pytest.mark.parametrize("kind", ["instance", "volume"])
-def test_a_launch_without_its_tags_is_an_error_of_the_fleet(worker: Worker, kind: str) -> None:
+def test_a_launch_without_its_tags_is_an_error_of_the_fleet(worker: WorkerClient, kind: str) -> None:
     worker.make_template()
     kinds = {"instance", "volume", "fleet"} - {kind}
-    answer = worker.buy(1, *kinds)
-    assert answer["Instances"] == []
-    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
-    assert {denial["resource"].split(":")[-1] for denial in worker.control.denials()} == {f"{kind}/*"}
+    response = worker.create_own_fleet(1, *kinds)
+    assert response["Instances"] == []
+    assert error_codes(response) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert {denial["resource"].split(":")[-1] for denial in worker.control.list_denials()} == {f"{kind}/*"}
 
 
-def test_a_fleet_without_its_tags_is_refused_outright(worker: Worker) -> None:
+def test_a_fleet_without_its_tags_is_refused_outright(worker: WorkerClient) -> None:
     worker.make_template()
-    with pytest.raises(ClientError) as refused:
-        worker.buy(1, "instance", "volume")
-    assert code(refused) == "UnauthorizedOperation"
+    with pytest.raises(ClientError) as exc_info:
+        worker.create_own_fleet(1, "instance", "volume")
+    assert error_code(exc_info) == "UnauthorizedOperation"
 
 
-def test_interfaces_must_be_tagged_by_the_template(worker: Worker) -> None:
+def test_interfaces_must_be_tagged_by_the_template(worker: WorkerClient) -> None:
     worker.make_template(TagSpecifications=[])
-    answer = worker.buy()
-    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    response = worker.create_own_fleet()
+    assert error_codes(response) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
 
 
-def test_spot_requests_must_be_tagged_by_the_template(worker: Worker) -> None:
+def test_spot_requests_must_be_tagged_by_the_template(worker: WorkerClient) -> None:
     worker.make_template(TagSpecifications=specification(CLUSTER, "network-interface"))
-    assert ids(worker.buy())
-    answer = worker.buy(capacity_type="spot")
-    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert instance_ids(worker.create_own_fleet())
+    response = worker.create_own_fleet(capacity_type="spot")
+    assert error_codes(response) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
 
 
-def test_somebody_elses_template_is_refused(worker: Worker, kit: StandInKit) -> None:
-    kit.template("theirs")
-    with pytest.raises(ClientError) as refused:
-        worker.buy(template="theirs")
-    assert code(refused) == "UnauthorizedOperation"
+def test_somebody_elses_template_is_refused(worker: WorkerClient, kit: FakeAwsClient) -> None:
+    kit.create_template("theirs")
+    with pytest.raises(ClientError) as exc_info:
+        worker.create_own_fleet(template="theirs")
+    assert error_code(exc_info) == "UnauthorizedOperation"
 
 
-def test_another_role_may_not_be_passed(worker: Worker, kit: StandInKit) -> None:
+def test_another_role_may_not_be_passed(worker: WorkerClient, kit: FakeAwsClient) -> None:
     kit.iam.create_role(RoleName="admin", AssumeRolePolicyDocument="{}")
     kit.iam.create_instance_profile(InstanceProfileName="power")
     kit.iam.add_role_to_instance_profile(InstanceProfileName="power", RoleName="admin")
     worker.make_template(IamInstanceProfile={"Name": "power"})
-    answer = worker.buy()
-    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
-    assert [denial["action"] for denial in worker.control.denials()] == ["iam:PassRole"]
+    response = worker.create_own_fleet()
+    assert error_codes(response) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert [denial["action"] for denial in worker.control.list_denials()] == ["iam:PassRole"]
 
 
-def test_somebody_elses_instance_may_not_be_terminated_nor_tagged(worker: Worker, kit: StandInKit) -> None:
-    (theirs,) = kit.launch()
+def test_somebody_elses_instance_may_not_be_terminated_nor_tagged(worker: WorkerClient, kit: FakeAwsClient) -> None:
+    (theirs,) = kit.launch_instances()
     for call, request in (
         (worker.ec2.terminate_instances, {"InstanceIds": [theirs]}),
         (worker.ec2.create_tags, {"Resources": [theirs], "Tags": listed({"Name": "mine"})}),
     ):
-        with pytest.raises(ClientError) as refused:
+        with pytest.raises(ClientError) as exc_info:
             call(**request)
-        assert code(refused) == "UnauthorizedOperation"
-    assert kit.describe(theirs)["State"]["Name"] == "pending"
+        assert error_code(exc_info) == "UnauthorizedOperation"
+    assert kit.describe_instance(theirs)["State"]["Name"] == "pending"
 
 
-def test_only_three_tags_may_be_added_later(worker: Worker) -> None:
+def test_only_three_tags_may_be_added_later(worker: WorkerClient) -> None:
     worker.make_template()
-    (one,) = ids(worker.buy())
-    with pytest.raises(ClientError) as refused:
+    (one,) = instance_ids(worker.create_own_fleet())
+    with pytest.raises(ClientError) as exc_info:
         worker.ec2.create_tags(Resources=[one], Tags=listed({"karpenter.sh/nodepool": "other"}))
-    assert code(refused) == "UnauthorizedOperation"
+    assert error_code(exc_info) == "UnauthorizedOperation"
     with pytest.raises(ClientError) as forged:
         worker.ec2.create_tags(Resources=[one], Tags=listed({"eks:eks-cluster-name": "other"}))
-    assert code(forged) == "UnauthorizedOperation"
+    assert error_code(forged) == "UnauthorizedOperation"
 
 
-def test_dry_runs_tell_who_may_from_who_may_not(worker: Worker) -> None:
+def test_dry_runs_tell_who_may_from_who_may_not(worker: WorkerClient) -> None:
     worker.make_template()
     for tags, expected in ((CLUSTER, "DryRunOperation"), (without(CLUSTER, "karpenter.sh/nodepool"), None)):
-        with pytest.raises(ClientError) as answer:
+        with pytest.raises(ClientError) as exc_info:
             worker.ec2.run_instances(
                 DryRun=True,
                 MinCount=1,
@@ -235,33 +244,33 @@ def test_dry_runs_tell_who_may_from_who_may_not(worker: Worker) -> None:
                 NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": worker.subnets()[0]["SubnetId"]}],
                 TagSpecifications=specification(tags, "instance", "volume", "network-interface"),
             )
-        assert code(answer) == (expected or "UnauthorizedOperation")
+        assert error_code(exc_info) == (expected or "UnauthorizedOperation")
 
 
-def test_another_region_is_refused(worker: Worker) -> None:
-    with pytest.raises(ClientError) as refused:
+def test_another_region_is_refused(worker: WorkerClient) -> None:
+    with pytest.raises(ClientError) as exc_info:
         worker.client("ec2", key=WORKER_KEY, region="eu-west-1").describe_instances()
-    assert code(refused) == "UnauthorizedOperation"
+    assert error_code(exc_info) == "UnauthorizedOperation"
 
 
-def test_other_keys_are_left_alone(worker: Worker, kit: StandInKit) -> None:
+def test_other_keys_are_left_alone(worker: WorkerClient, kit: FakeAwsClient) -> None:
     assert kit.ec2.describe_availability_zones()["AvailabilityZones"]
     worker.control.release_key(WORKER_KEY)
     assert worker.ec2.describe_availability_zones()["AvailabilityZones"]
 
 
 def test_the_policy_on_the_command_line_binds_the_workers_key(tmp_path: Path) -> None:
-    process, url = start(*(f"--policy={file}" for file in IAM_FILES), "--cluster-name=other")
+    process, url = start_fake_aws(*(f"--policy={file}" for file in IAM_FILES), "--cluster-name=other")
     try:
-        kit = StandInKit(url)
+        kit = FakeAwsClient(url)
         kit.control.reset()
         eks = kit.client("eks", key=WORKER_KEY)
         assert eks.describe_cluster(name="other")["cluster"]["name"] == "other"
-        with pytest.raises(ClientError) as refused:
+        with pytest.raises(ClientError) as exc_info:
             kit.client("ec2", key=WORKER_KEY).describe_vpcs()
-        assert code(refused) == "UnauthorizedOperation"
+        assert error_code(exc_info) == "UnauthorizedOperation"
     finally:
-        stop(process)
+        stop_process(process)
 
 
 def deny(condition: dict[str, Any], kind: str, action: str = "ec2:RunInstances") -> dict[str, Any]:
@@ -271,7 +280,7 @@ def deny(condition: dict[str, Any], kind: str, action: str = "ec2:RunInstances")
 
 
 @pytest.mark.parametrize(
-    ("kind", "condition", "wrong", "right"),
+    ("kind", "condition", "denied_data", "right"),
     [
         (
             "instance",
@@ -288,26 +297,26 @@ def deny(condition: dict[str, Any], kind: str, action: str = "ec2:RunInstances")
     ],
 )
 def test_a_guard_beside_the_policy_denies_launches_and_says_so(
-    kit: StandInKit, kind: str, condition: dict[str, Any], wrong: dict[str, Any], right: dict[str, Any]
+    kit: FakeAwsClient, kind: str, condition: dict[str, Any], denied_data: dict[str, Any], right: dict[str, Any]
 ) -> None:
     policies = shipped_policies(cluster="demo", region="us-west-2", account="123456789012")
     kit.control.bind_key(WORKER_KEY, [*policies.values(), deny(condition, kind)])
-    worker = Worker(kit)
-    worker.make_template("wrong", **wrong)
-    answer = worker.buy(template="wrong")
-    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
-    assert "with an explicit deny" in answer["Errors"][0]["ErrorMessage"]
+    worker = WorkerClient(kit)
+    worker.make_template("wrong", **denied_data)
+    response = worker.create_own_fleet(template="wrong")
+    assert error_codes(response) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert "with an explicit deny" in response["Errors"][0]["ErrorMessage"]
     worker.make_template("right", **right)
-    assert ids(worker.buy(template="right"))
+    assert instance_ids(worker.create_own_fleet(template="right"))
 
 
-def test_a_role_is_passed_under_its_path(worker: Worker, kit: StandInKit) -> None:
+def test_a_role_is_passed_under_its_path(worker: WorkerClient, kit: FakeAwsClient) -> None:
     kit.iam.create_role(RoleName="deep", Path="/teams/", AssumeRolePolicyDocument="{}")
     worker.iam.create_instance_profile(InstanceProfileName="p", Tags=listed(PROFILE))
-    with pytest.raises(ClientError) as refused:
+    with pytest.raises(ClientError) as exc_info:
         worker.iam.add_role_to_instance_profile(InstanceProfileName="p", RoleName="deep")
-    assert code(refused) == "AccessDenied"
-    (denial,) = worker.control.denials()
+    assert error_code(exc_info) == "AccessDenied"
+    (denial,) = worker.control.list_denials()
     assert denial["resource"] == "arn:aws:iam::123456789012:role/teams/deep"
 
 
@@ -320,7 +329,7 @@ def test_a_role_is_passed_under_its_path(worker: Worker, kit: StandInKit) -> Non
     ],
 )
 def test_a_guard_over_the_key_overrules_its_policies_and_is_named(
-    worker: Worker, layer: str, effect: str, expected: str
+    worker: WorkerClient, layer: str, effect: str, expected: str
 ) -> None:
     everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
     denied = {"Effect": "Deny", "Action": "ec2:RunInstances", "Resource": "*"}
@@ -328,8 +337,8 @@ def test_a_guard_over_the_key_overrules_its_policies_and_is_named(
     statements = [everything, denied] if effect == "Deny" else [most]
     worker.make_template()
     worker.control.guard_key(WORKER_KEY, layer, {"Version": "2012-10-17", "Statement": statements})
-    answer = worker.buy()
-    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
-    assert expected in answer["Errors"][0]["ErrorMessage"]
+    response = worker.create_own_fleet()
+    assert error_codes(response) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert expected in response["Errors"][0]["ErrorMessage"]
     worker.control.guard_key(WORKER_KEY, layer, None)
-    assert ids(worker.buy())
+    assert instance_ids(worker.create_own_fleet())

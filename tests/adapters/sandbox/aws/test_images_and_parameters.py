@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import AL2023, StandInKit, code
+from tests.support.sandbox.aws.kit import AL2023, FakeAwsClient, error_code
 
 EKS = "/aws/service/eks/optimized-ami"
 MINORS = [f"1.{minor}" for minor in range(30, 37)]
@@ -27,7 +27,7 @@ PATHS = [
 ]
 
 
-def test_every_parameter_names_an_image_of_its_architecture(kit: StandInKit) -> None:
+def test_every_parameter_names_an_image_of_its_architecture(kit: FakeAwsClient) -> None:
     ssm = kit.client("ssm")
     named = {path: ssm.get_parameter(Name=path)["Parameter"]["Value"] for path in PATHS}
     images = {i["ImageId"]: i for i in kit.ec2.describe_images(ImageIds=list(named.values()))["Images"]}
@@ -38,44 +38,44 @@ def test_every_parameter_names_an_image_of_its_architecture(kit: StandInKit) -> 
         assert images[image_id]["CreationDate"] < images[image_id]["DeprecationTime"]
 
 
-def test_no_al2_for_new_kubernetes(kit: StandInKit) -> None:
+def test_no_al2_for_new_kubernetes(kit: FakeAwsClient) -> None:
     with pytest.raises(ClientError) as missing:
         kit.client("ssm").get_parameter(Name=f"{EKS}/1.33/amazon-linux-2/recommended/image_id")
-    assert code(missing) == "ParameterNotFound"
+    assert error_code(missing) == "ParameterNotFound"
 
 
-def test_images_by_id_filter_name_and_owner(kit: StandInKit) -> None:
-    image = kit.image()
+def test_images_by_id_filter_name_and_owner(kit: FakeAwsClient) -> None:
+    image = kit.image_id()
     (found,) = kit.ec2.describe_images(Filters=[{"Name": "image-id", "Values": [image]}])["Images"]
     assert (found["ImageOwnerAlias"], found["Public"]) == ("amazon", True)
-    wanted = [
+    filters = [
         {"Name": "name", "Values": ["amazon-eks-node-al2023-x86_64-standard-1.34-*"]},
         {"Name": "state", "Values": ["available"]},
     ]
-    assert len(kit.ec2.describe_images(Filters=wanted, Owners=["self", "amazon"])["Images"]) == 3
-    assert kit.ec2.describe_images(Filters=wanted, Owners=["self"])["Images"] == []
-    since = [*wanted, {"Name": "creation-date", "Values": ["2025-09-*"]}]
+    assert len(kit.ec2.describe_images(Filters=filters, Owners=["self", "amazon"])["Images"]) == 3
+    assert kit.ec2.describe_images(Filters=filters, Owners=["self"])["Images"] == []
+    since = [*filters, {"Name": "creation-date", "Values": ["2025-09-*"]}]
     assert [i["ImageId"] for i in kit.ec2.describe_images(Filters=since)["Images"]] == [image]
 
 
-def test_image_pages(kit: StandInKit) -> None:
+def test_image_pages(kit: FakeAwsClient) -> None:
     first = kit.ec2.describe_images(MaxResults=10)
     assert len(first["Images"]) == 10
     pages = kit.ec2.get_paginator("describe_images").paginate(PaginationConfig={"PageSize": 50})
-    seen = [image["ImageId"] for page in pages for image in page["Images"]]
-    assert len(seen) == len(set(seen)) > 200
+    listed = [image["ImageId"] for page in pages for image in page["Images"]]
+    assert len(listed) == len(set(listed)) > 200
 
 
 @pytest.mark.parametrize(
     ("image", "expected"), [("ami-0123456789abcdef0", "InvalidAMIID.NotFound"), ("x", "InvalidAMIID.Malformed")]
 )
-def test_wrong_image_ids(kit: StandInKit, image: str, expected: str) -> None:
-    with pytest.raises(ClientError) as refused:
+def test_wrong_image_ids(kit: FakeAwsClient, image: str, expected: str) -> None:
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.describe_images(ImageIds=[image])
-    assert code(refused) == expected
+    assert error_code(exc_info) == expected
 
 
-def test_a_registered_image_keeps_architecture_and_tags(kit: StandInKit) -> None:
+def test_a_registered_image_keeps_architecture_and_tags(kit: FakeAwsClient) -> None:
     specification = [{"ResourceType": "image", "Tags": [{"Key": "team", "Value": "x"}]}]
     made = kit.ec2.register_image(
         Name="mine", Architecture="arm64", RootDeviceName="/dev/sda1", TagSpecifications=specification
@@ -86,7 +86,7 @@ def test_a_registered_image_keeps_architecture_and_tags(kit: StandInKit) -> None
     assert kit.ec2.describe_images(Owners=["self"])["Images"] == []
 
 
-def test_deprecated_images_are_hidden_unless_asked_for(kit: StandInKit) -> None:
+def test_deprecated_images_are_hidden_unless_asked_for(kit: FakeAwsClient) -> None:
     old = kit.control.publish_image("old", deprecation="2020-01-01T00:00:00Z", created="2018-01-01T00:00:00Z")
     by_name = [{"Name": "name", "Values": ["old"]}]
     assert kit.ec2.describe_images(Filters=by_name)["Images"] == []
@@ -94,7 +94,7 @@ def test_deprecated_images_are_hidden_unless_asked_for(kit: StandInKit) -> None:
     assert (found["ImageId"], found["DeprecationTime"]) == (old, "2020-01-01T00:00:00.000Z")
 
 
-def test_an_image_can_be_deprecated_by_its_owner(kit: StandInKit) -> None:
+def test_an_image_can_be_deprecated_by_its_owner(kit: FakeAwsClient) -> None:
     made = kit.ec2.register_image(Name="mine", Architecture="x86_64")["ImageId"]
     kit.ec2.enable_image_deprecation(ImageId=made, DeprecateAt=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
     assert kit.ec2.describe_images(Owners=["self"])["Images"] == []
@@ -102,15 +102,15 @@ def test_an_image_can_be_deprecated_by_its_owner(kit: StandInKit) -> None:
     assert len(kit.ec2.describe_images(Owners=["self"])["Images"]) == 1
 
 
-def test_a_new_release_moves_the_recommended_parameter(kit: StandInKit) -> None:
+def test_a_new_release_moves_the_recommended_parameter(kit: FakeAwsClient) -> None:
     name = f"{AL2023}/x86_64/standard/recommended/image_id"
     fresh = kit.control.publish_image("amazon-eks-node-al2023-x86_64-standard-1.34-v20991231", parameters=[name])
-    assert kit.image() == fresh
+    assert kit.image_id() == fresh
     kit.control.put_parameter(name, "ami-0123456789abcdef0")
-    assert kit.image() == "ami-0123456789abcdef0"
+    assert kit.image_id() == "ami-0123456789abcdef0"
 
 
-def test_images_of_one_release_differ_in_their_dates_and_the_gpu_one_is_newest(kit: StandInKit) -> None:
+def test_images_of_one_release_differ_in_their_dates_and_the_gpu_one_is_newest(kit: FakeAwsClient) -> None:
     named = [{"Name": "name", "Values": ["amazon-eks-node-al2023-*-1.34-v20250920"]}]
     images = kit.ec2.describe_images(Filters=named, Owners=["amazon"])["Images"]
     newest = sorted(images, key=lambda image: str(image["CreationDate"]))
@@ -132,7 +132,7 @@ def test_images_of_one_release_differ_in_their_dates_and_the_gpu_one_is_newest(k
     ],
 )
 def test_a_new_release_moves_the_latest_parameters(
-    kit: StandInKit, family: str, version: str, moving: str, images: int
+    kit: FakeAwsClient, family: str, version: str, moving: str, images: int
 ) -> None:
     ssm = kit.client("ssm")
     before = ssm.get_parameter(Name=moving)["Parameter"]["Value"]
@@ -144,38 +144,41 @@ def test_a_new_release_moves_the_latest_parameters(
     assert found[before]["CreationDate"] < found[after]["CreationDate"]
 
 
-def test_a_removed_image_is_not_found_though_its_parameter_stays(kit: StandInKit) -> None:
-    image = kit.image()
+def test_a_removed_image_is_not_found_though_its_parameter_stays(kit: FakeAwsClient) -> None:
+    image = kit.image_id()
     kit.control.remove_image(image)
-    assert kit.image() == image
+    assert kit.image_id() == image
     with pytest.raises(ClientError) as missing:
         kit.ec2.describe_images(ImageIds=[image])
-    assert code(missing) == "InvalidAMIID.NotFound"
+    assert error_code(missing) == "InvalidAMIID.NotFound"
 
 
-def test_a_deprecated_image_is_listed_to_those_who_ask_for_it(kit: StandInKit) -> None:
-    image = kit.image()
+def test_a_deprecated_image_is_listed_to_those_who_ask_for_it(kit: FakeAwsClient) -> None:
+    image = kit.image_id()
     kit.control.deprecate_image(image)
-    wanted = [{"Name": "image-id", "Values": [image]}]
-    assert kit.ec2.describe_images(Filters=wanted)["Images"] == []
-    (found,) = kit.ec2.describe_images(Filters=wanted, IncludeDeprecated=True)["Images"]
+    filters = [{"Name": "image-id", "Values": [image]}]
+    assert kit.ec2.describe_images(Filters=filters)["Images"] == []
+    (found,) = kit.ec2.describe_images(Filters=filters, IncludeDeprecated=True)["Images"]
     assert found["DeprecationTime"] <= dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
-    assert len(kit.launch()) == 1
+    assert len(kit.launch_instances()) == 1
 
 
-def test_a_parameter_is_found_by_its_arn_which_for_a_public_one_names_no_account(kit: StandInKit) -> None:
+def test_a_parameter_is_found_by_its_arn_which_for_a_public_one_names_no_account(kit: FakeAwsClient) -> None:
     ssm, path = kit.client("ssm"), PATHS[0]
     by_name = ssm.get_parameter(Name=path)["Parameter"]["Value"]
     assert ssm.get_parameter(Name=f"arn:aws:ssm:us-west-2::parameter{path}")["Parameter"]["Value"] == by_name
-    for wrong, said in ((f"arn:aws:ssm:us-west-2:999999999999:parameter{path}", "ParameterNotFound"), ("a b", "Valid")):
-        with pytest.raises(ClientError) as refused:
-            ssm.get_parameter(Name=wrong)
-        assert said in code(refused)
+    for invalid_name, expected_code in (
+        (f"arn:aws:ssm:us-west-2:999999999999:parameter{path}", "ParameterNotFound"),
+        ("a b", "Valid"),
+    ):
+        with pytest.raises(ClientError) as exc_info:
+            ssm.get_parameter(Name=invalid_name)
+        assert expected_code in error_code(exc_info)
 
 
-def test_a_private_image_of_somebody_else_is_neither_seen_nor_launched(kit: StandInKit) -> None:
+def test_a_private_image_of_somebody_else_is_neither_seen_nor_launched(kit: FakeAwsClient) -> None:
     image = kit.control.publish_image("theirs", owner="210987654321", owner_alias=None, public=False)
     assert kit.ec2.describe_images(Filters=[{"Name": "image-id", "Values": [image]}])["Images"] == []
-    kit.template(ImageId=image)
-    errors = kit.fleet(kit.overrides("m5.large", zones="a"))["Errors"]
+    kit.create_template(ImageId=image)
+    errors = kit.create_fleet(kit.overrides("m5.large", zones="a"))["Errors"]
     assert [error["ErrorCode"] for error in errors] == ["AuthFailure"]

@@ -7,58 +7,60 @@ from typing import Any
 
 import pytest
 
-from tests.support.sandbox.aws.kit import USER_DATA, StandInKit, ids, tags
+from tests.support.sandbox.aws.kit import USER_DATA, FakeAwsClient, instance_ids, tag_list
 
 
-def made(kit: StandInKit, *, capacity_type: str = "on-demand", fleet: dict[str, Any] | None = None, **data: Any) -> Any:
+def made(
+    kit: FakeAwsClient, *, capacity_type: str = "on-demand", fleet: dict[str, Any] | None = None, **data: Any
+) -> Any:
     """The instance that comes of a template with this data."""
-    kit.template(**data)
-    answer = kit.fleet(kit.overrides("m5.large", zones="a"), capacity_type=capacity_type, **(fleet or {}))
-    return kit.describe(ids(answer)[0])
+    kit.create_template(**data)
+    response = kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type=capacity_type, **(fleet or {}))
+    return kit.describe_instance(instance_ids(response)[0])
 
 
-def test_groups_of_the_templates_interface_reach_instance_and_interface(kit: StandInKit) -> None:
+def test_groups_of_the_templates_interface_reach_instance_and_interface(kit: FakeAwsClient) -> None:
     instance = made(kit)
-    assert [group["GroupId"] for group in instance["SecurityGroups"]] == [kit.group()]
+    assert [group["GroupId"] for group in instance["SecurityGroups"]] == [kit.security_group_id()]
     assert instance["NetworkInterfaces"][0]["Groups"] == instance["SecurityGroups"]
 
 
-def test_groups_without_interfaces_reach_it_too(kit: StandInKit) -> None:
-    instance = made(kit, NetworkInterfaces=None, SecurityGroupIds=[kit.group()])
-    assert [group["GroupId"] for group in instance["SecurityGroups"]] == [kit.group()]
+def test_groups_without_interfaces_reach_it_too(kit: FakeAwsClient) -> None:
+    instance = made(kit, NetworkInterfaces=None, SecurityGroupIds=[kit.security_group_id()])
+    assert [group["GroupId"] for group in instance["SecurityGroups"]] == [kit.security_group_id()]
 
 
-def test_no_groups_mean_the_networks_default(kit: StandInKit) -> None:
+def test_no_groups_mean_the_networks_default(kit: FakeAwsClient) -> None:
     instance = made(kit, NetworkInterfaces=None)
     assert [group["GroupName"] for group in instance["SecurityGroups"]] == ["default"]
 
 
-def test_groups_on_both_levels_are_refused(kit: StandInKit) -> None:
-    kit.template(SecurityGroupIds=[kit.group()])
-    answer = kit.fleet(kit.overrides("m5.large", zones="a"))
-    assert [error["ErrorCode"] for error in answer["Errors"]] == ["InvalidParameterCombination"]
+def test_groups_on_both_levels_are_refused(kit: FakeAwsClient) -> None:
+    kit.create_template(SecurityGroupIds=[kit.security_group_id()])
+    response = kit.create_fleet(kit.overrides("m5.large", zones="a"))
+    assert [error["ErrorCode"] for error in response["Errors"]] == ["InvalidParameterCombination"]
 
 
-def test_a_type_takes_so_many_interfaces_and_no_more(kit: StandInKit) -> None:
-    interfaces = [{"DeviceIndex": number, "Groups": [kit.group()]} for number in range(4)]
-    kit.template("three", NetworkInterfaces=interfaces[:3])
-    kit.template("four", NetworkInterfaces=interfaces)
+def test_a_type_takes_so_many_interfaces_and_no_more(kit: FakeAwsClient) -> None:
+    interfaces = [{"DeviceIndex": number, "Groups": [kit.security_group_id()]} for number in range(4)]
+    kit.create_template("three", NetworkInterfaces=interfaces[:3])
+    kit.create_template("four", NetworkInterfaces=interfaces)
     overrides = kit.overrides("m5.large", zones="a")
-    assert ids(kit.fleet(overrides, template="three"))
-    errors = kit.fleet(overrides, template="four")["Errors"]
+    assert instance_ids(kit.create_fleet(overrides, template="three"))
+    errors = kit.create_fleet(overrides, template="four")["Errors"]
     assert [error["ErrorCode"] for error in errors] == ["AttachmentLimitExceeded"]
 
 
-def test_interfaces_of_an_ipv6_cluster_have_addresses_and_prefixes(kit: StandInKit) -> None:
-    interface = {"DeviceIndex": 0, "Groups": [kit.group()], "PrimaryIpv6": True, "Ipv6AddressCount": 1}
+def test_interfaces_of_an_ipv6_cluster_have_addresses_and_prefixes(kit: FakeAwsClient) -> None:
+    interface = {"DeviceIndex": 0, "Groups": [kit.security_group_id()], "PrimaryIpv6": True, "Ipv6AddressCount": 1}
     instance = made(kit, NetworkInterfaces=[{**interface, "Ipv6PrefixCount": 1}])
-    (shown,) = instance["NetworkInterfaces"]
-    assert [one["Ipv6Address"] for one in shown["Ipv6Addresses"]] == [instance["Ipv6Address"]]
-    assert len(shown["Ipv6Prefixes"]) == 1
+    (network_interface,) = instance["NetworkInterfaces"]
+    assert [one["Ipv6Address"] for one in network_interface["Ipv6Addresses"]] == [instance["Ipv6Address"]]
+    assert len(network_interface["Ipv6Prefixes"]) == 1
 
 
-def test_profile_metadata_options_monitoring_and_tenancy(kit: StandInKit) -> None:
-    arn = kit.profile()
+def test_profile_metadata_options_monitoring_and_tenancy(kit: FakeAwsClient) -> None:
+    arn = kit.create_instance_profile()
     instance = made(
         kit,
         IamInstanceProfile={"Name": "nodes"},
@@ -76,7 +78,7 @@ def test_profile_metadata_options_monitoring_and_tenancy(kit: StandInKit) -> Non
     assert instance["EnclaveOptions"]["Enabled"] is True
 
 
-def test_place_and_name_are_those_of_subnet_and_region(kit: StandInKit) -> None:
+def test_place_and_name_are_those_of_subnet_and_region(kit: FakeAwsClient) -> None:
     subnet = kit.subnets()[0]
     instance = made(kit)
     assert instance["Placement"]["AvailabilityZone"] == subnet["AvailabilityZone"]
@@ -87,17 +89,17 @@ def test_place_and_name_are_those_of_subnet_and_region(kit: StandInKit) -> None:
     assert instance["PrivateDnsName"] == f"ip-{dashed}.us-west-2.compute.internal"
 
 
-def test_spot_is_known_by_its_request(kit: StandInKit) -> None:
-    sir_tags = [{"ResourceType": "spot-instances-request", "Tags": tags(who="me")}]
+def test_spot_is_known_by_its_request(kit: FakeAwsClient) -> None:
+    sir_tags = [{"ResourceType": "spot-instances-request", "Tags": tag_list(who="me")}]
     instance = made(kit, capacity_type="spot", TagSpecifications=sir_tags)
     assert instance["InstanceLifecycle"] == "spot"
     request_id = instance["SpotInstanceRequestId"]
     (request,) = kit.ec2.describe_spot_instance_requests(SpotInstanceRequestIds=[request_id])["SpotInstanceRequests"]
     assert (request["InstanceId"], request["State"]) == (instance["InstanceId"], "active")
-    assert request["Tags"] == tags(who="me")
+    assert request["Tags"] == tag_list(who="me")
 
 
-def test_on_demand_has_no_spot_request(kit: StandInKit) -> None:
+def test_on_demand_has_no_spot_request(kit: FakeAwsClient) -> None:
     instance = made(kit)
     assert "SpotInstanceRequestId" not in instance
     assert "InstanceLifecycle" not in instance
@@ -105,13 +107,13 @@ def test_on_demand_has_no_spot_request(kit: StandInKit) -> None:
     assert instance["CapacityReservationSpecification"] == {"CapacityReservationPreference": "open"}
 
 
-def test_tags_of_fleet_template_and_ec2_itself(kit: StandInKit) -> None:
+def test_tags_of_fleet_template_and_ec2_itself(kit: FakeAwsClient) -> None:
     specifications = [
         {"ResourceType": "instance", "Tags": [{"Key": "karpenter.sh/nodepool", "Value": "default"}]},
-        {"ResourceType": "volume", "Tags": tags(disk="yes")},
-        {"ResourceType": "fleet", "Tags": tags(fleet="yes")},
+        {"ResourceType": "volume", "Tags": tag_list(disk="yes")},
+        {"ResourceType": "fleet", "Tags": tag_list(fleet="yes")},
     ]
-    nic_tags = [{"ResourceType": "network-interface", "Tags": tags(nic="yes")}]
+    nic_tags = [{"ResourceType": "network-interface", "Tags": tag_list(nic="yes")}]
     instance = made(kit, fleet={"TagSpecifications": specifications}, TagSpecifications=nic_tags)
     found = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
     assert found["karpenter.sh/nodepool"] == "default"
@@ -119,14 +121,14 @@ def test_tags_of_fleet_template_and_ec2_itself(kit: StandInKit) -> None:
     assert found["aws:ec2launchtemplate:id"].startswith("lt-")
     assert found["aws:ec2launchtemplate:version"] == "1"
     (volume,) = kit.ec2.describe_volumes()["Volumes"]
-    assert volume["Tags"] == tags(disk="yes")
+    assert volume["Tags"] == tag_list(disk="yes")
     (interface,) = kit.ec2.describe_network_interfaces()["NetworkInterfaces"]
-    assert interface["TagSet"] == tags(nic="yes")
+    assert interface["TagSet"] == tag_list(nic="yes")
     (fleet,) = kit.ec2.describe_fleets(FleetIds=[found["aws:ec2:fleet-id"]])["Fleets"]
-    assert fleet["Tags"] == tags(fleet="yes")
+    assert fleet["Tags"] == tag_list(fleet="yes")
 
 
-def test_block_devices_of_image_template_and_default(kit: StandInKit) -> None:
+def test_block_devices_of_image_template_and_default(kit: FakeAwsClient) -> None:
     mappings = [
         {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 77, "VolumeType": "gp3", "Encrypted": True}},
         {"DeviceName": "/dev/xvdc", "Ebs": {"VolumeSize": 5, "VolumeType": "io1", "Iops": 200}},
@@ -140,14 +142,14 @@ def test_block_devices_of_image_template_and_default(kit: StandInKit) -> None:
 
 
 @pytest.mark.parametrize(("public", "expected"), [(True, True), (False, False)])
-def test_a_public_address_is_given_when_asked_for(kit: StandInKit, public: bool, expected: bool) -> None:
-    nic = {"DeviceIndex": 0, "Groups": [kit.group()], "AssociatePublicIpAddress": public}
+def test_a_public_address_is_given_when_asked_for(kit: FakeAwsClient, public: bool, expected: bool) -> None:
+    nic = {"DeviceIndex": 0, "Groups": [kit.security_group_id()], "AssociatePublicIpAddress": public}
     instance = made(kit, NetworkInterfaces=[nic])
     assert ("PublicIpAddress" in instance) == expected
 
 
-def test_several_interfaces_keep_card_and_kind(kit: StandInKit) -> None:
-    groups = [kit.group()]
+def test_several_interfaces_keep_card_and_kind(kit: FakeAwsClient) -> None:
+    groups = [kit.security_group_id()]
     nics = [
         {"DeviceIndex": 0, "NetworkCardIndex": 0, "Groups": groups, "InterfaceType": "interface"},
         {"DeviceIndex": 1, "NetworkCardIndex": 1, "Groups": groups, "InterfaceType": "efa-only"},
@@ -158,23 +160,25 @@ def test_several_interfaces_keep_card_and_kind(kit: StandInKit) -> None:
     assert "PrivateIpAddress" not in second
 
 
-def test_user_data_is_read_back_as_it_was_given(kit: StandInKit) -> None:
+def test_user_data_is_read_back_as_it_was_given(kit: FakeAwsClient) -> None:
     instance = made(kit)
-    answer = kit.ec2.describe_instance_attribute(InstanceId=instance["InstanceId"], Attribute="userData")
-    assert answer["UserData"]["Value"] == USER_DATA
-    assert base64.b64decode(answer["UserData"]["Value"]).startswith(b"MIME")
+    response = kit.ec2.describe_instance_attribute(InstanceId=instance["InstanceId"], Attribute="userData")
+    assert response["UserData"]["Value"] == USER_DATA
+    assert base64.b64decode(response["UserData"]["Value"]).startswith(b"MIME")
 
 
-def test_an_override_may_change_image_and_placement(kit: StandInKit) -> None:
-    kit.template()
-    (override,) = kit.overrides("m6g.large", zones="b", ImageId=kit.image("arm64"), Placement={"Tenancy": "dedicated"})
-    instance = kit.describe(ids(kit.fleet([override]))[0])
-    assert instance["ImageId"] == kit.image("arm64")
+def test_an_override_may_change_image_and_placement(kit: FakeAwsClient) -> None:
+    kit.create_template()
+    (override,) = kit.overrides(
+        "m6g.large", zones="b", ImageId=kit.image_id("arm64"), Placement={"Tenancy": "dedicated"}
+    )
+    instance = kit.describe_instance(instance_ids(kit.create_fleet([override]))[0])
+    assert instance["ImageId"] == kit.image_id("arm64")
     assert instance["Architecture"] == "arm64"
     assert instance["Placement"]["Tenancy"] == "dedicated"
 
 
-def test_a_missing_placement_group_fails_its_pool(kit: StandInKit) -> None:
-    kit.template(Placement={"GroupName": "nowhere"})
-    answer = kit.fleet(kit.overrides("m5.large", zones="a"))
-    assert [error["ErrorCode"] for error in answer["Errors"]] == ["InvalidPlacementGroup.Unknown"]
+def test_a_missing_placement_group_fails_its_pool(kit: FakeAwsClient) -> None:
+    kit.create_template(Placement={"GroupName": "nowhere"})
+    response = kit.create_fleet(kit.overrides("m5.large", zones="a"))
+    assert [error["ErrorCode"] for error in response["Errors"]] == ["InvalidPlacementGroup.Unknown"]

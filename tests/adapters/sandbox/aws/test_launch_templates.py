@@ -7,33 +7,33 @@ import base64
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import USER_DATA, StandInKit, code, tags
+from tests.support.sandbox.aws.kit import USER_DATA, FakeAwsClient, error_code, tag_list
 
 
-def test_all_data_is_read_back(kit: StandInKit) -> None:
-    kit.template(MetadataOptions={"HttpTokens": "required"}, Monitoring={"Enabled": False})
-    answer = kit.ec2.describe_launch_template_versions(LaunchTemplateName="karpenter.k8s.aws/1")
-    (version,) = answer["LaunchTemplateVersions"]
+def test_all_data_is_read_back(kit: FakeAwsClient) -> None:
+    kit.create_template(MetadataOptions={"HttpTokens": "required"}, Monitoring={"Enabled": False})
+    response = kit.ec2.describe_launch_template_versions(LaunchTemplateName="karpenter.k8s.aws/1")
+    (version,) = response["LaunchTemplateVersions"]
     data = version["LaunchTemplateData"]
     assert version["DefaultVersion"] is True
     assert data["UserData"] == USER_DATA
     assert data["MetadataOptions"] == {"HttpTokens": "required"}
     assert data["Monitoring"] == {"Enabled": False}
-    assert data["NetworkInterfaces"] == [{"DeviceIndex": 0, "Groups": [kit.group()]}]
+    assert data["NetworkInterfaces"] == [{"DeviceIndex": 0, "Groups": [kit.security_group_id()]}]
     assert "TagSpecifications" not in data
 
 
-def test_a_name_is_used_once(kit: StandInKit) -> None:
-    kit.template()
-    with pytest.raises(ClientError) as refused:
-        kit.template()
-    assert code(refused) == "InvalidLaunchTemplateName.AlreadyExistsException"
+def test_a_name_is_used_once(kit: FakeAwsClient) -> None:
+    kit.create_template()
+    with pytest.raises(ClientError) as exc_info:
+        kit.create_template()
+    assert error_code(exc_info) == "InvalidLaunchTemplateName.AlreadyExistsException"
 
 
-def test_dry_run_makes_nothing(kit: StandInKit) -> None:
+def test_dry_run_makes_nothing(kit: FakeAwsClient) -> None:
     with pytest.raises(ClientError) as dry:
         kit.ec2.create_launch_template(LaunchTemplateName="dry", LaunchTemplateData={"UserData": ""}, DryRun=True)
-    assert code(dry) == "DryRunOperation"
+    assert error_code(dry) == "DryRunOperation"
     assert kit.ec2.describe_launch_templates()["LaunchTemplates"] == []
 
 
@@ -44,18 +44,18 @@ def test_dry_run_makes_nothing(kit: StandInKit) -> None:
         ("not base 64!", "Invalid BASE64 encoding"),
     ],
 )
-def test_user_data_that_ec2_would_not_take(kit: StandInKit, user_data: str, text: str) -> None:
-    with pytest.raises(ClientError) as refused:
-        kit.template(UserData=user_data)
-    assert code(refused) == "InvalidUserData.Malformed"
-    assert text in str(refused.value)
+def test_user_data_that_ec2_would_not_take(kit: FakeAwsClient, user_data: str, text: str) -> None:
+    with pytest.raises(ClientError) as exc_info:
+        kit.create_template(UserData=user_data)
+    assert error_code(exc_info) == "InvalidUserData.Malformed"
+    assert text in str(exc_info.value)
 
 
-def test_the_largest_user_data_is_taken(kit: StandInKit) -> None:
-    assert kit.template(UserData=base64.b64encode(b"x" * 16384).decode()).startswith("lt-")
+def test_the_largest_user_data_is_taken(kit: FakeAwsClient) -> None:
+    assert kit.create_template(UserData=base64.b64encode(b"x" * 16384).decode()).startswith("lt-")
 
 
-def test_pages_give_every_template_once(kit: StandInKit) -> None:
+def test_pages_give_every_template_once(kit: FakeAwsClient) -> None:
     for number in range(23):
         kit.ec2.create_launch_template(LaunchTemplateName=f"lt-{number}", LaunchTemplateData={"KeyName": "k"})
     pages = kit.ec2.get_paginator("describe_launch_templates").paginate(PaginationConfig={"PageSize": 10})
@@ -64,12 +64,12 @@ def test_pages_give_every_template_once(kit: StandInKit) -> None:
     assert len(kit.ec2.describe_launch_templates()["LaunchTemplates"]) == 23
 
 
-def test_tags_find_templates(kit: StandInKit) -> None:
-    specification = [{"ResourceType": "launch-template", "Tags": tags(cls="x")}]
+def test_tags_find_templates(kit: FakeAwsClient) -> None:
+    specification = [{"ResourceType": "launch-template", "Tags": tag_list(cls="x")}]
     kit.ec2.create_launch_template(
         LaunchTemplateName="one", LaunchTemplateData={"KeyName": "k"}, TagSpecifications=specification
     )
-    kit.template("two")
+    kit.create_template("two")
     found = kit.ec2.describe_launch_templates(Filters=[{"Name": "tag:cls", "Values": ["x"]}])["LaunchTemplates"]
     assert [template["LaunchTemplateName"] for template in found] == ["one"]
 
@@ -84,23 +84,23 @@ def test_tags_find_templates(kit: StandInKit) -> None:
     ],
 )
 def test_missing_templates_have_a_code_for_names_and_one_for_ids(
-    kit: StandInKit, call: str, member: str, value: str, expected: str
+    kit: FakeAwsClient, call: str, member: str, value: str, expected: str
 ) -> None:
     request = {f"{member}s": [value]} if call.startswith("describe") else {member: value}
     with pytest.raises(ClientError) as missing:
         getattr(kit.ec2, call)(**request)
-    assert code(missing) == expected
+    assert error_code(missing) == expected
 
 
-def test_a_deleted_template_frees_its_name(kit: StandInKit) -> None:
-    template_id = kit.template()
+def test_a_deleted_template_frees_its_name(kit: FakeAwsClient) -> None:
+    template_id = kit.create_template()
     deleted = kit.ec2.delete_launch_template(LaunchTemplateId=template_id)["LaunchTemplate"]
     assert deleted["LaunchTemplateName"] == "karpenter.k8s.aws/1"
-    assert kit.template() != template_id
+    assert kit.create_template() != template_id
 
 
-def test_versions_build_on_their_source(kit: StandInKit) -> None:
-    template_id = kit.template()
+def test_versions_build_on_their_source(kit: FakeAwsClient) -> None:
+    template_id = kit.create_template()
     kit.ec2.create_launch_template_version(
         LaunchTemplateId=template_id, SourceVersion="1", LaunchTemplateData={"KeyName": "other"}
     )

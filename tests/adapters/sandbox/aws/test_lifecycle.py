@@ -5,64 +5,64 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import StandInKit, code, ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, instance_ids
 
 
-def state(kit: StandInKit, instance_id: str) -> str:
-    return str(kit.describe(instance_id)["State"]["Name"])
+def state(kit: FakeAwsClient, instance_id: str) -> str:
+    return str(kit.describe_instance(instance_id)["State"]["Name"])
 
 
-def test_an_instance_lives_from_pending_to_gone(kit: StandInKit) -> None:
-    (one,) = kit.launch()
+def test_an_instance_lives_from_pending_to_gone(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
     assert state(kit, one) == "pending"
-    kit.control.advance(1.1)
+    kit.control.advance_clock(1.1)
     assert state(kit, one) == "running"
     (change,) = kit.ec2.terminate_instances(InstanceIds=[one])["TerminatingInstances"]
     assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "shutting-down")
     assert state(kit, one) == "shutting-down"
-    kit.control.advance(2.1)
+    kit.control.advance_clock(2.1)
     assert state(kit, one) == "terminated"
-    kit.control.advance(61)
-    with pytest.raises(ClientError) as gone:
-        kit.describe(one)
-    assert code(gone) == "InvalidInstanceID.NotFound"
+    kit.control.advance_clock(61)
+    with pytest.raises(ClientError) as exc_info:
+        kit.describe_instance(one)
+    assert error_code(exc_info) == "InvalidInstanceID.NotFound"
 
 
-def test_one_leap_of_the_clock_passes_through_all_states(kit: StandInKit) -> None:
-    (one,) = kit.launch()
+def test_one_leap_of_the_clock_passes_through_all_states(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
     kit.ec2.terminate_instances(InstanceIds=[one])
-    kit.control.advance(70)
-    assert kit.listed() == []
-    assert kit.control.instances()["terminated"] == 1
+    kit.control.advance_clock(70)
+    assert kit.list_instance_ids() == []
+    assert kit.control.list_instances()["terminated"] == 1
 
 
-def test_terminating_is_idempotent(kit: StandInKit) -> None:
-    (one,) = kit.launch()
+def test_terminating_is_idempotent(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
     kit.ec2.terminate_instances(InstanceIds=[one])
-    (again,) = kit.ec2.terminate_instances(InstanceIds=[one])["TerminatingInstances"]
-    assert (again["PreviousState"]["Name"], again["CurrentState"]["Name"]) == ("shutting-down", "shutting-down")
-    kit.control.advance(3)
+    (repeated,) = kit.ec2.terminate_instances(InstanceIds=[one])["TerminatingInstances"]
+    assert (repeated["PreviousState"]["Name"], repeated["CurrentState"]["Name"]) == ("shutting-down", "shutting-down")
+    kit.control.advance_clock(3)
     (after,) = kit.ec2.terminate_instances(InstanceIds=[one, one])["TerminatingInstances"]
     assert after["CurrentState"]["Name"] == "terminated"
 
 
-def test_one_missing_id_and_none_is_terminated(kit: StandInKit) -> None:
-    (one,) = kit.launch()
-    with pytest.raises(ClientError) as refused:
+def test_one_missing_id_and_none_is_terminated(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.terminate_instances(InstanceIds=[one, "i-0123456789abcdef0"])
-    assert code(refused) == "InvalidInstanceID.NotFound"
+    assert error_code(exc_info) == "InvalidInstanceID.NotFound"
     assert state(kit, one) == "pending"
 
 
-def test_a_terminated_instance_has_left_the_network(kit: StandInKit) -> None:
+def test_a_terminated_instance_has_left_the_network(kit: FakeAwsClient) -> None:
     subnet = kit.subnets()[0]["SubnetId"]
-    kit.template()
+    kit.create_template()
     free = kit.subnets()[0]["AvailableIpAddressCount"]
-    (one,) = ids(kit.fleet(kit.overrides("m5.large", zones="a")))
+    (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))
     assert kit.ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["AvailableIpAddressCount"] == free - 1
     kit.ec2.terminate_instances(InstanceIds=[one])
-    kit.control.advance(3)
-    found = kit.describe(one)
+    kit.control.advance_clock(3)
+    found = kit.describe_instance(one)
     assert "SubnetId" not in found
     assert found["NetworkInterfaces"] == []
     assert found["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
@@ -70,59 +70,59 @@ def test_a_terminated_instance_has_left_the_network(kit: StandInKit) -> None:
     assert kit.ec2.describe_volumes()["Volumes"] == []
 
 
-def test_a_state_filter_leaves_out_the_terminated(kit: StandInKit) -> None:
-    (one,) = kit.launch()
+def test_a_state_filter_leaves_out_the_terminated(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
     kit.ec2.terminate_instances(InstanceIds=[one])
-    kit.control.advance(3)
+    kit.control.advance_clock(3)
     alive = [{"Name": "instance-state-name", "Values": ["pending", "running", "shutting-down"]}]
-    assert kit.listed(InstanceIds=[one], Filters=alive) == []
+    assert kit.list_instance_ids(InstanceIds=[one], Filters=alive) == []
 
 
-def test_stop_and_start_keep_the_instance_and_its_address(kit: StandInKit) -> None:
-    (one,) = kit.launch()
-    kit.control.advance(2)
-    before = kit.describe(one)
+def test_stop_and_start_keep_the_instance_and_its_address(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
+    kit.control.advance_clock(2)
+    before = kit.describe_instance(one)
     kit.ec2.stop_instances(InstanceIds=[one])
     assert state(kit, one) == "stopping"
-    kit.control.advance(2.1)
+    kit.control.advance_clock(2.1)
     assert state(kit, one) == "stopped"
     kit.ec2.start_instances(InstanceIds=[one])
-    kit.control.advance(1.1)
-    after = kit.describe(one)
+    kit.control.advance_clock(1.1)
+    after = kit.describe_instance(one)
     assert after["State"]["Name"] == "running"
     assert after["PrivateIpAddress"] == before["PrivateIpAddress"]
 
 
-def test_a_pending_instance_cannot_be_stopped_nor_a_spot_one_ever(kit: StandInKit) -> None:
-    (one,) = kit.launch()
+def test_a_pending_instance_cannot_be_stopped_nor_a_spot_one_ever(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
     with pytest.raises(ClientError) as early:
         kit.ec2.stop_instances(InstanceIds=[one])
-    assert code(early) == "IncorrectInstanceState"
-    (spot,) = ids(kit.fleet(kit.overrides("m5.large"), capacity_type="spot"))
-    kit.control.advance(2)
-    with pytest.raises(ClientError) as refused:
+    assert error_code(early) == "IncorrectInstanceState"
+    (spot,) = instance_ids(kit.create_fleet(kit.overrides("m5.large"), capacity_type="spot"))
+    kit.control.advance_clock(2)
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.stop_instances(InstanceIds=[spot])
-    assert code(refused) == "UnsupportedOperation"
+    assert error_code(exc_info) == "UnsupportedOperation"
 
 
-def test_dry_run_terminates_nothing(kit: StandInKit) -> None:
-    (one,) = kit.launch()
+def test_dry_run_terminates_nothing(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
     with pytest.raises(ClientError) as dry:
         kit.ec2.terminate_instances(InstanceIds=[one], DryRun=True)
-    assert code(dry) == "DryRunOperation"
+    assert error_code(dry) == "DryRunOperation"
     assert state(kit, one) == "pending"
 
 
-def test_a_protected_instance_stays(kit: StandInKit) -> None:
-    kit.template(DisableApiTermination=True)
-    (one,) = ids(kit.fleet(kit.overrides("m5.large")))
-    with pytest.raises(ClientError) as refused:
+def test_a_protected_instance_stays(kit: FakeAwsClient) -> None:
+    kit.create_template(DisableApiTermination=True)
+    (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large")))
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.terminate_instances(InstanceIds=[one])
-    assert code(refused) == "OperationNotPermitted"
+    assert error_code(exc_info) == "OperationNotPermitted"
 
 
-def test_run_instances_dry_run_with_a_template(kit: StandInKit) -> None:
-    kit.template()
+def test_run_instances_dry_run_with_a_template(kit: FakeAwsClient) -> None:
+    kit.create_template()
     subnet = kit.subnets()[0]["SubnetId"]
     request = {
         "MinCount": 1,
@@ -134,19 +134,19 @@ def test_run_instances_dry_run_with_a_template(kit: StandInKit) -> None:
     good = {"LaunchTemplateName": "karpenter.k8s.aws/1", "Version": "$Latest"}
     with pytest.raises(ClientError) as dry:
         kit.ec2.run_instances(LaunchTemplate=good, **request)
-    assert code(dry) == "DryRunOperation"
+    assert error_code(dry) == "DryRunOperation"
     with pytest.raises(ClientError) as missing:
         kit.ec2.run_instances(LaunchTemplate={**good, "LaunchTemplateName": "nothing"}, **request)
-    assert code(missing) == "InvalidLaunchTemplateName.NotFoundException"
-    kit.template("no-profile", IamInstanceProfile={"Name": "nobody"})
+    assert error_code(missing) == "InvalidLaunchTemplateName.NotFoundException"
+    kit.create_template("no-profile", IamInstanceProfile={"Name": "nobody"})
     with pytest.raises(ClientError) as profile:
         kit.ec2.run_instances(LaunchTemplate={**good, "LaunchTemplateName": "no-profile"}, **request)
-    assert code(profile) == "InvalidParameterValue"
+    assert error_code(profile) == "InvalidParameterValue"
     assert "Invalid IAM Instance Profile name" in str(profile.value)
 
 
-def test_run_instances_keeps_the_templates_groups_and_its_token(kit: StandInKit) -> None:
-    kit.template()
+def test_run_instances_keeps_the_templates_groups_and_its_token(kit: FakeAwsClient) -> None:
+    kit.create_template()
     request = {
         "LaunchTemplate": {"LaunchTemplateName": "karpenter.k8s.aws/1"},
         "InstanceType": "m5.large",
@@ -156,50 +156,50 @@ def test_run_instances_keeps_the_templates_groups_and_its_token(kit: StandInKit)
         "ClientToken": "once",
     }
     first = [i["InstanceId"] for i in kit.ec2.run_instances(**request)["Instances"]]
-    again = [i["InstanceId"] for i in kit.ec2.run_instances(**request)["Instances"]]
-    assert first == again
+    repeated = [i["InstanceId"] for i in kit.ec2.run_instances(**request)["Instances"]]
+    assert first == repeated
     assert len(first) == 2
-    found = kit.describe(first[0])
-    assert [group["GroupId"] for group in found["SecurityGroups"]] == [kit.group()]
+    found = kit.describe_instance(first[0])
+    assert [group["GroupId"] for group in found["SecurityGroups"]] == [kit.security_group_id()]
     assert found["ClientToken"] == "once"
 
 
-def test_run_instances_takes_a_subnet_on_one_level_only(kit: StandInKit) -> None:
-    kit.template()
-    with pytest.raises(ClientError) as refused:
+def test_run_instances_takes_a_subnet_on_one_level_only(kit: FakeAwsClient) -> None:
+    kit.create_template()
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.run_instances(
             LaunchTemplate={"LaunchTemplateName": "karpenter.k8s.aws/1"},
             SubnetId=kit.subnets()[0]["SubnetId"],
             MinCount=1,
             MaxCount=1,
         )
-    assert code(refused) == "InvalidParameterCombination"
+    assert error_code(exc_info) == "InvalidParameterCombination"
 
 
-def test_groups_and_protection_can_be_changed_later(kit: StandInKit) -> None:
-    (one,) = kit.launch()
-    vpc = kit.describe(one)["VpcId"]
+def test_groups_and_protection_can_be_changed_later(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
+    vpc = kit.describe_instance(one)["VpcId"]
     other = kit.ec2.create_security_group(GroupName="other", Description="other", VpcId=vpc)["GroupId"]
     kit.ec2.modify_instance_attribute(InstanceId=one, Groups=[other])
-    assert [group["GroupId"] for group in kit.describe(one)["SecurityGroups"]] == [other]
+    assert [group["GroupId"] for group in kit.describe_instance(one)["SecurityGroups"]] == [other]
     kit.ec2.modify_instance_attribute(InstanceId=one, DisableApiTermination={"Value": True})
-    with pytest.raises(ClientError) as refused:
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.terminate_instances(InstanceIds=[one])
-    assert code(refused) == "OperationNotPermitted"
+    assert error_code(exc_info) == "OperationNotPermitted"
     with pytest.raises(ClientError) as missing:
         kit.ec2.modify_instance_attribute(InstanceId=one, Groups=["sg-0123456789abcdef0"])
-    assert code(missing) == "InvalidGroup.NotFound"
+    assert error_code(missing) == "InvalidGroup.NotFound"
 
 
-def test_tags_can_be_added_read_and_removed(kit: StandInKit) -> None:
-    (one,) = kit.launch()
+def test_tags_can_be_added_read_and_removed(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
     kit.ec2.create_tags(Resources=[one], Tags=[{"Key": "Name", "Value": "node-1"}])
-    assert {"Key": "Name", "Value": "node-1"} in kit.describe(one)["Tags"]
+    assert {"Key": "Name", "Value": "node-1"} in kit.describe_instance(one)["Tags"]
     filters = [{"Name": "resource-id", "Values": [one]}, {"Name": "key", "Values": ["Name"]}]
     (row,) = kit.ec2.describe_tags(Filters=filters)["Tags"]
     assert (row["ResourceType"], row["Value"]) == ("instance", "node-1")
     kit.ec2.delete_tags(Resources=[one], Tags=[{"Key": "Name"}])
-    assert "Name" not in {tag["Key"] for tag in kit.describe(one)["Tags"]}
+    assert "Name" not in {tag["Key"] for tag in kit.describe_instance(one)["Tags"]}
 
 
 @pytest.mark.parametrize(
@@ -210,20 +210,20 @@ def test_tags_can_be_added_read_and_removed(kit: StandInKit) -> None:
         ("banana", "InvalidID"),
     ],
 )
-def test_tagging_what_is_not_there_fails(kit: StandInKit, resource: str, expected: str) -> None:
-    with pytest.raises(ClientError) as refused:
+def test_tagging_what_is_not_there_fails(kit: FakeAwsClient, resource: str, expected: str) -> None:
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.create_tags(Resources=[resource], Tags=[{"Key": "a", "Value": "b"}])
-    assert code(refused) == expected
+    assert error_code(exc_info) == expected
 
 
-def test_reserved_tag_keys_are_refused(kit: StandInKit) -> None:
-    (one,) = kit.launch()
-    with pytest.raises(ClientError) as refused:
+def test_reserved_tag_keys_are_refused(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.create_tags(Resources=[one], Tags=[{"Key": "aws:mine", "Value": "b"}])
-    assert code(refused) == "InvalidParameterValue"
+    assert error_code(exc_info) == "InvalidParameterValue"
 
 
-def test_tags_of_the_network_go_to_the_network(kit: StandInKit) -> None:
+def test_tags_of_the_network_go_to_the_network(kit: FakeAwsClient) -> None:
     subnet = kit.subnets()[0]["SubnetId"]
     kit.ec2.create_tags(Resources=[subnet], Tags=[{"Key": "tier", "Value": "private"}])
     found = kit.ec2.describe_subnets(Filters=[{"Name": "tag:tier", "Values": ["private"]}])["Subnets"]

@@ -7,42 +7,46 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import StandInKit, code, errors_of, ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, error_codes, instance_ids
 
 
-def test_placement_groups(kit: StandInKit) -> None:
+def test_placement_groups(kit: FakeAwsClient) -> None:
     made = kit.ec2.create_placement_group(GroupName="near", Strategy="partition", PartitionCount=3)["PlacementGroup"]
     (found,) = kit.ec2.describe_placement_groups(
         GroupIds=[made["GroupId"]], Filters=[{"Name": "state", "Values": ["available"]}]
     )["PlacementGroups"]
     assert (found["GroupName"], found["PartitionCount"]) == ("near", 3)
-    kit.template(Placement={"GroupId": made["GroupId"], "PartitionNumber": 2})
-    (one,) = ids(kit.fleet(kit.overrides("m5.large", zones="a")))
-    placement = kit.describe(one)["Placement"]
+    kit.create_template(Placement={"GroupId": made["GroupId"], "PartitionNumber": 2})
+    (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))
+    placement = kit.describe_instance(one)["Placement"]
     assert (placement["GroupName"], placement["PartitionNumber"]) == ("near", 2)
     with pytest.raises(ClientError) as missing:
         kit.ec2.describe_placement_groups(GroupNames=["far"])
-    assert code(missing) == "InvalidPlacementGroup.Unknown"
+    assert error_code(missing) == "InvalidPlacementGroup.Unknown"
 
 
-def group(kit: StandInKit, strategy: str, **request: Any) -> str:
+def create_placement_group(kit: FakeAwsClient, strategy: str, **request: Any) -> str:
     made = kit.ec2.create_placement_group(GroupName=strategy, Strategy=strategy, **request)
     return str(made["PlacementGroup"]["GroupId"])
 
 
-def buy(kit: StandInKit, placement: dict[str, Any], count: int = 1, kind: str = "m5.large", zones: str = "a") -> Any:
+def create_fleet(
+    kit: FakeAwsClient, placement: dict[str, Any], count: int = 1, kind: str = "m5.large", zones: str = "a"
+) -> Any:
     name = f"group-{len(kit.ec2.describe_launch_templates()['LaunchTemplates'])}"
-    kit.template(name, Placement=placement)
-    return kit.fleet(kit.overrides(kind, zones=zones), count, template=name)
+    kit.create_template(name, Placement=placement)
+    return kit.create_fleet(kit.overrides(kind, zones=zones), count, template=name)
 
 
-def test_ec2_spreads_over_the_partitions_and_tells_once_the_instance_runs(kit: StandInKit) -> None:
-    launched = ids(buy(kit, {"GroupId": group(kit, "partition", PartitionCount=3)}, 4))
-    assert "PartitionNumber" not in kit.describe(launched[0])["Placement"]
-    kit.control.advance(2)
-    assert sorted(kit.describe(one)["Placement"]["PartitionNumber"] for one in launched) == [1, 1, 2, 3]
-    wanted = [{"Name": "placement-partition-number", "Values": ["2"]}]
-    assert len(kit.listed(Filters=wanted)) == 1
+def test_ec2_spreads_over_the_partitions_and_tells_once_the_instance_runs(kit: FakeAwsClient) -> None:
+    launched = instance_ids(
+        create_fleet(kit, {"GroupId": create_placement_group(kit, "partition", PartitionCount=3)}, 4)
+    )
+    assert "PartitionNumber" not in kit.describe_instance(launched[0])["Placement"]
+    kit.control.advance_clock(2)
+    assert sorted(kit.describe_instance(one)["Placement"]["PartitionNumber"] for one in launched) == [1, 1, 2, 3]
+    filters = [{"Name": "placement-partition-number", "Values": ["2"]}]
+    assert len(kit.list_instance_ids(Filters=filters)) == 1
 
 
 @pytest.mark.parametrize(
@@ -54,52 +58,52 @@ def test_ec2_spreads_over_the_partitions_and_tells_once_the_instance_runs(kit: S
     ],
 )
 def test_what_a_group_does_not_support_is_an_error_of_the_pool(
-    kit: StandInKit, strategy: str, placement: dict[str, Any], kind: str, expected: str
+    kit: FakeAwsClient, strategy: str, placement: dict[str, Any], kind: str, expected: str
 ) -> None:
-    answer = buy(kit, {"GroupId": group(kit, strategy), **placement}, kind=kind)
-    assert set(errors_of(answer).values()) == {expected}
+    response = create_fleet(kit, {"GroupId": create_placement_group(kit, strategy), **placement}, kind=kind)
+    assert set(error_codes(response).values()) == {expected}
 
 
-def test_a_spread_group_takes_seven_in_a_zone(kit: StandInKit) -> None:
-    placement = {"GroupId": group(kit, "spread")}
-    answer = buy(kit, placement, 8)
-    assert len(ids(answer)) == 7
-    (error,) = answer["Errors"]
+def test_a_spread_group_takes_seven_in_a_zone(kit: FakeAwsClient) -> None:
+    placement = {"GroupId": create_placement_group(kit, "spread")}
+    response = create_fleet(kit, placement, 8)
+    assert len(instance_ids(response)) == 7
+    (error,) = response["Errors"]
     assert error["ErrorCode"] == "UnfulfillableCapacity"
     assert "limit of instances in this spread placement group" in error["ErrorMessage"]
-    assert len(ids(buy(kit, placement, zones="b"))) == 1
-    kit.ec2.terminate_instances(InstanceIds=ids(answer)[:1])
-    assert len(ids(buy(kit, placement))) == 1
+    assert len(instance_ids(create_fleet(kit, placement, zones="b"))) == 1
+    kit.ec2.terminate_instances(InstanceIds=instance_ids(response)[:1])
+    assert len(instance_ids(create_fleet(kit, placement))) == 1
 
 
-def test_a_cluster_stays_in_one_zone_and_is_not_deleted_under_its_instances(kit: StandInKit) -> None:
-    placement = {"GroupId": group(kit, "cluster")}
-    (one,) = ids(buy(kit, placement))
-    assert set(errors_of(buy(kit, placement, zones="b")).values()) == {"InvalidPlacementGroup.InUse"}
-    with pytest.raises(ClientError) as refused:
+def test_a_cluster_stays_in_one_zone_and_is_not_deleted_under_its_instances(kit: FakeAwsClient) -> None:
+    placement = {"GroupId": create_placement_group(kit, "cluster")}
+    (one,) = instance_ids(create_fleet(kit, placement))
+    assert set(error_codes(create_fleet(kit, placement, zones="b")).values()) == {"InvalidPlacementGroup.InUse"}
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.delete_placement_group(GroupName="cluster")
-    assert code(refused) == "InvalidPlacementGroup.InUse"
+    assert error_code(exc_info) == "InvalidPlacementGroup.InUse"
     kit.ec2.terminate_instances(InstanceIds=[one])
     kit.ec2.delete_placement_group(GroupName="cluster")
 
 
-def test_a_full_partition_is_passed_over_or_has_no_capacity(kit: StandInKit) -> None:
-    made = group(kit, "partition", PartitionCount=2)
-    kit.control.fill_placement_group(made, partition=1)
-    (one,) = ids(buy(kit, {"GroupId": made}))
-    kit.control.advance(2)
-    assert kit.describe(one)["Placement"]["PartitionNumber"] == 2
-    answer = buy(kit, {"GroupId": made, "PartitionNumber": 1})
-    assert set(errors_of(answer).values()) == {"InsufficientInstanceCapacity"}
-    kit.control.fill_placement_group(made, partition=1, full=False)
-    assert ids(buy(kit, {"GroupId": made, "PartitionNumber": 1}))
+def test_a_full_partition_is_passed_over_or_has_no_capacity(kit: FakeAwsClient) -> None:
+    made = create_placement_group(kit, "partition", PartitionCount=2)
+    kit.control.set_placement_group_full(made, partition=1)
+    (one,) = instance_ids(create_fleet(kit, {"GroupId": made}))
+    kit.control.advance_clock(2)
+    assert kit.describe_instance(one)["Placement"]["PartitionNumber"] == 2
+    response = create_fleet(kit, {"GroupId": made, "PartitionNumber": 1})
+    assert set(error_codes(response).values()) == {"InsufficientInstanceCapacity"}
+    kit.control.set_placement_group_full(made, partition=1, full=False)
+    assert instance_ids(create_fleet(kit, {"GroupId": made, "PartitionNumber": 1}))
 
 
 @pytest.mark.parametrize(
     "request_",
     [{"Strategy": "pile"}, {"Strategy": "spread", "PartitionCount": 2}, {"Strategy": "partition", "PartitionCount": 8}],
 )
-def test_senseless_groups_are_refused(kit: StandInKit, request_: dict[str, Any]) -> None:
-    with pytest.raises(ClientError) as refused:
+def test_senseless_groups_are_refused(kit: FakeAwsClient, request_: dict[str, Any]) -> None:
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.create_placement_group(GroupName="x", **request_)
-    assert code(refused) == "InvalidParameterValue"
+    assert error_code(exc_info) == "InvalidParameterValue"

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import StandInKit, code
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code
 
 LONG_POLL = 20
 """Seconds."""
 
 
-class Queue:
-    def __init__(self, kit: StandInKit) -> None:
+class QueueClient:
+    def __init__(self, kit: FakeAwsClient) -> None:
         self.sqs = kit.client("sqs")
         self.url = self.sqs.get_queue_url(QueueName="demo")["QueueUrl"]
 
@@ -26,21 +26,21 @@ class Queue:
             self.sqs.send_message_batch(QueueUrl=self.url, Entries=entries)
 
     def receive(self, wait: int = 0, visibility: int = 20) -> list[dict[str, Any]]:
-        answer = self.sqs.receive_message(
+        response = self.sqs.receive_message(
             QueueUrl=self.url,
             MaxNumberOfMessages=10,
             WaitTimeSeconds=wait,
             VisibilityTimeout=visibility,
             MessageSystemAttributeNames=["All"],
         )
-        return list(answer.get("Messages", []))
+        return list(response.get("Messages", []))
 
     def delete(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         entries = [{"Id": str(n), "ReceiptHandle": one["ReceiptHandle"]} for n, one in enumerate(messages)]
         found: dict[str, Any] = self.sqs.delete_message_batch(QueueUrl=self.url, Entries=entries)
         return found
 
-    def numbers(self) -> tuple[int, int]:
+    def message_counts(self) -> tuple[int, int]:
         """Visible, and hidden."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
@@ -48,35 +48,35 @@ class Queue:
 
 
 @pytest.fixture
-def queue(kit: StandInKit) -> Queue:
-    return Queue(kit)
+def queue(kit: FakeAwsClient) -> QueueClient:
+    return QueueClient(kit)
 
 
-def test_a_message_is_hidden_shown_again_and_gone_when_it_is_deleted(queue: Queue) -> None:
+def test_a_message_is_hidden_shown_again_and_gone_when_it_is_deleted(queue: QueueClient) -> None:
     queue.send("a")
     (first,) = queue.receive(visibility=5)
-    assert queue.receive() == [] and queue.numbers() == (0, 1)
-    (again,) = queue.receive(wait=20)
-    assert again["MessageId"] == first["MessageId"]
-    counts = [one["Attributes"]["ApproximateReceiveCount"] for one in (first, again)]
-    firsts = {one["Attributes"]["ApproximateFirstReceiveTimestamp"] for one in (first, again)}
+    assert queue.receive() == [] and queue.message_counts() == (0, 1)
+    (repeated,) = queue.receive(wait=20)
+    assert repeated["MessageId"] == first["MessageId"]
+    counts = [one["Attributes"]["ApproximateReceiveCount"] for one in (first, repeated)]
+    firsts = {one["Attributes"]["ApproximateFirstReceiveTimestamp"] for one in (first, repeated)}
     assert counts == ["1", "2"] and len(firsts) == 1
     assert len(queue.delete([first])["Successful"]) == 1
-    assert len(queue.delete([again])["Successful"]) == 1
-    assert queue.numbers() == (0, 0)
+    assert len(queue.delete([repeated])["Successful"]) == 1
+    assert queue.message_counts() == (0, 0)
 
 
-def test_a_receipt_that_never_was_is_refused_by_itself(queue: Queue) -> None:
+def test_a_receipt_that_never_was_is_refused_by_itself(queue: QueueClient) -> None:
     queue.send("a")
     (message,) = queue.receive()
-    answer = queue.delete([{"ReceiptHandle": "none"}, message])
-    assert ([one["Id"] for one in answer["Failed"]], [one["Id"] for one in answer["Successful"]]) == (["0"], ["1"])
-    with pytest.raises(ClientError) as refused:
+    response = queue.delete([{"ReceiptHandle": "none"}, message])
+    assert ([one["Id"] for one in response["Failed"]], [one["Id"] for one in response["Successful"]]) == (["0"], ["1"])
+    with pytest.raises(ClientError) as exc_info:
         queue.sqs.delete_message(QueueUrl=queue.url, ReceiptHandle="none")
-    assert code(refused) == "ReceiptHandleIsInvalid"
+    assert error_code(exc_info) == "ReceiptHandleIsInvalid"
 
 
-def test_a_poll_that_waits_wakes_for_a_message(queue: Queue) -> None:
+def test_a_poll_that_waits_wakes_for_a_message(queue: QueueClient) -> None:
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(queue.receive, LONG_POLL)
         time.sleep(0.5)
@@ -86,16 +86,16 @@ def test_a_poll_that_waits_wakes_for_a_message(queue: Queue) -> None:
     assert time.monotonic() - began < LONG_POLL / 2, "it went on waiting"
 
 
-def test_what_is_older_than_the_retention_is_gone(queue: Queue) -> None:
+def test_what_is_older_than_the_retention_is_gone(queue: QueueClient) -> None:
     queue.send("old")
     queue.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"MessageRetentionPeriod": "60"})
     assert len(queue.receive(visibility=0)) == 1
     queue.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"MessageRetentionPeriod": "0"})
     queue.send()
-    assert queue.receive() == [] and queue.numbers() == (0, 0)
+    assert queue.receive() == [] and queue.message_counts() == (0, 0)
 
 
-def test_pollers_side_by_side_get_each_message_once(queue: Queue) -> None:
+def test_pollers_side_by_side_get_each_message_once(queue: QueueClient) -> None:
     bodies = [f"{number} {'x' * 400}" for number in range(1500)]
     queue.send(*bodies)
 

@@ -8,10 +8,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tenure.sandbox.aws.admin.client import ControlError
-from tests.support.sandbox.aws.kit import StandInKit, code
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code
 
 
-def refusals(call: Any, times: int) -> list[str]:
+def rejected_codes(call: Any, times: int) -> list[str]:
     """The codes of those calls of many that were refused."""
     found = []
     for _ in range(times):
@@ -22,35 +22,35 @@ def refusals(call: Any, times: int) -> list[str]:
     return found
 
 
-def test_nothing_is_throttled_unless_asked_for(kit: StandInKit) -> None:
-    assert refusals(lambda: kit.ec2.describe_launch_templates(), 120) == []
+def test_nothing_is_throttled_unless_asked_for(kit: FakeAwsClient) -> None:
+    assert rejected_codes(lambda: kit.ec2.describe_launch_templates(), 120) == []
 
 
-def test_a_bucket_empties_and_refills(kit: StandInKit) -> None:
-    kit.template()
+def test_a_bucket_empties_and_refills(kit: FakeAwsClient) -> None:
+    kit.create_template()
     kit.control.set_rate("CreateFleet", refill=2, bucket=2)
     overrides = kit.overrides("m5.large", zones="a")
-    assert refusals(lambda: kit.fleet(overrides), 5) == ["RequestLimitExceeded"] * 3
-    kit.control.advance(1)
-    assert refusals(lambda: kit.fleet(overrides), 3) == ["RequestLimitExceeded"]
-    assert kit.control.count("ec2:CreateFleet") == 8
-    assert kit.control.throttled("ec2:CreateFleet") == 4
-    assert kit.control.instances()["launched"] == 4
+    assert rejected_codes(lambda: kit.create_fleet(overrides), 5) == ["RequestLimitExceeded"] * 3
+    kit.control.advance_clock(1)
+    assert rejected_codes(lambda: kit.create_fleet(overrides), 3) == ["RequestLimitExceeded"]
+    assert kit.control.count_calls("ec2:CreateFleet") == 8
+    assert kit.control.count_throttled("ec2:CreateFleet") == 4
+    assert kit.control.list_instances()["launched"] == 4
     kit.control.clear_rates()
-    assert refusals(lambda: kit.fleet(overrides), 3) == []
+    assert rejected_codes(lambda: kit.create_fleet(overrides), 3) == []
 
 
-def test_one_actions_bucket_is_not_anothers(kit: StandInKit) -> None:
+def test_one_actions_bucket_is_not_anothers(kit: FakeAwsClient) -> None:
     kit.control.set_rate("DescribeInstances", refill=0, bucket=1)
-    assert refusals(lambda: kit.ec2.describe_instances(), 2) == ["RequestLimitExceeded"]
-    assert refusals(lambda: kit.ec2.describe_launch_templates(), 2) == []
+    assert rejected_codes(lambda: kit.ec2.describe_instances(), 2) == ["RequestLimitExceeded"]
+    assert rejected_codes(lambda: kit.ec2.describe_launch_templates(), 2) == []
 
 
-def test_other_services_throttle_in_their_own_words(kit: StandInKit) -> None:
+def test_other_services_throttle_in_their_own_words(kit: FakeAwsClient) -> None:
     kit.control.set_rate("iam:ListInstanceProfiles", refill=0, bucket=1)
     kit.control.set_rate("ssm:GetParameter", refill=0, bucket=1)
-    assert refusals(lambda: kit.iam.list_instance_profiles(), 2) == ["Throttling"]
-    assert refusals(kit.image, 2) == ["ThrottlingException"]
+    assert rejected_codes(lambda: kit.iam.list_instance_profiles(), 2) == ["Throttling"]
+    assert rejected_codes(kit.image_id, 2) == ["ThrottlingException"]
 
 
 @pytest.mark.parametrize(
@@ -62,29 +62,31 @@ def test_other_services_throttle_in_their_own_words(kit: StandInKit) -> None:
         ("terminate_instances", {"InstanceIds": ["i-0123456789abcdef0"]}, 100),
     ],
 )
-def test_documented_rates_differ_by_action(kit: StandInKit, method: str, request_: dict[str, Any], burst: int) -> None:
+def test_documented_rates_differ_by_action(
+    kit: FakeAwsClient, method: str, request_: dict[str, Any], burst: int
+) -> None:
     kit.control.use_documented_rates()
-    found = refusals(lambda: getattr(kit.ec2, method)(**request_), burst + 1)
+    found = rejected_codes(lambda: getattr(kit.ec2, method)(**request_), burst + 1)
     assert found.count("RequestLimitExceeded") == 1
 
 
-def test_terminations_are_also_counted_by_instance(kit: StandInKit) -> None:
-    launched = kit.launch(count=3)
+def test_terminations_are_also_counted_by_instance(kit: FakeAwsClient) -> None:
+    launched = kit.launch_instances(count=3)
     kit.control.use_documented_rates()
     many = [f"i-{number:017x}" for number in range(999)]
     with pytest.raises(ClientError) as first:
         kit.ec2.terminate_instances(InstanceIds=many)
-    assert code(first) == "InvalidInstanceID.NotFound"
+    assert error_code(first) == "InvalidInstanceID.NotFound"
     with pytest.raises(ClientError) as second:
         kit.ec2.terminate_instances(InstanceIds=launched)
-    assert code(second) == "RequestLimitExceeded"
-    kit.control.advance(1)
+    assert error_code(second) == "RequestLimitExceeded"
+    kit.control.advance_clock(1)
     kit.ec2.terminate_instances(InstanceIds=launched)
 
 
-def test_a_reset_frees_all_rates_and_senseless_ones_are_refused(kit: StandInKit) -> None:
+def test_a_reset_frees_all_rates_and_senseless_ones_are_refused(kit: FakeAwsClient) -> None:
     kit.control.set_rate("DescribeInstances", refill=0, bucket=1)
     kit.control.reset()
-    assert refusals(lambda: kit.ec2.describe_instances(), 2) == []
+    assert rejected_codes(lambda: kit.ec2.describe_instances(), 2) == []
     with pytest.raises(ControlError, match="bucket must be 1"):
         kit.control.set_rate("DescribeInstances", refill=1, bucket=0)

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tenure.sandbox.aws.admin.client import ControlError
-from tests.support.sandbox.aws.kit import StandInKit, code, errors_of, ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, error_codes, instance_ids
 
 INTERRUPTIBLE = "interruptible-capacity-reservation"
 
@@ -21,10 +21,12 @@ def only(reservation: str) -> dict[str, object]:
     }
 
 
-def buy(kit: StandInKit, reservation: str, market: str | None, target: str, count: int = 1, **request: Any) -> Any:
+def create_fleet(
+    kit: FakeAwsClient, reservation: str, market: str | None, target: str, count: int = 1, **request: Any
+) -> Any:
     options = {"InstanceMarketOptions": {"MarketType": market}} if market else {}
-    kit.template(f"for-{reservation}-{market}", CapacityReservationSpecification=only(reservation), **options)
-    return kit.fleet(
+    kit.create_template(f"for-{reservation}-{market}", CapacityReservationSpecification=only(reservation), **options)
+    return kit.create_fleet(
         kit.overrides("m5.large", zones="a"),
         count,
         capacity_type=target,
@@ -33,23 +35,23 @@ def buy(kit: StandInKit, reservation: str, market: str | None, target: str, coun
     )
 
 
-def interruptible(kit: StandInKit, reservation: str, count: int = 1) -> Any:
+def interruptible(kit: FakeAwsClient, reservation: str, count: int = 1) -> Any:
     options = {"ReservationTypes": [INTERRUPTIBLE]}
-    return buy(kit, reservation, INTERRUPTIBLE, "reserved-capacity", count, ReservedCapacityOptions=options)
+    return create_fleet(kit, reservation, INTERRUPTIBLE, "reserved-capacity", count, ReservedCapacityOptions=options)
 
 
-def shown(kit: StandInKit, reservation: str) -> Any:
+def describe_reservation(kit: FakeAwsClient, reservation: str) -> Any:
     return kit.ec2.describe_capacity_reservations(CapacityReservationIds=[reservation])["CapacityReservations"][0]
 
 
-def test_a_capacity_block_is_filled_by_its_own_kind_of_fleet(kit: StandInKit) -> None:
+def test_a_capacity_block_is_filled_by_its_own_kind_of_fleet(kit: FakeAwsClient) -> None:
     block = kit.control.make_reservation(kind="capacity-block", count=2, lasts=86400)
-    answer = buy(kit, block, "capacity-block", "capacity-block", 3)
-    assert len(ids(answer)) == 2
-    assert errors_of(answer) == {"m5.large/us-west-2a": "ReservationCapacityExceeded"}
-    found = kit.describe(ids(answer)[0])
+    response = create_fleet(kit, block, "capacity-block", "capacity-block", 3)
+    assert len(instance_ids(response)) == 2
+    assert error_codes(response) == {"m5.large/us-west-2a": "ReservationCapacityExceeded"}
+    found = kit.describe_instance(instance_ids(response)[0])
     assert (found["InstanceLifecycle"], found["CapacityReservationId"]) == ("capacity-block", block)
-    view = shown(kit, block)
+    view = describe_reservation(kit, block)
     assert (view["ReservationType"], view["AvailableInstanceCount"], view["EndDateType"]) == (
         "capacity-block",
         0,
@@ -68,103 +70,111 @@ def test_a_capacity_block_is_filled_by_its_own_kind_of_fleet(kit: StandInKit) ->
     ],
 )
 def test_kind_market_and_target_must_go_together(
-    kit: StandInKit, kind: str, market: str | None, target: str, expected: str
+    kit: FakeAwsClient, kind: str, market: str | None, target: str, expected: str
 ) -> None:
     reservation = kit.control.make_reservation(kind=kind, lasts=86400)
-    assert set(errors_of(buy(kit, reservation, market, target)).values()) == {expected}
+    assert set(error_codes(create_fleet(kit, reservation, market, target)).values()) == {expected}
 
 
-def test_a_blocks_instances_are_shut_down_half_an_hour_before_its_end(kit: StandInKit) -> None:
+def test_a_blocks_instances_are_shut_down_half_an_hour_before_its_end(kit: FakeAwsClient) -> None:
     block = kit.control.make_reservation(kind="capacity-block", lasts=7200)
-    (one,) = ids(buy(kit, block, "capacity-block", "capacity-block"))
-    kit.control.advance(5300)
-    assert kit.describe(one)["State"]["Name"] == "running"
-    kit.control.advance(200)
-    found = kit.describe(one)
+    (one,) = instance_ids(create_fleet(kit, block, "capacity-block", "capacity-block"))
+    kit.control.advance_clock(5300)
+    assert kit.describe_instance(one)["State"]["Name"] == "running"
+    kit.control.advance_clock(200)
+    found = kit.describe_instance(one)
     assert (found["State"]["Name"], found["StateReason"]["Code"]) == ("shutting-down", "Server.CapacityBlockExpired")
-    kit.control.advance(2000)
-    assert shown(kit, block)["State"] == "expired"
+    kit.control.advance_clock(2000)
+    assert describe_reservation(kit, block)["State"] == "expired"
 
 
-def test_a_scheduled_block_gives_nothing_before_its_start(kit: StandInKit) -> None:
+def test_a_scheduled_block_gives_nothing_before_its_start(kit: FakeAwsClient) -> None:
     block = kit.control.make_reservation(kind="capacity-block", starts_in=3600, lasts=86400)
-    assert (shown(kit, block)["State"], shown(kit, block)["AvailableInstanceCount"]) == ("scheduled", 0)
-    kit.control.advance(3601)
-    assert (shown(kit, block)["State"], shown(kit, block)["AvailableInstanceCount"]) == ("active", 1)
+    assert (describe_reservation(kit, block)["State"], describe_reservation(kit, block)["AvailableInstanceCount"]) == (
+        "scheduled",
+        0,
+    )
+    kit.control.advance_clock(3601)
+    assert (describe_reservation(kit, block)["State"], describe_reservation(kit, block)["AvailableInstanceCount"]) == (
+        "active",
+        1,
+    )
 
 
-def test_a_reservation_that_expires_leaves_its_instance_running_on_demand(kit: StandInKit) -> None:
+def test_a_reservation_that_expires_leaves_its_instance_running_on_demand(kit: FakeAwsClient) -> None:
     reservation = kit.control.make_reservation(lasts=600)
-    (one,) = ids(buy(kit, reservation, None, "on-demand"))
-    kit.control.advance(601)
-    assert shown(kit, reservation)["State"] == "expired"
-    found = kit.describe(one)
+    (one,) = instance_ids(create_fleet(kit, reservation, None, "on-demand"))
+    kit.control.advance_clock(601)
+    assert describe_reservation(kit, reservation)["State"] == "expired"
+    found = kit.describe_instance(one)
     assert found["State"]["Name"] == "running"
     assert "CapacityReservationId" not in found and "InstanceLifecycle" not in found
-    with pytest.raises(ClientError) as refused:
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.modify_capacity_reservation(CapacityReservationId=reservation, InstanceCount=3)
-    assert code(refused) == "InvalidCapacityReservationState"
+    assert error_code(exc_info) == "InvalidCapacityReservationState"
 
 
 @pytest.mark.parametrize(("end", "state"), [("cancel_reservation", "cancelled"), ("expire_reservation", "expired")])
-def test_a_reservation_is_ended_from_outside(kit: StandInKit, end: str, state: str) -> None:
+def test_a_reservation_is_ended_from_outside(kit: FakeAwsClient, end: str, state: str) -> None:
     reservation = kit.control.make_reservation()
-    (one,) = ids(buy(kit, reservation, None, "on-demand"))
+    (one,) = instance_ids(create_fleet(kit, reservation, None, "on-demand"))
     getattr(kit.control, end)(reservation)
-    assert shown(kit, reservation)["State"] == state
-    assert "CapacityReservationId" not in kit.describe(one)
-    wanted = [{"Name": "state", "Values": ["active"]}]
-    assert kit.ec2.describe_capacity_reservations(Filters=wanted)["CapacityReservations"] == []
+    assert describe_reservation(kit, reservation)["State"] == state
+    assert "CapacityReservationId" not in kit.describe_instance(one)
+    filters = [{"Name": "state", "Values": ["active"]}]
+    assert kit.ec2.describe_capacity_reservations(Filters=filters)["CapacityReservations"] == []
 
 
-def test_interruptible_capacity_is_bought_warned_of_and_taken_back(kit: StandInKit) -> None:
+def test_interruptible_capacity_is_bought_warned_of_and_taken_back(kit: FakeAwsClient) -> None:
     reservation = kit.control.make_reservation(count=2, interruptible=True)
-    first, second = ids(interruptible(kit, reservation, 2))
-    assert kit.describe(first)["InstanceLifecycle"] == INTERRUPTIBLE
-    assert shown(kit, reservation)["Interruptible"] is True
+    first, second = instance_ids(interruptible(kit, reservation, 2))
+    assert kit.describe_instance(first)["InstanceLifecycle"] == INTERRUPTIBLE
+    assert describe_reservation(kit, reservation)["Interruptible"] is True
     assert kit.control.interrupt_reservation(reservation, instances=[first]) == [first]
     sqs = kit.client("sqs")
     (message,) = sqs.receive_message(QueueUrl=sqs.get_queue_url(QueueName="demo")["QueueUrl"])["Messages"]
     body = json.loads(message["Body"])
     assert body["detail-type"] == "EC2 Capacity Reservation Instance Interruption Warning"
     assert body["detail"]["instance-id"] == first
-    kit.control.advance(121)
-    assert kit.describe(first)["State"]["Name"] == "shutting-down"
-    assert kit.describe(second)["State"]["Name"] == "running"
-    kit.control.advance(10)
-    assert kit.control.reservations()[reservation]["available"] == 0
+    kit.control.advance_clock(121)
+    assert kit.describe_instance(first)["State"]["Name"] == "shutting-down"
+    assert kit.describe_instance(second)["State"]["Name"] == "running"
+    kit.control.advance_clock(10)
+    assert kit.control.list_reservations()[reservation]["available"] == 0
 
 
-def test_interruptible_capacity_is_not_for_ordinary_launches(kit: StandInKit) -> None:
+def test_interruptible_capacity_is_not_for_ordinary_launches(kit: FakeAwsClient) -> None:
     reservation = kit.control.make_reservation(interruptible=True, criteria="open")
-    assert set(errors_of(buy(kit, reservation, None, "on-demand")).values()) == {"ReservationCapacityIncompatible"}
-    kit.template()
-    (one,) = ids(kit.fleet(kit.overrides("m5.large", zones="a")))
-    assert "CapacityReservationId" not in kit.describe(one)
+    assert set(error_codes(create_fleet(kit, reservation, None, "on-demand")).values()) == {
+        "ReservationCapacityIncompatible"
+    }
+    kit.create_template()
+    (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))
+    assert "CapacityReservationId" not in kit.describe_instance(one)
     with pytest.raises(ControlError, match="not interruptible"):
         kit.control.interrupt_reservation(kit.control.make_reservation())
 
 
-def test_reservations_by_owner_and_match_criteria(kit: StandInKit) -> None:
+def test_reservations_by_owner_and_match_criteria(kit: FakeAwsClient) -> None:
     theirs = kit.control.make_reservation(owner="210987654321", criteria="open", tags={"team": "x"})
     mine = kit.control.make_reservation()
 
     def found(name: str, value: str) -> list[str]:
-        wanted = [{"Name": name, "Values": [value]}]
-        answer = kit.ec2.describe_capacity_reservations(Filters=wanted, MaxResults=1000)
-        return [one["CapacityReservationId"] for one in answer["CapacityReservations"]]
+        filters = [{"Name": name, "Values": [value]}]
+        response = kit.ec2.describe_capacity_reservations(Filters=filters, MaxResults=1000)
+        return [one["CapacityReservationId"] for one in response["CapacityReservations"]]
 
     assert found("owner-id", "210987654321") == found("instance-match-criteria", "open") == [theirs]
     assert found("tag:team", "x") == found("tag-key", "team") == [theirs]
     assert found("instance-match-criteria", "targeted") == [mine]
-    with pytest.raises(ClientError) as refused:
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.describe_capacity_reservations(CapacityReservationIds=[mine], MaxResults=100)
-    assert code(refused) == "InvalidParameterCombination"
+    assert error_code(exc_info) == "InvalidParameterCombination"
 
 
-def test_a_reservation_grows_and_shrinks(kit: StandInKit) -> None:
+def test_a_reservation_grows_and_shrinks(kit: FakeAwsClient) -> None:
     reservation = kit.control.make_reservation(count=1)
     kit.ec2.modify_capacity_reservation(CapacityReservationId=reservation, InstanceCount=5)
-    assert shown(kit, reservation)["AvailableInstanceCount"] == 5
+    assert describe_reservation(kit, reservation)["AvailableInstanceCount"] == 5
     kit.control.resize_reservation(reservation, 0)
-    assert shown(kit, reservation)["AvailableInstanceCount"] == 0
+    assert describe_reservation(kit, reservation)["AvailableInstanceCount"] == 0

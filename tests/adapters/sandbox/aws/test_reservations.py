@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import StandInKit, code, ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, instance_ids
 
 
-def reserve(kit: StandInKit, count: int = 2, criteria: str = "targeted") -> str:
-    answer = kit.ec2.create_capacity_reservation(
+def create_reservation(kit: FakeAwsClient, count: int = 2, criteria: str = "targeted") -> str:
+    response = kit.ec2.create_capacity_reservation(
         InstanceType="m5.large",
         InstancePlatform="Linux/UNIX",
         AvailabilityZone="us-west-2a",
@@ -17,12 +17,12 @@ def reserve(kit: StandInKit, count: int = 2, criteria: str = "targeted") -> str:
         InstanceMatchCriteria=criteria,
         TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": [{"Key": "team", "Value": "x"}]}],
     )
-    return str(answer["CapacityReservation"]["CapacityReservationId"])
+    return str(response["CapacityReservation"]["CapacityReservationId"])
 
 
-def free(kit: StandInKit, reservation: str) -> int:
-    answer = kit.ec2.describe_capacity_reservations(CapacityReservationIds=[reservation])
-    return int(answer["CapacityReservations"][0]["AvailableInstanceCount"])
+def available_count(kit: FakeAwsClient, reservation: str) -> int:
+    response = kit.ec2.describe_capacity_reservations(CapacityReservationIds=[reservation])
+    return int(response["CapacityReservations"][0]["AvailableInstanceCount"])
 
 
 def only(reservation: str) -> dict[str, object]:
@@ -32,82 +32,82 @@ def only(reservation: str) -> dict[str, object]:
     }
 
 
-def test_a_targeted_launch_fills_the_reservation_and_then_fails(kit: StandInKit) -> None:
-    reservation = reserve(kit, 2)
-    kit.template(CapacityReservationSpecification=only(reservation))
-    answer = kit.fleet(kit.overrides("m5.large", zones="a"), 3)
-    launched = ids(answer)
+def test_a_targeted_launch_fills_the_reservation_and_then_fails(kit: FakeAwsClient) -> None:
+    reservation = create_reservation(kit, 2)
+    kit.create_template(CapacityReservationSpecification=only(reservation))
+    response = kit.create_fleet(kit.overrides("m5.large", zones="a"), 3)
+    launched = instance_ids(response)
     assert len(launched) == 2
-    assert [error["ErrorCode"] for error in answer["Errors"]] == ["ReservationCapacityExceeded"]
-    found = kit.describe(launched[0])
+    assert [error["ErrorCode"] for error in response["Errors"]] == ["ReservationCapacityExceeded"]
+    found = kit.describe_instance(launched[0])
     assert found["CapacityReservationId"] == reservation
     assert found["CapacityReservationSpecification"] == only(reservation)
-    assert free(kit, reservation) == 0
+    assert available_count(kit, reservation) == 0
     kit.ec2.terminate_instances(InstanceIds=launched)
-    kit.control.advance(3)
-    assert free(kit, reservation) == 2
+    kit.control.advance_clock(3)
+    assert available_count(kit, reservation) == 2
 
 
-def test_a_reservation_has_capacity_where_the_pool_has_none(kit: StandInKit) -> None:
+def test_a_reservation_has_capacity_where_the_pool_has_none(kit: FakeAwsClient) -> None:
     kit.control.set_pool(0)
-    kit.template(CapacityReservationSpecification=only(reserve(kit)))
-    assert len(ids(kit.fleet(kit.overrides("m5.large", zones="a")))) == 1
+    kit.create_template(CapacityReservationSpecification=only(create_reservation(kit)))
+    assert len(instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))) == 1
 
 
-def test_another_type_does_not_fit(kit: StandInKit) -> None:
-    kit.template(CapacityReservationSpecification=only(reserve(kit)))
-    answer = kit.fleet(kit.overrides("c5.large", zones="a"))
-    assert [error["ErrorCode"] for error in answer["Errors"]] == ["ReservationCapacityIncompatible"]
+def test_another_type_does_not_fit(kit: FakeAwsClient) -> None:
+    kit.create_template(CapacityReservationSpecification=only(create_reservation(kit)))
+    response = kit.create_fleet(kit.overrides("c5.large", zones="a"))
+    assert [error["ErrorCode"] for error in response["Errors"]] == ["ReservationCapacityIncompatible"]
 
 
-def test_an_open_reservation_takes_in_whoever_fits(kit: StandInKit) -> None:
-    reservation = reserve(kit, 1, "open")
-    kit.template()
-    first, second = ids(kit.fleet(kit.overrides("m5.large", zones="a"), 2))
-    assert kit.describe(first)["CapacityReservationId"] == reservation
-    assert kit.describe(first)["CapacityReservationSpecification"] == {"CapacityReservationPreference": "open"}
-    assert "CapacityReservationId" not in kit.describe(second)
+def test_an_open_reservation_takes_in_whoever_fits(kit: FakeAwsClient) -> None:
+    reservation = create_reservation(kit, 1, "open")
+    kit.create_template()
+    first, second = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), 2))
+    assert kit.describe_instance(first)["CapacityReservationId"] == reservation
+    assert kit.describe_instance(first)["CapacityReservationSpecification"] == {"CapacityReservationPreference": "open"}
+    assert "CapacityReservationId" not in kit.describe_instance(second)
 
 
 @pytest.mark.parametrize(("preference", "capacity_type"), [("none", "on-demand"), (None, "spot")])
-def test_who_prefers_none_or_is_spot_stays_out(kit: StandInKit, preference: str | None, capacity_type: str) -> None:
-    reserve(kit, 1, "open")
+def test_who_prefers_none_or_is_spot_stays_out(kit: FakeAwsClient, preference: str | None, capacity_type: str) -> None:
+    create_reservation(kit, 1, "open")
     chosen = {"CapacityReservationPreference": preference} if preference else None
-    kit.template(CapacityReservationSpecification=chosen)
-    (one,) = ids(kit.fleet(kit.overrides("m5.large", zones="a"), capacity_type=capacity_type))
-    assert "CapacityReservationId" not in kit.describe(one)
+    kit.create_template(CapacityReservationSpecification=chosen)
+    (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type=capacity_type))
+    assert "CapacityReservationId" not in kit.describe_instance(one)
 
 
-def test_a_cancelled_reservation_lets_its_instances_go(kit: StandInKit) -> None:
-    reservation = reserve(kit, 1)
-    kit.template(CapacityReservationSpecification=only(reservation))
-    (one,) = ids(kit.fleet(kit.overrides("m5.large", zones="a")))
+def test_a_cancelled_reservation_lets_its_instances_go(kit: FakeAwsClient) -> None:
+    reservation = create_reservation(kit, 1)
+    kit.create_template(CapacityReservationSpecification=only(reservation))
+    (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))
     kit.ec2.cancel_capacity_reservation(CapacityReservationId=reservation)
-    assert "CapacityReservationId" not in kit.describe(one)
+    assert "CapacityReservationId" not in kit.describe_instance(one)
     kit.ec2.terminate_instances(InstanceIds=[one])
-    kit.control.advance(3)
-    assert free(kit, reservation) == 0
+    kit.control.advance_clock(3)
+    assert available_count(kit, reservation) == 0
 
 
-def test_reservations_by_filter_and_wrong_id(kit: StandInKit) -> None:
-    reservation = reserve(kit)
-    wanted = [{"Name": "state", "Values": ["active"]}, {"Name": "tag:team", "Values": ["x"]}]
-    found = kit.ec2.describe_capacity_reservations(Filters=wanted, MaxResults=100)["CapacityReservations"]
+def test_reservations_by_filter_and_wrong_id(kit: FakeAwsClient) -> None:
+    reservation = create_reservation(kit)
+    filters = [{"Name": "state", "Values": ["active"]}, {"Name": "tag:team", "Values": ["x"]}]
+    found = kit.ec2.describe_capacity_reservations(Filters=filters, MaxResults=100)["CapacityReservations"]
     assert [one["CapacityReservationId"] for one in found] == [reservation]
     with pytest.raises(ClientError) as missing:
         kit.ec2.describe_capacity_reservations(CapacityReservationIds=["cr-0123456789abcdef0"])
-    assert code(missing) == "InvalidCapacityReservationId.NotFound"
+    assert error_code(missing) == "InvalidCapacityReservationId.NotFound"
 
 
-def test_a_capacity_block_must_be_asked_for_by_template_and_target(kit: StandInKit) -> None:
-    kit.template()
-    answer = kit.fleet(kit.overrides("m5.large", zones="a"), capacity_type="capacity-block")
-    assert answer["Instances"] == []
-    assert [error["ErrorCode"] for error in answer["Errors"]] == ["InvalidFleetConfiguration"]
+def test_a_capacity_block_must_be_asked_for_by_template_and_target(kit: FakeAwsClient) -> None:
+    kit.create_template()
+    response = kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type="capacity-block")
+    assert response["Instances"] == []
+    assert [error["ErrorCode"] for error in response["Errors"]] == ["InvalidFleetConfiguration"]
 
 
-def test_reserved_capacity_needs_its_options(kit: StandInKit) -> None:
-    kit.template()
-    with pytest.raises(ClientError) as refused:
-        kit.fleet(kit.overrides("m5.large", zones="a"), capacity_type="reserved-capacity")
-    assert code(refused) == "MissingParameter"
+def test_reserved_capacity_needs_its_options(kit: FakeAwsClient) -> None:
+    kit.create_template()
+    with pytest.raises(ClientError) as exc_info:
+        kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type="reserved-capacity")
+    assert error_code(exc_info) == "MissingParameter"

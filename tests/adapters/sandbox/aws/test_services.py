@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import StandInKit, code
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code
 
 
-def test_the_cluster_is_described_with_all_that_user_data_needs(kit: StandInKit) -> None:
+def test_the_cluster_is_described_with_all_that_user_data_needs(kit: FakeAwsClient) -> None:
     cluster = kit.client("eks").describe_cluster(name="demo")["cluster"]
     assert cluster["kubernetesNetworkConfig"]["serviceIpv4Cidr"] == "10.100.0.0/16"
     assert cluster["certificateAuthority"]["data"]
     assert cluster["endpoint"].startswith("https://")
-    assert cluster["resourcesVpcConfig"]["clusterSecurityGroupId"] == kit.group()
+    assert cluster["resourcesVpcConfig"]["clusterSecurityGroupId"] == kit.security_group_id()
     assert len(cluster["resourcesVpcConfig"]["subnetIds"]) == 3
     assert cluster["version"] == "1.34"
 
 
-def test_another_cluster_is_not_found(kit: StandInKit) -> None:
+def test_another_cluster_is_not_found(kit: FakeAwsClient) -> None:
     with pytest.raises(ClientError) as missing:
         kit.client("eks").describe_cluster(name="other")
-    assert code(missing) == "ResourceNotFoundException"
+    assert error_code(missing) == "ResourceNotFoundException"
 
 
-def test_the_clusters_answers_can_be_set(kit: StandInKit) -> None:
+def test_the_clusters_answers_can_be_set(kit: FakeAwsClient) -> None:
     eks = kit.client("eks")
     before = eks.describe_cluster(name="demo")["cluster"]["endpoint"]
     kit.control.configure(cluster_endpoint="https://127.0.0.1:6443")
@@ -36,7 +36,7 @@ def test_the_clusters_answers_can_be_set(kit: StandInKit) -> None:
     assert eks.describe_cluster(name="demo")["cluster"]["endpoint"] == before
 
 
-def test_an_ipv6_cluster_says_so_and_its_subnets_too(kit: StandInKit) -> None:
+def test_an_ipv6_cluster_says_so_and_its_subnets_too(kit: FakeAwsClient) -> None:
     kit.control.configure(ip_family="ipv6")
     network = kit.client("eks").describe_cluster(name="demo")["cluster"]["kubernetesNetworkConfig"]
     assert network["ipFamily"] == "ipv6"
@@ -44,12 +44,12 @@ def test_an_ipv6_cluster_says_so_and_its_subnets_too(kit: StandInKit) -> None:
     assert all(len(subnet["Ipv6CidrBlockAssociationSet"]) == 1 for subnet in kit.subnets())
 
 
-def test_the_seeded_network_is_found_by_its_tag(kit: StandInKit) -> None:
+def test_the_seeded_network_is_found_by_its_tag(kit: FakeAwsClient) -> None:
     subnets = kit.subnets()
     assert [s["AvailabilityZone"] for s in subnets] == ["us-west-2a", "us-west-2b", "us-west-2c"]
     assert len({s["AvailabilityZoneId"] for s in subnets}) == 3
     assert all(s["AvailableIpAddressCount"] == 16379 for s in subnets)
-    groups = kit.ec2.describe_security_groups(GroupIds=[kit.group()])["SecurityGroups"]
+    groups = kit.ec2.describe_security_groups(GroupIds=[kit.security_group_id()])["SecurityGroups"]
     assert groups[0]["VpcId"] == subnets[0]["VpcId"]
 
 
@@ -57,15 +57,15 @@ def test_the_seeded_network_is_found_by_its_tag(kit: StandInKit) -> None:
     ("subnet", "expected"),
     [("subnet-0123456789abcdef0", "InvalidSubnetID.NotFound"), ("subnet-x", "InvalidSubnetID.Malformed")],
 )
-def test_wrong_subnet_ids(kit: StandInKit, subnet: str, expected: str) -> None:
-    with pytest.raises(ClientError) as refused:
+def test_wrong_subnet_ids(kit: FakeAwsClient, subnet: str, expected: str) -> None:
+    with pytest.raises(ClientError) as exc_info:
         kit.ec2.describe_subnets(SubnetIds=[subnet])
-    assert code(refused) == expected
+    assert error_code(exc_info) == expected
 
 
-def test_a_profile_is_made_filled_listed_and_deleted(kit: StandInKit) -> None:
+def test_a_profile_is_made_filled_listed_and_deleted(kit: FakeAwsClient) -> None:
     path = "/karpenter/us-west-2/demo/uid/"
-    arn = kit.profile("mine", path, Tags=[{"Key": "a", "Value": "b"}])
+    arn = kit.create_instance_profile("mine", path, Tags=[{"Key": "a", "Value": "b"}])
     assert arn == f"arn:aws:iam::123456789012:instance-profile{path}mine"
     found = kit.iam.get_instance_profile(InstanceProfileName="mine")["InstanceProfile"]
     assert found["Roles"][0]["RoleName"] == "KarpenterNodeRole-demo"
@@ -74,12 +74,12 @@ def test_a_profile_is_made_filled_listed_and_deleted(kit: StandInKit) -> None:
     assert kit.iam.list_instance_profiles(PathPrefix="/other/")["InstanceProfiles"] == []
     kit.iam.remove_role_from_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
     kit.iam.delete_instance_profile(InstanceProfileName="mine")
-    with pytest.raises(ClientError) as gone:
+    with pytest.raises(ClientError) as exc_info:
         kit.iam.get_instance_profile(InstanceProfileName="mine")
-    assert code(gone) == "NoSuchEntity"
+    assert error_code(exc_info) == "NoSuchEntity"
 
 
-def test_profile_pages(kit: StandInKit) -> None:
+def test_profile_pages(kit: FakeAwsClient) -> None:
     for number in range(7):
         kit.iam.create_instance_profile(InstanceProfileName=f"p{number}")
     pages = kit.iam.get_paginator("list_instance_profiles").paginate(PaginationConfig={"PageSize": 3})
@@ -87,32 +87,32 @@ def test_profile_pages(kit: StandInKit) -> None:
     assert names == [f"p{number}" for number in range(7)]
 
 
-def test_a_missing_role_is_named_in_lower_case(kit: StandInKit) -> None:
+def test_a_missing_role_is_named_in_lower_case(kit: FakeAwsClient) -> None:
     kit.iam.create_instance_profile(InstanceProfileName="empty")
     with pytest.raises(ClientError) as missing:
         kit.iam.add_role_to_instance_profile(InstanceProfileName="empty", RoleName="nobody")
-    assert code(missing) == "NoSuchEntity"
+    assert error_code(missing) == "NoSuchEntity"
     error = dict(missing.value.response["Error"])
     assert {error["Message"], error["message"]} == {"The role with name nobody cannot be found."}
 
 
-def test_a_profile_without_a_role_cannot_launch(kit: StandInKit) -> None:
+def test_a_profile_without_a_role_cannot_launch(kit: FakeAwsClient) -> None:
     kit.iam.create_instance_profile(InstanceProfileName="empty")
-    kit.template(IamInstanceProfile={"Name": "empty"})
-    answer = kit.fleet(kit.overrides("m5.large", zones="a"))
-    assert [error["ErrorCode"] for error in answer["Errors"]] == ["InvalidParameterValue"]
+    kit.create_template(IamInstanceProfile={"Name": "empty"})
+    response = kit.create_fleet(kit.overrides("m5.large", zones="a"))
+    assert [error["ErrorCode"] for error in response["Errors"]] == ["InvalidParameterValue"]
 
 
-def test_the_node_role_is_there(kit: StandInKit) -> None:
+def test_the_node_role_is_there(kit: FakeAwsClient) -> None:
     role = kit.iam.get_role(RoleName="KarpenterNodeRole-demo")["Role"]
     assert role["Arn"] == "arn:aws:iam::123456789012:role/KarpenterNodeRole-demo"
 
 
-def test_who_am_i(kit: StandInKit) -> None:
+def test_who_am_i(kit: FakeAwsClient) -> None:
     assert kit.client("sts").get_caller_identity()["Account"] == "123456789012"
 
 
-def messages(kit: StandInKit) -> list[dict[str, Any]]:
+def messages(kit: FakeAwsClient) -> list[dict[str, Any]]:
     sqs = kit.client("sqs")
     url = sqs.get_queue_url(QueueName="demo")["QueueUrl"]
     found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", [])
@@ -121,27 +121,27 @@ def messages(kit: StandInKit) -> list[dict[str, Any]]:
     return [json.loads(message["Body"]) for message in found]
 
 
-def test_a_missing_queue(kit: StandInKit) -> None:
+def test_a_missing_queue(kit: FakeAwsClient) -> None:
     sqs = kit.client("sqs")
     with pytest.raises(sqs.exceptions.QueueDoesNotExist):
         sqs.get_queue_url(QueueName="other")
 
 
-def test_a_spot_interruption_warns_and_then_takes_the_instance(kit: StandInKit) -> None:
-    (one,) = kit.launch(capacity_type="spot")
+def test_a_spot_interruption_warns_and_then_takes_the_instance(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances(capacity_type="spot")
     kit.control.interrupt_spot(one, notice_seconds=120)
     (message,) = messages(kit)
     assert (message["source"], message["detail-type"]) == ("aws.ec2", "EC2 Spot Instance Interruption Warning")
     assert message["detail"] == {"instance-id": one, "instance-action": "terminate"}
-    assert kit.describe(one)["State"]["Name"] == "pending"
-    kit.control.advance(120.5)
-    found = kit.describe(one)
+    assert kit.describe_instance(one)["State"]["Name"] == "pending"
+    kit.control.advance_clock(120.5)
+    found = kit.describe_instance(one)
     assert found["State"]["Name"] == "shutting-down"
     assert found["StateReason"]["Code"] == "Server.SpotInstanceTermination"
 
 
-def test_health_rebalance_and_any_other_message(kit: StandInKit) -> None:
-    (one,) = kit.launch()
+def test_health_rebalance_and_any_other_message(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
     arn = kit.control.health_event([one], eventTypeCode="AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED")
     kit.control.recommend_rebalance(one)
     kit.control.send_message({"source": "custom"})
@@ -153,59 +153,59 @@ def test_health_rebalance_and_any_other_message(kit: StandInKit) -> None:
     assert found[None] == {"source": "custom"}
 
 
-def test_state_changes_are_sent_when_switched_on(kit: StandInKit) -> None:
+def test_state_changes_are_sent_when_switched_on(kit: FakeAwsClient) -> None:
     kit.control.configure(state_change_events=True)
-    (one,) = kit.launch()
-    kit.control.advance(2)
+    (one,) = kit.launch_instances()
+    kit.control.advance_clock(2)
     assert [message["detail"] for message in messages(kit)] == [
         {"instance-id": one, "state": "pending"},
         {"instance-id": one, "state": "running"},
     ]
 
 
-def test_zonal_shifts_come_and_go(kit: StandInKit) -> None:
+def test_zonal_shifts_come_and_go(kit: FakeAwsClient) -> None:
     arc = kit.client("arc-zonal-shift")
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/demo"
     zone = kit.subnets()[0]["AvailabilityZoneId"]
     assert arc.get_managed_resource(resourceIdentifier=arn)["zonalShifts"] == []
     kit.control.shift_zone(zone, seconds=600)
-    answer = arc.get_managed_resource(resourceIdentifier=arn)
-    assert [shift["awayFrom"] for shift in answer["zonalShifts"]] == [zone]
-    assert answer["appliedWeights"][zone] == 0.0
+    response = arc.get_managed_resource(resourceIdentifier=arn)
+    assert [shift["awayFrom"] for shift in response["zonalShifts"]] == [zone]
+    assert response["appliedWeights"][zone] == 0.0
     kit.control.end_zonal_shifts()
     assert arc.get_managed_resource(resourceIdentifier=arn)["zonalShifts"] == []
     with pytest.raises(ClientError) as missing:
         arc.get_managed_resource(resourceIdentifier="arn:aws:eks:us-west-2:123456789012:cluster/other")
-    assert code(missing) == "ResourceNotFoundException"
+    assert error_code(missing) == "ResourceNotFoundException"
 
 
-def test_shifts_run_out_by_the_clock_and_may_be_amazons_or_without_effect(kit: StandInKit) -> None:
+def test_shifts_run_out_by_the_clock_and_may_be_amazons_or_without_effect(kit: FakeAwsClient) -> None:
     arc = kit.client("arc-zonal-shift")
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/demo"
     first, second, third = (subnet["AvailabilityZoneId"] for subnet in kit.subnets())
     kit.control.shift_zone(first, seconds=600)
     kit.control.shift_zone(second, auto=True)
     kit.control.shift_zone(third, applied=False)
-    answer = arc.get_managed_resource(resourceIdentifier=arn)
-    assert [(one["awayFrom"], one["appliedStatus"]) for one in answer["zonalShifts"]] == [
+    response = arc.get_managed_resource(resourceIdentifier=arn)
+    assert [(one["awayFrom"], one["appliedStatus"]) for one in response["zonalShifts"]] == [
         (first, "APPLIED"),
         (third, "NOT_APPLIED"),
     ]
-    assert [(one["awayFrom"], one["appliedStatus"]) for one in answer["autoshifts"]] == [(second, "APPLIED")]
-    assert [answer["appliedWeights"][zone] for zone in (first, second, third)] == [0.0, 0.0, 1.0]
-    kit.control.advance(601)
+    assert [(one["awayFrom"], one["appliedStatus"]) for one in response["autoshifts"]] == [(second, "APPLIED")]
+    assert [response["appliedWeights"][zone] for zone in (first, second, third)] == [0.0, 0.0, 1.0]
+    kit.control.advance_clock(601)
     kit.control.end_zonal_shifts(second)
-    answer = arc.get_managed_resource(resourceIdentifier=arn)
-    assert [one["awayFrom"] for one in answer["zonalShifts"]] == [third]
-    assert answer["autoshifts"] == []
+    response = arc.get_managed_resource(resourceIdentifier=arn)
+    assert [one["awayFrom"] for one in response["zonalShifts"]] == [third]
+    assert response["autoshifts"] == []
     kit.control.configure(zonal_shift_registered=False)
     assert arc.list_managed_resources()["items"] == []
     with pytest.raises(ClientError) as missing:
         arc.get_managed_resource(resourceIdentifier=arn)
-    assert code(missing) == "ResourceNotFoundException"
+    assert error_code(missing) == "ResourceNotFoundException"
 
 
-def test_an_action_that_nobody_has_is_an_error_an_sdk_can_read(kit: StandInKit) -> None:
+def test_an_action_that_nobody_has_is_an_error_an_sdk_can_read(kit: FakeAwsClient) -> None:
     with pytest.raises(ClientError) as unknown:
         kit.ec2.describe_verified_access_trust_providers()
-    assert code(unknown) == "InvalidAction"
+    assert error_code(unknown) == "InvalidAction"

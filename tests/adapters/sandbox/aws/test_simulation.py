@@ -10,32 +10,34 @@ from botocore.exceptions import ClientError
 
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tenure.sandbox.aws.iam.policy import shipped_policies
-from tests.support.sandbox.aws.kit import StandInKit, code
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code
 
 CONTROLLER = "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"
 OWNED = {"aws:ResourceTag/kubernetes.io/cluster/demo": "owned", "aws:ResourceTag/karpenter.sh/nodepool": "x"}
 INSTANCE = "arn:aws:ec2:us-west-2:123456789012:instance/i-1"
 
 
-def decisions(kit: StandInKit, arn: str, *actions: str, resource: str = "*", **context: str) -> dict[str, str]:
+def simulate_decisions(
+    kit: FakeAwsClient, arn: str, *actions: str, resource: str = "*", **context: str
+) -> dict[str, str]:
     entries = [
         {"ContextKeyName": key, "ContextKeyType": "string", "ContextKeyValues": [value]}
         for key, value in context.items()
     ]
-    answer = kit.iam.simulate_principal_policy(
+    response = kit.iam.simulate_principal_policy(
         PolicySourceArn=arn, ActionNames=list(actions), ResourceArns=[resource], ContextEntries=entries
     )
-    return {one["EvalActionName"]: one["EvalDecision"] for one in answer["EvaluationResults"]}
+    return {one["EvalActionName"]: one["EvalDecision"] for one in response["EvaluationResults"]}
 
 
 @pytest.fixture
-def bound(kit: StandInKit) -> StandInKit:
+def bound(kit: FakeAwsClient) -> FakeAwsClient:
     policies = shipped_policies(cluster="demo", region="us-west-2", account="123456789012")
     kit.control.bind_key(WORKER_KEY, list(policies.values()))
     return kit
 
 
-def test_the_workers_key_is_a_session_of_its_role_and_another_a_user(kit: StandInKit) -> None:
+def test_the_workers_key_is_a_session_of_its_role_and_another_a_user(kit: FakeAwsClient) -> None:
     arns = [kit.client("sts", key=key).get_caller_identity()["Arn"] for key in (WORKER_KEY, "somebody")]
     assert arns == [
         "arn:aws:sts::123456789012:assumed-role/KarpenterControllerRole-demo/worker",
@@ -44,64 +46,64 @@ def test_the_workers_key_is_a_session_of_its_role_and_another_a_user(kit: StandI
     assert kit.iam.get_role(RoleName="KarpenterControllerRole-demo")["Role"]["Arn"] == CONTROLLER
 
 
-def test_conditions_decide_and_missing_context_is_named(bound: StandInKit) -> None:
+def test_conditions_decide_and_missing_context_is_named(bound: FakeAwsClient) -> None:
     terminate = "ec2:TerminateInstances"
-    assert decisions(bound, CONTROLLER, terminate, resource=INSTANCE) == {terminate: "implicitDeny"}
-    assert decisions(bound, CONTROLLER, terminate, resource=INSTANCE, **OWNED) == {terminate: "allowed"}
-    answer = bound.iam.simulate_principal_policy(
+    assert simulate_decisions(bound, CONTROLLER, terminate, resource=INSTANCE) == {terminate: "implicitDeny"}
+    assert simulate_decisions(bound, CONTROLLER, terminate, resource=INSTANCE, **OWNED) == {terminate: "allowed"}
+    response = bound.iam.simulate_principal_policy(
         PolicySourceArn=CONTROLLER, ActionNames=[terminate], ResourceArns=[INSTANCE]
     )
-    assert set(OWNED) == set(answer["EvaluationResults"][0]["MissingContextValues"])
+    assert set(OWNED) == set(response["EvaluationResults"][0]["MissingContextValues"])
 
 
-def test_several_actions_and_a_matched_statement(bound: StandInKit) -> None:
+def test_several_actions_and_a_matched_statement(bound: FakeAwsClient) -> None:
     region = {"aws:RequestedRegion": "us-west-2"}
-    assert decisions(bound, CONTROLLER, "ec2:DescribeImages", "ec2:DescribeVpcs", **region) == {
+    assert simulate_decisions(bound, CONTROLLER, "ec2:DescribeImages", "ec2:DescribeVpcs", **region) == {
         "ec2:DescribeImages": "allowed",
         "ec2:DescribeVpcs": "implicitDeny",
     }
-    answer = bound.iam.simulate_principal_policy(
+    response = bound.iam.simulate_principal_policy(
         PolicySourceArn=CONTROLLER, ActionNames=["pricing:GetProducts"], ResourceArns=["*"]
     )
-    (matched,) = answer["EvaluationResults"][0]["MatchedStatements"]
+    (matched,) = response["EvaluationResults"][0]["MatchedStatements"]
     assert matched["SourcePolicyId"] == "AllowPricingReadActions"
 
 
-def test_a_role_is_judged_by_the_policies_that_iam_keeps_for_it(kit: StandInKit) -> None:
+def test_a_role_is_judged_by_the_policies_that_iam_keeps_for_it(kit: FakeAwsClient) -> None:
     arn = kit.iam.create_role(RoleName="mine", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
-    assert decisions(kit, arn, "ec2:RunInstances") == {"ec2:RunInstances": "implicitDeny"}
+    assert simulate_decisions(kit, arn, "ec2:RunInstances") == {"ec2:RunInstances": "implicitDeny"}
     inline: dict[str, Any] = {"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}
     deny: dict[str, Any] = {"Effect": "Deny", "Action": "ec2:RunInstances", "Resource": "*"}
     for name, statement in (("a", inline), ("b", deny)):
         document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
         kit.iam.put_role_policy(RoleName="mine", PolicyName=name, PolicyDocument=document)
-    assert decisions(kit, arn, "ec2:RunInstances", "ec2:CreateFleet") == {
+    assert simulate_decisions(kit, arn, "ec2:RunInstances", "ec2:CreateFleet") == {
         "ec2:RunInstances": "explicitDeny",
         "ec2:CreateFleet": "allowed",
     }
     document = json.dumps({"Version": "2012-10-17", "Statement": [{**inline, "Action": "sqs:*"}]})
     managed = kit.iam.create_policy(PolicyName="queue", PolicyDocument=document)["Policy"]["Arn"]
     kit.iam.attach_role_policy(RoleName="mine", PolicyArn=managed)
-    assert decisions(kit, arn, "sqs:ReceiveMessage") == {"sqs:ReceiveMessage": "allowed"}
+    assert simulate_decisions(kit, arn, "sqs:ReceiveMessage") == {"sqs:ReceiveMessage": "allowed"}
 
 
-def test_keys_without_a_policy_may_everything_and_strangers_are_nobody(kit: StandInKit) -> None:
+def test_keys_without_a_policy_may_everything_and_strangers_are_nobody(kit: FakeAwsClient) -> None:
     user = "arn:aws:iam::123456789012:user/somebody"
-    assert decisions(kit, user, "ec2:RunInstances") == {"ec2:RunInstances": "allowed"}
+    assert simulate_decisions(kit, user, "ec2:RunInstances") == {"ec2:RunInstances": "allowed"}
     with pytest.raises(ClientError) as missing:
-        decisions(kit, "arn:aws:iam::123456789012:role/nobody", "ec2:RunInstances")
-    assert code(missing) == "NoSuchEntity"
+        simulate_decisions(kit, "arn:aws:iam::123456789012:role/nobody", "ec2:RunInstances")
+    assert error_code(missing) == "NoSuchEntity"
 
 
-def test_the_worker_itself_may_not_simulate(bound: StandInKit) -> None:
-    with pytest.raises(ClientError) as refused:
+def test_the_worker_itself_may_not_simulate(bound: FakeAwsClient) -> None:
+    with pytest.raises(ClientError) as exc_info:
         bound.client("iam", key=WORKER_KEY).simulate_principal_policy(
             PolicySourceArn=CONTROLLER, ActionNames=["ec2:RunInstances"]
         )
-    assert code(refused) == "AccessDenied"
+    assert error_code(exc_info) == "AccessDenied"
 
 
-def test_a_policy_can_be_tried_before_it_is_anybodys(kit: StandInKit) -> None:
+def test_a_policy_can_be_tried_before_it_is_anybodys(kit: FakeAwsClient) -> None:
     document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
-    answer = kit.iam.simulate_custom_policy(PolicyInputList=[json.dumps(document)], ActionNames=["s3:GetObject"])
-    assert answer["EvaluationResults"][0]["EvalDecision"] == "allowed"
+    response = kit.iam.simulate_custom_policy(PolicyInputList=[json.dumps(document)], ActionNames=["s3:GetObject"])
+    assert response["EvaluationResults"][0]["EvalDecision"] == "allowed"

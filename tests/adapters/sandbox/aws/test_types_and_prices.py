@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import StandInKit, code
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_code
 
 KARPENTERS_FILTERS = [
     {"Name": "supported-virtualization-type", "Values": ["hvm"]},
@@ -18,12 +18,12 @@ SHARED = {"tenancy": "Shared", "productFamily": "Compute Instance"}
 METAL = {"tenancy": "Dedicated", "productFamily": "Compute Instance (bare metal)"}
 
 
-def all_types(kit: StandInKit, **request: Any) -> dict[str, Any]:
+def all_types(kit: FakeAwsClient, **request: Any) -> dict[str, Any]:
     pages = kit.ec2.get_paginator("describe_instance_types").paginate(**request)
     return {one["InstanceType"]: one for page in pages for one in page["InstanceTypes"]}
 
 
-def prices(kit: StandInKit, **fields: str) -> dict[str, float]:
+def prices(kit: FakeAwsClient, **fields: str) -> dict[str, float]:
     filters = {
         "regionCode": "us-west-2",
         "serviceCode": "AmazonEC2",
@@ -51,7 +51,7 @@ def prices(kit: StandInKit, **fields: str) -> dict[str, float]:
     return found
 
 
-def test_all_types_come_in_pages_with_what_a_scheduler_reads(kit: StandInKit) -> None:
+def test_all_types_come_in_pages_with_what_a_scheduler_reads(kit: FakeAwsClient) -> None:
     found = all_types(kit, Filters=KARPENTERS_FILTERS, PaginationConfig={"PageSize": 100})
     assert len(found) > 1300
     assert found["m5.large"]["VCpuInfo"]["DefaultVCpus"] == 2
@@ -62,31 +62,31 @@ def test_all_types_come_in_pages_with_what_a_scheduler_reads(kit: StandInKit) ->
     assert "mac2.metal" not in found
 
 
-def test_a_page_is_as_large_as_asked(kit: StandInKit) -> None:
-    answer = kit.ec2.describe_instance_types(MaxResults=7)
-    assert len(answer["InstanceTypes"]) == 7
-    following = kit.ec2.describe_instance_types(MaxResults=7, NextToken=answer["NextToken"])
-    assert not {t["InstanceType"] for t in answer["InstanceTypes"]} & {
+def test_a_page_is_as_large_as_asked(kit: FakeAwsClient) -> None:
+    response = kit.ec2.describe_instance_types(MaxResults=7)
+    assert len(response["InstanceTypes"]) == 7
+    following = kit.ec2.describe_instance_types(MaxResults=7, NextToken=response["NextToken"])
+    assert not {t["InstanceType"] for t in response["InstanceTypes"]} & {
         t["InstanceType"] for t in following["InstanceTypes"]
     }
 
 
-def test_types_by_name_and_unknown_ones(kit: StandInKit) -> None:
-    answer = kit.ec2.describe_instance_types(InstanceTypes=["m5.large", "c5.large"])
-    assert {t["InstanceType"] for t in answer["InstanceTypes"]} == {"m5.large", "c5.large"}
+def test_types_by_name_and_unknown_ones(kit: FakeAwsClient) -> None:
+    response = kit.ec2.describe_instance_types(InstanceTypes=["m5.large", "c5.large"])
+    assert {t["InstanceType"] for t in response["InstanceTypes"]} == {"m5.large", "c5.large"}
     with pytest.raises(ClientError) as unknown:
         kit.ec2.describe_instance_types(InstanceTypes=["m99.huge"])
-    assert code(unknown) == "InvalidInstanceType"
+    assert error_code(unknown) == "InvalidInstanceType"
 
 
 @pytest.mark.parametrize("call", ["describe_instance_types", "describe_instance_type_offerings", "describe_images"])
-def test_dry_runs_of_reads(kit: StandInKit, call: str) -> None:
+def test_dry_runs_of_reads(kit: FakeAwsClient, call: str) -> None:
     with pytest.raises(ClientError) as dry:
         getattr(kit.ec2, call)(DryRun=True)
-    assert code(dry) == "DryRunOperation"
+    assert error_code(dry) == "DryRunOperation"
 
 
-def test_offerings_by_zone_come_in_pages(kit: StandInKit) -> None:
+def test_offerings_by_zone_come_in_pages(kit: FakeAwsClient) -> None:
     first = kit.ec2.describe_instance_type_offerings(LocationType="availability-zone", MaxResults=1000)
     assert len(first["InstanceTypeOfferings"]) == 1000
     pages = kit.ec2.get_paginator("describe_instance_type_offerings").paginate(LocationType="availability-zone")
@@ -99,11 +99,11 @@ def test_offerings_by_zone_come_in_pages(kit: StandInKit) -> None:
     ("name", "price"),
     [("m5.large", 0.096), ("c5.large", 0.085), ("r5.large", 0.126), ("t3.medium", 0.0416), ("m5.4xlarge", 0.768)],
 )
-def test_on_demand_prices_are_those_of_the_public_list(kit: StandInKit, name: str, price: float) -> None:
+def test_on_demand_prices_are_those_of_the_public_list(kit: FakeAwsClient, name: str, price: float) -> None:
     assert prices(kit, instanceType=name, **SHARED) == {name: pytest.approx(price)}
 
 
-def test_every_type_has_a_price_and_metal_has_its_own_family(kit: StandInKit) -> None:
+def test_every_type_has_a_price_and_metal_has_its_own_family(kit: FakeAwsClient) -> None:
     shared, metal = prices(kit, **SHARED), prices(kit, **METAL)
     assert "m5.metal" in metal
     assert "m5.metal" not in shared
@@ -111,7 +111,7 @@ def test_every_type_has_a_price_and_metal_has_its_own_family(kit: StandInKit) ->
     assert min([*shared.values(), *metal.values()]) > 0
 
 
-def test_spot_is_cheaper_than_on_demand_and_differs_by_zone(kit: StandInKit) -> None:
+def test_spot_is_cheaper_than_on_demand_and_differs_by_zone(kit: FakeAwsClient) -> None:
     shared = prices(kit, **SHARED)
     pages = kit.ec2.get_paginator("describe_spot_price_history").paginate(
         ProductDescriptions=["Linux/UNIX", "Linux/UNIX (Amazon VPC)"], PaginationConfig={"PageSize": 1000}
@@ -124,6 +124,6 @@ def test_spot_is_cheaper_than_on_demand_and_differs_by_zone(kit: StandInKit) -> 
     assert len({r["SpotPrice"] for r in rows if r["InstanceType"] == "m5.large"}) > 1
 
 
-def test_spot_history_by_type_and_zone(kit: StandInKit) -> None:
+def test_spot_history_by_type_and_zone(kit: FakeAwsClient) -> None:
     rows = kit.ec2.describe_spot_price_history(InstanceTypes=["m5.large"], AvailabilityZone="us-west-2b")
     assert [row["AvailabilityZone"] for row in rows["SpotPriceHistory"]] == ["us-west-2b"]

@@ -81,13 +81,13 @@ async def _machine_type(name: str) -> MachineType:
 
 
 @asynccontextmanager
-async def simulating(cloud: Cloud, kubeconfig: Path, **settings: float) -> AsyncIterator[Simulator]:
+async def running_simulator(cloud: Cloud, kubeconfig: Path, **settings: float) -> AsyncIterator[Simulator]:
     """A simulator at work. All its delays are nothing unless `settings` says otherwise."""
     quick = {"boot_seconds": 0.0, "ready_seconds": 0.0, "device_seconds": 0.0}
-    told = NodesSettings(kubeconfig=kubeconfig, aws_endpoint="http://unused.invalid", **(quick | settings))
+    node_settings = NodesSettings(kubeconfig=kubeconfig, aws_endpoint="http://unused.invalid", **(quick | settings))
     cloud.put(250, "pending")
     async with KubeConnection(kubeconfig) as connection:
-        simulator = Simulator(cloud, Facts(cloud.read_user_data, _machine_type), NodesApi(connection), told)
+        simulator = Simulator(cloud, Facts(cloud.read_user_data, _machine_type), NodesApi(connection), node_settings)
         work = asyncio.create_task(simulator.run())
         try:
             yield simulator
@@ -96,6 +96,6 @@ async def simulating(cloud: Cloud, kubeconfig: Path, **settings: float) -> Async
             await asyncio.gather(work, return_exceptions=True)
 
 
-def stage(simulator: Simulator, number: int) -> str | None:
+def machine_stage(simulator: Simulator, number: int) -> str | None:
     found = [machine for machine in simulator.machines() if machine.instance.id == f"i-{number:04}"]
     return found[0].stage if found else None

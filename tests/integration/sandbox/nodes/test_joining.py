@@ -11,7 +11,7 @@ import pytest
 from tenure.sandbox.kube_client import KubeApi
 from tenure.sandbox.nodes.control_api import NodesControl
 from tenure.sandbox.nodes.fault_rules import Match, NeverRegister, NotReady
-from tests.integration.sandbox.builders import condition, until
+from tests.integration.sandbox.builders import condition, wait_until
 from tests.integration.sandbox.nodes.simulated import USER_DATA
 from tests.support.product.shared_sandbox import SharedSandbox
 
@@ -40,7 +40,7 @@ class Fleet:
         self._client.create_launch_template(
             LaunchTemplateName=TEMPLATE, LaunchTemplateData={"ImageId": image["ImageId"], "UserData": data}
         )
-        answer = self._client.create_fleet(
+        response = self._client.create_fleet(
             Type="instant",
             LaunchTemplateConfigs=[
                 {
@@ -53,7 +53,7 @@ class Fleet:
                 {"ResourceType": "instance", "Tags": [{"Key": "karpenter.sh/nodepool", "Value": TAG}]},
             ],
         )
-        return [name for group in answer["Instances"] for name in group["InstanceIds"]]
+        return [name for group in response["Instances"] for name in group["InstanceIds"]]
 
     def tidy(self, instance_ids: list[str]) -> None:
         self._client.terminate_instances(InstanceIds=instance_ids)
@@ -90,11 +90,11 @@ async def test_a_fleet_joins_misbehaves_as_told_and_goes(
         nodes = await nodes_of(admin, instance_ids)
         return [condition(node, "Ready") for node in nodes.values()] == ["True"] * 2
 
-    async def all_are_gone() -> bool:
+    async def all_deleted() -> bool:
         return not await nodes_of(admin, instance_ids)
 
     try:
-        await until(two_are_ready)
+        await wait_until(two_are_ready)
         (rule,) = await control.rules()
         (silent,) = rule["befallen"]
         stages = {machine["instanceId"]: machine["stage"] for machine in await control.nodes()}
@@ -102,10 +102,10 @@ async def test_a_fleet_joins_misbehaves_as_told_and_goes(
         (restarting, *_) = set(instance_ids) - {silent}
         await control.add(NotReady(for_seconds=3600), match=Match(instance_id=restarting))
 
-        async def one_is_away() -> bool:
+        async def one_is_not_ready() -> bool:
             return condition((await nodes_of(admin, [restarting]))[restarting], "Ready") == "False"
 
-        await until(one_is_away)
+        await wait_until(one_is_not_ready)
     finally:
         await asyncio.to_thread(fleet.tidy, instance_ids)
-    await until(all_are_gone)
+    await wait_until(all_deleted)

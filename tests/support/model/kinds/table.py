@@ -77,35 +77,35 @@ RESOURCES: Final = {
 
 @dataclass(frozen=True)
 class Row:
-    """`refusal` is a part of the message; empty: accepted."""
+    """`rejection` is a part of the message; empty: accepted."""
 
     name: str
     patch: Mapping[str, Any]
-    refusal: str = ""
+    rejection: str = ""
 
     def __str__(self) -> str:
         return self.name
 
 
-def ok(name: str, **patch: Any) -> Row:
+def accepts(name: str, **patch: Any) -> Row:
     return Row(f"takes {name}", patch)
 
 
-def no(name: str, refusal: str, **patch: Any) -> Row:
-    assert refusal
-    return Row(f"refuses {name}", patch, refusal)
+def rejects(name: str, rejection: str, **patch: Any) -> Row:
+    assert rejection
+    return Row(f"refuses {name}", patch, rejection)
 
 
-def patched(base: Object, patch: Mapping[str, Any]) -> Object:
+def apply_patch(base: Object, patch: Mapping[str, Any]) -> Object:
     """`base` with values put at dotted paths below `spec`; ABSENT removes. `__` stands for the dot in keywords."""
     result = deepcopy(base)
     for path, value in patch.items():
         *parents, last = ("spec__" + path).split("__") if path != "spec" else ["spec"]
-        place = result
+        target = result
         for parent in parents:
-            place = place.setdefault(parent, {})
+            target = target.setdefault(parent, {})
         if value is ABSENT:
-            place.pop(last, None)
+            target.pop(last, None)
         else:
-            place[last] = deepcopy(value)
+            target[last] = deepcopy(value)
     return result

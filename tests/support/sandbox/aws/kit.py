@@ -21,7 +21,7 @@ USER_DATA = base64.b64encode(b"MIME-Version: 1.0").decode()
 Json = dict[str, Any]
 
 
-def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
+def start_fake_aws(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     """A stand-in of its own process, and its URL."""
     command = [sys.executable, "-m", "tenure.sandbox.aws", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -31,22 +31,22 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     return process, line.split()[-1]
 
 
-def stop(process: subprocess.Popen[str]) -> None:
+def stop_process(process: subprocess.Popen[str]) -> None:
     process.terminate()
     process.wait(timeout=60)
 
 
-def code(error: Any) -> str:
+def error_code(error: Any) -> str:
     """The code of what pytest.raises caught."""
     assert isinstance(error.value, ClientError)
     return str(error.value.response["Error"]["Code"])
 
 
-def tags(**found: str) -> list[Json]:
+def tag_list(**found: str) -> list[Json]:
     return [{"Key": key, "Value": value} for key, value in found.items()]
 
 
-class StandInKit:
+class FakeAwsClient:
     """`ec2` never retries, so that what the stand-in answers is what the test sees."""
 
     def __init__(self, url: str) -> None:
@@ -66,31 +66,31 @@ class StandInKit:
             config=Config(retries={"max_attempts": 0}, read_timeout=30),
         )
 
-    def image(self, arch: str = "x86_64", variant: str = "standard") -> str:
+    def image_id(self, arch: str = "x86_64", variant: str = "standard") -> str:
         name = f"{AL2023}/{arch}/{variant}/recommended/image_id"
         return str(self.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
 
     def subnets(self) -> list[Json]:
         """The seeded subnets, by zone."""
-        wanted = [{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}]
-        found: list[Json] = self.ec2.describe_subnets(Filters=wanted)["Subnets"]
+        filters = [{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}]
+        found: list[Json] = self.ec2.describe_subnets(Filters=filters)["Subnets"]
         return sorted(found, key=lambda subnet: str(subnet["AvailabilityZone"]))
 
-    def group(self) -> str:
-        wanted = [{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}]
-        return str(self.ec2.describe_security_groups(Filters=wanted)["SecurityGroups"][0]["GroupId"])
+    def security_group_id(self) -> str:
+        filters = [{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}]
+        return str(self.ec2.describe_security_groups(Filters=filters)["SecurityGroups"][0]["GroupId"])
 
-    def template(self, name: str = "karpenter.k8s.aws/1", **data: Any) -> str:
+    def create_template(self, name: str = "karpenter.k8s.aws/1", **data: Any) -> str:
         """A launch template with the seeded group and image, and `data` on top; its id."""
         full = {
-            "ImageId": self.image(),
+            "ImageId": self.image_id(),
             "UserData": USER_DATA,
-            "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [self.group()]}],
+            "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [self.security_group_id()]}],
             **data,
         }
         full = {key: value for key, value in full.items() if value is not None}
-        answer = self.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=full)
-        return str(answer["LaunchTemplate"]["LaunchTemplateId"])
+        response = self.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=full)
+        return str(response["LaunchTemplate"]["LaunchTemplateId"])
 
     def overrides(self, *types: str, zones: str = "abc", **extra: Any) -> list[Json]:
         """One override for each type in each of the zones."""
@@ -101,7 +101,7 @@ class StandInKit:
             if s["AvailabilityZone"][-1] in zones
         ]
 
-    def fleet(
+    def create_fleet(
         self,
         overrides: Sequence[Json],
         count: int = 1,
@@ -113,7 +113,7 @@ class StandInKit:
         target = {"TotalTargetCapacity": count, "DefaultTargetCapacityType": capacity_type}
         specification = {"LaunchTemplateName": template, "Version": "$Latest"}
         configs = [{"LaunchTemplateSpecification": specification, "Overrides": list(overrides)}]
-        answer: Json = self.ec2.create_fleet(
+        response: Json = self.ec2.create_fleet(
             **{
                 "Type": "instant",
                 "LaunchTemplateConfigs": configs,
@@ -121,26 +121,26 @@ class StandInKit:
                 **request,
             }
         )
-        return answer
+        return response
 
-    def launch(self, *types: str, count: int = 1, **request: Any) -> list[str]:
+    def launch_instances(self, *types: str, count: int = 1, **request: Any) -> list[str]:
         """Ids of instances of these types; makes the usual template if there is none."""
         if not self.ec2.describe_launch_templates()["LaunchTemplates"]:
-            self.template()
-        answer = self.fleet(self.overrides(*(types or ("m5.large",))), count, **request)
-        return ids(answer)
+            self.create_template()
+        response = self.create_fleet(self.overrides(*(types or ("m5.large",))), count, **request)
+        return instance_ids(response)
 
-    def describe(self, instance_id: str) -> Json:
+    def describe_instance(self, instance_id: str) -> Json:
         reservations = self.ec2.describe_instances(InstanceIds=[instance_id])["Reservations"]
         found: Json = reservations[0]["Instances"][0]
         return found
 
-    def listed(self, **request: Any) -> list[str]:
+    def list_instance_ids(self, **request: Any) -> list[str]:
         """Ids that DescribeInstances lists."""
         found = self.ec2.describe_instances(**request)["Reservations"]
         return [instance["InstanceId"] for one in found for instance in one["Instances"]]
 
-    def profile(self, name: str = "nodes", path: str = "/", key: str = "test", **request: Any) -> str:
+    def create_instance_profile(self, name: str = "nodes", path: str = "/", key: str = "test", **request: Any) -> str:
         """An instance profile with the node role; its ARN."""
         iam = self.client("iam", key=key)
         made = iam.create_instance_profile(InstanceProfileName=name, Path=path, **request)
@@ -148,27 +148,27 @@ class StandInKit:
         return str(made["InstanceProfile"]["Arn"])
 
 
-def ids(answer: Json) -> list[str]:
-    return [one for group in answer["Instances"] for one in group["InstanceIds"]]
+def instance_ids(response: Json) -> list[str]:
+    return [one for group in response["Instances"] for one in group["InstanceIds"]]
 
 
-def types_of(answer: Json) -> list[str]:
-    return [str(group["InstanceType"]) for group in answer["Instances"]]
+def instance_types(response: Json) -> list[str]:
+    return [str(group["InstanceType"]) for group in response["Instances"]]
 
 
-def errors_of(answer: Json) -> dict[str, str]:
+def error_codes(response: Json) -> dict[str, str]:
     """Error codes by `type/zone` of the pool."""
     found = {}
-    for error in answer.get("Errors", ()):
+    for error in response.get("Errors", ()):
         override = error["LaunchTemplateAndOverrides"]["Overrides"]
         found[f"{override.get('InstanceType')}/{override.get('AvailabilityZone')}"] = str(error["ErrorCode"])
     return found
 
 
-def settled(kit: StandInKit, instance_id: str, state: str, patience: float = 60.0) -> Json:
+def wait_until_state(kit: FakeAwsClient, instance_id: str, state: str, timeout: float = 60.0) -> Json:
     """The instance once it is in a state; fails when that does not come."""
-    end = time.monotonic() + patience
-    while (found := kit.describe(instance_id))["State"]["Name"] != state:
+    end = time.monotonic() + timeout
+    while (found := kit.describe_instance(instance_id))["State"]["Name"] != state:
         assert time.monotonic() < end, f"{instance_id} is {found['State']['Name']}, not {state}"
         time.sleep(0.02)
     return found

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from tools.crds.kinds import KINDS, Kind
-from tools.generate import crd
+from tools.generate import build_crd
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_rule_says_what_to_write_instead(kind: Kind) -> None:
     advice = ("write", "remove", "leave", "add", "make", "give", "lower", "fill", "delete")
-    messages = [rule["message"] for rule in _rules(crd(kind))]
+    messages = [rule["message"] for rule in _rules(build_crd(kind))]
     assert messages
-    assert [message for message in messages if not any(word in message for word in advice)] == []
+    assert [message for message in messages if not any(verb in message for verb in advice)] == []
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_field_is_described(kind: Kind) -> None:
-    root = crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    root = build_crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert [path for path, schema in _fields(root, "") if "description" not in schema and path != ".metadata"] == []
 
 

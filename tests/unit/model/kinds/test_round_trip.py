@@ -73,10 +73,10 @@ def test_what_an_older_version_stored_is_read() -> None:
 
 def test_a_payload_keeps_what_was_unset() -> None:
     payload = Payload(claim=NodeClaim.from_object(NODECLAIM), pools=(NodePool.from_object(OLDER),))
-    again = Payload.model_validate_json(pydantic_core.to_json(payload))
-    assert again == payload
-    assert again.claim.to_object() == NODECLAIM
-    assert again.pools[0].to_object() == OLDER
+    parsed = Payload.model_validate_json(pydantic_core.to_json(payload))
+    assert parsed == payload
+    assert parsed.claim.to_object() == NODECLAIM
+    assert parsed.pools[0].to_object() == OLDER
 
 
 def test_an_object_made_here_is_written_in_camel_case() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure.sandbox.aws.iam.conditions import holds
+from tenure.sandbox.aws.iam.conditions import condition_holds
 from tenure.sandbox.aws.iam.policy import decide, read_policy
 
 
@@ -107,9 +107,9 @@ CASES: list[tuple[str, str, list[str], dict[str, list[str]], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("operator", "key", "wanted", "context", "expected"), CASES)
-def test_conditions(operator: str, key: str, wanted: list[str], context: dict[str, list[str]], expected: bool) -> None:
-    assert holds(operator, key, wanted, context) is expected
+@pytest.mark.parametrize(("operator", "key", "values", "context", "expected"), CASES)
+def test_conditions(operator: str, key: str, values: list[str], context: dict[str, list[str]], expected: bool) -> None:
+    assert condition_holds(operator, key, values, context) is expected
 
 
 @pytest.mark.parametrize(

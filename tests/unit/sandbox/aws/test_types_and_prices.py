@@ -12,7 +12,7 @@ def test_within_a_family_more_costs_more() -> None:
     """Families with GPUs are left out: there the number of GPUs does not follow the size."""
     by_family: dict[str, list[tuple[int, float]]] = {}
     for name, facts in catalogue().items():
-        price = table.on_demand(name)
+        price = table.on_demand_price(name)
         assert price is not None
         if "GpuInfo" not in facts:
             by_family.setdefault(name.split(".")[0], []).append((facts["VCpuInfo"]["DefaultVCpus"], price))
@@ -38,6 +38,6 @@ def test_within_a_family_more_costs_more() -> None:
     ],
 )
 def test_estimated_types_stand_where_one_would_look_for_them(cheaper: str, dearer: str) -> None:
-    low, high = table.on_demand(cheaper), table.on_demand(dearer)
+    low, high = table.on_demand_price(cheaper), table.on_demand_price(dearer)
     assert low is not None and high is not None
     assert low < high

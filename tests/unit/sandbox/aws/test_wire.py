@@ -12,7 +12,7 @@ from botocore.serialize import create_serializer
 
 from tenure.sandbox.aws.wire.query import ec2_operation, parse_form
 from tenure.sandbox.aws.wire.responses import AwsError, error_response
-from tenure.sandbox.aws.wire.xml import Raw, answer, named_shape
+from tenure.sandbox.aws.wire.xml import Raw, action_response, named_shape
 
 REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("DescribeInstances", {"InstanceIds": ["i-1", "i-2"], "Filters": [{"Name": "a", "Values": ["x", "y"]}]}),
@@ -62,9 +62,9 @@ def test_what_an_sdk_writes_is_read_back(action: str, request_: dict[str, Any]) 
     [{"MaxResults": "many"}, {"DryRun": "perhaps"}, {"Filter.x.Name": "a"}, {"Filter": "a", "Filter.1.Name": "b"}],
 )
 def test_nonsense_is_a_client_error(form: dict[str, str]) -> None:
-    with pytest.raises(AwsError) as refused:
+    with pytest.raises(AwsError) as error:
         parse_form("DescribeInstances", form)
-    assert refused.value.code == "InvalidParameterValue"
+    assert error.value.code == "InvalidParameterValue"
 
 
 def read(action: str, body: bytes, status: int = 200) -> dict[str, Any]:
@@ -85,16 +85,16 @@ def test_what_is_written_an_sdk_reads() -> None:
         "KeyName": None,
     }
     values = {"Reservations": [{"ReservationId": "r-1", "Instances": [instance]}], "NextToken": None}
-    (reservation,) = read("DescribeInstances", answer("DescribeInstances", values))["Reservations"]
+    (reservation,) = read("DescribeInstances", action_response("DescribeInstances", values))["Reservations"]
     (found,) = reservation["Instances"]
     assert found == {k: v for k, v in instance.items() if v is not None}
 
 
 def test_kept_xml_reads_the_same_as_fresh() -> None:
     facts = {"InstanceType": "m5.large", "VCpuInfo": {"DefaultVCpus": 2, "ValidCores": [1, 2]}}
-    kept = named_shape("InstanceTypeInfo", facts)
-    assert isinstance(kept, Raw)
-    body = answer("DescribeInstanceTypes", {"InstanceTypes": [kept, facts]})
+    cached = named_shape("InstanceTypeInfo", facts)
+    assert isinstance(cached, Raw)
+    body = action_response("DescribeInstanceTypes", {"InstanceTypes": [cached, facts]})
     first, second = read("DescribeInstanceTypes", body)["InstanceTypes"]
     assert first == second == facts
 

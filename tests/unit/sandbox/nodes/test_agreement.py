@@ -49,7 +49,9 @@ KUBELETS: list[dict[str, Any]] = [
 TYPES = ("t3.micro", "m5.large", "c6a.48xlarge", "m7g.2xlarge", "g5.xlarge", "i4i.large")
 
 
-def written(family: Family, raw: dict[str, Any], *, max_pods: int, custom: str = "", raid0: bool = False) -> Join:
+def write_and_read(
+    family: Family, raw: dict[str, Any], *, max_pods: int, custom: str = "", raid0: bool = False
+) -> Join:
     bootstrap = Bootstrap(
         cluster=CLUSTER,
         labels=LABELS,
@@ -68,7 +70,7 @@ def written(family: Family, raw: dict[str, Any], *, max_pods: int, custom: str =
 @pytest.mark.parametrize("raw", KUBELETS)
 @pytest.mark.parametrize("family", JOINING, ids=lambda family: family.name)
 def test_every_family_reads_back_what_was_written(family: Family, raw: dict[str, Any]) -> None:
-    join = written(family, raw, max_pods=raw.get("maxPods", 29))
+    join = write_and_read(family, raw, max_pods=raw.get("maxPods", 29))
     assert join.cluster == "demo"
     assert join.labels == LABELS
     assert [taint.model_dump() for taint in join.taints] == [
@@ -84,13 +86,15 @@ def test_every_family_reads_back_what_was_written(family: Family, raw: dict[str,
 @pytest.mark.parametrize("name", ["AL2", "AL2023", "Bottlerocket"])
 @pytest.mark.parametrize("raid0", [True, False])
 def test_a_raid_of_local_disks_is_asked_for_and_understood(name: str, raid0: bool) -> None:
-    assert written(FAMILIES[name], {}, max_pods=29, raid0=raid0).raid0 is raid0
+    assert write_and_read(FAMILIES[name], {}, max_pods=29, raid0=raid0).raid0 is raid0
 
 
 @pytest.mark.parametrize("name", ["AL2", "AL2023"])
 def test_a_users_own_script_is_in_nobodys_way(name: str) -> None:
     custom = "#!/bin/bash\necho 'hello' > /etc/motd\n"
-    assert written(FAMILIES[name], {}, max_pods=29, custom=custom) == written(FAMILIES[name], {}, max_pods=29)
+    assert write_and_read(FAMILIES[name], {}, max_pods=29, custom=custom) == write_and_read(
+        FAMILIES[name], {}, max_pods=29
+    )
 
 
 @pytest.mark.parametrize("raw", KUBELETS)
@@ -102,15 +106,18 @@ def test_a_node_has_what_was_planned_for_it_once_its_memory_is_known(
     """Given the same memory and disk, the two sides agree to the byte."""
     described = all_types()[type_name]
     settings = AwsSettings(cluster_name="demo", region="us-west-2")
-    planned = Machine(TypeInfo.of(described), FAMILIES[name], Kubelet.of(raw), EC2NodeClassSpec(), settings)
+    planned = Machine(TypeInfo.from_ec2(described), FAMILIES[name], Kubelet.of(raw), EC2NodeClassSpec(), settings)
     capacity = capacity_of(planned)
     overhead = overhead_of(planned, capacity)
-    join = written(FAMILIES[name], raw, max_pods=capacity["pods"])
+    join = write_and_read(FAMILIES[name], raw, max_pods=capacity["pods"])
     reported = resources_of(MachineType.from_ec2(described), join, memory=capacity["memory"], disk_gib=20)
     plain = ("cpu", "memory", "ephemeral-storage", "pods")
     assert parse_resources(reported.capacity) == {key: capacity[key] for key in plain}
     allocatable = {key: capacity[key] - overhead.get(key, 0) for key in plain}
-    told = parse_resources(reported.allocatable)
-    assert {key: told[key] - told[key] % 1024 if key == "memory" else told[key] for key in plain} == {
-        key: allocatable[key] - allocatable[key] % 1024 if key == "memory" else allocatable[key] for key in plain
-    }
+    reported_allocatable = parse_resources(reported.allocatable)
+    assert {
+        key: reported_allocatable[key] - reported_allocatable[key] % 1024
+        if key == "memory"
+        else reported_allocatable[key]
+        for key in plain
+    } == {key: allocatable[key] - allocatable[key] % 1024 if key == "memory" else allocatable[key] for key in plain}

@@ -5,7 +5,7 @@ import pytest
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tenure.sandbox.nodes.capacity import (
     found_by_plugins,
-    given_at_once,
+    initial_extended_resources,
     labels_of_kind,
     max_pods,
     memory_bytes,
@@ -56,9 +56,9 @@ def test_efa_is_counted_by_the_interfaces_of_the_launch() -> None:
 
 
 def test_a_trunk_has_branch_interfaces_and_says_so() -> None:
-    assert given_at_once(instance(), machine("m5.large")) == {"vpc.amazonaws.com/pod-eni": 9}
+    assert initial_extended_resources(instance(), machine("m5.large")) == {"vpc.amazonaws.com/pod-eni": 9}
     assert labels_of_kind(instance(), machine("m5.large")) == {"vpc.amazonaws.com/has-trunk-attached": "true"}
-    assert given_at_once(instance("t3.large"), machine("t3.large")) == {}
+    assert initial_extended_resources(instance("t3.large"), machine("t3.large")) == {}
     assert labels_of_kind(instance("t3.large"), machine("t3.large")) == {}
 
 
@@ -66,7 +66,7 @@ def test_a_trunk_has_branch_interfaces_and_says_so() -> None:
 def test_a_windows_node_has_its_build_and_addresses_for_pods(year: str, build: str) -> None:
     one = instance(image=WINDOWS.format(year), platform="windows")
     assert labels_of_kind(one, machine("m5.large")) == {"node.kubernetes.io/windows-build": build}
-    assert given_at_once(one, machine("m5.large")) == {"vpc.amazonaws.com/PrivateIPv4Address": 9}
+    assert initial_extended_resources(one, machine("m5.large")) == {"vpc.amazonaws.com/PrivateIPv4Address": 9}
     assert max_pods(machine("m5.large"), Join(cluster="demo", system="windows")) == 110
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tenure.sandbox.nodes.fault_rules import Match, NeverRegister, NotReady, Rule, RuleBook, SlowBoot
+from tenure.sandbox.nodes.fault_rules import FaultRules, Match, NeverRegister, NotReady, Rule, SlowBoot
 from tenure.sandbox.nodes.instances import Instance
 
 
@@ -29,45 +29,45 @@ def instance(number: int, *, instance_type: str = "m5.large", nodepool: str = "d
     ],
 )
 def test_a_rule_befalls_what_it_matches(match: Match) -> None:
-    book = RuleBook()
-    book.add(Rule(trouble=SlowBoot(seconds=3), match=match))
-    assert book.draw(instance(1)) == [SlowBoot(seconds=3)]
+    rules = FaultRules()
+    rules.add(Rule(fault=SlowBoot(seconds=3), match=match))
+    assert rules.match(instance(1)) == [SlowBoot(seconds=3)]
 
 
 @pytest.mark.parametrize(
     "match", [Match(instance_id="i-2"), Match(instance_type="c5.large"), Match(nodepool="gpu", zone="us-west-2a")]
 )
 def test_a_rule_leaves_others_alone(match: Match) -> None:
-    book = RuleBook()
-    book.add(Rule(trouble=NeverRegister(), match=match))
-    assert book.draw(instance(1)) == []
+    rules = FaultRules()
+    rules.add(Rule(fault=NeverRegister(), match=match))
+    assert rules.match(instance(1)) == []
 
 
 def test_a_count_is_used_up_by_so_many_instances() -> None:
-    book = RuleBook()
-    rule = book.add(Rule(trouble=NeverRegister(), count=2))
-    drawn = [book.draw(instance(number)) for number in (1, 2, 3)]
-    assert drawn == [[NeverRegister()], [NeverRegister()], []]
-    assert book.entries() == [(rule, frozenset({"i-1", "i-2"}))]
+    rules = FaultRules()
+    rule = rules.add(Rule(fault=NeverRegister(), count=2))
+    matched = [rules.match(instance(number)) for number in (1, 2, 3)]
+    assert matched == [[NeverRegister()], [NeverRegister()], []]
+    assert rules.entries() == [(rule, frozenset({"i-1", "i-2"}))]
 
 
 def test_a_rule_befalls_an_instance_once() -> None:
-    book = RuleBook()
-    book.add(Rule(trouble=NeverRegister(), count=2))
-    assert book.draw(instance(1)) == [NeverRegister()]
-    assert book.draw(instance(1)) == []
+    rules = FaultRules()
+    rules.add(Rule(fault=NeverRegister(), count=2))
+    assert rules.match(instance(1)) == [NeverRegister()]
+    assert rules.match(instance(1)) == []
 
 
 def test_a_removed_rule_befalls_nobody() -> None:
-    book = RuleBook()
-    rule = book.add(Rule(trouble=NotReady(for_seconds=5)))
-    assert book.remove(rule.id)
-    assert not book.remove(rule.id)
-    assert book.draw(instance(1)) == []
+    rules = FaultRules()
+    rule = rules.add(Rule(fault=NotReady(for_seconds=5)))
+    assert rules.remove(rule.id)
+    assert not rules.remove(rule.id)
+    assert rules.match(instance(1)) == []
 
 
 def test_a_rule_survives_the_wire() -> None:
-    rule = Rule(trouble=NotReady(after_seconds=1, for_seconds=5, new_boot_id=True), match=Match(nodepool="a"), count=1)
+    rule = Rule(fault=NotReady(after_seconds=1, for_seconds=5, new_boot_id=True), match=Match(nodepool="a"), count=1)
     assert Rule.model_validate_json(rule.model_dump_json()) == rule
 
 

@@ -8,28 +8,30 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tenure.sandbox.nodes.instance_source import AnySource, StandInSource
+from tenure.sandbox.nodes.instance_source import AnySource, FakeAwsSource
 from tenure.sandbox.nodes.instances import Instance
 
 REGION = "us-west-2"
 
 
-class Script:
+class ScriptedApi:
     """Answers what it is told to, one after the other, and remembers what was asked."""
 
     def __init__(self) -> None:
-        self.answers: list[dict[str, Any]] = []
-        self.asked: list[dict[str, str]] = []
-        self.there = True
+        self.responses: list[dict[str, Any]] = []
+        self.queries: list[dict[str, str]] = []
+        self.has_control_api = True
 
     async def instances(self, request: web.Request) -> web.Response:
-        self.asked.append(dict(request.query))
-        if not self.there:
+        self.queries.append(dict(request.query))
+        if not self.has_control_api:
             return web.Response(status=404)
-        return web.json_response(self.answers.pop(0))
+        return web.json_response(self.responses.pop(0))
 
-    def say(self, revision: int, *instances: dict[str, Any], alive: int, gone: tuple[str, ...] = ()) -> None:
-        self.answers.append({"revision": revision, "instances": instances, "alive": alive, "gone": gone})
+    def add_response(
+        self, revision: int, *instances: dict[str, Any], alive: int, deleted: tuple[str, ...] = ()
+    ) -> None:
+        self.responses.append({"revision": revision, "instances": instances, "alive": alive, "gone": deleted})
 
 
 class Other:
@@ -40,16 +42,16 @@ class Other:
 
 
 @pytest.fixture
-async def script() -> Script:
-    return Script()
+async def script() -> ScriptedApi:
+    return ScriptedApi()
 
 
 @pytest.fixture
-async def source(script: Script) -> AsyncIterator[StandInSource]:
+async def source(script: ScriptedApi) -> AsyncIterator[FakeAwsSource]:
     app = web.Application()
     app.router.add_get("/_sim/instances", script.instances)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        yield StandInSource(session, str(server.make_url("/")), REGION)
+        yield FakeAwsSource(session, str(server.make_url("/")), REGION)
 
 
 def described(number: int, state: str = "running") -> dict[str, Any]:
@@ -66,47 +68,49 @@ def described(number: int, state: str = "running") -> dict[str, Any]:
     }
 
 
-async def test_the_first_look_is_at_everything_and_later_ones_at_changes(source: StandInSource, script: Script) -> None:
-    script.say(3, described(1), described(2, "pending"), alive=2)
-    script.say(4, described(2), alive=2)
+async def test_the_first_look_is_at_everything_and_later_ones_at_changes(
+    source: FakeAwsSource, script: ScriptedApi
+) -> None:
+    script.add_response(3, described(1), described(2, "pending"), alive=2)
+    script.add_response(4, described(2), alive=2)
     first, second = await source.next(), await source.next()
-    assert [query["after"] for query in script.asked] == ["-1", "3"]
+    assert [query["after"] for query in script.queries] == ["-1", "3"]
     assert {name: found.state for name, found in first.items()} == {"i-1": "running", "i-2": "pending"}
     assert {name: found.state for name, found in second.items()} == {"i-1": "running", "i-2": "running"}
 
 
-async def test_an_instance_is_read_as_ec2_would_tell_it(source: StandInSource, script: Script) -> None:
-    script.say(1, described(7), alive=1)
+async def test_an_instance_is_read_as_ec2_would_tell_it(source: FakeAwsSource, script: ScriptedApi) -> None:
+    script.add_response(1, described(7), alive=1)
     found = (await source.next())["i-7"]
     assert found.node_name == "ip-10-0-0-7.us-west-2.compute.internal"
     assert found.provider_id == "aws:///us-west-2a/i-7"
     assert (found.zone_id, found.tags) == ("usw2-az1", {"a": "b"})
 
 
-async def test_what_is_gone_is_no_longer_told(source: StandInSource, script: Script) -> None:
-    script.say(3, described(1), described(2, "terminated"), alive=1)
-    script.say(4, alive=1, gone=("i-2",))
+async def test_what_is_gone_is_no_longer_told(source: FakeAwsSource, script: ScriptedApi) -> None:
+    script.add_response(3, described(1), described(2, "terminated"), alive=1)
+    script.add_response(4, alive=1, deleted=("i-2",))
     await source.next()
     assert set(await source.next()) == {"i-1"}
 
 
-async def test_a_reset_is_noticed_by_a_lower_revision(source: StandInSource, script: Script) -> None:
-    script.say(9, described(1), alive=1)
-    script.say(2, alive=1)
-    script.say(2, described(5), alive=1)
+async def test_a_reset_is_noticed_by_a_lower_revision(source: FakeAwsSource, script: ScriptedApi) -> None:
+    script.add_response(9, described(1), alive=1)
+    script.add_response(2, alive=1)
+    script.add_response(2, described(5), alive=1)
     await source.next()
     assert set(await source.next()) == {"i-5"}
-    assert [query["after"] for query in script.asked] == ["-1", "9", "-1"]
+    assert [query["after"] for query in script.queries] == ["-1", "9", "-1"]
 
 
-async def test_a_reset_is_noticed_by_instances_that_were_missed(source: StandInSource, script: Script) -> None:
-    script.say(2, described(1), alive=1)
-    script.say(8, described(7), alive=4)
-    script.say(8, *(described(number) for number in (4, 5, 6, 7)), alive=4)
+async def test_a_reset_is_noticed_by_instances_that_were_missed(source: FakeAwsSource, script: ScriptedApi) -> None:
+    script.add_response(2, described(1), alive=1)
+    script.add_response(8, described(7), alive=4)
+    script.add_response(8, *(described(number) for number in (4, 5, 6, 7)), alive=4)
     await source.next()
     assert set(await source.next()) == {"i-4", "i-5", "i-6", "i-7"}
 
 
-async def test_an_endpoint_without_the_control_api_is_asked_as_ec2(source: StandInSource, script: Script) -> None:
-    script.there = False
+async def test_an_endpoint_without_the_control_api_is_asked_as_ec2(source: FakeAwsSource, script: ScriptedApi) -> None:
+    script.has_control_api = False
     assert set(await AnySource(source, Other()).next()) == {"i-other"}

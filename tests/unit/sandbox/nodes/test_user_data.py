@@ -188,7 +188,7 @@ def test_user_data_that_names_no_cluster_never_joins(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         (NODE_CONFIG.replace("kind: NodeConfig", "kind: NodeConfig\n  x: ["), "NodeConfig"),
         (NODE_CONFIG.replace("effect: NoExecute", "efect: NoExecute"), "registerWithTaints"),
@@ -200,6 +200,6 @@ def test_user_data_that_names_no_cluster_never_joins(text: str) -> None:
         ("/etc/eks/bootstrap.sh demo --kubelet-extra-args '--register-with-taints=a=b'", "no effect"),
     ],
 )
-def test_broken_user_data_says_what_is_wrong(text: str, said: str) -> None:
-    with pytest.raises(UserDataError, match=said):
+def test_broken_user_data_says_what_is_wrong(text: str, expected: str) -> None:
+    with pytest.raises(UserDataError, match=expected):
         read_user_data(text)

@@ -11,11 +11,11 @@ from tenure.model.disruption.planning import Command, Decision, DisruptionReques
 from tenure.model.facts import ClaimFact, NodeFact, PodBudgetFact, PodFact, PoolFact
 from tenure.model.instance_types import InstanceType, Offering
 from tenure.model.provisioning import PlannedClaim
-from tenure.scheduling.disruption.cost import price_of
+from tenure.scheduling.disruption.cost import offering_price
 from tenure.scheduling.snapshot import Fact
-from tenure.scheduling.validation.plan import Given, matches
+from tenure.scheduling.validation.plan import PlanInputs, matches_expression
 from tests.unit.scheduling import builders
-from tests.unit.scheduling.builders import COMMON, NOW, World
+from tests.unit.scheduling.builders import COMMON, NOW, Cluster
 
 Choose = Callable[[Sequence[tuple[InstanceType, Offering]]], tuple[InstanceType, Offering]]
 _numbers = count()
@@ -25,14 +25,14 @@ def cheapest(offered: Sequence[tuple[InstanceType, Offering]]) -> tuple[Instance
     return min(offered, key=lambda one: (one[1].price, one[0].name, one[1].zone))
 
 
-def dearest(offered: Sequence[tuple[InstanceType, Offering]]) -> tuple[InstanceType, Offering]:
+def most_expensive(offered: Sequence[tuple[InstanceType, Offering]]) -> tuple[InstanceType, Offering]:
     return max(offered, key=lambda one: (one[1].price, one[0].name, one[1].zone))
 
 
 def pool(name: str = "default", *requirements: str, **more: Any) -> PoolFact:
     """One that consolidates at once, unless told."""
-    usual = {"consolidate_after": "0s", "consolidation_policy": "WhenEmptyOrUnderutilized"}
-    return builders.pool(name, *requirements, **{**usual, **more})
+    defaults = {"consolidate_after": "0s", "consolidation_policy": "WhenEmptyOrUnderutilized"}
+    return builders.pool(name, *requirements, **{**defaults, **more})
 
 
 def pdb(name: str = "pdb", *selector: str, **more: Any) -> PodBudgetFact:
@@ -41,31 +41,33 @@ def pdb(name: str = "pdb", *selector: str, **more: Any) -> PodBudgetFact:
 
 
 class Fleet:
-    def __init__(self, *pools: PoolFact, kinds: Sequence[InstanceType] = COMMON, facts: Sequence[Fact] = ()) -> None:
+    def __init__(
+        self, *pools: PoolFact, instance_types: Sequence[InstanceType] = COMMON, facts: Sequence[Fact] = ()
+    ) -> None:
         self.pools = {one.name: one for one in pools or (pool(),)}
-        self.kinds = {one.name: one for one in kinds}
+        self.instance_types = {one.name: one for one in instance_types}
         self.facts = tuple(facts)
         self.nodes: dict[str, NodeFact] = {}
-        self.claims: dict[str, ClaimFact] = {}
+        self.nodeclaims: dict[str, ClaimFact] = {}
         self.pods: dict[str, list[PodFact]] = {}
 
     def node(
         self,
         name: str,
-        kind: str,
+        instance_type: str,
         *pods: PodFact,
         of: str = "default",
         zone: str = "a",
         capacity_type: str = "on-demand",
         labels: Mapping[str, str] | None = None,
         node: Mapping[str, Any] | None = None,
-        **claim: Any,
+        **nodeclaim_fields: Any,
     ) -> "Fleet":
         """An initialized node with these pods; `node` and `claim` are more of the facts."""
-        made = self.kinds[kind]
-        marks = {key: values[0] for key, values in made.labels.items()} | {
+        made = self.instance_types[instance_type]
+        node_labels = {key: values[0] for key, values in made.labels.items()} | {
             NODEPOOL: of,
-            INSTANCE_TYPE: kind,
+            INSTANCE_TYPE: instance_type,
             ZONE: zone,
             CAPACITY_TYPE: capacity_type,
             HOSTNAME: name,
@@ -75,15 +77,15 @@ class Fleet:
         taints = self.pools[of].taints
         fact = builders.node(
             name,
-            labels=marks,
+            labels=node_labels,
             capacity=made.capacity,
             allocatable=made.allocatable(),
             **{"taints": taints, **(node or {})},
         )
         self.nodes[name] = fact
         up = {"created": NOW - timedelta(hours=1), "initialized_at": NOW - timedelta(hours=1)}
-        told = {"labels": marks, "taints": taints, **up, **claim}
-        self.claims[name] = builders.claim(name, of=of, on=fact, **told)
+        fields = {"labels": node_labels, "taints": taints, **up, **nodeclaim_fields}
+        self.nodeclaims[name] = builders.nodeclaim(name, of=of, on=fact, **fields)
         self.pods[name] = [
             one.model_copy(update={"node_name": name, "phase": "Running" if one.phase == "Pending" else one.phase})
             for one in pods
@@ -92,11 +94,11 @@ class Fleet:
 
     def launch(self, planned: PlannedClaim, pods: Sequence[PodFact], choose: Choose = cheapest) -> str:
         """A planned claim as a node that is up."""
-        kind, offering = choose(self.offered(planned))
+        instance_type, offering = choose(self.possible_offerings(planned))
         name = f"n{next(_numbers):05}"
         self.node(
             name,
-            kind.name,
+            instance_type.name,
             *pods,
             of=planned.pool,
             zone=offering.zone,
@@ -105,56 +107,60 @@ class Fleet:
         )
         return name
 
-    def offered(self, planned: PlannedClaim) -> list[tuple[InstanceType, Offering]]:
+    def possible_offerings(self, planned: PlannedClaim) -> list[tuple[InstanceType, Offering]]:
         """What EC2 may answer to the claim."""
         found = []
-        for kind in self.kinds.values():
-            for one in kind.offerings:
-                labels = {key: values[0] for key, values in kind.labels.items()} | {
+        for instance_type in self.instance_types.values():
+            for one in instance_type.offerings:
+                labels = {key: values[0] for key, values in instance_type.labels.items()} | {
                     **planned.labels,
-                    INSTANCE_TYPE: kind.name,
+                    INSTANCE_TYPE: instance_type.name,
                     ZONE: one.zone,
                     CAPACITY_TYPE: one.capacity_type,
                     "topology.k8s.aws/zone-id": one.zone_id,
                 }
-                if one.available and all(matches(labels, wanted) for wanted in planned.requirements):
-                    found.append((kind, one))
+                if one.available and all(
+                    matches_expression(labels, requirement) for requirement in planned.requirements
+                ):
+                    found.append((instance_type, one))
         return found
 
-    def world(self) -> World:
-        facts: list[Fact] = [*self.pools.values(), *self.nodes.values(), *self.claims.values(), *self.facts]
+    def to_cluster(self) -> Cluster:
+        facts: list[Fact] = [*self.pools.values(), *self.nodes.values(), *self.nodeclaims.values(), *self.facts]
         facts += [pod for pods in self.pods.values() for pod in pods]
-        return World(*facts, kinds=tuple(self.kinds.values()))
+        return Cluster(*facts, instance_types=tuple(self.instance_types.values()))
 
     def decide(self, **request: Any) -> Decision:
-        return self.world().state.disrupt(DisruptionRequest(**{"now": NOW, **request}))
+        return self.to_cluster().state.disrupt(DisruptionRequest(**{"now": NOW, **request}))
 
     def price(self) -> float:
-        return sum(price_of(one.labels, self.kinds[one.labels[INSTANCE_TYPE]]) for one in self.nodes.values())
+        return sum(
+            offering_price(one.labels, self.instance_types[one.labels[INSTANCE_TYPE]]) for one in self.nodes.values()
+        )
 
     def apply(self, command: Command, choose: Choose = cheapest) -> None:
         """What goes is gone, what comes is up, and each pod is where it was expected."""
-        moving = {pod.uid: pod for name in command.nodes for pod in self.pods[name]}
-        for name in command.nodes:
-            del self.nodes[name], self.claims[name], self.pods[name]
+        moving = {pod.uid: pod for name in command.node_names for pod in self.pods[name]}
+        for name in command.node_names:
+            del self.nodes[name], self.nodeclaims[name], self.pods[name]
         for one in command.moves:
             if one.target:
                 self.pods[one.target].append(moving[one.pod_uid].model_copy(update={"node_name": one.target}))
         for planned in command.replacements:
             self.launch(planned, [moving[uid] for uid in planned.pods], choose)
 
-    def given(self, command: Command) -> Given:
+    def build_plan_inputs(self, command: Command) -> PlanInputs:
         """The world in which a command's moves are a plan: its nodes are not there any more."""
         used: dict[str, dict[str, int]] = {}
-        for name, claim in self.claims.items():
-            if name not in command.nodes:
-                used[claim.pool] = add(used.get(claim.pool, {}), claim.capacity, {NODES: 1})
+        for name, nodeclaim in self.nodeclaims.items():
+            if name not in command.node_names:
+                used[nodeclaim.pool] = add(used.get(nodeclaim.pool, {}), nodeclaim.capacity, {NODES: 1})
         moved = {one.pod_uid for one in command.moves}
-        return Given(
-            pods={pod.uid: pod for name in command.nodes for pod in self.pods[name] if pod.uid in moved},
+        return PlanInputs(
+            pods={pod.uid: pod for name in command.node_names for pod in self.pods[name] if pod.uid in moved},
             pools=self.pools,
-            types=self.kinds,
-            nodes={name: one for name, one in self.nodes.items() if name not in command.nodes},
-            bound={name: pods for name, pods in self.pods.items() if name not in command.nodes},
+            types=self.instance_types,
+            nodes={name: one for name, one in self.nodes.items() if name not in command.node_names},
+            bound={name: pods for name, pods in self.pods.items() if name not in command.node_names},
             used=used,
         )

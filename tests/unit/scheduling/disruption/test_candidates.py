@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.planning import Allowances, Command, Decision, Leaving, NodeVerdict
-from tests.unit.scheduling.builders import NOW, kind, pod, toleration
+from tenure.model.disruption.planning import Command, CommandCandidate, Decision, DisruptionBudgets, NodeVerdict
+from tests.unit.scheduling.builders import NOW, instance_type, pod, toleration
 from tests.unit.scheduling.disruption.fleet import Fleet, pdb, pool
 
 DO_NOT = "karpenter.sh/do-not-disrupt"
@@ -17,11 +17,11 @@ def verdict(fleet: Fleet, name: str = "n", **request: Any) -> NodeVerdict:
 
 
 def causes(one: NodeVerdict) -> dict[str, str]:
-    return {cause.cause: cause.words for cause in one.excluded}
+    return {cause.cause: cause.message for cause in one.excluded}
 
 
-def goes(found: Decision) -> set[str]:
-    return {name for command in found.commands for name in command.nodes}
+def disrupted_nodes(found: Decision) -> set[str]:
+    return {name for command in found.commands for name in command.node_names}
 
 
 def test_an_empty_node_of_ours_may_go() -> None:
@@ -41,16 +41,16 @@ def test_a_node_with_pods_may_be_underutilized() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claim", "cause", "words"),
+    ("nodeclaim_fields", "cause", "message"),
     [
         ({"deleting": True}, "Deleting", "it is being deleted"),
         ({"instance_terminating": True}, "Deleting", "it is being deleted"),
         ({"initialized": False}, "NotInitialized", "its node is not initialized yet"),
     ],
 )
-def test_where_it_is_in_its_life(claim: dict[str, Any], cause: str, words: str) -> None:
-    found = verdict(Fleet().node("n", "m.large", **claim))
-    assert found.eligible == () and causes(found)[cause] == words
+def test_where_it_is_in_its_life(nodeclaim_fields: dict[str, Any], cause: str, message: str) -> None:
+    found = verdict(Fleet().node("n", "m.large", **nodeclaim_fields))
+    assert found.eligible == () and causes(found)[cause] == message
 
 
 def test_a_claim_without_node_says_so() -> None:
@@ -70,14 +70,14 @@ def test_a_node_that_waiting_pods_would_go_to_stays() -> None:
 
 
 def test_a_node_of_a_command_under_way_stays() -> None:
-    leaving = Leaving(node="n", claim="n", pool="default")
-    busy = Command(reason="Drifted", kind="drift", candidates=(leaving,))
+    candidate = CommandCandidate(node="n", claim="n", pool="default")
+    busy = Command(reason="Drifted", kind="drift", candidates=(candidate,))
     found = verdict(Fleet().node("n", "m.large"), under_way=(busy,))
     assert causes(found) == {"InProgress": "it is part of a disruption that is under way"}
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("annotation", "message"),
     [
         ("true", f"the Node has the annotation {DO_NOT}: true"),
         ("2h", f"the Node has the annotation {DO_NOT}: 2h, until 2026-01-02T04:04:05+00:00"),
@@ -85,13 +85,13 @@ def test_a_node_of_a_command_under_way_stays() -> None:
         ("soon", ""),
     ],
 )
-def test_do_not_disrupt_on_the_node(said: str, words: str) -> None:
-    found = verdict(Fleet().node("n", "m.large", node={"annotations": {DO_NOT: said}}))
-    assert causes(found) == ({"NodeDoNotDisrupt": words} if words else {})
+def test_do_not_disrupt_on_the_node(annotation: str, message: str) -> None:
+    found = verdict(Fleet().node("n", "m.large", node={"annotations": {DO_NOT: annotation}}))
+    assert causes(found) == ({"NodeDoNotDisrupt": message} if message else {})
 
 
 @pytest.mark.parametrize(
-    ("said", "started", "until"),
+    ("annotation", "started", "until"),
     [
         ("true", 10, "never"),
         ("1h", 10, "2026-01-02T03:54:05+00:00"),
@@ -100,25 +100,29 @@ def test_do_not_disrupt_on_the_node(said: str, words: str) -> None:
         ("when I say so", 10, ""),
     ],
 )
-def test_do_not_disrupt_on_a_pod(said: str, started: int | None, until: str) -> None:
+def test_do_not_disrupt_on_a_pod(annotation: str, started: int | None, until: str) -> None:
     since: dict[str, Any] = {"started": NOW - timedelta(minutes=started)} if started else {}
-    busy = pod("p", do_not_disrupt=said, age=1800, **since)
+    busy = pod("p", do_not_disrupt=annotation, age=1800, **since)
     found = causes(verdict(Fleet().node("n", "m.large", busy))).get("PodDoNotDisrupt", "")
     ends = "" if until == "never" else f", until {until}"
-    assert found == (f"pod default/p has the annotation {DO_NOT}: {said}{ends}" if until else "")
+    assert found == (f"pod default/p has the annotation {DO_NOT}: {annotation}{ends}" if until else "")
 
 
 def test_do_not_disrupt_holds_for_daemonset_pods_and_not_for_those_that_end() -> None:
-    held: dict[str, Any] = {"do_not_disrupt": "true"}
-    assert "PodDoNotDisrupt" in causes(verdict(Fleet().node("n", "m.large", pod(daemonset=True, **held))))
-    assert not causes(verdict(Fleet().node("n", "m.large", pod(deleting=True, **held), pod(phase="Failed", **held))))
+    do_not_disrupt: dict[str, Any] = {"do_not_disrupt": "true"}
+    assert "PodDoNotDisrupt" in causes(verdict(Fleet().node("n", "m.large", pod(daemonset=True, **do_not_disrupt))))
+    assert not causes(
+        verdict(
+            Fleet().node("n", "m.large", pod(deleting=True, **do_not_disrupt), pod(phase="Failed", **do_not_disrupt))
+        )
+    )
 
 
 WEB: dict[str, Any] = {"labels": {"app": "web"}}
 
 
 @pytest.mark.parametrize(
-    ("budgets", "pods", "words"),
+    ("budgets", "pods", "message"),
     [
         ([pdb("a", "app In web")], WEB, "pod default/p: PodDisruptionBudget default/a allows no disruption now"),
         ([pdb("a", "app In web", disruptions_allowed=1)], WEB, ""),
@@ -139,9 +143,9 @@ WEB: dict[str, Any] = {"labels": {"app": "web"}}
         ([pdb("a", "app In web")], WEB | {"tolerations": (toleration("karpenter.sh/disrupted"),)}, ""),
     ],
 )
-def test_pod_disruption_budgets(budgets: list[Any], pods: dict[str, Any], words: str) -> None:
+def test_pod_disruption_budgets(budgets: list[Any], pods: dict[str, Any], message: str) -> None:
     found = causes(verdict(Fleet(facts=budgets).node("n", "m.large", pod("p", **pods))))
-    assert found.get("PodDisruptionBudget", "") == words
+    assert found.get("PodDisruptionBudget", "") == message
 
 
 def test_all_causes_are_said_and_one_by_one_for_each_pod() -> None:
@@ -156,7 +160,7 @@ def test_all_causes_are_said_and_one_by_one_for_each_pod() -> None:
 def test_with_a_grace_period_drift_takes_a_node_in_spite_of_its_pods() -> None:
     fleet = Fleet().node("n", "m.large", pod("p", do_not_disrupt="true"), drifted="NodePoolDrifted")
     assert verdict(fleet).eligible == ()
-    fleet.claims["n"] = fleet.claims["n"].model_copy(update={"termination_grace_period": "1h"})
+    fleet.nodeclaims["n"] = fleet.nodeclaims["n"].model_copy(update={"termination_grace_period": "1h"})
     assert verdict(fleet).eligible == ("Drifted",)
 
 
@@ -185,7 +189,7 @@ def test_rest_counts_from_the_last_pod_that_came_or_left() -> None:
     fleet = Fleet(pool(consolidate_after="30m")).node("n", "m.large", last_pod_event=NOW - timedelta(minutes=10))
     (found,) = verdict(fleet).excluded
     assert found.until == NOW + timedelta(minutes=20)
-    assert found.words == "consolidateAfter 30m of NodePool default is over at 2026-01-02T03:24:05+00:00"
+    assert found.message == "consolidateAfter 30m of NodePool default is over at 2026-01-02T03:24:05+00:00"
 
 
 def test_drift_does_not_wait_for_rest() -> None:
@@ -194,14 +198,14 @@ def test_drift_does_not_wait_for_rest() -> None:
 
 
 def test_a_young_node_stays_until_it_is_old_enough() -> None:
-    young = Allowances(youngest={"default": timedelta(hours=2)})
+    young = DisruptionBudgets(youngest={"default": timedelta(hours=2)})
     (found,) = verdict(Fleet().node("n", "m.large"), allowances=young).excluded
     assert (found.cause, found.until) == ("TooYoung", NOW + timedelta(hours=1))
 
 
 def test_a_pool_that_is_not_there_or_closed() -> None:
     fleet = Fleet().node("n", "m.large")
-    fleet.claims["n"] = fleet.claims["n"].model_copy(update={"pool": "gone"})
+    fleet.nodeclaims["n"] = fleet.nodeclaims["n"].model_copy(update={"pool": "gone"})
     assert "NoPool" in causes(verdict(fleet))
     closed = Fleet(pool(node_class="unknown")).node("n", "m.large")
     assert causes(verdict(closed))["PoolClosed"].endswith("EC2NodeClass unknown has no instance types yet")
@@ -229,23 +233,25 @@ def test_priority_and_deletion_cost_make_a_node_dearer_to_move() -> None:
 
 
 def test_a_reserved_node_has_the_price_of_its_reservation() -> None:
-    plain = kind("m.large", cpu=2, memory=8)
+    plain = instance_type("m.large", cpu=2, memory=8)
     reserved = plain.offerings[0].model_copy(
         update={"capacity_type": "reserved", "price": 0.01, "reservation_id": "cr-1", "reservation_type": "default"}
     )
-    kinds = [plain.model_copy(update={"offerings": (*plain.offerings, reserved)})]
-    marks = {"karpenter.k8s.aws/capacity-reservation-id": "cr-1"}
-    fleet = Fleet(kinds=kinds).node("n", "m.large", pod(), capacity_type="reserved", labels=marks)
+    instance_types = [plain.model_copy(update={"offerings": (*plain.offerings, reserved)})]
+    reservation_labels = {"karpenter.k8s.aws/capacity-reservation-id": "cr-1"}
+    fleet = Fleet(instance_types=instance_types).node(
+        "n", "m.large", pod(), capacity_type="reserved", labels=reservation_labels
+    )
     assert verdict(fleet).price == 0.01
 
 
 def test_a_node_of_nobody_is_not_listed() -> None:
     fleet = Fleet().node("n", "m.large")
-    fleet.claims["n"] = fleet.claims["n"].model_copy(update={"pool": ""})
+    fleet.nodeclaims["n"] = fleet.nodeclaims["n"].model_copy(update={"pool": ""})
     assert fleet.decide().nodes == ()
 
 
 def test_an_excluded_node_may_still_take_pods() -> None:
     """Room is 8 CPU on the one that may not go: both pods move there."""
     fleet = Fleet().node("big", "m.2xlarge", pod(do_not_disrupt="true")).node("n", "m.xlarge", pod(), pod())
-    assert goes(fleet.decide()) == {"n"}
+    assert disrupted_nodes(fleet.decide()) == {"n"}

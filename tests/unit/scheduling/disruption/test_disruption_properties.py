@@ -5,19 +5,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.model.disruption.planning import Allowances, Command, Decision, DisruptionSettings, Room
+from tenure.model.disruption.planning import BudgetHeadroom, Command, Decision, DisruptionBudgets, DisruptionSettings
 from tenure.model.facts import PodBudgetFact, PodFact, PoolFact
 from tenure.model.provisioning import Plan
-from tenure.scheduling.validation.plan import violations
-from tests.support.properties import examples
-from tests.unit.scheduling.builders import World
-from tests.unit.scheduling.disruption.fleet import Choose, Fleet, cheapest, dearest, pdb
-from tests.unit.scheduling.priced.test_priced_properties import some_company
-from tests.unit.scheduling.random_worlds import KINDS, some_pods, some_pools
+from tenure.scheduling.validation.plan import find_violations
+from tests.support.properties import max_examples
+from tests.unit.scheduling.builders import Cluster
+from tests.unit.scheduling.disruption.fleet import Choose, Fleet, cheapest, most_expensive, pdb
+from tests.unit.scheduling.priced.test_priced_properties import some_topology_terms
+from tests.unit.scheduling.random_worlds import INSTANCE_TYPES, some_pods, some_pools
 
-_SPREADING: Any = some_company().map(lambda said: lambda name: {**said, "host_ports": ()})
+_SPREADING: Any = some_topology_terms().map(lambda pod_fields: lambda name: {**pod_fields, "host_ports": ()})
 _LONELY: Any = st.just(lambda name: {"labels": {"app": "web"}})
-choices: st.SearchStrategy[Choose] = st.sampled_from([cheapest, dearest])
+choices: st.SearchStrategy[Choose] = st.sampled_from([cheapest, most_expensive])
 some_budgets = st.lists(
     st.builds(
         pdb,
@@ -46,76 +46,79 @@ def some_fleets(draw: st.DrawFn, more: Any = _LONELY) -> Fleet:
         for one in draw(some_pools())
     ]
     budgets: list[PodBudgetFact] = draw(some_budgets)
-    fleet = Fleet(*pools, kinds=KINDS, facts=budgets)
+    fleet = Fleet(*pools, instance_types=INSTANCE_TYPES, facts=budgets)
     choose = draw(choices)
     by_uid = {one.uid: one for one in pods}
-    for planned in World(*pods, *fleet.pools.values(), kinds=KINDS).plan().claims:
+    for planned in Cluster(*pods, *fleet.pools.values(), instance_types=INSTANCE_TYPES).plan().claims:
         staying = [by_uid[uid] for uid in planned.pods if draw(st.integers(0, 2)) == 0]
-        held = draw(st.sampled_from([*([""] * 9), "true"]))
+        do_not_disrupt = draw(st.sampled_from([*([""] * 9), "true"]))
         staying = [
-            one.model_copy(update={"do_not_disrupt": held if not index else ""}) for index, one in enumerate(staying)
+            one.model_copy(update={"do_not_disrupt": do_not_disrupt if not index else ""})
+            for index, one in enumerate(staying)
         ]
         name = fleet.launch(planned, staying, choose)
         if draw(st.integers(0, 4)) == 0:
             old = {"drifted": "NodePoolDrifted"}
-            fleet.claims[name] = fleet.claims[name].model_copy(update=old)
+            fleet.nodeclaims[name] = fleet.nodeclaims[name].model_copy(update=old)
     return fleet
 
 
-def carried_out(fleet: Fleet, decision: Decision, choose: Choose) -> list[str]:
+def apply_decision(fleet: Fleet, decision: Decision, choose: Choose) -> list[str]:
     """What is wrong with any of the commands when one after the other is carried out."""
     found: list[str] = []
     for command in decision.commands:
         nominated = {one.pod_uid: one.target for one in command.moves if one.target}
-        found += violations(Plan(claims=command.replacements, nominations=nominated), fleet.given(command))
-        found += _left_behind(fleet, command)
+        found += find_violations(
+            Plan(claims=command.replacements, nominations=nominated), fleet.build_plan_inputs(command)
+        )
+        found += _pods_not_moved(fleet, command)
         before = fleet.price()
         fleet.apply(command, choose)
         if command.reason == "Underutilized" and fleet.price() >= before - 1e-12:
-            found.append(f"{command.nodes}: {before} became {fleet.price()}")
+            found.append(f"{command.node_names}: {before} became {fleet.price()}")
     return found
 
 
-def _left_behind(fleet: Fleet, command: Command) -> list[str]:
+def _pods_not_moved(fleet: Fleet, command: Command) -> list[str]:
     moved = {one.pod_uid for one in command.moves}
-    return [pod.name for name in command.nodes for pod in fleet.pods[name] if pod.uid not in moved]
+    return [pod.name for name in command.node_names for pod in fleet.pods[name] if pod.uid not in moved]
 
 
-@examples(100)
+@max_examples(100)
 @given(some_fleets(), choices)
 def test_every_command_leaves_each_pod_with_a_place_and_costs_less(fleet: Fleet, choose: Choose) -> None:
-    assert carried_out(fleet, fleet.decide(), choose) == []
+    assert apply_decision(fleet, fleet.decide(), choose) == []
 
 
-@examples(100)
+@max_examples(100)
 @given(some_fleets(_SPREADING), choices)
 def test_so_it_is_where_pods_speak_of_each_other(fleet: Fleet, choose: Choose) -> None:
-    assert carried_out(fleet, fleet.decide(), choose) == []
+    assert apply_decision(fleet, fleet.decide(), choose) == []
 
 
-@examples(60)
+@max_examples(60)
 @given(some_fleets(), st.booleans())
 def test_an_excluded_node_is_never_touched(fleet: Fleet, spot_to_spot: bool) -> None:
     decision = fleet.decide(settings=DisruptionSettings(spot_to_spot=spot_to_spot))
     eligible = {(one.node, method) for one in decision.nodes for method in one.eligible}
-    assert all((name, command.reason) in eligible for command in decision.commands for name in command.nodes)
+    assert all((name, command.reason) in eligible for command in decision.commands for name in command.node_names)
     blocked = {one.namespace for one in fleet.facts if isinstance(one, PodBudgetFact) and not one.disruptions_allowed}
     closed = [one for one in fleet.facts if isinstance(one, PodBudgetFact) and not one.disruptions_allowed]
     for command in decision.commands:
-        pods = [pod for name in command.nodes for pod in fleet.pods[name]]
+        pods = [pod for name in command.node_names for pod in fleet.pods[name]]
         assert not any(pod.do_not_disrupt for pod in pods)
         for budget in closed if blocked else ():
             assert not any(budget.selector and pod.labels.get("app") in budget.selector[0].values for pod in pods)
 
 
-@examples(60)
+@max_examples(60)
 @given(some_fleets(), choices, st.sampled_from([0.0, 0.05]))
 def test_consolidation_comes_to_an_end(fleet: Fleet, choose: Choose, threshold: float) -> None:
-    wanted = DisruptionSettings(spot_to_spot=True, threshold=threshold)
-    for name, one in fleet.claims.items():
-        fleet.claims[name] = one.model_copy(update={"drifted": ""})
+    disruption_settings = DisruptionSettings(spot_to_spot=True, threshold=threshold)
+    for name, one in fleet.nodeclaims.items():
+        fleet.nodeclaims[name] = one.model_copy(update={"drifted": ""})
     for _ in range(30):
-        before, decision = fleet.price(), fleet.decide(settings=wanted)
+        before, decision = fleet.price(), fleet.decide(settings=disruption_settings)
         if not decision.commands:
             return
         for command in decision.commands:
@@ -125,17 +128,19 @@ def test_consolidation_comes_to_an_end(fleet: Fleet, choose: Choose, threshold: 
     raise AssertionError(f"still going: {decision.commands}")
 
 
-@examples(60)
+@max_examples(60)
 @given(some_fleets(), st.integers(0, 3))
 def test_no_more_nodes_go_than_budgets_allow(fleet: Fleet, allowed: int) -> None:
-    few: dict[Any, Room] = dict.fromkeys(("Empty", "Drifted", "Underutilized"), Room(allowed=allowed))
-    decision = fleet.decide(allowances=Allowances(pools=dict.fromkeys(fleet.pools, few)))
+    few: dict[Any, BudgetHeadroom] = dict.fromkeys(
+        ("Empty", "Drifted", "Underutilized"), BudgetHeadroom(allowed=allowed)
+    )
+    decision = fleet.decide(allowances=DisruptionBudgets(pools=dict.fromkeys(fleet.pools, few)))
     for name in fleet.pools:
-        gone = [one for command in decision.commands for one in command.candidates if one.pool == name]
-        assert len(gone) <= allowed
+        disrupted = [one for command in decision.commands for one in command.candidates if one.pool == name]
+        assert len(disrupted) <= allowed
 
 
-@examples(30)
+@max_examples(30)
 @given(some_fleets())
 def test_the_same_cluster_gives_the_same_commands(fleet: Fleet) -> None:
     assert fleet.decide() == fleet.decide()

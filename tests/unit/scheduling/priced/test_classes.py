@@ -3,26 +3,28 @@
 import pytest
 
 from tenure.model.facts import PodFact, PreferredTerm
-from tenure.scheduling.packing.pod_classes import classes_of, grain
-from tenure.scheduling.packing.pod_requirements import shape_of
-from tenure.scheduling.packing.topology_rules import Book, Reading
+from tenure.scheduling.packing.pod_classes import build_pod_classes, pod_granularity
+from tenure.scheduling.packing.pod_requirements import build_pod_shape
+from tenure.scheduling.packing.topology_rules import ConstraintAlternative, TopologyGroups
 from tenure.scheduling.pods import IGNORE, RESPECT
 from tests.unit.scheduling.builders import expressions, pod, toleration
 
 
-def readings(one: PodFact, policy: str = RESPECT) -> list[Reading]:
-    book, shape = Book(), shape_of(one)
-    book.enter(shape)
-    return list(book.readings(shape, one, policy))
+def constraint_alternatives(one: PodFact, policy: str = RESPECT) -> list[ConstraintAlternative]:
+    topology_groups, shape = TopologyGroups(), build_pod_shape(one)
+    topology_groups.add_shape(shape)
+    return list(topology_groups.constraint_alternatives(shape, one, policy))
 
 
-def read(one: PodFact, policy: str = RESPECT) -> list[str]:
-    return [str(reading.variant.requirements) for reading in readings(one, policy)]
+def describe_alternatives(one: PodFact, policy: str = RESPECT) -> list[str]:
+    return [str(reading.variant.requirements) for reading in constraint_alternatives(one, policy)]
 
 
 def test_pods_that_differ_only_in_name_are_one_class_and_large_ones_come_first() -> None:
     small, old_small, large, roomy = pod("b", cpu=1), pod("a", cpu=1, age=9), pod("c", cpu=4), pod("d", cpu=1, memory=9)
-    found = classes_of([(shape_of(one), one) for one in (small, old_small, large, roomy)], Book(), RESPECT)
+    found = build_pod_classes(
+        [(build_pod_shape(one), one) for one in (small, old_small, large, roomy)], TopologyGroups(), RESPECT
+    )
     assert [[one.name for one in alike.pods] for alike in found] == [["c"], ["d"], ["a", "b"]]
 
 
@@ -38,18 +40,20 @@ def test_pods_that_differ_only_in_name_are_one_class_and_large_ones_come_first()
     ],
 )
 def test_pods_that_ask_for_different_things_are_not_alike(other: PodFact) -> None:
-    assert shape_of(other) != shape_of(pod())
+    assert build_pod_shape(other) != build_pod_shape(pod())
 
 
 def test_a_higher_priority_comes_before_a_larger_pod() -> None:
-    found = classes_of([(shape_of(one), one) for one in (pod("a", cpu=4), pod("b", priority=5))], Book(), RESPECT)
+    found = build_pod_classes(
+        [(build_pod_shape(one), one) for one in (pod("a", cpu=4), pod("b", priority=5))], TopologyGroups(), RESPECT
+    )
     assert [alike.pods[0].name for alike in found] == ["b", "a"]
 
 
 def test_the_grain_is_the_size_of_the_small_pods_that_matter() -> None:
     load = [*(pod(cpu=4) for _ in range(10)), *(pod(cpu=0.5) for _ in range(4)), pod(cpu=0.1)]
-    found = classes_of([(shape_of(one), one) for one in load], Book(), RESPECT)
-    assert (grain(found, "cpu"), grain(found, "nvidia.com/gpu")) == (500, 0)
+    found = build_pod_classes([(build_pod_shape(one), one) for one in load], TopologyGroups(), RESPECT)
+    assert (pod_granularity(found, "cpu"), pod_granularity(found, "nvidia.com/gpu")) == (500, 0)
 
 
 def test_the_heaviest_preference_goes_last_to_first_and_alternatives_before_it() -> None:
@@ -58,7 +62,7 @@ def test_the_heaviest_preference_goes_last_to_first_and_alternatives_before_it()
         terms=(expressions("zone In a"), expressions("zone In b")),
         preferred={"disk In ssd": 1, "cpu In new": 9},
     )
-    assert read(one) == [
+    assert describe_alternatives(one) == [
         "cpu In [new], os In [x], zone In [a]",
         "cpu In [new], os In [x], zone In [b]",
         "disk In [ssd], os In [x], zone In [a]",
@@ -68,15 +72,18 @@ def test_the_heaviest_preference_goes_last_to_first_and_alternatives_before_it()
         "os In [x], zone In [a]",
         "os In [x], zone In [b]",
     ]
-    assert [reading.variant.tolerate_preferences for reading in readings(one)] == [False] * 6 + [True, True]
+    assert [reading.variant.tolerate_preferences for reading in constraint_alternatives(one)] == [False] * 6 + [
+        True,
+        True,
+    ]
 
 
 def test_preferences_can_be_ignored_from_the_start() -> None:
     one = pod(preferred={"disk In ssd": 1})
-    assert read(one, IGNORE) == ["", ""]
+    assert describe_alternatives(one, IGNORE) == ["", ""]
 
 
 def test_a_preference_with_several_expressions_holds_as_a_whole() -> None:
     term = PreferredTerm(weight=1, expressions=expressions("disk In ssd", "cpu Gt 4"))
     one = pod(preferred_terms=(term,))
-    assert read(one)[0] == "cpu Gte [5], disk In [ssd]"
+    assert describe_alternatives(one)[0] == "cpu Gte [5], disk In [ssd]"

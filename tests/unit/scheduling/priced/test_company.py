@@ -9,14 +9,14 @@ from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, ZONE
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
 from tenure.model.instance_types import InstanceType
 from tenure.model.provisioning import Plan
-from tenure.scheduling.packing.topology import Census
+from tenure.scheduling.packing.topology import TopologyIndex
 from tenure.scheduling.settings import PlanSettings
 from tests.unit.scheduling.builders import (
     COMMON,
-    World,
+    Cluster,
     daemonset,
     expressions,
-    kind,
+    instance_type,
     node,
     pod,
     pool,
@@ -29,8 +29,8 @@ from tests.unit.scheduling.builders import (
 APP = {"app": "web"}
 
 
-def world(*facts: Any, kinds: tuple[InstanceType, ...] = COMMON, **settings: Any) -> World:
-    return World(*facts, kinds=kinds, settings=PlanSettings.model_validate(settings))
+def build_cluster(*facts: Any, instance_types: tuple[InstanceType, ...] = COMMON, **settings: Any) -> Cluster:
+    return Cluster(*facts, instance_types=instance_types, settings=PlanSettings.model_validate(settings))
 
 
 WEB = expressions("app In web")
@@ -65,63 +65,63 @@ def sizes(plan: Plan) -> list[int]:
 
 
 def test_pods_are_spread_evenly_over_zones() -> None:
-    plan = world(pool(), *web(10, spreads=spread())).plan()
-    assert sorted(by_zone(plan).values()) == [3, 3, 4] and not plan.unplaced
+    plan = build_cluster(pool(), *web(10, spreads=spread())).plan()
+    assert sorted(by_zone(plan).values()) == [3, 3, 4] and not plan.unschedulable
 
 
 def test_pods_that_run_already_are_counted() -> None:
     there = node("n", labels={ZONE: "a"}, cpu=4)
-    plan = world(pool(), there, *web(3, node="n"), *web(6, spreads=spread())).plan()
+    plan = build_cluster(pool(), there, *web(3, node="n"), *web(6, spreads=spread())).plan()
     assert by_zone(plan) == {"b": 3, "c": 3} and not plan.nominations
 
 
 def test_a_larger_skew_lets_a_zone_run_ahead() -> None:
     there = node("n", labels={ZONE: "a"}, cpu=8)
-    plan = world(pool(f"{''}default", f"{ZONE} In a b"), there, *web(2, spreads=spread(max_skew=2))).plan()
+    plan = build_cluster(pool(f"{''}default", f"{ZONE} In a b"), there, *web(2, spreads=spread(max_skew=2))).plan()
     assert len(plan.nominations) + sum(len(one.pods) for one in plan.claims) == 2
 
 
 def test_a_zone_that_cannot_be_had_holds_the_others_back_only_while_it_counts() -> None:
-    only_ab = kind("m.2xlarge", cpu=8, memory=32, zones=("a", "b"))
-    plan = world(pool(), *web(6, spreads=spread()), kinds=(only_ab,)).plan()
+    only_ab = instance_type("m.2xlarge", cpu=8, memory=32, zones=("a", "b"))
+    plan = build_cluster(pool(), *web(6, spreads=spread()), instance_types=(only_ab,)).plan()
     assert by_zone(plan) == {"a": 3, "b": 3}
 
 
 def test_pods_spread_over_zones_get_the_cheapest_nodes_in_each_zone() -> None:
     """Three pods fit one m.4xlarge, which costs more than an m.2xlarge and an m.xlarge together."""
-    kinds = (
-        kind("m.xlarge", cpu=4, memory=16, price=0.24),
-        kind("m.2xlarge", cpu=8, memory=32, price=0.36),
-        kind("m.4xlarge", cpu=16, memory=64, price=0.88),
+    instance_types = (
+        instance_type("m.xlarge", cpu=4, memory=16, price=0.24),
+        instance_type("m.2xlarge", cpu=8, memory=32, price=0.36),
+        instance_type("m.4xlarge", cpu=16, memory=64, price=0.88),
     )
-    plan = world(pool(), *web(7, cpu=3, spreads=spread()), kinds=kinds).plan()
+    plan = build_cluster(pool(), *web(7, cpu=3, spreads=spread()), instance_types=instance_types).plan()
     assert sorted(by_zone(plan).values()) == [2, 2, 3]
     assert sorted(types_of(one)[0] for one in plan.claims) == ["m.2xlarge", "m.2xlarge", "m.2xlarge", "m.xlarge"]
 
 
 @pytest.mark.parametrize("limits", [{"nodes": 5}, {"cpu": 10_000}])
 def test_a_limit_that_ends_a_zone_leaves_no_zone_ahead(limits: dict[str, int]) -> None:
-    small = kind("m.large", cpu=2, memory=8)
-    plan = world(pool(limits=limits), *web(9, spreads=spread()), kinds=(small,)).plan()
+    small = instance_type("m.large", cpu=2, memory=8)
+    plan = build_cluster(pool(limits=limits), *web(9, spreads=spread()), instance_types=(small,)).plan()
     counts = by_zone(plan)
     assert max(counts.values()) - min(counts[zone] for zone in "abc") <= 1
-    assert sum(counts.values()) == 5 and len(plan.unplaced) == 4
+    assert sum(counts.values()) == 5 and len(plan.unschedulable) == 4
 
 
 def test_a_hostname_spread_allows_so_many_on_a_node() -> None:
-    plan = world(pool(), *web(9, spreads=spread(HOSTNAME, max_skew=3))).plan()
+    plan = build_cluster(pool(), *web(9, spreads=spread(HOSTNAME, max_skew=3))).plan()
     assert sizes(plan) == [3, 3, 3]
 
 
 def test_zone_and_hostname_together() -> None:
     both = spread() + spread(HOSTNAME)
-    plan = world(pool(), *web(6, spreads=both)).plan()
+    plan = build_cluster(pool(), *web(6, spreads=both)).plan()
     assert sizes(plan) == [1] * 6 and set(by_zone(plan).values()) == {2}
 
 
 def test_capacity_types_can_be_spread_over() -> None:
-    types = (kind("m.2xlarge", cpu=8, memory=32, capacity_types=("spot", "on-demand")),)
-    plan = world(pool(), *web(4, spreads=spread(CAPACITY_TYPE)), kinds=types).plan()
+    types = (instance_type("m.2xlarge", cpu=8, memory=32, capacity_types=("spot", "on-demand")),)
+    plan = build_cluster(pool(), *web(4, spreads=spread(CAPACITY_TYPE)), instance_types=types).plan()
     found: Counter[tuple[str, ...]] = Counter()
     for one in plan.claims:
         found[values_of(one, CAPACITY_TYPE)] += len(one.pods)
@@ -130,7 +130,7 @@ def test_capacity_types_can_be_spread_over() -> None:
 
 def test_a_custom_label_can_be_spread_over() -> None:
     racks = pool("default", "example.com/rack In r1 r2")
-    plan = world(racks, *web(4, spreads=spread("example.com/rack"))).plan()
+    plan = build_cluster(racks, *web(4, spreads=spread("example.com/rack"))).plan()
     assert sorted(sum(len(c.pods) for c in plan.claims if c.labels["example.com/rack"] == r) for r in ("r1", "r2")) == [
         2,
         2,
@@ -138,9 +138,9 @@ def test_a_custom_label_can_be_spread_over() -> None:
 
 
 def test_min_domains_that_are_missing_count_as_empty() -> None:
-    one_zone = kind("m.2xlarge", cpu=8, memory=32, zones=("a",))
-    plan = world(pool(), *web(3, spreads=spread(min_domains=2)), kinds=(one_zone,)).plan()
-    assert sum(by_zone(plan).values()) == 1 and len(plan.unplaced) == 2
+    one_zone = instance_type("m.2xlarge", cpu=8, memory=32, zones=("a",))
+    plan = build_cluster(pool(), *web(3, spreads=spread(min_domains=2)), instance_types=(one_zone,)).plan()
+    assert sum(by_zone(plan).values()) == 1 and len(plan.unschedulable) == 2
     assert "topology spread on topology.kubernetes.io/zone" in reasons(plan)[0]
 
 
@@ -150,7 +150,7 @@ def test_zones_that_the_pod_itself_excludes_count_only_if_the_policy_says_so(
 ) -> None:
     there = node("n", labels={ZONE: "c"}, cpu=1)
     picky = web(4, spreads=spread(honor_affinity=honor), terms=(expressions(f"{ZONE} In a b"),))
-    plan = world(pool(), there, *picky).plan()
+    plan = build_cluster(pool(), there, *picky).plan()
     if honor:
         assert by_zone(plan) == zones
     else:
@@ -158,85 +158,88 @@ def test_zones_that_the_pod_itself_excludes_count_only_if_the_policy_says_so(
 
 
 def test_a_spread_that_is_only_wished_for_is_given_up() -> None:
-    one_zone = kind("m.2xlarge", cpu=8, memory=32, zones=("a",))
-    plan = world(pool(), *web(4, spreads=spread(hard=False, min_domains=3)), kinds=(one_zone,)).plan()
-    assert not plan.unplaced and by_zone(plan)["a"] + by_zone(plan)[""] == 4
+    one_zone = instance_type("m.2xlarge", cpu=8, memory=32, zones=("a",))
+    plan = build_cluster(pool(), *web(4, spreads=spread(hard=False, min_domains=3)), instance_types=(one_zone,)).plan()
+    assert not plan.unschedulable and by_zone(plan)["a"] + by_zone(plan)[""] == 4
 
 
 def test_preferences_can_be_ignored() -> None:
-    wished = web(6, spreads=spread(HOSTNAME, hard=False))
-    assert len(world(pool(), *wished).plan().claims) == 6
-    assert len(world(pool(), *wished, preference_policy="Ignore").plan().claims) == 1
+    web_pods = web(6, spreads=spread(HOSTNAME, hard=False))
+    assert len(build_cluster(pool(), *web_pods).plan().claims) == 6
+    assert len(build_cluster(pool(), *web_pods, preference_policy="Ignore").plan().claims) == 1
 
 
 # --- affinity ---
 
 
 def test_pods_that_want_to_be_together_choose_one_zone() -> None:
-    plan = world(pool(), *web(20, affinity=term())).plan()
-    assert len(by_zone(plan)) == 1 and "" not in by_zone(plan) and not plan.unplaced
+    plan = build_cluster(pool(), *web(20, affinity=term())).plan()
+    assert len(by_zone(plan)) == 1 and "" not in by_zone(plan) and not plan.unschedulable
 
 
 def test_hundreds_of_equal_pods_in_one_zone_fill_the_cheaper_type() -> None:
     """By memory a c.8xlarge takes 31 of them; by CPU an m.8xlarge takes 35."""
-    kinds = (kind("c.8xlarge", cpu=32, memory=64, price=1.53), kind("m.8xlarge", cpu=32, memory=128, price=1.45))
-    plan = world(pool(), *web(240, cpu=0.9, memory=2, affinity=term()), kinds=kinds).plan()
+    instance_types = (
+        instance_type("c.8xlarge", cpu=32, memory=64, price=1.53),
+        instance_type("m.8xlarge", cpu=32, memory=128, price=1.45),
+    )
+    plan = build_cluster(pool(), *web(240, cpu=0.9, memory=2, affinity=term()), instance_types=instance_types).plan()
     assert {types_of(one)[0] for one in plan.claims} == {"m.8xlarge"}
     assert sizes(plan) == [30, 35, 35, 35, 35, 35, 35]
 
 
 def test_pods_join_those_that_run() -> None:
     there = node("n", labels={ZONE: "b"}, cpu=1)
-    plan = world(pool(), there, *web(1, node="n"), pod(affinity=term())).plan()
+    plan = build_cluster(pool(), there, *web(1, node="n"), pod(affinity=term())).plan()
     assert by_zone(plan) == {"b": 1}
 
 
 def test_pods_that_need_others_wait_for_them_in_the_same_plan() -> None:
     """The follower is larger, so that it is looked at first."""
-    plan = world(pool(), pod("leader", labels=APP), pod("follower", cpu=4, affinity=term())).plan()
-    assert not plan.unplaced
+    plan = build_cluster(pool(), pod("leader", labels=APP), pod("follower", cpu=4, affinity=term())).plan()
+    assert not plan.unschedulable
     assert len(by_zone(plan)) == 1 and "" not in by_zone(plan)
 
 
 def test_pods_that_need_what_is_not_there_say_so() -> None:
-    plan = world(pool(), pod(affinity=term())).plan()
+    plan = build_cluster(pool(), pod(affinity=term())).plan()
     assert "pod affinity on topology.kubernetes.io/zone" in reasons(plan)[0]
 
 
 def test_a_node_for_all_of_them_takes_as_many_as_it_can() -> None:
-    plan = world(pool(), *web(5, affinity=term(HOSTNAME))).plan()
+    plan = build_cluster(pool(), *web(5, affinity=term(HOSTNAME))).plan()
     assert sizes(plan) == [5]
-    plan = world(pool(), *web(9, affinity=term(HOSTNAME))).plan()
-    assert sizes(plan) == [7] and len(plan.unplaced) == 2
+    plan = build_cluster(pool(), *web(9, affinity=term(HOSTNAME))).plan()
+    assert sizes(plan) == [7] and len(plan.unschedulable) == 2
 
 
 def test_a_preferred_company_is_kept_where_it_can_be_and_given_up_where_not() -> None:
-    plan = world(pool(), *web(9, affinity=term(HOSTNAME, weight=1))).plan()
-    assert sum(sizes(plan)) == 9 and not plan.unplaced
+    plan = build_cluster(pool(), *web(9, affinity=term(HOSTNAME, weight=1))).plan()
+    assert sum(sizes(plan)) == 9 and not plan.unschedulable
 
 
 # --- anti-affinity ---
 
 
 def test_pods_that_keep_each_other_off_get_a_node_each() -> None:
-    assert sizes(world(pool(), *web(4, anti_affinity=term(HOSTNAME))).plan()) == [1, 1, 1, 1]
+    assert sizes(build_cluster(pool(), *web(4, anti_affinity=term(HOSTNAME))).plan()) == [1, 1, 1, 1]
 
 
 def test_pods_that_keep_each_other_out_of_a_zone_are_as_many_as_zones() -> None:
-    plan = world(pool(), *web(4, anti_affinity=term())).plan()
-    assert set(by_zone(plan).values()) == {1} and len(plan.unplaced) == 1
+    plan = build_cluster(pool(), *web(4, anti_affinity=term())).plan()
+    assert set(by_zone(plan).values()) == {1} and len(plan.unschedulable) == 1
     assert "pod anti-affinity on topology.kubernetes.io/zone" in reasons(plan)[0]
 
 
 def test_a_pod_that_runs_keeps_others_away_too() -> None:
     there = node("n", labels={ZONE: "a"}, cpu=8)
     guard = pod("guard", node="n", anti_affinity=term(HOSTNAME))
-    plan = world(pool(), there, guard, *web(1)).plan()
+    plan = build_cluster(pool(), there, guard, *web(1)).plan()
     assert not plan.nominations and len(plan.claims) == 1
 
 
 def test_one_that_is_bought_for_keeps_others_away_in_the_same_plan() -> None:
-    plan = world(pool(), pod("guard", cpu=4, anti_affinity=term()), *web(2)).plan()
+    plan = build_cluster(pool(), pod("guard", cpu=4, anti_affinity=term()), *web(2)).plan()
     guarded = next(values_of(one, ZONE) for one in plan.claims if "guard" in one.pods)
     others = {values_of(one, ZONE) for one in plan.claims if "guard" not in one.pods}
     assert len(guarded) == 1 and all(guarded != zones and len(zones) == 1 for zones in others)
@@ -245,11 +248,11 @@ def test_one_that_is_bought_for_keeps_others_away_in_the_same_plan() -> None:
 def test_namespaces_tell_who_is_meant() -> None:
     there = node("n", labels={ZONE: "a"}, cpu=8)
     stranger = pod("s", node="n", namespace="other", labels=APP)
-    assert world(pool(), there, stranger, pod(anti_affinity=term(HOSTNAME))).plan().nominations
+    assert build_cluster(pool(), there, stranger, pod(anti_affinity=term(HOSTNAME))).plan().nominations
     meant = pod(anti_affinity=term(HOSTNAME, namespaces=("other",)))
-    assert not world(pool(), there, stranger, meant).plan().nominations
+    assert not build_cluster(pool(), there, stranger, meant).plan().nominations
     everyone = pod(anti_affinity=term(HOSTNAME, namespace_selector=()))
-    assert not world(pool(), there, stranger, everyone).plan().nominations
+    assert not build_cluster(pool(), there, stranger, everyone).plan().nominations
 
 
 # --- ports ---
@@ -257,7 +260,7 @@ def test_namespaces_tell_who_is_meant() -> None:
 
 def test_pods_with_one_host_port_get_a_node_each() -> None:
     port = (HostPort(port=80),)
-    assert sizes(world(pool(), *(pod(host_ports=port) for _ in range(3))).plan()) == [1, 1, 1]
+    assert sizes(build_cluster(pool(), *(pod(host_ports=port) for _ in range(3))).plan()) == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -270,12 +273,12 @@ def test_pods_with_one_host_port_get_a_node_each() -> None:
     ],
 )
 def test_ports_clash_by_address_port_and_protocol(first: HostPort, second: HostPort, nodes: int) -> None:
-    assert len(world(pool(), pod(host_ports=(first,)), pod(host_ports=(second,))).plan().claims) == nodes
+    assert len(build_cluster(pool(), pod(host_ports=(first,)), pod(host_ports=(second,))).plan().claims) == nodes
 
 
 def test_a_port_that_a_running_pod_holds_is_taken() -> None:
     port = (HostPort(port=80),)
-    plan = world(pool(), node("n"), pod(node="n", host_ports=port), pod(host_ports=port)).plan()
+    plan = build_cluster(pool(), node("n"), pod(node="n", host_ports=port), pod(host_ports=port)).plan()
     assert not plan.nominations and len(plan.claims) == 1
 
 
@@ -293,24 +296,26 @@ def test_a_port_that_a_running_pod_holds_is_taken() -> None:
     ],
 )
 def test_selectors_are_read_as_the_api_reads_them(selector: str, labels: dict[str, str], selected: bool) -> None:
-    assert Census(ZONE, None, expressions(selector)).selects("any", labels) is selected
+    assert TopologyIndex(ZONE, None, expressions(selector)).selects("any", labels) is selected
 
 
 def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
-    assert not Census(ZONE, None, None).selects("any", {"app": "web"})
-    assert Census(ZONE, None, ()).selects("any", {})
+    assert not TopologyIndex(ZONE, None, None).selects("any", {"app": "web"})
+    assert TopologyIndex(ZONE, None, ()).selects("any", {})
 
 
 def test_taints_may_decide_which_nodes_are_counted() -> None:
     tainted = node("n", labels={ZONE: "a"}, cpu=4, taints=[{"key": "k", "effect": "NoSchedule"}])
     there = web(2, node="n", tolerations=(toleration("k"),))
-    ignoring = world(pool(), tainted, *there, *web(4, spreads=spread())).plan()
+    ignoring = build_cluster(pool(), tainted, *there, *web(4, spreads=spread())).plan()
     assert by_zone(ignoring) == {"b": 2, "c": 2}
-    honoring = world(pool(), tainted, *there, *web(3, spreads=spread(honor_taints=True))).plan()
+    honoring = build_cluster(pool(), tainted, *there, *web(3, spreads=spread(honor_taints=True))).plan()
     assert by_zone(honoring) == {"a": 1, "b": 1, "c": 1}
 
 
 def test_a_port_of_a_daemonset_is_taken_on_every_new_node() -> None:
     agent = daemonset("agent", pod(host_ports=(HostPort(port=80),)))
-    plan = world(pool(), agent, pod(host_ports=(HostPort(port=80),)), pod(host_ports=(HostPort(port=81),))).plan()
+    plan = build_cluster(
+        pool(), agent, pod(host_ports=(HostPort(port=80),)), pod(host_ports=(HostPort(port=81),))
+    ).plan()
     assert len(plan.claims) == 1 and "host port 80 is taken by a DaemonSet" in reasons(plan)[0]

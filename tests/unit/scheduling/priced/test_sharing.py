@@ -1,10 +1,11 @@
 """Pods that may go anywhere share new nodes, of the pools whose turn it is."""
 
 from tenure.apis.labels import INSTANCE_TYPE
-from tests.unit.scheduling.builders import World, kind, pod, pool
+from tests.unit.scheduling.builders import Cluster, instance_type, pod, pool
 
-KINDS = tuple(
-    kind(f"m.{size}", cpu=cpu, memory=4 * cpu, price=0.05 * cpu) for size, cpu in (("large", 2), ("2xlarge", 8))
+INSTANCE_TYPES = tuple(
+    instance_type(f"m.{size}", cpu=cpu, memory=4 * cpu, price=0.05 * cpu)
+    for size, cpu in (("large", 2), ("2xlarge", 8))
 )
 LARGE, SMALL = f"{INSTANCE_TYPE} In m.2xlarge", f"{INSTANCE_TYPE} In m.large"
 
@@ -12,13 +13,13 @@ LARGE, SMALL = f"{INSTANCE_TYPE} In m.2xlarge", f"{INSTANCE_TYPE} In m.large"
 def test_what_is_left_of_a_mix_does_not_go_to_a_pool_of_less_weight() -> None:
     """Two such pods fill the small type, and half a dozen of them leave much of the large one unused."""
     pods = [pod(f"p-{number}", cpu=0.94, memory=3.7) for number in range(326)]
-    plan = World(pool("first", LARGE, weight=10), pool("second", SMALL), *pods, kinds=KINDS).plan()
+    plan = Cluster(pool("first", LARGE, weight=10), pool("second", SMALL), *pods, instance_types=INSTANCE_TYPES).plan()
     assert {one.pool for one in plan.claims} == {"first"}
 
 
 def test_a_pool_of_less_weight_sells_what_the_first_may_not() -> None:
     pods = [pod(f"p-{number}", cpu=0.94, memory=3.7) for number in range(326)]
     limited = pool("first", LARGE, weight=10, limits={"nodes": 3})
-    plan = World(limited, pool("second", SMALL), *pods, kinds=KINDS).plan()
+    plan = Cluster(limited, pool("second", SMALL), *pods, instance_types=INSTANCE_TYPES).plan()
     assert [one.pool for one in plan.claims].count("first") == 3
-    assert not plan.unplaced
+    assert not plan.unschedulable

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from tenure.apis.labels import ZONE
 from tenure.model.facts import NodeFact, PodFact
-from tenure.scheduling.validation.plan import violations
-from tests.support.properties import examples
+from tenure.scheduling.validation.plan import find_violations
+from tests.support.properties import max_examples
 from tests.unit.scheduling.builders import node, pod, pool
 from tests.unit.scheduling.priced.test_company import APP, spread
-from tests.unit.scheduling.priced.test_priced_properties import RUNNING, Drawn, claims_of, planned, some_limits
+from tests.unit.scheduling.priced.test_priced_properties import RUNNING, Drawn, claims_of, plan_with_inputs, some_limits
 
 shapes = st.sets(st.sampled_from(["bound-a", "bound-c", "waits", "picky", "either", "local"]), min_size=1, max_size=3)
 
@@ -23,18 +23,18 @@ def some_pods(draw: st.DrawFn) -> list[PodFact]:
         disks = sorted(draw(shapes))
         shared = draw(st.booleans())
         many = draw(st.booleans())
-        said = {"labels": APP, "spreads": spread(max_skew=skew)} if draw(st.booleans()) else {}
+        topology_terms = {"labels": APP, "spreads": spread(max_skew=skew)} if draw(st.booleans()) else {}
         for copy in range(draw(st.integers(1, 6))):
             name = f"p-{shape}-{copy}"
             claims = claims_of(name, (disks, shared))
             if many:
                 claims += claims_of(name, (["waits"], not shared))
-            found.append(pod(name, cpu=0.1, memory=0.1, volumes=claims, **said))  # type: ignore[arg-type]
+            found.append(pod(name, cpu=0.1, memory=0.1, volumes=claims, **topology_terms))  # type: ignore[arg-type]
     return found
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> Drawn:
+def random_clusters(draw: st.DrawFn) -> Drawn:
     nodes: list[NodeFact] = [
         node(f"n{number}", labels={ZONE: zone, "team": "red"})
         for number, zone in enumerate(draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3)))
@@ -53,26 +53,26 @@ def some_claims(draw: st.DrawFn) -> tuple[list[str], bool]:
     return sorted(draw(shapes)), draw(st.booleans())
 
 
-@settings(examples(300), derandomize=True)
-@given(worlds())
+@settings(max_examples(300), derandomize=True)
+@given(random_clusters())
 def test_every_plan_is_valid(drawn: Drawn) -> None:
-    _, plan, known = planned(drawn)
-    assert violations(plan, known) == []
+    _, plan, known = plan_with_inputs(drawn)
+    assert find_violations(plan, known) == []
 
 
-@settings(examples(150), derandomize=True)
-@given(worlds())
+@settings(max_examples(150), derandomize=True)
+@given(random_clusters())
 def test_whoever_finds_no_place_fits_no_node_alone(drawn: Drawn) -> None:
     """What is left over could be put nowhere by hand either, unless rules about other pods are in the way."""
-    _, plan, known = planned(drawn)
-    for one in plan.unplaced:
+    _, plan, known = plan_with_inputs(drawn)
+    for one in plan.unschedulable:
         if known.pods[one.pod_uid].spreads:
             continue
         for name in known.nodes:
             moved = plan.model_copy(
                 update={
                     "nominations": {**plan.nominations, one.pod_uid: name},
-                    "unplaced": tuple(other for other in plan.unplaced if other is not one),
+                    "unschedulable": tuple(other for other in plan.unschedulable if other is not one),
                 }
             )
-            assert violations(moved, known), f"{one.name} could go to {name}, and is told: {one.reason}"
+            assert find_violations(moved, known), f"{one.name} could go to {name}, and is told: {one.reason}"

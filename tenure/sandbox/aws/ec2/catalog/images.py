@@ -6,10 +6,10 @@ import datetime as dt
 from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call, new_id, require_well_formed
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page, tag_facts
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, paginate, tag_facts
 from tenure.sandbox.aws.ec2.network.zones import may_use
 from tenure.sandbox.aws.ec2.records import Image
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.ec2.tags import read_specifications, tag_list
 from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run_ok, missing_parameter
 from tenure.sandbox.aws.wire.xml import iso
@@ -37,22 +37,22 @@ def describe_images(call: Call) -> dict[str, Any]:
     now = world.now()
     chosen = [
         image
-        for image in _chosen(world, ids)
+        for image in _select_images(world, ids)
         if may_use(world, image)
         and (deprecated_too or image.deprecation is None or image.deprecation > now)
-        and (not owners or _owned(world, image, owners))
-        and accepts(filters, _facts(image))
+        and (not owners or _is_owned_by(world, image, owners))
+        and matches_filters(filters, _filter_facts(image))
     ]
-    chosen.sort(key=_order)
-    shown, token = page(chosen, request, _order, low=1, high=1000)
-    return {"Images": [_view(world, image) for image in shown], "NextToken": token}
+    chosen.sort(key=_sort_key)
+    page_items, token = paginate(chosen, request, _sort_key, low=1, high=1000)
+    return {"Images": [_image_view(world, image) for image in page_items], "NextToken": token}
 
 
-def _order(image: Image) -> str:
+def _sort_key(image: Image) -> str:
     return image.id
 
 
-def _chosen(world: World, ids: list[str]) -> list[Image]:
+def _select_images(world: Environment, ids: list[str]) -> list[Image]:
     require_well_formed(ids, "ami")
     missing = [i for i in ids if i not in world.images]
     if missing:
@@ -62,14 +62,14 @@ def _chosen(world: World, ids: list[str]) -> list[Image]:
     return [world.images[i] for i in dict.fromkeys(ids)] if ids else list(world.images.values())
 
 
-def _owned(world: World, image: Image, owners: frozenset[str]) -> bool:
+def _is_owned_by(world: Environment, image: Image, owners: frozenset[str]) -> bool:
     names = {image.owner, image.owner_alias}
     if image.owner == world.account:
         names.add("self")
     return bool(names & owners)
 
 
-def _facts(image: Image) -> dict[str, list[str]]:
+def _filter_facts(image: Image) -> dict[str, list[str]]:
     ebs = [mapping.get("Ebs", {}) for mapping in image.volumes]
     return {
         "architecture": [image.architecture],
@@ -96,7 +96,7 @@ def _facts(image: Image) -> dict[str, list[str]]:
     }
 
 
-def _view(world: World, image: Image) -> dict[str, Any]:
+def _image_view(world: Environment, image: Image) -> dict[str, Any]:
     return {
         "ImageId": image.id,
         "ImageLocation": f"{image.owner_alias or image.owner}/{image.name}",
@@ -152,13 +152,13 @@ def register_image(call: Call) -> dict[str, Any]:
 
 
 def deregister_image(call: Call) -> dict[str, Any]:
-    image = _one(call)
+    image = _require_image(call)
     del call.world.images[image.id]
     return {"Return": True}
 
 
 def enable_image_deprecation(call: Call) -> dict[str, Any]:
-    image = _one(call)
+    image = _require_image(call)
     when = call.params.get("DeprecateAt")
     if not when:
         raise missing_parameter("DeprecateAt")
@@ -167,12 +167,12 @@ def enable_image_deprecation(call: Call) -> dict[str, Any]:
 
 
 def disable_image_deprecation(call: Call) -> dict[str, Any]:
-    _one(call).deprecation = None
+    _require_image(call).deprecation = None
     return {"Return": True}
 
 
-def _one(call: Call) -> Image:
+def _require_image(call: Call) -> Image:
     image_id = call.params.get("ImageId")
     if not image_id:
         raise missing_parameter("ImageId")
-    return _chosen(call.world, [image_id])[0]
+    return _select_images(call.world, [image_id])[0]

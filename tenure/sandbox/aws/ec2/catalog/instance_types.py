@@ -13,9 +13,9 @@ from typing import Any
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 
 from tenure.sandbox.aws.ec2.call import Call, values_at
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, paginate
 from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run_ok, invalid_value
-from tenure.sandbox.aws.wire.xml import Raw, answer, named_shape
+from tenure.sandbox.aws.wire.xml import Raw, action_response, named_shape
 
 
 @cache
@@ -108,28 +108,28 @@ def describe_instance_types(call: Call) -> bytes:
         raise dry_run_ok()
     key = json.dumps(request, sort_keys=True)
     if key not in _pages:
-        _pages[key] = answer("DescribeInstanceTypes", _types(request, names, filters))
+        _pages[key] = action_response("DescribeInstanceTypes", _describe_types(request, names, filters))
     return _pages[key]
 
 
-def _types(request: dict[str, Any], names: list[str], filters: list[Any]) -> dict[str, Any]:
+def _describe_types(request: dict[str, Any], names: list[str], filters: list[Any]) -> dict[str, Any]:
     unknown = [name for name in names if name not in all_types()]
     if unknown:
         raise AwsError(
             "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)}]"
         )
-    chosen = [name for name in sorted(set(names)) or all_types() if accepts(filters, _facts(name))]
-    shown, token = page(chosen, request, str, low=5, high=100, unpaged=None if names else 100)
-    return {"InstanceTypes": [_xml(name) for name in shown], "NextToken": token}
+    chosen = [name for name in sorted(set(names)) or all_types() if matches_filters(filters, _filter_facts(name))]
+    page_items, token = paginate(chosen, request, str, low=5, high=100, unpaged=None if names else 100)
+    return {"InstanceTypes": [_type_xml(name) for name in page_items], "NextToken": token}
 
 
 @cache
-def _xml(name: str) -> Raw:
+def _type_xml(name: str) -> Raw:
     return named_shape("InstanceTypeInfo", all_types()[name])
 
 
 @cache
-def _facts(name: str) -> dict[str, list[str]]:
+def _filter_facts(name: str) -> dict[str, list[str]]:
     facts = all_types()[name]
     return {filter_name: values_at(facts, path) for filter_name, path in PATHS.items()}
 
@@ -147,9 +147,11 @@ def describe_instance_type_offerings(call: Call) -> bytes:
         rows = [
             row
             for row in offerings(call.world.region, location_type)
-            if not filters or accepts(filters, {"instance-type": [row[0]], "location": [row[1]]})
+            if not filters or matches_filters(filters, {"instance-type": [row[0]], "location": [row[1]]})
         ]
-        shown, token = page(rows, request, tuple, low=5, high=1000, unpaged=1000)
-        views = [{"InstanceType": n, "LocationType": location_type, "Location": where} for n, where in shown]
-        _pages[key] = answer("DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": views, "NextToken": token})
+        page_items, token = paginate(rows, request, tuple, low=5, high=1000, unpaged=1000)
+        views = [{"InstanceType": n, "LocationType": location_type, "Location": where} for n, where in page_items]
+        _pages[key] = action_response(
+            "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": views, "NextToken": token}
+        )
     return _pages[key]

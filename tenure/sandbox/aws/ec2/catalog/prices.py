@@ -17,7 +17,7 @@ from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types, offerings
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, paginate
 from tenure.sandbox.aws.wire.responses import dry_run_ok, invalid_value
 
 PER_VCPU = {
@@ -76,7 +76,7 @@ FAST_NETWORK = re.compile(r"[cmr]\d+[a-z]*[nb][a-z]*\.")
 
 
 @cache
-def on_demand(instance_type: str) -> float | None:
+def on_demand_price(instance_type: str) -> float | None:
     """Dollars per hour, or None for a type that does not exist."""
     facts = all_types().get(instance_type)
     if facts is None:
@@ -86,24 +86,24 @@ def on_demand(instance_type: str) -> float | None:
         return listed
     rate = PER_VCPU.get(instance_type.split(".")[0])
     cpus = facts["VCpuInfo"]["DefaultVCpus"]
-    return round(rate * cpus if rate is not None else _estimate(instance_type, facts), 5)
+    return round(rate * cpus if rate is not None else _estimate_price(instance_type, facts), 5)
 
 
 @cache
-def spot(instance_type: str, zone: str) -> float | None:
+def spot_price(instance_type: str, zone: str) -> float | None:
     """Dollars per hour in a zone, or None where the type does not exist or is not sold as spot."""
-    base = on_demand(instance_type)
+    base = on_demand_price(instance_type)
     if base is None or "spot" not in all_types()[instance_type]["SupportedUsageClasses"]:
         return None
-    family = 0.28 + _share(instance_type.split(".")[0]) * 0.10
-    return round(base * (family + _share(f"{instance_type}/{zone}") * 0.04), 6)
+    family = 0.28 + _hash_fraction(instance_type.split(".")[0]) * 0.10
+    return round(base * (family + _hash_fraction(f"{instance_type}/{zone}") * 0.04), 6)
 
 
-def _share(text: str) -> float:
+def _hash_fraction(text: str) -> float:
     return zlib.crc32(text.encode()) % 1000 / 1000
 
 
-def _estimate(name: str, facts: dict[str, Any]) -> float:
+def _estimate_price(name: str, facts: dict[str, Any]) -> float:
     """Rates that come near the listed families: 4 to 5 cents for a vCPU with its memory, less for arm64, more for
     faster networks, and accelerators by their memory.
     """
@@ -128,37 +128,37 @@ def describe_spot_price_history(call: Call) -> dict[str, Any]:
     filters = compile_filters(request.get("Filters"), FILTERS)
     if request.get("DryRun"):
         raise dry_run_ok()
-    since, until = _moment(request.get("StartTime")), _moment(request.get("EndTime"))
+    since, until = _parse_time(request.get("StartTime")), _parse_time(request.get("EndTime"))
     if since and until and since > until:
         raise invalid_value("StartTime must not be after EndTime")
     now = call.world.now()
     stamp = now.replace(minute=0, second=0, microsecond=0)
-    rows = [row for row in _rows(call) if not filters or accepts(filters, _facts(row))]
-    shown, token = page(rows, request, lambda r: r[:3], low=1, high=10000, unpaged=1000)
-    return {"SpotPriceHistory": [_view(row, stamp) for row in shown], "NextToken": token}
+    rows = [row for row in _price_rows(call) if not filters or matches_filters(filters, _filter_facts(row))]
+    page_items, token = paginate(rows, request, lambda r: r[:3], low=1, high=10000, unpaged=1000)
+    return {"SpotPriceHistory": [_price_view(row, stamp) for row in page_items], "NextToken": token}
 
 
-def _moment(text: str | None) -> dt.datetime | None:
+def _parse_time(text: str | None) -> dt.datetime | None:
     try:
         return dt.datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
     except ValueError:
         raise invalid_value(f"Invalid value '{text}' for a time.") from None
 
 
-def _rows(call: Call) -> list[Row]:
+def _price_rows(call: Call) -> list[Row]:
     request, region = call.params, call.world.region
-    wanted = frozenset(request.get("InstanceTypes") or ())
+    instance_types = frozenset(request.get("InstanceTypes") or ())
     zone = request.get("AvailabilityZone")
     products = [p for p in PRODUCTS if p in (request.get("ProductDescriptions") or PRODUCTS)][:1]
     rows = []
     for name, where in offerings(region, "availability-zone"):
-        price = spot(name, where)
-        if price is not None and (not wanted or name in wanted) and zone in (None, where):
+        price = spot_price(name, where)
+        if price is not None and (not instance_types or name in instance_types) and zone in (None, where):
             rows += [(name, where, product, price) for product in products]
     return rows
 
 
-def _facts(row: Row) -> dict[str, list[str]]:
+def _filter_facts(row: Row) -> dict[str, list[str]]:
     return {
         "instance-type": [row[0]],
         "availability-zone": [row[1]],
@@ -167,7 +167,7 @@ def _facts(row: Row) -> dict[str, list[str]]:
     }
 
 
-def _view(row: Row, stamp: dt.datetime) -> dict[str, Any]:
+def _price_view(row: Row, stamp: dt.datetime) -> dict[str, Any]:
     return {
         "InstanceType": row[0],
         "AvailabilityZone": row[1],

@@ -20,63 +20,64 @@ from tenure.sandbox.aws.wire.responses import AwsError
 
 if TYPE_CHECKING:
     from tenure.sandbox.aws.ec2.records import Instance
-    from tenure.sandbox.aws.ec2.state import World
+    from tenure.sandbox.aws.ec2.state import Environment
 
 
 class CapacityPools:
     def __init__(self) -> None:
-        self._left: dict[PoolKey, int] = {}
+        self._remaining: dict[PoolKey, int] = {}
         self._codes: dict[PoolKey, tuple[str, str]] = {}
 
-    def set(self, key: PoolKey, available: int | None, error: tuple[str, str] | None = None) -> None:
-        """Fix how many more instances a pool gives; None makes it endless again. `error`: what it says when empty."""
-        self._left.pop(key, None)
+    def set_available(self, key: PoolKey, available: int | None, error: tuple[str, str] | None = None) -> None:
+        """Fix how many more instances a pool gives; None makes it endless again. `error_when_empty`: what it says
+        when empty."""
+        self._remaining.pop(key, None)
         self._codes.pop(key, None)
         if available is not None:
-            self._left[key] = max(0, available)
+            self._remaining[key] = max(0, available)
             if error is not None:
                 self._codes[key] = error
 
     def clear(self) -> None:
-        self._left.clear()
+        self._remaining.clear()
         self._codes.clear()
 
-    def error(self, key: PoolKey) -> tuple[str, str] | None:
+    def error_when_empty(self, key: PoolKey) -> tuple[str, str] | None:
         """Code and text of an empty pool that has its own."""
-        empty = (rule for rule in self._rules(key) if self._left[rule] < 1)
+        empty = (rule for rule in self._matching_rules(key) if self._remaining[rule] < 1)
         return next((self._codes[rule] for rule in empty if rule in self._codes), None)
 
-    def left(self, key: PoolKey) -> int | None:
+    def remaining(self, key: PoolKey) -> int | None:
         """Instances that can still be launched, or None if there is no bound."""
-        bounds = [self._left[rule] for rule in self._rules(key)]
+        bounds = [self._remaining[rule] for rule in self._matching_rules(key)]
         return min(bounds) if bounds else None
 
-    def take(self, key: PoolKey) -> list[PoolKey] | None:
+    def consume(self, key: PoolKey) -> list[PoolKey] | None:
         """Use one instance's worth; the rules charged, or None if there is none left."""
-        rules = self._rules(key)
-        if any(self._left[rule] < 1 for rule in rules):
+        rules = self._matching_rules(key)
+        if any(self._remaining[rule] < 1 for rule in rules):
             return None
         for rule in rules:
-            self._left[rule] -= 1
+            self._remaining[rule] -= 1
         return rules
 
     def give_back(self, rules: list[PoolKey]) -> None:
         for rule in rules:
-            if rule in self._left:
-                self._left[rule] += 1
+            if rule in self._remaining:
+                self._remaining[rule] += 1
 
-    def listing(self) -> list[dict[str, object]]:
+    def list_pools(self) -> list[dict[str, object]]:
         return [
             {"instance_type": kind, "zone": zone, "capacity_type": usage, "available": left}
-            for (kind, zone, usage), left in sorted(self._left.items())
+            for (kind, zone, usage), left in sorted(self._remaining.items())
         ]
 
-    def _rules(self, key: PoolKey) -> list[PoolKey]:
-        if not self._left:
+    def _matching_rules(self, key: PoolKey) -> list[PoolKey]:
+        if not self._remaining:
             return []
         kind, zone, usage = key
         every = product((kind, "*"), (zone, "*"), (usage, "*"))
-        return [rule for rule in every if rule in self._left]
+        return [rule for rule in every if rule in self._remaining]
 
 
 DEFAULT_VCPUS = 1_000_000
@@ -91,34 +92,34 @@ class Quota:
     family: str
 
 
-def _quota(code: str, family: str, usage: str = "on-demand") -> Quota:
+def _make_quota(code: str, family: str, usage: str = "on-demand") -> Quota:
     if usage == "spot":
         return Quota(code, f"All {family} Spot Instance Requests", usage, family)
     return Quota(code, f"Running On-Demand {family} instances", usage, family)
 
 
 QUOTAS = (
-    _quota("L-1216C47A", STANDARD),
-    _quota("L-74FC7D96", "F"),
-    _quota("L-DB2E81BA", "G and VT"),
-    _quota("L-1945791B", "Inf"),
-    _quota("L-417A185B", "P"),
-    _quota("L-7295265B", "X"),
-    _quota("L-2C3B7624", "Trn"),
-    _quota("L-6E869C2A", "DL"),
-    _quota("L-F7808C92", "HPC"),
-    _quota("L-43DA4232", "High Memory"),
-    _quota("L-34B43A08", STANDARD, "spot"),
-    _quota("L-88CF9481", "F", "spot"),
-    _quota("L-3819A6DF", "G and VT", "spot"),
-    _quota("L-B5D1601B", "Inf", "spot"),
-    _quota("L-7212CCBC", "P", "spot"),
-    _quota("L-E3A00192", "X", "spot"),
-    _quota("L-6B0D517C", "Trn", "spot"),
-    _quota("L-85EED4F7", "DL", "spot"),
+    _make_quota("L-1216C47A", STANDARD),
+    _make_quota("L-74FC7D96", "F"),
+    _make_quota("L-DB2E81BA", "G and VT"),
+    _make_quota("L-1945791B", "Inf"),
+    _make_quota("L-417A185B", "P"),
+    _make_quota("L-7295265B", "X"),
+    _make_quota("L-2C3B7624", "Trn"),
+    _make_quota("L-6E869C2A", "DL"),
+    _make_quota("L-F7808C92", "HPC"),
+    _make_quota("L-43DA4232", "High Memory"),
+    _make_quota("L-34B43A08", STANDARD, "spot"),
+    _make_quota("L-88CF9481", "F", "spot"),
+    _make_quota("L-3819A6DF", "G and VT", "spot"),
+    _make_quota("L-B5D1601B", "Inf", "spot"),
+    _make_quota("L-7212CCBC", "P", "spot"),
+    _make_quota("L-E3A00192", "X", "spot"),
+    _make_quota("L-6B0D517C", "Trn", "spot"),
+    _make_quota("L-85EED4F7", "DL", "spot"),
 )
 BY_CODE = {quota.code: quota for quota in QUOTAS}
-BY_PLACE = {(quota.family, quota.usage): quota.code for quota in QUOTAS}
+BY_FAMILY_AND_USAGE = {(quota.family, quota.usage): quota.code for quota in QUOTAS}
 CLASSES = {
     "f": "F", "g": "G and VT", "gr": "G and VT", "vt": "G and VT", "inf": "Inf", "p": "P", "x": "X", "trn": "Trn",
     "dl": "DL", "hpc": "HPC", "u": "High Memory",
@@ -129,14 +130,14 @@ def quota_code(instance_type: str, lifecycle: str) -> str | None:
     """The quota that an instance is counted against; None for what has none."""
     letters = re.match(r"[a-z]+", instance_type)
     family = CLASSES.get(letters[0] if letters else "", STANDARD)
-    return BY_PLACE.get((family, "spot" if lifecycle == "spot" else "on-demand"))
+    return BY_FAMILY_AND_USAGE.get((family, "spot" if lifecycle == "spot" else "on-demand"))
 
 
-def limit_of(world: World, code: str) -> int:
+def limit_of(world: Environment, code: str) -> int:
     return world.quotas.get(code, DEFAULT_VCPUS)
 
 
-def require_quota(world: World, instance_type: str, lifecycle: str, vcpus: int) -> None:
+def require_quota(world: Environment, instance_type: str, lifecycle: str, vcpus: int) -> None:
     """Raises VcpuLimitExceeded or MaxSpotInstanceCountExceeded when so many more vCPUs would be too many."""
     code = quota_code(instance_type, lifecycle)
     if code is None or world.vcpus_used.get(code, 0) + vcpus <= limit_of(world, code):
@@ -150,7 +151,7 @@ def require_quota(world: World, instance_type: str, lifecycle: str, vcpus: int) 
     )
 
 
-def count(world: World, instance: Instance, *, running: bool) -> None:
+def charge_quota(world: Environment, instance: Instance, *, running: bool) -> None:
     """Charge the instance to its quota, or free it; repeated calls count once."""
     if instance.counted == running:
         return

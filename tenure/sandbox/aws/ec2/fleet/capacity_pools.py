@@ -15,8 +15,8 @@ from tenure.sandbox.aws.ec2.catalog import prices
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tenure.sandbox.aws.ec2.fleet.launch_templates import resolve_template
 from tenure.sandbox.aws.ec2.network.zones import subnet_of
-from tenure.sandbox.aws.ec2.reservations.actions import has_open_room
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.reservations.actions import has_open_capacity
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.wire.responses import AwsError, invalid_value, missing_parameter
 
 LAST = float("inf")
@@ -50,14 +50,14 @@ class Pool:
     def weight(self) -> float:
         return float(self.override.get("WeightedCapacity", 1))
 
-    def echo(self) -> dict[str, Any]:
+    def to_response(self) -> dict[str, Any]:
         """The pool as CreateFleet's answer names it: what was asked, with the place it stands for."""
-        place = {"AvailabilityZone": self.zone, "SubnetId": self.subnet_id, "InstanceType": self.instance_type}
-        overrides = {**self.override, **{k: v for k, v in place.items() if v}}
+        location = {"AvailabilityZone": self.zone, "SubnetId": self.subnet_id, "InstanceType": self.instance_type}
+        overrides = {**self.override, **{k: v for k, v in location.items() if v}}
         return {"LaunchTemplateSpecification": self.template, "Overrides": overrides}
 
 
-def read_pools(world: World, request: dict[str, Any]) -> list[Pool]:
+def read_pools(world: Environment, request: dict[str, Any]) -> list[Pool]:
     """Raises the launch template's NotFound code, or a validation error, for the request as a whole."""
     configs = request.get("LaunchTemplateConfigs")
     if not configs:
@@ -65,7 +65,7 @@ def read_pools(world: World, request: dict[str, Any]) -> list[Pool]:
     return [pool for config in configs for pool in _pools_of(world, config)]
 
 
-def _pools_of(world: World, config: dict[str, Any]) -> list[Pool]:
+def _pools_of(world: Environment, config: dict[str, Any]) -> list[Pool]:
     specification = config.get("LaunchTemplateSpecification")
     if not specification:
         raise missing_parameter("LaunchTemplateSpecification")
@@ -92,7 +92,7 @@ def merge(data: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def place(world: World, pool: Pool) -> Pool:
+def resolve_location(world: Environment, pool: Pool) -> Pool:
     """The pool with its zone and subnet known. Raises AwsError if it names something that cannot be."""
     if pool.instance_type not in all_types():
         raise invalid_value(f"Invalid value '{pool.instance_type}' for InstanceType.")
@@ -100,7 +100,7 @@ def place(world: World, pool: Pool) -> Pool:
     return Pool(pool.data, pool.override, pool.template, pool.template_tags, subnet.availability_zone, subnet.id)
 
 
-def in_order(world: World, pools: list[Pool], market: str, options: dict[str, Any], need: int) -> list[Pool]:
+def in_order(world: Environment, pools: list[Pool], market: str, options: dict[str, Any], need: int) -> list[Pool]:
     """The pools as the strategy tries them; equal ones keep the order of the request."""
     strategy = options.get("AllocationStrategy") or "lowest-price"
     allowed = SPOT_STRATEGIES if market == "spot" else ON_DEMAND_STRATEGIES
@@ -109,17 +109,19 @@ def in_order(world: World, pools: list[Pool], market: str, options: dict[str, An
     ordered = sorted(pools, key=_sort_key(world, strategy, market, need))
     first = options.get("CapacityReservationOptions", {}).get("UsageStrategy")
     if first == "use-capacity-reservations-first":
-        ordered.sort(key=lambda pool: 0 if has_open_room(world, pool.instance_type, pool.zone) else 1)
+        ordered.sort(key=lambda pool: 0 if has_open_capacity(world, pool.instance_type, pool.zone) else 1)
     return ordered
 
 
-def _sort_key(world: World, strategy: str, market: str, need: int) -> Callable[[Pool], tuple[float, ...]]:
+def _sort_key(world: Environment, strategy: str, market: str, need: int) -> Callable[[Pool], tuple[float, ...]]:
     def price(pool: Pool) -> float:
         return pool_price(pool, market) / pool.weight
 
     def shortage(pool: Pool) -> float:
-        left = world.pools.left((pool.instance_type, pool.zone or "", "spot" if market == "spot" else "on-demand"))
-        return 0 if left is None else max(0, need - left)
+        remaining = world.pools.remaining(
+            (pool.instance_type, pool.zone or "", "spot" if market == "spot" else "on-demand")
+        )
+        return 0 if remaining is None else max(0, need - remaining)
 
     keys: dict[str, Callable[[Pool], tuple[float, ...]]] = {
         "lowest-price": lambda p: (price(p),),
@@ -135,5 +137,5 @@ def _sort_key(world: World, strategy: str, market: str, need: int) -> Callable[[
 def pool_price(pool: Pool, market: str) -> float:
     """Dollars per hour; infinite where the type is not sold so."""
     if market == "spot":
-        return prices.spot(pool.instance_type, pool.zone or "") or LAST
-    return prices.on_demand(pool.instance_type) or LAST
+        return prices.spot_price(pool.instance_type, pool.zone or "") or LAST
+    return prices.on_demand_price(pool.instance_type) or LAST

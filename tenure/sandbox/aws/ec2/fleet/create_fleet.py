@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call, new_fleet_id, not_found
-from tenure.sandbox.aws.ec2.fleet.capacity_pools import LAST, Pool, in_order, place, pool_price, read_pools
-from tenure.sandbox.aws.ec2.fleet.launch import LaunchSpec, Prepared, launch_one, once, prepare
+from tenure.sandbox.aws.ec2.fleet.capacity_pools import LAST, Pool, in_order, pool_price, read_pools, resolve_location
+from tenure.sandbox.aws.ec2.fleet.launch import LaunchSpec, PreparedLaunch, launch_one, perform_once, prepare_launch
 from tenure.sandbox.aws.ec2.instances.actions import terminate
 from tenure.sandbox.aws.ec2.records import Fleet, Instance
 from tenure.sandbox.aws.ec2.reservations.actions import INTERRUPTIBLE, RESERVED_MARKETS
@@ -28,7 +28,7 @@ TARGET_MARKETS = {
     "reserved-capacity": INTERRUPTIBLE,
 }
 OPTIONS = {"spot": "SpotOptions", "on-demand": "OnDemandOptions"}
-Permit = Callable[[Prepared], None]
+Permit = Callable[[PreparedLaunch], None]
 
 
 @dataclass
@@ -39,10 +39,10 @@ class Outcome:
     pools: dict[int, Pool] = field(default_factory=dict)
     errors: list[dict[str, Any]] = field(default_factory=list)
 
-    def fail(self, pool: Pool, market: str, error: AwsError) -> None:
+    def add_error(self, pool: Pool, market: str, error: AwsError) -> None:
         self.errors.append(
             {
-                "LaunchTemplateAndOverrides": pool.echo(),
+                "LaunchTemplateAndOverrides": pool.to_response(),
                 "Lifecycle": market,
                 "ErrorCode": error.code,
                 "ErrorMessage": error.message,
@@ -53,10 +53,10 @@ class Outcome:
         self.pools[id(pool)] = pool
         self.made[id(pool), market].append(instance)
 
-    def instances(self) -> list[dict[str, Any]]:
+    def instance_groups(self) -> list[dict[str, Any]]:
         return [
             {
-                "LaunchTemplateAndOverrides": self.pools[pool_id].echo(),
+                "LaunchTemplateAndOverrides": self.pools[pool_id].to_response(),
                 "Lifecycle": market,
                 "InstanceIds": [instance.id for instance in made],
                 "InstanceType": made[0].instance_type,
@@ -70,9 +70,9 @@ def create_fleet(call: Call) -> dict[str, Any]:
     request, world = call.params, call.world
     if request.get("Type", "maintain") != "instant":
         raise AwsError("UnsupportedOperation", "Only fleets of type instant are supported here.")
-    targets = _targets(request)
+    targets = _capacity_targets(request)
     # A repeated call is answered from memory even if its launch templates are gone by now.
-    return once(world, "CreateFleet", request, lambda: _create(call, targets))
+    return perform_once(world, "CreateFleet", request, lambda: _create(call, targets))
 
 
 def _create(call: Call, targets: list[tuple[str, int]]) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def _create(call: Call, targets: list[tuple[str, int]]) -> dict[str, Any]:
         raise dry_run_ok()
     outcome, fleet_id = Outcome(), new_fleet_id()
     for market, need in targets:
-        _fill(call, outcome, pools, market, need, fleet_id, tags)
-    response = {"FleetId": fleet_id, "Errors": outcome.errors, "Instances": outcome.instances()}
+        _launch_from_pools(call, outcome, pools, market, need, fleet_id, tags)
+    response = {"FleetId": fleet_id, "Errors": outcome.errors, "Instances": outcome.instance_groups()}
     request, world = call.params, call.world
     world.fleets[fleet_id] = Fleet(
         fleet_id, request.get("ClientToken"), world.now(), request, tags.get("fleet", {}), response
@@ -92,17 +92,20 @@ def _create(call: Call, targets: list[tuple[str, int]]) -> dict[str, Any]:
     return response
 
 
-def _targets(request: dict[str, Any]) -> list[tuple[str, int]]:
-    wanted = request.get("TargetCapacitySpecification")
-    if not wanted or "TotalTargetCapacity" not in wanted:
+def _capacity_targets(request: dict[str, Any]) -> list[tuple[str, int]]:
+    specification = request.get("TargetCapacitySpecification")
+    if not specification or "TotalTargetCapacity" not in specification:
         raise missing_parameter("TargetCapacitySpecification")
-    total = wanted["TotalTargetCapacity"]
-    default = wanted.get("DefaultTargetCapacityType", "on-demand")
+    total = specification["TotalTargetCapacity"]
+    default = specification.get("DefaultTargetCapacityType", "on-demand")
     if default not in TARGET_MARKETS:
         raise invalid_value(f"Invalid value '{default}' for DefaultTargetCapacityType.")
     if total < 1:
         raise invalid_value("TotalTargetCapacity must be greater than 0.")
-    fixed = {"on-demand": wanted.get("OnDemandTargetCapacity", 0), "spot": wanted.get("SpotTargetCapacity", 0)}
+    fixed = {
+        "on-demand": specification.get("OnDemandTargetCapacity", 0),
+        "spot": specification.get("SpotTargetCapacity", 0),
+    }
     rest = total - sum(fixed.values())
     if rest < 0:
         raise bad_combination("The sum of On-Demand and Spot target capacity exceeds the total target capacity.")
@@ -117,7 +120,7 @@ def _targets(request: dict[str, Any]) -> list[tuple[str, int]]:
     return list(counts.items())
 
 
-def _fill(
+def _launch_from_pools(
     call: Call,
     outcome: Outcome,
     pools: list[Pool],
@@ -127,29 +130,29 @@ def _fill(
     tags: dict[str, dict[str, str]],
 ) -> None:
     options = call.params.get(OPTIONS.get(market, ""), {})
-    placed = _placed(call, outcome, pools, market)
-    ordered = in_order(call.world, placed, market, options, need)
+    resolved = _resolve_pools(call, outcome, pools, market)
+    ordered = in_order(call.world, resolved, market, options, need)
     before = {key: len(made) for key, made in outcome.made.items()}
     launcher = _Launcher(call, outcome, market, options, fleet_id, tags)
-    got = launcher.draw(ordered, need)
+    got = launcher.launch(ordered, need)
     if got < options.get("MinTargetCapacity", 0):
-        _undo(call, outcome, before)
+        _roll_back(call, outcome, before)
 
 
-def _placed(call: Call, outcome: Outcome, pools: list[Pool], market: str) -> list[Pool]:
+def _resolve_pools(call: Call, outcome: Outcome, pools: list[Pool], market: str) -> list[Pool]:
     good = []
     for pool in pools:
         try:
-            good.append(place(call.world, pool))
+            good.append(resolve_location(call.world, pool))
         except AwsError as error:
-            outcome.fail(pool, market, error)
+            outcome.add_error(pool, market, error)
     return good
 
 
-def _undo(call: Call, outcome: Outcome, before: dict[tuple[int, str], int]) -> None:
+def _roll_back(call: Call, outcome: Outcome, before: dict[tuple[int, str], int]) -> None:
     for key in list(outcome.made):
         for instance in outcome.made[key][before.get(key, 0) :]:
-            call.world.enter(instance, "shutting-down")
+            call.world.enter_state(instance, "shutting-down")
         del outcome.made[key][before.get(key, 0) :]
         if not outcome.made[key]:
             del outcome.made[key]
@@ -165,63 +168,63 @@ class _Launcher:
     options: dict[str, Any]
     fleet_id: str
     tags: dict[str, dict[str, str]]
-    prepared: dict[int, Prepared] = field(default_factory=dict)
+    prepared: dict[int, PreparedLaunch] = field(default_factory=dict)
 
-    def draw(self, ordered: list[Pool], need: int) -> float:
+    def launch(self, ordered: list[Pool], need: int) -> float:
         """Capacity units obtained."""
-        spread = self._spread(ordered)
-        got = self._evenly(ordered[:spread], need) if spread > 1 else 0.0
+        spread = self._pool_count(ordered)
+        got = self._launch_evenly(ordered[:spread], need) if spread > 1 else 0.0
         for pool in ordered if spread <= 1 else ordered[spread:]:
             while got < need:
-                if not self._one(pool):
+                if not self._launch_instance(pool):
                     break
                 got += pool.weight
         return got
 
-    def _spread(self, ordered: list[Pool]) -> int:
+    def _pool_count(self, ordered: list[Pool]) -> int:
         if self.market != "spot":
             return 1
         if self.options.get("AllocationStrategy") == "diversified":
             return len(ordered)
         return int(self.options.get("InstancePoolsToUseCount", 1))
 
-    def _evenly(self, pools: list[Pool], need: int) -> float:
+    def _launch_evenly(self, pools: list[Pool], need: int) -> float:
         got, open_pools = 0.0, list(pools)
         while got < need and open_pools:
             for pool in list(open_pools):
                 if got >= need:
                     break
-                if self._one(pool):
+                if self._launch_instance(pool):
                     got += pool.weight
                 else:
                     open_pools.remove(pool)
         return got
 
-    def _one(self, pool: Pool) -> bool:
+    def _launch_instance(self, pool: Pool) -> bool:
         try:
             if self.call.starved is not None:
                 raise self.call.starved
-            prepared = self._prepare(pool)
+            prepared = self._prepare_pool(pool)
             made = self.outcome.made.get((id(pool), self.market), [])
             instance = launch_one(self.call.world, prepared, len(made))
         except AwsError as error:
-            self.outcome.fail(pool, self.market, error)
+            self.outcome.add_error(pool, self.market, error)
             return False
         self.outcome.add(pool, self.market, instance)
         return True
 
-    def _prepare(self, pool: Pool) -> Prepared:
+    def _prepare_pool(self, pool: Pool) -> PreparedLaunch:
         if id(pool) not in self.prepared:
             self._require_market(pool)
-            prepared = prepare(self.call.world, self._spec(pool))
+            prepared = prepare_launch(self.call.world, self._launch_spec(pool))
             self.call.permit_launch(prepared, pool.template["LaunchTemplateId"])
             self.prepared[id(pool)] = prepared
         return self.prepared[id(pool)]
 
     def _require_market(self, pool: Pool) -> None:
         kind = pool.data.get("InstanceMarketOptions", {}).get("MarketType")
-        wanted = {kind, self.market} - {None}
-        if (self.market in RESERVED_MARKETS or kind in RESERVED_MARKETS) and (kind is None or len(wanted) > 1):
+        markets = {kind, self.market} - {None}
+        if (self.market in RESERVED_MARKETS or kind in RESERVED_MARKETS) and (kind is None or len(markets) > 1):
             raise AwsError(
                 "InvalidFleetConfiguration",
                 f"The fleet's target is {self.market}, but the launch template's market type is {kind}.",
@@ -237,7 +240,7 @@ class _Launcher:
                 f"price of {price}.",
             )
 
-    def _spec(self, pool: Pool) -> LaunchSpec:
+    def _launch_spec(self, pool: Pool) -> LaunchSpec:
         own = read_specifications(pool.template_tags)
         kinds = {*own, *self.tags}
         tags = {kind: {**own.get(kind, {}), **self.tags.get(kind, {})} for kind in kinds}
@@ -253,34 +256,34 @@ class _Launcher:
 
 def describe_fleets(call: Call) -> dict[str, Any]:
     ids = call.params.get("FleetIds") or []
-    return {"Fleets": [_view(fleet) for fleet in _named(call, ids)]}
+    return {"Fleets": [_fleet_view(fleet) for fleet in _find_fleets(call, ids)]}
 
 
 def delete_fleets(call: Call) -> dict[str, Any]:
     ids = call.params.get("FleetIds")
     if not ids:
         raise missing_parameter("FleetId")
-    world, answers = call.world, []
-    for fleet in _named(call, ids):
+    world, deletions = call.world, []
+    for fleet in _find_fleets(call, ids):
         for instance in list(world.instances.values()):
             doomed = call.params.get("TerminateInstances") and instance.fleet_id == fleet.id
             if doomed and instance.state not in ("shutting-down", "terminated"):
                 terminate(world, instance)
         del world.fleets[fleet.id]
-        answers.append(
+        deletions.append(
             {"FleetId": fleet.id, "CurrentFleetState": "deleted_terminating", "PreviousFleetState": "active"}
         )
-    return {"SuccessfulFleetDeletions": answers, "UnsuccessfulFleetDeletions": []}
+    return {"SuccessfulFleetDeletions": deletions, "UnsuccessfulFleetDeletions": []}
 
 
-def _named(call: Call, ids: list[str]) -> list[Fleet]:
+def _find_fleets(call: Call, ids: list[str]) -> list[Fleet]:
     missing = [one for one in ids if one not in call.world.fleets]
     if missing:
         raise not_found(missing, "fleet", "fleet")
     return [call.world.fleets[one] for one in dict.fromkeys(ids)]
 
 
-def _view(fleet: Fleet) -> dict[str, Any]:
+def _fleet_view(fleet: Fleet) -> dict[str, Any]:
     target = fleet.request["TargetCapacitySpecification"]
     got = sum(len(group["InstanceIds"]) for group in fleet.response["Instances"])
     return {

@@ -1,7 +1,8 @@
 """Makes instances out of launch data: checks what it names, chooses its place, takes capacity, and starts the pending
 state.
 
-`prepare` does what is the same for all instances of one pool and can fail for reasons of the request; `launch_one`
+`prepare_launch` does what is the same for all instances of one pool and can fail for reasons of the request;
+`launch_one`
 takes capacity and addresses and can fail for want of them. Fleets and RunInstances both come through here.
 
 Client tokens: the same token with the same request gives the first answer again, with another request an error.
@@ -32,8 +33,8 @@ from tenure.sandbox.aws.ec2.instances.volumes_and_interfaces import (
 from tenure.sandbox.aws.ec2.network.placement_groups import check_group, enter_group, group_of
 from tenure.sandbox.aws.ec2.network.zones import groups_of, image_of, profile_of, subnet_of
 from tenure.sandbox.aws.ec2.records import Image, Instance, PlacementGroup
-from tenure.sandbox.aws.ec2.reservations.actions import Fit, choose_reservation
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.reservations.actions import ReservationCriteria, choose_reservation
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.services.sqs import is_usable
 from tenure.sandbox.aws.wire.responses import AwsError, invalid_value
 
@@ -52,7 +53,7 @@ class LaunchSpec:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedLaunch:
     spec: LaunchSpec
     instance_type: str
     image: Image
@@ -68,12 +69,14 @@ class Prepared:
         return str(self.subnet.availability_zone)
 
     @property
-    def fit(self) -> Fit:
+    def criteria(self) -> ReservationCriteria:
         tenancy = self.spec.data.get("Placement", {}).get("Tenancy") or "default"
-        return Fit(self.instance_type, self.zone, tenancy, "Windows" if self.image.platform else "Linux/UNIX")
+        return ReservationCriteria(
+            self.instance_type, self.zone, tenancy, "Windows" if self.image.platform else "Linux/UNIX"
+        )
 
 
-def prepare(world: World, spec: LaunchSpec) -> Prepared:
+def prepare_launch(world: Environment, spec: LaunchSpec) -> PreparedLaunch:
     """Raises AwsError with the code EC2 has for whatever is missing, malformed or does not fit together."""
     data = spec.data
     check_user_data(data.get("UserData"))
@@ -89,7 +92,7 @@ def prepare(world: World, spec: LaunchSpec) -> Prepared:
     placement_group = group_of(world, placement)
     check_group(placement_group, placement, instance_type)
     _require_same_architecture(instance_type, image)
-    return Prepared(
+    return PreparedLaunch(
         spec=spec,
         instance_type=instance_type,
         image=image,
@@ -102,16 +105,16 @@ def prepare(world: World, spec: LaunchSpec) -> Prepared:
     )
 
 
-def launch_one(world: World, prepared: Prepared, index: int) -> Instance:
+def launch_one(world: Environment, prepared: PreparedLaunch, index: int) -> Instance:
     """Raises a capacity error (no capacity, limit, full subnet, full reservation); then nothing has been taken."""
     spec = prepared.spec
     reservation = choose_reservation(
-        world, prepared.fit, market=spec.market, specification=spec.data.get("CapacityReservationSpecification")
+        world, prepared.criteria, market=spec.market, specification=spec.data.get("CapacityReservationSpecification")
     )
     require_quota(world, prepared.instance_type, spec.market, vcpus(prepared.instance_type))
-    if world.network.book(prepared.subnet.id).free() < 1:
+    if world.network.address_pool(prepared.subnet.id).free_count() < 1:
         raise full_subnet(prepared.subnet.id)
-    partition = _partition(world, prepared)
+    partition = _choose_partition(world, prepared)
     pools = None if reservation else _take_capacity(world, prepared)
     instance = _build(world, prepared, index)
     instance.partition = partition
@@ -123,28 +126,28 @@ def launch_one(world: World, prepared: Prepared, index: int) -> Instance:
         reservation.used += 1
     world.instances[instance.id] = instance
     world.launched += 1
-    world.enter(instance, "pending")
+    world.enter_state(instance, "pending")
     return instance
 
 
-def _keys(prepared: Prepared) -> list[str]:
+def _keys(prepared: PreparedLaunch) -> list[str]:
     """The keys that its volumes are to be encrypted with. EC2 looks at them after it has answered."""
     return [mapping["Ebs"]["KmsKeyId"] for mapping in prepared.mappings if mapping["Ebs"].get("KmsKeyId")]
 
 
-def _partition(world: World, prepared: Prepared) -> int | None:
+def _choose_partition(world: Environment, prepared: PreparedLaunch) -> int | None:
     group = prepared.placement_group
     if group is None:
         return None
     return enter_group(world, group, prepared.zone, prepared.spec.data["Placement"].get("PartitionNumber"))
 
 
-def _take_capacity(world: World, prepared: Prepared) -> list[tuple[str, str, str]]:
+def _take_capacity(world: Environment, prepared: PreparedLaunch) -> list[tuple[str, str, str]]:
     usage = "spot" if prepared.spec.market == "spot" else "on-demand"
     key = (prepared.instance_type, prepared.zone, usage)
-    pools = world.pools.take(key)
+    pools = world.pools.consume(key)
     if pools is None:
-        own = world.pools.error(key)
+        own = world.pools.error_when_empty(key)
         raise AwsError(*own) if own else no_capacity(prepared.instance_type, prepared.zone, spot=usage == "spot")
     return pools
 
@@ -168,7 +171,7 @@ def no_capacity(instance_type: str, zone: str, *, spot: bool) -> AwsError:
     return AwsError("InsufficientInstanceCapacity", text)
 
 
-def _require_offered(world: World, instance_type: str, zone: str) -> None:
+def _require_offered(world: Environment, instance_type: str, zone: str) -> None:
     zones = offered_zones(world.region).get(instance_type, frozenset())
     if zone not in zones:
         hint = f" or choosing {', '.join(sorted(zones))}" if zones else ""
@@ -189,11 +192,11 @@ def _require_same_architecture(instance_type: str, image: Image) -> None:
         )
 
 
-def _build(world: World, prepared: Prepared, index: int) -> Instance:
+def _build(world: Environment, prepared: PreparedLaunch, index: int) -> Instance:
     spec, data, subnet, group = prepared.spec, prepared.spec.data, prepared.subnet, prepared.placement_group
     interfaces = make_interfaces(
         data.get("NetworkInterfaces") or [],
-        book=world.network.book(subnet.id),
+        address_pool=world.network.address_pool(subnet.id),
         subnet_id=subnet.id,
         groups=prepared.groups,
         public=str(subnet.map_public_ip_on_launch).lower() == "true",
@@ -238,7 +241,7 @@ def _build(world: World, prepared: Prepared, index: int) -> Instance:
 T = TypeVar("T")
 
 
-def once(world: World, action: str, request: dict[str, Any], perform: Callable[[], T]) -> T:
+def perform_once(world: Environment, action: str, request: dict[str, Any], perform: Callable[[], T]) -> T:
     """Perform, or repeat the stored answer. Raises IdempotentParameterMismatch; failures are not stored."""
     token = request.get("ClientToken")
     if not token:
@@ -246,9 +249,9 @@ def once(world: World, action: str, request: dict[str, Any], perform: Callable[[
     digest = json.dumps({k: v for k, v in request.items() if k not in ("ClientToken", "DryRun")}, sort_keys=True)
     known = world.tokens.get((action, token))
     if known is None:
-        answer = perform()
-        world.tokens[action, token] = (digest, answer)
-        return answer
+        result = perform()
+        world.tokens[action, token] = (digest, result)
+        return result
     if known[0] != digest:
         raise AwsError(
             "IdempotentParameterMismatch",

@@ -9,17 +9,17 @@ import re
 from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call, check_user_data, new_id, require_well_formed
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page, tag_facts
-from tenure.sandbox.aws.ec2.fleet.launch import once
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, paginate, tag_facts
+from tenure.sandbox.aws.ec2.fleet.launch import perform_once
 from tenure.sandbox.aws.ec2.records import LaunchTemplate
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.ec2.tags import read_specifications, tag_list
 from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
 
 MISSING = "At least one of the launch templates specified in the request does not exist."
 
 
-def find_template(world: World, specification: dict[str, Any]) -> LaunchTemplate:
+def find_template(world: Environment, specification: dict[str, Any]) -> LaunchTemplate:
     """Raises InvalidLaunchTemplateName.NotFoundException or InvalidLaunchTemplateId.NotFound."""
     template_id, name = specification.get("LaunchTemplateId"), specification.get("LaunchTemplateName")
     if template_id and name:
@@ -38,7 +38,7 @@ def find_template(world: World, specification: dict[str, Any]) -> LaunchTemplate
     return found
 
 
-def is_known(world: World, template: LaunchTemplate) -> bool:
+def is_known(world: Environment, template: LaunchTemplate) -> bool:
     """A fresh template is not known everywhere at once, if the settings say so."""
     return template.visible_at <= world.clock.now()
 
@@ -51,21 +51,21 @@ def missing_name() -> AwsError:
     return AwsError("InvalidLaunchTemplateName.NotFoundException", MISSING)
 
 
-def find_version(template: LaunchTemplate, wanted: str) -> dict[str, Any]:
+def find_version(template: LaunchTemplate, version_name: str) -> dict[str, Any]:
     """Raises InvalidLaunchTemplateId.VersionNotFound."""
-    if wanted == "$Latest":
+    if version_name == "$Latest":
         return template.versions[-1]
-    number = template.default_version if wanted == "$Default" else wanted
+    number = template.default_version if version_name == "$Default" else version_name
     for version in template.versions:
         if str(version["VersionNumber"]) == str(number):
             return version
     raise AwsError(
         "InvalidLaunchTemplateId.VersionNotFound",
-        f"Could not find launch template version {wanted} for launch template {template.id}.",
+        f"Could not find launch template version {version_name} for launch template {template.id}.",
     )
 
 
-def resolve_template(world: World, specification: dict[str, Any]) -> tuple[LaunchTemplate, dict[str, Any]]:
+def resolve_template(world: Environment, specification: dict[str, Any]) -> tuple[LaunchTemplate, dict[str, Any]]:
     template = find_template(world, specification)
     return template, find_version(template, specification.get("Version") or "$Default")
 
@@ -91,7 +91,7 @@ def create_launch_template(call: Call) -> dict[str, Any]:
     call.permit_create("CreateLaunchTemplate", "launch-template", tags.get("launch-template", {}))
     if request.get("DryRun"):
         raise dry_run_ok()
-    return once(world, "CreateLaunchTemplate", request, lambda: _create(call, name, data, tags))
+    return perform_once(world, "CreateLaunchTemplate", request, lambda: _create(call, name, data, tags))
 
 
 def _create(call: Call, name: str, data: dict[str, Any], tags: dict[str, dict[str, str]]) -> dict[str, Any]:
@@ -107,13 +107,13 @@ def _create(call: Call, name: str, data: dict[str, Any], tags: dict[str, dict[st
         versions=[],
         visible_at=world.clock.now() + world.settings.template_visibility_seconds,
     )
-    template.versions.append(_version(template, 1, data, call.params.get("VersionDescription")))
+    template.versions.append(_make_version(template, 1, data, call.params.get("VersionDescription")))
     world.templates[template.id] = template
     world.template_names[name] = template.id
-    return {"LaunchTemplate": _view(template)}
+    return {"LaunchTemplate": _template_view(template)}
 
 
-def _version(template: LaunchTemplate, number: int, data: dict[str, Any], text: str | None) -> dict[str, Any]:
+def _make_version(template: LaunchTemplate, number: int, data: dict[str, Any], text: str | None) -> dict[str, Any]:
     return {
         "LaunchTemplateId": template.id,
         "LaunchTemplateName": template.name,
@@ -139,7 +139,7 @@ def create_launch_template_version(call: Call) -> dict[str, Any]:
     source = request.get("SourceVersion")
     base = find_version(template, source)["LaunchTemplateData"] if source else {}
     number = template.versions[-1]["VersionNumber"] + 1
-    version = _version(template, number, {**base, **data}, request.get("VersionDescription"))
+    version = _make_version(template, number, {**base, **data}, request.get("VersionDescription"))
     template.versions.append(version)
     return {"LaunchTemplateVersion": {**version, "DefaultVersion": number == template.default_version}}
 
@@ -147,10 +147,10 @@ def create_launch_template_version(call: Call) -> dict[str, Any]:
 def modify_launch_template(call: Call) -> dict[str, Any]:
     template = find_template(call.world, call.params)
     call.permit_each("ModifyLaunchTemplate", "launch-template", {template.id: template.tags})
-    wanted = call.params.get("DefaultVersion")
-    if wanted:
-        template.default_version = find_version(template, wanted)["VersionNumber"]
-    return {"LaunchTemplate": _view(template)}
+    default_version = call.params.get("DefaultVersion")
+    if default_version:
+        template.default_version = find_version(template, default_version)["VersionNumber"]
+    return {"LaunchTemplate": _template_view(template)}
 
 
 def describe_launch_templates(call: Call) -> dict[str, Any]:
@@ -161,33 +161,33 @@ def describe_launch_templates(call: Call) -> dict[str, Any]:
     filters = compile_filters(request.get("Filters"), FILTERS)
     if request.get("DryRun"):
         raise dry_run_ok()
-    chosen = [t for t in _chosen(world, ids, names) if accepts(filters, _facts(t))]
-    chosen.sort(key=_order)
-    shown, token = page(chosen, request, _order, low=1, high=200, unpaged=200)
-    return {"LaunchTemplates": [_view(t) for t in shown], "NextToken": token}
+    chosen = [t for t in _select_templates(world, ids, names) if matches_filters(filters, _filter_facts(t))]
+    chosen.sort(key=_sort_key)
+    page_items, token = paginate(chosen, request, _sort_key, low=1, high=200, unpaged=200)
+    return {"LaunchTemplates": [_template_view(t) for t in page_items], "NextToken": token}
 
 
-def _chosen(world: World, ids: list[str], names: list[str]) -> list[LaunchTemplate]:
+def _select_templates(world: Environment, ids: list[str], names: list[str]) -> list[LaunchTemplate]:
     require_well_formed(ids, "lt")
     known = {one.id: one for one in world.templates.values() if is_known(world, one)}
     if any(one not in known for one in ids):
         raise missing_id()
     if any(world.template_names.get(one) not in known for one in names):
         raise missing_name()
-    wanted = ids or [world.template_names[name] for name in names]
-    return [known[one] for one in dict.fromkeys(wanted)] if wanted else list(known.values())
+    selected_ids = ids or [world.template_names[name] for name in names]
+    return [known[one] for one in dict.fromkeys(selected_ids)] if selected_ids else list(known.values())
 
 
-def _order(template: LaunchTemplate) -> tuple[str, str]:
+def _sort_key(template: LaunchTemplate) -> tuple[str, str]:
     return template.name, template.id
 
 
-def _facts(template: LaunchTemplate) -> dict[str, list[str]]:
+def _filter_facts(template: LaunchTemplate) -> dict[str, list[str]]:
     created = template.created.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     return {"launch-template-name": [template.name], "create-time": [created], **tag_facts(template.tags)}
 
 
-def _view(template: LaunchTemplate) -> dict[str, Any]:
+def _template_view(template: LaunchTemplate) -> dict[str, Any]:
     return {
         "LaunchTemplateId": template.id,
         "LaunchTemplateName": template.name,
@@ -203,23 +203,27 @@ def _view(template: LaunchTemplate) -> dict[str, Any]:
 def describe_launch_template_versions(call: Call) -> dict[str, Any]:
     request, world = call.params, call.world
     filters = compile_filters(request.get("Filters"), VERSION_FILTERS)
-    wanted = request.get("Versions") or []
+    version_names = request.get("Versions") or []
     if request.get("LaunchTemplateId") or request.get("LaunchTemplateName"):
         templates = [find_template(world, request)]
-    elif set(wanted) <= {"$Latest", "$Default"} and wanted:
-        templates = sorted(world.templates.values(), key=_order)
+    elif set(version_names) <= {"$Latest", "$Default"} and version_names:
+        templates = sorted(world.templates.values(), key=_sort_key)
     else:
         raise missing_parameter("LaunchTemplateId")
-    found = [version for t in templates for version in _versions(t, wanted)]
-    shown, token = page(found, request, _version_order, low=1, high=200, unpaged=200)
-    views = [_version_view(world, version) for version in shown if accepts(filters, _version_facts(world, version))]
+    found = [version for t in templates for version in _select_versions(t, version_names)]
+    page_items, token = paginate(found, request, _version_order, low=1, high=200, unpaged=200)
+    views = [
+        _version_view(world, version)
+        for version in page_items
+        if matches_filters(filters, _version_facts(world, version))
+    ]
     return {"LaunchTemplateVersions": views, "NextToken": token}
 
 
-def _versions(template: LaunchTemplate, wanted: list[str]) -> list[dict[str, Any]]:
-    if not wanted:
+def _select_versions(template: LaunchTemplate, version_names: list[str]) -> list[dict[str, Any]]:
+    if not version_names:
         return template.versions
-    chosen = {v["VersionNumber"]: v for v in (find_version(template, one) for one in wanted)}
+    chosen = {v["VersionNumber"]: v for v in (find_version(template, one) for one in version_names)}
     return [chosen[number] for number in sorted(chosen)]
 
 
@@ -227,12 +231,12 @@ def _version_order(version: dict[str, Any]) -> tuple[str, int]:
     return version["LaunchTemplateName"], version["VersionNumber"]
 
 
-def _version_view(world: World, version: dict[str, Any]) -> dict[str, Any]:
+def _version_view(world: Environment, version: dict[str, Any]) -> dict[str, Any]:
     default = world.templates[version["LaunchTemplateId"]].default_version
     return {**version, "DefaultVersion": version["VersionNumber"] == default}
 
 
-def _version_facts(world: World, version: dict[str, Any]) -> dict[str, list[str]]:
+def _version_facts(world: Environment, version: dict[str, Any]) -> dict[str, list[str]]:
     data = version["LaunchTemplateData"]
     return {
         "is-default-version": [str(_version_view(world, version)["DefaultVersion"]).lower()],
@@ -248,4 +252,4 @@ def delete_launch_template(call: Call) -> dict[str, Any]:
     if request.get("DryRun"):
         raise dry_run_ok()
     del world.templates[template.id], world.template_names[template.name]
-    return {"LaunchTemplate": _view(template)}
+    return {"LaunchTemplate": _template_view(template)}

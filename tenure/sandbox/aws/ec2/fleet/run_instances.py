@@ -8,7 +8,7 @@ import uuid
 from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call
-from tenure.sandbox.aws.ec2.fleet.launch import LaunchSpec, launch_one, once, prepare
+from tenure.sandbox.aws.ec2.fleet.launch import LaunchSpec, launch_one, perform_once, prepare_launch
 from tenure.sandbox.aws.ec2.fleet.launch_templates import resolve_template
 from tenure.sandbox.aws.ec2.instances.view import instance_xml
 from tenure.sandbox.aws.ec2.records import Instance
@@ -25,7 +25,7 @@ def run_instances(call: Call) -> dict[str, Any]:
         raise missing_parameter("MinCount" if low is None else "MaxCount")
     if not 1 <= low <= high:
         raise bad_combination("The value for MaxCount must be greater than or equal to MinCount")
-    made = once(call.world, "RunInstances", request, lambda: _launch(call, low, high))
+    made = perform_once(call.world, "RunInstances", request, lambda: _launch(call, low, high))
     instances = [call.world.instances[i] for i in made if i in call.world.instances]
     return {
         "ReservationId": instances[0].reservation_id if instances else None,
@@ -35,7 +35,7 @@ def run_instances(call: Call) -> dict[str, Any]:
     }
 
 
-def _spec(call: Call) -> tuple[LaunchSpec, str | None]:
+def _launch_spec(call: Call) -> tuple[LaunchSpec, str | None]:
     request, world = call.params, call.world
     _require_one_level(call)
     data = {key: value for key, value in request.items() if key not in NOT_DATA}
@@ -76,8 +76,8 @@ def _merge_interfaces(base: dict[str, Any], own: list[dict[str, Any]]) -> list[d
 
 
 def _launch(call: Call, low: int, high: int) -> list[str]:
-    spec, template_id = _spec(call)
-    prepared = prepare(call.world, spec)
+    spec, template_id = _launch_spec(call)
+    prepared = prepare_launch(call.world, spec)
     call.permit_launch(prepared, template_id)
     if call.params.get("DryRun"):
         raise dry_run_ok()
@@ -88,6 +88,6 @@ def _launch(call: Call, low: int, high: int) -> list[str]:
     except AwsError:
         if len(made) < low:
             for instance in made:
-                call.world.enter(instance, "shutting-down")
+                call.world.enter_state(instance, "shutting-down")
             raise
     return [instance.id for instance in made]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call
-from tenure.sandbox.aws.ec2.instances.actions import is_protected, visible
+from tenure.sandbox.aws.ec2.instances.actions import find_visible, is_protected
 from tenure.sandbox.aws.ec2.network.zones import groups_of
 from tenure.sandbox.aws.ec2.records import Instance
 from tenure.sandbox.aws.wire.responses import AwsError, dry_run_ok, missing_parameter
@@ -23,11 +23,11 @@ def describe_instance_attribute(call: Call) -> dict[str, Any]:
         raise missing_parameter("InstanceId")
     if request.get("DryRun"):
         raise dry_run_ok()
-    (instance,) = visible(call.world, [request["InstanceId"]])
-    return {"InstanceId": instance.id, **_attribute(instance, attribute)}
+    (instance,) = find_visible(call.world, [request["InstanceId"]])
+    return {"InstanceId": instance.id, **_attribute_value(instance, attribute)}
 
 
-def _attribute(instance: Instance, attribute: str) -> dict[str, Any]:
+def _attribute_value(instance: Instance, attribute: str) -> dict[str, Any]:
     user_data = instance.data.get("UserData")
     table: dict[str, dict[str, Any]] = {
         "userData": {"UserData": {"Value": user_data} if user_data else {}},
@@ -56,7 +56,7 @@ def modify_instance_attribute(call: Call) -> dict[str, Any]:
     request, world = call.params, call.world
     if not request.get("InstanceId"):
         raise missing_parameter("InstanceId")
-    (instance,) = visible(world, [request["InstanceId"]])
+    (instance,) = find_visible(world, [request["InstanceId"]])
     call.permit_each("ModifyInstanceAttribute", "instance", {instance.id: instance.tags})
     if request.get("DryRun"):
         raise dry_run_ok()
@@ -65,7 +65,7 @@ def modify_instance_attribute(call: Call) -> dict[str, Any]:
     for name in VALUES:
         if name in request:
             instance.data = {**instance.data, name: request[name].get("Value")}
-    instance.changed()
+    instance.invalidate_view()
     return {"Return": True}
 
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from tenure.sandbox.aws.ec2.call import values_at
 from tenure.sandbox.aws.ec2.filters import tag_facts
-from tenure.sandbox.aws.ec2.instances.view import describe
+from tenure.sandbox.aws.ec2.instances.view import instance_view
 from tenure.sandbox.aws.ec2.records import Instance
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 
 
-def instance_facts(world: World, instance: Instance) -> dict[str, list[str]]:
+def instance_facts(world: Environment, instance: Instance) -> dict[str, list[str]]:
     """What each filter of DescribeInstances compares with."""
     if instance.facts is None:
-        instance.facts = _facts(describe(world, instance), instance)
+        instance.facts = _filter_facts(instance_view(world, instance), instance)
     return instance.facts
 
 
@@ -102,7 +102,7 @@ OTHER = frozenset({"tag-key", "tag-value", "owner-id", "reservation-id", "reques
 INSTANCE_FILTERS = frozenset(PATHS) | OTHER
 
 
-def _facts(view: dict[str, Any], instance: Instance) -> dict[str, list[str]]:
+def _filter_facts(view: dict[str, Any], instance: Instance) -> dict[str, list[str]]:
     facts = {name: values_at(view, path) for name, path in PATHS.items()}
     facts |= tag_facts(instance.tags)
     owner = next((i["OwnerId"] for i in view["NetworkInterfaces"]), None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call, values_at
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page
-from tenure.sandbox.aws.ec2.instances.actions import all_visible, visible
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, paginate
+from tenure.sandbox.aws.ec2.instances.actions import all_visible, find_visible
 from tenure.sandbox.aws.ec2.instances.view import OPERATOR, state_of
 from tenure.sandbox.aws.ec2.records import Instance
 from tenure.sandbox.aws.wire.responses import bad_combination, dry_run_ok
@@ -39,21 +39,21 @@ def describe_instance_status(call: Call) -> dict[str, Any]:
     filters = compile_filters(request.get("Filters"), frozenset(PATHS))
     if request.get("DryRun"):
         raise dry_run_ok()
-    chosen = visible(world, ids) if ids else all_visible(world)
+    chosen = find_visible(world, ids) if ids else all_visible(world)
     if not request.get("IncludeAllInstances"):
         chosen = [i for i in chosen if i.state == "running"]
     chosen.sort(key=lambda i: i.sequence)
     if filters:
-        chosen = [i for i in chosen if accepts(filters, _facts(_view(i)))]
-    shown, token = page(chosen, request, lambda i: i.sequence, low=5, high=1000)
-    return {"InstanceStatuses": [_view(i) for i in shown], "NextToken": token}
+        chosen = [i for i in chosen if matches_filters(filters, _filter_facts(_status_view(i)))]
+    page_items, token = paginate(chosen, request, lambda i: i.sequence, low=5, high=1000)
+    return {"InstanceStatuses": [_status_view(i) for i in page_items], "NextToken": token}
 
 
-def _facts(view: dict[str, Any]) -> dict[str, list[str]]:
+def _filter_facts(view: dict[str, Any]) -> dict[str, list[str]]:
     return {name: values_at(view, path) for name, path in PATHS.items()}
 
 
-def _view(instance: Instance) -> dict[str, Any]:
+def _status_view(instance: Instance) -> dict[str, Any]:
     running = instance.state == "running"
     return {
         "InstanceId": instance.id,
@@ -63,7 +63,7 @@ def _view(instance: Instance) -> dict[str, Any]:
         "InstanceStatus": _check(instance.status.get("instance", "ok") if running else "not-applicable", instance),
         "SystemStatus": _check(instance.status.get("system", "ok") if running else "not-applicable", instance),
         "AttachedEbsStatus": _check(instance.status.get("ebs", "ok") if running else "not-applicable", instance),
-        "Events": [_event(event) for event in instance.status.get("events", ())] or None,
+        "Events": [_event_view(event) for event in instance.status.get("events", ())] or None,
         "Operator": OPERATOR,
     }
 
@@ -75,7 +75,7 @@ def _check(status: str, instance: Instance) -> dict[str, Any]:
     return {"Status": status, "Details": [details] if status != "not-applicable" else []}
 
 
-def _event(event: dict[str, Any]) -> dict[str, Any]:
+def _event_view(event: dict[str, Any]) -> dict[str, Any]:
     """Control API's event: code, description, not_before, not_after, id; times as ISO strings."""
     return {
         "InstanceEventId": event.get("id", "instance-event-0d59937288b749b32"),

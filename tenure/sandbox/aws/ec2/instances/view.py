@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
-from tenure.sandbox.aws.ec2.network.placement_groups import shown_partition
+from tenure.sandbox.aws.ec2.network.placement_groups import visible_partition
 from tenure.sandbox.aws.ec2.records import STATE_CODES, Instance, NetworkInterface
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.ec2.tags import tag_list
 from tenure.sandbox.aws.wire.xml import Raw, named_shape
 
@@ -27,24 +27,29 @@ OPERATOR = {"Managed": False}
 LIFECYCLES = frozenset({"spot", "capacity-block", "interruptible-capacity-reservation"})
 
 
-def instance_xml(world: World, instance: Instance) -> Raw:
+def instance_xml(world: Environment, instance: Instance) -> Raw:
     if instance.view is None:
-        instance.view = named_shape("Instance", describe(world, instance))
+        instance.view = named_shape("Instance", instance_view(world, instance))
     return Raw(instance.view)
 
 
-def dns_name(world: World, address: str) -> str:
+def dns_name(world: Environment, address: str) -> str:
     if not address:
         return ""
     domain = "ec2.internal" if world.region == "us-east-1" else f"{world.region}.compute.internal"
     return f"ip-{address.replace('.', '-')}.{domain}"
 
 
-def describe(world: World, instance: Instance) -> dict[str, Any]:
+def instance_view(world: Environment, instance: Instance) -> dict[str, Any]:
     """The instance with DescribeInstances's member names. A terminated one has lost its place in the network."""
-    view = {**_identity(instance), **_machine(instance), **_options(instance), "Tags": tag_list(instance.tags)}
+    view = {
+        **_identity_view(instance),
+        **_hardware_view(instance),
+        **_options_view(instance),
+        "Tags": tag_list(instance.tags),
+    }
     if instance.state != "terminated":
-        view |= _network(world, instance) | _disks(instance)
+        view |= _network_view(world, instance) | _disks_view(instance)
         if instance.profile:
             view["IamInstanceProfile"] = {"Arn": instance.profile[0], "Id": instance.profile[1]}
     else:
@@ -54,7 +59,7 @@ def describe(world: World, instance: Instance) -> dict[str, Any]:
     return view
 
 
-def _identity(instance: Instance) -> dict[str, Any]:
+def _identity_view(instance: Instance) -> dict[str, Any]:
     return {
         "InstanceId": instance.id,
         "ImageId": instance.image_id,
@@ -80,7 +85,7 @@ def state_of(instance: Instance) -> dict[str, Any]:
     return {"Code": STATE_CODES[instance.state], "Name": instance.state}
 
 
-def _machine(instance: Instance) -> dict[str, Any]:
+def _hardware_view(instance: Instance) -> dict[str, Any]:
     facts = all_types()[instance.instance_type]
     placement = instance.data.get("Placement", {})
     cpu = {
@@ -93,7 +98,7 @@ def _machine(instance: Instance) -> dict[str, Any]:
             "AvailabilityZoneId": instance.zone_id,
             "GroupName": instance.group_name,
             "GroupId": instance.group_id,
-            "PartitionNumber": shown_partition(instance),
+            "PartitionNumber": visible_partition(instance),
             "Tenancy": placement.get("Tenancy") or "default",
         },
         "Architecture": instance.architecture,
@@ -109,10 +114,12 @@ def _machine(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _options(instance: Instance) -> dict[str, Any]:
+def _options_view(instance: Instance) -> dict[str, Any]:
     data = instance.data
     monitored = data.get("Monitoring", {}).get("Enabled")
-    wanted = data.get("CapacityReservationSpecification") or {"CapacityReservationPreference": "open"}
+    reservation_specification = data.get("CapacityReservationSpecification") or {
+        "CapacityReservationPreference": "open"
+    }
     return {
         "Monitoring": {"State": "enabled" if monitored else "disabled"},
         "MetadataOptions": {**METADATA_DEFAULTS, **data.get("MetadataOptions", {})},
@@ -120,11 +127,11 @@ def _options(instance: Instance) -> dict[str, Any]:
         "HibernationOptions": {"Configured": bool(data.get("HibernationOptions", {}).get("Configured"))},
         "MaintenanceOptions": {"AutoRecovery": "default", "RebootMigration": "default"},
         "CapacityReservationId": instance.capacity_reservation_id,
-        "CapacityReservationSpecification": wanted,
+        "CapacityReservationSpecification": reservation_specification,
     }
 
 
-def _network(world: World, instance: Instance) -> dict[str, Any]:
+def _network_view(world: Environment, instance: Instance) -> dict[str, Any]:
     public = next((i.public_ip for i in instance.interfaces if i.public_ip), None)
     return {
         "SubnetId": instance.subnet_id,
@@ -135,7 +142,7 @@ def _network(world: World, instance: Instance) -> dict[str, Any]:
         "PublicIpAddress": public,
         "Ipv6Address": next((one for i in instance.interfaces for one in i.ipv6), None),
         "SourceDestCheck": True,
-        "SecurityGroups": _groups(instance.groups),
+        "SecurityGroups": _groups_view(instance.groups),
         "NetworkInterfaces": [interface_view(world, instance, i) for i in instance.interfaces],
         "PrivateDnsNameOptions": {
             "HostnameType": "ip-name",
@@ -145,15 +152,15 @@ def _network(world: World, instance: Instance) -> dict[str, Any]:
     }
 
 
-def _public_dns(world: World, address: str | None) -> str:
+def _public_dns(world: Environment, address: str | None) -> str:
     return f"ec2-{address.replace('.', '-')}.{world.region}.compute.amazonaws.com" if address else ""
 
 
-def _groups(groups: list[tuple[str, str]]) -> list[dict[str, str]]:
+def _groups_view(groups: list[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"GroupId": group_id, "GroupName": name} for group_id, name in groups]
 
 
-def interface_view(world: World, instance: Instance, interface: NetworkInterface) -> dict[str, Any]:
+def interface_view(world: Environment, instance: Instance, interface: NetworkInterface) -> dict[str, Any]:
     """One interface as an instance shows it."""
     address = interface.private_ip
     addresses = [] if address is None else [
@@ -178,7 +185,7 @@ def interface_view(world: World, instance: Instance, interface: NetworkInterface
         "PrivateDnsName": dns_name(world, address or ""),
         "SourceDestCheck": True,
         "InterfaceType": interface.interface_type,
-        "Groups": _groups(interface.groups),
+        "Groups": _groups_view(interface.groups),
         "Attachment": {
             "AttachmentId": interface.attachment_id,
             "DeviceIndex": interface.device_index,
@@ -198,7 +205,7 @@ def interface_view(world: World, instance: Instance, interface: NetworkInterface
     }
 
 
-def _disks(instance: Instance) -> dict[str, Any]:
+def _disks_view(instance: Instance) -> dict[str, Any]:
     return {
         "BlockDeviceMappings": [
             {

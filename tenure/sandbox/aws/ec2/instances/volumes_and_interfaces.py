@@ -10,11 +10,11 @@ import secrets
 from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call, new_id, new_mac, not_found, values_at
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page, tag_facts
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, paginate, tag_facts
 from tenure.sandbox.aws.ec2.instances.view import interface_view
-from tenure.sandbox.aws.ec2.network.vpc import PREFIX_ADDRESSES, AddressBook
+from tenure.sandbox.aws.ec2.network.vpc import PREFIX_ADDRESSES, AddressPool
 from tenure.sandbox.aws.ec2.records import Image, Instance, NetworkInterface, Volume
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.ec2.tags import read_specifications, tag_list
 from tenure.sandbox.aws.wire.responses import AwsError, dry_run_ok
 
@@ -59,63 +59,67 @@ Views = list[dict[str, Any]]
 
 
 def describe_volumes(call: Call) -> dict[str, Any]:
-    views = [_volume(i, v) for i in _present(call.world) for v in i.volumes]
-    views = _named(views, call.params.get("VolumeIds"), "VolumeId", "vol", "volume")
-    shown, token = _filtered(call, views, VOLUME_PATHS, "VolumeId")
-    return {"Volumes": shown, "NextToken": token}
+    views = [_volume_view(i, v) for i in _existing_instances(call.world) for v in i.volumes]
+    views = _select_by_id(views, call.params.get("VolumeIds"), "VolumeId", "vol", "volume")
+    page_items, token = _filter_page(call, views, VOLUME_PATHS, "VolumeId")
+    return {"Volumes": page_items, "NextToken": token}
 
 
 def describe_network_interfaces(call: Call) -> dict[str, Any]:
-    views = [_interface(call.world, i, n) for i in _present(call.world) for n in range(len(i.interfaces))]
-    wanted = call.params.get("NetworkInterfaceIds")
-    views = _named(views, wanted, "NetworkInterfaceId", "eni", "networkInterface")
-    shown, token = _filtered(call, views, INTERFACE_PATHS, "NetworkInterfaceId")
-    return {"NetworkInterfaces": shown, "NextToken": token}
+    views = [
+        _attached_interface_view(call.world, i, n)
+        for i in _existing_instances(call.world)
+        for n in range(len(i.interfaces))
+    ]
+    interface_ids = call.params.get("NetworkInterfaceIds")
+    views = _select_by_id(views, interface_ids, "NetworkInterfaceId", "eni", "networkInterface")
+    page_items, token = _filter_page(call, views, INTERFACE_PATHS, "NetworkInterfaceId")
+    return {"NetworkInterfaces": page_items, "NextToken": token}
 
 
 def describe_spot_instance_requests(call: Call) -> dict[str, Any]:
     views = [_request(i) for i in call.world.instances.values() if i.spot_request_id]
-    wanted = call.params.get("SpotInstanceRequestIds")
-    missing = set(wanted or ()) - {view["SpotInstanceRequestId"] for view in views}
+    request_ids = call.params.get("SpotInstanceRequestIds")
+    missing = set(request_ids or ()) - {view["SpotInstanceRequestId"] for view in views}
     if missing:
         raise AwsError(
             "InvalidSpotInstanceRequestID.NotFound", f"The spot instance request ID '{min(missing)}' does not exist"
         )
-    views = [view for view in views if not wanted or view["SpotInstanceRequestId"] in wanted]
-    shown, token = _filtered(call, views, SPOT_PATHS, "SpotInstanceRequestId")
-    return {"SpotInstanceRequests": shown, "NextToken": token}
+    views = [view for view in views if not request_ids or view["SpotInstanceRequestId"] in request_ids]
+    page_items, token = _filter_page(call, views, SPOT_PATHS, "SpotInstanceRequestId")
+    return {"SpotInstanceRequests": page_items, "NextToken": token}
 
 
-def _present(world: World) -> list[Instance]:
+def _existing_instances(world: Environment) -> list[Instance]:
     return [instance for instance in world.instances.values() if instance.state != "terminated"]
 
 
-def _named(views: Views, wanted: list[str] | None, key: str, prefix: str, noun: str) -> Views:
-    if not wanted:
+def _select_by_id(views: Views, ids: list[str] | None, key: str, prefix: str, noun: str) -> Views:
+    if not ids:
         return views
-    missing = sorted(set(wanted) - {view[key] for view in views})
+    missing = sorted(set(ids) - {view[key] for view in views})
     if missing:
         raise not_found(missing, prefix, noun)
-    return [view for view in views if view[key] in wanted]
+    return [view for view in views if view[key] in ids]
 
 
-def _filtered(call: Call, views: Views, paths: dict[str, str], key: str) -> tuple[Views, str | None]:
+def _filter_page(call: Call, views: Views, paths: dict[str, str], key: str) -> tuple[Views, str | None]:
     filters = compile_filters(call.params.get("Filters"), frozenset(paths) | TAGS)
     if call.params.get("DryRun"):
         raise dry_run_ok()
-    chosen = [view for view in views if accepts(filters, _facts(view, paths))]
+    chosen = [view for view in views if matches_filters(filters, _filter_facts(view, paths))]
     chosen.sort(key=lambda view: str(view[key]))
-    return page(chosen, call.params, lambda view: str(view[key]), low=5, high=1000)
+    return paginate(chosen, call.params, lambda view: str(view[key]), low=5, high=1000)
 
 
-def _facts(view: dict[str, Any], paths: dict[str, str]) -> dict[str, list[str]]:
+def _filter_facts(view: dict[str, Any], paths: dict[str, str]) -> dict[str, list[str]]:
     tags = view.get("Tags") or view.get("TagSet") or []
     return {name: values_at(view, path) for name, path in paths.items()} | tag_facts(
         {tag["Key"]: tag["Value"] for tag in tags}
     )
 
 
-def _volume(instance: Instance, volume: Volume) -> dict[str, Any]:
+def _volume_view(instance: Instance, volume: Volume) -> dict[str, Any]:
     return {
         "VolumeId": volume.id,
         "Size": volume.size,
@@ -143,7 +147,7 @@ def _volume(instance: Instance, volume: Volume) -> dict[str, Any]:
     }
 
 
-def _interface(world: World, instance: Instance, number: int) -> dict[str, Any]:
+def _attached_interface_view(world: Environment, instance: Instance, number: int) -> dict[str, Any]:
     interface = instance.interfaces[number]
     view = interface_view(world, instance, interface)
     view["Attachment"] |= {"InstanceId": instance.id, "InstanceOwnerId": world.account}
@@ -214,7 +218,7 @@ def _devices_volume(device: str, ebs: dict[str, Any], tags: dict[str, str]) -> V
 def make_interfaces(
     specs: list[dict[str, Any]],
     *,
-    book: AddressBook,
+    address_pool: AddressPool,
     subnet_id: str,
     groups: Groups,
     public: bool,
@@ -228,19 +232,19 @@ def make_interfaces(
     """
     _require_slots(specs, slots)
     prefixed = PREFIX_ADDRESSES * sum(spec.get("Ipv4PrefixCount", 0) for spec in specs)
-    if prefixed and book.free() < prefixed + 1:
+    if prefixed and address_pool.free_count() < prefixed + 1:
         raise full_subnet(subnet_id)
     made: list[NetworkInterface] = []
     for index, spec in enumerate(specs or [{}]):
         primary = spec.get("DeviceIndex", index) == 0 and spec.get("NetworkCardIndex", 0) == 0
-        address = None if spec.get("InterfaceType") == "efa-only" else book.take()
+        address = None if spec.get("InterfaceType") == "efa-only" else address_pool.allocate()
         if address is None and spec.get("InterfaceType") != "efa-only":
             for interface in made:
-                book.give_back(interface.private_ip or "")
+                address_pool.give_back(interface.private_ip or "")
             raise full_subnet(subnet_id)
-        wants_public = spec.get("AssociatePublicIpAddress", public) and primary
-        made.append(_devices_interface(spec, index, address, groups, wants_public, tags))
-    book.held += prefixed
+        has_public_ip = spec.get("AssociatePublicIpAddress", public) and primary
+        made.append(_devices_interface(spec, index, address, groups, has_public_ip, tags))
+    address_pool.prefix_addresses += prefixed
     return made
 
 

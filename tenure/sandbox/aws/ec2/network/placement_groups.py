@@ -12,18 +12,18 @@ from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call, new_id, not_found, require_well_formed
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, tag_facts
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, tag_facts
 from tenure.sandbox.aws.ec2.records import Instance, PlacementGroup
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.ec2.tags import read_specifications, tag_list
 from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
 
 SPREAD_LIMIT = 7
-GONE = frozenset({"shutting-down", "terminated"})
+TERMINATING_STATES = frozenset({"shutting-down", "terminated"})
 ANYWHERE = "*"
 
 
-def group_of(world: World, placement: dict[str, Any]) -> PlacementGroup | None:
+def group_of(world: Environment, placement: dict[str, Any]) -> PlacementGroup | None:
     """The group that a launch names. Raises EC2's code for one that does not exist."""
     name, group_id = placement.get("GroupName"), placement.get("GroupId")
     if group_id:
@@ -55,7 +55,7 @@ def check_group(group: PlacementGroup | None, placement: dict[str, Any], instanc
         raise invalid_value(f"Invalid value '{partition}' for PartitionNumber: there are {group.partitions}.")
 
 
-def enter_group(world: World, group: PlacementGroup, zone: str, wanted: int | None) -> int | None:
+def enter_group(world: Environment, group: PlacementGroup, zone: str, requested_partition: int | None) -> int | None:
     """The partition that an instance gets, if the group has any. Raises when the group has no room in the zone."""
     inside = members(world, group)
     if group.strategy == "cluster":
@@ -68,14 +68,14 @@ def enter_group(world: World, group: PlacementGroup, zone: str, wanted: int | No
             "UnfulfillableCapacity",
             f"You've reached the limit of instances in this spread placement group: {SPREAD_LIMIT} in a zone.",
         )
-    return _partition(world, group, zone, wanted, inside)
+    return _choose_partition(world, group, zone, requested_partition, inside)
 
 
-def _partition(
-    world: World, group: PlacementGroup, zone: str, wanted: int | None, inside: list[Instance]
+def _choose_partition(
+    world: Environment, group: PlacementGroup, zone: str, requested_partition: int | None, inside: list[Instance]
 ) -> int | None:
     every: list[int | None] = [*range(1, (group.partitions or 0) + 1)] or [None]
-    numbers = every if wanted is None else [wanted]
+    numbers = every if requested_partition is None else [requested_partition]
     free = [number for number in numbers if not _is_full(world, group, zone, number)]
     if not free:
         text = f"There is not enough capacity left in the placement group '{group.name}' in {zone}."
@@ -83,20 +83,20 @@ def _partition(
     return min(free, key=lambda number: (sum(one.partition == number for one in inside), number or 0))
 
 
-def _is_full(world: World, group: PlacementGroup, zone: str, partition: int | None) -> bool:
-    places = ((where, number) for where in (zone, ANYWHERE) for number in (partition, None))
-    return any((group.id, where, number) in world.full_groups for where, number in places)
+def _is_full(world: Environment, group: PlacementGroup, zone: str, partition: int | None) -> bool:
+    locations = ((where, number) for where in (zone, ANYWHERE) for number in (partition, None))
+    return any((group.id, where, number) in world.full_groups for where, number in locations)
 
 
-def members(world: World, group: PlacementGroup) -> list[Instance]:
+def members(world: Environment, group: PlacementGroup) -> list[Instance]:
     """The instances in the group that are not going."""
-    return [one for one in world.instances.values() if one.group_id == group.id and one.state not in GONE]
+    return [one for one in world.instances.values() if one.group_id == group.id and one.state not in TERMINATING_STATES]
 
 
-def shown_partition(instance: Instance) -> int | None:
+def visible_partition(instance: Instance) -> int | None:
     """The partition that DescribeInstances tells: at once if it was asked for, once it runs if EC2 chose it."""
-    asked = instance.data.get("Placement", {}).get("PartitionNumber") is not None
-    return instance.partition if asked or instance.state != "pending" else None
+    is_requested = instance.data.get("Placement", {}).get("PartitionNumber") is not None
+    return instance.partition if is_requested or instance.state != "pending" else None
 
 
 STRATEGIES = frozenset({"cluster", "spread", "partition"})
@@ -128,7 +128,7 @@ def create_placement_group(call: Call) -> dict[str, Any]:
         tags=read_specifications(request.get("TagSpecifications")).get("placement-group", {}),
     )
     world.placement_groups[group.id] = group
-    return {"PlacementGroup": _view(world, group)}
+    return {"PlacementGroup": _group_view(world, group)}
 
 
 def describe_placement_groups(call: Call) -> dict[str, Any]:
@@ -136,11 +136,15 @@ def describe_placement_groups(call: Call) -> dict[str, Any]:
     filters = compile_filters(request.get("Filters"), FILTERS)
     if request.get("DryRun"):
         raise dry_run_ok()
-    chosen = _chosen(world, request.get("GroupIds") or [], request.get("GroupNames") or [])
-    return {"PlacementGroups": [_view(world, group) for group in chosen if accepts(filters, _facts(world, group))]}
+    chosen = _select_groups(world, request.get("GroupIds") or [], request.get("GroupNames") or [])
+    return {
+        "PlacementGroups": [
+            _group_view(world, group) for group in chosen if matches_filters(filters, _filter_facts(world, group))
+        ]
+    }
 
 
-def _chosen(world: World, ids: list[str], names: list[str]) -> list[PlacementGroup]:
+def _select_groups(world: Environment, ids: list[str], names: list[str]) -> list[PlacementGroup]:
     groups = list(world.placement_groups.values())
     require_well_formed(ids, "pg")
     missing = set(ids) - {group.id for group in groups}
@@ -148,15 +152,15 @@ def _chosen(world: World, ids: list[str], names: list[str]) -> list[PlacementGro
         raise not_found(sorted(missing), "pg", "placement group")
     unknown = set(names) - {group.name for group in groups}
     if unknown:
-        raise _unknown(sorted(unknown)[0])
+        raise _unknown_group(sorted(unknown)[0])
     return [g for g in groups if (not ids and not names) or g.id in ids or g.name in names]
 
 
-def _unknown(name: str) -> AwsError:
+def _unknown_group(name: str) -> AwsError:
     return AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
 
 
-def _facts(world: World, group: PlacementGroup) -> dict[str, list[str]]:
+def _filter_facts(world: Environment, group: PlacementGroup) -> dict[str, list[str]]:
     return {
         "group-name": [group.name],
         "group-arn": [world.arn("placement-group", group.name)],
@@ -167,7 +171,7 @@ def _facts(world: World, group: PlacementGroup) -> dict[str, list[str]]:
     }
 
 
-def _view(world: World, group: PlacementGroup) -> dict[str, Any]:
+def _group_view(world: Environment, group: PlacementGroup) -> dict[str, Any]:
     return {
         "GroupName": group.name,
         "GroupId": group.id,
@@ -184,7 +188,7 @@ def delete_placement_group(call: Call) -> dict[str, Any]:
     name, world = call.params.get("GroupName"), call.world
     found = next((group for group in world.placement_groups.values() if group.name == name), None)
     if found is None:
-        raise _unknown(str(name))
+        raise _unknown_group(str(name))
     if members(world, found):
         raise AwsError("InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use and may not be deleted.")
     del world.placement_groups[found.id]

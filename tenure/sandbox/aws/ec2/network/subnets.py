@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call, not_found, require_well_formed
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page, tag_facts
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, paginate, tag_facts
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.ec2.tags import tag_list
 from tenure.sandbox.aws.wire.responses import bad_combination, dry_run_ok
 
@@ -32,13 +32,13 @@ def describe_subnets(call: Call) -> dict[str, Any]:
     missing = [one for one in ids if one not in by_id]
     if missing:
         raise not_found(missing, "subnet", "subnet")
-    views = [_view(world, by_id[one]) for one in sorted(set(ids) or by_id)]
-    chosen = [view for view in views if accepts(filters, _facts(view))]
-    shown, token = page(chosen, request, lambda view: str(view["SubnetId"]), low=5, high=1000)
-    return {"Subnets": shown, "NextToken": token}
+    views = [_subnet_view(world, by_id[one]) for one in sorted(set(ids) or by_id)]
+    chosen = [view for view in views if matches_filters(filters, _filter_facts(view))]
+    page_items, token = paginate(chosen, request, lambda view: str(view["SubnetId"]), low=5, high=1000)
+    return {"Subnets": page_items, "NextToken": token}
 
 
-def _view(world: World, subnet: Any) -> dict[str, Any]:
+def _subnet_view(world: Environment, subnet: Any) -> dict[str, Any]:
     return {
         "SubnetId": subnet.id,
         "SubnetArn": world.arn("subnet", subnet.id),
@@ -48,12 +48,12 @@ def _view(world: World, subnet: Any) -> dict[str, Any]:
         "CidrBlock": subnet.cidr_block,
         "AvailabilityZone": subnet.availability_zone,
         "AvailabilityZoneId": subnet.availability_zone_id,
-        "AvailableIpAddressCount": world.network.book(subnet.id).free(),
+        "AvailableIpAddressCount": world.network.address_pool(subnet.id).free_count(),
         "DefaultForAz": str(subnet.default_for_az).lower() == "true",
         "MapPublicIpOnLaunch": str(subnet.map_public_ip_on_launch).lower() == "true",
         "MapCustomerOwnedIpOnLaunch": False,
         "AssignIpv6AddressOnCreation": False,
-        "Ipv6CidrBlockAssociationSet": _ipv6(subnet) if world.settings.ip_family == "ipv6" else [],
+        "Ipv6CidrBlockAssociationSet": _ipv6_associations(subnet) if world.settings.ip_family == "ipv6" else [],
         "Ipv6Native": False,
         "EnableDns64": False,
         "PrivateDnsNameOptionsOnLaunch": {
@@ -65,7 +65,7 @@ def _view(world: World, subnet: Any) -> dict[str, Any]:
     }
 
 
-def _ipv6(subnet: Any) -> list[dict[str, Any]]:
+def _ipv6_associations(subnet: Any) -> list[dict[str, Any]]:
     block = f"2001:db8:{subnet.id[-4:]}::/64"
     state = {"State": "associated"}
     return [
@@ -73,7 +73,7 @@ def _ipv6(subnet: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _facts(view: dict[str, Any]) -> dict[str, list[str]]:
+def _filter_facts(view: dict[str, Any]) -> dict[str, list[str]]:
     return {
         "availability-zone": [view["AvailabilityZone"]],
         "availabilityZone": [view["AvailabilityZone"]],

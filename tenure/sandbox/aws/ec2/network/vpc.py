@@ -17,23 +17,24 @@ PREFIX_ADDRESSES = 16
 
 
 @dataclass
-class AddressBook:
+class AddressPool:
     cidr: ipaddress.IPv4Network
     used: set[str] = field(default_factory=set)
     fresh: Iterator[int] | None = None
     returned: list[str] = field(default_factory=list)
     withheld: int = 0
-    held: int = 0
+    prefix_addresses: int = 0
 
-    def free(self) -> int:
-        """Addresses that can still be taken; those `held` are in prefixes, those `withheld` the control API keeps."""
-        return max(0, self.cidr.num_addresses - RESERVED - len(self.used) - self.held - self.withheld)
+    def free_count(self) -> int:
+        """Addresses that can still be taken; those `prefix_addresses` are in prefixes, those `withheld` the control
+        API keeps."""
+        return max(0, self.cidr.num_addresses - RESERVED - len(self.used) - self.prefix_addresses - self.withheld)
 
-    def take(self) -> str | None:
+    def allocate(self) -> str | None:
         """A free address, those never used first; None if the subnet is full."""
-        if self.free() <= 0:
+        if self.free_count() <= 0:
             return None
-        address = self._next()
+        address = self._next_address()
         self.used.add(address)
         return address
 
@@ -42,14 +43,14 @@ class AddressBook:
             self.used.discard(address)
             self.returned.append(address)
 
-    def restore(self, used: set[str], returned: list[str], held: int) -> None:
+    def restore(self, used: set[str], returned: list[str], prefix_addresses: int) -> None:
         """Go on from a stored book: what was used or returned is not fresh any more."""
-        self.used, self.returned, self.held = used, returned, held
+        self.used, self.returned, self.prefix_addresses = used, returned, prefix_addresses
         touched = [int(ipaddress.IPv4Address(address)) for address in (*used, *returned)]
         first = max(touched, default=int(self.cidr.network_address) + RESERVED - 2) + 1
         self.fresh = iter(range(first, int(self.cidr.broadcast_address)))
 
-    def _next(self) -> str:
+    def _next_address(self) -> str:
         if self.fresh is None:
             first = int(self.cidr.network_address)
             self.fresh = iter(range(first + RESERVED - 1, first + self.cidr.num_addresses - 1))
@@ -63,18 +64,20 @@ class Network:
     def __init__(self, account: str, region: str) -> None:
         self._account = account
         self._region = region
-        self._books: dict[str, AddressBook] = {}
+        self._address_pools: dict[str, AddressPool] = {}
 
     @property
     def backend(self) -> Any:
         return ec2_backends[self._account][self._region]
 
     def forget(self) -> None:
-        self._books.clear()
+        self._address_pools.clear()
 
-    def books(self) -> dict[str, tuple[set[str], list[str], int]]:
+    def snapshot_addresses(self) -> dict[str, tuple[set[str], list[str], int]]:
         """Addresses in use, returned and held in prefixes, by subnet: what a snapshot keeps."""
-        return {subnet: (book.used, book.returned, book.held) for subnet, book in self._books.items()}
+        return {
+            subnet: (pool.used, pool.returned, pool.prefix_addresses) for subnet, pool in self._address_pools.items()
+        }
 
     def subnets(self) -> list[Any]:
         return [subnet for by_id in self.backend.subnets.values() for subnet in by_id.values()]
@@ -98,9 +101,9 @@ class Network:
     def tags(self, resource_id: str) -> dict[str, str]:
         return dict(self.backend.tags.get(resource_id, {}))
 
-    def book(self, subnet_id: str) -> AddressBook:
-        if subnet_id not in self._books:
+    def address_pool(self, subnet_id: str) -> AddressPool:
+        if subnet_id not in self._address_pools:
             subnet = self.subnet(subnet_id)
             cidr = subnet.cidr_block if subnet is not None else "10.255.255.240/28"
-            self._books[subnet_id] = AddressBook(ipaddress.IPv4Network(cidr))
-        return self._books[subnet_id]
+            self._address_pools[subnet_id] = AddressPool(ipaddress.IPv4Network(cidr))
+        return self._address_pools[subnet_id]

@@ -8,12 +8,12 @@ from typing import Any
 
 from tenure.sandbox.aws.ec2.call import not_found, require_well_formed
 from tenure.sandbox.aws.ec2.records import Image
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.state.instance_profiles import profile_at, profile_named
 from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, invalid_value, missing_parameter
 
 
-def subnet_of(world: World, data: dict[str, Any]) -> Any:
+def subnet_of(world: Environment, data: dict[str, Any]) -> Any:
     """The subnet that the launch, its first interface or its zone's default names."""
     interfaces = data.get("NetworkInterfaces") or [{}]
     subnet_id = data.get("SubnetId") or interfaces[0].get("SubnetId")
@@ -35,7 +35,7 @@ def subnet_of(world: World, data: dict[str, Any]) -> Any:
     return subnet
 
 
-def image_of(world: World, data: dict[str, Any]) -> Image:
+def image_of(world: Environment, data: dict[str, Any]) -> Image:
     image_id = data.get("ImageId")
     if not image_id:
         raise missing_parameter("ImageId")
@@ -50,11 +50,11 @@ def image_of(world: World, data: dict[str, Any]) -> Image:
     return image
 
 
-def may_use(world: World, image: Image) -> bool:
+def may_use(world: Environment, image: Image) -> bool:
     return image.public or image.owner == world.account
 
 
-def groups_of(world: World, data: dict[str, Any], subnet: Any) -> list[tuple[str, str]]:
+def groups_of(world: Environment, data: dict[str, Any], subnet: Any) -> list[tuple[str, str]]:
     """(id, name) of the groups of the first interface, or of the instance, or the VPC's default."""
     interfaces = data.get("NetworkInterfaces") or []
     own = [*data.get("SecurityGroupIds", ()), *data.get("SecurityGroups", ())]
@@ -63,18 +63,18 @@ def groups_of(world: World, data: dict[str, Any], subnet: Any) -> list[tuple[str
             "Network interfaces and an instance-level security groups may not be specified on the same request"
         )
     ids = interfaces[0].get("Groups", []) if interfaces else data.get("SecurityGroupIds", [])
-    groups = [_group(world, group_id, subnet) for group_id in ids]
+    groups = [_find_security_group(world, group_id, subnet) for group_id in ids]
     groups += [_named_group(world, name, subnet) for name in data.get("SecurityGroups", ())]
     if not groups:
         groups = [_named_group(world, "default", subnet)]
     return [(group.id, group.name) for group in groups]
 
 
-def profile_of(world: World, wanted: dict[str, str] | None) -> tuple[str, str] | None:
+def profile_of(world: Environment, reference: dict[str, str] | None) -> tuple[str, str] | None:
     """(arn, id) of the instance profile. Raises InvalidParameterValue with the text that clients look for."""
-    if not wanted:
+    if not reference:
         return None
-    name, arn = wanted.get("Name"), wanted.get("Arn")
+    name, arn = reference.get("Name"), reference.get("Arn")
     profile = profile_named(world.account, name) if name else profile_at(world.account, arn or "")
     if profile is not None and world.profiles_from.get(profile.name, 0.0) > world.clock.now():
         profile = None
@@ -88,7 +88,7 @@ def profile_of(world: World, wanted: dict[str, str] | None) -> tuple[str, str] |
     )
 
 
-def _group(world: World, group_id: str, subnet: Any) -> Any:
+def _find_security_group(world: Environment, group_id: str, subnet: Any) -> Any:
     group = world.network.group(group_id)
     if group is None:
         raise AwsError("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
@@ -99,7 +99,7 @@ def _group(world: World, group_id: str, subnet: Any) -> Any:
     return group
 
 
-def _named_group(world: World, name: str, subnet: Any) -> Any:
+def _named_group(world: Environment, name: str, subnet: Any) -> Any:
     group = world.network.group_named(name, subnet.vpc_id)
     if group is None:
         raise AwsError("InvalidGroup.NotFound", f"The security group '{name}' does not exist in VPC '{subnet.vpc_id}'")

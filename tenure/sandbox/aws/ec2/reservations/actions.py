@@ -17,10 +17,10 @@ from typing import Any
 
 from tenure.sandbox.aws.ec2.call import Call, new_id, not_found, require_well_formed
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
-from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page, tag_facts
+from tenure.sandbox.aws.ec2.filters import compile_filters, matches_filters, paginate, tag_facts
 from tenure.sandbox.aws.ec2.records import Reservation
 from tenure.sandbox.aws.ec2.reservations.lifecycle import BLOCK, ENDED, close, set_times
-from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.ec2.tags import read_specifications, tag_list
 from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
 from tenure.sandbox.aws.wire.xml import iso
@@ -30,7 +30,7 @@ RESERVED_MARKETS = frozenset({"capacity-block", INTERRUPTIBLE})
 
 
 @dataclass(frozen=True)
-class Fit:
+class ReservationCriteria:
     """What a reservation and a launch must have in common."""
 
     instance_type: str
@@ -39,12 +39,12 @@ class Fit:
     platform: str
 
     @classmethod
-    def of(cls, reservation: Reservation) -> Fit:
+    def of_reservation(cls, reservation: Reservation) -> ReservationCriteria:
         return cls(reservation.instance_type, reservation.zone, reservation.tenancy, reservation.platform)
 
 
 def choose_reservation(
-    world: World, fit: Fit, *, market: str, specification: dict[str, Any] | None
+    world: Environment, fit: ReservationCriteria, *, market: str, specification: dict[str, Any] | None
 ) -> Reservation | None:
     """Raises ReservationCapacityExceeded when the launch insists on a reservation that has no room."""
     specification = specification or {}
@@ -55,18 +55,18 @@ def choose_reservation(
             raise bad_combination("Spot Instances cannot be launched into a Capacity Reservation.")
         return None
     if target:
-        return _targeted(world, target, fit, market)
+        return _find_target(world, target, fit, market)
     if market in RESERVED_MARKETS:
         raise invalid_value(f"A Capacity Reservation must be targeted for the market type {market}")
     if preference == "none":
         return None
     found = _open(world, fit)
     if found is None and preference == "capacity-reservations-only":
-        raise _exceeded()
+        raise _capacity_exceeded()
     return found
 
 
-def room(reservation: Reservation) -> int:
+def available_count(reservation: Reservation) -> int:
     return max(0, reservation.total - reservation.used) if reservation.state == "active" else 0
 
 
@@ -77,32 +77,36 @@ def market_of(reservation: Reservation) -> str:
     return "capacity-block" if reservation.kind == "capacity-block" else "on-demand"
 
 
-def has_open_room(world: World, instance_type: str, zone: str | None) -> bool:
+def has_open_capacity(world: Environment, instance_type: str, zone: str | None) -> bool:
     """Whether an open reservation for this type and zone has room, whatever its tenancy and platform."""
     return any(
-        (one.instance_type, one.zone) == (instance_type, zone) and _is_open(one) and room(one)
+        (one.instance_type, one.zone) == (instance_type, zone) and _is_open(one) and available_count(one)
         for one in world.reservations.values()
     )
 
 
-def _targeted(world: World, target: str, fit: Fit, market: str) -> Reservation:
+def _find_target(world: Environment, target: str, fit: ReservationCriteria, market: str) -> Reservation:
     require_well_formed([target], "cr")
     reservation = world.reservations.get(target)
     if reservation is None:
         raise not_found([target], "cr", "Capacity Reservation")
-    if Fit.of(reservation) != fit or market_of(reservation) != market:
+    if ReservationCriteria.of_reservation(reservation) != fit or market_of(reservation) != market:
         raise AwsError(
             "ReservationCapacityIncompatible",
             f"The attributes of the requested instance do not match Capacity Reservation {target}.",
         )
-    if room(reservation) < 1:
-        raise _exceeded()
+    if available_count(reservation) < 1:
+        raise _capacity_exceeded()
     return reservation
 
 
-def _open(world: World, fit: Fit) -> Reservation | None:
+def _open(world: Environment, fit: ReservationCriteria) -> Reservation | None:
     for reservation in world.reservations.values():
-        if _is_open(reservation) and Fit.of(reservation) == fit and room(reservation) > 0:
+        if (
+            _is_open(reservation)
+            and ReservationCriteria.of_reservation(reservation) == fit
+            and available_count(reservation) > 0
+        ):
             return reservation
     return None
 
@@ -111,7 +115,7 @@ def _is_open(reservation: Reservation) -> bool:
     return reservation.match_criteria == "open" and market_of(reservation) == "on-demand"
 
 
-def _exceeded() -> AwsError:
+def _capacity_exceeded() -> AwsError:
     return AwsError(
         "ReservationCapacityExceeded",
         "The requested reservation does not have sufficient compatible and available capacity for this request.",
@@ -141,12 +145,12 @@ def create_capacity_reservation(call: Call) -> dict[str, Any]:
     zone, zone_id = zone_of(world, request)
     if request.get("DryRun"):
         raise dry_run_ok()
-    reservation = make(world, request, zone=zone, zone_id=zone_id)
-    set_times(world, reservation, start=reservation.start, end=_moment(request.get("EndDate")))
-    return {"CapacityReservation": view(world, reservation)}
+    reservation = make_reservation(world, request, zone=zone, zone_id=zone_id)
+    set_times(world, reservation, start=reservation.start, end=_parse_time(request.get("EndDate")))
+    return {"CapacityReservation": reservation_view(world, reservation)}
 
 
-def make(world: World, request: dict[str, Any], *, zone: str, zone_id: str) -> Reservation:
+def make_reservation(world: Environment, request: dict[str, Any], *, zone: str, zone_id: str) -> Reservation:
     """A reservation from CreateCapacityReservation's members, active from now on and without an end."""
     now = world.now().replace(microsecond=0)
     reservation = Reservation(
@@ -169,7 +173,7 @@ def make(world: World, request: dict[str, Any], *, zone: str, zone_id: str) -> R
     return reservation
 
 
-def zone_of(world: World, request: dict[str, Any]) -> tuple[str, str]:
+def zone_of(world: Environment, request: dict[str, Any]) -> tuple[str, str]:
     for subnet in world.network.subnets():
         pair: tuple[str, str] = (subnet.availability_zone, subnet.availability_zone_id)
         if request.get("AvailabilityZone") == pair[0] or request.get("AvailabilityZoneId") == pair[1]:
@@ -177,7 +181,7 @@ def zone_of(world: World, request: dict[str, Any]) -> tuple[str, str]:
     raise invalid_value(f"Invalid availability zone: [{request.get('AvailabilityZone')}]")
 
 
-def _moment(text: str | None) -> dt.datetime | None:
+def _parse_time(text: str | None) -> dt.datetime | None:
     return dt.datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
 
 
@@ -189,17 +193,17 @@ def describe_capacity_reservations(call: Call) -> dict[str, Any]:
     filters = compile_filters(request.get("Filters"), FILTERS)
     if request.get("DryRun"):
         raise dry_run_ok()
-    chosen = [r for r in _chosen(world, ids) if accepts(filters, _facts(world, r))]
-    chosen.sort(key=_order)
-    shown, token = page(chosen, request, _order, low=1, high=1000)
-    return {"CapacityReservations": [view(world, r) for r in shown], "NextToken": token}
+    chosen = [r for r in _select_reservations(world, ids) if matches_filters(filters, _filter_facts(world, r))]
+    chosen.sort(key=_sort_key)
+    page_items, token = paginate(chosen, request, _sort_key, low=1, high=1000)
+    return {"CapacityReservations": [reservation_view(world, r) for r in page_items], "NextToken": token}
 
 
-def _order(reservation: Reservation) -> str:
+def _sort_key(reservation: Reservation) -> str:
     return reservation.id
 
 
-def _chosen(world: World, ids: list[str]) -> list[Reservation]:
+def _select_reservations(world: Environment, ids: list[str]) -> list[Reservation]:
     require_well_formed(ids, "cr")
     missing = [one for one in ids if one not in world.reservations]
     if missing:
@@ -207,15 +211,15 @@ def _chosen(world: World, ids: list[str]) -> list[Reservation]:
     return [world.reservations[one] for one in dict.fromkeys(ids)] if ids else list(world.reservations.values())
 
 
-def _facts(world: World, reservation: Reservation) -> dict[str, list[str]]:
-    shown = view(world, reservation)
-    facts = {name: [str(shown[path])] for name, path in PATHS.items()}
+def _filter_facts(world: Environment, reservation: Reservation) -> dict[str, list[str]]:
+    described = reservation_view(world, reservation)
+    facts = {name: [str(described[path])] for name, path in PATHS.items()}
     facts["start-date"] = [iso(reservation.start)]
     facts["end-date"] = [iso(reservation.end)] if reservation.end else []
     return {**facts, **tag_facts(reservation.tags)}
 
 
-def view(world: World, reservation: Reservation) -> dict[str, Any]:
+def reservation_view(world: Environment, reservation: Reservation) -> dict[str, Any]:
     return {
         "CapacityReservationId": reservation.id,
         "CapacityReservationArn": world.arn("capacity-reservation", reservation.id, reservation.owner),
@@ -226,7 +230,7 @@ def view(world: World, reservation: Reservation) -> dict[str, Any]:
         "InstancePlatform": reservation.platform,
         "Tenancy": reservation.tenancy,
         "TotalInstanceCount": reservation.total,
-        "AvailableInstanceCount": room(reservation),
+        "AvailableInstanceCount": available_count(reservation),
         "EbsOptimized": False,
         "EphemeralStorage": False,
         "State": reservation.state,
@@ -243,11 +247,11 @@ def view(world: World, reservation: Reservation) -> dict[str, Any]:
 
 
 def modify_capacity_reservation(call: Call) -> dict[str, Any]:
-    reservation, request = _modifiable(call), call.params
+    reservation, request = _find_modifiable(call), call.params
     if request.get("InstanceCount") is not None:
         reservation.total = request["InstanceCount"]
     if request.get("EndDate"):
-        set_times(call.world, reservation, start=reservation.start, end=_moment(request["EndDate"]))
+        set_times(call.world, reservation, start=reservation.start, end=_parse_time(request["EndDate"]))
     if request.get("EndDateType") == "unlimited":
         set_times(call.world, reservation, start=reservation.start, end=None)
     if request.get("InstanceMatchCriteria"):
@@ -256,19 +260,19 @@ def modify_capacity_reservation(call: Call) -> dict[str, Any]:
 
 
 def cancel_capacity_reservation(call: Call) -> dict[str, Any]:
-    reservation = _modifiable(call)
+    reservation = _find_modifiable(call)
     if reservation.kind == BLOCK:
         raise AwsError("UnsupportedOperation", f"The capacity block {reservation.id} cannot be cancelled.")
     close(call.world, reservation, "cancelled")
     return {"Return": True}
 
 
-def _modifiable(call: Call) -> Reservation:
+def _find_modifiable(call: Call) -> Reservation:
     """The named one. Raises InvalidCapacityReservationState for one that has ended."""
     reservation_id = call.params.get("CapacityReservationId")
     if not reservation_id:
         raise missing_parameter("CapacityReservationId")
-    (reservation,) = _chosen(call.world, [reservation_id])
+    (reservation,) = _select_reservations(call.world, [reservation_id])
     if reservation.state in ENDED:
         text = f"The Capacity Reservation {reservation.id} is in the state {reservation.state}."
         raise AwsError("InvalidCapacityReservationState", text)

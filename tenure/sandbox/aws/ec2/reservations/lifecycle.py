@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from tenure.sandbox.aws.ec2.records import Instance, Reservation
 
 if TYPE_CHECKING:
-    from tenure.sandbox.aws.ec2.state import World
+    from tenure.sandbox.aws.ec2.state import Environment
 
 BLOCK = "capacity-block"
 BLOCK_RECLAIM_SECONDS = 1800.0
 ENDED = frozenset({"expired", "cancelled"})
-GONE = frozenset({"shutting-down", "terminated"})
+TERMINATING_STATES = frozenset({"shutting-down", "terminated"})
 
 
-def set_times(world: World, reservation: Reservation, *, start: dt.datetime, end: dt.datetime | None) -> None:
+def set_times(world: Environment, reservation: Reservation, *, start: dt.datetime, end: dt.datetime | None) -> None:
     """Fix start and end as stamps, and as readings of the clock that `advance` moves."""
     now = world.now()
     reservation.start, reservation.end = start, end
@@ -29,7 +29,7 @@ def set_times(world: World, reservation: Reservation, *, start: dt.datetime, end
     reservation.state = "scheduled" if start > now else "active"
 
 
-def settle_reservations(world: World) -> None:
+def settle_reservations(world: Environment) -> None:
     """Let begin and end whatever is due."""
     now = world.clock.now()
     for reservation in world.reservations.values():
@@ -38,17 +38,17 @@ def settle_reservations(world: World) -> None:
         if reservation.state != "active" or reservation.ends_at is None:
             continue
         if reservation.kind == BLOCK and reservation.ends_at - BLOCK_RECLAIM_SECONDS <= now:
-            _reclaim(world, reservation)
+            _reclaim_block(world, reservation)
         if reservation.ends_at <= now or (reservation.end is not None and reservation.end <= world.now()):
             close(world, reservation, "expired")
 
 
-def next_reservation_due(world: World) -> float | None:
+def next_reservation_due(world: Environment) -> float | None:
     """The clock's reading at which a reservation changes by itself."""
-    return min((due for one in world.reservations.values() for due in _dues(one)), default=None)
+    return min((due for one in world.reservations.values() for due in _due_times(one)), default=None)
 
 
-def _dues(reservation: Reservation) -> list[float]:
+def _due_times(reservation: Reservation) -> list[float]:
     if reservation.state == "scheduled":
         return [reservation.starts_at]
     if reservation.state != "active" or reservation.ends_at is None:
@@ -57,25 +57,27 @@ def _dues(reservation: Reservation) -> list[float]:
     return [reservation.ends_at - (BLOCK_RECLAIM_SECONDS if early else 0.0)]
 
 
-def members(world: World, reservation: Reservation) -> list[Instance]:
+def members(world: Environment, reservation: Reservation) -> list[Instance]:
     """The instances that run in the reservation, shut-down ones left out."""
     found = world.instances.values()
-    return [one for one in found if one.capacity_reservation_id == reservation.id and one.state not in GONE]
+    return [
+        one for one in found if one.capacity_reservation_id == reservation.id and one.state not in TERMINATING_STATES
+    ]
 
 
-def close(world: World, reservation: Reservation, state: str) -> None:
+def close(world: Environment, reservation: Reservation, state: str) -> None:
     """End a reservation. Its instances lose it; those of a capacity block are shut down besides."""
     reservation.state = state
     if reservation.kind == BLOCK:
-        _reclaim(world, reservation)
+        _reclaim_block(world, reservation)
     for instance in world.instances.values():
         if instance.capacity_reservation_id == reservation.id:
             instance.capacity_reservation_id = None
-            instance.changed()
+            instance.invalidate_view()
     reservation.used = 0
 
 
-def _reclaim(world: World, reservation: Reservation) -> None:
+def _reclaim_block(world: Environment, reservation: Reservation) -> None:
     reservation.reclaimed = True
     for instance in members(world, reservation):
-        world.take(instance, "Server.CapacityBlockExpired", "The capacity block of the instance ends")
+        world.reclaim(instance, "Server.CapacityBlockExpired", "The capacity block of the instance ends")
