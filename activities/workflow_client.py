@@ -67,13 +67,13 @@ class NodeClaimWorkflows:
     async def signal_launch_result(self, claim: NodeClaim, result: GroupResult) -> None:
         identity = self.build_identity(claim)
         await self._client.start_workflow(
-            "NodeClaimWorkflow",
+            "NodeClaim",
             ClaimState(identity=identity, deadlines=self._deadlines, records_events=True),
             id=self._names.nodeclaim_workflow_id(identity.name, identity.uid),
             task_queue=self._names.task_queue(),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             search_attributes=self._names.search_attributes(identity),
-            start_signal="answered",
+            start_signal="launch_result",
             start_signal_args=[result],
         )
 
@@ -81,7 +81,7 @@ class NodeClaimWorkflows:
         """To one whose NodeClaim is gone: where no workflow is open nobody waits."""
         handle = self._client.get_workflow_handle(self._names.nodeclaim_workflow_id(member.name, member.uid))
         try:
-            await handle.signal("answered", result)
+            await handle.signal("launch_result", result)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
@@ -164,7 +164,7 @@ class CachedDiscoveredCapacity:
     async def _query(self) -> DiscoveredCapacity:
         handle = self._client.get_workflow_handle(self._workflow_id)
         try:
-            query = handle.query("machines", result_type=DiscoveredCapacity, rpc_timeout=_QUERY_TIMEOUT)
+            query = handle.query("discovered_capacity", result_type=DiscoveredCapacity, rpc_timeout=_QUERY_TIMEOUT)
             # The client repeats calls that time out, so that the time-out of a call is not the end of it.
             known: DiscoveredCapacity = await asyncio.wait_for(query, _QUERY_TIMEOUT.total_seconds())
         except RPCError as error:

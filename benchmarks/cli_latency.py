@@ -28,8 +28,8 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from benchmarks.harness import benchmark, in_sandbox, run
-from benchmarks.report import machine
+from benchmarks.harness import benchmark_app, in_sandbox, run
+from benchmarks.report import describe_machine
 from tenure.cli.exit_codes import exit_process
 from tenure.model.launch import Launched
 from tenure.model.nodeclaim_history import NodeClaimExplanation
@@ -42,15 +42,15 @@ from workflows.current_details import explain_nodeclaim
 
 CLUSTER: Final = "asked"
 AT_ONCE: Final = 50
-ASKED: Final = 1
+QUERIED_NODE: Final = 1
 """The node that a worker answers for; the others would keep it busy."""
 ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
 PHASES: Final = (Phase.READY,) * 7 + (Phase.LAUNCH, Phase.INITIALIZATION, Phase.DRAIN)
-app = benchmark()
+app = benchmark_app()
 
 
-@workflow.defn(name="NodeClaimWorkflow")
-class Standing:
+@workflow.defn(name="NodeClaim")
+class IdleNodeClaim:
     """A node that nothing happens to."""
 
     @workflow.init
@@ -62,13 +62,13 @@ class Standing:
         await workflow.wait_condition(lambda: False)
 
     @workflow.query
-    def told(self) -> NodeClaimExplanation:
+    def explain(self) -> NodeClaimExplanation:
         return explain_nodeclaim(self._state)
 
 
-@activity.defn(name="show_disruption")
-async def show_nothing(asked: DisruptionPreviewRequest) -> DisruptionStatus:
-    return DisruptionStatus(messages=(f"{asked.name} could go, and nothing would be saved",))
+@activity.defn(name="preview_disruption")
+async def preview_nothing(request: DisruptionPreviewRequest) -> DisruptionStatus:
+    return DisruptionStatus(messages=(f"{request.name} could go, and nothing would be saved",))
 
 
 def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any) -> ClaimState:
@@ -105,7 +105,7 @@ async def start(client: Client, states: Iterable[ClaimState], *, queue: str = "n
     """A workflow for each that shows what a life in that state shows. No worker takes tasks from `null_plan_worker`."""
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def one(state: ClaimState) -> None:
+    async def start_one(state: ClaimState) -> None:
         identity = state.identity
         pairs = [SearchAttributePair(search_attributes.NODE_POOL, identity.pool)]
         pairs += [
@@ -115,17 +115,17 @@ async def start(client: Client, states: Iterable[ClaimState], *, queue: str = "n
         ]
         async with turn:
             await client.start_workflow(
-                "NodeClaimWorkflow",
+                "NodeClaim",
                 state,
                 id=ids.nodeclaim(identity.cluster, identity.name, identity.uid),
                 task_queue=queue,
                 search_attributes=TypedSearchAttributes(pairs),
             )
 
-    await asyncio.gather(*map(one, states))
+    await asyncio.gather(*map(start_one, states))
 
 
-async def seen(client: Client, cluster: str, number: int) -> None:
+async def wait_until_visible(client: Client, cluster: str, number: int) -> None:
     """Until visibility knows of all of them."""
     prefix = f"WorkflowId STARTS_WITH '{cluster}/nodeclaim/'"
     while (await client.count_workflows(prefix)).count < number:  # noqa: ASYNC110 - nothing tells of it
@@ -133,7 +133,7 @@ async def seen(client: Client, cluster: str, number: int) -> None:
 
 
 @dataclass(frozen=True)
-class Took:
+class CommandTime:
     """One command, as a process of its own. Seconds."""
 
     wall: float
@@ -141,12 +141,12 @@ class Took:
     """Of the processor: what a busy machine stretches less."""
 
 
-def timed(address: str, *arguments: str) -> Took:
+def time_command(address: str, *arguments: str) -> CommandTime:
     """Raises where it fails."""
     before, began = _of_children(), time.perf_counter()
     environment = os.environ | {"TEMPORAL_ADDRESS": address, "CLUSTER_NAME": CLUSTER}
     subprocess.run([sys.executable, "-m", "tenure", *arguments], env=environment, check=True, stdout=subprocess.DEVNULL)
-    return Took(time.perf_counter() - began, _of_children() - before)
+    return CommandTime(time.perf_counter() - began, _of_children() - before)
 
 
 def _of_children() -> float:
@@ -155,42 +155,46 @@ def _of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def measure(address: str, nodes: int, runs: int) -> dict[str, list[Took]]:
+async def measure_commands(address: str, nodes: int, runs: int) -> dict[str, list[CommandTime]]:
     client = await Client.connect(address, data_converter=pydantic_data_converter)
     now = datetime.now(UTC)
-    await start(client, (state_of(number, now) for number in range(nodes) if number != ASKED))
-    await start(client, [state_of(ASKED, now)], queue=ids.task_queue(CLUSTER))
-    await seen(client, CLUSTER, nodes)
+    await start(client, (state_of(number, now) for number in range(nodes) if number != QUERIED_NODE))
+    await start(client, [state_of(QUERIED_NODE, now)], queue=ids.task_queue(CLUSTER))
+    await wait_until_visible(client, CLUSTER, nodes)
     found = {
         "tenure version": ("version",),
         "tenure get": ("get",),
         "tenure get -o json": ("get", "-o", "json"),
         "tenure get --overdue": ("get", "--overdue"),
     }
-    took = {name: await asyncio.to_thread(_repeat, runs, address, *words) for name, words in found.items()}
+    took = {
+        name: await asyncio.to_thread(_time_repeatedly, runs, address, *arguments) for name, arguments in found.items()
+    }
     queues = (ids.task_queue(CLUSTER), ids.plan_queue(CLUSTER))
     runner = UnsandboxedWorkflowRunner()
-    main = Worker(client, task_queue=queues[0], workflows=[Standing, DisruptionPreviewWorkflow], workflow_runner=runner)
-    async with main, Worker(client, task_queue=queues[1], activities=[show_nothing]):
-        took["tenure why"] = await asyncio.to_thread(_repeat, runs, address, "why", f"web-{ASKED:05}")
+    main = Worker(
+        client, task_queue=queues[0], workflows=[IdleNodeClaim, DisruptionPreviewWorkflow], workflow_runner=runner
+    )
+    async with main, Worker(client, task_queue=queues[1], activities=[preview_nothing]):
+        took["tenure why"] = await asyncio.to_thread(_time_repeatedly, runs, address, "why", f"web-{QUERIED_NODE:05}")
     return took
 
 
-def _repeat(runs: int, address: str, *arguments: str) -> list[Took]:
-    timed(address, *arguments)
-    return [timed(address, *arguments) for _ in range(runs)]
+def _time_repeatedly(runs: int, address: str, *arguments: str) -> list[CommandTime]:
+    time_command(address, *arguments)
+    return [time_command(address, *arguments) for _ in range(runs)]
 
 
 @app.command()
-def asking(
+def cli_latency(
     nodes: Annotated[int, typer.Option(min=2)] = 1000,
     runs: Annotated[int, typer.Option(min=1)] = 5,
     file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> None:
     plan = Plan(parts=("temporal",), manifests=(), cluster_name=CLUSTER)
-    took = in_sandbox(plan, lambda sandbox: measure(sandbox.temporal_address, nodes, runs))
+    took = in_sandbox(plan, lambda sandbox: measure_commands(sandbox.temporal_address, nodes, runs))
     out = Console(highlight=False)
-    out.print(f"Measured on {machine()}, {nodes} nodes, load {os.getloadavg()[0]:.1f}")
+    out.print(f"Measured on {describe_machine()}, {nodes} nodes, load {os.getloadavg()[0]:.1f}")
     for name, ones in took.items():
         walls, cpu = [one.wall for one in ones], statistics.median(one.cpu for one in ones)
         out.print(
@@ -199,7 +203,7 @@ def asking(
         )
     if file:
         figures = {name: [asdict(one) for one in ones] for name, ones in took.items()}
-        file.write_text(json.dumps({"machine": machine(), "nodes": nodes, "took": figures}, indent=2) + "\n")
+        file.write_text(json.dumps({"machine": describe_machine(), "nodes": nodes, "took": figures}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

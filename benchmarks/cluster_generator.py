@@ -39,19 +39,19 @@ class Cluster:
     def state(self, settings: PlanSettings | None = None) -> ClusterState:
         state = ClusterState(settings)
         state.set_catalogue(Catalogue(by_node_class={"default": self.types}))
-        state.apply(self._changes())
+        state.apply(self._iter_changes())
         return state
 
-    def price(self) -> float:
+    def total_price(self) -> float:
         """US dollars an hour of all nodes."""
         return sum(self.price_of(name) for name in self.nodes)
 
     def price_of(self, name: str) -> float:
         labels = self.nodes[name].labels
-        return offering_price(labels, self.kinds[labels[INSTANCE_TYPE]])
+        return offering_price(labels, self.types_by_name[labels[INSTANCE_TYPE]])
 
     @cached_property
-    def kinds(self) -> dict[str, InstanceType]:
+    def types_by_name(self) -> dict[str, InstanceType]:
         return {one.name: one for one in self.types}
 
     def carry_out(self, command: Command) -> None:
@@ -61,30 +61,30 @@ class Cluster:
             del self.nodes[name], self.claims[name], self.pods[name]
         for one in command.moves:
             if one.target:
-                self.pods[one.target].append(_on(one.target, pods[one.pod_uid]))
+                self.pods[one.target].append(_bind_pod(one.target, pods[one.pod_uid]))
         for claim in command.replacements:
             name = f"bought-{len(self.bought):04}"
             self.bought.append(name)
-            kind, offering = self._cheapest(claim)
+            kind, offering = self._cheapest_offering(claim)
             add_node(self, name, claim.pool, kind, offering.zone, offering.capacity_type)
-            self.pods[name] = [_on(name, pods[uid]) for uid in claim.pods]
+            self.pods[name] = [_bind_pod(name, pods[uid]) for uid in claim.pods]
 
-    def _cheapest(self, claim: PlannedClaim) -> tuple[InstanceType, Offering]:
-        wanted = {one.key: one for one in claim.requirements if one.key in (CAPACITY_TYPE, ZONE)}
+    def _cheapest_offering(self, claim: PlannedClaim) -> tuple[InstanceType, Offering]:
+        requirements = {one.key: one for one in claim.requirements if one.key in (CAPACITY_TYPE, ZONE)}
         named = next(one.values for one in claim.requirements if one.key == INSTANCE_TYPE)
         found = [
             (offering.price, name, offering)
             for name in named
-            for offering in self.kinds[name].offerings
+            for offering in self.types_by_name[name].offerings
             if all(
                 matches_expression({CAPACITY_TYPE: offering.capacity_type, ZONE: offering.zone}, one)
-                for one in wanted.values()
+                for one in requirements.values()
             )
         ]
         _, name, offering = min(found, key=lambda one: (one[0], one[1], one[2].zone))
-        return self.kinds[name], offering
+        return self.types_by_name[name], offering
 
-    def _changes(self) -> Iterator[Change]:
+    def _iter_changes(self) -> Iterator[Change]:
         yield from (Change(kind="pool", key=one.name, fact=one) for one in self.pools)
         yield from (Change(kind="node", key=one.name, fact=one) for one in self.nodes.values())
         yield from (Change(kind="claim", key=one.name, fact=one) for one in self.claims.values())
@@ -92,21 +92,23 @@ class Cluster:
             yield from (Change(kind="pod", key=one.uid, fact=one) for one in pods)
 
 
-def cluster(nodes: int, *, seed: int = 1, idle: float = 0.5, spread: bool = False, spot: float = 0.0) -> Cluster:
+def generate_cluster(
+    nodes: int, *, seed: int = 1, idle: float = 0.5, spread: bool = False, spot: float = 0.0
+) -> Cluster:
     """`idle` of the nodes are up to a third full, the others nearly full; `spot` of them are spot nodes, and with none
     the pools have no spot capacity. With `spread` every service is spread over the zones."""
     dice = random.Random(seed)
     types = catalogue(16).by_node_class["default"]
     usable = [one for one in types if "nvidia.com/gpu" not in one.capacity]
-    made = Cluster(types, tuple(_pool(name, spot=spot > 0) for name in ("general", "batch")), {}, {}, {})
+    made = Cluster(types, tuple(_make_pool(name, spot=spot > 0) for name in ("general", "batch")), {}, {}, {})
     for number in range(nodes):
         kind, name = dice.choice(usable), f"node-{number:04}"
         capacity_type = SPOT if dice.random() < spot else ON_DEMAND
         offering = dice.choice([one for one in kind.offerings if one.capacity_type == capacity_type])
         pool = dice.choice(("general", "general", "batch"))
         add_node(made, name, pool, kind, offering.zone, capacity_type)
-        fill = dice.uniform(*(_IDLE if dice.random() < idle else _FULL))
-        made.pods[name] = list(_pods(name, kind, fill, dice, spread=spread))
+        utilization = dice.uniform(*(_IDLE if dice.random() < idle else _FULL))
+        made.pods[name] = list(_generate_pods(name, kind, utilization, dice, spread=spread))
     return made
 
 
@@ -119,10 +121,16 @@ def add_node(made: Cluster, name: str, pool: str, kind: InstanceType, zone: str,
         CAPACITY_TYPE: capacity_type,
         HOSTNAME: name,
     }
-    room = {"capacity": kind.capacity, "allocatable": kind.allocatable()}
+    resources = {"capacity": kind.capacity, "allocatable": kind.allocatable()}
     up = NOW - timedelta(days=1)
     made.nodes[name] = NodeFact(
-        name=name, provider_id=f"aws:///{zone}/{name}", labels=labels, ready=True, ready_changed=up, created=up, **room
+        name=name,
+        provider_id=f"aws:///{zone}/{name}",
+        labels=labels,
+        ready=True,
+        ready_changed=up,
+        created=up,
+        **resources,
     )
     made.claims[name] = ClaimFact(
         name=name,
@@ -137,32 +145,34 @@ def add_node(made: Cluster, name: str, pool: str, kind: InstanceType, zone: str,
         registered=True,
         initialized=True,
         initialized_at=up,
-        **room,
+        **resources,
     )
     made.pods.setdefault(name, [])
 
 
-def _on(node: str, pod: PodFact) -> PodFact:
+def _bind_pod(node: str, pod: PodFact) -> PodFact:
     return pod.model_copy(update={"node_name": node})
 
 
-def _pool(name: str, *, spot: bool) -> PoolFact:
+def _make_pool(name: str, *, spot: bool) -> PoolFact:
     fields: dict[str, Any] = {"consolidate_after": "0s", "consolidation_policy": "WhenEmptyOrUnderutilized"}
-    wanted = (
+    requirements = (
         Expression(key="karpenter.k8s.aws/instance-category", operator="In", values=("c", "m", "r", "x")),
         Expression(key=CAPACITY_TYPE, operator="In", values=(ON_DEMAND, SPOT) if spot else (ON_DEMAND,)),
     )
-    return PoolFact(name=name, uid=name, ready=True, node_class="default", requirements=wanted, **fields)
+    return PoolFact(name=name, uid=name, ready=True, node_class="default", requirements=requirements, **fields)
 
 
-def _pods(node: str, kind: InstanceType, fill: float, dice: random.Random, *, spread: bool) -> Iterator[PodFact]:
-    room, used = kind.allocatable(), {"cpu": 0, "memory": 0, "pods": 0}
-    for number in range(room["pods"]):
+def _generate_pods(
+    node: str, kind: InstanceType, utilization: float, dice: random.Random, *, spread: bool
+) -> Iterator[PodFact]:
+    allocatable, used = kind.allocatable(), {"cpu": 0, "memory": 0, "pods": 0}
+    for number in range(allocatable["pods"]):
         service = dice.choices(range(len(SERVICES)), [weight for weight, _, _ in SERVICES])[0]
-        asked = {"cpu": SERVICES[service][1], "memory": SERVICES[service][2] * _MIB, "pods": 1}
-        if any(used[key] + asked[key] > room[key] * fill for key in asked):
+        requests = {"cpu": SERVICES[service][1], "memory": SERVICES[service][2] * _MIB, "pods": 1}
+        if any(used[key] + requests[key] > allocatable[key] * utilization for key in requests):
             continue
-        used = {key: used[key] + asked[key] for key in used}
+        used = {key: used[key] + requests[key] for key in used}
         labels = {"app": f"service-{service}"}
         selector = (Expression(key="app", operator="In", values=(labels["app"],)),)
         loose = SpreadConstraint(key=ZONE, max_skew=200, selector=selector)
@@ -171,7 +181,7 @@ def _pods(node: str, kind: InstanceType, fill: float, dice: random.Random, *, sp
             uid=uid,
             namespace="default",
             name=uid,
-            requests=asked,
+            requests=requests,
             created=NOW - timedelta(days=1),
             node_name=node,
             phase="Running",

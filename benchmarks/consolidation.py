@@ -19,9 +19,9 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cluster_generator import NOW, Cluster, cluster
+from benchmarks.cluster_generator import NOW, Cluster, generate_cluster
 from benchmarks.karpenter_models import Karpenter
-from benchmarks.report import machine
+from benchmarks.report import describe_machine
 from tenure.model.disruption.planning import Command, Decision, DisruptionRequest
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.consolidation import Consolidation
@@ -35,44 +35,44 @@ MOST_PASSES: Final = 20
 Row = dict[str, Any]
 
 
-def measure(kind: str, nodes: int, *, karpenter: bool, seed: int = 1) -> Row:
-    made = cluster(nodes, seed=seed, **KINDS[kind])
+def measure_row(kind: str, nodes: int, *, karpenter: bool, seed: int = 1) -> Row:
+    made = generate_cluster(nodes, seed=seed, **KINDS[kind])
     row: Row = {
         "row": f"{kind}:{nodes}",
         "nodes": len(made.nodes),
         "pods": sum(map(len, made.pods.values())),
-        "price": round(made.price(), 3),
+        "price": round(made.total_price(), 3),
     }
-    passes = [_pass(made)]
+    passes = [_run_pass(made)]
     while passes[-1][0].commands and len(passes) < MOST_PASSES:
-        passes.append(_pass(made))
+        passes.append(_run_pass(made))
     row |= {
         "first_seconds": round(passes[0][1], 2),
         "slowest_seconds": round(max(one[1] for one in passes), 2),
         "multi_seconds": round(max(one[2] for one in passes), 2),
         "passes": len(passes),
-        "after": round(made.price(), 3),
+        "after": round(made.total_price(), 3),
         "nodes_after": len(made.nodes),
     }
     if karpenter and kind != "spread":
-        other = cluster(nodes, seed=seed, **KINDS[kind])
+        other = generate_cluster(nodes, seed=seed, **KINDS[kind])
         row["karpenter_passes"] = Karpenter(other).consolidate()
-        row |= {"karpenter_after": round(other.price(), 3), "karpenter_nodes": len(other.nodes)}
+        row |= {"karpenter_after": round(other.total_price(), 3), "karpenter_nodes": len(other.nodes)}
     return row
 
 
-def _pass(made: Cluster) -> tuple[Decision, float, float]:
+def _run_pass(made: Cluster) -> tuple[Decision, float, float]:
     """The decision, carried out; its CPU seconds, and those of its search for several nodes at once."""
     state, searching = made.state(), [0.0]
     search = Consolidation.find_multi_node
 
-    def timed(self: Consolidation, candidates: Iterable[Candidate]) -> Command | None:
+    def timed_search(self: Consolidation, candidates: Iterable[Candidate]) -> Command | None:
         began = time.process_time()
         found = search(self, candidates)
         searching[0] += time.process_time() - began
         return found
 
-    with patch.object(Consolidation, "find_multi_node", timed):
+    with patch.object(Consolidation, "find_multi_node", timed_search):
         began = time.process_time()
         decision = state.disrupt(DisruptionRequest(now=NOW))
         taken = time.process_time() - began
@@ -81,8 +81,8 @@ def _pass(made: Cluster) -> tuple[Decision, float, float]:
     return decision, taken, searching[0]
 
 
-def table(rows: Iterable[Row]) -> Table:
-    shown = Table(title="Voluntary disruption", title_justify="left")
+def render_table(rows: Iterable[Row]) -> Table:
+    table = Table(title="Voluntary disruption", title_justify="left")
     columns = {
         "nodes": "nodes",
         "pods": "pods",
@@ -98,10 +98,10 @@ def table(rows: Iterable[Row]) -> Table:
         "multi_seconds": "multi s",
     }
     for name in ("", *columns.values()):
-        shown.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True)
     for one in rows:
-        shown.add_row(one["row"], *(str(one.get(key, "-")) for key in columns))
-    return shown
+        table.add_row(one["row"], *(str(one.get(key, "-")) for key in columns))
+    return table
 
 
 def main() -> int:
@@ -111,16 +111,16 @@ def main() -> int:
     parser.add_argument("--karpenter", action="store_true", help="run the model of Karpenter too, which takes minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the figures here too")
-    told = parser.parse_args()
+    options = parser.parse_args()
     rows: list[Row] = []
-    for kind in told.only.split(","):
+    for kind in options.only.split(","):
         print(f"{kind} ...", file=sys.stderr, flush=True)
-        rows.append(measure(kind, told.nodes, karpenter=told.karpenter, seed=told.seed))
+        rows.append(measure_row(kind, options.nodes, karpenter=options.karpenter, seed=options.seed))
     out = Console(width=None if Console().is_terminal else 180, highlight=False)
-    out.print(f"Measured on {machine()}")
-    out.print(table(rows))
-    if told.json:
-        told.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=2) + "\n")
+    out.print(f"Measured on {describe_machine()}")
+    out.print(render_table(rows))
+    if options.json:
+        options.json.write_text(json.dumps({"machine": describe_machine(), "rows": rows}, indent=2) + "\n")
     return 1 if any(one["after"] > one.get("karpenter_after", one["after"]) for one in rows) else 0
 
 

@@ -20,10 +20,10 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.harness import benchmark, in_sandbox, run
-from benchmarks.observers import PART, Claim, Eyes
-from benchmarks.report import machine
-from benchmarks.scale import node_pool, world
+from benchmarks.harness import benchmark_app, in_sandbox, run
+from benchmarks.observers import PART, Claim, ClusterObserver
+from benchmarks.report import describe_machine
+from benchmarks.scale import node_pool, sandbox_plan
 from tenure.apis import labels
 from tenure.cli.demo.script import MANIFESTS_FOLDER, NAME
 from tenure.cli.exit_codes import CommandFailed, UsageError, exit_process
@@ -33,8 +33,8 @@ from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
 
-STANDS, BROKEN = "stands", "broken"
-TYPES = {STANDS: "m6i.large", BROKEN: "c5.large"}
+HEALTHY, BROKEN = "stands", "broken"
+TYPES = {HEALTHY: "m6i.large", BROKEN: "c5.large"}
 """Of two CPUs each."""
 PARTS = 20
 MAY_MISS = 10
@@ -42,7 +42,7 @@ MAY_MISS = 10
 CALM = 15.0
 AFTER = 60.0
 """Seconds for which a broken pool is looked at, once the other one is done, at least."""
-app = benchmark()
+app = benchmark_app()
 Object = dict[str, Any]
 
 
@@ -59,9 +59,9 @@ class Drift:
     """From the change of the template until the last old NodeClaim was gone."""
     boot: float
     """Of a replacement, from its creation to Initialized; the median."""
-    going: float
+    termination: float
     """Of an old NodeClaim, from its deletion until it was gone; the median."""
-    most_marked: int
+    max_disrupted: int
     """Nodes that carried the mark of disruption at one time."""
     launched: int
     """NodeClaims that came: one for each old one, if nothing was bought in vain."""
@@ -71,7 +71,7 @@ class Drift:
     """When each replacement of the broken pool came, since the change of its template."""
     broken_at_once: int
     """The most of them that were there at one time."""
-    broken_standing: int
+    broken_in_service: int
     """Its old nodes that were there and in service in the end."""
 
 
@@ -84,135 +84,147 @@ def drift(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
     """Let a pool drift, and print what came of it."""
-    found = in_sandbox(world(), partial(_run, nodes=nodes, pods=pods, budget=budget, broken=broken))
-    _print(found)
+    found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, pods=pods, budget=budget, broken=broken))
+    _print_result(found)
     if json_file:
-        json_file.write_text(json.dumps({"machine": machine(), "drift": asdict(found)}, indent=2) + "\n")
-    return 1 if found.breaches or found.broken_standing != broken else 0
+        json_file.write_text(json.dumps({"machine": describe_machine(), "drift": asdict(found)}, indent=2) + "\n")
+    return 1 if found.breaches or found.broken_in_service != broken else 0
 
 
 async def _run(sandbox: Sandbox, nodes: int, pods: int, budget: str, broken: int) -> Drift:
-    async with SandboxSession(sandbox, deployment=STANDS) as stage:
+    async with SandboxSession(sandbox, deployment=HEALTHY) as session:
         client = await connect(str(sandbox.kubeconfig))
         try:
-            async with Eyes(client) as eyes:
-                return await Bench(stage, eyes, nodes, pods, budget, broken).play()
+            async with ClusterObserver(client) as observer:
+                return await Bench(session, observer, nodes, pods, budget, broken).run()
         finally:
             await client.close()
 
 
 class Bench:
-    def __init__(self, stage: SandboxSession, eyes: Eyes, nodes: int, pods: int, budget: str, broken: int) -> None:
-        self._stage, self._eyes = stage, eyes
+    def __init__(
+        self, session: SandboxSession, observer: ClusterObserver, nodes: int, pods: int, budget: str, broken: int
+    ) -> None:
+        self._session, self._observer = session, observer
         self._nodes, self._each, self._budget, self._broken = nodes, pods, budget, broken
         self._pods = nodes * pods
 
-    async def play(self) -> Drift:
+    async def run(self) -> Drift:
         """Raises `CommandFailed` when it does not come to its end."""
-        stage, seen = self._stage, self._eyes.seen
-        await self._fill()
-        old = {pool: {*seen.of(pool)} for pool in TYPES}
-        self._eyes.begin()
+        session, observations = self._session, self._observer.observations
+        await self._create_nodes()
+        old = {pool: {*observations.claims_of(pool)} for pool in TYPES}
+        self._observer.start_counting()
         began = time.monotonic()
-        await self._change()
-        patience = 120 + 30 * _waves(self._nodes, self._budget)
+        await self._change_templates()
+        timeout = 120 + 30 * _count_waves(self._nodes, self._budget)
         try:
-            await stage.wait_until_resolved(
-                partial(self._left, old[STANDS]), what="every node replaced", seconds=patience
+            await session.wait_until_resolved(
+                partial(self._why_not_replaced, old[HEALTHY]), what="every node replaced", seconds=timeout
             )
         except CommandFailed as failed:
-            left = [one for one in await stage.nodeclaims.list_running() if one.name in old[STANDS]]
-            said = "; ".join(f"{one.name} in {one.phase}: {one.blocked_by}" for one in left[:5])
-            raise CommandFailed(f"{failed}; {said}") from failed
+            remaining = [one for one in await session.nodeclaims.list_running() if one.name in old[HEALTHY]]
+            details = "; ".join(f"{one.name} in {one.phase}: {one.blocked_by}" for one in remaining[:5])
+            raise CommandFailed(f"{failed}; {details}") from failed
         seconds = time.monotonic() - began
         print(f"replaced after {seconds:.0f} s ...", file=sys.stderr, flush=True)
-        await stage.wait_until_resolved(self._lacking, what="all pods Running", seconds=120)
+        await session.wait_until_resolved(self._why_pods_not_ready, what="all pods Running", seconds=120)
         if self._broken:
             await asyncio.sleep(max(AFTER, 2 * AFTER - seconds))
-        return self._told(old, began, seconds)
+        return self._summarize(old, began, seconds)
 
-    async def _fill(self) -> None:
-        stage = self._stage
-        await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml")
-        await stage.wait_until_resolved(
-            partial(stage.why_not_ready, EC2_NODE_CLASSES.path(NAME)), what="EC2NodeClass", seconds=60
+    async def _create_nodes(self) -> None:
+        session = self._session
+        await session.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml")
+        await session.wait_until_resolved(
+            partial(session.why_not_ready, EC2_NODE_CLASSES.path(NAME)), what="EC2NodeClass", seconds=60
         )
-        for pool in (STANDS, BROKEN) if self._broken else (STANDS,):
-            await stage.kube.apply(_pool(pool, self._budget))
-            await stage.wait_until_resolved(
-                partial(stage.why_not_ready, NODE_POOLS.path(pool)), what=f"NodePool {pool}", seconds=60
+        for pool in (HEALTHY, BROKEN) if self._broken else (HEALTHY,):
+            await session.kube.apply(_make_pool(pool, self._budget))
+            await session.wait_until_resolved(
+                partial(session.why_not_ready, NODE_POOLS.path(pool)), what=f"NodePool {pool}", seconds=60
             )
         print(f"{self._nodes} nodes with {self._pods} pods ...", file=sys.stderr, flush=True)
-        for manifest in _workloads(self._pods, self._each):
-            await stage.kube.apply(manifest)
+        for manifest in _make_workloads(self._pods, self._each):
+            await session.kube.apply(manifest)
         if self._broken:
-            await stage.kube.apply(_deployment(BROKEN, BROKEN, self._broken, cpu="1500m"))
-        await stage.wait_until_resolved(self._lacking, what="all pods Running", seconds=120 + self._nodes)
+            await session.kube.apply(_make_deployment(BROKEN, BROKEN, self._broken, cpu="1500m"))
+        await session.wait_until_resolved(self._why_pods_not_ready, what="all pods Running", seconds=120 + self._nodes)
         await asyncio.sleep(CALM)
 
-    async def _change(self) -> None:
+    async def _change_templates(self) -> None:
         """Their templates, and what EC2 has."""
         if self._broken:
-            nowhere = AwsControl(self._stage.sandbox.aws_endpoint).set_pool
+            nowhere = AwsControl(self._session.sandbox.aws_endpoint).set_pool
             await asyncio.to_thread(nowhere, 0, instance_type=TYPES[BROKEN])
-        for pool in (BROKEN, STANDS) if self._broken else (STANDS,):
+        for pool in (BROKEN, HEALTHY) if self._broken else (HEALTHY,):
             body = {"spec": {"template": {"metadata": {"labels": {"release": "2"}}}}}
-            await self._stage.kube.request("PATCH", NODE_POOLS.path(pool), body, "application/merge-patch+json")
+            await self._session.kube.request("PATCH", NODE_POOLS.path(pool), body, "application/merge-patch+json")
 
-    async def _lacking(self) -> str:
-        wanted, ready = self._pods + self._broken, sum(self._eyes.seen.ready.values())
-        return "" if ready == wanted else f"{ready} of {wanted} pods are ready"
+    async def _why_pods_not_ready(self) -> str:
+        expected, ready = self._pods + self._broken, sum(self._observer.observations.ready.values())
+        return "" if ready == expected else f"{ready} of {expected} pods are ready"
 
-    async def _left(self, old: set[str]) -> str:
-        left = [name for name, one in self._eyes.seen.of(STANDS).items() if name in old and one.gone is None]
-        return f"{len(left)} are left, {left[0]} is one" if left else ""
+    async def _why_not_replaced(self, old: set[str]) -> str:
+        remaining = [
+            name
+            for name, one in self._observer.observations.claims_of(HEALTHY).items()
+            if name in old and one.deleted_at is None
+        ]
+        return f"{len(remaining)} are left, {remaining[0]} is one" if remaining else ""
 
-    def _told(self, old: dict[str, set[str]], began: float, seconds: float) -> Drift:
-        seen = self._eyes.seen
-        stands, broken = seen.of(STANDS), seen.of(BROKEN)
-        new = [one for name, one in stands.items() if name not in old[STANDS]]
-        gone = [one.gone - one.going for name, one in stands.items() if name in old[STANDS] and one.gone and one.going]
+    def _summarize(self, old: dict[str, set[str]], began: float, seconds: float) -> Drift:
+        observations = self._observer.observations
+        healthy, broken = observations.claims_of(HEALTHY), observations.claims_of(BROKEN)
+        new = [one for name, one in healthy.items() if name not in old[HEALTHY]]
+        terminations = [
+            one.deleted_at - one.deleting_at
+            for name, one in healthy.items()
+            if name in old[HEALTHY] and one.deleted_at and one.deleting_at
+        ]
         tries = [one for name, one in broken.items() if name not in old[BROKEN]]
-        wanted = {STANDS: self._pods // PARTS, BROKEN: self._broken}
-        floor = {part: _floor(wanted.get(part, wanted[STANDS])) for part in seen.least}
+        expected = {HEALTHY: self._pods // PARTS, BROKEN: self._broken}
+        floor = {part: _min_ready(expected.get(part, expected[HEALTHY])) for part in observations.least}
         return Drift(
-            nodes=len(old[STANDS]),
+            nodes=len(old[HEALTHY]),
             pods=self._pods,
             budget=self._budget,
-            waves=_waves(len(old[STANDS]), self._budget),
+            waves=_count_waves(len(old[HEALTHY]), self._budget),
             seconds=round(seconds, 1),
             boot=statistics.median(one.boot for one in new if one.boot is not None),
-            going=round(statistics.median(gone), 1),
-            most_marked=seen.most_marked[STANDS],
+            termination=round(statistics.median(terminations), 1),
+            max_disrupted=observations.max_disrupted[HEALTHY],
             launched=len(new),
-            breaches={part: least for part, least in seen.least.items() if least < floor[part]},
-            broken_tries=[round(one.came - began, 1) for one in tries],
-            broken_at_once=_at_once(tries),
-            broken_standing=sum(one.going is None for name, one in broken.items() if name in old[BROKEN]),
+            breaches={part: least for part, least in observations.least.items() if least < floor[part]},
+            broken_tries=[round(one.created_at - began, 1) for one in tries],
+            broken_at_once=_max_concurrent(tries),
+            broken_in_service=sum(one.deleting_at is None for name, one in broken.items() if name in old[BROKEN]),
         )
 
 
-def _floor(pods: int) -> int:
+def _min_ready(pods: int) -> int:
     """How many of them a PodDisruptionBudget wants: `maxUnavailable` in percent is rounded up."""
     return pods - math.ceil(pods * MAY_MISS / 100)
 
 
-def _waves(nodes: int, budget: str) -> int:
+def _count_waves(nodes: int, budget: str) -> int:
     """Of as many as may go at one time: a budget in percent is rounded up (Karpenter's rule)."""
     at_once = math.ceil(nodes * int(budget.removesuffix("%")) / 100) if budget.endswith("%") else int(budget)
     return math.ceil(nodes / max(1, at_once))
 
 
-def _at_once(claims: list[Claim]) -> int:
-    moments = sorted([(one.came, 1) for one in claims] + [(one.gone, -1) for one in claims if one.gone is not None])
+def _max_concurrent(claims: list[Claim]) -> int:
+    events = sorted(
+        [(one.created_at, 1) for one in claims] + [(one.deleted_at, -1) for one in claims if one.deleted_at is not None]
+    )
     most = count = 0
-    for _, change in moments:
+    for _, change in events:
         count += change
         most = max(most, count)
     return most
 
 
-def _pool(name: str, budget: str) -> Object:
+def _make_pool(name: str, budget: str) -> Object:
     pool = node_pool()
     pool["metadata"]["name"] = name
     pool["spec"]["disruption"]["budgets"] = [{"nodes": budget}]
@@ -221,7 +233,7 @@ def _pool(name: str, budget: str) -> Object:
     return pool
 
 
-def _workloads(pods: int, each: int) -> list[Object]:
+def _make_workloads(pods: int, each: int) -> list[Object]:
     """Deployments that share the pods evenly, each with its PodDisruptionBudget."""
     if pods % PARTS:
         raise UsageError(
@@ -230,18 +242,18 @@ def _workloads(pods: int, each: int) -> list[Object]:
     cpu = f"{1800 // each}m"
     found = []
     for number in range(PARTS):
-        name = f"{STANDS}-{number:02}"
-        found += [_budget(name), _deployment(name, STANDS, pods // PARTS, cpu=cpu)]
+        name = f"{HEALTHY}-{number:02}"
+        found += [_make_pdb(name), _make_deployment(name, HEALTHY, pods // PARTS, cpu=cpu)]
     return found
 
 
-def _budget(name: str) -> Object:
+def _make_pdb(name: str) -> Object:
     spec = {"maxUnavailable": f"{MAY_MISS}%", "selector": {"matchLabels": {PART: name}}}
     metadata = {"name": name, "namespace": "default"}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
 
 
-def _deployment(name: str, pool: str, replicas: int, *, cpu: str) -> Object:
+def _make_deployment(name: str, pool: str, replicas: int, *, cpu: str) -> Object:
     container = {
         "name": "pause",
         "image": "public.ecr.aws/eks-distro/kubernetes/pause:3.10",
@@ -264,16 +276,18 @@ def _deployment(name: str, pool: str, replicas: int, *, cpu: str) -> Object:
     }
 
 
-def _print(one: Drift) -> None:
-    bound = one.waves * (one.boot + one.going)
+def _print_result(one: Drift) -> None:
+    bound = one.waves * (one.boot + one.termination)
     print(
         f"{one.nodes} nodes with {one.pods} pods, budget {one.budget}: all replaced after {one.seconds:.0f} s; "
-        f"{one.waves} waves of a boot ({one.boot:.0f} s) and a drain ({one.going:.1f} s) are {bound:.0f} s"
+        f"{one.waves} waves of a boot ({one.boot:.0f} s) and a drain ({one.termination:.1f} s) are {bound:.0f} s"
     )
-    print(f"  {one.most_marked} nodes at a time, {one.launched} launched; below their budget: {one.breaches or 'none'}")
+    print(
+        f"  {one.max_disrupted} nodes at a time, {one.launched} launched; below their budget: {one.breaches or 'none'}"
+    )
     if one.broken_tries:
         pauses = [round(after - before) for before, after in pairwise(one.broken_tries)]
-        print(f"  the broken pool: {one.broken_standing} of its nodes stand; {len(one.broken_tries)} tries, at most")
+        print(f"  the broken pool: {one.broken_in_service} of its nodes stand; {len(one.broken_tries)} tries, at most")
         print(f"  {one.broken_at_once} at a time, with {pauses} s in between")
 
 

@@ -23,7 +23,7 @@ from tenure.sandbox.spec import Plan
 T = TypeVar("T")
 
 
-def benchmark() -> typer.Typer:
+def benchmark_app() -> typer.Typer:
     """An app of one command."""
     return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -44,12 +44,12 @@ def in_sandbox(plan: Plan, play: Callable[[Sandbox], Coroutine[Any, Any, T]]) ->
 def run(app: typer.Typer, name: str) -> int:
     """Exit codes as everywhere in `tenure/cli/exit_codes.py`; the command's own where it answers."""
     try:
-        answer = app(standalone_mode=False)
+        result = app(standalone_mode=False)
     except (CommandFailed, SandboxError, UsageError, typer.TyperException, KeyboardInterrupt) as error:
         if not isinstance(error, KeyboardInterrupt):
             print(format_error(error, name), file=sys.stderr)
         return exit_code_of(error)
-    return int(answer or 0)
+    return int(result or 0)
 
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -94,7 +94,7 @@ def all_stats() -> dict[int, Stat]:
     return {pid: stat for pid in pids if (stat := read_stat(pid))}
 
 
-def trees(roots: Iterable[int], stats: dict[int, Stat]) -> Usage:
+def tree_usage(roots: Iterable[int], stats: dict[int, Stat]) -> Usage:
     """Of these processes and everything below them."""
     children: dict[int, list[int]] = {}
     for stat in stats.values():
@@ -107,10 +107,10 @@ def trees(roots: Iterable[int], stats: dict[int, Stat]) -> Usage:
     return total
 
 
-def measure(groups: dict[str, list[int]]) -> dict[str, Usage]:
+def measure_usage(groups: dict[str, list[int]]) -> dict[str, Usage]:
     """One look at each group of process ids."""
     stats = all_stats()
-    return {name: trees(pids, stats) for name, pids in groups.items()}
+    return {name: tree_usage(pids, stats) for name, pids in groups.items()}
 
 
 def children_of(pid: int) -> list[int]:

@@ -62,10 +62,10 @@ def instance_type(family: Family, size: str) -> InstanceType:
         capacity["nvidia.com/gpu"] = family.gpus
     return InstanceType(
         name=f"{family.name}.{size}",
-        labels=_labels(family, size, memory),
+        labels=_type_labels(family, size, memory),
         capacity=capacity,
-        overhead=_overhead(cpus),
-        offerings=tuple(_offerings(family.price_per_cpu * cpus, f"{family.name}.{size}")),
+        overhead=_type_overhead(cpus),
+        offerings=tuple(_type_offerings(family.price_per_cpu * cpus, f"{family.name}.{size}")),
     )
 
 
@@ -75,7 +75,7 @@ def catalogue(most_cpus: int = 192, node_class: str = "default") -> Catalogue:
     return Catalogue(by_node_class={node_class: tuple(types)})
 
 
-def _labels(family: Family, size: str, memory: int) -> dict[str, tuple[str, ...]]:
+def _type_labels(family: Family, size: str, memory: int) -> dict[str, tuple[str, ...]]:
     aws = {
         "instance-family": family.name,
         "instance-category": family.category,
@@ -94,13 +94,13 @@ def _labels(family: Family, size: str, memory: int) -> dict[str, tuple[str, ...]
     }
 
 
-def _overhead(cpus: int) -> dict[str, int]:
+def _type_overhead(cpus: int) -> dict[str, int]:
     """kube-reserved in EKS's bands, and the eviction threshold."""
     reserved = 60 + 10 + (2 * 5 if cpus > 2 else 0) + max(0, cpus - 4) * 10 // 4
     return {"cpu": reserved, "memory": (255 + 11 * PODS[cpus] + 100) << 20, "ephemeral-storage": 3 * GIB}
 
 
-def _offerings(price: float, name: str) -> Iterator[Offering]:
+def _type_offerings(price: float, name: str) -> Iterator[Offering]:
     for number, zone in enumerate(ZONES):
         discount = 0.3 + (sum(name.encode()) + number) % 7 / 20
         zone_id = f"usw2-az{number + 1}"

@@ -23,9 +23,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from benchmarks.harness import benchmark, in_sandbox, run
-from benchmarks.report import machine
-from benchmarks.scale import DEPLOYMENT, fill, world
+from benchmarks.harness import benchmark_app, in_sandbox, run
+from benchmarks.report import describe_machine
+from benchmarks.scale import DEPLOYMENT, create_nodes, sandbox_plan
 from tenure.cli.demo.script import NAME
 from tenure.cli.exit_codes import exit_process
 from tenure.cli.nodes.events import NodeEventReader
@@ -37,7 +37,7 @@ from workflows import ids
 Json = dict[str, Any]
 CALM: Final = 15.0
 """Seconds before it, in which nothing happens."""
-PATIENCE: Final = 600.0
+TIMEOUT_SECONDS: Final = 600.0
 SENDERS: Final = 8
 POLICY: Final[Json] = {
     "apiVersion": "tenure.sh/v1alpha1",
@@ -49,7 +49,7 @@ POLICY: Final[Json] = {
     },
 }
 """The nodes stay: what is measured is the reading."""
-app = benchmark()
+app = benchmark_app()
 
 
 @dataclass(frozen=True)
@@ -77,43 +77,45 @@ def flood(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
     """Fill the queue, have it read, and print what came of it."""
-    found = in_sandbox(world(), partial(_run, nodes=nodes, messages=messages, distinct=distinct, kill=kill))
+    found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, messages=messages, distinct=distinct, kill=kill))
     print(
         f"{found.messages} messages for {found.nodes} nodes, {found.distinct} things said of each, "
         f"{'worker killed at half, ' if found.killed else ''}load {found.load:.1f}: queue empty after "
         f"{found.emptied:.1f} s, all known after {found.known:.1f} s, by {found.signals:.1f} signals a node"
     )
     if json_file:
-        json_file.write_text(json.dumps({"machine": machine(), "flood": asdict(found)}, indent=2) + "\n")
+        json_file.write_text(json.dumps({"machine": describe_machine(), "flood": asdict(found)}, indent=2) + "\n")
     return 0
 
 
 async def _run(sandbox: Sandbox, nodes: int, messages: int, distinct: int, kill: bool) -> Flood:
     queue = {"INTERRUPTION_QUEUE": sandbox.plan.cluster_name}
-    async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=queue) as stage:
-        await stage.temporal.get_schedule_handle(ids.garbage_collection(sandbox.plan.cluster_name, "tags")).pause()
-        await fill(stage, nodes)
-        await stage.kube.apply(POLICY)
+    async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=queue) as session:
+        await session.temporal.get_schedule_handle(ids.garbage_collection(sandbox.plan.cluster_name, "tags")).pause()
+        await create_nodes(session, nodes)
+        await session.kube.apply(POLICY)
         await asyncio.sleep(CALM)
-        said = list(_said([one.instance_id for one in await stage.nodeclaims.list_running()], messages, distinct))
-        await stage.worker.stop_gracefully()
+        events = list(
+            _generate_events([one.instance_id for one in await session.nodeclaims.list_running()], messages, distinct)
+        )
+        await session.worker.stop_gracefully()
         control = AwsControl(sandbox.aws_endpoint)
-        await asyncio.to_thread(_send, control, said)
-        return await _read(stage, control, nodes, said, distinct, kill=kill)
+        await asyncio.to_thread(_send, control, events)
+        return await _read(session, control, nodes, events, distinct, kill=kill)
 
 
-def _said(instances: Sequence[str], messages: int, distinct: int) -> Iterator[Json]:
+def _generate_events(instances: Sequence[str], messages: int, distinct: int) -> Iterator[Json]:
     """A third is about the nodes, a third repeats that, and a third is about nobody; in an order that dice give."""
     starts = [datetime.now(UTC).replace(microsecond=0) + timedelta(days=2, hours=hour) for hour in range(distinct)]
-    events = [_event(one, start) for start in starts for one in instances]
-    foreign = [_event(f"i-{number:017x}", starts[0]) for number in range(messages // 3)]
+    events = [_make_event(one, start) for start in starts for one in instances]
+    foreign = [_make_event(f"i-{number:017x}", starts[0]) for number in range(messages // 3)]
     own = [events[number % len(events)] for number in range(messages - len(foreign))]
     mixed = own + foreign
     random.Random(0).shuffle(mixed)
     yield from mixed
 
 
-def _event(instance: str, starts: datetime) -> Json:
+def _make_event(instance: str, starts: datetime) -> Json:
     """As AWS Health says it through EventBridge: reference karpenter-aws 5.1."""
     when = starts.strftime("%a, %d %b %Y %H:%M:%S GMT")
     detail = {
@@ -138,37 +140,41 @@ def _event(instance: str, starts: datetime) -> Json:
     }
 
 
-def _send(control: AwsControl, said: Sequence[Json]) -> None:
+def _send(control: AwsControl, events: Sequence[Json]) -> None:
     with ThreadPoolExecutor(SENDERS) as senders:
-        list(senders.map(control.send_message, said))
+        list(senders.map(control.send_message, events))
 
 
 async def _read(
-    stage: SandboxSession, control: AwsControl, nodes: int, said: Sequence[Json], distinct: int, *, kill: bool
+    session: SandboxSession, control: AwsControl, nodes: int, events: Sequence[Json], distinct: int, *, kill: bool
 ) -> Flood:
-    before = await _signals(stage)
-    worker = await stage.replace_worker()
+    before = await _count_signals(session)
+    worker = await session.replace_worker()
     await worker.start()
     began = time.monotonic()
     if kill:
-        half = partial(_at_most, control, len(said) // 2)
-        await stage.wait_until_resolved(half, what="half of the messages read", seconds=PATIENCE)
+        half = partial(_at_most, control, len(events) // 2)
+        await session.wait_until_resolved(half, what="half of the messages read", seconds=TIMEOUT_SECONDS)
         worker.kill()
-        await (await stage.replace_worker()).start()
-    await stage.wait_until_resolved(partial(_at_most, control, 0), what="the queue empty", seconds=PATIENCE)
+        await (await session.replace_worker()).start()
+    await session.wait_until_resolved(partial(_at_most, control, 0), what="the queue empty", seconds=TIMEOUT_SECONDS)
     emptied = time.monotonic() - began
     load = os.getloadavg()[0]
-    wanted = Counter(one["detail"]["affectedEntities"][0]["entityValue"] for one in {s["id"]: s for s in said}.values())
-    await stage.wait_until_resolved(partial(_lack, stage, wanted), what="all that was said known", seconds=PATIENCE)
+    expected = Counter(
+        one["detail"]["affectedEntities"][0]["entityValue"] for one in {s["id"]: s for s in events}.values()
+    )
+    await session.wait_until_resolved(
+        partial(_why_incomplete, session, expected), what="all that was said known", seconds=TIMEOUT_SECONDS
+    )
     known = time.monotonic() - began
     return Flood(
         nodes=nodes,
-        messages=len(said),
+        messages=len(events),
         distinct=distinct,
         killed=kill,
         emptied=round(emptied, 1),
         known=round(known, 1),
-        signals=round((await _signals(stage) - before) / nodes, 1),
+        signals=round((await _count_signals(session) - before) / nodes, 1),
         load=load,
     )
 
@@ -178,25 +184,29 @@ async def _at_most(control: AwsControl, count: int) -> str:
     return "" if left <= count else f"{left} messages are queued"
 
 
-async def _lack(stage: SandboxSession, wanted: Counter[str]) -> str:
+async def _why_incomplete(session: SandboxSession, expected: Counter[str]) -> str:
     """Empty once each node's workflow has as many records as things were said of it."""
-    heard = await NodeEventReader(stage.temporal, stage.sandbox.plan.cluster_name).list_node_events(datetime.now(UTC))
-    found = {one.nodeclaim.instance_id: len(one.records) for one in heard}
-    mine = {one.instance_id for one in await stage.nodeclaims.list_running()}
-    short = [one for one in mine if found.get(one, 0) != wanted[one]]
+    nodeclaim_events = await NodeEventReader(session.temporal, session.sandbox.plan.cluster_name).list_node_events(
+        datetime.now(UTC)
+    )
+    found = {one.nodeclaim.instance_id: len(one.records) for one in nodeclaim_events}
+    mine = {one.instance_id for one in await session.nodeclaims.list_running()}
+    short = [one for one in mine if found.get(one, 0) != expected[one]]
     return f"{len(short)} of {len(mine)} nodes do not know all of it" if short else ""
 
 
-async def _signals(stage: SandboxSession) -> int:
+async def _count_signals(session: SandboxSession) -> int:
     """That the workflows of all nodes were told of AWS's events by."""
-    room = asyncio.Semaphore(SENDERS)
+    semaphore = asyncio.Semaphore(SENDERS)
 
-    async def of(workflow_id: str) -> int:
-        async with room:
-            events = (await stage.temporal.get_workflow_handle(workflow_id).fetch_history()).events
-            return sum(one.workflow_execution_signaled_event_attributes.signal_name == "noticed" for one in events)
+    async def count_one(workflow_id: str) -> int:
+        async with semaphore:
+            events = (await session.temporal.get_workflow_handle(workflow_id).fetch_history()).events
+            return sum(
+                one.workflow_execution_signaled_event_attributes.signal_name == "interruption_events" for one in events
+            )
 
-    return sum(await asyncio.gather(*(of(one.workflow_id) for one in await stage.nodeclaims.list_running())))
+    return sum(await asyncio.gather(*(count_one(one.workflow_id) for one in await session.nodeclaims.list_running())))
 
 
 if __name__ == "__main__":

@@ -33,14 +33,14 @@ Group = tuple[str, str, str]
 
 @dataclass
 class Planned:
-    pool: "Goods"
+    pool: "PoolOfferings"
     offerings: Mask
     used: npt.NDArray[np.int64]
     pods: int = 0
     counts: Counter[Group] = field(default_factory=Counter)
 
 
-class Goods:
+class PoolOfferings:
     """What a pool sells: a row for each offering."""
 
     def __init__(
@@ -48,13 +48,13 @@ class Goods:
     ) -> None:
         self.pool = pool
         self.labels: list[dict[str, str]] = []
-        prices, room = [], []
+        prices, headroom = [], []
         for kind in types:
             single = {key: values[0] for key, values in kind.labels.items() if len(values) == 1}
             for one in kind.offerings:
                 own = {NODEPOOL: pool.name, INSTANCE_TYPE: kind.name, ZONE: one.zone, CAPACITY_TYPE: one.capacity_type}
                 labels = {**pool.template_labels, **single, **own}
-                if one.available and all(matches_expression(labels, wanted) for wanted in pool.requirements):
+                if one.available and all(matches_expression(labels, requirement) for requirement in pool.requirements):
                     running = [
                         d.pod for d in daemons if selects_node(d.pod, labels) and tolerates_taints(d.pod, pool.taints)
                     ]
@@ -63,12 +63,12 @@ class Goods:
                         taken.update(daemon.requests)
                     self.labels.append(labels)
                     prices.append(one.price)
-                    room.append([kind.allocatable().get(key, 0) - taken[key] for key in resources])
-        self.prices, self.room = np.array(prices), np.array(room, dtype=np.int64)
+                    headroom.append([kind.allocatable().get(key, 0) - taken[key] for key in resources])
+        self.prices, self.headroom = np.array(prices), np.array(headroom, dtype=np.int64)
         self.zones = np.array([labels[ZONE] for labels in self.labels])
         self._suiting: dict[object, Mask] = {}
 
-    def suiting(self, pod: PodFact) -> Mask:
+    def matching_offerings(self, pod: PodFact) -> Mask:
         key = (tuple(sorted(pod.node_selector.items())), pod.required_terms)
         if key not in self._suiting:
             self._suiting[key] = np.array([selects_node(pod, labels) for labels in self.labels], dtype=bool)
@@ -84,47 +84,49 @@ def greedy_price(
     """US dollars an hour, and the number of nodes. Raises ValueError for a pod that finds no place."""
     resources = sorted({key for pod in pods for key in pod.requests})
     ordered = sorted(pools, key=lambda pool: (-pool.weight, pool.name))
-    model = _Model([Goods(pool, types, daemons, resources) for pool in ordered], resources)
+    model = _Model([PoolOfferings(pool, types, daemons, resources) for pool in ordered], resources)
     for pod in sorted(pods, key=lambda pod: (-pod.requests.get("cpu", 0), -pod.requests.get("memory", 0), pod.uid)):
-        model.place(pod)
+        model.assign(pod)
     return sum(float(one.pool.prices[one.offerings].min()) for one in model.nodes), len(model.nodes)
 
 
 class _Model:
-    def __init__(self, goods: Sequence[Goods], resources: Sequence[str]) -> None:
-        self._goods, self._resources = goods, resources
+    def __init__(self, pool_offerings: Sequence[PoolOfferings], resources: Sequence[str]) -> None:
+        self._pool_offerings, self._resources = pool_offerings, resources
         self.nodes: list[Planned] = []
         self._zones: dict[Group, Counter[str]] = {}
 
-    def place(self, pod: PodFact) -> None:
+    def assign(self, pod: PodFact) -> None:
         vector = np.array([pod.requests.get(key, 0) for key in self._resources], dtype=np.int64)
         zones = self._allowed_zones(pod)
         for node in sorted(self.nodes, key=lambda one: one.pods):
-            if tolerates_taints(pod, node.pool.pool.taints) and self._put(pod, vector, node, zones):
+            if tolerates_taints(pod, node.pool.pool.taints) and self._try_assign(pod, vector, node, zones):
                 return
-        for goods in self._goods:
-            fresh = Planned(goods, np.ones(len(goods.prices), dtype=bool), np.zeros_like(vector))
-            if tolerates_taints(pod, goods.pool.taints) and self._put(pod, vector, fresh, zones):
+        for pool_offerings in self._pool_offerings:
+            fresh = Planned(pool_offerings, np.ones(len(pool_offerings.prices), dtype=bool), np.zeros_like(vector))
+            if tolerates_taints(pod, pool_offerings.pool.taints) and self._try_assign(pod, vector, fresh, zones):
                 self.nodes.append(fresh)
                 return
         raise ValueError(f"{pod.name} finds no place")
 
-    def _put(self, pod: PodFact, vector: npt.NDArray[np.int64], node: Planned, zones: list[str] | None) -> bool:
+    def _try_assign(self, pod: PodFact, vector: npt.NDArray[np.int64], node: Planned, zones: list[str] | None) -> bool:
         if not self._host_allows(pod, node):
             return False
-        goods, used = node.pool, node.used + vector
-        left = node.offerings & goods.suiting(pod) & (goods.room >= used).all(axis=1)
+        pool_offerings, used = node.pool, node.used + vector
+        remaining = (
+            node.offerings & pool_offerings.matching_offerings(pod) & (pool_offerings.headroom >= used).all(axis=1)
+        )
         if zones is not None:
-            chosen = next((zone for zone in zones if (left & (goods.zones == zone)).any()), None)
-            left = left & (goods.zones == chosen) if chosen else np.zeros_like(left)
+            chosen = next((zone for zone in zones if (remaining & (pool_offerings.zones == zone)).any()), None)
+            remaining = remaining & (pool_offerings.zones == chosen) if chosen else np.zeros_like(remaining)
             if chosen is None:
                 return False
-            for group in _groups(pod, ZONE):
+            for group in _topology_groups(pod, ZONE):
                 self._zones.setdefault(group, Counter())[chosen] += 1
-        if not left.any():
+        if not remaining.any():
             return False
-        node.offerings, node.used, node.pods = left, used, node.pods + 1
-        node.counts.update(_groups(pod, HOSTNAME))
+        node.offerings, node.used, node.pods = remaining, used, node.pods + 1
+        node.counts.update(_topology_groups(pod, HOSTNAME))
         return True
 
     def _host_allows(self, pod: PodFact, node: Planned) -> bool:
@@ -134,10 +136,10 @@ class _Model:
 
     def _allowed_zones(self, pod: PodFact) -> list[str] | None:
         """In the order in which they are tried: None where no rule is about zones."""
-        groups = list(_groups(pod, ZONE))
+        groups = list(_topology_groups(pod, ZONE))
         if not groups:
             return None
-        every = sorted({str(zone) for goods in self._goods for zone in goods.zones})
+        every = sorted({str(zone) for pool_offerings in self._pool_offerings for zone in pool_offerings.zones})
         for group in groups:
             counts = self._zones.get(group, Counter[str]())
             if group[0] == "spread":
@@ -149,7 +151,7 @@ class _Model:
         return every
 
 
-def _groups(pod: PodFact, key: str) -> Iterable[Group]:
+def _topology_groups(pod: PodFact, key: str) -> Iterable[Group]:
     """The rules of this pod on a key, all of which are about its own kind in the scenarios."""
     yield from (("spread", key, str(one.selector)) for one in pod.spreads if one.key == key and one.hard)
     yield from (("together", key, str(one.selector)) for one in pod.affinity if one.key == key and not one.weight)
@@ -165,41 +167,45 @@ MOST_CANDIDATES = 100
 class Change:
     """What a command does: nodes that go, where pods go, and the offering that is bought for the others."""
 
-    leaving: tuple[str, ...]
+    removed: tuple[str, ...]
     moves: dict[str, str]
-    bought: tuple[Goods, int] | None = None
+    bought: tuple[PoolOfferings, int] | None = None
 
 
 class Karpenter:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self._goods = [Goods(pool, cluster.types, (), RESOURCES) for pool in cluster.pools]
-        self._names = [np.array([labels[INSTANCE_TYPE] for labels in one.labels], dtype=object) for one in self._goods]
-        self._spot = [np.array([labels[CAPACITY_TYPE] == SPOT for labels in one.labels]) for one in self._goods]
+        self._pool_offerings = [PoolOfferings(pool, cluster.types, (), RESOURCES) for pool in cluster.pools]
+        self._names = [
+            np.array([labels[INSTANCE_TYPE] for labels in one.labels], dtype=object) for one in self._pool_offerings
+        ]
+        self._spot = [
+            np.array([labels[CAPACITY_TYPE] == SPOT for labels in one.labels]) for one in self._pool_offerings
+        ]
         self._bought = 0
 
     def consolidate(self) -> int:
         """Until nothing more can be done; the number of passes."""
         passes = 0
-        while (change := self._pass()) is not None:
+        while (change := self._find_change()) is not None:
             self._apply(change)
             passes += 1
         return passes
 
-    def _pass(self) -> Change | None:
+    def _find_change(self) -> Change | None:
         empty = tuple(name for name, pods in self.cluster.pods.items() if not pods)
         if empty:
             return Change(empty, {})
-        self._index()
+        self._build_index()
         ordered = sorted(
             self._order, key=lambda name: (-self._prices[name] / disruption_cost_of(self.cluster.pods[name]), name)
         )
-        return self._multi(ordered[:MOST_CANDIDATES]) or self._single(ordered)
+        return self._multi_node_change(ordered[:MOST_CANDIDATES]) or self._single_node_change(ordered)
 
-    def _index(self) -> None:
+    def _build_index(self) -> None:
         """What every simulation of a pass starts from."""
         self._order = sorted(self.cluster.nodes)
-        self._place = {name: number for number, name in enumerate(self._order)}
+        self._row_by_name = {name: number for number, name in enumerate(self._order)}
         self._prices = {name: self.cluster.price_of(name) for name in self._order}
         self._free = np.array(
             [
@@ -213,27 +219,27 @@ class Karpenter:
             dtype=np.int64,
         ).reshape(len(self._order), len(RESOURCES))
 
-    def _multi(self, ordered: Sequence[str]) -> Change | None:
+    def _multi_node_change(self, ordered: Sequence[str]) -> Change | None:
         low, high, found = 1, len(ordered) - 1, None
         while low <= high:
             middle = (low + high) // 2
-            change = self._change(ordered[: middle + 1])
+            change = self._evaluate_removal(ordered[: middle + 1])
             if change is None:
                 high = middle - 1
             else:
                 found, low = change, middle + 1
         return found
 
-    def _single(self, ordered: Sequence[str]) -> Change | None:
-        return next((change for name in ordered if (change := self._change([name])) is not None), None)
+    def _single_node_change(self, ordered: Sequence[str]) -> Change | None:
+        return next((change for name in ordered if (change := self._evaluate_removal([name])) is not None), None)
 
-    def _change(self, leaving: Sequence[str]) -> Change | None:
+    def _evaluate_removal(self, removed: Sequence[str]) -> Change | None:
         """None where it is not worth it, or takes more than one node."""
         free = self._free.copy()
-        free[[self._place[name] for name in leaving]] = -1
-        pods = [pod for name in leaving for pod in self.cluster.pods[name]]
+        free[[self._row_by_name[name] for name in removed]] = -1
+        pods = [pod for name in removed for pod in self.cluster.pods[name]]
         moves: dict[str, str] = {}
-        rest, asked = np.zeros(len(RESOURCES), dtype=np.int64), list[PodFact]()
+        rest, unscheduled = np.zeros(len(RESOURCES), dtype=np.int64), list[PodFact]()
         for pod in sorted(pods, key=lambda one: (-one.requests["cpu"], -one.requests["memory"], one.uid)):
             vector = np.array([pod.requests[key] for key in RESOURCES], dtype=np.int64)
             fitting: Mask = np.all(free >= vector, axis=1)
@@ -243,60 +249,64 @@ class Karpenter:
                 moves[pod.uid] = self._order[number]
             else:
                 rest = rest + vector
-                asked.append(pod)
-        if not asked:
-            return Change(tuple(leaving), moves)
-        bought = self._replacement(leaving, rest)
-        return Change(tuple(leaving), moves, bought) if bought else None
+                unscheduled.append(pod)
+        if not unscheduled:
+            return Change(tuple(removed), moves)
+        bought = self._find_replacement(removed, rest)
+        return Change(tuple(removed), moves, bought) if bought else None
 
-    def _replacement(self, leaving: Sequence[str], rest: Vector) -> tuple[Goods, int] | None:
+    def _find_replacement(self, removed: Sequence[str], rest: Vector) -> tuple[PoolOfferings, int] | None:
         """From the first pool that has types for all of it, as pools of equal weight are tried by name, descending."""
-        for number in sorted(range(len(self._goods)), key=lambda one: self._goods[one].pool.name, reverse=True):
-            fitting: Mask = np.all(self._goods[number].room >= rest, axis=1)
+        for number in sorted(
+            range(len(self._pool_offerings)), key=lambda one: self._pool_offerings[one].pool.name, reverse=True
+        ):
+            fitting: Mask = np.all(self._pool_offerings[number].headroom >= rest, axis=1)
             if fitting.any():
-                return self._worth_it(number, fitting, leaving)
+                return self._cheaper_offering(number, fitting, removed)
         return None
 
-    def _worth_it(self, number: int, fitting: Mask, leaving: Sequence[str]) -> tuple[Goods, int] | None:
-        goods, spot = self._goods[number], self._spot[number]
-        if all(self.cluster.nodes[name].labels[CAPACITY_TYPE] == SPOT for name in leaving) and (fitting & spot).any():
+    def _cheaper_offering(self, number: int, fitting: Mask, removed: Sequence[str]) -> tuple[PoolOfferings, int] | None:
+        pool_offerings, spot = self._pool_offerings[number], self._spot[number]
+        if all(self.cluster.nodes[name].labels[CAPACITY_TYPE] == SPOT for name in removed) and (fitting & spot).any():
             return None
-        limit = sum(self._prices[name] for name in leaving)
-        worst = self._worst(number, fitting)
-        if len(leaving) > 1:
-            limit = min(limit, self._cheapest_alike(number, fitting, leaving))
-        kept = fitting & (worst < limit)
-        kept = kept & spot if (kept & spot).any() else kept
-        if not kept.any():
+        limit = sum(self._prices[name] for name in removed)
+        worst = self._worst_prices(number, fitting)
+        if len(removed) > 1:
+            limit = min(limit, self._cheapest_alike(number, fitting, removed))
+        cheaper = fitting & (worst < limit)
+        cheaper = cheaper & spot if (cheaper & spot).any() else cheaper
+        if not cheaper.any():
             return None
-        return goods, int(np.where(kept, goods.prices, np.inf).argmin())
+        return pool_offerings, int(np.where(cheaper, pool_offerings.prices, np.inf).argmin())
 
-    def _worst(self, number: int, fitting: Mask) -> npt.NDArray[np.float64]:
+    def _worst_prices(self, number: int, fitting: Mask) -> npt.NDArray[np.float64]:
         """Of each offering's type the dearest spot offering, or the dearest at all where it has none."""
-        goods, spot, names = self._goods[number], self._spot[number], self._names[number]
+        pool_offerings, spot, names = self._pool_offerings[number], self._spot[number], self._names[number]
         worst = np.full(len(names), np.inf)
         for name in set(names[fitting]):
             mine = fitting & np.asarray(names == name, dtype=bool)
-            worst[mine] = goods.prices[mine & spot].max() if (mine & spot).any() else goods.prices[mine].max()
+            worst[mine] = (
+                pool_offerings.prices[mine & spot].max() if (mine & spot).any() else pool_offerings.prices[mine].max()
+            )
         return worst
 
-    def _cheapest_alike(self, number: int, fitting: Mask, leaving: Sequence[str]) -> float:
+    def _cheapest_alike(self, number: int, fitting: Mask, removed: Sequence[str]) -> float:
         offered = set(self._names[number][fitting])
-        found = [self._prices[name] for name in leaving if self.cluster.nodes[name].labels[INSTANCE_TYPE] in offered]
+        found = [self._prices[name] for name in removed if self.cluster.nodes[name].labels[INSTANCE_TYPE] in offered]
         return min(found, default=float("inf"))
 
     def _apply(self, change: Change) -> None:
         made = self.cluster
-        pods = {pod.uid: pod for name in change.leaving for pod in made.pods[name]}
-        for name in change.leaving:
+        pods = {pod.uid: pod for name in change.removed for pod in made.pods[name]}
+        for name in change.removed:
             del made.nodes[name], made.claims[name], made.pods[name]
         for uid, target in change.moves.items():
             made.pods[target].append(pods.pop(uid))
         if change.bought is not None:
-            goods, row = change.bought
-            labels = goods.labels[row]
+            pool_offerings, row = change.bought
+            labels = pool_offerings.labels[row]
             kind = next(one for one in made.types if one.name == labels[INSTANCE_TYPE])
             name = f"bought-{self._bought:04}"
             self._bought += 1
-            add_node(made, name, goods.pool.name, kind, labels[ZONE], labels[CAPACITY_TYPE])
+            add_node(made, name, pool_offerings.pool.name, kind, labels[ZONE], labels[CAPACITY_TYPE])
             made.pods[name] = list(pods.values())

@@ -22,7 +22,7 @@ from tenure.model.facts import DaemonSetFact, PodFact, PoolFact
 from tenure.model.instance_types import InstanceType, Offering
 from tenure.scheduling.validation.plan import matches_expression, selects_node, tolerates_taints
 
-Room = tuple[int, ...]
+Headroom = tuple[int, ...]
 _STEP: Final = 0.02
 """Of the logarithm of a proportion: pods within a fiftieth are one kind."""
 
@@ -32,14 +32,14 @@ class Kind:
     """Pods that may go to the same places and ask for resources in the same proportions, and all that they ask for."""
 
     example: PodFact
-    asked: Mapping[str, float]
+    requests: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Node:
     """The cheapest of the nodes with this room that the same kinds may use."""
 
-    room: Room
+    headroom: Headroom
     usable: tuple[bool, ...]
     price: float
 
@@ -51,9 +51,9 @@ def lower_bound(
     daemons: Sequence[DaemonSetFact] = (),
 ) -> float:
     """US dollars an hour. Raises ValueError where no set of nodes could hold the pods."""
-    kinds = _kinds(pods)
-    resources = sorted({key for kind in kinds for key in kind.asked})
-    nodes = _cheapest(kinds, resources, pools, tuple(types), daemons)
+    kinds = _group_kinds(pods)
+    resources = sorted({key for kind in kinds for key in kind.requests})
+    nodes = _cheapest_nodes(kinds, resources, pools, tuple(types), daemons)
     return _solve(kinds, resources, nodes, needed_nodes(pods))
 
 
@@ -75,17 +75,17 @@ def _selects_itself(pod: PodFact, selector: Sequence[object] | None) -> bool:
     return selector is not None and all(matches_expression(pod.labels, one) for one in selector)  # type: ignore[arg-type]
 
 
-def _kinds(pods: Iterable[PodFact]) -> list[Kind]:
+def _group_kinds(pods: Iterable[PodFact]) -> list[Kind]:
     examples: dict[object, PodFact] = {}
-    asked: dict[object, Counter[str]] = defaultdict(Counter)
+    requests: dict[object, Counter[str]] = defaultdict(Counter)
     for pod in pods:
-        place = (tuple(sorted(pod.node_selector.items())), pod.required_terms, pod.tolerations)
+        constraints = (tuple(sorted(pod.node_selector.items())), pod.required_terms, pod.tolerations)
         steps = _proportions(pod.requests)
-        key = place, tuple(steps.items())
+        key = constraints, tuple(steps.items())
         examples.setdefault(key, pod)
         base = pod.requests.get(CPU, 0) or 1
-        asked[key].update({name: base * math.exp(step * _STEP) for name, step in steps.items()})
-    return [Kind(examples[key], dict(asked[key])) for key in examples]
+        requests[key].update({name: base * math.exp(step * _STEP) for name, step in steps.items()})
+    return [Kind(examples[key], dict(requests[key])) for key in examples]
 
 
 def _proportions(requests: Mapping[str, int]) -> dict[str, int]:
@@ -94,16 +94,16 @@ def _proportions(requests: Mapping[str, int]) -> dict[str, int]:
     return {key: math.floor(math.log(amount / base) / _STEP) for key, amount in sorted(requests.items()) if amount}
 
 
-def _cheapest(
+def _cheapest_nodes(
     kinds: Sequence[Kind],
     resources: Sequence[str],
     pools: Iterable[PoolFact],
     types: Sequence[InstanceType],
     daemons: Sequence[DaemonSetFact],
 ) -> list[Node]:
-    found: dict[tuple[Room, tuple[bool, ...]], float] = {}
+    found: dict[tuple[Headroom, tuple[bool, ...]], float] = {}
     for pool in pools:
-        for kind, offering, labels in _outcomes(pool, types):
+        for kind, offering, labels in _possible_nodes(pool, types):
             usable = tuple(
                 selects_node(one.example, labels) and tolerates_taints(one.example, pool.taints) for one in kinds
             )
@@ -113,27 +113,29 @@ def _cheapest(
                     for one in daemons
                     if selects_node(one.pod, labels) and tolerates_taints(one.pod, pool.taints)
                 ]
-                key = _room(kind, running, resources), usable
+                key = _headroom_of(kind, running, resources), usable
                 found[key] = min(found.get(key, offering.price), offering.price)
-    return _undominated([Node(room, usable, price) for (room, usable), price in found.items()])
+    return _remove_dominated([Node(headroom, usable, price) for (headroom, usable), price in found.items()])
 
 
-def _undominated(nodes: Sequence[Node]) -> list[Node]:
+def _remove_dominated(nodes: Sequence[Node]) -> list[Node]:
     """Without those for whose price parts of another one have as much room of everything, and as many nodes."""
-    kept: list[Node] = []
-    offered = np.array([(*node.room, 1.0) for node in nodes]) / np.array([[node.price] for node in nodes])
+    undominated: list[Node] = []
+    offered = np.array([(*node.headroom, 1.0) for node in nodes]) / np.array([[node.price] for node in nodes])
     for number, node in enumerate(nodes):
         better = (offered >= offered[number]).all(axis=1) & (offered > offered[number]).any(axis=1)
-        if not any(_serves(nodes[other].usable, node.usable) for other in np.flatnonzero(better).tolist()):
-            kept.append(node)
-    return kept
+        if not any(_covers_kinds(nodes[other].usable, node.usable) for other in np.flatnonzero(better).tolist()):
+            undominated.append(node)
+    return undominated
 
 
-def _serves(one: tuple[bool, ...], other: tuple[bool, ...]) -> bool:
+def _covers_kinds(one: tuple[bool, ...], other: tuple[bool, ...]) -> bool:
     return all(mine or not theirs for mine, theirs in zip(one, other, strict=True))
 
 
-def _outcomes(pool: PoolFact, types: Iterable[InstanceType]) -> Iterator[tuple[InstanceType, Offering, dict[str, str]]]:
+def _possible_nodes(
+    pool: PoolFact, types: Iterable[InstanceType]
+) -> Iterator[tuple[InstanceType, Offering, dict[str, str]]]:
     for kind in types:
         single = {key: values[0] for key, values in kind.labels.items() if len(values) == 1}
         for offering in kind.offerings:
@@ -150,7 +152,7 @@ def _outcomes(pool: PoolFact, types: Iterable[InstanceType]) -> Iterator[tuple[I
                 yield kind, offering, labels
 
 
-def _room(kind: InstanceType, running: Iterable[PodFact], resources: Iterable[str]) -> Room:
+def _headroom_of(kind: InstanceType, running: Iterable[PodFact], resources: Iterable[str]) -> Headroom:
     taken: Counter[str] = Counter()
     for pod in running:
         taken.update(pod.requests)
@@ -163,17 +165,17 @@ def _solve(kinds: Sequence[Kind], resources: Sequence[str], nodes: Sequence[Node
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     bought = [solver.addVariable(lb=0, obj=node.price) for node in nodes]
-    placed: list[list[Any]] = [[] for _ in kinds]
+    parts_by_kind: list[list[Any]] = [[] for _ in kinds]
     for number, node in enumerate(nodes):
         parts = {one: solver.addVariable(lb=0) for one, usable in enumerate(node.usable) if usable}
         for one, part in parts.items():
-            placed[one].append(part)
+            parts_by_kind[one].append(part)
         for column, key in enumerate(resources):
-            asked = [kinds[one].asked[key] * part for one, part in parts.items() if kinds[one].asked.get(key)]
-            if asked:
-                unit = max(node.room[column], 1)
-                solver.addConstr(sum(asked) * (1 / unit) <= (node.room[column] / unit) * bought[number])
-    for kind, parts_of in zip(kinds, placed, strict=True):
+            terms = [kinds[one].requests[key] * part for one, part in parts.items() if kinds[one].requests.get(key)]
+            if terms:
+                unit = max(node.headroom[column], 1)
+                solver.addConstr(sum(terms) * (1 / unit) <= (node.headroom[column] / unit) * bought[number])
+    for kind, parts_of in zip(kinds, parts_by_kind, strict=True):
         if not parts_of:
             raise ValueError(f"no pool has a node for pods such as {kind.example.name}")
         solver.addConstr(sum(parts_of) >= 1)

@@ -19,9 +19,9 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.harness import benchmark, in_sandbox, run
-from benchmarks.report import machine
-from benchmarks.scale import DEPLOYMENT, fill, pods_wait, world
+from benchmarks.harness import benchmark_app, in_sandbox, run
+from benchmarks.report import describe_machine
+from benchmarks.scale import DEPLOYMENT, create_nodes, pods_wait, sandbox_plan
 from tenure.cli.exit_codes import exit_process
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.sandbox.environment import SandboxSession
@@ -33,7 +33,7 @@ CALM = 15.0
 QUIET = 60.0
 """Seconds before the kill in which nothing happens, and after the first decision for which is counted what does."""
 AT_ONCE = 16
-app = benchmark()
+app = benchmark_app()
 
 
 @dataclass(frozen=True)
@@ -64,52 +64,52 @@ def recovery(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
     """Kill the worker, start it again, and print what came of it."""
-    found = in_sandbox(world(), partial(_run, nodes=nodes, restarts=restarts))
+    found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, restarts=restarts))
     if json_file:
-        figures = {"machine": machine(), "recoveries": [asdict(one) for one in found]}
+        figures = {"machine": describe_machine(), "recoveries": [asdict(one) for one in found]}
         json_file.write_text(json.dumps(figures, indent=2) + "\n")
     return 1 if any(one.needless for one in found) else 0
 
 
 async def _run(sandbox: Sandbox, nodes: int, restarts: int) -> list[Recovery]:
-    async with SandboxSession(sandbox, deployment=DEPLOYMENT, through_proxy=True) as stage:
-        await stage.temporal.get_schedule_handle(ids.garbage_collection(sandbox.plan.cluster_name, "tags")).pause()
-        await fill(stage, nodes)
+    async with SandboxSession(sandbox, deployment=DEPLOYMENT, through_proxy=True) as session:
+        await session.temporal.get_schedule_handle(ids.garbage_collection(sandbox.plan.cluster_name, "tags")).pause()
+        await create_nodes(session, nodes)
         await asyncio.sleep(CALM)
         found = []
         for number in range(restarts):
-            found.append(await _recover(stage, nodes + number))
-            _print(found[-1])
+            found.append(await _measure_recovery(session, nodes + number))
+            _print_result(found[-1])
         return found
 
 
-async def _recover(stage: SandboxSession, nodes: int) -> Recovery:
+async def _measure_recovery(session: SandboxSession, nodes: int) -> Recovery:
     claims, machines = (
-        await stage.list_names(NODE_CLAIMS.path(), limit=0),
-        await stage.list_names(NODES.path(), limit=0),
+        await session.list_names(NODE_CLAIMS.path(), limit=0),
+        await session.list_names(NODES.path(), limit=0),
     )
-    lives = await stage.nodeclaims.list_running()
-    events, written = await _events(stage, lives), len(stage.sandbox.written)
-    stage.worker.kill()
+    nodeclaims = await session.nodeclaims.list_running()
+    events, written = await _count_events(session, nodeclaims), len(session.sandbox.written)
+    session.worker.kill()
     began = time.monotonic()
-    worker = await stage.replace_worker()
+    worker = await session.replace_worker()
     starting = asyncio.create_task(worker.start())
-    await stage.scale_deployment(nodes + 1)
-    await stage.wait_until_resolved(partial(_claims_lack, stage, nodes + 1), what="a NodeClaim", seconds=120)
+    await session.scale_deployment(nodes + 1)
+    await session.wait_until_resolved(partial(_why_claims_missing, session, nodes + 1), what="a NodeClaim", seconds=120)
     decided = time.monotonic() - began
-    await stage.wait_until_resolved(partial(pods_wait, stage, nodes + 1), what="the pod Running", seconds=120)
+    await session.wait_until_resolved(partial(pods_wait, session, nodes + 1), what="the pod Running", seconds=120)
     running = time.monotonic() - began
     await starting
     await asyncio.sleep(QUIET)
-    said = stage.sandbox.written[written:]
+    new_writes = session.sandbox.written[written:]
     return Recovery(
         nodes=nodes,
         ready=worker.seconds_to_healthy,
         decided=decided,
         running=running,
-        writes=dict(Counter(map(_kind_of, said)).most_common()),
-        needless=[line for line in said if {*line.split("/")} & {*claims, *machines}],
-        events=await _events(stage, lives) - events,
+        writes=dict(Counter(map(_kind_of, new_writes)).most_common()),
+        needless=[line for line in new_writes if {*line.split("/")} & {*claims, *machines}],
+        events=await _count_events(session, nodeclaims) - events,
         load=os.getloadavg()[0],
     )
 
@@ -123,25 +123,25 @@ def _kind_of(line: str) -> str:
     return f"{method} {'/'.join([parts[0], *parts[2:]])}"
 
 
-async def _events(stage: SandboxSession, lives: list[NodeClaimSummary]) -> int:
+async def _count_events(session: SandboxSession, nodeclaims: list[NodeClaimSummary]) -> int:
     """Of the histories of these lives."""
-    room = asyncio.Semaphore(AT_ONCE)
+    semaphore = asyncio.Semaphore(AT_ONCE)
 
-    async def of(life: NodeClaimSummary) -> int:
-        async with room:
-            return (await stage.temporal.get_workflow_handle(life.workflow_id).describe()).history_length
+    async def count_one(nodeclaim: NodeClaimSummary) -> int:
+        async with semaphore:
+            return (await session.temporal.get_workflow_handle(nodeclaim.workflow_id).describe()).history_length
 
-    return sum(await asyncio.gather(*map(of, lives)))
+    return sum(await asyncio.gather(*map(count_one, nodeclaims)))
 
 
-async def _claims_lack(stage: SandboxSession, count: int) -> str:
+async def _why_claims_missing(session: SandboxSession, count: int) -> str:
     """Empty once there are so many NodeClaims; the API server counts those that it does not list."""
-    answer = await stage.kube.request("GET", NODE_CLAIMS.path() + "?limit=1")
-    found = len(answer.get("items") or ()) + int(answer["metadata"].get("remainingItemCount") or 0)
+    response = await session.kube.request("GET", NODE_CLAIMS.path() + "?limit=1")
+    found = len(response.get("items") or ()) + int(response["metadata"].get("remainingItemCount") or 0)
     return "" if found >= count else f"{found} NodeClaims"
 
 
-def _print(one: Recovery) -> None:
+def _print_result(one: Recovery) -> None:
     print(
         f"{one.nodes} nodes, load {one.load:.1f}: worker ready {one.ready:.1f} s after its start, first decision "
         f"{one.decided:.1f} s, its pod Running {one.running:.1f} s"

@@ -45,20 +45,20 @@ class Step:
         plain = {"begin": self.begin, "end": self.end, "seconds": round(self.seconds, 2), "nodes": self.nodes}
         return {**plain, "aws_calls": dict(self.calls), "cost": cost, "history_events": list(self.events)}
 
-    def of(self, names: Sequence[str]) -> Usage:
+    def usage_of(self, names: Sequence[str]) -> Usage:
         return sum((self.cost[name] for name in names if name in self.cost), Usage())
 
-    def rest(self) -> Usage:
-        return self.of([name for name in self.cost if name not in (*WORKER, *TEMPORAL)])
+    def usage_of_others(self) -> Usage:
+        return self.usage_of([name for name in self.cost if name not in (*WORKER, *TEMPORAL)])
 
 
-def as_json(steps: Sequence[Step], *, note: str = "") -> dict[str, Any]:
-    return {"machine": machine(), "steps": [step.as_json() for step in steps], "note": note}
+def as_json(steps: Sequence[Step], *, remarks: str = "") -> dict[str, Any]:
+    return {"machine": describe_machine(), "steps": [step.as_json() for step in steps], "note": remarks}
 
 
-def report(steps: Sequence[Step], *, fresh: bool, note: str = "", console: Console | None = None) -> None:
+def report(steps: Sequence[Step], *, fresh: bool, remarks: str = "", console: Console | None = None) -> None:
     out = console or Console(width=None if Console().is_terminal else 160, highlight=False)
-    out.print(f"Measured on {machine()}")
+    out.print(f"Measured on {describe_machine()}")
     out.print(steps_table(steps, fresh=fresh))
     out.print(calls_table(steps))
     out.print(cost_table(steps))
@@ -66,13 +66,13 @@ def report(steps: Sequence[Step], *, fresh: bool, note: str = "", console: Conso
     if events:
         spread = f"min {min(events)}, median {statistics.median(events):g}, max {max(events)}"
         out.print(f"History events a node, {len(events)} lives: {spread}")
-    if note:
-        out.print(note)
+    if remarks:
+        out.print(remarks)
 
 
 def steps_table(steps: Sequence[Step], *, fresh: bool) -> Table:
-    note = "" if fresh else "; Karpenter's are each from zero, as --fresh does it"
-    table = Table(title=f"Seconds to all pods Running, or to nothing left{note}", title_justify="left")
+    remark = "" if fresh else "; Karpenter's are each from zero, as --fresh does it"
+    table = Table(title=f"Seconds to all pods Running, or to nothing left{remark}", title_justify="left")
     for name in ("pods", "seconds", "nodes", "AWS calls", "Karpenter: seconds", "nodes", "AWS calls"):
         table.add_column(name, justify="right")
     for step in steps:
@@ -98,18 +98,18 @@ def cost_table(steps: Sequence[Step]) -> Table:
         table.add_column(step.title, justify="right")
     rows = {"worker": ("worker",), "its planner": ("planner",), "Temporal": TEMPORAL}
     for title, names in rows.items():
-        table.add_row(title, *(_cell(step.of(names)) for step in steps))
-    table.add_row("the rest", *(_cell(step.rest()) for step in steps), end_section=True)
+        table.add_row(title, *(_format_usage(step.usage_of(names)) for step in steps))
+    table.add_row("the rest", *(_format_usage(step.usage_of_others()) for step in steps), end_section=True)
     for name in sorted({name for step in steps for name in step.cost} - {*WORKER, *TEMPORAL}):
-        table.add_row(f"  {name}", *(_cell(step.of([name])) for step in steps))
+        table.add_row(f"  {name}", *(_format_usage(step.usage_of([name])) for step in steps))
     return table
 
 
-def _cell(usage: Usage) -> str:
+def _format_usage(usage: Usage) -> str:
     return f"{usage.cpu:.1f} s {usage.rss / 1e6:5.0f} MB"
 
 
-def machine() -> str:
+def describe_machine() -> str:
     """The processor, how many of them, and the memory, in a line."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     lines = Path("/proc/cpuinfo").read_text().splitlines()

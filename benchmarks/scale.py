@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from benchmarks.harness import Usage, benchmark, children_of, in_sandbox, measure, run
+from benchmarks.harness import Usage, benchmark_app, children_of, in_sandbox, measure_usage, run
 from benchmarks.report import Step, as_json, report
 from tenure.apis import labels
 from tenure.apis.labels import NODEPOOL
@@ -35,10 +35,10 @@ from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POO
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import CRDS, Plan, Temporals
 
-PATIENCE = 300.0
+TIMEOUT_SECONDS = 300.0
 """Seconds for one step."""
 DEPLOYMENT = "inflate"
-app = benchmark()
+app = benchmark_app()
 
 
 @app.command()
@@ -50,10 +50,10 @@ def scale(
 ) -> int:
     """Scale a Deployment and print what it took."""
     sizes = sizes_of(steps, fresh=fresh)
-    taken, note = in_sandbox(world(temporal), partial(_run, sizes=sizes))
-    report(taken, fresh=fresh, note=note)
+    taken, remarks = in_sandbox(sandbox_plan(temporal), partial(_run, sizes=sizes))
+    report(taken, fresh=fresh, remarks=remarks)
     if json_file:
-        json_file.write_text(json.dumps(as_json(taken, note=note), indent=2) + "\n")
+        json_file.write_text(json.dumps(as_json(taken, remarks=remarks), indent=2) + "\n")
     return 0
 
 
@@ -67,13 +67,13 @@ def sizes_of(steps: str, *, fresh: bool) -> list[int]:
         ) from None
     if any(not 0 <= size <= 10_000 for size in sizes) or not any(sizes):
         raise UsageError(f"--steps {steps!r}: write numbers from 0 to 10000, at least one of them above 0")
-    wanted = [step for size in sizes if size for step in (size, 0)] if fresh else sizes
-    if any(0 < after <= before for before, after in pairwise(wanted)):
+    sequence = [step for size in sizes if size for step in (size, 0)] if fresh else sizes
+    if any(0 < after <= before for before, after in pairwise(sequence)):
         raise UsageError(f"--steps {steps!r}: each number has to be above the one before it, or 0")
-    return wanted if wanted[-1] == 0 else [*wanted, 0]
+    return sequence if sequence[-1] == 0 else [*sequence, 0]
 
 
-def world(temporal: Temporals = "dev") -> Plan:
+def sandbox_plan(temporal: Temporals = "dev") -> Plan:
     """The cluster's name is the one that `examples/` select subnets and groups by."""
     return Plan(
         cluster_name="demo",
@@ -98,15 +98,15 @@ def node_pool() -> dict[str, Any]:
 
 async def _run(sandbox: Sandbox, sizes: list[int]) -> tuple[list[Step], str]:
     """The steps, and what else is to be said."""
-    async with SandboxSession(sandbox, deployment=DEPLOYMENT) as stage:
-        bench = Bench(stage)
+    async with SandboxSession(sandbox, deployment=DEPLOYMENT) as session:
+        bench = Bench(session)
         await bench.prepare()
         before = store_size(sandbox)
-        taken = [await bench.step(size) for size in sizes]
-        note = line_of_failures(await read_failed_tasks(stage.worker.metrics_port))
-        note = "\n".join(filter(None, (note, line_of_store(store_size(sandbox) - before, taken))))
-        await bench.leave()
-        return taken, note
+        taken = [await bench.run_step(size) for size in sizes]
+        remarks = line_of_failures(await read_failed_tasks(session.worker.metrics_port))
+        remarks = "\n".join(filter(None, (remarks, line_of_store(store_size(sandbox) - before, taken))))
+        await bench.clean_up()
+        return taken, remarks
 
 
 def store_size(sandbox: Sandbox) -> int:
@@ -115,110 +115,117 @@ def store_size(sandbox: Sandbox) -> int:
 
 
 def line_of_store(grown: int, taken: Sequence[Step]) -> str:
-    lives = sum(len(step.events) for step in taken)
-    if not grown or not lives:
+    nodeclaim_count = sum(len(step.events) for step in taken)
+    if not grown or not nodeclaim_count:
         return ""
-    return f"PostgreSQL grew by {grown / 2**20:.1f} MiB with {lives} lives: {grown / 2**10 / lives:.0f} KiB each"
+    return (
+        f"PostgreSQL grew by {grown / 2**20:.1f} MiB with {nodeclaim_count} lives: "
+        f"{grown / 2**10 / nodeclaim_count:.0f} KiB each"
+    )
 
 
 class Bench:
     """Takes the steps. CPU seconds and calls are those of the step, memory is what stands at its end."""
 
-    def __init__(self, stage: SandboxSession) -> None:
-        self._stage = stage
+    def __init__(self, session: SandboxSession) -> None:
+        self._session = session
         self._pods = 0
-        self._told: set[str] = set()
+        self._reported_ids: set[str] = set()
 
     async def prepare(self) -> None:
-        stage = self._stage
-        await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
-        await stage.kube.apply(node_pool())
+        session = self._session
+        await session.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
+        await session.kube.apply(node_pool())
         for kind in (EC2_NODE_CLASSES, NODE_POOLS):
-            await stage.wait_until_resolved(
-                partial(stage.why_not_ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60
+            await session.wait_until_resolved(
+                partial(session.why_not_ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60
             )
 
-    async def step(self, pods: int) -> Step:
+    async def run_step(self, pods: int) -> Step:
         """Raises `CommandFailed` when it does not come to its end."""
-        before, calls = costs(self._stage), await self._stage.aws.count_calls()
+        before, calls = process_usage(self._session), await self._session.aws.count_calls()
         print(f"{self._pods} -> {pods} pods ...", file=sys.stderr, flush=True)
-        seconds = await (self._up(pods) if pods > self._pods else self._down())
-        after = costs(self._stage)
-        nodes = len(await self._stage.list_names(NODES.path(), NODEPOOL))
-        ended = await self._ended()
+        seconds = await (self._scale_up(pods) if pods > self._pods else self._scale_down())
+        after = process_usage(self._session)
+        nodes = len(await self._session.list_names(NODES.path(), NODEPOOL))
+        ended = await self._newly_ended()
         taken = Step(
             begin=self._pods,
             end=pods,
             seconds=seconds,
             nodes=nodes or len(ended),
-            calls=calls_since(calls, await self._stage.aws.count_calls()),
+            calls=calls_since(calls, await self._session.aws.count_calls()),
             cost={name: Usage(usage.cpu - before[name].cpu, usage.rss) for name, usage in after.items()},
-            events=[life.events for life in ended],
+            events=[nodeclaim.events for nodeclaim in ended],
         )
         print(f"  {seconds:.1f} s, {taken.nodes} nodes", file=sys.stderr, flush=True)
         self._pods = pods
         return taken
 
-    async def leave(self) -> None:
+    async def clean_up(self) -> None:
         """What the product leaves behind when it is asked to go is nothing; else this raises `CommandFailed`."""
-        stage = self._stage
+        session = self._session
         for kind in (NODE_POOLS, EC2_NODE_CLASSES):
-            await stage.delete(kind.path(NAME))
-            await stage.wait_until_resolved(
-                partial(stage.list_names, kind.path()), what=f"{kind.kind} gone", seconds=60
+            await session.delete(kind.path(NAME))
+            await session.wait_until_resolved(
+                partial(session.list_names, kind.path()), what=f"{kind.kind} gone", seconds=60
             )
-        if still := await stage.cancel_open_workflows():
+        if still := await session.cancel_open_workflows():
             raise CommandFailed(f"workflows are still open: {', '.join(still)}")
-        if code := await stage.worker.stop_gracefully():
+        if code := await session.worker.stop_gracefully():
             raise CommandFailed(f"the worker ended with {code}")
 
-    async def _up(self, pods: int) -> float:
-        stage = self._stage
-        stage.pods.reset_peak()
+    async def _scale_up(self, pods: int) -> float:
+        session = self._session
+        session.pods.reset_peak()
         began = time.monotonic()
-        await stage.scale_deployment(pods)
-        while stage.pods.most < pods:
-            if time.monotonic() > began + PATIENCE:
-                raise CommandFailed(f"{pods} pods Running: {stage.pods.count_pods()} after {PATIENCE:g} s")
-            stage.check()
-            await stage.pods.wait_for_change(1.0)
-        return stage.pods.most_at - began
+        await session.scale_deployment(pods)
+        while session.pods.most < pods:
+            if time.monotonic() > began + TIMEOUT_SECONDS:
+                raise CommandFailed(f"{pods} pods Running: {session.pods.count_pods()} after {TIMEOUT_SECONDS:g} s")
+            session.check()
+            await session.pods.wait_for_change(1.0)
+        return session.pods.most_at - began
 
-    async def _down(self) -> float:
+    async def _scale_down(self) -> float:
         """To 0 pods: until nothing is left of the nodes either."""
         began = time.monotonic()
-        await self._stage.scale_deployment(0)
-        await self._stage.wait_until_resolved(self._left, what="nothing left", seconds=PATIENCE)
+        await self._session.scale_deployment(0)
+        await self._session.wait_until_resolved(self._find_remaining, what="nothing left", seconds=TIMEOUT_SECONDS)
         return time.monotonic() - began
 
-    async def _left(self) -> str:
+    async def _find_remaining(self) -> str:
         """Something that is still there; the cheapest question first."""
-        stage = self._stage
+        session = self._session
         for kind in (NODE_CLAIMS, NODES):
-            found = await stage.list_names(kind.path(), NODEPOOL, limit=1)
+            found = await session.list_names(kind.path(), NODEPOOL, limit=1)
             if found:
                 return f"{kind.kind} {found[0]}"
-        if running := await stage.nodeclaims.list_running():
+        if running := await session.nodeclaims.list_running():
             return f"{len(running)} open NodeClaim workflows"
-        instances = await stage.aws.count_instances()
+        instances = await session.aws.count_instances()
         left = instances.launched - instances.terminated
         return f"{left} instances" if left else ""
 
-    async def _ended(self) -> list[NodeClaimSummary]:
+    async def _newly_ended(self) -> list[NodeClaimSummary]:
         """Lives that ended since this was asked last."""
-        lives = await self._stage.nodeclaims.list_all("ExecutionStatus != 'Running'")
-        fresh = [life for life in lives if not life.open and life.workflow_id not in self._told]
-        self._told |= {life.workflow_id for life in fresh}
+        nodeclaims = await self._session.nodeclaims.list_all("ExecutionStatus != 'Running'")
+        fresh = [
+            nodeclaim
+            for nodeclaim in nodeclaims
+            if not nodeclaim.open and nodeclaim.workflow_id not in self._reported_ids
+        ]
+        self._reported_ids |= {nodeclaim.workflow_id for nodeclaim in fresh}
         return fresh
 
 
-def costs(stage: SandboxSession) -> dict[str, Usage]:
+def process_usage(session: SandboxSession) -> dict[str, Usage]:
     """Of each process: CPU seconds since its start, memory now."""
-    groups = {part.name: [part.pid] for part in stage.sandbox.processes}
-    taken = measure(groups | {"worker": [stage.worker.pid], "planner": children_of(stage.worker.pid)})
+    groups = {part.name: [part.pid] for part in session.sandbox.processes}
+    taken = measure_usage(groups | {"worker": [session.worker.pid], "planner": children_of(session.worker.pid)})
     # The worker's tree holds its planner; told apart, they add up to the tree.
-    whole, planner = taken["worker"], taken["planner"]
-    return taken | {"worker": Usage(whole.cpu - planner.cpu, whole.rss - planner.rss)}
+    worker, planner = taken["worker"], taken["planner"]
+    return taken | {"worker": Usage(worker.cpu - planner.cpu, worker.rss - planner.rss)}
 
 
 if __name__ == "__main__":
@@ -229,22 +236,24 @@ ONE_POD_EACH = "m6i.large"
 """Of its two CPUs a pod of the example takes more than half."""
 
 
-async def fill(stage: SandboxSession, nodes: int) -> None:
+async def create_nodes(session: SandboxSession, nodes: int) -> None:
     """So many nodes, of a pod each. Raises `CommandFailed`."""
     pool = node_pool()
     one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [ONE_POD_EACH]}
     pool["spec"]["template"]["spec"]["requirements"].append(one_type)
-    await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
-    await stage.kube.apply(pool)
+    await session.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
+    await session.kube.apply(pool)
     for kind in (EC2_NODE_CLASSES, NODE_POOLS):
-        await stage.wait_until_resolved(
-            partial(stage.why_not_ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60
+        await session.wait_until_resolved(
+            partial(session.why_not_ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60
         )
     print(f"{nodes} nodes ...", file=sys.stderr, flush=True)
-    await stage.scale_deployment(nodes)
-    await stage.wait_until_resolved(partial(pods_wait, stage, nodes), what=f"{nodes} pods Running", seconds=120 + nodes)
+    await session.scale_deployment(nodes)
+    await session.wait_until_resolved(
+        partial(pods_wait, session, nodes), what=f"{nodes} pods Running", seconds=120 + nodes
+    )
 
 
-async def pods_wait(stage: SandboxSession, count: int) -> str:
-    pods = stage.pods.count_pods()
+async def pods_wait(session: SandboxSession, count: int) -> str:
+    pods = session.pods.count_pods()
     return "" if pods.running == pods.total == count else str(pods)

@@ -23,8 +23,8 @@ from rich.table import Table
 
 from benchmarks.karpenter_models import greedy_price
 from benchmarks.lower_bound import lower_bound
-from benchmarks.report import machine
-from benchmarks.workloads import Scenario, scenario
+from benchmarks.report import describe_machine
+from benchmarks.workloads import Scenario, make_scenario
 from tenure.cli.simulate.results import build_simulation
 from tenure.model.instance_types import Catalogue
 from tenure.model.provisioning import Plan
@@ -52,18 +52,18 @@ _MODELLED: Final = ("plain", "ragged", "diverse")
 Row = dict[str, Any]
 
 
-def measure(row: str, runs: int) -> Row:
+def measure_row(row: str, runs: int) -> Row:
     """One row, in this process."""
     kind, count, policy = (*row.split(":"), "Respect")[:3]
-    given = scenario(kind, int(count))
+    workload = make_scenario(kind, int(count))
     settings = PlanSettings.model_validate({"preference_policy": policy})
-    passes = [_pass(given, settings) for _ in range(runs)]
+    passes = [_run_pass(workload, settings) for _ in range(runs)]
     plan, cpu, wall = passes[-1][0], min(one[1] for one in passes), min(one[2] for one in passes)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    pods = {one.uid: one for one in given.pod_facts()}
-    types = {one.name: one for one in given.types}
+    pods = {one.uid: one for one in workload.pod_facts()}
+    types = {one.name: one for one in workload.types}
     price = build_simulation(plan, pods, {one.pool: types for one in plan.claims}, cpu).price
-    everything = (list(pods.values()), given.pool_facts(), given.types, given.daemon_facts())
+    everything = (list(pods.values()), workload.pool_facts(), workload.types, workload.daemon_facts())
     return {
         "row": row,
         "pods": len(pods),
@@ -75,31 +75,31 @@ def measure(row: str, runs: int) -> Row:
         "bound": round(lower_bound(*everything), 3) if kind != "ragged" or len(pods) <= PROVED else None,
         "greedy": round(greedy_price(*everything)[0], 3) if kind in _MODELLED and len(pods) <= MODELLED else None,
         "peak_bytes": peak,
-        "wrong": wrong(plan, given) if len(pods) <= PROVED else None,
+        "wrong": list_violations(plan, workload) if len(pods) <= PROVED else None,
     }
 
 
-def _pass(given: Scenario, settings: PlanSettings) -> tuple[Plan, float, float]:
+def _run_pass(workload: Scenario, settings: PlanSettings) -> tuple[Plan, float, float]:
     """A first plan, with CPU and wall seconds; reading the facts is not counted, building tables of types is."""
     state = ClusterState(settings)
-    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
-    state.apply(Change(kind="pool", key=one.name, fact=one) for one in given.pool_facts())
-    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in given.daemon_facts())
-    state.apply(Change(kind="pod", key=one.uid, fact=one) for one in given.pod_facts())
+    state.set_catalogue(Catalogue(by_node_class={"default": workload.types}))
+    state.apply(Change(kind="pool", key=one.name, fact=one) for one in workload.pool_facts())
+    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in workload.daemon_facts())
+    state.apply(Change(kind="pod", key=one.uid, fact=one) for one in workload.pod_facts())
     cpu, wall = time.process_time(), time.perf_counter()
     plan = state.provision(now=NOW)
     return plan, time.process_time() - cpu, time.perf_counter() - wall
 
 
-def wrong(plan: Plan, given: Scenario) -> list[str]:
+def list_violations(plan: Plan, workload: Scenario) -> list[str]:
     """What `tenure/scheduling/validation/plan.py` has against it."""
     return find_violations(
         plan,
         PlanInputs(
-            pods={one.uid: one for one in given.pod_facts()},
-            pools={one.name: one for one in given.pool_facts()},
-            types={one.name: one for one in given.types},
-            daemons=tuple(given.daemon_facts()),
+            pods={one.uid: one for one in workload.pod_facts()},
+            pools={one.name: one for one in workload.pool_facts()},
+            types={one.name: one for one in workload.types},
+            daemons=tuple(workload.daemon_facts()),
         ),
     )
 
@@ -108,7 +108,7 @@ def start_up() -> float:
     """Wall seconds of `tenure simulate` for one pod: the fastest of three."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        scenario("plain", 1).write(folder)
+        make_scenario("plain", 1).write(folder)
         command = [sys.executable, "-c", "from tenure.cli.main import run; run()", "simulate"]
         for option in ("nodepools", "pods", "instance-types"):
             command += [f"--{option}", str(folder / f"{option}.json")]
@@ -120,14 +120,14 @@ def start_up() -> float:
     return min(taken)
 
 
-def table(rows: Sequence[Row]) -> Table:
-    shown = Table(title="Planning", title_justify="left")
+def render_table(rows: Sequence[Row]) -> Table:
+    table = Table(title="Planning", title_justify="left")
     for name in ("pods", "CPU s", "wall s", "pods/s", "nodes", "$/h", "bound", "ratio", "greedy", "peak MB", "proof"):
-        shown.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True)
     for one in rows:
         ratio = f"{one['price'] / one['bound']:.3f}" if one["bound"] else "-"
         proof = "-" if one["wrong"] is None else "wrong" if one["wrong"] else "valid"
-        shown.add_row(
+        table.add_row(
             one["row"],
             f"{one['cpu_seconds']:.3f}",
             f"{one['wall_seconds']:.3f}",
@@ -140,7 +140,7 @@ def table(rows: Sequence[Row]) -> Table:
             f"{one['peak_bytes'] / 1e6:.0f}",
             proof,
         )
-    return shown
+    return table
 
 
 def main() -> int:
@@ -149,23 +149,23 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(ROWS), help="rows such as diverse:5000, with commas between them")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    told = parser.parse_args()
-    if told.one:
-        print(json.dumps(measure(told.one, told.runs)))
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure_row(options.one, options.runs)))
         return 0
     rows: list[Row] = []
-    for row in told.only.split(","):
+    for row in options.only.split(","):
         print(f"{row} ...", file=sys.stderr, flush=True)
-        command = [sys.executable, "-m", "benchmarks.scheduling", "--one", row, "--runs", str(told.runs)]
+        command = [sys.executable, "-m", "benchmarks.scheduling", "--one", row, "--runs", str(options.runs)]
         rows.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
     seconds = start_up()
     out = Console(width=None if Console().is_terminal else 160, highlight=False)
-    out.print(f"Measured on {machine()}")
-    out.print(table(rows))
+    out.print(f"Measured on {describe_machine()}")
+    out.print(render_table(rows))
     out.print(f"tenure simulate: {seconds:.2f} s for one pod, its start included")
-    if told.json:
-        found = {"machine": machine(), "rows": rows, "start_seconds": seconds}
-        told.json.write_text(json.dumps(found, indent=2) + "\n")
+    if options.json:
+        found = {"machine": describe_machine(), "rows": rows, "start_seconds": seconds}
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
     return 1 if any(one["wrong"] for one in rows) else 0
 
 

@@ -19,9 +19,9 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.harness import benchmark, in_sandbox, run
-from benchmarks.report import machine
-from benchmarks.scale import DEPLOYMENT, fill, world
+from benchmarks.harness import benchmark_app, in_sandbox, run
+from benchmarks.report import describe_machine
+from benchmarks.scale import DEPLOYMENT, create_nodes, sandbox_plan
 from tenure.apis.labels import PLAN
 from tenure.cli.exit_codes import exit_process
 from tenure.cli.sandbox.environment import SandboxSession
@@ -36,13 +36,13 @@ from workflows.nodeclaim import NodeClaimWorkflow
 
 CALM = 15.0
 """Seconds before it, in which nothing happens."""
-PATIENCE = 600.0
+TIMEOUT_SECONDS = 600.0
 AT_ONCE = 64
-app = benchmark()
+app = benchmark_app()
 
 
 @dataclass(frozen=True)
-class Storm:
+class InterruptionBurst:
     """Seconds since the first message was sent."""
 
     nodes: int
@@ -69,7 +69,7 @@ class Storm:
 
 
 @app.command()
-def storm(
+def interruption_burst(
     nodes: Annotated[int, typer.Option(min=1, max=2000, help="Nodes, of a pod each.")] = 500,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the figures here too, the worker's log beside it.")
@@ -77,7 +77,7 @@ def storm(
 ) -> int:
     """Interrupt all nodes, and print what came of it."""
     log = json_file.with_suffix(".log") if json_file else None
-    found = in_sandbox(world(), partial(_run, nodes=nodes, log=log))
+    found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, log=log))
     print(
         f"{found.nodes} nodes interrupted, load {found.load:.1f}: messages sent in {found.sent:.1f} s; pods told to "
         f"go after {found.first:.1f} s (first), {found.median:.1f} s (median), {found.last:.1f} s (last); replacements "
@@ -87,68 +87,77 @@ def storm(
     if found.failed_tasks:
         print(found.failed_tasks)
     if json_file:
-        json_file.write_text(json.dumps({"machine": machine(), "storm": asdict(found)}, indent=2) + "\n")
+        json_file.write_text(json.dumps({"machine": describe_machine(), "storm": asdict(found)}, indent=2) + "\n")
     return 0
 
 
-async def _run(sandbox: Sandbox, nodes: int, log: Path | None) -> Storm:
+async def _run(sandbox: Sandbox, nodes: int, log: Path | None) -> InterruptionBurst:
     queue = {"INTERRUPTION_QUEUE": sandbox.plan.cluster_name}
-    async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=queue) as stage:
-        await fill(stage, nodes)
+    async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=queue) as session:
+        await create_nodes(session, nodes)
         await asyncio.sleep(CALM)
-        signals = await _signal(stage)
+        signals = await _measure_signals(session)
         await asyncio.sleep(CALM)
         client = await connect(str(sandbox.kubeconfig))
         try:
-            return await _interrupt(stage, client, nodes, signals)
+            return await _measure_interruption(session, client, nodes, signals)
         finally:
             await client.close()
             if log:
                 shutil.copyfile(sandbox.logs / "worker.log", log)
 
 
-async def _signal(stage: SandboxSession) -> float:
+async def _measure_signals(session: SandboxSession) -> float:
     """An observation that is older than what is known is dropped by whoever is told of it."""
-    room, lives = asyncio.Semaphore(AT_ONCE), await stage.nodeclaims.list_running()
+    semaphore, nodeclaims = asyncio.Semaphore(AT_ONCE), await session.nodeclaims.list_running()
 
-    async def tell(workflow_id: str) -> None:
-        async with room:
-            await stage.temporal.get_workflow_handle(workflow_id).signal(NodeClaimWorkflow.observe, ObservedNodeClaim())
+    async def send_signal(workflow_id: str) -> None:
+        async with semaphore:
+            await session.temporal.get_workflow_handle(workflow_id).signal(
+                NodeClaimWorkflow.observe, ObservedNodeClaim()
+            )
 
     began = time.monotonic()
-    await asyncio.gather(*(tell(one.workflow_id) for one in lives))
+    await asyncio.gather(*(send_signal(one.workflow_id) for one in nodeclaims))
     return round(time.monotonic() - began, 2)
 
 
-async def _interrupt(stage: SandboxSession, client: KubeClient, nodes: int, signals: float) -> Storm:
-    leaving, coming = _Leaving(client), _Coming(client)
-    instances, calls = [one.instance_id for one in await stage.nodeclaims.list_running()], await stage.aws.count_calls()
-    async with leaving, coming:
-        control = AwsControl(stage.sandbox.aws_endpoint)
+async def _measure_interruption(
+    session: SandboxSession, client: KubeClient, nodes: int, signals: float
+) -> InterruptionBurst:
+    evictions, new_nodeclaims = _PodEvictions(client), _NewNodeClaims(client)
+    instances, calls = (
+        [one.instance_id for one in await session.nodeclaims.list_running()],
+        await session.aws.count_calls(),
+    )
+    async with evictions, new_nodeclaims:
+        control = AwsControl(session.sandbox.aws_endpoint)
         began = time.monotonic()
         await asyncio.to_thread(_interrupt_all, control, instances)
         sent = time.monotonic() - began
-        await stage.wait_until_resolved(lambda: leaving.lacks(nodes), what="all pods told to go", seconds=PATIENCE)
+        await session.wait_until_resolved(
+            lambda: evictions.why_not_evicted(nodes), what="all pods told to go", seconds=TIMEOUT_SECONDS
+        )
         load = os.getloadavg()[0]
-        await stage.wait_until_resolved(
-            lambda: leaving.waits(nodes), what="all pods Running elsewhere", seconds=PATIENCE
+        await session.wait_until_resolved(
+            lambda: evictions.why_not_replaced(nodes), what="all pods Running elsewhere", seconds=TIMEOUT_SECONDS
         )
         running = time.monotonic() - began
-        fleets = calls_since(calls, await stage.aws.count_calls()).get("ec2:CreateFleet", 0)
-    moments = sorted(moment - began for moment in leaving.told.values())
-    made = sorted(round(moment - began, 2) for moment, _ in coming.made.values())
-    return Storm(
+        fleets = calls_since(calls, await session.aws.count_calls()).get("ec2:CreateFleet", 0)
+    times = sorted(at - began for at in evictions.evicted_at.values())
+    made = sorted(round(at - began, 2) for at, _ in new_nodeclaims.made.values())
+    return InterruptionBurst(
         nodes=nodes,
         signals=signals,
         sent=round(sent, 2),
-        first=round(moments[0], 2),
-        median=round(statistics.median(moments), 2),
-        last=round(moments[-1], 2),
+        first=round(times[0], 2),
+        median=round(statistics.median(times), 2),
+        last=round(times[-1], 2),
         bought=(made[0], made[-1]),
-        plans=len({plan for _, plan in coming.made.values()}),
+        plans=len({plan for _, plan in new_nodeclaims.made.values()}),
         fleets=fleets,
         running=round(running, 1),
-        failed_tasks=format_failed_tasks(await read_failed_tasks(stage.worker.metrics_port)),
+        failed_tasks=format_failed_tasks(await read_failed_tasks(session.worker.metrics_port)),
         load=load,
     )
 
@@ -159,17 +168,17 @@ def _interrupt_all(control: AwsControl, instances: Sequence[str]) -> None:
         control.interrupt_spot(one, warn_only=True)
 
 
-class _Leaving:
+class _PodEvictions:
     """Pods that were there when it was entered, and when each was told to go."""
 
     def __init__(self, client: KubeClient) -> None:
         selector = {"labelSelector": f"app={DEPLOYMENT}"}
-        self._watch = ListWatch(client, PODS, self._hear, time.monotonic, params=selector)
+        self._watch = ListWatch(client, PODS, self._on_pods, time.monotonic, params=selector)
         self._before: set[str] | None = None
         self._running: set[str] = set()
-        self.told: dict[str, float] = {}
+        self.evicted_at: dict[str, float] = {}
 
-    async def __aenter__(self) -> "_Leaving":
+    async def __aenter__(self) -> "_PodEvictions":
         self._task = asyncio.create_task(self._watch.run())
         await self._watch.synced.wait()
         self._before = set(self._running)
@@ -179,34 +188,34 @@ class _Leaving:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def lacks(self, count: int) -> str:
-        return "" if len(self.told) >= count else f"{len(self.told)} of {count} pods were"
+    async def why_not_evicted(self, count: int) -> str:
+        return "" if len(self.evicted_at) >= count else f"{len(self.evicted_at)} of {count} pods were"
 
-    async def waits(self, count: int) -> str:
+    async def why_not_replaced(self, count: int) -> str:
         new = len(self._running - (self._before or set()))
         return "" if new >= count else f"{new} of {count} new pods are"
 
-    def _hear(self, deltas: list[Delta]) -> None:
+    def _on_pods(self, deltas: list[Delta]) -> None:
         for delta in deltas:
             pod = delta.object
-            uid, going = pod["metadata"]["uid"], delta.gone or "deletionTimestamp" in pod["metadata"]
-            if going and self._before and uid in self._before:
-                self.told.setdefault(uid, time.monotonic())
-            if going or pod.get("status", {}).get("phase") != "Running":
+            uid, is_terminating = pod["metadata"]["uid"], delta.gone or "deletionTimestamp" in pod["metadata"]
+            if is_terminating and self._before and uid in self._before:
+                self.evicted_at.setdefault(uid, time.monotonic())
+            if is_terminating or pod.get("status", {}).get("phase") != "Running":
                 self._running.discard(uid)
             else:
                 self._running.add(uid)
 
 
-class _Coming:
+class _NewNodeClaims:
     """NodeClaims that were made since it was entered: when, and by which plan."""
 
     def __init__(self, client: KubeClient) -> None:
-        self._watch = ListWatch(client, NODE_CLAIMS, self._hear, time.monotonic)
+        self._watch = ListWatch(client, NODE_CLAIMS, self._on_nodeclaims, time.monotonic)
         self._before: set[str] = set()
         self.made: dict[str, tuple[float, str]] = {}
 
-    async def __aenter__(self) -> "_Coming":
+    async def __aenter__(self) -> "_NewNodeClaims":
         self._task = asyncio.create_task(self._watch.run())
         await self._watch.synced.wait()
         self._before, self.made = set(self.made), {}
@@ -216,7 +225,7 @@ class _Coming:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    def _hear(self, deltas: list[Delta]) -> None:
+    def _on_nodeclaims(self, deltas: list[Delta]) -> None:
         for metadata in (delta.object["metadata"] for delta in deltas):
             if metadata["name"] not in self._before:
                 plan = metadata.get("annotations", {}).get(PLAN, "")

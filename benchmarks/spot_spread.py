@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from benchmarks.instance_type_generator import ZONES
-from benchmarks.workloads import Scenario, scenario
+from benchmarks.workloads import Scenario, make_scenario
 from tenure.apis.labels import INSTANCE_TYPE, SPOT, ZONE
 from tenure.model.instance_types import LEAST_TYPES, Catalogue, OfferingShard, list_offering_shards
 from tenure.model.provisioning import PlannedClaim
@@ -42,76 +42,79 @@ class Row:
     """US dollars an hour."""
 
 
-def measure(given: Scenario) -> tuple[int, list[Row]]:
+def measure_ways(workload: Scenario) -> tuple[int, list[Row]]:
     """How many nodes are bought, and each way to launch them."""
-    found = _alike(given)
+    found = _group_alike(workload)
     prices = {
-        (kind.name, one.zone): one.price for kind in given.types for one in kind.offerings if one.capacity_type == SPOT
+        (kind.name, one.zone): one.price
+        for kind in workload.types
+        for one in kind.offerings
+        if one.capacity_type == SPOT
     }
     ways: dict[str, Way] = {
         "one fleet for all that are alike": _one_fleet,
-        "three slices (as it is done)": partial(_sliced, 0),
-        **{f"slices, {parts} of each zone": partial(_sliced, parts) for parts in (1, 2, 3, 4)},
+        "three slices (as it is done)": partial(_sharded, 0),
+        **{f"slices, {parts} of each zone": partial(_sharded, parts) for parts in (1, 2, 3, 4)},
         "`diversified` over 60 types": _diversified,
     }
-    return sum(count for _, count in found), [_row(name, way, found, prices) for name, way in ways.items()]
+    return sum(count for _, count in found), [_make_row(name, way, found, prices) for name, way in ways.items()]
 
 
-def _alike(given: Scenario) -> list[tuple[PlannedClaim, int]]:
+def _group_alike(workload: Scenario) -> list[tuple[PlannedClaim, int]]:
     state = ClusterState()
-    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
-    state.apply(Change(kind="pool", key=one.name, fact=one) for one in given.pool_facts())
-    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in given.daemon_facts())
-    state.apply(Change(kind="pod", key=one.uid, fact=one) for one in given.pod_facts())
+    state.set_catalogue(Catalogue(by_node_class={"default": workload.types}))
+    state.apply(Change(kind="pool", key=one.name, fact=one) for one in workload.pool_facts())
+    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in workload.daemon_facts())
+    state.apply(Change(kind="pod", key=one.uid, fact=one) for one in workload.pod_facts())
     groups: defaultdict[tuple[object, ...], list[PlannedClaim]] = defaultdict(list)
     for claim in state.provision(now=NOW).claims:
         groups[claim.pool, claim.requirements].append(claim)
     return [(ones[0], len(ones)) for ones in groups.values()]
 
 
-def _row(name: str, way: Way, found: Sequence[tuple[PlannedClaim, int]], prices: Prices) -> Row:
+def _make_row(name: str, way: Way, found: Sequence[tuple[PlannedClaim, int]], prices: Prices) -> Row:
     bought = Counter(pool for claim, count in found for pool in way(prices, claim, count))
     price = sum(prices[pool] * count for pool, count in bought.items())
     return Row(name, max(bought.values()) / bought.total(), len(bought), price)
 
 
 def _one_fleet(prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
-    return [min(_pools(prices, _types(claim), _zones(claim)), key=prices.__getitem__)] * count
+    return [min(_spot_pools(prices, _type_values(claim), _zone_values(claim)), key=prices.__getitem__)] * count
 
 
-def _sliced(parts: int, prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
+def _sharded(parts: int, prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
     """In so many parts of each zone; 0: as many as `tenure/model/instance_types.py` says."""
-    types, zones = _types(claim), _zones(claim)
+    types, zones = _type_values(claim), _zone_values(claim)
     most = max(1, min(parts, len(types) // LEAST_TYPES))
     by_hand = [OfferingShard(zone=zone, part=part, parts=most) for part in range(most) for zone in zones]
     dealt = (by_hand if parts else list_offering_shards(types, zones))[:count]
-    cheapest = [min(_pools(prices, one.select_types(types), [one.zone]), key=prices.__getitem__) for one in dealt]
+    cheapest = [min(_spot_pools(prices, one.select_types(types), [one.zone]), key=prices.__getitem__) for one in dealt]
     return [cheapest[number % len(cheapest)] for number in range(count)]
 
 
 def _diversified(prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
-    pools = _pools(prices, _types(claim)[:MOST_TYPES], _zones(claim))
+    pools = _spot_pools(prices, _type_values(claim)[:MOST_TYPES], _zone_values(claim))
     return [pools[number % len(pools)] for number in range(count)]
 
 
-def _pools(prices: Prices, types: Sequence[str], zones: Sequence[str]) -> list[Pool]:
+def _spot_pools(prices: Prices, types: Sequence[str], zones: Sequence[str]) -> list[Pool]:
     return [(name, zone) for name in types for zone in zones if (name, zone) in prices]
 
 
-def _types(claim: PlannedClaim) -> Sequence[str]:
+def _type_values(claim: PlannedClaim) -> Sequence[str]:
     return next(one.values for one in claim.requirements if one.key == INSTANCE_TYPE)
 
 
-def _zones(claim: PlannedClaim) -> Sequence[str]:
-    said = [one.values for one in claim.requirements if one.key == ZONE and one.operator == "In"]
-    return said[0] if said else ZONES
+def _zone_values(claim: PlannedClaim) -> Sequence[str]:
+    zone_lists = [one.values for one in claim.requirements if one.key == ZONE and one.operator == "In"]
+    return zone_lists[0] if zone_lists else ZONES
 
 
 def main() -> int:
-    for wanted in sys.argv[1:] or KINDS:
-        kind, _, count = wanted.partition(":")
-        nodes, rows = measure(scenario(kind, int(count)))
-        print(f"{wanted}: {nodes} nodes")
+    for argument in sys.argv[1:] or KINDS:
+        kind, _, count = argument.partition(":")
+        nodes, rows = measure_ways(make_scenario(kind, int(count)))
+        print(f"{argument}: {nodes} nodes")
         for row in rows:
             dearer = row.price / rows[0].price - 1
             share = f"{row.largest:6.1%} in one of {row.pools:4} pools"

@@ -57,13 +57,13 @@ class Scenario:
     types: tuple[InstanceType, ...]
 
     def pod_facts(self) -> list[PodFact]:
-        return [_waiting(one) for one in pods_of(Path(self.name), self.pods)]
+        return [_unschedulable_pod(one) for one in pods_of(Path(self.name), self.pods)]
 
     def pool_facts(self) -> list[PoolFact]:
-        return [pool_fact(_complete(one)).model_copy(update={"ready": True}) for one in self.pools]
+        return [pool_fact(_with_defaults(one)).model_copy(update={"ready": True}) for one in self.pools]
 
     def daemon_facts(self) -> list[DaemonSetFact]:
-        return [daemonset_fact(_complete(one)) for one in self.daemons]
+        return [daemonset_fact(_with_defaults(one)) for one in self.daemons]
 
     def write(self, directory: Path) -> None:
         """`nodepools.json`, `pods.json`, `daemonsets.json` and `instance-types.json`, the last in the portable form."""
@@ -71,72 +71,72 @@ class Scenario:
         for name, objects in (("nodepools", self.pools), ("pods", self.pods), ("daemonsets", self.daemons)):
             listed = {"apiVersion": "v1", "kind": "List", "items": objects}
             (directory / f"{name}.json").write_text(json.dumps(listed) + "\n")
-        (directory / "instance-types.json").write_text(json.dumps([portable(one) for one in self.types]) + "\n")
+        (directory / "instance-types.json").write_text(json.dumps([to_portable(one) for one in self.types]) + "\n")
 
 
-def scenario(name: str, count: int, *, seed: int = 1, most_cpus: int = 96) -> Scenario:
+def make_scenario(name: str, count: int, *, seed: int = 1, most_cpus: int = 96) -> Scenario:
     """One of `KINDS` with so many pods; `most_cpus` is the size of the largest instance type, in vCPUs."""
     pods, pools = KINDS[name]
     types = catalogue(most_cpus).by_node_class["default"]
-    return Scenario(name, pools(), list(pods(count, random.Random(seed))), daemonsets(), types)
+    return Scenario(name, pools(), list(pods(count, random.Random(seed))), make_daemonsets(), types)
 
 
 # Pods.
 
 
-def plain(count: int, dice: Dice) -> Iterator[Object]:
+def plain_pods(count: int, dice: Dice) -> Iterator[Object]:
     """Services of eleven sizes."""
     sizes = dice.choices(SERVICES, [weight for weight, _, _ in SERVICES], k=count)
     for number, (_, cpu, memory) in enumerate(sizes):
-        yield pod(f"plain-{number}", cpu, memory)
+        yield make_pod(f"plain-{number}", cpu, memory)
 
 
-def equal(count: int, _: Dice) -> Iterator[Object]:
+def equal_pods(count: int, _: Dice) -> Iterator[Object]:
     """Replicas of one Deployment: 1 CPU, 1 GiB."""
-    return (pod(f"equal-{number}", 1000, 1024) for number in range(count))
+    return (make_pod(f"equal-{number}", 1000, 1024) for number in range(count))
 
 
-def ragged(count: int, dice: Dice) -> Iterator[Object]:
+def ragged_pods(count: int, dice: Dice) -> Iterator[Object]:
     """No two pods ask for the same: sizes as somebody measured them."""
-    for number, one in enumerate(plain(count, dice)):
+    for number, one in enumerate(plain_pods(count, dice)):
         cpu, memory = int(dice.lognormvariate(6, 1)), int(dice.lognormvariate(6.7, 1.1))
-        yield pod(f"ragged-{number}", min(max(cpu, 10), 8000), min(max(memory, 16), 32768)) | {"kind": one["kind"]}
+        yield make_pod(f"ragged-{number}", min(max(cpu, 10), 8000), min(max(memory, 16), 32768)) | {"kind": one["kind"]}
 
 
-def diverse(count: int, dice: Dice) -> Iterator[Object]:
+def diverse_pods(count: int, dice: Dice) -> Iterator[Object]:
     """A fifth each: plain, zone spread, hostname spread, zone affinity to their own kind, hostname anti-affinity."""
     for number in range(count):
-        made = (_generic, _zone_spread, _host_spread, _zone_affinity, _apart)[number % 5](dice)
-        yield pod(f"diverse-{number}", dice.choice(CPUS), dice.choice(MEBIBYTES), **made)
+        made = (_labeled, _zone_spread, _host_spread, _zone_affinity, _host_anti_affinity)[number % 5](dice)
+        yield make_pod(f"diverse-{number}", dice.choice(CPUS), dice.choice(MEBIBYTES), **made)
 
 
-def crossed(count: int, dice: Dice) -> Iterator[Object]:
+def crossed_pods(count: int, dice: Dice) -> Iterator[Object]:
     """As `diverse`, but those who spread select a label by the dice, most often not their own."""
     for number in range(count):
-        makers = (_generic, _cross_zone_spread, _cross_host_spread, _zone_affinity, _apart)
-        yield pod(f"crossed-{number}", dice.choice(CPUS), dice.choice(MEBIBYTES), **makers[number % 5](dice))
+        makers = (_labeled, _cross_zone_spread, _cross_host_spread, _zone_affinity, _host_anti_affinity)
+        yield make_pod(f"crossed-{number}", dice.choice(CPUS), dice.choice(MEBIBYTES), **makers[number % 5](dice))
 
 
-def preferences(count: int, dice: Dice) -> Iterator[Object]:
+def preference_pods(count: int, dice: Dice) -> Iterator[Object]:
     """All prefer one zone, which can be had; not to share a zone, which cannot; and not to share a node, which can."""
-    zone = {"weight": 1, "preference": {"matchExpressions": [_in(labels.ZONE, ZONES[0])]}}
+    zone = {"weight": 1, "preference": {"matchExpressions": [_in_expression(labels.ZONE, ZONES[0])]}}
     mine = {"app": "nginx"}
-    apart = [
-        {"weight": 10, "podAffinityTerm": _term(labels.ZONE, mine)},
-        {"weight": 1, "podAffinityTerm": _term(labels.HOSTNAME, mine)},
+    anti_affinity = [
+        {"weight": 10, "podAffinityTerm": _affinity_term(labels.ZONE, mine)},
+        {"weight": 1, "podAffinityTerm": _affinity_term(labels.HOSTNAME, mine)},
     ]
     affinity = {
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [zone]},
-        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": apart},
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": anti_affinity},
     }
     for number in range(count):
         name = f"preferences-{number}"
-        yield pod(name, dice.choice(CPUS), dice.choice(MEBIBYTES), labels=mine, affinity=affinity)
+        yield make_pod(name, dice.choice(CPUS), dice.choice(MEBIBYTES), labels=mine, affinity=affinity)
 
 
-def mixed(count: int, dice: Dice) -> Iterator[Object]:
+def mixed_pods(count: int, dice: Dice) -> Iterator[Object]:
     """Services; some tolerate the batch pool's taint, some ask for a zone, an architecture or on-demand capacity."""
-    asked: tuple[Object, ...] = (
+    variants: tuple[Object, ...] = (
         {},
         {},
         {},
@@ -145,77 +145,82 @@ def mixed(count: int, dice: Dice) -> Iterator[Object]:
         {"nodeSelector": {labels.ARCH: "arm64"}},
         {"nodeSelector": {labels.ARCH: "amd64", labels.ZONE: ZONES[1]}},
     )
-    for one in plain(count, dice):
-        one["spec"] |= dice.choice(asked)
+    for one in plain_pods(count, dice):
+        one["spec"] |= dice.choice(variants)
         yield one
 
 
-def gpu(count: int, dice: Dice) -> Iterator[Object]:
+def gpu_pods(count: int, dice: Dice) -> Iterator[Object]:
     """One pod in ten asks for one to four GPUs and tolerates their taint; the others are services."""
-    for number, one in enumerate(plain(count, dice)):
+    for number, one in enumerate(plain_pods(count, dice)):
         if number % 10:
             yield one
             continue
         tolerated = [{"key": GPU, "operator": "Exists"}]
-        yield pod(f"gpu-{number}", 3000, 12288, gpus=dice.choice((1, 1, 1, 2, 4)), tolerations=tolerated)
+        yield make_pod(f"gpu-{number}", 3000, 12288, gpus=dice.choice((1, 1, 1, 2, 4)), tolerations=tolerated)
 
 
-def pod(
+def make_pod(
     name: str, cpu: int, memory: int, *, gpus: int = 0, labels: Mapping[str, str] | None = None, **spec: Any
 ) -> Object:
     """`cpu` in millicores, `memory` in MiB."""
-    asked: Object = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"} | ({GPU: str(gpus)} if gpus else {})
-    resources = {"requests": asked} | ({"limits": {GPU: str(gpus)}} if gpus else {})
+    requests: Object = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"} | ({GPU: str(gpus)} if gpus else {})
+    resources = {"requests": requests} | ({"limits": {GPU: str(gpus)}} if gpus else {})
     container = {"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": resources}
     metadata = {"name": name, "namespace": "default", "labels": dict(labels or {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
 
 
-def _generic(dice: Dice) -> Object:
+def _labeled(dice: Dice) -> Object:
     return {"labels": {"my-label": dice.choice(LETTERS)}}
 
 
 def _zone_spread(dice: Dice) -> Object:
     mine = {"spread-zone": dice.choice(LETTERS)}
-    return {"labels": mine, "topologySpreadConstraints": [_spread(labels.ZONE, mine)]}
+    return {"labels": mine, "topologySpreadConstraints": [_spread_constraint(labels.ZONE, mine)]}
 
 
 def _host_spread(dice: Dice) -> Object:
     mine = {"spread-host": dice.choice(LETTERS)}
-    return {"labels": mine, "topologySpreadConstraints": [_spread(labels.HOSTNAME, mine)]}
+    return {"labels": mine, "topologySpreadConstraints": [_spread_constraint(labels.HOSTNAME, mine)]}
 
 
 def _cross_zone_spread(dice: Dice) -> Object:
     others = {"my-label": dice.choice(LETTERS)}
-    return _generic(dice) | {"topologySpreadConstraints": [_spread(labels.ZONE, others)]}
+    return _labeled(dice) | {"topologySpreadConstraints": [_spread_constraint(labels.ZONE, others)]}
 
 
 def _cross_host_spread(dice: Dice) -> Object:
     others = {"my-label": dice.choice(LETTERS)}
-    return _generic(dice) | {"topologySpreadConstraints": [_spread(labels.HOSTNAME, others)]}
+    return _labeled(dice) | {"topologySpreadConstraints": [_spread_constraint(labels.HOSTNAME, others)]}
 
 
 def _zone_affinity(dice: Dice) -> Object:
     mine = {"my-affinity": dice.choice(LETTERS)}
-    term = {"requiredDuringSchedulingIgnoredDuringExecution": [_term(labels.ZONE, mine)]}
+    term = {"requiredDuringSchedulingIgnoredDuringExecution": [_affinity_term(labels.ZONE, mine)]}
     return {"labels": mine, "affinity": {"podAffinity": term}}
 
 
-def _apart(_: Dice) -> Object:
+def _host_anti_affinity(_: Dice) -> Object:
     mine = {"app": "nginx"}
-    term = {"requiredDuringSchedulingIgnoredDuringExecution": [_term(labels.HOSTNAME, mine)]}
+    term = {"requiredDuringSchedulingIgnoredDuringExecution": [_affinity_term(labels.HOSTNAME, mine)]}
     return {"labels": mine, "affinity": {"podAntiAffinity": term}}
 
 
-def _spread(key: str, selected: Mapping[str, str]) -> Object:
-    return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": _select(selected)}
+def _spread_constraint(key: str, selected: Mapping[str, str]) -> Object:
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": _label_selector(selected),
+    }
 
 
-def _term(key: str, selected: Mapping[str, str]) -> Object:
-    return {"topologyKey": key, "labelSelector": _select(selected)}
+def _affinity_term(key: str, selected: Mapping[str, str]) -> Object:
+    return {"topologyKey": key, "labelSelector": _label_selector(selected)}
 
 
-def _select(selected: Mapping[str, str]) -> Object:
+def _label_selector(selected: Mapping[str, str]) -> Object:
     return {"matchLabels": dict(selected)}
 
 
@@ -224,28 +229,35 @@ def _select(selected: Mapping[str, str]) -> Object:
 
 def one_pool() -> list[Object]:
     """Open to whatever the catalogue has but GPUs."""
-    return [pool("default")]
+    return [make_pool("default")]
 
 
 def gpu_pools() -> list[Object]:
     taint = {"key": GPU, "value": "true", "effect": "NoSchedule"}
-    return [pool("default"), pool("gpu", [_in(labels.INSTANCE_CATEGORY, "g", "p")], taints=[taint])]
+    return [
+        make_pool("default"),
+        make_pool("gpu", [_in_expression(labels.INSTANCE_CATEGORY, "g", "p")], taints=[taint]),
+    ]
 
 
 def mixed_pools() -> list[Object]:
     """A small pool first, paid for anyway; spot beside on-demand; and a tainted one for batch work."""
-    narrow = [_in(labels.INSTANCE_CATEGORY, "m"), _in(labels.ARCH, "amd64"), _in(labels.CAPACITY_TYPE, "on-demand")]
+    first_requirements = [
+        _in_expression(labels.INSTANCE_CATEGORY, "m"),
+        _in_expression(labels.ARCH, "amd64"),
+        _in_expression(labels.CAPACITY_TYPE, "on-demand"),
+    ]
     taint = {"key": "batch", "value": "true", "effect": "NoSchedule"}
-    spot = _in(labels.CAPACITY_TYPE, labels.SPOT)
+    spot = _in_expression(labels.CAPACITY_TYPE, labels.SPOT)
     return [
-        pool("first", narrow, weight=50, limits={"cpu": "200"}),
-        pool("spot", [*_NO_GPUS, spot]),
-        pool("steady", [*_NO_GPUS, _in(labels.CAPACITY_TYPE, labels.ON_DEMAND)]),
-        pool("batch", [*_NO_GPUS, spot], taints=[taint]),
+        make_pool("first", first_requirements, weight=50, limits={"cpu": "200"}),
+        make_pool("spot", [*_NO_GPUS, spot]),
+        make_pool("steady", [*_NO_GPUS, _in_expression(labels.CAPACITY_TYPE, labels.ON_DEMAND)]),
+        make_pool("batch", [*_NO_GPUS, spot], taints=[taint]),
     ]
 
 
-def pool(name: str, requirements: list[Object] | None = None, *, taints: Any = (), **spec: Any) -> Object:
+def make_pool(name: str, requirements: list[Object] | None = None, *, taints: Any = (), **spec: Any) -> Object:
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     template = {"nodeClassRef": reference, "requirements": requirements or _NO_GPUS, "taints": list(taints)}
     return {
@@ -256,54 +268,54 @@ def pool(name: str, requirements: list[Object] | None = None, *, taints: Any = (
     }
 
 
-def daemonsets() -> list[Object]:
+def make_daemonsets() -> list[Object]:
     """What every node of EKS runs."""
-    return [_daemonset(*one) for one in (("kube-proxy", 100, 0), ("aws-node", 50, 0), ("agent", 100, 200))]
+    return [_make_daemonset(*one) for one in (("kube-proxy", 100, 0), ("aws-node", 50, 0), ("agent", 100, 200))]
 
 
-def _daemonset(name: str, cpu: int, memory: int) -> Object:
-    made = pod(name, cpu, memory, tolerations=[{"operator": "Exists"}])
+def _make_daemonset(name: str, cpu: int, memory: int) -> Object:
+    made = make_pod(name, cpu, memory, tolerations=[{"operator": "Exists"}])
     metadata = {"name": name, "namespace": "kube-system"}
     template = {"metadata": {"labels": {"app": name}}, "spec": made["spec"]}
     spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec}
 
 
-def _in(key: str, *values: str) -> Object:
+def _in_expression(key: str, *values: str) -> Object:
     return {"key": key, "operator": "In", "values": list(values)}
 
 
-_NO_GPUS: Final = [_in(labels.INSTANCE_CATEGORY, "c", "m", "r", "x")]
+_NO_GPUS: Final = [_in_expression(labels.INSTANCE_CATEGORY, "c", "m", "r", "x")]
 
 KINDS: Final[Mapping[str, tuple[Callable[[int, Dice], Iterator[Object]], Callable[[], list[Object]]]]] = {
-    "equal": (equal, one_pool),
-    "plain": (plain, one_pool),
-    "ragged": (ragged, one_pool),
-    "diverse": (diverse, one_pool),
-    "crossed": (crossed, one_pool),
-    "preferences": (preferences, one_pool),
-    "mixed": (mixed, mixed_pools),
-    "gpu": (gpu, gpu_pools),
+    "equal": (equal_pods, one_pool),
+    "plain": (plain_pods, one_pool),
+    "ragged": (ragged_pods, one_pool),
+    "diverse": (diverse_pods, one_pool),
+    "crossed": (crossed_pods, one_pool),
+    "preferences": (preference_pods, one_pool),
+    "mixed": (mixed_pods, mixed_pools),
+    "gpu": (gpu_pods, gpu_pools),
 }
 
 
-def portable(one: InstanceType) -> Object:
+def to_portable(one: InstanceType) -> Object:
     """An instance type in the portable form of `tenure/cli/simulate/portable_types.py`, which other planners read
     too."""
     return {
         "name": one.name,
         "architecture": one.labels[labels.ARCH][0],
         "operatingSystems": list(one.labels[labels.OS]),
-        "resources": _quantities(one.capacity),
-        "overhead": _quantities(one.overhead),
+        "resources": _format_quantities(one.capacity),
+        "overhead": _format_quantities(one.overhead),
         "offerings": [
             {
                 "Price": offering.price,
                 "Available": offering.available,
                 "Requirements": [
-                    _in(labels.CAPACITY_TYPE, offering.capacity_type),
-                    _in(labels.ZONE, offering.zone),
-                    _in(labels.ZONE_ID, offering.zone_id),
+                    _in_expression(labels.CAPACITY_TYPE, offering.capacity_type),
+                    _in_expression(labels.ZONE, offering.zone),
+                    _in_expression(labels.ZONE_ID, offering.zone_id),
                 ],
             }
             for offering in one.offerings
@@ -311,19 +323,19 @@ def portable(one: InstanceType) -> Object:
     }
 
 
-def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+def _format_quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     return {key: f"{amount}m" if key == "cpu" else str(amount) for key, amount in amounts.items()}
 
 
-def _complete(one: Object) -> Object:
+def _with_defaults(one: Object) -> Object:
     """With what an API server fills in."""
     metadata = one["metadata"]
     known = {"uid": metadata["name"], "namespace": "default", "creationTimestamp": CREATED}
     return {**one, "metadata": {**known, **metadata}}
 
 
-def _waiting(one: Object) -> PodFact:
-    return pod_fact(_complete(one)).model_copy(update={"unschedulable": True})
+def _unschedulable_pod(one: Object) -> PodFact:
+    return pod_fact(_with_defaults(one)).model_copy(update={"unschedulable": True})
 
 
 def main() -> None:
@@ -333,8 +345,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most-cpus", type=int, default=96, help="size of the largest instance type, in vCPUs")
     parser.add_argument("--to", type=Path, default=Path(), help="directory to write the manifests to")
-    told = parser.parse_args()
-    scenario(told.kind, told.pods, seed=told.seed, most_cpus=told.most_cpus).write(told.to)
+    options = parser.parse_args()
+    make_scenario(options.kind, options.pods, seed=options.seed, most_cpus=options.most_cpus).write(options.to)
 
 
 if __name__ == "__main__":

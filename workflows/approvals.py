@@ -84,11 +84,11 @@ class EventApprovals:
     def _validate_reject_event(self, request: RejectEvent) -> None:
         self._validate(request)
 
-    @workflow.signal(description="approve_event without an answer: works in bulk, and waits for a worker")
+    @workflow.signal(name="approve_event", description="The update of this name without a result, for use in bulk")
     def approve_event_by_signal(self, request: ApproveEvent) -> None:
         self._apply_decision(request, approved=True)
 
-    @workflow.signal(description="reject_event without an answer: works in bulk, and waits for a worker")
+    @workflow.signal(name="reject_event", description="The update of this name without a result, for use in bulk")
     def reject_event_by_signal(self, request: RejectEvent) -> None:
         self._apply_decision(request, approved=False)
 

@@ -19,7 +19,7 @@ from workflows.activity_options import PLAN, WATCH, with_summary
 RETRY_AFTER = timedelta(seconds=5)
 
 
-@workflow.defn
+@workflow.defn(name="ClusterWatch")
 class ClusterWatchWorkflow:
     @workflow.run
     async def run(self, cluster: str) -> None:
@@ -39,7 +39,7 @@ class ClusterWatchWorkflow:
 PREVIEW_TIMEOUT = timedelta(seconds=60)
 
 
-@workflow.defn
+@workflow.defn(name="DisruptionPreview")
 class DisruptionPreviewWorkflow:
     @workflow.run
     async def run(self, request: DisruptionPreviewRequest) -> DisruptionStatus:

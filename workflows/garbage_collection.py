@@ -20,7 +20,7 @@ from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCol
 from workflows import current_details
 from workflows.activity_options import DELETE_RUN, GARBAGE_COLLECTION, with_summary
 
-FAULTS: Final = "tenure_upkeep_faults_total"
+FAULTS: Final = "tenure_garbage_collection_faults_total"
 
 
 class Task(NamedTuple):
@@ -67,7 +67,7 @@ TASKS: Final[dict[str, Task]] = {
 """By name, which is also the last part of the Schedule's id."""
 
 
-@workflow.defn
+@workflow.defn(name="GarbageCollection")
 class GarbageCollectionWorkflow:
     @workflow.run
     async def run(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:

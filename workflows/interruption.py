@@ -32,7 +32,7 @@ NO_HOST = "no worker hosts the watch at present"
 Source = Literal["messages", "statuses"]
 
 
-@workflow.defn
+@workflow.defn(name="Interruption")
 class InterruptionWorkflow:
     @workflow.init
     def __init__(self, state: InterruptionState) -> None:

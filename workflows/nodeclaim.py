@@ -58,7 +58,7 @@ PHASES: dict[Phase, Callable[[NodeClaimContext], Awaitable[Phase]]] = {
 }
 
 
-@workflow.defn
+@workflow.defn(name="NodeClaim")
 class NodeClaimWorkflow(Pausable, EventApprovals):
     @workflow.init
     def __init__(self, state: ClaimState) -> None:

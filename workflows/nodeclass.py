@@ -24,7 +24,7 @@ BLOCKED_RECHECK_INTERVAL = timedelta(minutes=10)
 """Between looks at a class that NodeClaims hold: their going wakes it."""
 
 
-@workflow.defn
+@workflow.defn(name="EC2NodeClass")
 class NodeClassWorkflow:
     @workflow.init
     def __init__(self, state: NodeClassState) -> None:

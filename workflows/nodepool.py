@@ -31,7 +31,7 @@ from workflows.rollout import RolloutController
 from workflows.static_capacity import ReplicaController
 
 
-@workflow.defn
+@workflow.defn(name="NodePool")
 class NodePoolWorkflow(Pausable, RolloutApprovals):
     @workflow.init
     def __init__(self, state: PoolState) -> None:

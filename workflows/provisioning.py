@@ -26,7 +26,7 @@ MIN_BATCH_WINDOW = timedelta(milliseconds=10)
 """The shortest batch window."""
 
 
-@workflow.defn
+@workflow.defn(name="Provisioning")
 class ProvisioningWorkflow:
     @workflow.init
     def __init__(self, state: ProvisioningState) -> None:

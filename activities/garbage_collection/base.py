@@ -31,8 +31,8 @@ from tenure.model.garbage_collection import ClaimMark, GarbageCollectionRequest,
 from tenure.model.provider_results import InstanceFacts
 
 T = TypeVar("T")
-COLLECTED = "tenure_upkeep_collected_total"
-FAILED = "tenure_upkeep_failed_total"
+COLLECTED = "tenure_garbage_collection_collected_total"
+FAILED = "tenure_garbage_collection_failed_total"
 GARBAGE = "GarbageCollected"
 """The reason of its events."""
 AT_ONCE = 50

@@ -50,4 +50,4 @@ class ClusterPause:
         notified = signal_queue.last_digest(f"{workflow_id}#{_TOPIC}")
         if self.text or notified:
             observed_pause = ObservedPause(number=number, text=self.text)
-            signal_queue.enqueue(Signal(workflow_id, "pause_seen", observed_pause, digest, topic=_TOPIC))
+            signal_queue.enqueue(Signal(workflow_id, "observe_pause", observed_pause, digest, topic=_TOPIC))

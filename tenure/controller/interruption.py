@@ -118,7 +118,7 @@ class InterruptionNotifier:
         handle = self._temporal.get_workflow_handle(workflow_id)
         try:
             async with self._sending:
-                await handle.signal("noticed", messages, rpc_timeout=_RPC_TIMEOUT)
+                await handle.signal("interruption_events", messages, rpc_timeout=_RPC_TIMEOUT)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return "over" if claim.deleting else "no workflow"

@@ -28,13 +28,13 @@ _PAGE: Final = 500
 async def list_nodeclaim_workflows(client: Client, cluster: str) -> dict[str, datetime]:
     """The NodeClaim workflows that run, and when each was started."""
     prefix = f"{cluster}/nodeclaim/"
-    query = f"WorkflowType = 'NodeClaimWorkflow' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{prefix}'"
+    query = f"WorkflowType = 'NodeClaim' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{prefix}'"
     return {one.execution.workflow_id: one.start_time.ToDatetime(UTC) async for one in _list_executions(client, query)}
 
 
 async def list_coordinators(client: Client, cluster: str) -> list[str]:
     """The ids of the NodePool and NodeClass workflows that run."""
-    types = "WorkflowType IN ('NodePoolWorkflow', 'NodeClassWorkflow')"
+    types = "WorkflowType IN ('NodePool', 'EC2NodeClass')"
     query = f"{types} AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{cluster}/'"
     return [one.execution.workflow_id async for one in _list_executions(client, query)]
 

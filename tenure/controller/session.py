@@ -385,20 +385,20 @@ class ControllerSession:
     def _signal_pending_pods(self, observed: ObservedDemand) -> None:
         workflow = ids.provisioning(self._settings.cluster)
         self._signal_queue.enqueue(
-            Signal(workflow, "demand", observed, str(observed.number), self._provisioning_start())
+            Signal(workflow, "pending_pods", observed, str(observed.number), self._provisioning_start())
         )
 
     def _signal_unavailable_offerings(self, observed: ObservedUnavailableOfferings) -> None:
         """All that are marked at once, so that a later word may take an earlier one's place."""
         workflow, digest = ids.provisioning(self._settings.cluster), short_hash(observed.model_dump_json())
         self._signal_queue.enqueue(
-            Signal(workflow, "refused", observed, digest, self._provisioning_start(), topic="taken back")
+            Signal(workflow, "offerings_unavailable", observed, digest, self._provisioning_start(), topic="taken back")
         )
 
     def _provisioning_start(self) -> Start:
         cluster = self._settings.cluster
         state = ProvisioningState(cluster=cluster, window=self._settings.window)
-        return Start("ProvisioningWorkflow", state, summary=f"provisioning of {cluster}")
+        return Start("Provisioning", state, summary=f"provisioning of {cluster}")
 
     def _synced_kinds(self) -> SyncedKinds:
         synced = {name: watch.synced.is_set() for name, watch in self._watches.items()}

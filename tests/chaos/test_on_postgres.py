@@ -23,7 +23,7 @@ from tests.support.product.scene import ClusterScope, object_names
 pytestmark = pytest.mark.timeout(900)
 RESYNC = 400.0
 """Seconds; what is gone since the backup is looked for every three minutes."""
-INSIDE, OUTSIDE = "keeps_records", "NodeClaimWorkflow"
+INSIDE, OUTSIDE = "keeps_records", "NodeClaim"
 """A field of a life's state, which only payloads have, and the name of its workflow, which is not encrypted."""
 READABLE = """
     SELECT format('SELECT count(*) FROM %I WHERE position(''{word}''::bytea IN %I) > 0', table_name, column_name)

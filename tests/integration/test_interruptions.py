@@ -51,5 +51,5 @@ async def _notified_messages(scope: ClusterScope, claim: dict[str, Any]) -> list
     workflow_id = ids.nodeclaim(product.sandbox.plan.cluster_name, metadata["name"], metadata["uid"])
     history = await product.temporal.get_workflow_handle(workflow_id).fetch_history()
     found = [one.workflow_execution_signaled_event_attributes for one in history.events if one.event_type == SIGNALED]
-    payloads = [one.input.payloads[0].data for one in found if one.signal_name == "noticed"]
+    payloads = [one.input.payloads[0].data for one in found if one.signal_name == "interruption_events"]
     return [notice for one in payloads for notice in InterruptionMessages.model_validate_json(one).notices]

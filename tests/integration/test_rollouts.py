@@ -78,7 +78,7 @@ async def _assert_remaining(scope: ClusterScope, old: list[str], count: int) -> 
 
 async def _assert_command_blocked(scope: ClusterScope, text: str) -> None:
     """One that would take a node of this pool says so."""
-    query = f"WorkflowType = 'DisruptionWorkflow' AND {search_attributes.NODE_POOL.name} = '{scope.name}'"
+    query = f"WorkflowType = 'Disruption' AND {search_attributes.NODE_POOL.name} = '{scope.name}'"
     found = [one async for one in scope.product.temporal.list_workflows(query)]
     blocked_by = [one.typed_search_attributes.get(search_attributes.BLOCKED_BY) or "" for one in found]
     assert any(text in one for one in blocked_by), f"{scope.name}: commands are blocked by {blocked_by}"

@@ -46,7 +46,7 @@ async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(own_p
         await wait_until(assert_collected)
         await wait_until(lambda: assert_no_node(scope, node))
         await wait_until(lambda: scope.assert_event(scope.name, "GarbageCollected", orphan))
-        await wait_until(lambda: own_product.metric_value("tenure_upkeep_collected_total", kind="instance"))
+        await wait_until(lambda: own_product.metric_value("tenure_garbage_collection_collected_total", kind="instance"))
         await scope.assert_pods_running(1)
         for other in (foreign, young):
             own_product.aws.terminate_instance(other)

@@ -40,7 +40,7 @@ async def nodeclaim_approved(fake: WorkerHarness, skipping: WorkflowEnvironment)
     starts = await skipping.get_current_time() + timedelta(hours=48)
     await send_message(fake, skipping, handle, starts=starts)
     await wait_until(lambda: is_blocked_by(handle, "waits for approval"))
-    await handle.signal("event_rejected", {"by": "ben"})
+    await handle.signal("reject_event", {"by": "ben"})
     await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "rejected by ben"))
     deferred = {"action": "drain"}
     await fake.signal_observed(handle, **BUSY, **interruption_rules(scheduledChange=deferred, workloads=[stateful]))

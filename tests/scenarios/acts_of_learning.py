@@ -59,7 +59,7 @@ async def wait_until_launched_types(scope: ClusterScope, *types: str) -> None:
 async def discovered_capacity(product: InstalledProduct) -> DiscoveredCapacity:
     """What the Provisioning workflow keeps."""
     handle = product.temporal.get_workflow_handle(ids.provisioning(product.sandbox.plan.cluster_name))
-    found: DiscoveredCapacity = await handle.query("machines", result_type=DiscoveredCapacity)
+    found: DiscoveredCapacity = await handle.query("discovered_capacity", result_type=DiscoveredCapacity)
     return found
 
 

@@ -29,7 +29,7 @@ async def test_leases_of_nodes_that_are_gone_are_collected_and_counted_and_no_ot
             await create_orphaned_lease(scope, f"{scope.name}-never-was")
             await collect_garbage(product, "leases")
             assert await existing_leases(product, deleted_node, f"{scope.name}-never-was") == []
-            await product.metric_value("tenure_upkeep_collected_total", kind="lease")
+            await product.metric_value("tenure_garbage_collection_collected_total", kind="lease")
 
         await wait_until(collected_and_counted)
         assert await existing_leases(product, running_node) == [running_node]

@@ -34,7 +34,7 @@ QUERIES: Final = (
     ("nodes that drain", "TenurePhase = 'Drain' AND ExecutionStatus = 'Running'"),
     (
         "nodes of a NodePool",
-        "TenureNodePool = 'general' AND WorkflowType = 'NodeClaimWorkflow' AND ExecutionStatus = 'Running'",
+        "TenureNodePool = 'general' AND WorkflowType = 'NodeClaim' AND ExecutionStatus = 'Running'",
     ),
     (
         "nodes that start",

@@ -42,7 +42,7 @@ MEASURES: Final = tuple(
                 "nodepool",
                 "pods planned onto nodes that are up, and not bound there by kube-scheduler for over a minute",
             ),
-            _define_measure("tenure_paused", "gauge", "kind", "what is paused: `Cluster`, `NodePool`, `NodeClaim`"),
+            _define_measure("tenure_pauses", "gauge", "kind", "what is paused: `Cluster`, `NodePool`, `NodeClaim`"),
             _define_measure("tenure_overdue_total", "counter", "phase nodepool", "deadlines that passed"),
             _define_measure(
                 "tenure_startup_duration_seconds",
@@ -76,10 +76,17 @@ MEASURES: Final = tuple(
                 "Unix time at which `queue` or `status` was last read; each worker's start counts as a read",
             ),
             _define_measure(
-                "tenure_upkeep_collected_total", "counter", "kind", "things that upkeep put away or put right"
+                "tenure_garbage_collection_collected_total",
+                "counter",
+                "kind",
+                "things that upkeep put away or put right",
             ),
-            _define_measure("tenure_upkeep_failed_total", "counter", "kind", "things that upkeep could not put away"),
-            _define_measure("tenure_upkeep_faults_total", "counter", "task", "runs of upkeep that came to nothing"),
+            _define_measure(
+                "tenure_garbage_collection_failed_total", "counter", "kind", "things that upkeep could not put away"
+            ),
+            _define_measure(
+                "tenure_garbage_collection_faults_total", "counter", "task", "runs of upkeep that came to nothing"
+            ),
             _define_measure(
                 "tenure_aws_call_wait_seconds", "histogram", "operation", "wait for a turn; its count is AWS calls"
             ),

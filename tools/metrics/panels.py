@@ -156,7 +156,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Per hour.",
                 ((f"3600 * {_rate_query('tenure_disruption_commands_total', 'ending')}", "{{ending}}"),),
             ),
-            Panel("Paused", "By kind: `tenure resume`.", (("max by (kind) (tenure_paused)", "{{kind}}"),)),
+            Panel("Paused", "By kind: `tenure resume`.", (("max by (kind) (tenure_pauses)", "{{kind}}"),)),
             Panel(
                 "Drains that wait",
                 "Runbook: docs/runbooks/drain-blocked.md.",

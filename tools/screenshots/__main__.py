@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import typer
 
-from benchmarks.harness import benchmark, in_sandbox, run
+from benchmarks.harness import benchmark_app, in_sandbox, run
 from tenure.cli.exit_codes import CommandFailed, UsageError, exit_process
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.sandbox.environment import SandboxSession
@@ -31,7 +31,7 @@ WIDTH: Final = 1280
 LARGEST: Final = 150_000
 """Bytes of a picture."""
 PAUSE: Final = {"by": "ann@example.com", "reason": "training run 812", "until": "2030-06-01T18:00:00Z"}
-app = benchmark()
+app = benchmark_app()
 
 
 class Album:

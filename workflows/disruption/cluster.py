@@ -55,7 +55,7 @@ from workflows.pausable import PausableCluster, PauseController
 ROLL_BACK_TIMEOUT = timedelta(minutes=5)
 
 
-@workflow.defn
+@workflow.defn(name="Cluster")
 class ClusterWorkflow(PausableCluster):
     @workflow.init
     def __init__(self, state: DisruptionState) -> None:
@@ -130,7 +130,9 @@ class ClusterWorkflow(PausableCluster):
                 until=reservations_lapse_at(ledger, request.pool),
             )
             with suppress(FailureError):
-                await workflow.get_external_workflow_handle(request.workflow_id).signal("booked", response)
+                await workflow.get_external_workflow_handle(request.workflow_id).signal(
+                    "cluster_permit_decided", response
+                )
 
     @workflow.query(description="All that the workflow knows")
     def state(self) -> DisruptionState:

@@ -68,7 +68,7 @@ class ClusterPermitReservations:
             pool=self._pool, workflow_id=workflow.info().workflow_id, desired=dict(desired), token=token
         )
         with suppress(FailureError):
-            await workflow.get_external_workflow_handle(self._cluster).signal("book", request)
+            await workflow.get_external_workflow_handle(self._cluster).signal("reserve_cluster_permit", request)
             return True
         return False
 

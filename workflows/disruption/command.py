@@ -113,7 +113,9 @@ async def create_replacements(command: Command) -> Step:
     command.update_state(
         claims=result.claims, others=(), ready_by=now + DEADLINES["Wait"], next_check_at=now + CHECK_INTERVAL
     )
-    await command.signal_cluster("command_made", CommandLaunched(proposal_id=state.proposal.id, claims=result.claims))
+    await command.signal_cluster(
+        "command_launched", CommandLaunched(proposal_id=state.proposal.id, claims=result.claims)
+    )
     return "Wait"
 
 
@@ -201,7 +203,7 @@ STEPS: dict[Step, Callable[[Command], Awaitable[Step]]] = {
 }
 
 
-@workflow.defn
+@workflow.defn(name="Disruption")
 class DisruptionWorkflow:
     @workflow.init
     def __init__(self, state: CommandState) -> None:
@@ -219,7 +221,7 @@ class DisruptionWorkflow:
             workflow.continue_as_new(command.state)
         finished = command.state.over or CommandFinished(proposal_id=command.state.proposal.id, ending="done")
         count_ending(command.state.proposal, finished)
-        await command.signal_cluster("command_over", finished)
+        await command.signal_cluster("command_finished", finished)
         return finished
 
     async def _run_step(self, command: Command) -> Step:
@@ -265,7 +267,7 @@ class DisruptionWorkflow:
         if why := rejection_reason(self._command.state, request):
             raise ValueError(why)
 
-    @workflow.signal(description="give_up without an answer: works in bulk, and waits for a worker")
+    @workflow.signal(name="cancel", description="The update of this name without a result, for use in bulk")
     def cancel_by_signal(self, request: CommandCancellation) -> None:
         """The same where no worker may be there to answer; what makes no sense is not heeded."""
         self._cancel(request)

@@ -158,7 +158,7 @@ class Command:
             since=self.state.born or workflow.now(),
             begins_within=BEGINS_WITHIN,
         )
-        return await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "asked", request)
+        return await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "request_permit", request)
 
     async def release_permits(self, *, used: bool = False) -> None:
         """Hand all permits back, and take back the wishes for more; `used`: the nodes are on their way."""
@@ -167,7 +167,7 @@ class Command:
     async def _release_permit(self, one: CommandCandidate, used: bool) -> None:
         who = workflow.info().workflow_id
         release = PermitWithdrawn(claim_uid=one.claim_uid, workflow_id=who, used=used)
-        await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "withdrawn", release)
+        await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "release_permit", release)
 
     async def signal_cluster(self, signal: str, message: CommandFinished | CommandLaunched) -> None:
         await self._send_signal(ids.cluster(self.state.cluster), signal, message)

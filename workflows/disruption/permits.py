@@ -215,7 +215,7 @@ class DisruptionPermits:
         if permit.workflow_id:
             holder = workflow.get_external_workflow_handle(permit.workflow_id)
             with suppress(ApplicationError):
-                await holder.signal("recalled", PermitRevoked(claim_uid=permit.claim_uid, why=why))
+                await holder.signal("permit_revoked", PermitRevoked(claim_uid=permit.claim_uid, why=why))
 
     async def _decide_requests(self) -> None:
         """Read what is left now, and answer every wish, oldest first."""
@@ -346,7 +346,7 @@ class DisruptionPermits:
     async def _send_response(self, request: PermitRequest, response: PermitResult) -> None:
         """A node that is gone needs no answer; its lease lapses."""
         try:
-            await workflow.get_external_workflow_handle(request.workflow_id).signal("permitted", response)
+            await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_decided", response)
         except ApplicationError:
             self.release_permit(PermitWithdrawn(claim_uid=request.claim_uid, workflow_id=request.workflow_id))
 

@@ -46,7 +46,7 @@ async def _report_startup_failure(context: NodeClaimContext, *, reason: str, mes
     why = (rejection_reason or labels.LAUNCH_FAILED) if state.phase is Phase.LAUNCH else labels.REGISTRATION_FAILED
     failed = StartEnded(uid=context.uid, at=context.now, reason=why, message=f"{context.name}: {message}"[:300])
     with suppress(FailureError):
-        await workflow.get_external_workflow_handle(context.nodepool_workflow_id()).signal("start_failed", failed)
+        await workflow.get_external_workflow_handle(context.nodepool_workflow_id()).signal("startup_failed", failed)
 
 
 async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: bool = False) -> None:
@@ -133,5 +133,7 @@ async def signal_replacement_status(context: NodeClaimContext) -> None:
     if message is None:
         return
     with suppress(FailureError):
-        await workflow.get_external_workflow_handle(context.state.identity.replaces).signal("replacement", message)
+        await workflow.get_external_workflow_handle(context.state.identity.replaces).signal(
+            "replacement_status", message
+        )
     context.update_state(reported_ready=message.ready)

@@ -64,7 +64,9 @@ async def _join_launch_group(context: NodeClaimContext) -> bool:
         name=context.name, uid=context.uid, pool=identity.pool, node_class=identity.node_class, alike=identity.alike
     )
     try:
-        await workflow.get_external_workflow_handle(ids.provisioning(identity.cluster)).signal("join", request)
+        await workflow.get_external_workflow_handle(ids.provisioning(identity.cluster)).signal(
+            "join_launch_group", request
+        )
     except ApplicationError:
         return False
     context.update_state(joined=True)
@@ -167,7 +169,9 @@ async def _apply_outcome(context: NodeClaimContext, outcome: GroupOutcome) -> La
         )
         with suppress(FailureError):
             provisioning = workflow.get_external_workflow_handle(ids.provisioning(context.state.identity.cluster))
-            await provisioning.signal("refused", ObservedUnavailableOfferings(unavailable=unavailable_offerings))
+            await provisioning.signal(
+                "offerings_unavailable", ObservedUnavailableOfferings(unavailable=unavailable_offerings)
+            )
     result = outcome.results.get(context.uid) or LaunchRejection(
         reason="NodeClaimGone", message=f"{context.name} is gone"
     )

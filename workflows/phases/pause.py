@@ -82,7 +82,7 @@ async def _request_permit_revocation(context: NodeClaimContext, why: str) -> Non
     if context.state.identity.pool:
         pool = workflow.get_external_workflow_handle(context.nodepool_workflow_id())
         with suppress(FailureError):
-            await pool.signal("recall", PermitRevoked(claim_uid=context.uid, why=why))
+            await pool.signal("revoke_permits", PermitRevoked(claim_uid=context.uid, why=why))
 
 
 RESTORE_TIMEOUT: Final = timedelta(seconds=30)

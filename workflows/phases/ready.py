@@ -158,7 +158,7 @@ async def _request_permit(context: NodeClaimContext, verdict: Verdict) -> None:
         revocation="",
         permit_retries=_count_requests(context, reason),
     )
-    if not await _signal_nodepool(context, "asked", request):
+    if not await _signal_nodepool(context, "request_permit", request):
         rejection = PermitResult(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
         context.update_state(permit=rejection)
 
@@ -175,7 +175,7 @@ async def release_permit(context: NodeClaimContext) -> None:
     """Hand the permit back, or take the wish for one."""
     context.update_state(permit=None, permit_requested_at=None, blocked_by="")
     release = PermitWithdrawn(claim_uid=context.uid, workflow_id=workflow.info().workflow_id)
-    await _signal_nodepool(context, "withdrawn", release)
+    await _signal_nodepool(context, "release_permit", release)
 
 
 async def _delete_with_permit(context: NodeClaimContext, verdict: Verdict) -> bool:

@@ -3,7 +3,7 @@
 A node is named by its NodeClaim, its Node or its instance. Any other name is a plan's, and begins with its NodePool's.
 The workflow of either is told by an update: it answers, or says why not.
 
-`tenure give-up COMMAND`: undo a command of voluntary disruption, and leave its nodes alone for a while.
+`tenure cancel COMMAND`: undo a command of voluntary disruption, and leave its nodes alone for a while.
 
 The command's workflow is told by an update: it answers, or says why not. `tenure stuck` and the Cluster workflow's page
 name commands; so does the condition `DisruptionReason` of their NodeClaims.
@@ -102,14 +102,14 @@ async def send_rollout_decision(client: Client, cluster: str, decision: ApproveR
     return await send_update_for_message(handle, verb, decision, about=about, absent=absent)
 
 
-give_up_app = typer.Typer(add_completion=False)
+cancel_app = typer.Typer(add_completion=False)
 CommandName = Annotated[str, typer.Argument(help="The command: the id of its workflow, or the last part of that.")]
 CancelBy = Annotated[str, typer.Option("--by", envvar="USER", help="Who says so.")]
 CancelReason = Annotated[str, typer.Option("--reason", help="Why; shown on its nodes.")]
 Cooldown = Annotated[str, typer.Option("--keep", help="For how long its nodes are left alone, such as 4h.")]
 
 
-@give_up_app.command()
+@cancel_app.command()
 @with_connection
 def cancel(
     connection: Connection,
@@ -129,9 +129,9 @@ def parse_cooldown(command: str, text: str) -> timedelta:
     try:
         found = parse_duration(text) if text else timedelta(0)
     except DurationError as error:
-        raise UsageError(f"give-up {command}: --keep: {error}") from error
+        raise UsageError(f"cancel {command}: --keep: {error}") from error
     if found is None:
-        raise UsageError(f"give-up {command}: --keep: {text!r} has no end; write such as 4h, or pause the NodePool")
+        raise UsageError(f"cancel {command}: --keep: {text!r} has no end; write such as 4h, or pause the NodePool")
     return found
 
 
@@ -145,4 +145,4 @@ async def send_cancel(client: Client, cluster: str, command: str, request: Comma
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.disruption(cluster, name))
     named = "the condition DisruptionReason of NodeClaims names those that are, `tenure stuck` those that are late"
     absent = f"no command {name} is being carried out in cluster {cluster}; {named}"
-    return await send_update_for_message(handle, "give_up", request, about=f"give-up {name}", absent=absent)
+    return await send_update_for_message(handle, "cancel", request, about=f"cancel {name}", absent=absent)

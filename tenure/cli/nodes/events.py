@@ -28,7 +28,7 @@ from tenure.cli.temporal_client import Connection, with_connection
 from tenure.model.interruption.records import MEMO, EventRecord, MessageCounts
 from workflows import ids
 
-READ_QUEUE_ACTIVITY: Final = "read_queue"
+READ_QUEUE_ACTIVITY: Final = "consume_queue"
 """The activity whose heartbeat counts."""
 _RECORDS_ADAPTER: Final = TypeAdapter(tuple[EventRecord, ...])
 

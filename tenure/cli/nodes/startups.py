@@ -1,4 +1,4 @@
-"""`tenure startups`: how long nodes took to launch, register and initialize, slowest first, from the NodeClaims.
+"""`tenure startup-times`: how long nodes took to launch, register and initialize, slowest first, from the NodeClaims.
 
 Those under way are in it with the time so far. What is gone is in the worker's histogram alone.
 """
@@ -54,7 +54,7 @@ def list_startup_times(
     try:
         claims = asyncio.run(read(kubeconfig))
     except Fault as fault:
-        raise UsageError(f"startups: {fault.message}") from fault
+        raise UsageError(f"startup-times: {fault.message}") from fault
     found = sort_slowest_first((one for one in claims if nodepool in ("", one.pool)), datetime.now(UTC))
     rendered = (
         startup_times_table(found[:most]) if found else "There is no NodeClaim; `tenure plan` says what would be done."

@@ -45,10 +45,8 @@ class OverdueItem:
 async def list_overdue_items(client: Client, cluster: str, now: datetime) -> list[OverdueItem]:
     """Roll-outs first, each as visibility shows it."""
     pools = ids.nodepool(cluster, "")
-    halted = (
-        f"WorkflowType = 'NodePoolWorkflow' AND {search_attributes.OVERDUE.name} = true AND {_running_condition(pools)}"
-    )
-    commands = f"WorkflowType = 'DisruptionWorkflow' AND {_running_condition(ids.disruption(cluster, ''))}"
+    halted = f"WorkflowType = 'NodePool' AND {search_attributes.OVERDUE.name} = true AND {_running_condition(pools)}"
+    commands = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
     rollouts = [rollout_item(one) async for one in client.list_workflows(halted, page_size=1000)]
     found = [command_item(one, now) async for one in client.list_workflows(commands, page_size=1000)]
     return [*rollouts, *(one for one in found if one)]

@@ -36,7 +36,7 @@ async def query_disruption_status(client: Client, cluster: str, name: str = "") 
     """`blocked` says why there is no answer."""
     try:
         status: DisruptionStatus = await client.execute_workflow(
-            "ShowWorkflow",
+            "DisruptionPreview",
             DisruptionPreviewRequest(cluster=cluster, name=name),
             id=ids.disruption_preview(cluster, uuid.uuid4().hex[:8]),
             task_queue=ids.task_queue(cluster),
@@ -203,13 +203,13 @@ async def _query_with_retry(handle: WorkflowHandle[Any, Any]) -> NodeClaimExplan
     """Asked again by a worker that has just started and hears of the node for the first time."""
     for pause in RETRY_DELAYS_SECONDS:
         try:
-            state: NodeClaimExplanation = await handle.query("told", result_type=NodeClaimExplanation)
+            state: NodeClaimExplanation = await handle.query("explain", result_type=NodeClaimExplanation)
             return state
         except WorkflowQueryFailedError as rejection:
             if "ask again" not in str(rejection):
                 raise
         await asyncio.sleep(pause)
-    last: NodeClaimExplanation = await handle.query("told", result_type=NodeClaimExplanation)
+    last: NodeClaimExplanation = await handle.query("explain", result_type=NodeClaimExplanation)
     return last
 
 

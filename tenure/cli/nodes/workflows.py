@@ -66,7 +66,7 @@ class NodeClaimVisibility:
     async def list_runs(self, condition: str = "") -> list[WorkflowExecution]:
         """Every run, oldest first."""
         prefix = ids.nodeclaim(self._cluster, "", "").rstrip("/") + "/"
-        query = f"WorkflowType = 'NodeClaimWorkflow' AND WorkflowId STARTS_WITH '{prefix}'"
+        query = f"WorkflowType = 'NodeClaim' AND WorkflowId STARTS_WITH '{prefix}'"
         if condition:
             query += f" AND {condition}"
         found = [execution async for execution in self._client.list_workflows(query, page_size=1000)]

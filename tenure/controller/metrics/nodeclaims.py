@@ -27,7 +27,7 @@ from tenure.scheduling.disruption.cost import offering_price
 
 NODES: Final = "tenure_nodeclaims"
 WAITING: Final = "tenure_nodeclaims_drain_waiting"
-PAUSED: Final = "tenure_paused"
+PAUSED: Final = "tenure_pauses"
 COST: Final = "karpenter_nodepools_cost_total"
 _DIGITS: Final = 5
 """Of prices: AWS has no more."""

@@ -168,7 +168,7 @@ def _node_labels(claim: ClaimFact, node: NodeFact) -> Mapping[str, str]:
 
 MIN_SIGNAL_INTERVAL: Final = timedelta(seconds=2)
 """Between two signals: many nodes that come up together teach in one."""
-TOPIC: Final = "learnt"
+TOPIC: Final = "capacity_discovered"
 
 
 class DiscoveredCapacityNotifier:

@@ -30,7 +30,7 @@ MAX_INTERVAL_SECONDS: Final = 10.0
 """Seconds from one word to the next, at first and at last; Karpenter always takes the last (reference 4.1)."""
 MIN_REST_FACTOR: Final = 4
 """Times as long as a pass takes the planner, whose other work is placing pods, it is left alone at the least."""
-SIGNAL: Final = "stirred"
+SIGNAL: Final = "cluster_changed"
 
 
 class DisruptionTrigger:

@@ -164,7 +164,7 @@ class WorkflowNotifier:
     def notify_deleted(self, workflow_id: str) -> None:
         """A workflow runs whose NodeClaim is not there."""
         observed = ObservedNodeClaim(number=self._number(), exists=False)
-        self._signal_queue.enqueue(Signal(workflow_id, "seen", observed, _DELETED_DIGEST))
+        self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _DELETED_DIGEST))
 
     # --- claims ---
 
@@ -182,7 +182,7 @@ class WorkflowNotifier:
         self._due.schedule(f"claim/{name}", self._recheck_at(digest, claim, known, now))
         identity = self.identity_of(claim)
         start = Start(
-            "NodeClaimWorkflow",
+            "NodeClaim",
             ClaimState(identity=identity, deadlines=self._deadlines, records_events=True),
             claim_start(identity, identity.created + self._deadlines_of(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,
@@ -191,7 +191,7 @@ class WorkflowNotifier:
         observed = digest.observed.model_copy(
             update={"number": self._number(), "expected": self._expected_durations(claim)}
         )
-        self._signal_queue.enqueue(Signal(workflow_id, "seen", observed, _stored_digest(digest.observed), start))
+        self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _stored_digest(digest.observed), start))
 
     def _expected_durations(self, claim: ClaimFact) -> Expected | None:
         """Of a node that starts; it is worth no signal of its own."""
@@ -265,7 +265,7 @@ class WorkflowNotifier:
 
     def _notify_object_deleted(self, workflow_id: str, observed: Message) -> None:
         self._signal_queue.discard(workflow_id)
-        self._signal_queue.enqueue(Signal(workflow_id, "seen", observed, _DELETED_DIGEST))
+        self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _DELETED_DIGEST))
 
     # --- coordinators ---
 
@@ -284,9 +284,9 @@ class WorkflowNotifier:
         observed = nodepool_digest(
             view.fact, claims, node_class, static_capacity=gate, healthy_at=view.healthy_at, **extra_fields
         )
-        start = Start("NodePoolWorkflow", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
+        start = Start("NodePool", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
         numbered = observed.model_copy(update={"number": self._number()})
-        signal = Signal(ids.nodepool(self._cluster, name), "seen", numbered, hash_observation(observed), start)
+        signal = Signal(ids.nodepool(self._cluster, name), "observe", numbered, hash_observation(observed), start)
         if self._signal_queue.enqueue(signal):
             self._nodepools_notified[name] = now
 
@@ -296,12 +296,10 @@ class WorkflowNotifier:
             return
         holders = [claim for claim in self._cache.nodeclaims.values() if claim.node_class == name]
         observed = nodeclass_digest(node_class, holders)
-        start = Start(
-            "NodeClassWorkflow", NodeClassState(cluster=self._cluster, name=name), summary=f"EC2NodeClass {name}"
-        )
+        start = Start("EC2NodeClass", NodeClassState(cluster=self._cluster, name=name), summary=f"EC2NodeClass {name}")
         numbered = observed.model_copy(update={"number": self._number()})
         self._signal_queue.enqueue(
-            Signal(ids.nodeclass(self._cluster, name), "seen", numbered, hash_observation(observed), start)
+            Signal(ids.nodeclass(self._cluster, name), "observe", numbered, hash_observation(observed), start)
         )
 
 

@@ -89,8 +89,8 @@ async def start_singletons(
 ) -> None:
     """Watch, Provisioning, Cluster and Interruption: one each, whoever comes first. `window` and `events`, the queue of
     EC2's, are told also to one that runs. `only`: those of these ids."""
-    named: dict[str, Any] = {"start_signal": "queue_named", "start_signal_args": [QueueNamed(queue=events)]}
-    opened: dict[str, Any] = {"start_signal": "window_set", "start_signal_args": [window]}
+    named: dict[str, Any] = {"start_signal": "set_queue", "start_signal_args": [QueueNamed(queue=events)]}
+    opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
     pods = ProvisioningState(cluster=cluster, window=window)
     starts: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         ids.watch(cluster): (ClusterWatchWorkflow.run, cluster, {}),

@@ -70,11 +70,11 @@ class HostHarness:
         return [one.input.payloads[0].data for one in signals if one.signal_name == signal]
 
     async def nodeclaim_observations(self, claim: NodeClaim) -> list[ObservedNodeClaim]:
-        payloads = await self.signal_payloads(nodeclaim_workflow_id(self, claim), "seen")
+        payloads = await self.signal_payloads(nodeclaim_workflow_id(self, claim), "observe")
         return [ObservedNodeClaim.model_validate_json(one) for one in payloads]
 
     async def pending_pods_signals(self) -> list[ObservedDemand]:
-        payloads = await self.signal_payloads(f"{self.cluster}/provisioning", "demand")
+        payloads = await self.signal_payloads(f"{self.cluster}/provisioning", "pending_pods")
         return [ObservedDemand.model_validate_json(one) for one in payloads]
 
     async def wait_until(self, condition: Callable[[], Awaitable[bool]]) -> None:

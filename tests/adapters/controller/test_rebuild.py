@@ -114,7 +114,7 @@ async def test_a_life_begins_as_the_watch_begins_it(cluster: RebuildCluster) -> 
     (payload,) = started.workflow_execution_started_event_attributes.input.payloads
     (state,) = await cluster.temporal.data_converter.decode([payload], [ClaimState])
     assert (state.identity.name, state.identity.pool, state.records_events) == ("c1", "general", True)
-    assert signalled.workflow_execution_signaled_event_attributes.signal_name == "seen"
+    assert signalled.workflow_execution_signaled_event_attributes.signal_name == "observe"
 
 
 async def test_what_others_start_meanwhile_is_there_once(cluster: RebuildCluster) -> None:

@@ -109,7 +109,7 @@ async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(tempora
             run = await wait_until(partial(assert_last_run, temporal, cluster, "leases", number + 1))
             handle = temporal.get_workflow_handle(run, result_type=GarbageCollectionResult)
             assert (await handle.result()).collected == (number == 1)
-            forgot.append(await count_scheduled(handle, "forget_run"))
+            forgot.append(await count_scheduled(handle, "delete_uneventful_run"))
     assert forgot == [0, 1, 0, 1]
 
 

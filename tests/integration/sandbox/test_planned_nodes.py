@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.workloads import Scenario, scenario
+from benchmarks.workloads import Scenario, make_scenario
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, ZONE, ZONE_ID
 from tenure.kube.adapters.pods import KubePods
 from tenure.kube.client.client import connect
@@ -49,7 +49,7 @@ async def pods(cluster: Sandbox) -> AsyncIterator[KubePods]:
 
 
 async def test_the_real_scheduler_binds_what_was_planned(cluster: Sandbox, api: KubeApi, pods: KubePods) -> None:
-    inputs = scenario("diverse", PODS_MADE)
+    inputs = make_scenario("diverse", PODS_MADE)
     types = {one.name: one for one in inputs.types}
     for number, zone in enumerate(("us-west-2a", "us-west-2b")):
         offering = next(o for o in types["m7i.2xlarge"].offerings if (o.zone, o.capacity_type) == (zone, ON_DEMAND))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.cluster_generator import NOW, cluster
-from benchmarks.consolidation import measure
+from benchmarks.cluster_generator import NOW, generate_cluster
+from benchmarks.consolidation import measure_row
 from benchmarks.karpenter_models import Karpenter
 from tenure.model.disruption.planning import DisruptionRequest
 
@@ -11,20 +11,20 @@ from tenure.model.disruption.planning import DisruptionRequest
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", ["on-demand", "spot"])
 def test_no_cluster_costs_more_than_after_karpenters_consolidation(kind: str, seed: int) -> None:
-    row = measure(kind, 40, karpenter=True, seed=seed)
+    row = measure_row(kind, 40, karpenter=True, seed=seed)
     assert row["after"] <= row["karpenter_after"] < row["price"]
     assert row["passes"] <= row["karpenter_passes"]
 
 
 def test_the_model_ends_where_nothing_is_worth_it() -> None:
-    made = cluster(20, seed=3)
-    before = made.price()
+    made = generate_cluster(20, seed=3)
+    before = made.total_price()
     assert Karpenter(made).consolidate() > 0
-    assert made.price() < before and Karpenter(made).consolidate() == 0
+    assert made.total_price() < before and Karpenter(made).consolidate() == 0
 
 
 def test_every_pod_is_still_there_when_commands_are_carried_out() -> None:
-    made = cluster(40, spread=True)
+    made = generate_cluster(40, spread=True)
     pods = {pod.uid for found in made.pods.values() for pod in found}
     for command in made.state().disrupt(DisruptionRequest(now=NOW)).commands:
         made.carry_out(command)

@@ -7,40 +7,40 @@ import pytest
 
 from benchmarks.karpenter_models import greedy_price
 from benchmarks.lower_bound import lower_bound, needed_nodes
-from benchmarks.scheduling import measure
-from benchmarks.workloads import KINDS, scenario
+from benchmarks.scheduling import measure_row
+from benchmarks.workloads import KINDS, make_scenario
 from tenure.cli.simulate.portable_types import read_types
 
 
 @pytest.mark.parametrize("kind", ["equal", "plain", "ragged", "diverse", "crossed", "preferences", "mixed", "gpu"])
 def test_no_plan_is_below_the_bound(kind: str) -> None:
-    row = measure(f"{kind}:200", 1)
+    row = measure_row(f"{kind}:200", 1)
     assert row["wrong"] == [] and not row["unplaced"]
     assert 0 < row["bound"] <= row["price"]
 
 
 def test_a_plain_load_is_planned_near_the_bound_and_below_the_greedy_choice() -> None:
-    row = measure("plain:1000", 1)
+    row = measure_row("plain:1000", 1)
     assert row["price"] <= 1.05 * row["bound"]
     assert row["price"] < row["greedy"]
 
 
 def test_a_diverse_load_is_a_tenth_below_the_greedy_choice() -> None:
-    inputs = scenario("diverse", 400)
+    inputs = make_scenario("diverse", 400)
     price, nodes = greedy_price(inputs.pod_facts(), inputs.pool_facts(), inputs.types, inputs.daemon_facts())
     assert nodes >= needed_nodes(inputs.pod_facts()) == 80
-    assert measure("diverse:400", 1)["price"] <= 0.9 * price
+    assert measure_row("diverse:400", 1)["price"] <= 0.9 * price
 
 
 def test_there_is_no_bound_for_pods_that_nothing_holds() -> None:
-    inputs = scenario("gpu", 20)
+    inputs = make_scenario("gpu", 20)
     with pytest.raises(ValueError, match="there is no lower bound"):
         lower_bound(inputs.pod_facts(), inputs.pool_facts()[:1], inputs.types)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_gives_the_same_manifests_and_types_survive_being_written(kind: str, tmp_path: Path) -> None:
-    one, other = scenario(kind, 50, seed=7), scenario(kind, 50, seed=7)
+    one, other = make_scenario(kind, 50, seed=7), make_scenario(kind, 50, seed=7)
     assert one == other and one.pod_facts() == other.pod_facts()
     one.write(tmp_path)
     assert len(json.loads((tmp_path / "pods.json").read_text())["items"]) == 50

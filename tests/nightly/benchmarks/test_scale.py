@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from benchmarks.harness import Usage, all_stats, children_of, measure, trees
+from benchmarks.harness import Usage, all_stats, children_of, measure_usage, tree_usage
 from benchmarks.report import Step, report
 from benchmarks.scale import node_pool, sizes_of
 from tenure.cli.exit_codes import UsageError
@@ -23,20 +23,20 @@ input()
 
 
 def test_cpu_of_a_child_counts_with_its_parent_and_is_not_lost_when_it_ends() -> None:
-    here = measure({"me": [os.getpid()]})["me"]
+    here = measure_usage({"me": [os.getpid()]})["me"]
     child = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdout is not None and child.stdout.readline() == b"burnt\n"
     assert child.pid in children_of(os.getpid())
-    both = measure({"me": [os.getpid()], "child": [child.pid]})
+    both = measure_usage({"me": [os.getpid()], "child": [child.pid]})
     assert both["child"].cpu >= 0.25
     assert both["me"].cpu >= here.cpu + both["child"].cpu
     assert both["me"].rss > both["child"].rss > 1_000_000
     child.communicate(b"\n")
-    assert measure({"me": [os.getpid()]})["me"].cpu >= both["me"].cpu
+    assert measure_usage({"me": [os.getpid()]})["me"].cpu >= both["me"].cpu
 
 
 def test_a_process_that_is_gone_costs_nothing() -> None:
-    assert trees([2**22 + 1], all_stats()) == Usage()
+    assert tree_usage([2**22 + 1], all_stats()) == Usage()
 
 
 def test_fresh_goes_back_to_zero_between_the_sizes_and_every_way_ends_at_zero() -> None:

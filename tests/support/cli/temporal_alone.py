@@ -7,7 +7,7 @@ from pathlib import Path
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from benchmarks.cli_latency import seen, start
+from benchmarks.cli_latency import start, wait_until_visible
 from tenure.cli.temporal_client import Connection
 from tenure.model.nodeclaim_state import ClaimState
 from tenure.sandbox.environment import Sandbox
@@ -26,7 +26,7 @@ async def running_workflows(address: str, states: Sequence[ClaimState]) -> Async
     client = await Client.connect(address, data_converter=pydantic_data_converter)
     cluster = states[0].identity.cluster
     await start(client, states)
-    await seen(client, cluster, len(states))
+    await wait_until_visible(client, cluster, len(states))
     yield Connection(address, "default", cluster)
     async for one in client.list_workflows(f"WorkflowId STARTS_WITH '{cluster}/' AND ExecutionStatus = 'Running'"):
         await client.get_workflow_handle(one.id).terminate()

@@ -47,7 +47,7 @@ class PermitGranterWorkflow:
     async def revoke_permits(self, why: str) -> None:
         for one in {one.claim_uid: one for one in self._requests}.values():
             revocation = PermitRevoked(claim_uid=one.claim_uid, why=why)
-            await workflow.get_external_workflow_handle(one.workflow_id).signal("recalled", revocation)
+            await workflow.get_external_workflow_handle(one.workflow_id).signal("permit_revoked", revocation)
 
     @workflow.signal
     def release_permit(self, release: PermitWithdrawn) -> None:
@@ -72,7 +72,7 @@ class PermitGranterWorkflow:
             until=workflow.now() + self._rules.lease if granted else None,
             blocked_by="" if granted else "NodePool default: budget 1 of 2 nodes allows 1, 1 in use",
         )
-        await workflow.get_external_workflow_handle(request.workflow_id).signal("permitted", decision)
+        await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_decided", decision)
 
 
 PermitGranterHandle = WorkflowHandle[PermitGranterWorkflow, None]

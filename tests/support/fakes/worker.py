@@ -118,7 +118,7 @@ class WorkerHarness:
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=claim_start(identity),
-            start_signal="seen",
+            start_signal="observe",
             start_signal_args=[self.make_observation(**observed)],
         )
 

@@ -95,7 +95,7 @@ async def start_nodeclass(fake: WorkerHarness, **observed_fields: object) -> Nod
         NodeClassState(cluster=fake.cluster, name="default"),
         id=ids.nodeclass(fake.cluster, "default"),
         task_queue=ids.task_queue(fake.cluster),
-        start_signal="seen",
+        start_signal="observe",
         start_signal_args=[observed_nodeclass(fake, **observed_fields)],
     )
 

@@ -97,7 +97,7 @@ async def test_a_roll_back_without_a_way_back_is_refused(
 
 async def test_without_a_worker_nothing_is_said(skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenure.cli.temporal_updates.UPDATE_TIMEOUT", timedelta(seconds=0.5))
-    await skipping.client.start_workflow("NodePoolWorkflow", id="c/nodepool/web", task_queue="nobody")
+    await skipping.client.start_workflow("NodePool", id="c/nodepool/web", task_queue="nobody")
     with pytest.raises(UsageError, match="no worker answered within"):
         await send_rollout_decision(skipping.client, "c", ApproveRollout(plan="web-000000", by="ann"))
 

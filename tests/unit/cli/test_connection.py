@@ -17,7 +17,7 @@ from tenure.cli.temporal_client import Connection
 from tenure.cli.temporal_updates import send_update_for_message
 from tenure.model.disruption.commands import CommandCancellation
 
-TEMPORAL_VERBS = ("approve", "events", "get", "give-up", "pause", "plan", "reject", "resume", "stuck", "why")
+TEMPORAL_VERBS = ("approve", "cancel", "events", "get", "pause", "plan", "reject", "resume", "stuck", "why")
 
 
 def options_of(verb: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_a_command_that_asks_temporal_takes_every_way_to_it(verb: str) -> None:
     assert {"--temporal-address", "--temporal-tls", "--temporal-ca", "--temporal-key", "--cluster-name"} <= set(found)
 
 
-@pytest.mark.parametrize("verb", [*TEMPORAL_VERBS, "doctor", "simulate", "startups"])
+@pytest.mark.parametrize("verb", [*TEMPORAL_VERBS, "doctor", "simulate", "startup-times"])
 def test_whatever_prints_something_prints_json_too(verb: str) -> None:
     assert {"--output", "-o"} <= set(options_of(verb))
 
@@ -98,7 +98,7 @@ class FailingTemporal:
         "events",
         "get",
         "get web-1",
-        "give-up 3f2a9c --by ann",
+        "cancel 3f2a9c --by ann",
         "history web-1",
         "history export --to nowhere",
         "pause --cluster --for 1h --reason why --by ann",
@@ -142,7 +142,7 @@ class EmptyTemporal(FailingTemporal):
     [
         ("approve web-3f2a9c --by ann", "an event of its NodePool names a plan"),
         ("events web-1", "`tenure get` lists the nodes"),
-        ("give-up 3f2a9c --by ann", "`tenure stuck`"),
+        ("cancel 3f2a9c --by ann", "`tenure stuck`"),
         ("history web-1", "`tenure get` lists the nodes"),
         ("pause --node web-1 --for 1h --reason why --by ann", "`tenure get` lists those that do"),
         ("reject web-3f2a9c --by ann", "an event of its NodePool names a plan"),
@@ -166,7 +166,7 @@ async def test_where_no_worker_answers_it_says_who_knows_whether_one_runs() -> N
     with pytest.raises(UsageError, match=r"no worker answered within 20 s, so nothing is said; `tenure doctor`"):
         await send_update_for_message(
             cast(WorkflowHandle[object, object], late),
-            "give_up",
+            "cancel",
             CommandCancellation(by="ann", reason="why"),
             about="x",
             absent="y",

@@ -88,12 +88,12 @@ class FakeTemporal:
                 status=status,
                 task_queue="demo",
                 typed_search_attributes=TypedSearchAttributes(pairs),
-                workflow_type="NodeClaimWorkflow",
+                workflow_type="NodeClaim",
                 _context_free_data_converter=pydantic_data_converter,
             )
         )
 
-    async def add_pending_reader(self, activity: str = "read_queue", **counts: int) -> None:
+    async def add_pending_reader(self, activity: str = "consume_queue", **counts: int) -> None:
         one = PendingActivityInfo()
         one.activity_type.name = activity
         beat = await pydantic_data_converter.encode([MessageCounts(since=NOW, counts=counts).model_dump(mode="json")])

@@ -30,7 +30,7 @@ def test_a_node_tells_its_whole_story_by_claim_by_node_and_by_instance(folder: P
     )
     assert nodeclaim.instance_id and nodeclaim.instance_type and nodeclaim.zone
     assert [step.phase.value for step in explanation.steps][:3] == ["Launch", "Registration", "Initialization"]
-    assert [one.what.split()[0] for one in explanation.calls][1:3] == ["launch_alone", "register_node"]
+    assert [one.what.split()[0] for one in explanation.calls][1:3] == ["launch_one", "register_node"]
     for name in filter(None, (nodeclaim.node_name, nodeclaim.instance_id)):
         assert explain_exported_nodes(folder, name) == [explanation]
 

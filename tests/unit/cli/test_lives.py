@@ -42,7 +42,7 @@ def execution(
                 SearchAttributePair(search_attributes.INSTANCE_ID, "i-0a"),
             ]
         ),
-        workflow_type="NodeClaimWorkflow",
+        workflow_type="NodeClaim",
         _context_free_data_converter=pydantic_data_converter,
     )
 

@@ -97,9 +97,7 @@ async def test_where_no_worker_answers_a_signal_is_sent_and_an_unknown_name_is_r
         monkeypatch.setattr(Connection, "connect", client)
         connection = Connection("", "", "demo")
         state = PoolState(cluster="demo", name="gpu")
-        handle = await server.client.start_workflow(
-            "NodePoolWorkflow", state, id="demo/nodepool/gpu", task_queue="nobody"
-        )
+        handle = await server.client.start_workflow("NodePool", state, id="demo/nodepool/gpu", task_queue="nobody")
         pause = build_pause("2h", "", "why", "ann", datetime.now(UTC))
         message = await send_request(connection, Target(pool="gpu"), "pause", pause)
         assert "sent as a signal" in message

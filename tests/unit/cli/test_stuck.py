@@ -1,4 +1,4 @@
-"""`tenure stuck` and `tenure startups`: what is overdue with what follows, slow ones apart, the slowest first."""
+"""`tenure stuck` and `tenure startup-times`: what is overdue with what follows, slow ones apart, the slowest first."""
 
 import io
 import json

@@ -5,17 +5,17 @@ from tenure.cli.sandbox.probes import failed_tasks, format_failed_tasks
 EXPOSITION = """\
 # HELP temporal_workflow_task_execution_failed Count of workflow task execution failures
 # TYPE temporal_workflow_task_execution_failed counter
-temporal_workflow_task_execution_failed{failure_reason="WorkflowError",workflow_type="NodePoolWorkflow"} 11
-temporal_workflow_task_execution_failed{failure_reason="NonDeterminism",workflow_type="NodePoolWorkflow"} 1
-temporal_workflow_task_execution_failed{failure_reason="WorkflowError",workflow_type="WatchWorkflow"} 0
+temporal_workflow_task_execution_failed{failure_reason="WorkflowError",workflow_type="NodePool"} 11
+temporal_workflow_task_execution_failed{failure_reason="NonDeterminism",workflow_type="NodePool"} 1
+temporal_workflow_task_execution_failed{failure_reason="WorkflowError",workflow_type="ClusterWatch"} 0
 # HELP temporal_workflow_completed Count of completed workflows
 # TYPE temporal_workflow_completed counter
-temporal_workflow_completed{workflow_type="NodeClaimWorkflow"} 5
+temporal_workflow_completed{workflow_type="NodeClaim"} 5
 """
 
 
 def test_failures_are_added_up_by_workflow_and_zeroes_are_left_out() -> None:
-    assert failed_tasks(EXPOSITION) == {"NodePoolWorkflow": 12}
+    assert failed_tasks(EXPOSITION) == {"NodePool": 12}
     assert format_failed_tasks(failed_tasks(EXPOSITION)).endswith("repeated: NodePoolWorkflow 12")
 
 

@@ -70,8 +70,8 @@ def test_the_cluster_workflow_is_told_of_changes_alone() -> None:
     cluster_pause.on_deltas([namespace("tenure")])
     cluster_pause.notify("demo", signal_queue, 4)
     assert [(one.workflow_id, one.name, one.argument) for one in signal_queue.enqueued] == [
-        ("demo/cluster", "pause_seen", ObservedPause(number=2, text=TEXT)),
-        ("demo/cluster", "pause_seen", ObservedPause(number=4, text="")),
+        ("demo/cluster", "observe_pause", ObservedPause(number=2, text=TEXT)),
+        ("demo/cluster", "observe_pause", ObservedPause(number=4, text="")),
     ]
 
 

@@ -191,20 +191,20 @@ async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(harness
     assert changes.claims == {"c1"} and changes.pods
     assert harness.port.said == [("spare", 2, ["Resolved", "RequiresNewCapacity"])]
 
-    harness.room = {"spare-0": "n1", "spare-1": "n1"}
+    harness.headroom = {"spare-0": "n1", "spare-1": "n1"}
     await harness.look()
     await harness.look()
     assert harness.short() == []
     assert harness.port.said[1:] == [("spare", 2, ["Resolved", "FitsExistingCapacity"])]
 
-    harness.tell("capacitybuffers", by_template(), gone=True)
+    harness.send_signal("capacitybuffers", by_template(), gone=True)
     await harness.buffers.resolve()
     harness.caches.drain_changes()
-    requests_before = harness.asked
+    requests_before = harness.requests
     await harness.look()
     assert harness.buffers.needs("c1") == ""
     assert harness.caches.drain_changes().claims == {"c1"}
-    assert harness.asked == requests_before
+    assert harness.requests == requests_before
 
 
 async def test_no_node_is_taken_for_empty_before_it_is_known_what_buffers_want(harness: BufferHarness) -> None:

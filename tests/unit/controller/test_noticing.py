@@ -57,7 +57,7 @@ def harness() -> InterruptionNotifierHarness:
 async def test_the_life_of_the_instances_node_is_told(harness: InterruptionNotifierHarness) -> None:
     assert await harness.notify(spot(), change()) == "told"
     (sent,) = harness.temporal.sent
-    assert (sent.workflow_id, sent.signal) == (WORKFLOW_ID, "noticed")
+    assert (sent.workflow_id, sent.signal) == (WORKFLOW_ID, "interruption_events")
     assert harness.signaled_ids() == [["terminate", "arn:1"]]
 
 

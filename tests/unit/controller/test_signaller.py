@@ -34,7 +34,7 @@ async def signal_queue(temporal: FakeTemporal) -> AsyncIterator[SignalQueue]:
 def signal(number: int, workflow_id: str = "w", *, start: bool = True, allow_restart: bool = True) -> Signal:
     state = ObservedNodePool(usage="state")
     how = Start("Flow", state, summary="what it is", allow_restart=allow_restart) if start else None
-    return Signal(workflow_id, "seen", ObservedNodePool(number=number), f"digest-{number}", how)
+    return Signal(workflow_id, "observe", ObservedNodePool(number=number), f"digest-{number}", how)
 
 
 async def wait_until_idle(signal_queue: SignalQueue) -> None:
@@ -54,7 +54,7 @@ async def test_a_signal_starts_the_workflow_where_it_is_not(temporal: FakeTempor
     assert signal_queue.enqueue(signal(1))
     await wait_until_idle(signal_queue)
     sent = temporal.sent[0]
-    assert (sent.workflow, sent.workflow_id, sent.signal) == ("Flow", "w", "seen")
+    assert (sent.workflow, sent.workflow_id, sent.signal) == ("Flow", "w", "observe")
     assert sent.options["task_queue"] == "queue" and sent.options["static_summary"] == "what it is"
     assert sent.options["id_conflict_policy"] is WorkflowIDConflictPolicy.USE_EXISTING
     assert signal_queue.sent == {"w": "digest-1"} and signal_queue.last_digest("w") == "digest-1"

@@ -103,7 +103,7 @@ async def harness(clock: FakeClock) -> AsyncIterator[DisruptionTriggerHarness]:
 
 async def test_a_new_watch_says_so_once(harness: DisruptionTriggerHarness) -> None:
     (first,) = harness.signal_queue.signals
-    assert (first.workflow_id, first.name, first.start) == ("east/cluster", "stirred", None)
+    assert (first.workflow_id, first.name, first.start) == ("east/cluster", "cluster_changed", None)
     assert isinstance(first.argument, ClusterChanged) and first.argument.number > 0
     assert not await harness.triggers()
 

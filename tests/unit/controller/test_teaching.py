@@ -21,7 +21,7 @@ from tests.support.fakes.turns import run_pending_tasks
 from tests.unit.controller.fake_temporal import FakeTemporal
 from tests.unit.controller.test_learning import STANDARD, discover, nodeclaim_and_node
 
-START = Start("ProvisioningWorkflow", ProvisioningState(cluster="c"))
+START = Start("Provisioning", ProvisioningState(cluster="c"))
 
 
 class DiscoveryNotifierHarness(CacheHarness):
@@ -61,7 +61,10 @@ async def test_the_same_is_told_once(harness: DiscoveryNotifierHarness) -> None:
     await harness.notify()
     await harness.notify(after=5)
     assert [one.entry_count for one in harness.notified()] == [1]
-    assert (harness.temporal.sent[0].workflow, harness.temporal.sent[0].signal) == ("ProvisioningWorkflow", "learnt")
+    assert (harness.temporal.sent[0].workflow, harness.temporal.sent[0].signal) == (
+        "Provisioning",
+        "capacity_discovered",
+    )
 
 
 async def test_many_nodes_teach_in_one_signal(harness: DiscoveryNotifierHarness) -> None:
@@ -119,8 +122,12 @@ async def test_demand_and_what_was_learnt_do_not_take_each_others_place(harness:
     discover(harness, nodeclaim_and_node("a"), by=harness.discovery)
     for number in (1, 2):
         demand = ObservedDemand(number=number, pods=1, newest=NOW)
-        harness.signal_queue.enqueue(Signal("c/provisioning", "demand", demand, str(number), START))
+        harness.signal_queue.enqueue(Signal("c/provisioning", "pending_pods", demand, str(number), START))
         await harness.notify()
     harness.temporal.gate.set()
     await run_pending_tasks()
-    assert sorted(one.signal for one in harness.temporal.sent) == ["demand", "demand", "learnt"]
+    assert sorted(one.signal for one in harness.temporal.sent) == [
+        "pending_pods",
+        "pending_pods",
+        "capacity_discovered",
+    ]

@@ -108,8 +108,8 @@ def test_a_new_claim_starts_its_life_with_all_that_is_known_of_it(harness: Notif
     harness.apply_objects("nodeclaims", claim("c1", annotations=annotations))
     harness.notify()
     signal = next(one for one in harness.signal_queue.signals if one.workflow_id == CLAIM)
-    assert signal.name == "seen" and signal.start is not None and not signal.start.allow_restart
-    assert signal.start.workflow == "NodeClaimWorkflow" and signal.start.summary == "c1 of general"
+    assert signal.name == "observe" and signal.start is not None and not signal.start.allow_restart
+    assert signal.start.workflow == "NodeClaim" and signal.start.summary == "c1 of general"
     state = signal.start.state
     assert isinstance(state, ClaimState)
     identity = state.identity
@@ -200,7 +200,7 @@ def test_a_node_that_a_worker_before_emptied_is_not_told_empty_while_aws_may_tak
 ) -> None:
     """Its message comes again. What is only kept from pods may be emptied by anybody."""
     taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}] if tainted else []
-    annotations = {"tenure.sh/evacuated": evicted_at} if evicted_at else {}
+    annotations = {"tenure.sh/early-evicted-at": evicted_at} if evicted_at else {}
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
     harness.apply_objects("nodes", node("n1", of="c1", taints=taints, annotations=annotations))
     harness.notify()

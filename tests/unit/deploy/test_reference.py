@@ -24,15 +24,17 @@ KINDS |= {"create_histogram": "histogram", "create_histogram_float": "histogram"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 EVENT_FUNCTIONS = {
     "publish",
-    "_say",
     "_publish",
-    "_left",
-    "_tell",
-    "_report_absence",
-    "_report_drift",
-    "News",
+    "_publish_candidate_event",
+    "_publish_event",
+    "_publish_events",
+    "_publish_for",
+    "_publish_nodeclaim_event",
+    "_write_drift",
+    "_write_not_ready_intervals",
+    "RolloutEvent",
     "EventText",
-    "give_up",
+    "fail_nodeclaim",
 }
 """What is called with the reason of an event."""
 NOT_REASONS = {"Node", "NodeClaim", *labels.NODECLASS_CONDITIONS}

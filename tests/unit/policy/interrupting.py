@@ -42,7 +42,7 @@ def node_with_events(
     **state: Any,
 ) -> ClaimState:
     """A ready on-demand node that AWS said this of; `event_rules` are its rules for these kinds of events."""
-    observed = {"rules": rules(**event_rules) if event_rules else None, **state.pop("seen", {})}
+    observed = {"rules": rules(**event_rules) if event_rules else None, **state.pop("observed", {})}
     defaults = {
         "initialized": True,
         "launched": launched("on-demand"),

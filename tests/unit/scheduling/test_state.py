@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from benchmarks.instance_type_generator import catalogue
-from benchmarks.workloads import scenario
+from benchmarks.workloads import make_scenario
 from tenure.model.provisioning import Plan
 from tenure.scheduling.cluster_state import ClusterState
 from tests.unit.scheduling.builders import NOW, Cluster, change, node, pod, pods, pool
@@ -31,6 +31,6 @@ def test_the_end_to_end_benchmark_needs_as_many_nodes_as_karpenter_buys(number: 
     state = ClusterState()
     state.set_catalogue(catalogue(most_cpus=192))
     state.apply([change(pool("default", "karpenter.k8s.aws/instance-cpu Lte 8"))])
-    state.apply(change(one) for one in scenario("equal", number).pod_facts())
+    state.apply(change(one) for one in make_scenario("equal", number).pod_facts())
     plan = state.provision(now=NOW)
     assert (len(plan.claims), len(plan.unschedulable)) == (nodes, 0)

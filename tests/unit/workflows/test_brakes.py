@@ -361,7 +361,7 @@ async def test_a_deletion_that_is_tried_again_and_again_is_not_tried_while_pause
 
 
 async def has_requested_deletion(handle: Handle) -> bool:
-    return await count_scheduled(handle, "disrupt_claim") > 0
+    return await count_scheduled(handle, "delete_nodeclaim") > 0
 
 
 async def test_a_drain_that_cannot_be_undone_says_so(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
@@ -415,12 +415,12 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_
     assert verdict.message.startswith("the cluster is paused until")
     text = write_pause(normalize_pause(pause))
     await wait_until(lambda: namespace_pause_is(fake, text))
-    await cluster.signal("pause_seen", ObservedPause(number=1, text=text))
-    await cluster.signal("pause_seen", ObservedPause(number=2))
+    await cluster.signal("observe_pause", ObservedPause(number=1, text=text))
+    await cluster.signal("observe_pause", ObservedPause(number=2))
     await wait_until(lambda: has_disruption_events(fake, "tenure", "DisruptionPaused", "DisruptionResumed"))
     longer = await pause_text(skipping, hours=2)
-    await cluster.signal("pause_seen", ObservedPause(number=3, text=longer))
-    await cluster.signal("pause_seen", ObservedPause(number=2))
+    await cluster.signal("observe_pause", ObservedPause(number=3, text=longer))
+    await cluster.signal("observe_pause", ObservedPause(number=2))
     state: DisruptionState = await cluster.query("state", result_type=DisruptionState)
     assert state.pause is not None and write_pause(state.pause) == longer
     await cluster.terminate()

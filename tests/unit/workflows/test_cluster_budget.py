@@ -139,4 +139,4 @@ async def test_pools_without_such_a_limit_ask_nobody(fake: WorkerHarness, skippi
     await wait_until(lambda: has_permit_count(fake, 3))
     events = [*(await handle.fetch_history()).events]
     names = [one.workflow_execution_signaled_event_attributes.signal_name for one in events]
-    assert "book" not in names
+    assert "reserve_cluster_permit" not in names

@@ -84,4 +84,4 @@ async def is_hosted(fake: WorkerHarness) -> bool:
 
 
 async def has_pending_requests(pools: Any, count: int) -> bool:
-    return len((await pools.query(NodePoolWorkflow.state)).asked) == count
+    return len((await pools.query(NodePoolWorkflow.state)).requests) == count

@@ -28,9 +28,9 @@ def test_what_people_send_is_told_apart_from_what_the_worker_sends() -> None:
     of_people = {name for (_, name), description in signals.items() if name and not description.startswith("From ")}
     assert of_people == {
         "approve_rollout",
-        "event_approved",
-        "event_rejected",
-        "given_up",
+        "approve_event",
+        "reject_event",
+        "cancel",
         "pause_disruption",
         "reject_rollout",
         "resume_disruption",

@@ -1,4 +1,4 @@
-"""A person gives a command up: by an update that answers, by `tenure give-up`, or by a signal."""
+"""A person gives a command up: by an update that answers, by `tenure cancel`, or by a signal."""
 
 from datetime import timedelta
 from typing import Any
@@ -133,14 +133,14 @@ async def test_the_command_line_names_a_command_by_its_id_or_the_last_part_of_th
     assert (await send_cancel(host.client, host.cluster, "a-b", ANN)).startswith("given up by ann")
     assert (await send_cancel(host.client, host.cluster, other.id, ANN)).startswith("given up by ann")
     assert {(await handle.result()).ending, (await other.result()).ending} == {"recalled"}
-    with pytest.raises(UsageError, match=r"give-up a-b: .*`tenure"):
+    with pytest.raises(UsageError, match=r"cancel a-b: .*`tenure"):
         await send_cancel(host.client, host.cluster, "a-b", ANN)
-    with pytest.raises(UsageError, match=f"give-up x: no command x is being carried out in cluster {host.cluster}"):
+    with pytest.raises(UsageError, match=f"cancel x: no command x is being carried out in cluster {host.cluster}"):
         await send_cancel(host.client, host.cluster, "x", ANN)
 
 
 def test_how_long_nodes_are_kept_is_a_length_of_time() -> None:
     assert (parse_cooldown("x", ""), parse_cooldown("x", "4h")) == (timedelta(0), timedelta(hours=4))
     for text in ("soon", "Never"):
-        with pytest.raises(UsageError, match="give-up x: --keep: "):
+        with pytest.raises(UsageError, match="cancel x: --keep: "):
             parse_cooldown("x", text)

@@ -103,7 +103,7 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
         await wait_until_skipping_time(skipping, well)
     last = (await query_state(handle)).messages
     assert (last.fault, last.tries) == ("QueueDoesNotExist: no queue demo", 0)
-    assert await count_scheduled(handle, "read_queue") == 4
+    assert await count_scheduled(handle, "consume_queue") == 4
 
 
 async def test_pauses_grow_to_a_minute(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
@@ -146,7 +146,7 @@ async def test_the_same_name_again_disturbs_nothing(fake: WorkerHarness) -> None
         for _ in range(3):
             await handle.signal(InterruptionWorkflow.set_queue, QueueNamed(queue="demo"))
         await query_state(handle)
-    assert await count_scheduled(handle, "read_queue") == 1
+    assert await count_scheduled(handle, "consume_queue") == 1
 
 
 async def test_while_nobody_hosts_the_watch_it_is_said_and_waited_for(
@@ -185,7 +185,7 @@ async def test_a_process_that_stops_hands_on_to_the_next(skipping: WorkflowEnvir
                 return two.interruptions.queue.is_empty
 
             await wait_until_skipping_time(skipping, handled)
-        assert await count_scheduled(handle, "read_queue") == 1
+        assert await count_scheduled(handle, "consume_queue") == 1
 
 
 async def test_a_process_that_falls_silent_is_replaced(
@@ -208,7 +208,7 @@ async def test_a_process_that_falls_silent_is_replaced(
 
             await wait_until_skipping_time(skipping, handled)
         assert (await query_state(handle)).messages.failing_since is None
-        assert await count_scheduled(handle, "read_queue") == 1
+        assert await count_scheduled(handle, "consume_queue") == 1
 
 
 async def test_a_long_story_of_faults_continues_as_new(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:

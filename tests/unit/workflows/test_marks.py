@@ -86,9 +86,9 @@ async def test_putting_a_node_back_is_retried_every_minute(fake: WorkerHarness, 
     await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=3))
     fake.nodes.faults["unmark_disrupted"] = [BadInput("422") for _ in range(1000)]
     await skipping.sleep(timedelta(minutes=1))
-    before = await count_scheduled(handle, "put_back")
+    before = await count_scheduled(handle, "restore_schedulable")
     await skipping.sleep(timedelta(minutes=10))
-    assert 5 <= await count_scheduled(handle, "put_back") - before <= 11
+    assert 5 <= await count_scheduled(handle, "restore_schedulable") - before <= 11
 
 
 async def test_a_deletion_that_a_pause_cut_short_leaves_no_mark(
@@ -119,7 +119,7 @@ async def test_a_mark_of_a_command_is_left_alone(fake: WorkerHarness, skipping: 
 
 
 async def is_restored(handle: Handle) -> bool:
-    return not (await query_state(handle)).out_of_service and await count_scheduled(handle, "put_back") >= 1
+    return not (await query_state(handle)).out_of_service and await count_scheduled(handle, "restore_schedulable") >= 1
 
 
 async def test_a_life_that_goes_as_it_should_puts_nothing_back(
@@ -132,4 +132,4 @@ async def test_a_life_that_goes_as_it_should_puts_nothing_back(
     await skipping.sleep(timedelta(minutes=2))
     fake.pods.by_node.clear()
     await handle.result()
-    assert await count_scheduled(handle, "put_back") == 0
+    assert await count_scheduled(handle, "restore_schedulable") == 0

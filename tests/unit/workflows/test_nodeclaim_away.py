@@ -134,7 +134,7 @@ async def test_a_node_that_goes_is_not_away(fake: WorkerHarness, skipping: Workf
     await observe_not_ready(fake, handle, await current_time(skipping), deleting=True)
     fake.pods.blocked.clear()
     await handle.result()
-    assert await count_scheduled(handle, "record_absences") == 0
+    assert await count_scheduled(handle, "record_not_ready_intervals") == 0
 
 
 async def test_a_reboot_is_a_flap_only_if_the_node_was_seen_away(

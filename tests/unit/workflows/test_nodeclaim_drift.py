@@ -44,7 +44,7 @@ async def has_drift(handle: Handle, reason: str) -> bool:
 
 
 async def count_reports(handle: Handle) -> int:
-    return await count_scheduled(handle, "report")
+    return await count_scheduled(handle, "publish_event")
 
 
 async def test_a_drifted_node_says_so_once_and_stays(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:

@@ -44,7 +44,7 @@ async def test_word_that_the_claim_is_gone_is_not_taken_on_trust(
     await skipping.sleep(timedelta(minutes=1))
     assert (await query_state(handle)).phase is phase
     assert fake.instances.terminated == [] and not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
-    assert await count_scheduled(handle, "claim_stands") == 1
+    assert await count_scheduled(handle, "nodeclaim_exists") == 1
 
 
 async def test_an_instance_that_may_not_be_ended_for_days_does_not_fill_a_history(
@@ -125,18 +125,18 @@ async def test_a_node_that_turned_not_ready_is_looked_at_only_now_and_then(
     handle = await ready_nodeclaim(fake, skipping)
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
     await skipping.sleep(timedelta(minutes=1))
-    assert await count_scheduled(handle, "instance_runs") == 0
+    assert await count_scheduled(handle, "instance_is_running") == 0
     await skipping.sleep(timedelta(minutes=6))
-    assert await count_scheduled(handle, "instance_runs") == 3
+    assert await count_scheduled(handle, "instance_is_running") == 3
     await skipping.sleep(timedelta(hours=3))
-    checks = await count_scheduled(handle, "instance_runs")
+    checks = await count_scheduled(handle, "instance_is_running")
     assert 18 <= checks <= 22, "one in ten minutes"
     await fake.signal_observed(handle, **BUSY)
     await skipping.sleep(timedelta(hours=1))
-    assert await count_scheduled(handle, "instance_runs") == checks
+    assert await count_scheduled(handle, "instance_is_running") == checks
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
     await skipping.sleep(timedelta(minutes=3))
-    assert await count_scheduled(handle, "instance_runs") == checks + 1, "as soon as ever, the next time"
+    assert await count_scheduled(handle, "instance_is_running") == checks + 1, "as soon as ever, the next time"
 
 
 async def test_a_watch_that_is_wrong_about_a_node_in_use_is_asked_ever_more_slowly(
@@ -175,4 +175,4 @@ async def test_a_permit_that_lapsed_deletes_nothing(fake: WorkerHarness, skippin
 
 
 async def has_requested_deletion(handle: Handle) -> bool:
-    return await count_scheduled(handle, "disrupt_claim") == 1
+    return await count_scheduled(handle, "delete_nodeclaim") == 1

@@ -151,7 +151,7 @@ async def test_the_same_word_each_minute_is_one_action_and_one_event(
     await send_message(fake, skipping, handle, id="health", starts=now + IN_TWO_DAYS)
     await skipping.sleep(timedelta(minutes=1))
     assert fake.events.reasons_for("a").count("InstanceUnhealthy") == 1
-    assert await count_scheduled(handle, "tell_notices") <= 2
+    assert await count_scheduled(handle, "publish_interruption_events") <= 2
 
 
 @pytest.mark.parametrize("start_node", [launched_nodeclaim, registered_nodeclaim])

@@ -288,7 +288,7 @@ async def test_the_workflow_ends_with_its_pool(fake: WorkerHarness, skipping: Wo
     fake.pools.found.clear()
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, exists=False))
     await pools.result()
-    assert await count_scheduled(pools, "update_pool") <= 1
+    assert await count_scheduled(pools, "update_nodepool_status") <= 1
 
 
 async def test_wishes_permits_and_pauses_outlive_continuing_as_new(

@@ -103,7 +103,7 @@ async def start_rollout_nodepool(fake: WorkerHarness, skipping: WorkflowEnvironm
         PoolState(cluster=fake.cluster, name="default"),
         id=name,
         task_queue=ids.task_queue(fake.cluster),
-        start_signal="seen",
+        start_signal="observe",
         start_signal_args=[observed],
     )
     nodepool = RolloutNodePool(fake, skipping, pools)
@@ -123,7 +123,7 @@ async def test_without_rules_drift_goes_by_budgets_and_is_not_looked_at(
     await nodepool.drift()
     await nodepool.request_permits()
     await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(4))
-    assert await count_scheduled(nodepool.pools, "look_at_rollout") == 0
+    assert await count_scheduled(nodepool.pools, "observe_rollout") == 0
 
 
 async def test_one_node_goes_and_the_others_after_the_soak(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
@@ -146,7 +146,7 @@ async def test_a_pause_that_comes_while_health_is_looked_at_holds(
 ) -> None:
     nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
     await nodepool.drift()
-    checks_before = await count_scheduled(nodepool.pools, "look_at_rollout")
+    checks_before = await count_scheduled(nodepool.pools, "observe_rollout")
     fake.node_classes.faults["get"] = [TryLater("told to fail")] * 1000
     await nodepool.request_permits(("a",))
     await wait_until_skipping_time(skipping, lambda: _was_checked_since(nodepool, checks_before))
@@ -158,7 +158,7 @@ async def test_a_pause_that_comes_while_health_is_looked_at_holds(
 
 
 async def _was_checked_since(nodepool: RolloutNodePool, before: int) -> bool:
-    return await count_scheduled(nodepool.pools, "look_at_rollout") > before
+    return await count_scheduled(nodepool.pools, "observe_rollout") > before
 
 
 async def test_other_reasons_go_on(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:

@@ -19,7 +19,7 @@ from tests.unit.workflows.test_nodepool import (
 )
 from workflows.nodepool import NodePoolWorkflow
 
-READ = "read_allowance"
+READ = "read_allowed_disruptions"
 WORN_OUT = {"labels": {"karpenter.sh/nodepool": "default"}, "ready": False}
 
 
@@ -51,19 +51,19 @@ async def test_room_that_is_told_of_is_used_at_once_and_leaves_the_status_alone(
 ) -> None:
     pools = await start_waiting_nodepool(fake, skipping)
     await skipping.sleep(timedelta(minutes=30))
-    written = await count_scheduled(pools, "update_pool")
+    written = await count_scheduled(pools, "update_nodepool_status")
     fake.nodes.update_node("node-b", ready=True)
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, freed=7))
     await skipping.sleep(timedelta(seconds=1))
     await wait_until(lambda: have_permits(fake, "a"))
-    assert await count_scheduled(pools, "update_pool") == written
+    assert await count_scheduled(pools, "update_nodepool_status") == written
 
 
 async def test_room_that_is_told_of_with_something_else_hides_nothing(
     fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     pools = await start_waiting_nodepool(fake, skipping)
-    written = await count_scheduled(pools, "update_pool")
+    written = await count_scheduled(pools, "update_nodepool_status")
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, usage="more", freed=7))
     await wait_until_skipping_time(skipping, lambda: has_written_status(pools, written + 1))
 
@@ -131,7 +131,7 @@ async def test_a_node_that_is_refused_asks_ever_more_slowly(fake: WorkerHarness,
 
 
 async def has_written_status(pools: Any, times: int) -> bool:
-    return await count_scheduled(pools, "update_pool") >= times
+    return await count_scheduled(pools, "update_nodepool_status") >= times
 
 
 async def has_two_decisions(fake: WorkerHarness, name: str) -> bool:

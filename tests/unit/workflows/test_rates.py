@@ -81,7 +81,7 @@ async def test_what_went_counts_though_the_workflow_was_lost(
         PoolState(cluster=fake.cluster, name="default"),
         id=ids.nodepool(fake.cluster, "default"),
         task_queue=ids.task_queue(fake.cluster),
-        start_signal="seen",
+        start_signal="observe",
         start_signal_args=[ObservedNodePool(number=4, generation=1, rules=ONE_AN_HOUR)],
     )
     await request_permits(fake, skipping, restarted, "b")

@@ -95,9 +95,9 @@ async def test_the_soak_is_watched_once_a_minute(wave_rollout: RolloutHarness, s
     await wait_until(lambda: wave_rollout.has_permits(1))
     wave_rollout.activities.replace_drifted("n0")
     await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("is watched until"), seconds=20)
-    before = await count_scheduled(wave_rollout.handle, "look_at_rollout")
+    before = await count_scheduled(wave_rollout.handle, "observe_rollout")
     await skipping.sleep(timedelta(minutes=5))
-    assert await count_scheduled(wave_rollout.handle, "look_at_rollout") - before in (4, 5)
+    assert await count_scheduled(wave_rollout.handle, "observe_rollout") - before in (4, 5)
 
 
 async def test_a_canary_that_sickens_is_rolled_back_within_two_minutes(

@@ -28,7 +28,7 @@ async def test_what_is_missing_is_made_and_then_nothing_happens(
     before = len((await pool.handle.fetch_history()).events)
     await skipping.sleep(timedelta(hours=5))
     assert len((await pool.handle.fetch_history()).events) == before
-    assert await count_scheduled(pool.handle, "keep_replicas") == 1
+    assert await count_scheduled(pool.handle, "reconcile_replicas") == 1
     assert await pool.details_mention("3 desired, **3** running, 0 going", "| waits for | nothing |")
 
 
@@ -106,7 +106,7 @@ async def test_with_its_gate_off_a_static_pool_makes_nothing_and_says_so_until_i
     await wait_until(lambda: pool.details_mention("feature gate StaticCapacity, which is off"))
     await skipping.sleep(timedelta(minutes=10))
     assert fake.pools.statuses["default"][labels.VALIDATION_SUCCEEDED] == "False NodePoolValidationFailed"
-    assert not fake.claims.found and await count_scheduled(pool.handle, "keep_replicas") == 0
+    assert not fake.claims.found and await count_scheduled(pool.handle, "reconcile_replicas") == 0
     pool.gate = "on"
     await pool.signal_observed()
     await wait_until(lambda: pool.has_existing(2))
@@ -117,7 +117,7 @@ async def test_a_pool_that_is_going_makes_nothing(fake: WorkerHarness, skipping:
     pool = await static_nodepool(fake, 1)
     await pool.signal_observed(deleting=True, existing=0)
     await skipping.sleep(timedelta(minutes=5))
-    assert await count_scheduled(pool.handle, "keep_replicas") == 1
+    assert await count_scheduled(pool.handle, "reconcile_replicas") == 1
 
 
 class CrashingNodeClaims(FakeNodeClaims):
@@ -145,7 +145,7 @@ async def test_a_worker_that_dies_between_making_claims_leaves_none_twice(skippi
         await pool.signal_observed()
         await skipping.sleep(timedelta(minutes=5))
     assert len(pool.plan_ids()) == 1 and first < set(pool.existing_names()) and len(fake.claims.found) == 8
-    assert await count_scheduled(pool.handle, "keep_replicas") == 1
+    assert await count_scheduled(pool.handle, "reconcile_replicas") == 1
 
 
 async def test_a_step_that_fails_goes_on_under_its_plan_also_after_continuing_as_new(
@@ -241,7 +241,7 @@ async def test_a_large_pool_is_made_in_several_steps(
     monkeypatch.setattr("activities.nodepool.static_capacity.MOST_MADE", 4)
     pool = await start_static_nodepool(fake, 10)
     await wait_until_skipping_time(skipping, lambda: pool.has_existing(10))
-    assert len(pool.plan_ids()) == 1 and await count_scheduled(pool.handle, "keep_replicas") == 3
+    assert len(pool.plan_ids()) == 1 and await count_scheduled(pool.handle, "reconcile_replicas") == 3
 
 
 async def test_a_node_of_a_static_pool_stays_however_long_it_is_empty(

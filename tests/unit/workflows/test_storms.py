@@ -26,7 +26,7 @@ async def test_what_a_storm_has_many_of_waits_on_a_queue_of_their_own(
     await handle.result()
     found = await task_queue_by_activity(handle)
     own = {name for name, queue in found.items() if queue == ids.drain_queue(fake.cluster)}
-    assert own == {"drain_node", "tell_notices", "terminate_node"}
+    assert own == {"drain_node", "publish_interruption_events", "terminate_instance"}
     assert {queue for name, queue in found.items() if name not in own} <= {
         ids.task_queue(fake.cluster),
         ids.launch_queue(fake.cluster),

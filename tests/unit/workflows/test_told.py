@@ -25,11 +25,11 @@ async def test_a_node_tells_how_it_came_to_be_and_what_it_waits_for(
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
 
     async def drifted() -> bool:
-        explanation: NodeClaimExplanation = await handle.query("told", result_type=NodeClaimExplanation)
+        explanation: NodeClaimExplanation = await handle.query("explain", result_type=NodeClaimExplanation)
         return explanation.drift.startswith("AMIDrift: m6i.large runs ami-1; ")
 
     await wait_until(drifted)
-    explanation: NodeClaimExplanation = await handle.query("told", result_type=NodeClaimExplanation)
+    explanation: NodeClaimExplanation = await handle.query("explain", result_type=NodeClaimExplanation)
     assert [one.phase for one in explanation.steps] == [
         Phase.LAUNCH,
         Phase.REGISTRATION,
@@ -60,4 +60,4 @@ async def test_of_a_workflow_that_does_not_tell_its_story_the_reason_is_told(fak
     """As of a worker of an older version."""
     handle = await start_nodepool(fake)
     explanation = await query_explanation(fake.client, NodeClaimSummary(handle.id, "a", "Ready"))
-    assert isinstance(explanation, str) and "older version" in explanation and "told" in explanation
+    assert isinstance(explanation, str) and "older version" in explanation and "explain" in explanation
