@@ -52,7 +52,7 @@ from tenure.controller.temporal.connection import Security
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.controller.temporal.namespace import register_attributes, start_schedules
 from tenure.kube.adapters.cluster import dns_address
-from tenure.kube.client.rate_limiter import Pace
+from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.model.errors import BadInput, Fault
 from tenure.model.workflow_states import BatchWindow
 from tenure.scheduling.settings import PlanSettings
@@ -123,7 +123,7 @@ async def run(settings: Settings) -> None:
     measures = CallMetrics(meter_of(temporal))
     cluster = await connect_kubernetes(settings, waited=measures.record_kubernetes_wait)
     dns = await dns_address(cluster.client)
-    cloud = tenure.aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.heeded)
+    cloud = tenure.aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.list_accepted)
     cloud.clients.waited, cloud.clients.throttled = measures.record_aws_wait, measures.record_throttled
     renewing = asyncio.create_task(renewal.watch(temporal), name="renewal")
     try:
@@ -333,9 +333,9 @@ async def connect_kubernetes(
     settings: Settings, *, waited: Callable[[float], None] = lambda seconds: None
 ) -> tenure.kube.adapters.build.KubeAdapters:
     where = f"KUBECONFIG={settings.kubeconfig!r}" if settings.kubeconfig else "the service account"
-    rate_limiter = Pace(settings.kube_client_qps, settings.kube_client_burst, waited=waited)
+    rate_limiter = RateLimiter(settings.kube_client_qps, settings.kube_client_burst, observe_wait=waited)
     try:
-        cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig, pace=rate_limiter)
+        cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig, rate_limiter=rate_limiter)
     except Fault as fault:
         raise SettingsError(f"{where}: {fault.message}") from fault
     try:

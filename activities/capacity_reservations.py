@@ -67,7 +67,7 @@ class ReservationActivities:
         async with background_heartbeat():
             stats = CollectionStats(request)
             in_capacity_blocks = await self._list_labelled(labels.CAPACITY_RESERVATION_TYPE, "capacity-block")
-            found = [one for one in in_capacity_blocks if not one.metadata.deleting]
+            found = [one for one in in_capacity_blocks if not one.metadata.is_deleting]
             stats.examined = len(found)
             ids = {one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "") for one in found} - {""}
             ends = await self._reservations.find_ending(ids) if ids else {}
@@ -110,8 +110,8 @@ class ReservationActivities:
         """The Node first: a NodeClaim that still has the old labels is found again when this is cut off."""
         node = await self._nodes.get(claim.status.node_name) if claim.status.node_name else None
         if node is not None and node.provider_id == claim.status.provider_id:
-            await self._nodes.relabel(node.name, node.uid, changes)
-        return await self._claims.relabel(claim.name, claim.uid, changes)
+            await self._nodes.patch_labels(node.name, node.uid, changes)
+        return await self._claims.patch_labels(claim.name, claim.uid, changes)
 
     async def _publish_reservation_lost(self, claim: NodeClaim, changes: dict[str, str | None]) -> None:
         if labels.CAPACITY_TYPE not in changes:

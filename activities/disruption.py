@@ -26,7 +26,7 @@ from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import CommandRequest, CommandResult
 from tenure.model.disruption.planning import CommandCandidate
 from tenure.model.errors import Fault
-from tenure.model.nodeclaim_requests import ClaimRef, Disrupted, NodeClaimDisruptionRequest, Report
+from tenure.model.nodeclaim_requests import DisruptionResult, NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
 
 
 def node_blocker(node: NodeState) -> str:
@@ -112,7 +112,7 @@ class CommandActivities:
         claim = await find_nodeclaim(self._claims, one.claim, one.claim_uid)
         if claim is None:
             return f"NodeClaim {one.claim} is gone"
-        if claim.metadata.deleting:
+        if claim.metadata.is_deleting:
             return f"NodeClaim {one.claim} is being deleted"
         condition = claim.condition(labels.DISRUPTION_REASON)
         if condition and condition.is_true and not _is_ours(claim, request):
@@ -144,7 +144,7 @@ class CommandActivities:
 
     async def _restore_candidate(self, request: CommandRequest, one: CommandCandidate) -> bool:
         claim = await find_nodeclaim(self._claims, one.claim, one.claim_uid)
-        if claim is None or claim.metadata.deleting or not _is_ours(claim, request):
+        if claim is None or claim.metadata.is_deleting or not _is_ours(claim, request):
             return False
         await self._nodes.unmark_disrupted(one.node)
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
@@ -153,13 +153,13 @@ class CommandActivities:
 
     async def _is_deleting(self, one: CommandCandidate) -> bool:
         claim = await find_nodeclaim(self._claims, one.claim, one.claim_uid)
-        return claim is None or claim.metadata.deleting
+        return claim is None or claim.metadata.is_deleting
 
     async def _check_replacements(self, replacements: Sequence[str]) -> CommandResult | None:
         """A replacement that is not there, or not yet what it has to be; None when all are."""
         for name in replacements:
             claim = await self._claims.get(name)
-            if claim is None or claim.metadata.deleting:
+            if claim is None or claim.metadata.is_deleting:
                 return CommandResult(outcome="lost", why=f"replacement {name} is gone")
             if not claim.is_true(labels.INITIALIZED_CONDITION):
                 return CommandResult(outcome="waiting", why=f"replacement {name} is not initialized")
@@ -208,7 +208,7 @@ def _is_ours(claim: NodeClaim, request: CommandRequest) -> bool:
 
 
 def _is_replacement_for(claim: NodeClaim, workflow_id: str) -> bool:
-    return claim.metadata.annotations.get(labels.REPLACES) == workflow_id and not claim.metadata.deleting
+    return claim.metadata.annotations.get(labels.REPLACES) == workflow_id and not claim.metadata.is_deleting
 
 
 class DisruptionActivities:
@@ -217,7 +217,7 @@ class DisruptionActivities:
 
     @activity.defn
     @map_faults
-    async def delete_nodeclaim(self, request: NodeClaimDisruptionRequest) -> Disrupted:
+    async def delete_nodeclaim(self, request: NodeClaimDisruptionRequest) -> DisruptionResult:
         """Delete the NodeClaim, if it is there and, for a voluntary reason, if the reason still holds. One that is to
         be kept for now is only taken out of service, and says why.
 
@@ -227,19 +227,19 @@ class DisruptionActivities:
         ref = request.claim
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
-            return Disrupted(outcome="gone")
-        if request.voluntary and not claim.metadata.deleting:
+            return DisruptionResult(outcome="gone")
+        if request.voluntary and not claim.metadata.is_deleting:
             return await self._delete_unless_used(request, claim)
-        if request.retains_nodeclaim and not claim.metadata.deleting:
+        if request.retains_nodeclaim and not claim.metadata.is_deleting:
             await self._nodes.mark_disrupted(ref.node_name)
             await self._claims.patch(
                 ref.name, ref.uid, conditions=_disruption_conditions(request), now=datetime.now(UTC)
             )
-            return Disrupted(outcome="deleting")
+            return DisruptionResult(outcome="deleting")
         if request.at_once:
             await self._expire_grace_period(claim)
         await self._claims.delete(ref.name, ref.uid)
-        return Disrupted(outcome="deleting")
+        return DisruptionResult(outcome="deleting")
 
     async def _expire_grace_period(self, claim: NodeClaim) -> None:
         """The end of the grace period is now (reference 3.12); one that is written and earlier stays."""
@@ -251,23 +251,23 @@ class DisruptionActivities:
 
     @activity.defn
     @map_faults
-    async def restore_schedulable(self, ref: ClaimRef) -> None:
+    async def restore_schedulable(self, ref: NodeClaimRef) -> None:
         """A node that `delete_nodeclaim` has taken out of service, perhaps, and that does not go, is in service again.
         What a command has taken is the command's."""
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
-        if claim is None or claim.metadata.deleting:
+        if claim is None or claim.metadata.is_deleting:
             return
         condition = claim.condition(labels.DISRUPTION_REASON)
         if condition is None or not condition.is_true or not condition.message:
             await self._restore_node(ref)
 
-    async def _restore_node(self, ref: ClaimRef) -> None:
+    async def _restore_node(self, ref: NodeClaimRef) -> None:
         """First the taint: while the reason stands, it is known why the node has it."""
         await self._nodes.unmark_disrupted(ref.node_name)
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
         await self._claims.patch(ref.name, ref.uid, conditions=(cleared,), now=datetime.now(UTC))
 
-    async def _delete_unless_used(self, request: NodeClaimDisruptionRequest, claim: NodeClaim) -> Disrupted:
+    async def _delete_unless_used(self, request: NodeClaimDisruptionRequest, claim: NodeClaim) -> DisruptionResult:
         """A fault on the way puts the node back into service: when the next try comes, nobody knows."""
         ref = request.claim
         try:
@@ -275,7 +275,7 @@ class DisruptionActivities:
             if blocker:
                 if claim.is_true(labels.DISRUPTION_REASON):
                     await self._restore_node(ref)
-                return Disrupted(outcome="not now", why=blocker)
+                return DisruptionResult(outcome="not now", why=blocker)
             conditions = (ConditionPatch(type=labels.CONSOLIDATABLE, status="True"), *_disruption_conditions(request))
             await self._claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
             if not request.retains_nodeclaim:
@@ -284,9 +284,9 @@ class DisruptionActivities:
             with suppress(Fault):
                 await self._restore_node(ref)
             raise
-        return Disrupted(outcome="deleting")
+        return DisruptionResult(outcome="deleting")
 
-    async def _taint_unless_used(self, ref: ClaimRef) -> str:
+    async def _taint_unless_used(self, ref: NodeClaimRef) -> str:
         """Why the node must stay. Looked at before it is taken out of service, lest a busy one be tainted for nothing,
         and again after, since a pod may have come in between."""
         node = await self._nodes.get(ref.node_name)
@@ -311,7 +311,7 @@ class DisruptionActivities:
 
     @activity.defn
     @map_faults
-    async def publish_event(self, request: Report) -> None:
+    async def publish_event(self, request: ReportRequest) -> None:
         """A condition and an event on the NodeClaim."""
         ref = request.claim
         if request.condition:
@@ -322,7 +322,7 @@ class DisruptionActivities:
         if request.event:
             await self._publish(ref, request)
 
-    async def _publish(self, ref: ClaimRef, report: Report) -> None:
+    async def _publish(self, ref: NodeClaimRef, report: ReportRequest) -> None:
         await self._events.publish(
             kind="NodeClaim",
             name=ref.name,

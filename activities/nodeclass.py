@@ -21,7 +21,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION, nodeclass_hash
 from tenure.model.errors import Fault
 from tenure.model.nodeclaim_requests import NodeClassRequest, NodeClassResult
-from tenure.model.rollout import PinRequest, add_pinned_images, pin_in_force, terms_of
+from tenure.model.rollout import PinRequest, active_image_pin, add_pinned_images, ami_selector_digest
 
 USER_DATA: Final = "karpenter_ec2nodeclasses_userdata_bytes"
 _MESSAGE_MAX_CHARS: Final = 300
@@ -54,7 +54,7 @@ class NodeClassActivities:
         node_class = await self._node_classes.get(request.name)
         if node_class is None:
             return NodeClassResult(exists=False)
-        if node_class.metadata.deleting:
+        if node_class.metadata.is_deleting:
             return NodeClassResult(generation=node_class.metadata.generation)
         await self._node_classes.ensure_finalizer(request.name)
         pools = [one for one in await self._pools.list() if one.spec.template.spec.node_class_ref.name == request.name]
@@ -83,7 +83,7 @@ class NodeClassActivities:
         node_class = await self._node_classes.get(request.name)
         if node_class is None:
             return True
-        if not node_class.metadata.deleting or await self._is_in_use(node_class):
+        if not node_class.metadata.is_deleting or await self._is_in_use(node_class):
             return False
         try:
             await self._resolver.clean_up(node_class)
@@ -101,7 +101,7 @@ class NodeClassActivities:
         """Take images again instead of others, and resolve the class at once. False when it is gone or going."""
         async with background_heartbeat():
             node_class = await self._node_classes.get(request.node_class)
-            if node_class is None or node_class.metadata.deleting:
+            if node_class is None or node_class.metadata.is_deleting:
                 return False
             await self._pin_amis(node_class, request)
             await self._resolve_nodeclass(NodeClassRequest(name=request.node_class))
@@ -110,10 +110,10 @@ class NodeClassActivities:
     async def _pin_amis(self, node_class: EC2NodeClass, request: PinRequest) -> None:
         """Said again, nothing is written."""
         now = datetime.now(UTC)
-        current = pin_in_force(node_class, now)
+        current = active_image_pin(node_class, now)
         if current is not None and current.images.items() >= request.images.items():
             return
-        provenance = {"terms": terms_of(node_class), "by": request.by, "reason": request.why}
+        provenance = {"terms": ami_selector_digest(node_class), "by": request.by, "reason": request.why}
         pin = add_pinned_images(current, request.images, **provenance, since=now, until=now + request.lasts)
         written = {labels.IMAGE_PIN: pin.model_dump_json()}
         await self._node_classes.patch_status(request.node_class, annotations=written, now=now)
@@ -146,7 +146,7 @@ class NodeClassActivities:
             if _has_new_reason(node_class, one):
                 await self._publish_event(node_class, one.reason, f"{one.type}: {one.message}")
         if resolved.failed_lookups:
-            await self._publish_event(node_class, labels.AWS_NOT_ANSWERING, "; ".join(resolved.failed_lookups))
+            await self._publish_event(node_class, labels.AWS_UNREACHABLE, "; ".join(resolved.failed_lookups))
         for reason, message in resolved.warnings:
             await self._publish_event(node_class, reason, message)
 

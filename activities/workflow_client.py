@@ -20,12 +20,12 @@ from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRej
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenure.apis.labels import LAUNCH_GROUP, NODECLASS, NODEPOOL, REPLACES, WHY
+from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, NODEPOOL, REPLACES
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.errors import TryLater
-from tenure.model.launch import Member
-from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Deadlines
+from tenure.model.launch import LaunchGroupMember
+from tenure.model.nodeclaim_state import Deadlines, NodeClaimIdentity, NodeClaimState
 from tenure.model.signals import GroupResult
 from tenure.model.workflow_states import ProvisioningState
 
@@ -37,7 +37,7 @@ class WorkflowNames(Protocol):
 
     def task_queue(self) -> str: ...
 
-    def search_attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes: ...
+    def search_attributes(self, identity: NodeClaimIdentity) -> TypedSearchAttributes: ...
 
 
 class NodeClaimWorkflows:
@@ -46,13 +46,13 @@ class NodeClaimWorkflows:
     def __init__(self, client: Client, cluster: str, names: WorkflowNames, deadlines: Deadlines) -> None:
         self._client, self._cluster, self._names, self._deadlines = client, cluster, names, deadlines
 
-    def build_identity(self, claim: NodeClaim) -> ClaimIdentity:
+    def build_identity(self, claim: NodeClaim) -> NodeClaimIdentity:
         meta = claim.metadata
         if meta.creation_timestamp is None:
             raise ValueError(
                 f"NodeClaim {meta.name}: metadata.creationTimestamp is missing; it was not read from a server"
             )
-        return ClaimIdentity(
+        return NodeClaimIdentity(
             cluster=self._cluster,
             name=meta.name,
             uid=meta.uid,
@@ -60,7 +60,7 @@ class NodeClaimWorkflows:
             node_class=meta.labels.get(NODECLASS, claim.spec.node_class_ref.name),
             group_id=meta.annotations.get(LAUNCH_GROUP, ""),
             created=meta.creation_timestamp,
-            why=meta.annotations.get(WHY, ""),
+            why=meta.annotations.get(LAUNCH_REASON, ""),
             replaces=meta.annotations.get(REPLACES, ""),
         )
 
@@ -68,7 +68,7 @@ class NodeClaimWorkflows:
         identity = self.build_identity(claim)
         await self._client.start_workflow(
             "NodeClaim",
-            ClaimState(identity=identity, deadlines=self._deadlines, records_events=True),
+            NodeClaimState(identity=identity, deadlines=self._deadlines, records_events=True),
             id=self._names.nodeclaim_workflow_id(identity.name, identity.uid),
             task_queue=self._names.task_queue(),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -77,7 +77,7 @@ class NodeClaimWorkflows:
             start_signal_args=[result],
         )
 
-    async def notify_deleted(self, member: Member, result: GroupResult) -> None:
+    async def notify_deleted(self, member: LaunchGroupMember, result: GroupResult) -> None:
         """To one whose NodeClaim is gone: where no workflow is open nobody waits."""
         handle = self._client.get_workflow_handle(self._names.nodeclaim_workflow_id(member.name, member.uid))
         try:
@@ -133,7 +133,7 @@ class OpenLaunchGroups:
         )
         for workflow_id in [one.id async for one in self._client.list_workflows(query, rpc_timeout=_RPC_TIMEOUT)]:
             handle = self._client.get_workflow_handle(workflow_id)
-            state = await handle.query("state", result_type=ClaimState, rpc_timeout=_RPC_TIMEOUT)
+            state = await handle.query("state", result_type=NodeClaimState, rpc_timeout=_RPC_TIMEOUT)
             if state.group is not None and state.launched is None:
                 return True
         return False

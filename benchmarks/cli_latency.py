@@ -31,9 +31,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from benchmarks.harness import benchmark_app, in_sandbox, run
 from benchmarks.report import describe_machine
 from tenure.cli.exit_codes import exit_process
-from tenure.model.launch import Launched
+from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim_history import NodeClaimExplanation
-from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Phase, Step
+from tenure.model.nodeclaim_state import NodeClaimIdentity, NodeClaimState, Phase, Step
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.sandbox.spec import Plan
 from workflows import ids, search_attributes, visibility
@@ -54,11 +54,11 @@ class IdleNodeClaim:
     """A node that nothing happens to."""
 
     @workflow.init
-    def __init__(self, state: ClaimState) -> None:
+    def __init__(self, state: NodeClaimState) -> None:
         self._state = state
 
     @workflow.run
-    async def run(self, state: ClaimState) -> None:
+    async def run(self, state: NodeClaimState) -> None:
         await workflow.wait_condition(lambda: False)
 
     @workflow.query
@@ -71,12 +71,12 @@ async def preview_nothing(request: DisruptionPreviewRequest) -> DisruptionStatus
     return DisruptionStatus(messages=(f"{request.name} could go, and nothing would be saved",))
 
 
-def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any) -> ClaimState:
+def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any) -> NodeClaimState:
     """Node after node another pool, zone and phase; every tenth is overdue."""
     name, since = f"web-{number:05}", now - timedelta(minutes=number % 600)
     phase = PHASES[number % len(PHASES)]
     known = phase is not Phase.LAUNCH
-    launched = Launched(
+    launched = LaunchedInstance(
         claim_uid=f"{number:08x}",
         provider_id=f"aws:///{ZONES[number % 3]}/i-{number:017x}",
         instance_type="m6i.2xlarge",
@@ -86,7 +86,7 @@ def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any)
         price=0.384,
     )
     fields: dict[str, Any] = {
-        "identity": ClaimIdentity(
+        "identity": NodeClaimIdentity(
             cluster=cluster, name=name, uid=f"{number:08x}", created=since, pool=f"pool-{number % 5}"
         ),
         "phase": phase,
@@ -98,14 +98,14 @@ def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any)
         "launched": launched if known else None,
         "story": (Step(phase=Phase.LAUNCH, at=since, cause="created"), Step(phase=phase, at=since, cause="it came so")),
     }
-    return ClaimState(**{**fields, **more})
+    return NodeClaimState(**{**fields, **more})
 
 
-async def start(client: Client, states: Iterable[ClaimState], *, queue: str = "nobody") -> None:
+async def start(client: Client, states: Iterable[NodeClaimState], *, queue: str = "nobody") -> None:
     """A workflow for each that shows what a life in that state shows. No worker takes tasks from `null_plan_worker`."""
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def start_one(state: ClaimState) -> None:
+    async def start_one(state: NodeClaimState) -> None:
         identity = state.identity
         pairs = [SearchAttributePair(search_attributes.NODE_POOL, identity.pool)]
         pairs += [

@@ -11,9 +11,9 @@ from benchmarks.instance_type_generator import catalogue
 from benchmarks.workloads import SERVICES
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, SPOT, ZONE
 from tenure.model.disruption.planning import Command
-from tenure.model.facts import ClaimFact, Expression, NodeFact, PodFact, PoolFact, SpreadConstraint
+from tenure.model.facts import Expression, NodeClaimFact, NodeFact, NodePoolFact, PodFact, SpreadConstraint
 from tenure.model.instance_types import Catalogue, InstanceType, Offering
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.disruption.cost import offering_price
 from tenure.scheduling.settings import PlanSettings
@@ -29,9 +29,9 @@ _IDLE: Final = (0.05, 0.35)
 @dataclass(frozen=True)
 class Cluster:
     types: tuple[InstanceType, ...]
-    pools: tuple[PoolFact, ...]
+    pools: tuple[NodePoolFact, ...]
     nodes: dict[str, NodeFact]
-    claims: dict[str, ClaimFact]
+    claims: dict[str, NodeClaimFact]
     pods: dict[str, list[PodFact]]
     """By node."""
     bought: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Cluster:
             add_node(self, name, claim.pool, kind, offering.zone, offering.capacity_type)
             self.pods[name] = [_bind_pod(name, pods[uid]) for uid in claim.pods]
 
-    def _cheapest_offering(self, claim: PlannedClaim) -> tuple[InstanceType, Offering]:
+    def _cheapest_offering(self, claim: PlannedNodeClaim) -> tuple[InstanceType, Offering]:
         requirements = {one.key: one for one in claim.requirements if one.key in (CAPACITY_TYPE, ZONE)}
         named = next(one.values for one in claim.requirements if one.key == INSTANCE_TYPE)
         found = [
@@ -132,7 +132,7 @@ def add_node(made: Cluster, name: str, pool: str, kind: InstanceType, zone: str,
         created=up,
         **resources,
     )
-    made.claims[name] = ClaimFact(
+    made.claims[name] = NodeClaimFact(
         name=name,
         uid=f"uid-{name}",
         created=up,
@@ -154,13 +154,13 @@ def _bind_pod(node: str, pod: PodFact) -> PodFact:
     return pod.model_copy(update={"node_name": node})
 
 
-def _make_pool(name: str, *, spot: bool) -> PoolFact:
+def _make_pool(name: str, *, spot: bool) -> NodePoolFact:
     fields: dict[str, Any] = {"consolidate_after": "0s", "consolidation_policy": "WhenEmptyOrUnderutilized"}
     requirements = (
         Expression(key="karpenter.k8s.aws/instance-category", operator="In", values=("c", "m", "r", "x")),
         Expression(key=CAPACITY_TYPE, operator="In", values=(ON_DEMAND, SPOT) if spot else (ON_DEMAND,)),
     )
-    return PoolFact(name=name, uid=name, ready=True, node_class="default", requirements=requirements, **fields)
+    return NodePoolFact(name=name, uid=name, ready=True, node_class="default", requirements=requirements, **fields)
 
 
 def _generate_pods(

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from benchmarks.cluster_generator import Cluster, add_node
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, SPOT, ZONE
-from tenure.model.facts import DaemonSetFact, PodFact, PoolFact
+from tenure.model.facts import DaemonSetFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.disruption.cost import disruption_cost_of
 from tenure.scheduling.validation.plan import matches_expression, selects_node, tolerates_taints
@@ -44,7 +44,11 @@ class PoolOfferings:
     """What a pool sells: a row for each offering."""
 
     def __init__(
-        self, pool: PoolFact, types: Iterable[InstanceType], daemons: Sequence[DaemonSetFact], resources: Sequence[str]
+        self,
+        pool: NodePoolFact,
+        types: Iterable[InstanceType],
+        daemons: Sequence[DaemonSetFact],
+        resources: Sequence[str],
     ) -> None:
         self.pool = pool
         self.labels: list[dict[str, str]] = []
@@ -77,7 +81,7 @@ class PoolOfferings:
 
 def greedy_price(
     pods: Sequence[PodFact],
-    pools: Iterable[PoolFact],
+    pools: Iterable[NodePoolFact],
     types: Sequence[InstanceType],
     daemons: Sequence[DaemonSetFact] = (),
 ) -> tuple[float, int]:

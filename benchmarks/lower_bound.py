@@ -18,7 +18,7 @@ import numpy as np
 
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE, ZONE_ID
 from tenure.apis.resources import CPU
-from tenure.model.facts import DaemonSetFact, PodFact, PoolFact
+from tenure.model.facts import DaemonSetFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType, Offering
 from tenure.scheduling.validation.plan import matches_expression, selects_node, tolerates_taints
 
@@ -46,7 +46,7 @@ class Node:
 
 def lower_bound(
     pods: Sequence[PodFact],
-    pools: Iterable[PoolFact],
+    pools: Iterable[NodePoolFact],
     types: Iterable[InstanceType],
     daemons: Sequence[DaemonSetFact] = (),
 ) -> float:
@@ -97,7 +97,7 @@ def _proportions(requests: Mapping[str, int]) -> dict[str, int]:
 def _cheapest_nodes(
     kinds: Sequence[Kind],
     resources: Sequence[str],
-    pools: Iterable[PoolFact],
+    pools: Iterable[NodePoolFact],
     types: Sequence[InstanceType],
     daemons: Sequence[DaemonSetFact],
 ) -> list[Node]:
@@ -134,7 +134,7 @@ def _covers_kinds(one: tuple[bool, ...], other: tuple[bool, ...]) -> bool:
 
 
 def _possible_nodes(
-    pool: PoolFact, types: Iterable[InstanceType]
+    pool: NodePoolFact, types: Iterable[InstanceType]
 ) -> Iterator[tuple[InstanceType, Offering, dict[str, str]]]:
     for kind in types:
         single = {key: values[0] for key, values in kind.labels.items() if len(values) == 1}

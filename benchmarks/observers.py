@@ -84,7 +84,7 @@ class ClusterObserver:
             uid = delta.object["metadata"]["uid"]
             if before := self._pods.pop(uid, ""):
                 self.observations.ready[before] -= 1
-            if not delta.gone and _is_ready(delta.object):
+            if not delta.is_deleted and _is_ready(delta.object):
                 part = self._pods[uid] = delta.object["metadata"]["labels"][PART]
                 self.observations.ready[part] += 1
         for part, ready in self.observations.ready.items():
@@ -95,7 +95,7 @@ class ClusterObserver:
             metadata = delta.object["metadata"]
             disrupted = self._disrupted_nodes[metadata["labels"][labels.NODEPOOL]]
             taints = {one["key"] for one in delta.object["spec"].get("taints") or ()}
-            if labels.DISRUPTED_TAINT_KEY in taints and not delta.gone:
+            if labels.DISRUPTED_TAINT_KEY in taints and not delta.is_deleted:
                 disrupted.add(metadata["name"])
             else:
                 disrupted.discard(metadata["name"])
@@ -111,7 +111,7 @@ class ClusterObserver:
             one.boot = _boot_seconds(delta.object) if one.boot is None else one.boot
             if "deletionTimestamp" in metadata and one.deleting_at is None:
                 one.deleting_at = now
-            if delta.gone:
+            if delta.is_deleted:
                 one.deleted_at = now
 
 

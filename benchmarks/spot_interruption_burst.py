@@ -198,7 +198,7 @@ class _PodEvictions:
     def _on_pods(self, deltas: list[Delta]) -> None:
         for delta in deltas:
             pod = delta.object
-            uid, is_terminating = pod["metadata"]["uid"], delta.gone or "deletionTimestamp" in pod["metadata"]
+            uid, is_terminating = pod["metadata"]["uid"], delta.is_deleted or "deletionTimestamp" in pod["metadata"]
             if is_terminating and self._before and uid in self._before:
                 self.evicted_at.setdefault(uid, time.monotonic())
             if is_terminating or pod.get("status", {}).get("phase") != "Running":

@@ -17,8 +17,8 @@ from typing import Final
 from benchmarks.instance_type_generator import ZONES
 from benchmarks.workloads import Scenario, make_scenario
 from tenure.apis.labels import INSTANCE_TYPE, SPOT, ZONE
-from tenure.model.instance_types import LEAST_TYPES, Catalogue, OfferingShard, list_offering_shards
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.instance_types import MIN_TYPES_PER_SHARD, Catalogue, OfferingShard, list_offering_shards
+from tenure.model.provisioning import PlannedNodeClaim
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.snapshot import Change
 
@@ -28,7 +28,7 @@ KINDS: Final = ("equal:500", "plain:2000", "diverse:1000")
 Pool = tuple[str, str]
 """Instance type and zone."""
 Prices = Mapping[Pool, float]
-Way = Callable[[Prices, PlannedClaim, int], list[Pool]]
+Way = Callable[[Prices, PlannedNodeClaim, int], list[Pool]]
 """From the prices, a claim and how many are alike to the pools that they come from."""
 
 
@@ -60,39 +60,39 @@ def measure_ways(workload: Scenario) -> tuple[int, list[Row]]:
     return sum(count for _, count in found), [_make_row(name, way, found, prices) for name, way in ways.items()]
 
 
-def _group_alike(workload: Scenario) -> list[tuple[PlannedClaim, int]]:
+def _group_alike(workload: Scenario) -> list[tuple[PlannedNodeClaim, int]]:
     state = ClusterState()
     state.set_catalogue(Catalogue(by_node_class={"default": workload.types}))
     state.apply(Change(kind="pool", key=one.name, fact=one) for one in workload.pool_facts())
     state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in workload.daemon_facts())
     state.apply(Change(kind="pod", key=one.uid, fact=one) for one in workload.pod_facts())
-    groups: defaultdict[tuple[object, ...], list[PlannedClaim]] = defaultdict(list)
+    groups: defaultdict[tuple[object, ...], list[PlannedNodeClaim]] = defaultdict(list)
     for claim in state.provision(now=NOW).claims:
         groups[claim.pool, claim.requirements].append(claim)
     return [(ones[0], len(ones)) for ones in groups.values()]
 
 
-def _make_row(name: str, way: Way, found: Sequence[tuple[PlannedClaim, int]], prices: Prices) -> Row:
+def _make_row(name: str, way: Way, found: Sequence[tuple[PlannedNodeClaim, int]], prices: Prices) -> Row:
     bought = Counter(pool for claim, count in found for pool in way(prices, claim, count))
     price = sum(prices[pool] * count for pool, count in bought.items())
     return Row(name, max(bought.values()) / bought.total(), len(bought), price)
 
 
-def _one_fleet(prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
+def _one_fleet(prices: Prices, claim: PlannedNodeClaim, count: int) -> list[Pool]:
     return [min(_spot_pools(prices, _type_values(claim), _zone_values(claim)), key=prices.__getitem__)] * count
 
 
-def _sharded(parts: int, prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
+def _sharded(parts: int, prices: Prices, claim: PlannedNodeClaim, count: int) -> list[Pool]:
     """In so many parts of each zone; 0: as many as `tenure/model/instance_types.py` says."""
     types, zones = _type_values(claim), _zone_values(claim)
-    most = max(1, min(parts, len(types) // LEAST_TYPES))
+    most = max(1, min(parts, len(types) // MIN_TYPES_PER_SHARD))
     by_hand = [OfferingShard(zone=zone, part=part, parts=most) for part in range(most) for zone in zones]
     dealt = (by_hand if parts else list_offering_shards(types, zones))[:count]
     cheapest = [min(_spot_pools(prices, one.select_types(types), [one.zone]), key=prices.__getitem__) for one in dealt]
     return [cheapest[number % len(cheapest)] for number in range(count)]
 
 
-def _diversified(prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
+def _diversified(prices: Prices, claim: PlannedNodeClaim, count: int) -> list[Pool]:
     pools = _spot_pools(prices, _type_values(claim)[:MOST_TYPES], _zone_values(claim))
     return [pools[number % len(pools)] for number in range(count)]
 
@@ -101,11 +101,11 @@ def _spot_pools(prices: Prices, types: Sequence[str], zones: Sequence[str]) -> l
     return [(name, zone) for name in types for zone in zones if (name, zone) in prices]
 
 
-def _type_values(claim: PlannedClaim) -> Sequence[str]:
+def _type_values(claim: PlannedNodeClaim) -> Sequence[str]:
     return next(one.values for one in claim.requirements if one.key == INSTANCE_TYPE)
 
 
-def _zone_values(claim: PlannedClaim) -> Sequence[str]:
+def _zone_values(claim: PlannedNodeClaim) -> Sequence[str]:
     zone_lists = [one.values for one in claim.requirements if one.key == ZONE and one.operator == "In"]
     return zone_lists[0] if zone_lists else ZONES
 

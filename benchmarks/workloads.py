@@ -17,9 +17,9 @@ from typing import Any, Final
 from benchmarks.instance_type_generator import ZONES, catalogue
 from tenure.apis import labels
 from tenure.cli.simulate.workloads import pods_of
-from tenure.kube.facts.objects import pool_fact
+from tenure.kube.facts.objects import nodepool_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
-from tenure.model.facts import DaemonSetFact, PodFact, PoolFact
+from tenure.model.facts import DaemonSetFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType
 
 Object = dict[str, Any]
@@ -59,8 +59,8 @@ class Scenario:
     def pod_facts(self) -> list[PodFact]:
         return [_unschedulable_pod(one) for one in pods_of(Path(self.name), self.pods)]
 
-    def pool_facts(self) -> list[PoolFact]:
-        return [pool_fact(_with_defaults(one)).model_copy(update={"ready": True}) for one in self.pools]
+    def pool_facts(self) -> list[NodePoolFact]:
+        return [nodepool_fact(_with_defaults(one)).model_copy(update={"ready": True}) for one in self.pools]
 
     def daemon_facts(self) -> list[DaemonSetFact]:
         return [daemonset_fact(_with_defaults(one)) for one in self.daemons]

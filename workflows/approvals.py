@@ -13,7 +13,7 @@ from temporalio import workflow
 
 from tenure.model.interruption.records import ApproveEvent, RejectEvent
 from tenure.model.rollout import ApproveRollout, RejectRollout
-from tenure.model.signals import Verdict
+from tenure.model.signals import OperatorRequestResult
 from tenure.policy.interruption.decision import approvable_events
 from tenure.policy.interruption.events import record_approval
 from tenure.policy.interruption.messages import describe_decision, new_decision, problem_of
@@ -28,7 +28,7 @@ class RolloutApprovals:
         description="Let the wave of this plan begin, or a roll-out that has halted go on: "
         '{"plan": "web-3f2a9c", "by": "ann"}'
     )
-    def approve(self, request: ApproveRollout) -> Verdict:
+    def approve(self, request: ApproveRollout) -> OperatorRequestResult:
         """Let the wave of this plan begin, or a roll-out that has halted go on."""
         return self._rollouts.approve(request)
 
@@ -40,7 +40,7 @@ class RolloutApprovals:
         description="Let no further node go; roll_back takes the last good image again: "
         '{"plan": "web-3f2a9c", "by": "ann", "roll_back": true}'
     )
-    def reject(self, request: RejectRollout) -> Verdict:
+    def reject(self, request: RejectRollout) -> OperatorRequestResult:
         """No further node goes."""
         return self._rollouts.reject(request)
 
@@ -64,7 +64,7 @@ class EventApprovals:
         description="Let the node go for what AWS announced, or those of its pods that wait for a yes: "
         '{"by": "ann", "reason": "moved the database"}'
     )
-    def approve_event(self, request: ApproveEvent) -> Verdict:
+    def approve_event(self, request: ApproveEvent) -> OperatorRequestResult:
         """Let the node go, or those of its pods that wait for it."""
         return self._apply_decision(request, approved=True)
 
@@ -76,7 +76,7 @@ class EventApprovals:
         description="Keep the node in spite of what AWS announced, for as long as its policy lets that be: "
         '{"by": "ann", "reason": "not today"}'
     )
-    def reject_event(self, request: RejectEvent) -> Verdict:
+    def reject_event(self, request: RejectEvent) -> OperatorRequestResult:
         """Keep it, for as long as its policy lets that be."""
         return self._apply_decision(request, approved=False)
 
@@ -96,10 +96,10 @@ class EventApprovals:
         if problem := problem_of(self._nodeclaim_context.state, request.by, request.reason):
             raise ValueError(problem)
 
-    def _apply_decision(self, request: ApproveEvent | RejectEvent, *, approved: bool) -> Verdict:
+    def _apply_decision(self, request: ApproveEvent | RejectEvent, *, approved: bool) -> OperatorRequestResult:
         nodeclaim_context = self._nodeclaim_context
         if problem := problem_of(nodeclaim_context.state, request.by, request.reason):
-            return Verdict(accepted=False, message=problem)
+            return OperatorRequestResult(accepted=False, message=problem)
         decision = new_decision(request.by, request.reason, workflow.now(), approved=approved)
         keys = [event.key for event in approvable_events(nodeclaim_context.state)]
         nodeclaim_context.update_state(notices=record_approval(nodeclaim_context.state.notices, keys, decision))

@@ -11,8 +11,8 @@ from tenure.model.garbage_collection import GarbageCollectionResult
 from tenure.model.interruption.records import InterruptionState, SourceState
 from tenure.model.node_health import ongoing_since
 from tenure.model.nodeclaim_history import NodeClaimExplanation
-from tenure.model.nodeclaim_state import ClaimState, Phase
-from tenure.model.workflow_states import NodeClassState, PoolState, ProvisioningState
+from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.workflow_states import NodeClassState, NodePoolState, ProvisioningState
 from tenure.policy.hooks.messages import describe_runs as hook_lines
 from tenure.policy.interruption import decision
 from tenure.policy.lifecycle.deadlines import action_of, describe_blocker
@@ -52,7 +52,7 @@ PHASE_NEXT_STEP = {
 }
 
 
-def render_nodeclaim(state: ClaimState) -> str:
+def render_nodeclaim(state: NodeClaimState) -> str:
     launched, rejection, pause = state.launched, state.rejection, state.pause
     rows = [
         (
@@ -95,7 +95,7 @@ def render_nodeclaim(state: ClaimState) -> str:
     return f"{_render_headline(state)}\n\n{_render_table(rows)}\n\n**How it came here**\n\n{history}"
 
 
-def _render_headline(state: ClaimState) -> str:
+def _render_headline(state: NodeClaimState) -> str:
     """What it does, and what it waits for, before anything else."""
     late = ", past its deadline" if state.overdue else ", longer than such nodes do" if state.slow else ""
     blocked = describe_blocker(state)
@@ -103,16 +103,16 @@ def _render_headline(state: ClaimState) -> str:
     return f"**{PHASE_ACTIVITY[state.phase]}{late}.**\n\n{blocked_or_waiting}"
 
 
-def describe_drift(state: ClaimState) -> str:
+def describe_drift(state: NodeClaimState) -> str:
     """Why, and what comes of it; empty for a node that has not drifted."""
     return f"{format_drift(state)}; {REPLACED_LATER}" if state.observed.drift else ""
 
 
-def format_drift(state: ClaimState) -> str:
+def format_drift(state: NodeClaimState) -> str:
     return f"{state.observed.drift}: {state.observed.drift_message}" if state.observed.drift else ""
 
 
-def describe_not_ready(state: ClaimState) -> str:
+def describe_not_ready(state: NodeClaimState) -> str:
     """How often, for how long in all, and whether it is now; empty for a node that never was."""
     since, ended = (
         ongoing_since(state.not_ready_intervals),
@@ -133,7 +133,7 @@ def describe_not_ready(state: ClaimState) -> str:
     return "; ".join(rows)
 
 
-def describe_interruption_events(state: ClaimState) -> tuple[str, ...]:
+def describe_interruption_events(state: NodeClaimState) -> tuple[str, ...]:
     """What AWS says of its instance, and what people said of that, a line each."""
     return tuple(
         decision.describe_event(event)
@@ -150,13 +150,13 @@ def _total_seconds(durations: Iterable[timedelta]) -> str:
     return f"{sum(durations, timedelta()).total_seconds():.0f}"
 
 
-def describe_drain(state: ClaimState) -> tuple[str, ...]:
+def describe_drain(state: NodeClaimState) -> tuple[str, ...]:
     """Its hooks, what the drain waits for, who holds it and what follows, a line each; empty while there is nothing."""
     verdict = state.drain.verdict if state.drain else None
     return (*hook_lines(state), *(verdict.status_lines if verdict else ()))
 
 
-def explain_nodeclaim(state: ClaimState) -> NodeClaimExplanation:
+def explain_nodeclaim(state: NodeClaimState) -> NodeClaimExplanation:
     """What `tenure why` says of a node that lives."""
     return NodeClaimExplanation(
         bought_for=state.identity.why,
@@ -171,7 +171,7 @@ def explain_nodeclaim(state: ClaimState) -> NodeClaimExplanation:
     )
 
 
-def describe_pauses(state: PoolState, now: datetime) -> tuple[str, ...]:
+def describe_pauses(state: NodePoolState, now: datetime) -> tuple[str, ...]:
     """Of a NodePool and of the whole cluster, as its nodes are held by them; a line each."""
     found = (
         (f"NodePool {state.name}", state.pause),
@@ -180,7 +180,7 @@ def describe_pauses(state: PoolState, now: datetime) -> tuple[str, ...]:
     return tuple(f"{what} {describe_pause(pause)}" for what, pause in found if pause and is_pause_active(pause, now))
 
 
-def render_nodepool(state: PoolState, paused: str, waits_for: str, rollout: str = "") -> str:
+def render_nodepool(state: NodePoolState, paused: str, waits_for: str, rollout: str = "") -> str:
     """`waits_for` is what a static pool waits for that has not as many nodes as it should; `rollout`: how it goes."""
     observed = state.observed
     rows = [
@@ -306,7 +306,7 @@ def _describe_source(source: SourceState) -> str:
     last = f"{_format_time(source.fault_at)}: {source.fault}" if source.fault else ""
     if source.failing_since is None:
         return f"is read; the last fault was at {last}" if last else "is read"
-    tries = f"{source.tries} tries" if source.tries > 1 else "1 try"
+    tries = f"{source.failed_attempts} tries" if source.failed_attempts > 1 else "1 try"
     return f"**cannot be read** since {_format_time(source.failing_since)} ({tries}), last at {last}"
 
 

@@ -17,9 +17,9 @@ from activities.interruption.activities import InterruptionActivities
 from tenure.model.interruption.records import (
     InstanceStatusRequest,
     InterruptionState,
-    QueueNamed,
     QueueRequest,
-    ReadingEnded,
+    QueueSetting,
+    SourceReadResult,
     SourceState,
 )
 from workflows import current_details, ids
@@ -53,7 +53,7 @@ class InterruptionWorkflow:
         workflow.continue_as_new(self._state)
 
     @workflow.signal(description="From a worker at its start: the queue to read")
-    def set_queue(self, request: QueueNamed) -> None:
+    def set_queue(self, request: QueueSetting) -> None:
         """A worker started; its settings are newer than those of workers before it."""
         if request.queue != self._state.queue:
             self._update_state(queue=request.queue, messages=SourceState())
@@ -82,7 +82,7 @@ class InterruptionWorkflow:
         while True:
             await self._read_source("statuses", self._read_status)
 
-    async def _read_source(self, source: Source, read: Callable[[], Awaitable[ReadingEnded]]) -> None:
+    async def _read_source(self, source: Source, read: Callable[[], Awaitable[SourceReadResult]]) -> None:
         """One stay at a source, and the pause that follows a fault."""
         reading = asyncio.ensure_future(read())
         try:
@@ -94,13 +94,15 @@ class InterruptionWorkflow:
         if not ended.fault:
             return self._mark_recovered(source)
         now, before = workflow.now(), self._source_state(source)
-        tries = before.tries + 1
-        failed = SourceState(failing_since=before.failing_since or now, tries=tries, fault=ended.fault, fault_at=now)
+        tries = before.failed_attempts + 1
+        failed = SourceState(
+            failing_since=before.failing_since or now, failed_attempts=tries, fault=ended.fault, fault_at=now
+        )
         self._update_state(**{source: failed})
         longest = 5 if ended.fault == NO_HOST else MAX_PAUSE_SECONDS
         await workflow.sleep(min(longest, 2.0 ** min(tries - 1, 6)), summary=ended.fault[:100])
 
-    async def _watch_recovery(self, source: Source, reading: "asyncio.Future[ReadingEnded]") -> None:
+    async def _watch_recovery(self, source: Source, reading: "asyncio.Future[SourceReadResult]") -> None:
         try:
             await workflow.wait_condition(
                 reading.done, timeout=READ_RECOVERED_AFTER, timeout_summary="whether it is read again"
@@ -108,13 +110,13 @@ class InterruptionWorkflow:
         except TimeoutError:
             self._mark_recovered(source)
 
-    async def _read_queue(self, queue: str) -> ReadingEnded:
+    async def _read_queue(self, queue: str) -> SourceReadResult:
         options = self._read_options(f"read queue {queue}")
         return await _reading_result(
             workflow.execute_activity_method(InterruptionActivities.consume_queue, QueueRequest(queue=queue), **options)
         )
 
-    async def _read_status(self) -> ReadingEnded:
+    async def _read_status(self) -> SourceReadResult:
         request = InstanceStatusRequest(notified=self._state.notified, last=self._state.status_read)
         options = self._read_options("read the status of instances every minute")
         ended = await _reading_result(
@@ -133,7 +135,7 @@ class InterruptionWorkflow:
     def _mark_recovered(self, source: Source) -> None:
         if self._source_state(source).failing_since is not None:
             self._update_state(
-                **{source: self._source_state(source).model_copy(update={"failing_since": None, "tries": 0})}
+                **{source: self._source_state(source).model_copy(update={"failing_since": None, "failed_attempts": 0})}
             )
 
     def _is_continue_as_new_due(self) -> bool:
@@ -160,7 +162,7 @@ def _retrieve_exception(task: "asyncio.Future[Any]") -> None:
         task.exception()
 
 
-async def _reading_result(reading: Awaitable[ReadingEnded]) -> ReadingEnded:
+async def _reading_result(reading: Awaitable[SourceReadResult]) -> SourceReadResult:
     """What no retry helps, and that nobody polls the queue, as values."""
     try:
         return await reading
@@ -168,4 +170,4 @@ async def _reading_result(reading: Awaitable[ReadingEnded]) -> ReadingEnded:
         if is_cancelled_exception(error):
             raise
         is_timed_out = isinstance(error.cause, ActivityTimeout)
-        return ReadingEnded(fault=NO_HOST if is_timed_out else str(error.cause or error)[:300])
+        return SourceReadResult(fault=NO_HOST if is_timed_out else str(error.cause or error)[:300])

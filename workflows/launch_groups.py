@@ -19,14 +19,14 @@ from tenure.model.launch import (
     DELETED,
     GroupOutcome,
     LaunchGroup,
-    LaunchPrepared,
+    LaunchGroupMember,
     LaunchRejection,
     LaunchRequest,
-    Member,
+    PreparedLaunchRequest,
     latest_unavailable_offerings,
 )
-from tenure.model.nodeclaim_requests import ClaimRef, GroupLaunchRequest, GroupRejection, Prepared
-from tenure.model.observations import Joining
+from tenure.model.nodeclaim_requests import GroupLaunchRequest, GroupRejection, NodeClaimRef, PreparationResult
+from tenure.model.observations import LaunchGroupJoinRequest
 from tenure.model.provisioning import LaunchDraft
 from tenure.model.workflow_states import ProvisioningState
 from workflows.activity_options import CREATE_FLEET, PATCH, PREPARE, launch_options, with_summary
@@ -69,7 +69,7 @@ class LaunchGroups:
         self._update_state(drafts=(*self._state().drafts, draft))
         self._start_task(self._run_attempts(draft))
 
-    def add_joining(self, one: Joining) -> None:
+    def add_joining(self, one: LaunchGroupJoinRequest) -> None:
         """A NodeClaim that no plan made; a repeated word of it is dropped."""
         state = self._state()
         if one.uid in self._known_uids():
@@ -95,9 +95,9 @@ class LaunchGroups:
             await workflow.sleep(pause, summary="NodeClaims that no plan made")
         joining = self._state().joining
         self._update_state(joining=())
-        by_equality: dict[str, list[Joining]] = {}
+        by_equality: dict[str, list[LaunchGroupJoinRequest]] = {}
         for one in sorted(joining, key=lambda one: one.uid):
-            by_equality.setdefault(f"{one.pool}/{one.alike}", []).append(one)
+            by_equality.setdefault(f"{one.pool}/{one.launch_hash}", []).append(one)
         batch = workflow.uuid4().hex[:8]
         chunks = [
             ones[at : at + MAX_GROUP_SIZE]
@@ -110,7 +110,7 @@ class LaunchGroups:
                     group_id=f"joined-{batch}-{number}",
                     pool=ones[0].pool,
                     node_class=ones[0].node_class,
-                    members=tuple(Member(name=one.name, uid=one.uid) for one in ones),
+                    members=tuple(LaunchGroupMember(name=one.name, uid=one.uid) for one in ones),
                     joined=True,
                 )
             )
@@ -134,12 +134,12 @@ class LaunchGroups:
                     **with_summary(PREPARE, f"prepare {_format_group(draft)}"),
                 )
             except ActivityError as error:
-                prepared = Prepared(preparation=_launch_failure(error))
+                prepared = PreparationResult(preparation=_launch_failure(error))
             if prepared.members is not None:
                 await self._dismiss_members(draft, [one for one in draft.members if one not in prepared.members])
                 draft = draft.model_copy(update={"members": prepared.members})
             match prepared.preparation:
-                case LaunchPrepared(request=launch_request):
+                case PreparedLaunchRequest(request=launch_request):
                     return self._store_group(draft, launch_request)
                 case LaunchRejection() as rejection:
                     next_draft = _draft_after_failure(draft, rejection)
@@ -197,7 +197,7 @@ class LaunchGroups:
             await workflow.sleep(pause, summary=f"{_format_group(draft)}: {draft.why}"[:100])
         return draft
 
-    async def _dismiss_members(self, draft: LaunchDraft, members: Sequence[Member]) -> None:
+    async def _dismiss_members(self, draft: LaunchDraft, members: Sequence[LaunchGroupMember]) -> None:
         """Those that go, or have an instance, are told: they wait for the group's word, whatever else they hear."""
         if members:
             dismissed = draft.model_copy(update={"members": tuple(members)})
@@ -214,7 +214,7 @@ class LaunchGroups:
     async def _notify_members(self, draft: LaunchDraft, rejection: LaunchRejection) -> None:
         request = GroupRejection(
             group_id=draft.group_id,
-            members=tuple(ClaimRef(name=one.name, uid=one.uid) for one in draft.members),
+            members=tuple(NodeClaimRef(name=one.name, uid=one.uid) for one in draft.members),
             reason=rejection.reason,
             message=rejection.message,
             final=rejection.final,

@@ -8,7 +8,7 @@ from temporalio import workflow
 
 from tenure.apis import labels
 from tenure.model.hooks import HookRun
-from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.model.nodeclaim_state import NodeClaimState, Phase
 from tenure.model.rollout import RolloutEventReason
 
 OVERDUE: Final = "tenure_overdue_total"
@@ -38,18 +38,18 @@ _BEFORE: Final = {
 """How a start-up goes: a life that was recalled, or a machine that rebooted, comes from elsewhere, or again."""
 
 
-def count_overdue(state: ClaimState) -> None:
+def count_overdue(state: NodeClaimState) -> None:
     """A phase passed its deadline."""
     counter = workflow.metric_meter().create_counter(OVERDUE, "Phases of nodes' lives that passed their deadline")
     counter.add(1, {"phase": state.phase.value, "nodepool": state.identity.pool})
 
 
-def count_disrupted(state: ClaimState, next_phase: Phase) -> bool:
+def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
     """Called with the state before a phase is entered: whether its NodeClaim is deleted by that, for what Karpenter
     counts. A drain that can still be given up deletes nothing before its end."""
     is_retained = next_phase is Phase.DRAIN and state.drain is not None and state.drain.retains_nodeclaim
     reason = disruption_reason(state)
-    if state.counted or is_retained or not reason or next_phase not in (Phase.DRAIN, Phase.TERMINATION):
+    if state.disruption_counted or is_retained or not reason or next_phase not in (Phase.DRAIN, Phase.TERMINATION):
         return False
     counter = workflow.metric_meter().create_counter(DISRUPTED, "NodeClaims deleted for a disruption, by why")
     capacity_type = state.launched.capacity_type if state.launched else ""
@@ -57,14 +57,14 @@ def count_disrupted(state: ClaimState, next_phase: Phase) -> bool:
     return True
 
 
-def disruption_reason(state: ClaimState) -> str:
+def disruption_reason(state: NodeClaimState) -> str:
     """In Karpenter's words; empty for what is no disruption there. Who deletes the NodeClaim for a command says why on
     it."""
     reason = state.observed.disruption if state.disruption in ("", "Deleted") else state.disruption
     return "" if reason in _UNCOUNTED else _CAPITAL.sub("_", reason.replace("NodeClass", "Nodeclass")).lower()
 
 
-def count_terminated(state: ClaimState) -> None:
+def count_terminated(state: NodeClaimState) -> None:
     """A life is over: the instance is gone."""
     launched = state.launched
     offering = (launched.capacity_type, launched.zone) if launched else ("", "")
@@ -74,7 +74,7 @@ def count_terminated(state: ClaimState) -> None:
         _count_node(NODES_TERMINATED, "Nodes of NodeClaims whose life is over", state)
 
 
-def time_end(state: ClaimState) -> None:
+def time_end(state: NodeClaimState) -> None:
     """A life is over: how long it took from when the node was to go. What became of a drain that was given up before
     is not of it."""
     ending = itertools.takewhile(lambda step: step.phase in (Phase.DRAIN, Phase.TERMINATION), reversed(state.history))
@@ -87,13 +87,13 @@ def time_end(state: ClaimState) -> None:
         _record_end(NODE_ENDED, "How long Nodes took to go", state, took)
 
 
-def count_event(state: ClaimState, kind: str) -> None:
+def count_event(state: NodeClaimState, kind: str) -> None:
     """AWS said something of a node, or something else than before."""
     counter = workflow.metric_meter().create_counter(EVENTS, "What AWS said of nodes, each change once")
     counter.add(1, {"kind": kind, "nodepool": state.identity.pool})
 
 
-def count_hook(state: ClaimState, run: HookRun) -> None:
+def count_hook(state: NodeClaimState, run: HookRun) -> None:
     """A hook has an outcome."""
     counter = workflow.metric_meter().create_counter(HOOKS, "What became of hooks, by point and outcome")
     outcome = (run.outcome or "").replace(" ", "_")
@@ -107,7 +107,7 @@ def count_rollout(pool: str, happened: RolloutEventReason) -> None:
         counter.add(int(reason == happened), {"nodepool": pool, "event": reason})
 
 
-def time_startup(state: ClaimState, next_phase: Phase) -> None:
+def time_startup(state: NodeClaimState, next_phase: Phase) -> None:
     """Called with the state before the next phase is entered. Launch counts from the NodeClaim's birth."""
     if _BEFORE.get(next_phase) is not state.phase or state.flaps or state.since is None:
         return
@@ -125,11 +125,11 @@ def time_startup(state: ClaimState, next_phase: Phase) -> None:
     )
 
 
-def _record_end(name: str, description: str, state: ClaimState, took: float) -> None:
+def _record_end(name: str, description: str, state: NodeClaimState, took: float) -> None:
     histogram = workflow.metric_meter().create_histogram_float(name, description, "s")
     histogram.record(took, {"nodepool": state.identity.pool})
 
 
-def _count_node(name: str, description: str, state: ClaimState) -> None:
+def _count_node(name: str, description: str, state: NodeClaimState) -> None:
     zone = state.launched.zone if state.launched else ""
     workflow.metric_meter().create_counter(name, description).add(1, {"nodepool": state.identity.pool, "zone": zone})

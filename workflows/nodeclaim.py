@@ -13,9 +13,9 @@ from temporalio.exceptions import ActivityError
 
 from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.interruption.notices import InterruptionMessages
-from tenure.model.launch import Launched
+from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim_history import NodeClaimExplanation
-from tenure.model.nodeclaim_state import ClaimOutcome, ClaimState, Phase
+from tenure.model.nodeclaim_state import NodeClaimOutcome, NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.signals import GroupResult, PermitResult
 from tenure.policy.interruption.decision import describe_event, draining_event
@@ -61,12 +61,12 @@ PHASES: dict[Phase, Callable[[NodeClaimContext], Awaitable[Phase]]] = {
 @workflow.defn(name="NodeClaim")
 class NodeClaimWorkflow(Pausable, EventApprovals):
     @workflow.init
-    def __init__(self, state: ClaimState) -> None:
+    def __init__(self, state: NodeClaimState) -> None:
         self._nodeclaim_context = NodeClaimContext(state)
         self._pause_controller = create_pause_controller(self._nodeclaim_context)
 
     @workflow.run
-    async def run(self, state: ClaimState) -> ClaimOutcome:
+    async def run(self, state: NodeClaimState) -> NodeClaimOutcome:
         context = self._nodeclaim_context
         context.start_run()
         background_loops = (
@@ -155,7 +155,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
         state = self._nodeclaim_context.state
         if state.launched or (state.rejection and state.rejection.final):
             return
-        if isinstance(group_result.result, Launched):
+        if isinstance(group_result.result, LaunchedInstance):
             self._nodeclaim_context.update_state(launched=group_result.result)
         else:
             self._nodeclaim_context.update_state(rejection=group_result.result)
@@ -176,7 +176,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
         record_interruption_messages(self._nodeclaim_context, messages)
 
     @workflow.query(description="All that the workflow knows")
-    def state(self) -> ClaimState:
+    def state(self) -> NodeClaimState:
         return self._nodeclaim_context.state
 
     @workflow.query(description="Why the node is where it is, in words, and how it came there")
@@ -184,7 +184,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
         return current_details.explain_nodeclaim(self._nodeclaim_context.state)
 
 
-def _transition_cause(state: ClaimState, phase: Phase) -> str:
+def _transition_cause(state: NodeClaimState, phase: Phase) -> str:
     """The line of the story for entering a phase."""
     launched = state.launched
     if state.phase is Phase.LAUNCH and phase in (Phase.INITIALIZATION, Phase.READY):
@@ -205,9 +205,9 @@ def _transition_cause(state: ClaimState, phase: Phase) -> str:
             return "instance gone"
 
 
-def _build_outcome(state: ClaimState) -> ClaimOutcome:
+def _build_outcome(state: NodeClaimState) -> NodeClaimOutcome:
     launched = state.launched
-    return ClaimOutcome(
+    return NodeClaimOutcome(
         name=state.identity.name,
         uid=state.identity.uid,
         reason=state.disruption,

@@ -12,7 +12,7 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
 from tenure.model.nodeclaim_requests import MAX_EVICTED_PODS
-from tenure.model.nodeclaim_state import ClaimState, Phase, Step
+from tenure.model.nodeclaim_state import NodeClaimState, Phase, Step
 from tenure.policy.lifecycle.deadlines import action_of, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from workflows import current_details, ids, metrics, visibility
@@ -28,7 +28,7 @@ class ContinueAsNewRequested(Exception):
 
 
 class NodeClaimContext:
-    def __init__(self, state: ClaimState) -> None:
+    def __init__(self, state: NodeClaimState) -> None:
         self.state = state
         self.pending_writes = 0
         """Things that are being written beside the phases, so that this is no moment to roll over."""
@@ -81,7 +81,7 @@ class NodeClaimContext:
             raise AssertionError(f"{before} may not be followed by {phase}")
         metrics.time_startup(self.state, phase)
         if metrics.count_disrupted(self.state, phase):
-            self.update_state(counted=True)
+            self.update_state(disruption_counted=True)
         if phase is Phase.DELETED:
             metrics.count_terminated(self.state)
             metrics.time_end(self.state)

@@ -14,10 +14,10 @@ from activities.nodepool.status import NodePoolActivities
 from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.disruption.permits import RecentDisruptions, ReservationResult
 from tenure.model.nodeclaim_requests import NodePoolRequest
-from tenure.model.observations import ObservedNodePool, StartEnded
+from tenure.model.observations import ObservedNodePool, StartupOutcome
 from tenure.model.operator_requests import PauseAnnotationRequest
-from tenure.model.signals import PermitRequest, PermitWithdrawn
-from tenure.model.workflow_states import PoolState
+from tenure.model.signals import PermitRelease, PermitRequest
+from tenure.model.workflow_states import NodePoolState
 from tenure.policy.disruption.limits import longest_rate
 from tenure.policy.disruption.permits import merge_records
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, pause_from_annotation, recheck_at
@@ -34,7 +34,7 @@ from workflows.static_capacity import ReplicaController
 @workflow.defn(name="NodePool")
 class NodePoolWorkflow(Pausable, RolloutApprovals):
     @workflow.init
-    def __init__(self, state: PoolState) -> None:
+    def __init__(self, state: NodePoolState) -> None:
         self._state = state
         self._written_observation = ObservedNodePool()
         self._has_new_startup_failure = False
@@ -54,7 +54,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         self._replicas = ReplicaController(lambda: self._state, self._update_state, self._blocked_by)
 
     @workflow.run
-    async def run(self, state: PoolState) -> None:
+    async def run(self, state: NodePoolState) -> None:
         background_tasks = [
             asyncio.create_task(task) for task in (self._pause_controller.run(), self._permits.send_revocations())
         ]
@@ -105,7 +105,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         self._permits.request_permit(request)
 
     @workflow.signal(description="From a node: it needs its permit no more, or has used it")
-    def release_permit(self, release: PermitWithdrawn) -> None:
+    def release_permit(self, release: PermitRelease) -> None:
         self._permits.release_permit(release)
 
     @workflow.signal(description="From a node that was paused: its permits are void")
@@ -118,13 +118,13 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         self._permits.on_reservation_response(response)
 
     @workflow.signal(description="From a node: it never joined the cluster")
-    def startup_failed(self, failure: StartEnded) -> None:
+    def startup_failed(self, failure: StartupOutcome) -> None:
         """One of its NodeClaims never came to be a Node."""
         self._update_state(registrations=add_outcomes(self._state.registrations, (failure,)))
         self._has_new_startup_failure = True
 
     @workflow.query(description="All that the workflow knows")
-    def state(self) -> PoolState:
+    def state(self) -> NodePoolState:
         return self._state
 
     @workflow.query(description="Who holds disruption of its nodes: the pauses of the NodePool and of the cluster")

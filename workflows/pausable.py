@@ -17,7 +17,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.nodeclaim.annotations import PauseActivities
 from tenure.model.operator_requests import ObservedPause, PauseAnnotation, PauseAnnotationRequest
-from tenure.model.signals import Pause, Resume, Verdict
+from tenure.model.signals import OperatorRequestResult, Pause, Resume
 from tenure.policy.lifecycle.pauses import (
     NEVER,
     describe_pause,
@@ -91,22 +91,24 @@ class PauseController:
         if problem := problem_of(pause, workflow.now()):
             raise ValueError(problem)
 
-    def set_pause(self, pause: Pause) -> Verdict:
+    def set_pause(self, pause: Pause) -> OperatorRequestResult:
         """What makes no sense is refused before, where there is somebody to tell; else it is mended where it can be,
         since whoever sent it wanted that nothing goes."""
         normalized = normalize_pause(pause)
         if problem := problem_of(normalized, workflow.now()):
-            return Verdict(accepted=False, message=problem)
+            return OperatorRequestResult(accepted=False, message=problem)
         self._apply_pause(normalized)
-        return Verdict(
+        return OperatorRequestResult(
             message=f"{self.target_name} is paused until {normalized.until.isoformat()}. "
             f"{self._describe_effect()}".strip()
         )
 
-    def clear_pause(self, resume: Resume) -> Verdict:
+    def clear_pause(self, resume: Resume) -> OperatorRequestResult:
         before = self._state().pause
         self._apply_pause(None)
-        return Verdict(message=f"{self.target_name} goes on" if before else f"{self.target_name} was not paused")
+        return OperatorRequestResult(
+            message=f"{self.target_name} goes on" if before else f"{self.target_name} was not paused"
+        )
 
     def observe_annotation(self, text: str) -> None:
         """The annotation as the watch sees it. What the workflow wrote itself is no news, however late it is seen."""
@@ -265,7 +267,7 @@ class Pausable:
         description="Hold voluntary disruption: "
         '{"by": "ann", "reason": "training run", "until": "2026-06-01T18:00:00Z"}'
     )
-    def pause(self, pause: Pause) -> Verdict:
+    def pause(self, pause: Pause) -> OperatorRequestResult:
         """Hold voluntary disruption until a moment."""
         return self._pause_controller.set_pause(pause)
 
@@ -279,7 +281,7 @@ class Pausable:
         self._pause_controller.set_pause(pause)
 
     @workflow.update(description='Let voluntary disruption go on: {"by": "ann"}')
-    def resume(self, resume: Resume) -> Verdict:
+    def resume(self, resume: Resume) -> OperatorRequestResult:
         """Let voluntary disruption go on."""
         return self._pause_controller.clear_pause(resume)
 

@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError
 from activities.planner_host import WatchActivities
 from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacity
 from tenure.model.launch import latest_unavailable_offerings
-from tenure.model.observations import Joining, ObservedDemand, ObservedUnavailableOfferings
+from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.provisioning import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import current_details, ids
@@ -53,7 +53,7 @@ class ProvisioningWorkflow:
             self._update_state(demand=demand.model_copy(update={"at_once": at_once}))
 
     @workflow.signal(description="From a NodeClaim that no plan made: it launches with others that are alike")
-    def join_launch_group(self, nodeclaim: Joining) -> None:
+    def join_launch_group(self, nodeclaim: LaunchGroupJoinRequest) -> None:
         """A NodeClaim that no plan made wants to launch with others that are alike."""
         self._groups.add_joining(nodeclaim)
 
@@ -96,7 +96,7 @@ class ProvisioningWorkflow:
         opened = workflow.now()
         while self._state.demand is not None:
             previous = self._state.demand
-            idle_ends = min(previous.newest + window.idle, opened + window.longest)
+            idle_ends = min(previous.newest_pod_at + window.idle, opened + window.longest)
             remaining = idle_ends - workflow.now()
             if previous.at_once or not await self._wait_for_newer_pod(previous, max(remaining, MIN_BATCH_WINDOW)):
                 return
@@ -113,7 +113,7 @@ class ProvisioningWorkflow:
 
     def _has_newer_pod(self, previous: ObservedDemand) -> bool:
         demand = self._state.demand
-        return demand is not None and (demand.newest > previous.newest or demand.at_once)
+        return demand is not None and (demand.newest_pod_at > previous.newest_pod_at or demand.at_once)
 
     async def _run_pass(self) -> None:
         """Plan once. Demand that came meanwhile is kept for the next pass; demand of a failed pass comes back."""

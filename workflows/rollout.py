@@ -18,8 +18,8 @@ from activities.nodeclass import NodeClassActivities
 from activities.nodepool.rollout import GateActivities, RolloutActivities
 from tenure.model.rollout import (
     ApproveRollout,
-    Gate,
     GateResult,
+    HealthGate,
     ObservedRollout,
     PinRequest,
     RejectRollout,
@@ -30,8 +30,8 @@ from tenure.model.rollout import (
     RolloutRequest,
     RolloutState,
 )
-from tenure.model.signals import Verdict
-from tenure.model.workflow_states import PoolState
+from tenure.model.signals import OperatorRequestResult
+from tenure.model.workflow_states import NodePoolState
 from tenure.policy.disruption.budgets import AllowedDisruptions
 from tenure.policy.rollout.decision import evaluate_rollout
 from tenure.policy.rollout.plan import approve, record_gate_results, record_grants, reject, rejection_reason
@@ -51,7 +51,7 @@ class RolloutController:
     now."""
 
     def __init__(
-        self, state: Callable[[], PoolState], update_state: Callable[..., None], *, on_opened: Callable[[], None]
+        self, state: Callable[[], NodePoolState], update_state: Callable[..., None], *, on_opened: Callable[[], None]
     ) -> None:
         self._state, self._update_state, self._on_opened = state, update_state, on_opened
         self._last_decision: RolloutDecision | None = None
@@ -72,7 +72,7 @@ class RolloutController:
         if rejection := rejection_reason(self._state().rollout, request, workflow.now()):
             raise ValueError(rejection)
 
-    def approve(self, request: ApproveRollout) -> Verdict:
+    def approve(self, request: ApproveRollout) -> OperatorRequestResult:
         if rejection := rejection_reason(self._state().rollout, request, workflow.now()):
             return self._reject_request(request, rejection)
         self._update_rollout(approve(self._state().rollout, request, workflow.now()))
@@ -83,7 +83,7 @@ class RolloutController:
         )
         return self._record_event(RolloutEvent(reason="RolloutApproved", message=_with_reason(message, request.reason)))
 
-    def reject(self, request: RejectRollout) -> Verdict:
+    def reject(self, request: RejectRollout) -> OperatorRequestResult:
         if rejection := rejection_reason(self._state().rollout, request, workflow.now()):
             return self._reject_request(request, rejection)
         self._update_rollout(reject(self._state().rollout, request, workflow.now()))
@@ -95,17 +95,17 @@ class RolloutController:
         """These NodeClaims got permits for Drifted."""
         self._update_rollout(record_grants(self._state().rollout, tuple(uids), workflow.now()))
 
-    def _record_event(self, event: RolloutEvent) -> Verdict:
+    def _record_event(self, event: RolloutEvent) -> OperatorRequestResult:
         self._pending_events = (*self._pending_events, event)
         self._must_evaluate = True
-        return Verdict(message=event.message)
+        return OperatorRequestResult(message=event.message)
 
-    def _reject_request(self, request: ApproveRollout | RejectRollout, why: str) -> Verdict:
+    def _reject_request(self, request: ApproveRollout | RejectRollout, why: str) -> OperatorRequestResult:
         """A signal has no answer: it is told as an event."""
         self._record_event(
             RolloutEvent(reason="RolloutRefused", message=f"{request.by or 'nobody'}: {why}", warning=True)
         )
-        return Verdict(accepted=False, message=why)
+        return OperatorRequestResult(accepted=False, message=why)
 
     # --- when something is due ---
 
@@ -240,7 +240,9 @@ class RolloutController:
         since = state.rollout.counted_from
         failed = [one for one in state.registrations.outcomes if not one.registered and since and one.at >= since]
         workflow_fields = {"rules": state.observed.rollout, "wished": is_requested, "failed_starts": len(failed)}
-        return observed.model_copy(update={**workflow_fields, "out": tuple(sorted({*observed.out, *permits}))})
+        return observed.model_copy(
+            update={**workflow_fields, "departing": tuple(sorted({*observed.departing, *permits}))}
+        )
 
     def _decide_step(self, observed: ObservedRollout) -> RolloutDecision:
         decision = evaluate_rollout(self._state().name, self._state().rollout, observed, workflow.now())
@@ -250,7 +252,7 @@ class RolloutController:
             metrics.count_rollout(self._state().name, one.reason)
         return decision
 
-    async def _query_gate(self, gate: Gate) -> GateResult:
+    async def _query_gate(self, gate: HealthGate) -> GateResult:
         """Whatever fails is an answer that holds."""
         try:
             result: GateResult = await workflow.execute_activity_method(

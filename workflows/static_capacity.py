@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError
 from activities.nodepool.static_capacity import ReplicaActivities
 from tenure.model.extra_capacity import ReplicasRequest, ReplicasResult
 from tenure.model.observations import ObservedNodePool
-from tenure.model.workflow_states import PoolState
+from tenure.model.workflow_states import NodePoolState
 from tenure.policy.static_capacity import RECENT, pause_after
 from workflows.activity_options import REPLICAS, with_summary
 
@@ -25,11 +25,11 @@ CONFIRM_AFTER = timedelta(seconds=30)
 
 
 class ReplicaController:
-    """`state` and `update_state` are the NodePool's; `held`: why nothing may be deleted now, and until when."""
+    """`state` and `update_state` are the NodePool's; `is_active`: why nothing may be deleted now, and until when."""
 
     def __init__(
         self,
-        state: Callable[[], PoolState],
+        state: Callable[[], NodePoolState],
         update_state: Callable[..., None],
         blocked_by: Callable[[], tuple[str, datetime | None]],
     ) -> None:
@@ -79,7 +79,7 @@ class ReplicaController:
         try:
             result = await workflow.execute_activity_method(
                 ReplicaActivities.reconcile_replicas,
-                ReplicasRequest(pool=self._state().name, plan_id=plan_id, hold=blocked_by),
+                ReplicasRequest(pool=self._state().name, plan_id=plan_id, deletion_blocked_by=blocked_by),
                 **with_summary(REPLICAS, f"{observed.existing} nodes, {observed.replicas} wanted"),
             )
         except ActivityError as error:

@@ -11,7 +11,7 @@ from typing import Any
 from temporalio.common import SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
 from tenure.model.disruption.commands import CommandState
-from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Phase
+from tenure.model.nodeclaim_state import NodeClaimIdentity, NodeClaimState, Phase
 from tenure.policy.lifecycle.deadlines import LONGEST, WAITS_FOR_A_PERSON, describe_blocker
 from workflows import ids
 from workflows.search_attributes import (
@@ -31,7 +31,7 @@ from workflows.search_attributes import (
 )
 
 
-def claim_start(identity: ClaimIdentity, deadline: datetime | None = None) -> TypedSearchAttributes:
+def claim_start(identity: NodeClaimIdentity, deadline: datetime | None = None) -> TypedSearchAttributes:
     """What is known before the first line runs; given at start they cost no event. `deadline`: that of launch."""
     until = [SearchAttributePair(DEADLINE, deadline)] if deadline else []
     return TypedSearchAttributes(
@@ -45,7 +45,7 @@ def claim_start(identity: ClaimIdentity, deadline: datetime | None = None) -> Ty
     )
 
 
-def nodeclaim_attributes(state: ClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
+def nodeclaim_attributes(state: NodeClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
     """Every attribute that this state shows, by name; the caller upserts those that changed, in one batch."""
     launched, blocked = state.launched, describe_blocker(state)
     deadline = state.deadline or state.waits_until
@@ -110,5 +110,5 @@ class WorkflowNames:
     def task_queue(self) -> str:
         return ids.task_queue(self.cluster)
 
-    def search_attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes:
+    def search_attributes(self, identity: NodeClaimIdentity) -> TypedSearchAttributes:
         return claim_start(identity)

@@ -26,12 +26,12 @@ from activities.runtime import background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.model.errors import Fault, Forbidden
 from tenure.model.garbage_collection import (
-    ClaimMark,
     GarbageCollectionRequest,
     GarbageCollectionResult,
-    NodeMark,
-    ProfileMark,
-    TemplateMark,
+    InventoryInstanceProfile,
+    InventoryLaunchTemplate,
+    InventoryNode,
+    InventoryNodeClaim,
 )
 from tenure.model.provider_results import InstanceFacts
 from tenure.policy.garbage_collection import (
@@ -59,7 +59,7 @@ class InstanceCollector:
             claims = await self._lists.claims.read_fresh()
             stats.examined = len(listed)
             orphaned = await self._without_open_groups(_find_orphaned(request, listed, claims), stats)
-            nodes = await self._inventory.nodes() if orphaned else ()
+            nodes = await self._inventory.list_nodes() if orphaned else ()
 
             async def terminate(instance: InstanceFacts) -> None:
                 fresh = await self._instances.get(instance.instance_id)
@@ -93,7 +93,7 @@ class InstanceCollector:
             stats.record_failed("launch group", ", ".join(sorted(bought)), fault.message)
         return [one for one in orphaned if _launch_group(one) not in still_open]
 
-    async def _delete_node(self, node: NodeMark, stats: CollectionStats) -> None:
+    async def _delete_node(self, node: InventoryNode, stats: CollectionStats) -> None:
         if await self._inventory.delete_node(node):
             stats.record_collected("node", node.name, instance=node.instance_id)
 
@@ -106,7 +106,7 @@ class InstanceCollector:
 
 
 def _find_orphaned(
-    request: GarbageCollectionRequest, instances: Sequence[InstanceFacts], claims: Sequence[ClaimMark]
+    request: GarbageCollectionRequest, instances: Sequence[InstanceFacts], claims: Sequence[InventoryNodeClaim]
 ) -> list[InstanceFacts]:
     return decide_orphaned_instances(instances, claims, cluster=request.cluster, now=datetime.now(UTC))
 
@@ -132,11 +132,11 @@ class LaunchResourceCollector:
             if not templates:
                 return stats.build_result()
             running = {one.tags.get(TEMPLATE_TAG, "") for one in await self._instances.list_managed()}
-            claims = await self._inventory.claims()
+            claims = await self._inventory.list_nodeclaims()
             stats.examined = len(templates)
             unused = decide_unused_templates(templates, claims, running=running, now=datetime.now(UTC))
 
-            async def collect(template: TemplateMark) -> None:
+            async def collect(template: InventoryLaunchTemplate) -> None:
                 await self._orphaned_resources.delete_template(template)
                 stats.record_collected("launch template", template.name, pool=template.pool)
 
@@ -153,7 +153,7 @@ class LaunchResourceCollector:
                 return stats.build_result()
             stats.examined = len(profiles)
 
-            async def collect(profile: ProfileMark) -> None:
+            async def collect(profile: InventoryInstanceProfile) -> None:
                 await self._orphaned_resources.delete_profile(profile)
                 stats.record_collected("instance profile", profile.name)
 
@@ -161,10 +161,12 @@ class LaunchResourceCollector:
             await stats.process_each("instance profile", ((one.name, one) for one in unused), collect)
             return stats.build_result()
 
-    async def _find_unused_profiles(self, profiles: Sequence[ProfileMark]) -> Sequence[ProfileMark]:
+    async def _find_unused_profiles(
+        self, profiles: Sequence[InventoryInstanceProfile]
+    ) -> Sequence[InventoryInstanceProfile]:
         """Classes are read last: one that has just begun to name a profile keeps it."""
         instances: Sequence[InstanceFacts] = await self._instances.list_managed()
-        claims = await self._inventory.claims()
+        claims = await self._inventory.list_nodeclaims()
         classes = await self._inventory.node_classes()
         running = {one.instance_profile for one in instances}
         return decide_unused_profiles(profiles, claims, classes, running=running, now=datetime.now(UTC))
@@ -210,7 +212,7 @@ class InstanceTagger:
                     await self._publish_event(claim, describe_error(error))
             return stats.build_result()
 
-    async def _tag_instance(self, claim: ClaimMark, cluster: str, stats: CollectionStats) -> None:
+    async def _tag_instance(self, claim: InventoryNodeClaim, cluster: str, stats: CollectionStats) -> None:
         """Only keys that are not there: what a person wrote stays. The NodeClaim remembers that it was done."""
         instance = await self._instances.get(claim.instance_id)
         if instance is None:
@@ -227,7 +229,7 @@ class InstanceTagger:
         annotations = {labels.TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
         await self._claims.patch(claim.name, claim.uid, annotations=annotations, now=datetime.now(UTC))
 
-    async def _publish_event(self, claim: ClaimMark, reason: str) -> None:
+    async def _publish_event(self, claim: InventoryNodeClaim, reason: str) -> None:
         message = f"instance {claim.instance_id} could not be tagged: {reason}"
         await self._events.publish(
             kind="NodeClaim", name=claim.name, uid=claim.uid, reason="TaggingFailed", message=message, warning=True

@@ -27,7 +27,12 @@ from activities.ports.core import Instances
 from activities.ports.garbage_collection import Inventory
 from activities.runtime import call_for_each, map_faults
 from tenure.model.errors import Fault, TryLater
-from tenure.model.garbage_collection import ClaimMark, GarbageCollectionRequest, GarbageCollectionResult, RunRef
+from tenure.model.garbage_collection import (
+    GarbageCollectionRequest,
+    GarbageCollectionResult,
+    InventoryNodeClaim,
+    RunRef,
+)
 from tenure.model.provider_results import InstanceFacts
 
 T = TypeVar("T")
@@ -141,7 +146,7 @@ class SharedLists:
 
     def __init__(self, *, instances: Instances, inventory: Inventory) -> None:
         self.instances: SharedList[InstanceFacts] = SharedList(instances.list_managed)
-        self.claims: SharedList[ClaimMark] = SharedList(inventory.claims)
+        self.claims: SharedList[InventoryNodeClaim] = SharedList(inventory.list_nodeclaims)
 
 
 class RunCollector:

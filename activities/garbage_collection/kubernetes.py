@@ -16,11 +16,11 @@ from activities.ports.core import Claims, Events, Instances
 from activities.ports.garbage_collection import Inventory
 from activities.runtime import background_heartbeat, map_faults
 from tenure.model.garbage_collection import (
-    ClaimMark,
     GarbageCollectionRequest,
     GarbageCollectionResult,
-    LeaseMark,
-    NodeMark,
+    InventoryLease,
+    InventoryNode,
+    InventoryNodeClaim,
 )
 from tenure.policy.garbage_collection import (
     TERMINATING_STATES,
@@ -48,9 +48,9 @@ class NodeClaimCollector:
             listed = await self._lists.instances.read_cached()
             stats.examined = len(claims)
             orphaned = decide_orphaned_nodeclaims(claims, listed, now=datetime.now(UTC))
-            nodes = await self._inventory.nodes() if orphaned else ()
+            nodes = await self._inventory.list_nodes() if orphaned else ()
 
-            async def collect(claim: ClaimMark) -> None:
+            async def collect(claim: InventoryNodeClaim) -> None:
                 if _has_live_node(claim, nodes) or await self._is_running(claim.instance_id):
                     return
                 if claim.uid not in request.suspects:
@@ -68,12 +68,12 @@ class NodeClaimCollector:
         """Node objects that stayed behind, held by a finalizer that no workflow would take off any more."""
         async with background_heartbeat():
             stats = CollectionStats(request)
-            nodes = await self._inventory.nodes()
+            nodes = await self._inventory.list_nodes()
             claims = await self._lists.claims.read_fresh()
             stats.examined = len(nodes)
             orphaned = decide_orphaned_nodes(nodes, claims, now=datetime.now(UTC))
 
-            async def collect(node: NodeMark) -> None:
+            async def collect(node: InventoryNode) -> None:
                 if not await self._is_running(node.instance_id) and await self._inventory.delete_node(node):
                     stats.record_collected("node", node.name, instance=node.instance_id)
 
@@ -87,14 +87,14 @@ class NodeClaimCollector:
         found = await self._instances.get(instance_id)
         return found is not None and found.state not in TERMINATING_STATES
 
-    async def _publish_event(self, claim: ClaimMark) -> None:
+    async def _publish_event(self, claim: InventoryNodeClaim) -> None:
         message = f"instance {claim.instance_id} is gone and its Node is not Ready"
         await self._events.publish(
             kind="NodeClaim", name=claim.name, uid=claim.uid, reason=GARBAGE, message=message, warning=True
         )
 
 
-def _has_live_node(claim: ClaimMark, nodes: Sequence[NodeMark]) -> bool:
+def _has_live_node(claim: InventoryNodeClaim, nodes: Sequence[InventoryNode]) -> bool:
     now = datetime.now(UTC)
     return any(decide_speaks_for(one, claim, now=now) for one in nodes)
 
@@ -109,21 +109,21 @@ class LeaseCollector:
         """Leases first, Nodes second: a Node that came in between keeps its Lease. Each is read again at last."""
         async with background_heartbeat():
             stats = CollectionStats(request)
-            leases = await self._inventory.leases()
-            nodes = await self._inventory.nodes()
+            leases = await self._inventory.list_leases()
+            nodes = await self._inventory.list_nodes()
             names, uids = {node.name for node in nodes}, {node.uid for node in nodes}
             now = datetime.now(UTC)
             orphaned = [one for one in leases if is_orphaned_lease(one, names=names, uids=uids, now=now)]
             stats.examined = len(leases)
 
-            async def collect(lease: LeaseMark) -> None:
+            async def collect(lease: InventoryLease) -> None:
                 if await self._is_still_orphaned(lease) and await self._inventory.delete_lease(lease):
                     stats.record_collected("lease", lease.name)
 
             await stats.process_each("lease", ((one.name, one) for one in orphaned), collect)
             return stats.build_result()
 
-    async def _is_still_orphaned(self, lease: LeaseMark) -> bool:
+    async def _is_still_orphaned(self, lease: InventoryLease) -> bool:
         """Still the Lease that was judged, and still no Node of its name."""
         fresh = await self._inventory.node_lease(lease.name)
-        return fresh == lease and await self._inventory.node(lease.name) is None
+        return fresh == lease and await self._inventory.get_node(lease.name) is None

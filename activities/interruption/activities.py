@@ -23,14 +23,14 @@ from activities.ports.core import Events, Nodes
 from activities.ports.disruption import DrainPorts
 from activities.ports.interruption import EventQueue, InstanceStatuses, NodeInterruptionNotifier
 from activities.runtime import background_heartbeat, map_faults, not_yet_error
-from tenure.apis.labels import EXPECTED_BACK, INTERRUPTIONS
+from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_UNTIL
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.errors import Fault
 from tenure.model.interruption.records import (
     InstanceStatusRequest,
     InterruptionNotification,
     QueueRequest,
-    ReadingEnded,
+    SourceReadResult,
 )
 
 log = structlog.get_logger(__name__)
@@ -59,7 +59,7 @@ class InterruptionActivities:
 
     @activity.defn
     @map_faults
-    async def consume_queue(self, request: QueueRequest) -> ReadingEnded:
+    async def consume_queue(self, request: QueueRequest) -> SourceReadResult:
         """Until the queue cannot be read."""
         consumer = QueueConsumer(
             request.queue,
@@ -76,20 +76,20 @@ class InterruptionActivities:
 
     @activity.defn
     @map_faults
-    async def read_instance_status(self, request: InstanceStatusRequest) -> ReadingEnded:
+    async def read_instance_status(self, request: InstanceStatusRequest) -> SourceReadResult:
         """Until what is open has changed, or the status cannot be read."""
         ended = await _read_until_shutdown(lambda: self._statuses.run(request), "instances' status")
         return ended.model_copy(update={"notified": request.notified, "last": request.last}) if ended.fault else ended
 
 
-async def _run_forever(run: Callable[[], Awaitable[None]]) -> ReadingEnded:
+async def _run_forever(run: Callable[[], Awaitable[None]]) -> SourceReadResult:
     await run()
-    return ReadingEnded()
+    return SourceReadResult()
 
 
 async def _read_until_shutdown(
-    read: Callable[[], Awaitable[ReadingEnded]], source: str, *, details: Callable[[], tuple[Any, ...]] = tuple
-) -> ReadingEnded:
+    read: Callable[[], Awaitable[SourceReadResult]], source: str, *, details: Callable[[], tuple[Any, ...]] = tuple
+) -> SourceReadResult:
     """A fault is a value; a worker that stops gives up at once, and another one goes on."""
     reading = asyncio.ensure_future(read())
     shutdown = asyncio.ensure_future(activity.wait_for_worker_shutdown())
@@ -101,7 +101,7 @@ async def _read_until_shutdown(
     except Fault as fault:
         log.warning("source not read", source=source, fault=str(fault))
         text = f"{fault.code}: {fault.message}" if fault.code else fault.message
-        return ReadingEnded(fault=text[:_FAULT_LIMIT])
+        return SourceReadResult(fault=text[:_FAULT_LIMIT])
     finally:
         shutdown.cancel()
         reading.cancel()
@@ -127,9 +127,11 @@ class NodeInterruptionActivities:
         await self._first_evictions.wait_for_others()
         ref = request.claim
         if request.write:
-            maintenance_until = request.expected_back.isoformat(timespec="seconds") if request.expected_back else None
-            await self._claims.annotate(
-                ref.name, {INTERRUPTIONS: request.text or None, EXPECTED_BACK: maintenance_until}, uid=ref.uid
+            maintenance_until = (
+                request.maintenance_until.isoformat(timespec="seconds") if request.maintenance_until else None
+            )
+            await self._claims.patch_annotations(
+                ref.name, {INTERRUPTIONS: request.text or None, MAINTENANCE_UNTIL: maintenance_until}, uid=ref.uid
             )
         if not request.events:
             return

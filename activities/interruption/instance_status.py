@@ -15,7 +15,7 @@ from activities.interruption.metrics import InterruptionMetrics
 from activities.ports.interruption import InstanceStatuses, NodeInterruptionNotifier, NotifyOutcome
 from activities.runtime import retry_transient
 from tenure.model.interruption.notices import KARPENTERS_KINDS, InterruptionMessage, OpenInterruption, StatusReport
-from tenure.model.interruption.records import InstanceStatusRequest, ReadingEnded
+from tenure.model.interruption.records import InstanceStatusRequest, SourceReadResult
 from tenure.policy.interruption.timing import decide_status, update_open_messages
 
 log = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ class InstanceStatusReader:
         self._now, self._sleep = now, sleep
         self._observed_since: Mapping[tuple[str, str], datetime] = {}
 
-    async def run(self, request: InstanceStatusRequest) -> ReadingEnded:
+    async def run(self, request: InstanceStatusRequest) -> SourceReadResult:
         """Until cancelled, or until what is open has changed. Raises the Fault that keeps it from reading."""
         last = request.last
         while True:
@@ -53,7 +53,7 @@ class InstanceStatusReader:
             self._metrics.record_read("status")
             open_messages = await self._process_reports(reports, request.notified, last)
             if open_messages != request.notified:
-                return ReadingEnded(notified=open_messages, last=last)
+                return SourceReadResult(notified=open_messages, last=last)
 
     async def _process_reports(
         self, reports: Sequence[StatusReport], open_messages: tuple[OpenInterruption, ...], now: datetime

@@ -20,7 +20,7 @@ from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
-from tenure.apis.labels import AWAY, PAUSE
+from tenure.apis.labels import NOT_READY_INTERVALS, PAUSE
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.node_health import format_intervals, merge_intervals, parse_intervals
 from tenure.model.nodeclaim_requests import NotReadyNotification
@@ -41,10 +41,10 @@ class NotReadyActivities:
         if claim is None:
             return
         intervals = merge_intervals(
-            parse_intervals(claim.metadata.annotations.get(AWAY, "")), request.not_ready_intervals
+            parse_intervals(claim.metadata.annotations.get(NOT_READY_INTERVALS, "")), request.not_ready_intervals
         )
         await self._claims.patch(
-            ref.name, ref.uid, annotations={AWAY: format_intervals(intervals)}, now=datetime.now(UTC)
+            ref.name, ref.uid, annotations={NOT_READY_INTERVALS: format_intervals(intervals)}, now=datetime.now(UTC)
         )
 
 
@@ -68,7 +68,7 @@ async def _restamp_nodeclaims(
     claims: Claims, found: Iterable[NodeClaim], value: str, *, key: str, version: str
 ) -> None:
     for claim in found:
-        drifted, deleting = claim.is_true(labels.DRIFTED), claim.metadata.deleting
+        drifted, deleting = claim.is_true(labels.DRIFTED), claim.metadata.is_deleting
         annotations = claim.metadata.annotations
         stamp = decide_stamp(annotations, value, key=key, version=version, drifted=drifted, deleting=deleting)
         if stamp:
@@ -78,7 +78,7 @@ async def _restamp_nodeclaims(
 class Annotated(Protocol):
     """Objects of a kind that carry annotations; the adapters of Nodes, NodeClaims, NodePools and Namespaces are."""
 
-    async def annotate(
+    async def patch_annotations(
         self,
         name: str,
         annotations: Mapping[str, str | None],
@@ -113,10 +113,10 @@ class PauseActivities:
         objects, kind, name = self._target_object(request)
         annotations = {PAUSE: request.text or None} if request.write else {}
         only = {PAUSE: request.only} if request.only else None
-        uid = await objects.annotate(name, annotations, uid=request.uid, only=only)
+        uid = await objects.patch_annotations(name, annotations, uid=request.uid, only=only)
         if request.write and request.node_name:
             # The NodeClaim's counts; one on its Node would stay, and hold, when that is gone.
-            await self._nodes.annotate(request.node_name, {PAUSE: None}, only=only)
+            await self._nodes.patch_annotations(request.node_name, {PAUSE: None}, only=only)
         if uid and request.event:
             await self._events.publish(
                 kind=kind, name=name, uid=uid, reason=request.event, message=request.message, warning=request.warning

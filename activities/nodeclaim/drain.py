@@ -18,7 +18,7 @@ from activities.runtime import HEARTBEAT_EVERY_SECONDS, RARE_HEARTBEAT_SECONDS, 
 from tenure.apis import labels
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.disruption.drain import DrainStatus
-from tenure.model.nodeclaim_requests import CancelDrainRequest, ClaimRef, DrainRequest, DrainResult
+from tenure.model.nodeclaim_requests import CancelDrainRequest, DrainRequest, DrainResult, NodeClaimRef
 
 FIRST_POLL_SECONDS = 0.5
 MAX_POLL_SECONDS = 3.0
@@ -86,18 +86,18 @@ class DrainActivities:
         ref = request.claim
         claims, nodes = self._ports.claims, self._ports.nodes
         claim, node = await find_nodeclaim(claims, ref.name, ref.uid), await nodes.get(ref.node_name)
-        if claim is None or claim.metadata.deleting or node is None or node.deleting:
+        if claim is None or claim.metadata.is_deleting or node is None or node.deleting:
             return False
         await nodes.unmark_disrupted(node.name)
         conditions = (
             ConditionPatch(type=labels.DISRUPTION_REASON, status=""),
-            ConditionPatch(type=labels.DRAINED, status="False", reason=labels.GAVE_UP, message=request.why),
+            ConditionPatch(type=labels.DRAINED, status="False", reason=labels.DRAIN_CANCELLED, message=request.why),
         )
         await claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
         await self._publish_event(ref, request.event, f"the node is kept: {request.why}", warning=request.warning)
         return True
 
-    async def _publish_event(self, ref: ClaimRef, reason: str, message: str, *, warning: bool) -> None:
+    async def _publish_event(self, ref: NodeClaimRef, reason: str, message: str, *, warning: bool) -> None:
         await self._ports.events.publish(
             kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message, warning=warning
         )
@@ -113,12 +113,12 @@ def _remaining_timeout(request: DrainRequest, began: datetime) -> float:
 def _is_status_due(request: DrainRequest, status: DrainStatus, since: float, timeout: float) -> bool:
     """Whether the verdict is to be shown now, `since` seconds after the look at this node began. A fault that came in
     between may have taken its place."""
-    known = request.known.blockers if request.known else request.known_blockers
+    known = request.known.blocker_summary if request.known else request.known_blockers
     if since >= timeout:
         return True
-    if status.blockers != known:
+    if status.blocker_summary != known:
         turned = request.known is not None and bool(request.known.not_ready_since) != bool(status.not_ready_since)
         return since >= (RESAID if known and not turned else SETTLED)
     if request.known is not None:
         return since >= SETTLED and request.known.status_line != request.known_blockers
-    return bool(status.holds) and since >= ENDING_SETTLED
+    return bool(status.eviction_blockers) and since >= ENDING_SETTLED

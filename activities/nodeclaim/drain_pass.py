@@ -15,7 +15,7 @@ from activities.ports.core import ConditionPatch, DrainPod, NodeState, find_node
 from activities.ports.disruption import DrainPorts
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.base import instance_id_of, parse_timestamp
+from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.disruption.drain import DrainStatus, EvictionBlocker
 from tenure.model.nodeclaim_requests import MAX_EVICTED_PODS, DrainRequest, DrainResult
 from tenure.policy.drain.blockers import volume_blocker
@@ -75,7 +75,7 @@ class DrainPass:
         self.retains_nodeclaim = (
             self.retains_nodeclaim
             and claim is not None
-            and not claim.metadata.deleting
+            and not claim.metadata.is_deleting
             and not (node and node.deleting)
         )
         if node is None or await self._is_instance_terminated(node):
@@ -107,7 +107,7 @@ class DrainPass:
 
     def next_pause(self, pause: float, now: datetime) -> float:
         """Seconds until the next look: where nothing is left to wait for, what is left of the least time."""
-        if self.status.pods or self.status.holds or self._tainted_at is None:
+        if self.status.pods or self.status.eviction_blockers or self._tainted_at is None:
             return pause
         return max(0.0, MIN_DRAIN - (now - self._tainted_at).total_seconds())
 
@@ -120,7 +120,7 @@ class DrainPass:
         status = self.status.truncate()
         message = "; ".join(status.status_lines) or status.status_line
         await self._write_conditions(_waiting_conditions(status, message))
-        if status.pods and status.blockers:
+        if status.pods and status.blocker_summary:
             await self._publish_event("FailedDraining", message, warning=True)
         elif not status.pods:
             await self._publish_event(labels.AWAITING_VOLUME_DETACHMENT, message)
@@ -150,7 +150,7 @@ class DrainPass:
 
     async def _is_instance_terminated(self, node: NodeState) -> bool:
         """Nobody is there who could end pods: not Ready, and its instance is gone (reference 3.13)."""
-        return not node.ready and await self._ports.instances.get(instance_id_of(node.provider_id)) is None
+        return not node.ready and await self._ports.instances.get(parse_instance_id(node.provider_id)) is None
 
     async def _ensure_deleting(self, claim: NodeClaim | None, node: NodeState) -> None:
         """See to it that NodeClaim and Node are being deleted. Of hundreds at once the pods come first."""
@@ -178,7 +178,7 @@ class DrainPass:
             self._is_draining_unwritten = False
 
     async def _delete_claim(self, claim: NodeClaim | None) -> None:
-        if claim is not None and not claim.metadata.deleting and claim.uid not in self._deleted:
+        if claim is not None and not claim.metadata.is_deleting and claim.uid not in self._deleted:
             await self._claims.delete(self._ref.name, self._ref.uid)
             self._deleted.add(claim.uid)
             self._read_at = None

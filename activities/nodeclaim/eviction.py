@@ -25,7 +25,7 @@ from activities.ports.disruption import DrainPorts
 from activities.ports.interruption import InterruptedNode
 from tenure.model.disruption.drain import BudgetFact, DrainStatus, EvictionBlocker, Rollout
 from tenure.model.errors import Fault, Throttled
-from tenure.model.nodeclaim_requests import ClaimRef, DrainRequest
+from tenure.model.nodeclaim_requests import DrainRequest, NodeClaimRef
 from tenure.policy.drain.blockers import (
     budget_blocker,
     budgets_of,
@@ -152,7 +152,7 @@ class EvictionQueue:
         if began is None or not serves or pod.uid in self._without_surge or not has_surge(self._request.rules):
             return None
         try:
-            rollout = await self._rollouts.of(pod)
+            rollout = await self._rollouts.find_for_pod(pod)
             if rollout is not None and creates_pod_first(rollout):
                 return await self._start_surge(pod, rollout, began, known, now)
         except Throttled:
@@ -174,7 +174,7 @@ class EvictionQueue:
             return None
         # A Deployment that restarts deletes old pods that are not Ready at once.
         if pod.ready and needs_restart(rollout, began):
-            await self._rollouts.restart(rollout, began.isoformat().replace("+00:00", "Z"))
+            await self._rollouts.restart_deployment(rollout, began.isoformat().replace("+00:00", "Z"))
             await self._publish_event(
                 pod, "SurgeStarted", f"Deployment {rollout.name} is restarted, so that a new pod comes first"
             )
@@ -267,7 +267,7 @@ ONCE_IN: Final = timedelta(minutes=2)
 class NodeEarlyEviction:
     def __init__(self, ports: DrainPorts, interrupted_node: InterruptedNode) -> None:
         self._ports, self._interrupted_node = ports, interrupted_node
-        request = DrainRequest(claim=ClaimRef(name="", uid="", node_name=interrupted_node.node))
+        request = DrainRequest(claim=NodeClaimRef(name="", uid="", node_name=interrupted_node.node))
         self._eviction_queue = EvictionQueue(ports, request, "")
 
     async def run(self, within: float = WITHIN) -> None:
@@ -276,7 +276,7 @@ class NodeEarlyEviction:
         try:
             async with asyncio.timeout(within):
                 now = datetime.now(UTC)
-                if await self._ports.nodes.mark_evacuated(node.node, node.uid, tainted=node.tainted, at=now):
+                if await self._ports.nodes.mark_early_evicted(node.node, node.uid, tainted=node.tainted, at=now):
                     await self._eviction_queue.evict(node.pods, deadline=None, known=None, now=now)
         except (Fault, TimeoutError) as error:
             log.warning("pods not told to go by the first word", node=node.node, error=str(error)[:300])

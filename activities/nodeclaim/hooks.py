@@ -19,7 +19,7 @@ from activities.ports.disruption import HookClient, HookPorts, Jobs
 from activities.runtime import background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.base import instance_id_of, parse_timestamp
+from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.errors import Fault, TryLater
 from tenure.model.hooks import (
     HOOK,
@@ -59,7 +59,7 @@ class HookActivities:
     async def run_hook(self, request: HookRequest) -> HookResult:
         """Its outcome. Before a drain the node takes no pods any more, and its NodeClaim is being deleted. One that is
         stopped answers how far it came: whoever is told anew goes on from there."""
-        count = _AttemptCounter(request.begun)
+        count = _AttemptCounter(request.attempts)
         try:
             async with background_heartbeat(count.heartbeat_details):
                 return await self._run_hook(request, count)
@@ -67,7 +67,7 @@ class HookActivities:
             why = activity.cancellation_details()
             if why is None or not why.cancel_requested:
                 raise
-            return HookResult(begun=count.begun)
+            return HookResult(attempts=count.begun)
 
     async def _run_hook(self, request: HookRequest, count: "_AttemptCounter") -> HookResult:
         if request.subject.point == "beforeTerminate" and await self._is_instance_terminated(request):
@@ -84,7 +84,7 @@ class HookActivities:
         return result.model_copy(update={"grace_ends": grace})
 
     async def _is_instance_terminated(self, request: HookRequest) -> bool:
-        return await self._instances.get(instance_id_of(request.claim.provider_id)) is None
+        return await self._instances.get(parse_instance_id(request.claim.provider_id)) is None
 
     async def _take_out_of_service(self, request: HookRequest) -> None:
         """As the drain does it first; a NodeClaim that is deleted has its pods planned anew meanwhile."""

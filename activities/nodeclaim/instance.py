@@ -14,9 +14,9 @@ from temporalio import activity
 from activities.ports.core import Claims, ConditionPatch, Instances, Nodes, find_nodeclaim
 from activities.runtime import RARE_HEARTBEAT_SECONDS, background_heartbeat, map_faults
 from tenure.apis import labels
-from tenure.model.base import REQUEST_PRIORITY, InstanceId, instance_id_of
+from tenure.model.base import REQUEST_PRIORITY, InstanceId, parse_instance_id
 from tenure.model.errors import Fault, NotFound, TryLater
-from tenure.model.nodeclaim_requests import ClaimRef, StopStartResult, TerminationRequest
+from tenure.model.nodeclaim_requests import NodeClaimRef, StopStartResult, TerminationRequest
 
 FIRST_POLL_SECONDS = 1.0
 """Seconds between looks at an instance that is going; looks of all nodes are batched into one DescribeInstances."""
@@ -36,16 +36,16 @@ class TerminationActivities:
         async with background_heartbeat(every=RARE_HEARTBEAT_SECONDS):
             provider_id = request.claim.provider_id or await self._provider_id(request.claim)
             if provider_id:
-                await self._terminate_and_wait(request.claim, instance_id_of(provider_id))
+                await self._terminate_and_wait(request.claim, parse_instance_id(provider_id))
             await self._release_objects(request.claim, provider_id)
 
     @activity.defn
     @map_faults
-    async def instance_is_running(self, ref: ClaimRef) -> bool:
+    async def instance_is_running(self, ref: NodeClaimRef) -> bool:
         """For a claim whose Node left the cluster without us: False once EC2 does not list the instance either."""
-        return await self._instances.get(instance_id_of(ref.provider_id)) is not None
+        return await self._instances.get(parse_instance_id(ref.provider_id)) is not None
 
-    async def _terminate_and_wait(self, ref: ClaimRef, instance: InstanceId) -> None:
+    async def _terminate_and_wait(self, ref: NodeClaimRef, instance: InstanceId) -> None:
         if not await self._instances.terminate(instance):
             return
         condition = ConditionPatch(type=labels.INSTANCE_TERMINATING, status="True")
@@ -55,11 +55,11 @@ class TerminationActivities:
             await asyncio.sleep(pause)
             pause = min(MAX_POLL_SECONDS, pause * 1.5)
 
-    async def _release_objects(self, ref: ClaimRef, provider_id: str) -> None:
+    async def _release_objects(self, ref: NodeClaimRef, provider_id: str) -> None:
         """Node first, NodeClaim last: while the NodeClaim is there, this can be repeated."""
         names = {ref.node_name} if ref.node_name else set()
         if provider_id and not names:
-            names = {node.name for node in await self._nodes.find(provider_id)}
+            names = {node.name for node in await self._nodes.find_by_provider_id(provider_id)}
         for name in sorted(names):
             await self._release_node(name, provider_id)
         await self._claims.release(ref.name, ref.uid)
@@ -75,7 +75,7 @@ class TerminationActivities:
         except NotFound:
             return
 
-    async def _provider_id(self, ref: ClaimRef) -> str:
+    async def _provider_id(self, ref: NodeClaimRef) -> str:
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         return claim.status.provider_id if claim else ""
 
@@ -94,14 +94,14 @@ class StopStartActivities:
 
     @activity.defn
     @map_faults
-    async def stop_instance(self, ref: ClaimRef) -> StopStartResult:
+    async def stop_instance(self, ref: NodeClaimRef) -> StopStartResult:
         """Returns once it is stopped. One whose root device is lost with a stop is left alone."""
         async with background_heartbeat():
             return await self._reach_state(ref, "stopped")
 
     @activity.defn
     @map_faults
-    async def start_instance(self, ref: ClaimRef) -> StopStartResult:
+    async def start_instance(self, ref: NodeClaimRef) -> StopStartResult:
         """Returns once it runs. Where EC2 has no room for it that is tried again, until nobody waits any more."""
         async with background_heartbeat():
             try:
@@ -111,8 +111,8 @@ class StopStartActivities:
                     raise
                 raise TryLater(fault.message, code=fault.code) from fault
 
-    async def _reach_state(self, ref: ClaimRef, desired: Literal["stopped", "running"]) -> StopStartResult:
-        instance, is_requested = instance_id_of(ref.provider_id), False
+    async def _reach_state(self, ref: NodeClaimRef, desired: Literal["stopped", "running"]) -> StopStartResult:
+        instance, is_requested = parse_instance_id(ref.provider_id), False
         request_state, before = (
             (self._instances.stop, "running") if desired == "stopped" else (self._instances.start, "stopped")
         )

@@ -18,7 +18,15 @@ from activities.workflow_client import NodeClaimWorkflows
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_resources
-from tenure.model.launch import FleetInstance, FleetResult, Launched, LaunchGroup, LaunchRejection, LaunchResult, Member
+from tenure.model.launch import (
+    FleetInstance,
+    FleetResult,
+    LaunchedInstance,
+    LaunchGroup,
+    LaunchGroupMember,
+    LaunchRejection,
+    LaunchResult,
+)
 from tenure.model.signals import GroupResult
 
 LAUNCHED = (
@@ -46,9 +54,9 @@ async def write_launched(claims: Claims, name: str, uid: str, facts: LaunchFacts
     )
 
 
-def launched_from_status(claim: NodeClaim) -> Launched:
+def launched_from_status(claim: NodeClaim) -> LaunchedInstance:
     """Of one that shows an instance."""
-    return Launched(
+    return LaunchedInstance(
         claim_uid=claim.uid,
         provider_id=claim.status.provider_id,
         instance_type=claim.instance_type,
@@ -90,7 +98,7 @@ class InstanceAssigner:
             members, list(zip(fleet_result.instances, facts, strict=True)) if facts else [], assigned
         )
 
-        async def assign_instance(member: Member) -> LaunchResult | None:
+        async def assign_instance(member: LaunchGroupMember) -> LaunchResult | None:
             assignment = assignments.get(member.uid)
             return await self._assign(
                 group, member, assignment, rejection, assigned=assigned.get(member.uid), notify=notify
@@ -102,12 +110,12 @@ class InstanceAssigner:
         )
         return {member.uid: one for member, one in zip(members, results, strict=True) if one is not None}
 
-    async def find_nodeclaims(self, members: Sequence[Member]) -> Sequence[NodeClaim]:
+    async def find_nodeclaims(self, members: Sequence[LaunchGroupMember]) -> Sequence[NodeClaim]:
         """Those of the members that are there, be it on their way out; in their order."""
         found = await call_for_each(members, lambda member: find_nodeclaim(self._claims, member.name, member.uid))
         return [claim for claim in found if claim is not None]
 
-    async def _find_assigned(self, members: Sequence[Member]) -> Mapping[str, NodeClaim]:
+    async def _find_assigned(self, members: Sequence[LaunchGroupMember]) -> Mapping[str, NodeClaim]:
         """By UID, those that show an instance already: an earlier try of this hand-out wrote it down."""
         if activity.info().attempt == 1:
             return {}
@@ -116,7 +124,7 @@ class InstanceAssigner:
     async def _assign(
         self,
         group: LaunchGroup,
-        member: Member,
+        member: LaunchGroupMember,
         assignment: _Assignment | None,
         rejection: LaunchRejection,
         *,
@@ -137,7 +145,9 @@ class InstanceAssigner:
             await self._nodeclaim_workflows.signal_launch_result(claim, message)
         return result
 
-    async def _write_result(self, member: Member, result: LaunchResult, facts: LaunchFacts | None) -> NodeClaim | None:
+    async def _write_result(
+        self, member: LaunchGroupMember, result: LaunchResult, facts: LaunchFacts | None
+    ) -> NodeClaim | None:
         """Write the answer onto the NodeClaim; None when it is gone.
 
         Once: its Node may have joined since an earlier try wrote it."""
@@ -168,7 +178,7 @@ class InstanceAssigner:
 
 
 def _assign_instances(
-    members: Sequence[Member], available: Sequence[_Assignment], assigned: Mapping[str, NodeClaim]
+    members: Sequence[LaunchGroupMember], available: Sequence[_Assignment], assigned: Mapping[str, NodeClaim]
 ) -> dict[str, _Assignment]:
     """By UID. What was written down first, the rest in order."""
     by_id = {instance.instance_id: (instance, facts) for instance, facts in available}
@@ -183,8 +193,10 @@ def _launch_failed_condition(result: LaunchResult) -> ConditionPatch:
     return ConditionPatch(type=labels.LAUNCHED, status="Unknown", reason=rejection.reason, message=rejection.message)
 
 
-def _build_launched(group: LaunchGroup, member: Member, instance: FleetInstance, facts: LaunchFacts) -> Launched:
-    return Launched(
+def _build_launched(
+    group: LaunchGroup, member: LaunchGroupMember, instance: FleetInstance, facts: LaunchFacts
+) -> LaunchedInstance:
+    return LaunchedInstance(
         claim_uid=member.uid,
         provider_id=facts.provider_id,
         instance_type=instance.instance_type,

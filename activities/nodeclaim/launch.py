@@ -38,12 +38,17 @@ from tenure.model.launch import (
     FleetResult,
     GroupOutcome,
     LaunchGroup,
-    LaunchPrepared,
+    LaunchGroupMember,
     LaunchRejection,
-    Member,
+    PreparedLaunchRequest,
     list_unavailable_offerings,
 )
-from tenure.model.nodeclaim_requests import GroupLaunchRequest, GroupRejection, NodeClaimLaunchRequest, Prepared
+from tenure.model.nodeclaim_requests import (
+    GroupLaunchRequest,
+    GroupRejection,
+    NodeClaimLaunchRequest,
+    PreparationResult,
+)
 from tenure.model.signals import GroupResult
 
 FAILURES: Final = "karpenter_cloudprovider_instance_launch_failures_total"
@@ -112,21 +117,21 @@ class LaunchActivities:
 
     @activity.defn
     @map_faults
-    async def prepare_launch(self, request: NodeClaimLaunchRequest) -> Prepared:
+    async def prepare_launch(self, request: NodeClaimLaunchRequest) -> PreparationResult:
         """For a NodeClaim that launches itself. The finalizer comes first: from here on there may be an instance.
 
         Nothing is prepared for one whose status has an instance already."""
         ref = request.claim
         if not await self._claims.ensure_finalizer(ref.name, ref.uid):
-            return Prepared(preparation=_deleted_rejection(ref.name))
+            return PreparationResult(preparation=_deleted_rejection(ref.name))
         claim = await self._claims.get(ref.name)
         if claim is None:
-            return Prepared(preparation=_deleted_rejection(ref.name))
-        return Prepared() if claim.status.provider_id else await self._prepare_request(claim, request)
+            return PreparationResult(preparation=_deleted_rejection(ref.name))
+        return PreparationResult() if claim.status.provider_id else await self._prepare_request(claim, request)
 
     @activity.defn
     @map_faults
-    async def prepare_launch_group(self, request: GroupLaunchRequest) -> Prepared:
+    async def prepare_launch_group(self, request: GroupLaunchRequest) -> PreparationResult:
         """For a launch group: its members ask for the same thing, so the first that still wants it speaks for all."""
         reads_all = request.retry or request.draft.joined
         found = (
@@ -134,13 +139,15 @@ class LaunchActivities:
             if reads_all
             else await self._find_first_launchable(request)
         )
-        launchable = [claim for claim in found if not claim.metadata.deleting and not claim.status.provider_id]
+        launchable = [claim for claim in found if not claim.metadata.is_deleting and not claim.status.provider_id]
         if request.draft.joined:
             launchable = await self._with_finalizers(launchable)
         if not launchable:
-            return Prepared(preparation=_deleted_rejection(request.draft.group_id), members=())
+            return PreparationResult(preparation=_deleted_rejection(request.draft.group_id), members=())
         prepared = await self._prepare_request(launchable[0], request)
-        members = tuple(Member(name=one.name, uid=one.metadata.uid) for one in launchable) if reads_all else None
+        members = (
+            tuple(LaunchGroupMember(name=one.name, uid=one.metadata.uid) for one in launchable) if reads_all else None
+        )
         return prepared.model_copy(update={"members": members})
 
     async def _with_finalizers(self, claims: Sequence[NodeClaim]) -> list[NodeClaim]:
@@ -154,18 +161,18 @@ class LaunchActivities:
         """At the first attempt all are taken to be there: they were made a moment ago."""
         for member in request.draft.members:
             found = await self._assigner.find_nodeclaims([member])
-            if found and not found[0].metadata.deleting:
+            if found and not found[0].metadata.is_deleting:
                 return found
         return []
 
     async def _prepare_request(
         self, claim: NodeClaim, request: NodeClaimLaunchRequest | GroupLaunchRequest
-    ) -> Prepared:
+    ) -> PreparationResult:
         name = claim.spec.node_class_ref.name
         node_class = await self._node_classes.get(name)
         rejection = _nodeclass_rejection(name, node_class)
         if rejection or node_class is None:
-            return Prepared(preparation=rejection or _deleted_rejection(name))
+            return PreparationResult(preparation=rejection or _deleted_rejection(name))
         now = datetime.now(UTC)
         other_shards = _offerings_of_other_shards(claim, node_class, request, now)
         prepare = partial(
@@ -178,9 +185,9 @@ class LaunchActivities:
         )
         if other_shards:
             preparation = await prepare(unavailable=(*request.unavailable, *other_shards))
-            if isinstance(preparation, LaunchPrepared) and preparation.request.capacity_type == labels.SPOT:
-                return Prepared(preparation=preparation)
-        return Prepared(preparation=await prepare(unavailable=request.unavailable))
+            if isinstance(preparation, PreparedLaunchRequest) and preparation.request.capacity_type == labels.SPOT:
+                return PreparationResult(preparation=preparation)
+        return PreparationResult(preparation=await prepare(unavailable=request.unavailable))
 
     @activity.defn
     @map_faults
@@ -203,7 +210,7 @@ class LaunchActivities:
         of that."""
         rejection = LaunchRejection(reason=request.reason, message=request.message, final=request.final)
         async with background_heartbeat():
-            members = [Member(name=one.name, uid=one.uid) for one in request.members]
+            members = [LaunchGroupMember(name=one.name, uid=one.uid) for one in request.members]
             found = {claim.uid: claim for claim in await self._assigner.find_nodeclaims(members)}
             for claim in found.values():
                 result = launched_from_status(claim) if claim.status.provider_id else rejection
@@ -267,7 +274,7 @@ class LaunchActivities:
         discovered_capacity = await self._discovered_capacity.fetch()
         return await self._fleet.describe(fleet_result, node_class, claim, discovered=discovered_capacity)
 
-    async def _find_first(self, members: Sequence[Member]) -> NodeClaim | None:
+    async def _find_first(self, members: Sequence[LaunchGroupMember]) -> NodeClaim | None:
         for member in members:
             claim = await find_nodeclaim(self._claims, member.name, member.uid)
             if claim is not None:
@@ -277,7 +284,7 @@ class LaunchActivities:
 
 def _nodeclass_rejection(name: str, node_class: EC2NodeClass | None) -> LaunchRejection | None:
     """A NodeClass that is not there or says it is not ready ends the launch (reference 3.2)."""
-    if node_class is None or node_class.metadata.deleting:
+    if node_class is None or node_class.metadata.is_deleting:
         return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {name} is not there or is going")
     ready = next((one for one in node_class.status.conditions if one.type == labels.READY), None)
     if ready is not None and ready.is_true:

@@ -24,9 +24,9 @@ from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import TryLater
-from tenure.model.launch import FleetInstance, FleetResult, Launched
+from tenure.model.launch import FleetInstance, FleetResult, LaunchedInstance
 from tenure.model.node_health import parse_intervals
-from tenure.model.nodeclaim_requests import ClaimRef, RecoveredState
+from tenure.model.nodeclaim_requests import NodeClaimRef, RecoveredState
 from tenure.model.provider_results import InstanceFacts, NodeState
 
 
@@ -46,7 +46,7 @@ class RecoveryActivities:
 
     @activity.defn
     @map_faults
-    async def recover_state(self, ref: ClaimRef) -> RecoveredState:
+    async def recover_state(self, ref: NodeClaimRef) -> RecoveredState:
         """How far this NodeClaim's life had come; nothing for one that never had an instance."""
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
@@ -64,7 +64,7 @@ class RecoveryActivities:
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
             notified_overdue=_overdue_phase(claim),
-            not_ready_intervals=parse_intervals(claim.metadata.annotations.get(labels.AWAY, "")),
+            not_ready_intervals=parse_intervals(claim.metadata.annotations.get(labels.NOT_READY_INTERVALS, "")),
             interruptions=claim.metadata.annotations.get(labels.INTERRUPTIONS, ""),
             lifetime=claim.spec.expire_after_delta,
             **_drift_fields(claim),
@@ -72,14 +72,14 @@ class RecoveryActivities:
 
     @activity.defn
     @map_faults
-    async def nodeclaim_exists(self, ref: ClaimRef) -> bool:
+    async def nodeclaim_exists(self, ref: NodeClaimRef) -> bool:
         """Whether this very NodeClaim is in the API server, be it on its way out."""
         return await find_nodeclaim(self._claims, ref.name, ref.uid) is not None
 
     async def _restore_schedulable(self, claim: NodeClaim, node: NodeState | None) -> None:
         """A node that was being drained while its NodeClaim was kept, or was about to go, is in service again: all is
         decided anew."""
-        if node is None or claim.metadata.deleting:
+        if node is None or claim.metadata.is_deleting:
             return
         if not (node.being_disrupted or claim.is_true(labels.DISRUPTION_REASON)):
             return
@@ -87,7 +87,7 @@ class RecoveryActivities:
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
         await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=datetime.now(UTC))
 
-    async def _launched_from_tags(self, claim: NodeClaim) -> Launched | None:
+    async def _launched_from_tags(self, claim: NodeClaim) -> LaunchedInstance | None:
         """One that launched alone carries the claim's name; its answer was lost with the store."""
         found = [one for one in await self._instances.find_by_nodeclaim(claim.name) if _is_younger(one, claim)]
         if not found:
@@ -135,7 +135,7 @@ def _is_younger(instance: InstanceFacts, claim: NodeClaim) -> bool:
     return created_at is None or launched is None or launched >= created_at
 
 
-def _launched_if_any(claim: NodeClaim) -> Launched | None:
+def _launched_if_any(claim: NodeClaim) -> LaunchedInstance | None:
     return launched_from_status(claim) if claim.status.provider_id else None
 
 

@@ -10,7 +10,7 @@ from tenure.apis import labels
 from tenure.apis.meta import Taint
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
-from tenure.model.nodeclaim_requests import ClaimRef, Initialized, Registered
+from tenure.model.nodeclaim_requests import InitializationResult, NodeClaimRef, RegistrationResult
 from tenure.policy.lifecycle.initialization import (
     decide_undeclared,
     decide_waiting_for,
@@ -25,25 +25,25 @@ class RegistrationActivities:
 
     @activity.defn
     @map_faults
-    async def register_node(self, ref: ClaimRef) -> Registered:
+    async def register_node(self, ref: NodeClaimRef) -> RegistrationResult:
         """Give the Node its finalizer, labels and taints, take `unregistered` off, and say so on the NodeClaim.
 
         Without a name in `ref`, or with one that another Node has now, the Node is looked for."""
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
-            return Registered(outcome="gone")
+            return RegistrationResult(outcome="gone")
         node = await self._nodes.get(ref.node_name) if ref.node_name else None
         if node is None or node.provider_id != claim.status.provider_id:
-            found = await self._nodes.find(claim.status.provider_id)
+            found = await self._nodes.find_by_provider_id(claim.status.provider_id)
             if len(found) > 1:
-                return Registered(outcome="several nodes")
+                return RegistrationResult(outcome="several nodes")
             node = found[0] if found else None
         if node is None:
-            return Registered(outcome="no node")
+            return RegistrationResult(outcome="no node")
         await self._warn_if_open(claim, node)
         node = await self._nodes.register(node.name, claim)
         if node is None:
-            return Registered(outcome="no node")
+            return RegistrationResult(outcome="no node")
         waiting = _waiting_for(claim, node)
         await self._claims.patch(
             ref.name,
@@ -55,7 +55,7 @@ class RegistrationActivities:
             ),
             now=datetime.now(UTC),
         )
-        return Registered(
+        return RegistrationResult(
             outcome="registered",
             node_name=node.name,
             boot_id=node.boot_id,
@@ -66,7 +66,7 @@ class RegistrationActivities:
 
     @activity.defn
     @map_faults
-    async def initialize_node(self, ref: ClaimRef) -> Initialized:
+    async def initialize_node(self, ref: NodeClaimRef) -> InitializationResult:
         """The last look before a node counts as ready: everything is read live.
 
         A try that was cut off after it had written is not undone by what became of the node since. The condition never
@@ -74,7 +74,7 @@ class RegistrationActivities:
         """
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
-            return Initialized(outcome="gone")
+            return InitializationResult(outcome="gone")
         node = await self._nodes.get(ref.node_name)
         if node is not None and not ref.initialized and claim.is_true(labels.INITIALIZED_CONDITION):
             return _initialized_result(claim, node)
@@ -83,9 +83,11 @@ class RegistrationActivities:
             if not claim.is_true(labels.INITIALIZED_CONDITION):
                 conditions = (_not_initialized_condition(waiting),)
                 await self._claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
-            return Initialized(outcome="waiting", waiting_for=waiting[0])
+            return InitializationResult(outcome="waiting", waiting_for=waiting[0])
         if not await self._nodes.mark_initialized(node.name):
-            return Initialized(outcome="waiting", waiting_for=f"{labels.NODE_NOT_FOUND}: {node.name} left the cluster")
+            return InitializationResult(
+                outcome="waiting", waiting_for=f"{labels.NODE_NOT_FOUND}: {node.name} left the cluster"
+            )
         await self._explain_taints(claim, node)
         await self._claims.patch(
             ref.name, ref.uid, conditions=_initialized_conditions(claim, node), now=datetime.now(UTC)
@@ -131,9 +133,11 @@ def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
     )
 
 
-def _initialized_result(claim: NodeClaim, node: NodeState) -> Initialized:
+def _initialized_result(claim: NodeClaim, node: NodeState) -> InitializationResult:
     lifetime = claim.spec.expire_after_delta
-    return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at, lifetime=lifetime)
+    return InitializationResult(
+        outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at, lifetime=lifetime
+    )
 
 
 def _initialized_conditions(claim: NodeClaim, node: NodeState) -> tuple[ConditionPatch, ...]:

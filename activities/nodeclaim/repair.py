@@ -12,7 +12,7 @@ from activities.ports.core import Claims, Events, Instances, Nodes, NodeState, f
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.base import instance_id_of, parse_timestamp
+from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.errors import Fault, TryLater
 from tenure.model.node_health import RepairRequest, RepairResult
 from tenure.policy.lifecycle.repair import decide_breaker, is_unhealthy
@@ -54,8 +54,8 @@ class RepairActivities:
     async def _reboot_instance(self, request: RepairRequest) -> RepairResult:
         """Written down before it is asked for, since what may have happened is not done twice; what EC2 refused has
         not."""
-        instance = instance_id_of(request.provider_id)
-        await self._annotate_reboot(request, f"{request.rung}@{datetime.now(UTC).isoformat()}")
+        instance = parse_instance_id(request.provider_id)
+        await self._annotate_reboot(request, f"{request.step_index}@{datetime.now(UTC).isoformat()}")
         try:
             exists = await self._instances.reboot(instance)
         except TryLater:
@@ -104,4 +104,4 @@ def _is_healthy(node: NodeState, request: RepairRequest) -> bool:
 def _was_rebooted(claim: NodeClaim, request: RepairRequest, now: datetime) -> bool:
     rung, _, timestamp = claim.metadata.annotations.get(labels.REBOOTED, "").partition("@")
     rebooted_at = parse_timestamp(timestamp)
-    return bool(rebooted_at and rung.isdigit() and int(rung) >= request.rung and rebooted_at + SAME_EPISODE > now)
+    return bool(rebooted_at and rung.isdigit() and int(rung) >= request.step_index and rebooted_at + SAME_EPISODE > now)

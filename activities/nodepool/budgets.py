@@ -100,7 +100,7 @@ def _to_counted_node(claim: NodeClaim, node: NodeState | None, request: AllowedD
         uid=claim.metadata.uid,
         pool=claim.metadata.labels[labels.NODEPOOL],
         zone=_find_zone(claim, node),
-        consuming=claim.metadata.deleting or is_unavailable or claim.metadata.uid in request.reserved_uids,
+        consuming=claim.metadata.is_deleting or is_unavailable or claim.metadata.uid in request.reserved_uids,
     )
 
 

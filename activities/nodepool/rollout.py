@@ -22,7 +22,14 @@ from activities.runtime import call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.provider_results import DrainPod
-from tenure.model.rollout import Gate, GateResult, ObservedRollout, RolloutNotification, RolloutRequest, Target
+from tenure.model.rollout import (
+    GateResult,
+    HealthGate,
+    ObservedRollout,
+    RolloutNotification,
+    RolloutRequest,
+    RolloutTarget,
+)
 from tenure.policy.rollout.plan import is_made_of, target_of
 
 MAX_NODES: Final = 100
@@ -53,8 +60,10 @@ class RolloutActivities:
         return ObservedRollout(
             target=target,
             drifted=tuple(sorted(claim.uid for claim in drifted)),
-            out=tuple(sorted(one.uid for one in drifted if _is_terminating(one, nodes.get(one.status.provider_id)))),
-            new=len(new),
+            departing=tuple(
+                sorted(one.uid for one in drifted if _is_terminating(one, nodes.get(one.status.provider_id)))
+            ),
+            updated_nodes=len(new),
             ready=sum(node.ready for claim in new if (node := nodes.get(claim.status.provider_id))),
             pods=len(pods),
             pods_ready=sum(pod.ready for pod in pods),
@@ -90,7 +99,7 @@ class RolloutActivities:
         return [pod for pods in found for pod in pods if pod.reschedulable and pod.deletion is None]
 
 
-def _is_new(claim: NodeClaim, node: NodeState | None, target: Target | None) -> bool:
+def _is_new(claim: NodeClaim, node: NodeState | None, target: RolloutTarget | None) -> bool:
     """Initialized, made of what is asked for, and not on its way out. One whose Node is lost is not Ready.
 
     That an older node has drifted may be found a moment after the target changed: its stamps tell at once."""
@@ -100,7 +109,7 @@ def _is_new(claim: NodeClaim, node: NodeState | None, target: Target | None) -> 
 
 
 def _is_terminating(claim: NodeClaim, node: NodeState | None) -> bool:
-    return claim.metadata.deleting or (node is not None and node.being_disrupted)
+    return claim.metadata.is_deleting or (node is not None and node.being_disrupted)
 
 
 def _created_at(claim: NodeClaim) -> datetime:
@@ -121,7 +130,7 @@ class GateActivities:
 
     @activity.defn
     @map_faults
-    async def query_health_gate(self, gate: Gate) -> GateResult:
+    async def query_health_gate(self, gate: HealthGate) -> GateResult:
         """Of several series the worst decides."""
         values = await self._query_prometheus(gate)
         if isinstance(values, str):
@@ -135,7 +144,7 @@ class GateActivities:
         why = "" if passed else f"{gate.name}: {worst:g} is not {expected}"
         return GateResult(gate=gate.id, outcome="passed" if passed else "failed", value=worst, why=why)
 
-    async def _query_prometheus(self, gate: Gate) -> list[float] | str:
+    async def _query_prometheus(self, gate: HealthGate) -> list[float] | str:
         """A number for each series, or why there is none."""
         if not self._url:
             return "no Prometheus is known to the worker: set PROMETHEUS_URL"

@@ -19,7 +19,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.apis.quantity import parse_resources
 from tenure.apis.resources import NODES
 from tenure.model.extra_capacity import NodeLoad, ReplicasRequest, ReplicasResult
-from tenure.model.nodeclaim_naming import claim_name
+from tenure.model.nodeclaim_naming import make_nodeclaim_name
 from tenure.policy.nodepool import decide_nodeclass_ready, validate_nodepool
 from tenure.policy.static_capacity import (
     MOST_DELETED,
@@ -52,13 +52,13 @@ class ReplicaActivities:
         """One step towards spec.replicas. A pool that is gone, going or not static has nothing to keep."""
         async with background_heartbeat():
             pool = await self._pools.get(request.pool)
-            if pool is None or pool.metadata.deleting or pool.spec.replicas is None:
+            if pool is None or pool.metadata.is_deleting or pool.spec.replicas is None:
                 return ReplicasResult()
             claims = await self._claims.list(labels={labels.NODEPOOL: request.pool})
-            existing = [claim for claim in claims if not claim.metadata.deleting]
+            existing = [claim for claim in claims if not claim.metadata.is_deleting]
             surplus = len(existing) - pool.spec.replicas
             if surplus > 0:
-                result = await self._delete_surplus(pool, pool.spec.replicas, existing, request.hold)
+                result = await self._delete_surplus(pool, pool.spec.replicas, existing, request.deletion_blocked_by)
             elif surplus < 0:
                 result = await self._create_missing(pool, pool.spec.replicas, claims, request.plan_id)
             else:
@@ -70,7 +70,7 @@ class ReplicaActivities:
     async def _create_missing(
         self, pool: NodePool, desired: int, claims: Sequence[NodeClaim], plan_id: str
     ) -> ReplicasResult:
-        deleting = sum(claim.metadata.deleting for claim in claims)
+        deleting = sum(claim.metadata.is_deleting for claim in claims)
         existing = len(claims) - deleting
         if why := await self._not_ready(pool):
             return ReplicasResult(desired=desired, existing=existing, waits_for=why)
@@ -140,7 +140,7 @@ class ReplicaActivities:
         claim = await find_nodeclaim(self._claims, one.name, one.uid)
         if pool is None or pool.spec.replicas != desired or claim is None:
             return False
-        if claim.metadata.deleting or bool(claim.status.provider_id) != one.launched:
+        if claim.metadata.is_deleting or bool(claim.status.provider_id) != one.launched:
             return False
         if one.launched and one.is_empty and one.node_name:
             now = datetime.now(UTC)
@@ -172,7 +172,7 @@ class ReplicaActivities:
 
 def _generate_names(pool: str, plan_id: str, taken: set[str]) -> Iterator[str]:
     """Of the plan, in order; what an earlier try made is not made again under another name."""
-    return (name for index in count() if (name := claim_name(pool, plan_id, index)) not in taken)
+    return (name for index in count() if (name := make_nodeclaim_name(pool, plan_id, index)) not in taken)
 
 
 def _build_candidate(

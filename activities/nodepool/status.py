@@ -14,9 +14,9 @@ from tenure.apis.hash import HASH_VERSION, nodepool_hash
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.apis.quantity import format_resources, parse_resources
-from tenure.apis.resources import total
+from tenure.apis.resources import sum_resources
 from tenure.model.disruption.permits import RecentDisruptions
-from tenure.model.disruption.planning import Disrupted
+from tenure.model.disruption.planning import PastDisruption
 from tenure.model.nodeclaim_requests import NodePoolRequest, NodePoolResult
 from tenure.model.observations import Registrations
 from tenure.policy.disruption import permits
@@ -83,23 +83,23 @@ class NodePoolActivities:
 
 def _recent_disruptions(
     request: RecentDisruptions, pool: NodePool, claims: Sequence[NodeClaim], now: datetime
-) -> tuple[Disrupted, ...]:
+) -> tuple[PastDisruption, ...]:
     """What went as far back as rates look: what the workflow knows, what it may have lost, and permits used since."""
     if not request.lookback:
         return ()
     name = pool.metadata.name
-    recorded = permits.parse_record(pool.metadata.annotations.get(labels.DISRUPTED_LATELY, ""), name)
-    existing = {one.metadata.uid for one in claims if not one.metadata.deleting}
+    recorded = permits.parse_record(pool.metadata.annotations.get(labels.RECENT_DISRUPTIONS, ""), name)
+    existing = {one.metadata.uid for one in claims if not one.metadata.is_deleting}
     used_permits = [one for one in request.permits if one.claim_uid not in existing]
     return permits.merge_records(
         request.past, recorded, disruptions_of(used_permits, name), since=now - request.lookback
     )
 
 
-def _disruption_annotations(past: Sequence[Disrupted], pool: NodePool) -> dict[str, str]:
+def _disruption_annotations(past: Sequence[PastDisruption], pool: NodePool) -> dict[str, str]:
     """NodePools without rates carry none."""
     text = permits.serialize_record(past)
-    return {labels.DISRUPTED_LATELY: text} if text or labels.DISRUPTED_LATELY in pool.metadata.annotations else {}
+    return {labels.RECENT_DISRUPTIONS: text} if text or labels.RECENT_DISRUPTIONS in pool.metadata.annotations else {}
 
 
 def _build_conditions(pool: NodePool, node_class: EC2NodeClass | None, *, gate_off: bool) -> Sequence[ConditionPatch]:
@@ -124,5 +124,5 @@ def _count_nodes(claims: Sequence[NodeClaim]) -> int:
 
 
 def _sum_usage(claims: Sequence[NodeClaim]) -> dict[str, str]:
-    used = total(parse_resources(claim.status.capacity) for claim in claims)
+    used = sum_resources(parse_resources(claim.status.capacity) for claim in claims)
     return format_resources({**BASE, **used, "nodes": _count_nodes(claims)})

@@ -84,7 +84,7 @@ class Claims(Protocol):
         """
         ...
 
-    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+    async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
         """Set labels, also those that are there already; None takes one off. False when it is gone."""
         ...
 
@@ -102,7 +102,7 @@ class Nodes(Protocol):
 
     async def get(self, name: str) -> NodeState | None: ...
 
-    async def find(self, provider_id: str) -> Sequence[NodeState]:
+    async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeState]:
         """Every Node with this spec.providerID, from a live list."""
         ...
 
@@ -115,7 +115,7 @@ class Nodes(Protocol):
 
     async def mark_initialized(self, name: str) -> bool: ...
 
-    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+    async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
         """Set labels; None takes one off. False when no Node with this UID is there."""
         ...
 
@@ -123,7 +123,7 @@ class Nodes(Protocol):
         """Taint karpenter.sh/disrupted:NoSchedule and keep load balancers off. None when the Node is gone."""
         ...
 
-    async def mark_evacuated(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
+    async def mark_early_evicted(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
         """The same with one request, where the Node is as it is known: `tainted` by whoever or not; and when its pods
         were told to go. False when no Node with this UID is there."""
         ...
@@ -214,7 +214,7 @@ class NodeClasses(Protocol):
 class Leases(Protocol):
     """Leases: who else is at work, and what nodes left behind."""
 
-    async def holder(self, namespace: str, name: str, *, now: datetime) -> str:
+    async def find_holder(self, namespace: str, name: str, *, now: datetime) -> str:
         """Who renews this lease at present; empty when nobody does. An empty namespace looks everywhere."""
         ...
 

@@ -42,11 +42,11 @@ class Budgets(Protocol):
 class Rollouts(Protocol):
     """Deployments, as far as a drain restarts them."""
 
-    async def of(self, pod: DrainPod) -> Rollout | None:
+    async def find_for_pod(self, pod: DrainPod) -> Rollout | None:
         """The Deployment behind a pod, live; None where there is none."""
         ...
 
-    async def restart(self, found: Rollout, stamp: str) -> bool:
+    async def restart_deployment(self, found: Rollout, stamp: str) -> bool:
         """Write the stamp that makes the Deployment roll; the same stamp does nothing twice. False when it is gone."""
         ...
 
@@ -77,7 +77,7 @@ class Jobs(Protocol):
 
     async def get(self, namespace: str, name: str) -> JobFact | None: ...
 
-    async def create(self, wanted: DesiredJob) -> JobFact:
+    async def create(self, desired: DesiredJob) -> JobFact:
         """The Job that has this name now: this one, or the one that was there already."""
         ...
 

@@ -9,29 +9,36 @@ from typing import Protocol
 
 from temporalio.client import Client
 
-from tenure.model.garbage_collection import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
+from tenure.model.garbage_collection import (
+    InventoryInstanceProfile,
+    InventoryLaunchTemplate,
+    InventoryLease,
+    InventoryNode,
+    InventoryNodeClaim,
+    InventoryNodeClass,
+)
 
 
 class Inventory(Protocol):
     """Kubernetes objects as upkeep sees them."""
 
-    async def claims(self) -> Sequence[ClaimMark]: ...
+    async def list_nodeclaims(self) -> Sequence[InventoryNodeClaim]: ...
 
-    async def nodes(self) -> Sequence[NodeMark]: ...
+    async def list_nodes(self) -> Sequence[InventoryNode]: ...
 
-    async def node(self, name: str) -> NodeMark | None: ...
+    async def get_node(self, name: str) -> InventoryNode | None: ...
 
-    async def node_classes(self) -> Sequence[NodeClassMark]: ...
+    async def node_classes(self) -> Sequence[InventoryNodeClass]: ...
 
-    async def leases(self) -> Sequence[LeaseMark]: ...
+    async def list_leases(self) -> Sequence[InventoryLease]: ...
 
-    async def node_lease(self, name: str) -> LeaseMark | None: ...
+    async def node_lease(self, name: str) -> InventoryLease | None: ...
 
-    async def delete_node(self, node: NodeMark) -> bool:
+    async def delete_node(self, node: InventoryNode) -> bool:
         """This very one, its termination finalizer included; False when it is gone."""
         ...
 
-    async def delete_lease(self, lease: LeaseMark) -> bool:
+    async def delete_lease(self, lease: InventoryLease) -> bool:
         """This very one, as it was read; False when it is gone or was renewed since."""
         ...
 
@@ -39,17 +46,17 @@ class Inventory(Protocol):
 class OrphanedResources(Protocol):
     """What is made in AWS for launches, and the tags of instances."""
 
-    async def list_launch_templates(self) -> Sequence[TemplateMark]:
+    async def list_launch_templates(self) -> Sequence[InventoryLaunchTemplate]:
         """Launch templates that carry this cluster's tags."""
         ...
 
-    async def delete_template(self, template: TemplateMark) -> None: ...
+    async def delete_template(self, template: InventoryLaunchTemplate) -> None: ...
 
-    async def list_instance_profiles(self) -> Sequence[ProfileMark]:
+    async def list_instance_profiles(self) -> Sequence[InventoryInstanceProfile]:
         """Instance profiles under this cluster's path; none where IAM cannot be reached."""
         ...
 
-    async def delete_profile(self, profile: ProfileMark) -> None: ...
+    async def delete_profile(self, profile: InventoryInstanceProfile) -> None: ...
 
     async def tag_instance(self, instance_id: str, tags: Mapping[str, str]) -> None:
         """Slowly: about one call a second."""

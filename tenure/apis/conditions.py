@@ -33,13 +33,13 @@ class Subject:
     deleting: bool = False
 
     @classmethod
-    def of(cls, found: KubeObject, *, reserved_capacity: bool = False) -> "Subject":
+    def from_object(cls, found: KubeObject, *, reserved_capacity: bool = False) -> "Subject":
         """The subject for a NodePool, NodeClaim or EC2NodeClass; the gate ReservedCapacity adds a dependent."""
         dependents = _DEPENDENTS[found.kind]
         if reserved_capacity and found.kind == "EC2NodeClass":
             dependents += (labels.CAPACITY_RESERVATIONS_READY,)
         meta = found.metadata
-        return cls(dependents, meta.generation, meta.creation_timestamp, meta.deleting)
+        return cls(dependents, meta.generation, meta.creation_timestamp, meta.is_deleting)
 
 
 def initial_conditions(conditions: Sequence[Condition], subject: Subject, now: datetime) -> tuple[Condition, ...]:
@@ -47,7 +47,7 @@ def initial_conditions(conditions: Sequence[Condition], subject: Subject, now: d
     known = {one.type for one in conditions}
     result = tuple(conditions)
     for missing in (one for one in (labels.READY, *subject.dependents) if one not in known):
-        result = _put(result, _awaiting(missing, subject), subject, now)
+        result = _upsert(result, _awaiting_condition(missing, subject), subject, now)
     if subject.deleting:
         result = tuple(one.model_copy(update={"observed_generation": subject.generation}) for one in result)
     return result
@@ -76,7 +76,7 @@ def set_condition(
         observed_generation=subject.generation,
     )
     complete = initial_conditions(conditions, subject, now)
-    return _with_root(_put(complete, condition, subject, now), subject, now)
+    return _with_root(_upsert(complete, condition, subject, now), subject, now)
 
 
 def clear_condition(conditions: Sequence[Condition], subject: Subject, condition_type: str) -> tuple[Condition, ...]:
@@ -94,7 +94,7 @@ def _default_reason(condition_type: str, status: Status) -> str:
     return condition_type if status == "True" else labels.AWAITING_RECONCILIATION
 
 
-def _awaiting(condition_type: str, subject: Subject) -> Condition:
+def _awaiting_condition(condition_type: str, subject: Subject) -> Condition:
     return Condition(
         type=condition_type,
         status="Unknown",
@@ -104,7 +104,7 @@ def _awaiting(condition_type: str, subject: Subject) -> Condition:
     )
 
 
-def _put(
+def _upsert(
     conditions: Sequence[Condition], condition: Condition, subject: Subject, now: datetime
 ) -> tuple[Condition, ...]:
     old = next((one for one in conditions if one.type == condition.type), None)
@@ -112,7 +112,7 @@ def _put(
     if stamped == old:
         return tuple(conditions)
     others = [one for one in conditions if one.type != condition.type]
-    return tuple(sorted([*others, stamped], key=_place))
+    return tuple(sorted([*others, stamped], key=_sort_key))
 
 
 def _transition_time(old: Condition | None, new: Condition, subject: Subject, now: datetime) -> datetime:
@@ -123,7 +123,7 @@ def _transition_time(old: Condition | None, new: Condition, subject: Subject, no
     return moved if old.status != new.status else (old.last_transition_time or moved)
 
 
-def _place(condition: Condition) -> tuple[bool, float]:
+def _sort_key(condition: Condition) -> tuple[bool, float]:
     time = condition.last_transition_time
     return (condition.type == labels.READY, time.timestamp() if time else 0.0)
 
@@ -144,7 +144,7 @@ def _with_root(conditions: tuple[Condition, ...], subject: Subject, now: datetim
         message=", ".join(f"{one.type}={one.status}" for one in open_ones),
         observed_generation=subject.generation,
     )
-    return _put(conditions, root, subject, now)
+    return _upsert(conditions, root, subject, now)
 
 
 def _not_true(conditions: Iterable[Condition], subject: Subject) -> list[Condition]:
@@ -156,4 +156,4 @@ def _not_true(conditions: Iterable[Condition], subject: Subject) -> list[Conditi
     ]
     # Reversed before the stable sort: of two that moved in the same second, the one set last comes first.
     found.reverse()
-    return sorted(found, key=lambda one: -_place(one)[1])
+    return sorted(found, key=lambda one: -_sort_key(one)[1])

@@ -56,31 +56,31 @@ def label_key_rules(*, of_each_key: bool, pool: bool) -> tuple[Rule, ...]:
     """The reserved label keys, for one key (`self`) or for each key of a map; `pool` forbids the pool's own label."""
     reserved = [
         Rule(
-            _on(of_each_key, f"KEY in [{_CORE_KEYS}] || !KEY.split('/')[0].endsWith('karpenter.sh')"),
+            _expression_for(of_each_key, f"KEY in [{_CORE_KEYS}] || !KEY.split('/')[0].endsWith('karpenter.sh')"),
             "the label domain karpenter.sh is reserved: of it, only karpenter.sh/capacity-type can be chosen; "
             "give your own label another domain, such as example.com/team",
         ),
         Rule(
-            _on(of_each_key, f"KEY in [{_AWS_KEYS}] || !KEY.split('/')[0].endsWith('karpenter.k8s.aws')"),
+            _expression_for(of_each_key, f"KEY in [{_AWS_KEYS}] || !KEY.split('/')[0].endsWith('karpenter.k8s.aws')"),
             "the label domain karpenter.k8s.aws is reserved for what instances are known by, such as "
             "karpenter.k8s.aws/instance-family; give your own label another domain, such as example.com/team",
         ),
         Rule(
-            _on(of_each_key, "KEY != 'kubernetes.io/hostname'"),
+            _expression_for(of_each_key, "KEY != 'kubernetes.io/hostname'"),
             "kubernetes.io/hostname is set when the node starts: leave it out, and choose nodes by another label",
         ),
     ]
     if pool:
         reserved.append(
             Rule(
-                _on(of_each_key, "KEY != 'karpenter.sh/nodepool'"),
+                _expression_for(of_each_key, "KEY != 'karpenter.sh/nodepool'"),
                 "karpenter.sh/nodepool is always this pool's own name: leave it out",
             )
         )
     return tuple(reserved)
 
 
-def _on(each_key: bool, expression: str) -> str:
+def _expression_for(each_key: bool, expression: str) -> str:
     if each_key:
         return f"self.all(k, {expression.replace('KEY', 'k')})"
     return expression.replace("KEY", "self")

@@ -19,7 +19,7 @@ _MICROSECONDS: Final[dict[str, int]] = {
     "h": 3_600_000_000,
 }
 _PART: Final = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
-_WHOLE: Final = re.compile(rf"[+-]?(?:{_PART})+")
+_DURATION: Final = re.compile(rf"[+-]?(?:{_PART})+")
 _PARTS: Final = re.compile(_PART)
 _LONGEST: Final = timedelta(microseconds=(2**63 - 1) // 1000)
 
@@ -39,9 +39,9 @@ def parse_duration(text: str) -> timedelta | None:
     sign = -1 if text.startswith("-") else 1
     if text.lstrip("+-") == "0" and len(text) <= 2:
         return timedelta()
-    if not _WHOLE.fullmatch(text):
-        raise DurationError(_advice(text))
-    micros = sum(_microseconds(number, unit) for number, unit in _PARTS.findall(text))
+    if not _DURATION.fullmatch(text):
+        raise DurationError(_error_message(text))
+    micros = sum(_part_microseconds(number, unit) for number, unit in _PARTS.findall(text))
     if micros > _LONGEST // timedelta(microseconds=1):
         raise DurationError(f"'{text}' is too long for a duration: write '{NEVER}' or less than 2562047h")
     return timedelta(microseconds=sign * micros)
@@ -58,23 +58,23 @@ def format_duration(duration: timedelta | None) -> str:
     return sign + (_below_a_second(micros) if micros < 1_000_000 else _from_a_second(micros))
 
 
-def _microseconds(number: str, unit: str) -> int:
-    whole, _, fraction = number.partition(".")
+def _part_microseconds(number: str, unit: str) -> int:
+    integer, _, fraction = number.partition(".")
     if unit == "ns":
-        return int(whole or "0") // 1000
+        return int(integer or "0") // 1000
     scale = _MICROSECONDS[unit]
     part = int(fraction) * scale // 10 ** len(fraction) if fraction else 0
-    return int(whole or "0") * scale + part
+    return int(integer or "0") * scale + part
 
 
 def _below_a_second(micros: int) -> str:
     if micros < 1000:
         return f"{micros}µs"
-    return f"{_decimal(micros, 1000)}ms"
+    return f"{_format_decimal(micros, 1000)}ms"
 
 
 def _from_a_second(micros: int) -> str:
-    seconds = _decimal(micros % 60_000_000, 1_000_000)
+    seconds = _format_decimal(micros % 60_000_000, 1_000_000)
     minutes = micros // 60_000_000
     if minutes == 0:
         return f"{seconds}s"
@@ -83,15 +83,15 @@ def _from_a_second(micros: int) -> str:
     return f"{minutes // 60}h{minutes % 60}m{seconds}s"
 
 
-def _decimal(value: int, unit: int) -> str:
-    whole, rest = divmod(value, unit)
+def _format_decimal(value: int, unit: int) -> str:
+    integer, rest = divmod(value, unit)
     if not rest:
-        return str(whole)
+        return str(integer)
     digits = len(str(unit)) - 1
-    return f"{whole}.{rest:0{digits}d}".rstrip("0")
+    return f"{integer}.{rest:0{digits}d}".rstrip("0")
 
 
-def _advice(text: str) -> str:
+def _error_message(text: str) -> str:
     days = re.fullmatch(r"(\d+)\s*d(ays?)?", text.strip())
     if days:
         return f"'{text}' is not a duration, days are not a unit: write '{int(days[1]) * 24}h'"

@@ -44,15 +44,15 @@ def nodepool_hash(nodepool: NodePool) -> str:
     """
     template = nodepool.spec.template
     spec = template.spec
-    return _digest(
+    return _hash_parts(
         {
             "labels": template.metadata.labels,
             "annotations": template.metadata.annotations,
-            "taints": _canonical(spec.taints),
-            "startupTaints": _canonical(spec.startup_taints),
-            "nodeClassRef": _canonical(spec.node_class_ref),
-            "terminationGracePeriod": _microseconds(spec.termination_grace_period),
-            "expireAfter": _microseconds(spec.expire_after),
+            "taints": _canonicalize(spec.taints),
+            "startupTaints": _canonicalize(spec.startup_taints),
+            "nodeClassRef": _canonicalize(spec.node_class_ref),
+            "terminationGracePeriod": _duration_microseconds(spec.termination_grace_period),
+            "expireAfter": _duration_microseconds(spec.expire_after),
         }
     )
 
@@ -62,9 +62,9 @@ def nodeclass_hash(nodeclass: EC2NodeClass, *, ca_bundle: str = "") -> str:
 
     `ca_bundle` is the cluster's, which nodes are started with; how its lines are broken makes no difference.
     """
-    return _digest(
+    return _hash_parts(
         {
-            "spec": _canonical(nodeclass.spec, leave_out=_NODECLASS_UNCOVERED),
+            "spec": _canonicalize(nodeclass.spec, excluded=_NODECLASS_UNCOVERED),
             "amiFamily": nodeclass.ami_family,
             "caBundle": "".join(ca_bundle.split()),
             "kubelet": nodeclass.spec.kubelet or None,
@@ -72,36 +72,36 @@ def nodeclass_hash(nodeclass: EC2NodeClass, *, ca_bundle: str = "") -> str:
     )
 
 
-def _digest(parts: Mapping[str, Any]) -> str:
+def _hash_parts(parts: Mapping[str, Any]) -> str:
     present = {name: part for name, part in parts.items() if part}
-    raw = hashlib.sha256(_text(present).encode()).digest()
+    raw = hashlib.sha256(_canonical_json(present).encode()).digest()
     return str(int.from_bytes(raw[:8], "big"))
 
 
-def _text(value: Any) -> str:
+def _canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _canonical(value: Any, leave_out: frozenset[str] = frozenset()) -> Any:
+def _canonicalize(value: Any, excluded: frozenset[str] = frozenset()) -> Any:
     if isinstance(value, BaseModel):
-        fields = {name: info for name, info in type(value).model_fields.items() if name not in leave_out}
-        found = {name: (info, _canonical(getattr(value, name))) for name, info in fields.items()}
+        fields = {name: info for name, info in type(value).model_fields.items() if name not in excluded}
+        found = {name: (info, _canonicalize(getattr(value, name))) for name, info in fields.items()}
         return {name: part for name, (info, part) in found.items() if part or _is_written_zero(info, part)}
     if isinstance(value, tuple):
-        return sorted({_text(_canonical(one)) for one in value})
+        return sorted({_canonical_json(_canonicalize(one)) for one in value})
     if isinstance(value, datetime):
         return value.isoformat()
     return value
 
 
 def _is_written_zero(info: FieldInfo, part: Any) -> bool:
-    return part is not None and part != {} and type(None) in _alternatives(info.annotation)
+    return part is not None and part != {} and type(None) in _union_members(info.annotation)
 
 
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
+def _union_members(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
 
 
-def _microseconds(text: str | None) -> int | None:
+def _duration_microseconds(text: str | None) -> int | None:
     duration = parse_duration(text) if text is not None else None
     return None if duration is None else duration // timedelta(microseconds=1)

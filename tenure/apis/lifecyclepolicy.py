@@ -28,27 +28,29 @@ _PERCENT: Final = r"^((100|[0-9]{1,2})%)$"
 _INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 
 
-def _deadline(doc: str) -> Crd:
+def _duration_schema(doc: str) -> Crd:
     return Crd(doc, {"pattern": DURATION})
 
 
 class PhaseRules(KubeModel):
     """A phase's deadline, and what follows when it passes."""
 
-    deadline: Annotated[str | None, _deadline("How long the phase may take, such as 15m.")] = None
+    deadline: Annotated[str | None, _duration_schema("How long the phase may take, such as 15m.")] = None
     when_overdue: Annotated[Overdue | None, Crd(_ACTIONS)] = None
 
 
 class TerminationRules(KubeModel):
     """Termination is tried for as long as it takes: its deadline only raises the alarm."""
 
-    deadline: Annotated[str | None, _deadline("How long EC2 may take to end the instance, such as 15m.")] = None
+    deadline: Annotated[str | None, _duration_schema("How long EC2 may take to end the instance, such as 15m.")] = None
 
 
 class DrainRules(KubeModel):
     """How long a drain may take, and what follows where pods may not be evicted."""
 
-    deadline: Annotated[str | None, _deadline("How long a drain may take before it is overdue, such as 1h.")] = None
+    deadline: Annotated[str | None, _duration_schema("How long a drain may take before it is overdue, such as 1h.")] = (
+        None
+    )
     when_blocked: Annotated[
         Literal["wait", "escalate", "giveUp"] | None,
         Crd(
@@ -58,10 +60,12 @@ class DrainRules(KubeModel):
             "NodeClaim is deleted.",
         ),
     ] = None
-    blocked_for: Annotated[str | None, _deadline("How long a drain is held before that follows, such as 2h.")] = None
+    blocked_for: Annotated[
+        str | None, _duration_schema("How long a drain is held before that follows, such as 2h.")
+    ] = None
     node_not_ready: Annotated[
         str | None,
-        _deadline(
+        _duration_schema(
             "How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them. "
             "Unset: 5m."
         ),
@@ -117,7 +121,7 @@ class RepairRules(KubeModel):
     ] = None
     within: Annotated[
         str | None,
-        _deadline(
+        _duration_schema(
             "A condition that comes and goes counts with all the time that it lasted within this span; unset: only the "
             "present stretch counts."
         ),
@@ -131,7 +135,7 @@ class RepairRules(KubeModel):
     ] = None
     reboot_for: Annotated[
         str | None,
-        _deadline("How long a reboot may take until the node is well again; then the next step. Unset: 10m."),
+        _duration_schema("How long a reboot may take until the node is well again; then the next step. Unset: 10m."),
     ] = None
     drain: Annotated[
         Literal["force", "graceful"] | None,
@@ -140,7 +144,9 @@ class RepairRules(KubeModel):
             "until the time in 'drainFor' is over.",
         ),
     ] = None
-    drain_for: Annotated[str | None, _deadline("How long a graceful drain for repair may take, such as 30m.")] = None
+    drain_for: Annotated[
+        str | None, _duration_schema("How long a graceful drain for repair may take, such as 30m.")
+    ] = None
     max_unhealthy: Annotated[
         str | None,
         Crd(
@@ -160,7 +166,7 @@ class LifecycleRules(KubeModel):
     termination: Annotated[TerminationRules | None, Crd()] = None
     not_ready_grace: Annotated[
         str | None,
-        _deadline(
+        _duration_schema(
             "How long a node that is NotReady, or carries a taint that will pass, still counts as the home of its "
             "pods, such as 5m."
         ),
@@ -174,12 +180,14 @@ class LifecycleRules(KubeModel):
 
     def merged_over(self, other: "LifecycleRules") -> "LifecycleRules":
         """These rules, and where they are silent the other's, field by field."""
-        return LifecycleRules.model_validate(_merged(other.to_object(), self.to_object()))
+        return LifecycleRules.model_validate(_deep_merge(other.to_object(), self.to_object()))
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def _deep_merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     both = {
-        key: _merged(below[key], value) for key, value in above.items() if _is_map(value) and _is_map(below.get(key))
+        key: _deep_merge(below[key], value)
+        for key, value in above.items()
+        if _is_map(value) and _is_map(below.get(key))
     }
     return {**below, **above, **both}
 

@@ -145,7 +145,7 @@ class Window(KubeModel):
 
 
 Reason = Literal["Underutilized", "Empty", "Drifted"]
-_MOMENT: Final[dict[str, Any]] = {
+_TIMESTAMP: Final[dict[str, Any]] = {
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?$"
 }
 _REASONS: Final = Crd(
@@ -163,9 +163,10 @@ class DisruptionFreeze(KubeModel):
     """A time, once, in which no node goes."""
 
     start: Annotated[
-        str, Crd("From when, such as 2026-12-20 or 2026-12-20T18:00 or 2026-12-20T18:00:00Z.", _MOMENT, required=True)
+        str,
+        Crd("From when, such as 2026-12-20 or 2026-12-20T18:00 or 2026-12-20T18:00:00Z.", _TIMESTAMP, required=True),
     ]
-    end: Annotated[str, Crd("Until when; a date alone is the beginning of that day.", _MOMENT, required=True)]
+    end: Annotated[str, Crd("Until when; a date alone is the beginning of that day.", _TIMESTAMP, required=True)]
     time_zone: Annotated[str | None, Crd(ZONE_DOC + " A moment with an offset of its own needs none.")] = None
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
     why: Annotated[str | None, Crd("Shown wherever a node waits for the end.", {"maxLength": 200})] = None

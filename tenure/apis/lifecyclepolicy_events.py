@@ -24,14 +24,14 @@ _DO_NOT_DISRUPT: Final = Crd(
     "Whether pods with the annotation karpenter.sh/do-not-disrupt hold the drain. Unset: they do, but where the node "
     "is terminated; 'honour' makes a drain of that."
 )
-_AWAY: Final = (
+_MAX_STOPPED_DOC: Final = (
     "For ignore and stopStart: how long an instance that was stopped may be away. Until then its node is kept, and its "
     "pods wait for it; then it is drained. Unset, under ignore: for good"
 )
 _EXAMPLE: Final = "windows: [{schedule: '0 2 * * 0', duration: 2h, timeZone: Europe/Berlin}]"
 
 
-def _time(doc: str) -> Crd:
+def _duration_schema(doc: str) -> Crd:
     return Crd(doc, {"pattern": DURATION})
 
 
@@ -39,7 +39,8 @@ class Timing(KubeModel):
     """When something happens that AWS's event asks for."""
 
     lead: Annotated[
-        str | None, _time("How long before AWS acts the drain begins at the latest, such as 30m. Unset: 10m.")
+        str | None,
+        _duration_schema("How long before AWS acts the drain begins at the latest, such as 30m. Unset: 10m."),
     ] = None
     windows: Annotated[
         tuple[Window, ...] | None,
@@ -47,7 +48,7 @@ class Timing(KubeModel):
     ] = None
     deadline: Annotated[
         str | None,
-        _time("For waitForApproval: how long a person is waited for. Unset: until 'lead' before AWS acts."),
+        _duration_schema("For waitForApproval: how long a person is waited for. Unset: until 'lead' before AWS acts."),
     ] = None
     fallback: Annotated[
         Literal["drain", "notify"] | None,
@@ -83,7 +84,7 @@ class StoppingRules(KubeModel):
         ),
     ] = None
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
-    away: Annotated[str | None, _time(_AWAY + ".")] = None
+    away: Annotated[str | None, _duration_schema(_MAX_STOPPED_DOC + ".")] = None
 
 
 class TimedRules(Timing):
@@ -128,7 +129,7 @@ class ScheduledRules(Timing):
             "AWS's time is up."
         ),
     ] = None
-    away: Annotated[str | None, _time(_AWAY + "; under stopStart: 15m.")] = None
+    away: Annotated[str | None, _duration_schema(_MAX_STOPPED_DOC + "; under stopStart: 15m.")] = None
 
 
 class WorkloadRules(Timing):
@@ -199,13 +200,13 @@ _OF_SCHEDULED: Final = (
         "waitForApproval, or leave voluntary out",
     ),
 )
-_HOLDS: Final = (
+_HONOUR_NEEDS_DRAIN: Final = (
     Rule(
         "!has(self.doNotDisrupt) || self.doNotDisrupt != 'honour' || !has(self.action) || self.action != 'terminate'",
         "nothing holds up action terminate: write action: drain, or leave doNotDisrupt out",
     ),
 )
-_COMES_BACK: Final = (
+_RETURN_ACTIONS: Final = (
     Rule(
         "!has(self.away) || !has(self.action) || self.action in ['ignore', 'stopStart']",
         "away is for the actions ignore and stopStart: write one of them, or leave away out",
@@ -217,33 +218,37 @@ class InterruptionRules(KubeModel):
     """What follows what AWS says of instances."""
 
     spot_interruption: Annotated[
-        EventRules | None, Crd("A spot instance is taken back, in two minutes.", rules=_HOLDS)
+        EventRules | None, Crd("A spot instance is taken back, in two minutes.", rules=_HONOUR_NEEDS_DRAIN)
     ] = None
     capacity_reservation_interruption: Annotated[
-        EventRules | None, Crd("An interruptible reservation takes its instance back.", rules=_HOLDS)
+        EventRules | None, Crd("An interruptible reservation takes its instance back.", rules=_HONOUR_NEEDS_DRAIN)
     ] = None
     rebalance_recommendation: Annotated[
         TimedRules | None,
-        Crd("A spot instance is more likely to be taken back than it was.", rules=(*_TIMES, *_OF_TIMED, *_HOLDS)),
+        Crd(
+            "A spot instance is more likely to be taken back than it was.",
+            rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN),
+        ),
     ] = None
     scheduled_change: Annotated[
         ScheduledRules | None,
         Crd(
             "AWS will stop, reboot or retire the instance, as AWS Health says, or the instance's status.",
-            rules=(*_TIMES, *_OF_SCHEDULED, *_HOLDS, *_COMES_BACK),
+            rules=(*_TIMES, *_OF_SCHEDULED, *_HONOUR_NEEDS_DRAIN, *_RETURN_ACTIONS),
         ),
     ] = None
     instance_stopping: Annotated[
-        StoppingRules | None, Crd("The instance is being stopped, or is.", rules=(*_HOLDS, *_COMES_BACK))
+        StoppingRules | None,
+        Crd("The instance is being stopped, or is.", rules=(*_HONOUR_NEEDS_DRAIN, *_RETURN_ACTIONS)),
     ] = None
     instance_terminating: Annotated[
-        EventRules | None, Crd("The instance is being terminated, or is.", rules=_HOLDS)
+        EventRules | None, Crd("The instance is being terminated, or is.", rules=_HONOUR_NEEDS_DRAIN)
     ] = None
     instance_status: Annotated[
-        TimedRules | None, Crd("The instance status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HOLDS))
+        TimedRules | None, Crd("The instance status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))
     ] = None
     system_status: Annotated[
-        TimedRules | None, Crd("The system status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HOLDS))
+        TimedRules | None, Crd("The system status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))
     ] = None
     workloads: Annotated[
         tuple[WorkloadRules, ...] | None,
@@ -319,7 +324,7 @@ class Hook(KubeModel):
 _ONE: Final = Rule(
     "has(self.http) != has(self.job)", "a hook is either a call or a Job: write one of 'http' and 'job', not both"
 )
-_NO_GIVING_UP: Final = Rule(
+_CANCEL_NOT_ALLOWED: Final = Rule(
     "!has(self.onFailure) || self.onFailure != 'giveUp'",
     "once pods have left there is nothing to give up: write onFailure: proceed, or wait",
 )
@@ -329,7 +334,7 @@ _NAMES: Final = Rule(
 )
 
 
-def _hooks(doc: str, *rules: Rule) -> Crd:
+def _hooks_schema(doc: str, *rules: Rule) -> Crd:
     return Crd(doc, {"maxItems": 5, **ATOMIC}, rules=(_NAMES,), items=Crd(rules=(_ONE, *rules)))
 
 
@@ -337,10 +342,12 @@ class HookRules(KubeModel):
     """What is done at points of a node's end, one after the other."""
 
     before_drain: Annotated[
-        tuple[Hook, ...] | None, _hooks("Before pods are evicted. No new ones come to the node meanwhile.")
+        tuple[Hook, ...] | None, _hooks_schema("Before pods are evicted. No new ones come to the node meanwhile.")
     ] = None
-    after_drain: Annotated[tuple[Hook, ...] | None, _hooks("When its pods have left.", _NO_GIVING_UP)] = None
+    after_drain: Annotated[tuple[Hook, ...] | None, _hooks_schema("When its pods have left.", _CANCEL_NOT_ALLOWED)] = (
+        None
+    )
     before_terminate: Annotated[
         tuple[Hook, ...] | None,
-        _hooks("Before its instance is ended, be it one that was never drained.", _NO_GIVING_UP),
+        _hooks_schema("Before its instance is ended, be it one that was never drained.", _CANCEL_NOT_ALLOWED),
     ] = None

@@ -76,7 +76,7 @@ class ObjectMeta(KubeModel):
     deletion_grace_period_seconds: int | None = None
 
     @property
-    def deleting(self) -> bool:
+    def is_deleting(self) -> bool:
         return self.deletion_timestamp is not None
 
 

@@ -49,11 +49,11 @@ class Quantity(NamedTuple):
 
     def value(self) -> int:
         """Whole base units (bytes, pieces), rounded away from zero."""
-        return _divide(self.nano, NANO)
+        return _divide_rounding_outward(self.nano, NANO)
 
     def millis(self) -> int:
         """Thousandths of the base unit (millicores), rounded away from zero."""
-        return _divide(self.nano, NANO // 1000)
+        return _divide_rounding_outward(self.nano, NANO // 1000)
 
     def __str__(self) -> str:
         return _write(self.nano, self.format)
@@ -69,7 +69,7 @@ def parse(text: str | float) -> Quantity:
     if isinstance(text, float):
         return _parse(repr(text))
     if not isinstance(text, str):
-        raise QuantityError(_advice(str(text)))
+        raise QuantityError(_error_message(str(text)))
     return _parse(text)
 
 
@@ -77,9 +77,9 @@ def parse(text: str | float) -> Quantity:
 def _parse(text: str) -> Quantity:
     match = _TEXT.fullmatch(text)
     if not match:
-        raise QuantityError(_advice(text))
-    sign, whole, fraction, suffix, exponent = match.groups(default="")
-    nano, form = _magnitude(whole, fraction, suffix, exponent)
+        raise QuantityError(_error_message(text))
+    sign, integer, fraction, suffix, exponent = match.groups(default="")
+    nano, form = _parse_magnitude(integer, fraction, suffix, exponent)
     return Quantity(-nano if sign == "-" else nano, form)
 
 
@@ -132,21 +132,21 @@ def format_resources(amounts: Mapping[str, int]) -> dict[str, str]:
     return {resource: format_amount(resource, amount) for resource, amount in amounts.items()}
 
 
-def _magnitude(whole: str, fraction: str, suffix: str, exponent: str) -> tuple[int, Format]:
-    digits = int((whole + fraction) or "0")
+def _parse_magnitude(integer: str, fraction: str, suffix: str, exponent: str) -> tuple[int, Format]:
+    digits = int((integer + fraction) or "0")
     if suffix in _BINARY:
         shift = _BINARY[suffix]
-        nano = _divide((digits << shift) * NANO, 10 ** len(fraction))
+        nano = _divide_rounding_outward((digits << shift) * NANO, 10 ** len(fraction))
         # A fraction of one byte is written in decimals, there being no binary suffix for it.
         form: Format = "DecimalSI" if 0 < nano < NANO else "BinarySI"
         return min(nano, _LARGEST_BINARY), form
     scale = max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent))) if exponent else _DECIMAL[suffix]
     power = scale + 9 - len(fraction)
-    nano = digits * 10**power if power >= 0 else _divide(digits, 10**-power)
+    nano = digits * 10**power if power >= 0 else _divide_rounding_outward(digits, 10**-power)
     return nano, "DecimalExponent" if exponent else "DecimalSI"
 
 
-def _divide(number: int, by: int) -> int:
+def _divide_rounding_outward(number: int, by: int) -> int:
     """Division that rounds away from zero."""
     return -(-number // by) if number >= 0 else number // by
 
@@ -178,7 +178,7 @@ def _write_decimal(nano: int, *, exponent_form: bool) -> str:
     return f"{nano}{_DECIMAL_SUFFIX[exponent]}"
 
 
-def _advice(text: str) -> str:
+def _error_message(text: str) -> str:
     stripped = text.replace(" ", "")
     fixed = re.sub(r"(?<=\d)(KB|K|kb)$", "k", stripped)
     fixed = re.sub(r"(?<=\d)([MGTPE])B$", r"\1", fixed)

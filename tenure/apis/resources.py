@@ -30,7 +30,7 @@ def add(*many: Resources) -> dict[str, int]:
     return total
 
 
-def total(many: Iterable[Resources]) -> dict[str, int]:
+def sum_resources(many: Iterable[Resources]) -> dict[str, int]:
     """Sum of any number of amounts; empty for none."""
     return add(*many)
 
@@ -40,7 +40,7 @@ def subtract(left: Resources, right: Resources) -> dict[str, int]:
     return {key: left.get(key, 0) - right.get(key, 0) for key in {*left, *right}}
 
 
-def largest(*many: Resources) -> dict[str, int]:
+def elementwise_max(*many: Resources) -> dict[str, int]:
     """The larger amount of each key."""
     best: dict[str, int] = {}
     for one in many:
@@ -49,12 +49,12 @@ def largest(*many: Resources) -> dict[str, int]:
     return best
 
 
-def fits(request: Resources, room: Resources) -> bool:
+def fits(request: Resources, available: Resources) -> bool:
     """True when every amount asked for is there; an amount of zero asks for nothing."""
-    return all(amount <= room.get(key, 0) for key, amount in request.items() if amount > 0)
+    return all(amount <= available.get(key, 0) for key, amount in request.items() if amount > 0)
 
 
-def exceeding(usage: Resources, limits: Resources) -> tuple[str, ...]:
+def exceeded_resources(usage: Resources, limits: Resources) -> tuple[str, ...]:
     """The keys in which usage is above its limit, sorted."""
     return tuple(sorted(key for key, limit in limits.items() if usage.get(key, 0) > limit))
 
@@ -91,7 +91,7 @@ TRANSIENT: Final = frozenset(
 """Keys of taints that come and go with a node's health, whatever their effect."""
 
 
-def passes(key: str) -> bool:
+def is_transient_taint(key: str) -> bool:
     """Whether a taint of this key goes by itself, on any node; what a NodePool declares does so too."""
     return key in TRANSIENT or key.startswith(labels.READINESS_TAINT_PREFIX)
 

@@ -9,7 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenure.cli.exit_codes import UsageError
 from tenure.controller.temporal.errors import lacks_namespace
 from tenure.model.base import Message
-from tenure.model.signals import Verdict
+from tenure.model.signals import OperatorRequestResult
 
 UPDATE_TIMEOUT = timedelta(seconds=20)
 """A task may wait 15 s for a worker that is gone."""
@@ -27,13 +27,15 @@ class WorkflowNotFound(Exception):
     """No workflow of this id runs."""
 
 
-async def send_update(handle: WorkflowHandle[object, object], verb: str, request: Message, *, about: str) -> Verdict:
+async def send_update(
+    handle: WorkflowHandle[object, object], verb: str, request: Message, *, about: str
+) -> OperatorRequestResult:
     """What the workflow answers. Raises `NoResponse`, `WorkflowNotFound`, `Refused`, which begins with `about`, where
     it says
     no, and RPCError where Temporal does."""
     try:
-        update = handle.execute_update(verb, request, result_type=Verdict, rpc_timeout=UPDATE_TIMEOUT)
-        verdict: Verdict = await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds())
+        update = handle.execute_update(verb, request, result_type=OperatorRequestResult, rpc_timeout=UPDATE_TIMEOUT)
+        verdict: OperatorRequestResult = await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds())
     except WorkflowUpdateFailedError as rejection:
         raise UsageError(f"{about}: {getattr(rejection.cause, 'message', rejection.cause)}") from rejection
     except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as late:

@@ -37,14 +37,14 @@ from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.session import WATCHED
 from tenure.controller.settings import ControllerSettings
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.adapters.garbage_collection import claim_mark
+from tenure.kube.adapters.garbage_collection import to_inventory_nodeclaim
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import Resource
 from tenure.model.errors import Fault, NotFound
-from tenure.model.facts import ClaimFact, NodeFact, PodFact
+from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import InstanceType
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
@@ -106,7 +106,7 @@ def _adopt_nodeclass(raw: Json, resolved: ResolvedNodeClass | None) -> Json:
 def _adopt_nodeclaim(raw: Json, by_pool: Mapping[str, str], by_class: Mapping[str, str]) -> Json:
     metadata, claim = raw["metadata"], NodeClaim.from_object(raw)
     annotations = dict(metadata.get("annotations") or {})
-    drifted, deleting = claim.is_true(labels.DRIFTED), claim.metadata.deleting
+    drifted, deleting = claim.is_true(labels.DRIFTED), claim.metadata.is_deleting
     stamps = (
         (by_pool.get(claim.nodepool), labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION),
         (
@@ -169,7 +169,7 @@ class NodeClassPreviewer(Protocol):
 class AdoptedNodeClaim:
     """A NodeClaim as it would be taken over."""
 
-    claim: ClaimFact
+    claim: NodeClaimFact
     phase: Phase
     """In which its life would begin."""
     node: NodeFact | None
@@ -272,7 +272,7 @@ class AdoptionPreviewer:
         await drifting.run_pass()
         listed = {one.instance_id: one for one in await self._instances.list_managed()}
         catalogue = planner_client.catalogue.catalogue.by_node_class
-        claim_refs = [claim_mark(one) for one in objects[resources.NODE_CLAIMS.plural]]
+        claim_refs = [to_inventory_nodeclaim(one) for one in objects[resources.NODE_CLAIMS.plural]]
         return AdoptionPreview(
             at=self._now(),
             objects=objects,
@@ -350,7 +350,7 @@ class AdoptionPreviewer:
         planner_client: PlannerClient,
         listed: Mapping[str, InstanceFacts],
     ) -> list[AdoptedNodeClaim]:
-        async def adopt(claim: ClaimFact) -> AdoptedNodeClaim:
+        async def adopt(claim: NodeClaimFact) -> AdoptedNodeClaim:
             instance_id = claim.provider_id.rpartition("/")[2]
             node_class = cache.nodeclasses.get(claim.node_class)
             return AdoptedNodeClaim(

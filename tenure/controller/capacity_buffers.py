@@ -21,7 +21,7 @@ from tenure.controller.signals.pending_pods import nomination_target
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.model.errors import Fault
-from tenure.model.extra_capacity import BufferFact, virtual_pods
+from tenure.model.extra_capacity import BufferFact, build_virtual_pods
 from tenure.model.facts import PodFact
 from tenure.model.provider_results import ConditionPatch
 from tenure.model.provisioning import Plan
@@ -42,11 +42,11 @@ _SHARE: Final = 10
 class BufferPort(Protocol):
     """`kube.buffers` satisfies it."""
 
-    async def workload(self, namespace: str, kind: str, name: str) -> Json | None:
+    async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
         """A Deployment, StatefulSet or ReplicaSet as it is now; None when it is not there."""
         ...
 
-    async def say(
+    async def patch_status(
         self,
         namespace: str,
         name: str,
@@ -90,7 +90,7 @@ class CapacityBuffers:
             try:
                 if kind == "capacitybuffers":
                     self._on_buffer(metadata["uid"], delta)
-                elif delta.gone:
+                elif delta.is_deleted:
                     self._templates.pop((metadata["namespace"], metadata["name"]), None)
                 else:
                     self._templates[metadata["namespace"], metadata["name"]] = delta.object
@@ -100,7 +100,7 @@ class CapacityBuffers:
         self.objects_changed.set()
 
     def _on_buffer(self, uid: str, delta: Delta) -> None:
-        if delta.gone:
+        if delta.is_deleted:
             self._buffers.pop(uid, None)
             self._raw.pop(uid, None)
         else:
@@ -147,7 +147,7 @@ class CapacityBuffers:
         if self._cache.set_buffer(uid, fact):
             self._pods.pop(uid, None)
             if fact:
-                self._pods[uid] = virtual_pods(fact)
+                self._pods[uid] = build_virtual_pods(fact)
             self._changed = True
             self._cache.requeue_pods()
 
@@ -178,7 +178,7 @@ class CapacityBuffers:
             raise Unresolved(
                 RESOLUTION_FAILED, f"{problem}; write a {', '.join(SCALABLE[:-1])} or {SCALABLE[-1]} of apps"
             )
-        workload = await self._port.workload(namespace, ref.kind, ref.name)
+        workload = await self._port.get_workload(namespace, ref.kind, ref.name)
         if workload is None:
             raise Unresolved(SCALABLE_REF_NOT_FOUND, f"{ref.kind} {namespace}/{ref.name} is not there: make it")
         replicas = workload["spec"].get("replicas")
@@ -257,7 +257,9 @@ class CapacityBuffers:
             return
         meta = buffer.metadata
         try:
-            await self._port.say(meta.namespace, meta.name, uid, status=status, conditions=conditions, now=self._now())
+            await self._port.patch_status(
+                meta.namespace, meta.name, uid, status=status, conditions=conditions, now=self._now()
+            )
         except Fault as fault:
             log.warning("status of a CapacityBuffer not written", name=meta.name, fault=str(fault))
             return

@@ -31,7 +31,7 @@ class ClusterPause:
         for delta in deltas:
             metadata = delta.object["metadata"]
             if metadata["name"] == self._namespace:
-                text = "" if delta.gone else (metadata.get("annotations") or {}).get(PAUSE, "")
+                text = "" if delta.is_deleted else (metadata.get("annotations") or {}).get(PAUSE, "")
                 self._changed = self._changed or text != self.text
                 self.text = text
         if self._changed:

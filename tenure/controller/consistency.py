@@ -15,7 +15,7 @@ from activities.ports.core import Claims, ConditionPatch, Events
 from tenure.apis import labels
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.errors import Fault
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tenure.policy.lifecycle.initialization import describe_missing_resources
 
 log = structlog.get_logger(__name__)
@@ -48,7 +48,7 @@ class ConsistencyChecker:
             except Fault as fault:
                 log.warning("consistency not written", claim=name, fault=str(fault))
 
-    async def _check(self, claim: ClaimFact) -> None:
+    async def _check(self, claim: NodeClaimFact) -> None:
         nodes = self._cache.nodes_of(claim)
         if len(nodes) != 1:
             return

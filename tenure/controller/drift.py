@@ -19,7 +19,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
 from tenure.model.errors import Fault
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import InstanceType
 from tenure.model.provider_results import InstanceFacts
 from tenure.policy.disruption.drift import Drift, DriftFacts, decide_drift
@@ -49,7 +49,7 @@ class DriftDetector:
         self._instances, self._events, self._now = instances, events, now
         self._verdicts: dict[str, Drift | None] = {}
         """By UID, of every NodeClaim that was judged by this process."""
-        self._evaluated: dict[str, ClaimFact] = {}
+        self._evaluated: dict[str, NodeClaimFact] = {}
         """By name, as each was when it was judged."""
         self._bases: dict[str, object] = {}
         """What NodeClaims are compared with, as it was last noted."""
@@ -60,7 +60,7 @@ class DriftDetector:
         self._listed_at: datetime | None = None
         self._awake = asyncio.Event()
 
-    def verdict_of(self, claim: ClaimFact) -> Drift | None:
+    def verdict_of(self, claim: NodeClaimFact) -> Drift | None:
         """The last verdict; for one that this process has not judged, what the NodeClaim itself says."""
         if claim.uid in self._verdicts:
             return self._verdicts[claim.uid]
@@ -140,7 +140,7 @@ class DriftDetector:
         return (
             found.metadata.generation,
             ready and ready.observed_generation,
-            found.metadata.deleting,
+            found.metadata.is_deleting,
             stamps.get(labels.NODECLASS_HASH),
             stamps.get(labels.NODECLASS_HASH_VERSION),
             found.spec.placement_group_selector,
@@ -159,7 +159,7 @@ class DriftDetector:
             await asyncio.gather(*(self._evaluate_one(claim, types, now) for claim in claims))
             await asyncio.sleep(0)
 
-    async def _evaluate_one(self, claim: ClaimFact, types: Types, now: datetime) -> None:
+    async def _evaluate_one(self, claim: NodeClaimFact, types: Types, now: datetime) -> None:
         """One that cannot be judged keeps its verdict and holds up no other."""
         before = self.verdict_of(claim)
         try:
@@ -177,7 +177,7 @@ class DriftDetector:
             log.info("drift", claim=claim.name, reason=reason, before=previous_reason)
             self._cache.requeue_nodeclaim(claim.name)
 
-    def _drift_facts(self, claim: ClaimFact, types: Types, previous: Drift | None) -> DriftFacts:
+    def _drift_facts(self, claim: NodeClaimFact, types: Types, previous: Drift | None) -> DriftFacts:
         pool, node_class = self._cache.nodepools.get(claim.pool), self._cache.nodeclasses.get(claim.node_class)
         return DriftFacts(
             claim=claim,
@@ -222,9 +222,9 @@ class DriftDetector:
         """NodePools with nodes whose NodeClass is not there to compare them with: those nodes do not drift."""
         for name, view in tuple(self._cache.nodepools.items()):
             node_class = self._cache.nodeclasses.get(view.fact.node_class)
-            if (node_class is not None and not node_class.metadata.deleting) or not self._cache.nodeclaims_of_nodepool(
-                name
-            ):
+            if (
+                node_class is not None and not node_class.metadata.is_deleting
+            ) or not self._cache.nodeclaims_of_nodepool(name):
                 continue
             await self._events.publish(
                 kind="NodePool",
@@ -236,7 +236,7 @@ class DriftDetector:
             )
 
 
-def _instance_id(claim: ClaimFact) -> str:
+def _instance_id(claim: NodeClaimFact) -> str:
     return claim.provider_id.rpartition("/")[2]
 
 

@@ -191,7 +191,7 @@ class ClusterController:
 
     async def _check_karpenter_lease(self) -> None:
         name = self._settings.karpenter_lease
-        holder = await self._kube.leases.holder("", name, now=_utc_now()) if name else ""
+        holder = await self._kube.leases.find_holder("", name, now=_utc_now()) if name else ""
         if holder:
             raise Forbidden(
                 f"{holder} renews the lease {name}: another controller of NodeClaims is at work in this cluster; "

@@ -31,8 +31,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.ports.interruption import InterruptedNode, NotifyOutcome
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.kube.facts.pod_drain import first_out
-from tenure.model.facts import ClaimFact
+from tenure.kube.facts.pod_drain import first_eviction_batch
+from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.interruption.notices import EventKind, InterruptionMessage, InterruptionMessages
 from tenure.model.launch import interrupted_offering
@@ -113,7 +113,7 @@ class InterruptionNotifier:
                 self._track(instance_id, new_messages)
             return outcome
 
-    async def _signal(self, claim: ClaimFact, messages: InterruptionMessages) -> NotifyOutcome:
+    async def _signal(self, claim: NodeClaimFact, messages: InterruptionMessages) -> NotifyOutcome:
         workflow_id = ids.nodeclaim(self._cluster, claim.name, claim.uid)
         handle = self._temporal.get_workflow_handle(workflow_id)
         try:
@@ -223,13 +223,15 @@ class InterruptedCapacity:
         self._early_evicted: dict[str, datetime] = {}
         """Likewise, those whose pods were told to go before their workflows."""
 
-    def observe(self, claim: ClaimFact, notices: Sequence[InterruptionMessage]) -> None:
+    def observe(self, claim: NodeClaimFact, notices: Sequence[InterruptionMessage]) -> None:
         """Repeats are harmless, and what comes too late is nothing."""
         now = self._now()
         for one in self._accept(claim, notices, now):
             self._set_interrupted(claim, one.kind, min(one.at, now) + INTERRUPTION_WINDOW)
 
-    def start_early_eviction(self, claim: ClaimFact, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
+    def start_early_eviction(
+        self, claim: NodeClaimFact, notices: Sequence[InterruptionMessage]
+    ) -> InterruptedNode | None:
         """Whose pods have to go now, without asking anybody; from here on nobody is told that it is empty."""
         now, rules = self._now(), self._rules(claim.pool)
         accepted = self._accept(claim, notices, now)
@@ -239,7 +241,7 @@ class InterruptedCapacity:
         if len(nodes) != 1 or nodes[0].deleting:
             return None
         (node,) = nodes
-        pods = first_out(self._cache.occupancy.pods_on(node.name).values(), now)
+        pods = first_eviction_batch(self._cache.occupancy.pods_on(node.name).values(), now)
         if not pods:
             return None
         self._early_evicted[claim.name] = now + INTERRUPTION_WINDOW
@@ -266,18 +268,18 @@ class InterruptedCapacity:
             del self._early_evicted[name]
             self._cache.set_early_evicted(name, early_evicted=False)
 
-    def _set_interrupted(self, claim: ClaimFact, kind: EventKind, until: datetime) -> None:
+    def _set_interrupted(self, claim: NodeClaimFact, kind: EventKind, until: datetime) -> None:
         """Unless its NodePool takes no orders from AWS for this."""
         if claim.deleting or claim.name in self._until or self._is_ignored(claim, kind):
             return
         self._until[claim.name] = until
         self._cache.set_interrupted(claim.name, interrupted=True)
 
-    def _is_ignored(self, claim: ClaimFact, kind: EventKind) -> bool:
+    def _is_ignored(self, claim: NodeClaimFact, kind: EventKind) -> bool:
         return resolve_event_policy(self._rules(claim.pool), kind).action == "ignore"
 
     def _accept(
-        self, claim: ClaimFact, notices: Sequence[InterruptionMessage], now: datetime
+        self, claim: NodeClaimFact, notices: Sequence[InterruptionMessage], now: datetime
     ) -> list[InterruptionMessage]:
         """What takes its capacity back; pools that are short by that, and storms, are told of."""
         found = _capacity_interruptions(notices, now)
@@ -294,7 +296,7 @@ class InterruptedCapacity:
                 )
         return found
 
-    def _add_unavailable(self, claim: ClaimFact, announced_at: datetime, now: datetime) -> bool:
+    def _add_unavailable(self, claim: NodeClaimFact, announced_at: datetime, now: datetime) -> bool:
         """The pool is short whatever becomes of the node. False where that is no news."""
         offering = interrupted_offering(claim.labels, announced_at)
         if offering is None or offering.until <= now:

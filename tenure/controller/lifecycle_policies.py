@@ -18,7 +18,7 @@ from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import Fault
 from tenure.model.nodeclaim_state import Deadlines
-from tenure.model.operator_requests import ALL_READ, InvalidRules, PolicyFact, PolicyVerdict
+from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.lifecycle.deadlines import deadlines_of, not_ready_grace_of
 from tenure.policy.lifecycle_policy import policy_names_by_event, resolve_policies
 
@@ -31,7 +31,7 @@ RETRY_SECONDS: Final = 10.0
 class PolicyPort(Protocol):
     """`kube.lifecycle_policies` satisfies it."""
 
-    async def say(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+    async def write_verdict(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
         """Nothing is written where nothing changes. False when the policy is gone."""
         ...
 
@@ -69,7 +69,7 @@ class LifecyclePolicies:
         """What the list-watch delivers."""
         for delta in deltas:
             name = delta.object["metadata"]["name"]
-            fact = None if delta.gone else policy_fact(delta.object)
+            fact = None if delta.is_deleted else policy_fact(delta.object)
             if fact != self._facts.get(name):
                 set_or_remove(self._facts, name, fact)
                 self._changed = True
@@ -90,7 +90,7 @@ class LifecyclePolicies:
         self._verdicts_changed.set()
         for pool in self._labels:
             other = before.get(pool) != self._rules.get(pool)
-            unread = unread_before.get(pool, ALL_READ).interruption != self.unread_of(pool).interruption
+            unread = unread_before.get(pool, NO_INVALID_RULES).interruption != self.unread_of(pool).interruption
             if other or unread or event_policies_before.get(pool) != self._event_policies.get(pool):
                 changes.nodeclaims |= {claim.name for claim in self._cache.nodeclaims_of_nodepool(pool)}
             if other:
@@ -125,7 +125,7 @@ class LifecyclePolicies:
 
     def unread_of(self, pool: str) -> InvalidRules:
         """What they say of its nodes and nobody can read: it holds them."""
-        return self._unread.get(pool, ALL_READ)
+        return self._unread.get(pool, NO_INVALID_RULES)
 
     def deadlines_of(self, pool: str) -> Deadlines:
         return deadlines_of(self.rules_of(pool), self._default_deadlines)
@@ -161,7 +161,7 @@ class LifecyclePolicies:
             if known is None or self._written.get(name) == (known.uid, known.generation, verdict):
                 continue
             try:
-                await self._port.say(name, known.uid, verdict, now=self._now())
+                await self._port.write_verdict(name, known.uid, verdict, now=self._now())
             except Fault as fault:
                 log.warning("status of a LifecyclePolicy not written", name=name, fault=str(fault))
                 complete = False

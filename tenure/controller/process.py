@@ -147,7 +147,7 @@ class KarpenterLease:
                 log.warning("lease not read", lease=self._lease_name, fault=str(fault))
 
     async def _read_holder(self) -> str:
-        return await self._leases.holder("", self._lease_name, now=datetime.now(UTC))
+        return await self._leases.find_holder("", self._lease_name, now=datetime.now(UTC))
 
     async def _sleep(self) -> None:
         try:

@@ -48,7 +48,7 @@ from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.objects import Objects
 from tenure.model.base import Value
 from tenure.model.errors import TryLater
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tenure.model.workflow_states import BatchWindow
 from workflows import ids, search_attributes
 from workflows.garbage_collection import TASKS
@@ -111,7 +111,7 @@ class Snapshot:
         )
 
     def start(
-        self, notifier: WorkflowNotifier, claims: Sequence[ClaimFact], pools: set[str], node_classes: set[str]
+        self, notifier: WorkflowNotifier, claims: Sequence[NodeClaimFact], pools: set[str], node_classes: set[str]
     ) -> None:
         """Workflows of these, each with what there is to tell it; those that run meanwhile know it already."""
         notifier.notify(ChangeSet(nodepools=pools, nodeclasses=node_classes), self.synced_kinds, self.now)
@@ -277,7 +277,7 @@ class Rebuild:
         ended = set(await self._unknown_to_temporal([one.workflow for one in found], self._is_open))
         return [one for one in found if one.workflow not in ended]
 
-    def _nodeclaims_by_workflow(self) -> dict[str, ClaimFact]:
+    def _nodeclaims_by_workflow(self) -> dict[str, NodeClaimFact]:
         claims = self._snapshot.cache.nodeclaims
         return {self._notifier.workflow_id(claims[name]): claims[name] for name in sorted(claims)}
 

@@ -16,7 +16,7 @@ from tenure.apis import labels
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.signals.notifier import SyncedKinds, WorkflowNotifier
 from tenure.controller.signals.signaller import SignalQueue
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from workflows import ids
 
 log = structlog.get_logger(__name__)
@@ -90,12 +90,12 @@ def repair_nodeclaim_workflows(
     return len(started), len(orphans)
 
 
-def needs_workflow(claim: ClaimFact) -> bool:
+def needs_workflow(claim: NodeClaimFact) -> bool:
     """One that is going and no longer carries our finalizer has had its life."""
     return not claim.deleting or labels.TERMINATION_FINALIZER in claim.finalizers
 
 
-def _discard_stale(claims: dict[str, ClaimFact], running: dict[str, datetime], signal_queue: SignalQueue) -> None:
+def _discard_stale(claims: dict[str, NodeClaimFact], running: dict[str, datetime], signal_queue: SignalQueue) -> None:
     """Forget what was told to workflows that have neither object nor run."""
     marker = "/nodeclaim/"
     for key in [key for key in signal_queue.sent if marker in key and key not in claims and key not in running]:

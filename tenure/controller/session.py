@@ -182,7 +182,7 @@ class ControllerSession:
             now=now,
         )
         self._watches = {
-            one.plural: ListWatch(kube.client, one, deliver=self._make_handler(one.plural), now=time.monotonic)
+            one.plural: ListWatch(kube.client, one, on_deltas=self._make_handler(one.plural), now=time.monotonic)
             for one in (*WATCHED, *gates.gated_kinds(settings.gates))
         }
 
@@ -254,7 +254,7 @@ class ControllerSession:
 
     def stale_kinds(self, within: float) -> list[str]:
         """The kinds that were not heard of lately."""
-        return [name for name, watch in self._watches.items() if not watch.fresh(within)]
+        return [name for name, watch in self._watches.items() if not watch.is_fresh(within)]
 
     def is_disconnected(self) -> bool:
         """No watch is open at all."""

@@ -12,9 +12,9 @@ from typing import Final, Literal, get_args
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tenure.model.nodeclaim_state import Deadlines
-from tenure.model.provisioning import Expected, PhaseTimes
+from tenure.model.provisioning import ExpectedDurations, PhaseDurations
 from tenure.policy.lifecycle.initialization import decide_expected, default_expected_duration
 
 Step = Literal["launch", "registration", "initialization"]
@@ -33,7 +33,7 @@ class StartupDurations:
         """By NodePool and instance type; the one that was added to last comes last."""
         self._recorded: dict[str, set[Step]] = {}
         """By UID of a NodeClaim."""
-        self._expected: dict[str, Expected] = {}
+        self._expected: dict[str, ExpectedDurations] = {}
 
     def update(self, changes: ChangeSet) -> None:
         """At NodeClaims that changed, or are gone."""
@@ -44,7 +44,7 @@ class StartupDurations:
             if claim is not None and claim.pool:
                 self._record(claim)
 
-    def expected_durations(self, pool: str) -> Expected:
+    def expected_durations(self, pool: str) -> ExpectedDurations:
         """Of a node of this NodePool, by its instance type where enough is known, else as the pool's, else as all."""
         known = self._expected.get(pool)
         if known is None:
@@ -55,7 +55,7 @@ class StartupDurations:
         """Deadlines changed, by which the unknown is reckoned."""
         self._expected.clear()
 
-    def _record(self, claim: ClaimFact) -> None:
+    def _record(self, claim: NodeClaimFact) -> None:
         recorded = self._recorded.setdefault(claim.uid, set())
         limits = self._deadlines_of(claim.pool)
         for step, began, ended in _iter_steps(claim):
@@ -66,17 +66,17 @@ class StartupDurations:
             if 0 <= took <= getattr(limits, step).total_seconds():
                 self._add(claim, step, took)
 
-    def _add(self, claim: ClaimFact, step: Step, took: float) -> None:
+    def _add(self, claim: NodeClaimFact, step: Step, took: float) -> None:
         key = (claim.pool, claim.labels.get(INSTANCE_TYPE, ""))
         found = self._samples.pop(key, None) or {one: deque(maxlen=MAX_SAMPLES) for one in STEPS}
         self._samples[key] = found
         found[step].append(took)
         self._expected.clear()
 
-    def _compute_expected(self, pool: str) -> Expected:
+    def _compute_expected(self, pool: str) -> ExpectedDurations:
         own = [kind for found, kind in self._samples if found == pool and kind][-MAX_TYPES:]
         by_type = {
-            kind: PhaseTimes(**{step: decide_expected(self._samples[pool, kind][step]) for step in STEPS})
+            kind: PhaseDurations(**{step: decide_expected(self._samples[pool, kind][step]) for step in STEPS})
             for kind in own
         }
         limits = self._deadlines_of(pool)
@@ -86,13 +86,13 @@ class StartupDurations:
             or default_expected_duration(getattr(limits, step))
             for step in STEPS
         }
-        return Expected(by_type=by_type, otherwise=PhaseTimes(**otherwise))
+        return ExpectedDurations(by_type=by_type, default=PhaseDurations(**otherwise))
 
     def _select_samples(self, step: Step, pool: str = "") -> Sequence[float]:
         return [took for (found, _), times in self._samples.items() if pool in ("", found) for took in times[step]]
 
 
-def _iter_steps(claim: ClaimFact) -> Iterator[tuple[Step, datetime | None, datetime | None]]:
+def _iter_steps(claim: NodeClaimFact) -> Iterator[tuple[Step, datetime | None, datetime | None]]:
     yield "launch", claim.created, claim.launched_at
     yield "registration", claim.launched_at, claim.registered_at
     yield "initialization", claim.registered_at, claim.initialized_at

@@ -16,15 +16,15 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LIFECYCLE_POLICIES, NODE_CLAIMS, NODE_POOLS
 from tenure.model.base import Value
-from tenure.model.errors import Finding, Forbidden, advice, ok, problem, unknown
+from tenure.model.errors import Finding, Forbidden, advice_finding, ok_finding, problem_finding, unknown_finding
 
 AREA: Final = "cluster"
 RIGHTS: Final = "rights"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1"
-_AT_ONCE: Final = 16
+_MAX_CONCURRENT_REVIEWS: Final = 16
 
 
-class Right(Value):
+class AccessRight(Value):
     """One verb on one resource; an empty namespace means all of them."""
 
     group: str
@@ -33,42 +33,44 @@ class Right(Value):
     namespace: str = ""
     name: str = ""
 
-    def words(self) -> str:
+    def describe(self) -> str:
         where = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}{where}"
 
 
 async def check_version(client: KubeClient) -> list[Finding]:
     """Raises model.faults where nobody answers."""
-    answer = await client.request("GET", "/version")
-    return [ok(AREA, "API server", answer.get("gitVersion", ""))]
+    response = await client.request("GET", "/version")
+    return [ok_finding(AREA, "API server", response.get("gitVersion", ""))]
 
 
 async def check_kinds(client: KubeClient) -> list[Finding]:
     found = []
     for resource in (NODE_POOLS, NODE_CLAIMS, EC2_NODE_CLASSES, LIFECYCLE_POLICIES):
         subject = f"{resource.plural}.{resource.api_version.partition('/')[0]}"
-        answer = await client.send("GET", resource.path(), params={"limit": "1"})
-        if answer.code == 404:
-            found.append(problem(AREA, subject, "the kind is not installed", "kubectl apply -f deploy/crds"))
-        elif not answer.ok:
-            found.append(unknown(AREA, subject, f"it cannot be listed (HTTP {answer.code})", "use other credentials"))
+        response = await client.send("GET", resource.path(), params={"limit": "1"})
+        if response.code == 404:
+            found.append(problem_finding(AREA, subject, "the kind is not installed", "kubectl apply -f deploy/crds"))
+        elif not response.is_success:
+            found.append(
+                unknown_finding(AREA, subject, f"it cannot be listed (HTTP {response.code})", "use other credentials")
+            )
         else:
-            found.append(ok(AREA, subject, f"served as {resource.api_version.rpartition('/')[2]}"))
+            found.append(ok_finding(AREA, subject, f"served as {resource.api_version.rpartition('/')[2]}"))
     return found
 
 
-async def check_rights(client: KubeClient, rights: Sequence[Right], *, account: tuple[str, str]) -> list[Finding]:
+async def check_rights(client: KubeClient, rights: Sequence[AccessRight], *, account: tuple[str, str]) -> list[Finding]:
     """Of the worker's service account (namespace and name), or of whoever asks where that may not be reviewed."""
     user = f"system:serviceaccount:{account[0]}:{account[1]}"
     try:
-        denied = await _denied(client, rights, user)
+        denied = await _find_denied(client, rights, user)
     except Forbidden:
-        user, denied = "these credentials", await _denied(client, rights, "")
+        user, denied = "these credentials", await _find_denied(client, rights, "")
     if denied:
         todo = "kubectl apply -f deploy/rbac"
-        return [problem(RIGHTS, user, f"may not {one.words()}", todo) for one in denied]
-    return [ok(RIGHTS, user, f"may do all {len(rights)} things that deploy/rbac lists")]
+        return [problem_finding(RIGHTS, user, f"may not {one.describe()}", todo) for one in denied]
+    return [ok_finding(RIGHTS, user, f"may do all {len(rights)} things that deploy/rbac lists")]
 
 
 async def check_objects(
@@ -78,13 +80,13 @@ async def check_objects(
     pools, classes = await cluster.pools.list(), await cluster.node_classes.list()
     names = {one.name for one in classes}
     found = [one for pool in pools for one in _of_pool(pool, names)]
-    found += [one for node_class in classes for one in _conditions(f"EC2NodeClass {node_class.name}", node_class)]
+    found += [one for node_class in classes for one in _check_conditions(f"EC2NodeClass {node_class.name}", node_class)]
     if not pools:
-        found.append(advice(AREA, "NodePools", "there is none", "kubectl apply -f examples"))
-    holder = await cluster.leases.holder("", lease, now=now) if lease else ""
+        found.append(advice_finding(AREA, "NodePools", "there is none", "kubectl apply -f examples"))
+    holder = await cluster.leases.find_holder("", lease, now=now) if lease else ""
     if holder:
         todo = f"stop it before the worker starts: two controllers of one kind fight (lease {lease})"
-        found.append(problem(AREA, "another controller", f"{holder} is at work", todo))
+        found.append(problem_finding(AREA, "another controller", f"{holder} is at work", todo))
     return found, list(pools), list(classes)
 
 
@@ -92,37 +94,46 @@ def _of_pool(pool: NodePool, classes: Iterable[str]) -> list[Finding]:
     subject, name = f"NodePool {pool.name}", pool.spec.template.spec.node_class_ref.name
     if name not in classes:
         todo = "make it, or correct spec.template.spec.nodeClassRef.name"
-        return [problem(AREA, subject, f"its EC2NodeClass {name} is not there", todo)]
-    return _conditions(subject, pool)
+        return [problem_finding(AREA, subject, f"its EC2NodeClass {name} is not there", todo)]
+    return _check_conditions(subject, pool)
 
 
-def _conditions(subject: str, owner: NodePool | EC2NodeClass) -> list[Finding]:
+def _check_conditions(subject: str, owner: NodePool | EC2NodeClass) -> list[Finding]:
     conditions = {one.type: one for one in owner.status.conditions}
     ready = conditions.get(labels.READY)
     if ready is None:
-        return [advice(AREA, subject, "nothing is known of it yet", "start the worker")]
+        return [advice_finding(AREA, subject, "nothing is known of it yet", "start the worker")]
     if ready.is_true:
-        return [ok(AREA, subject, "Ready")]
-    said = [_said(one) for one in conditions.values() if one.type != labels.READY and not one.is_true]
-    return [problem(AREA, subject, f"not Ready: {'; '.join(said) or _said(ready)}", "mend what the conditions name")]
+        return [ok_finding(AREA, subject, "Ready")]
+    descriptions = [
+        _describe_condition(one) for one in conditions.values() if one.type != labels.READY and not one.is_true
+    ]
+    return [
+        problem_finding(
+            AREA,
+            subject,
+            f"not Ready: {'; '.join(descriptions) or _describe_condition(ready)}",
+            "mend what the conditions name",
+        )
+    ]
 
 
-def _said(condition: Condition) -> str:
+def _describe_condition(condition: Condition) -> str:
     return f"{condition.type} {condition.reason} {condition.message}".strip()
 
 
-async def _denied(client: KubeClient, rights: Sequence[Right], user: str) -> list[Right]:
-    room = asyncio.Semaphore(_AT_ONCE)
+async def _find_denied(client: KubeClient, rights: Sequence[AccessRight], user: str) -> list[AccessRight]:
+    semaphore = asyncio.Semaphore(_MAX_CONCURRENT_REVIEWS)
 
-    async def allowed(right: Right) -> bool:
-        async with room:
-            return await _allowed(client, right, user)
+    async def check_allowed(right: AccessRight) -> bool:
+        async with semaphore:
+            return await _review_access(client, right, user)
 
-    answers = await asyncio.gather(*(allowed(one) for one in rights))
-    return [right for right, yes in zip(rights, answers, strict=True) if not yes]
+    results = await asyncio.gather(*(check_allowed(one) for one in rights))
+    return [right for right, yes in zip(rights, results, strict=True) if not yes]
 
 
-async def _allowed(client: KubeClient, right: Right, user: str) -> bool:
+async def _review_access(client: KubeClient, right: AccessRight, user: str) -> bool:
     resource, _, sub = right.resource.partition("/")
     attributes = {
         "group": right.group,
@@ -135,14 +146,14 @@ async def _allowed(client: KubeClient, right: Right, user: str) -> bool:
     kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
     spec: dict[str, Any] = {"resourceAttributes": attributes} | ({"user": user} if user else {})
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-    answer = await client.request("POST", f"{_REVIEWS}/{kind.lower()}s", body=body)
-    return bool((answer.get("status") or {}).get("allowed"))
+    response = await client.request("POST", f"{_REVIEWS}/{kind.lower()}s", body=body)
+    return bool((response.get("status") or {}).get("allowed"))
 
 
-def rights_of(documents: Iterable[Mapping[str, Any]]) -> list[Right]:
+def rights_of(documents: Iterable[Mapping[str, Any]]) -> list[AccessRight]:
     """What the shipped ClusterRole and Roles let the worker do; roles for people are left out."""
     return [
-        Right(
+        AccessRight(
             group=group,
             resource=resource,
             verb=verb,
@@ -159,5 +170,5 @@ def rights_of(documents: Iterable[Mapping[str, Any]]) -> list[Right]:
 
 
 def _is_for_people(document: Mapping[str, Any]) -> bool:
-    marks = document["metadata"].get("labels") or {}
-    return any(key.startswith("rbac.authorization.k8s.io/aggregate-to-") for key in marks)
+    role_labels = document["metadata"].get("labels") or {}
+    return any(key.startswith("rbac.authorization.k8s.io/aggregate-to-") for key in role_labels)

@@ -46,8 +46,8 @@ class Message(_CompactModel):
 
 
 ClusterName = NewType("ClusterName", str)
-ClaimName = NewType("ClaimName", str)
-PoolName = NewType("PoolName", str)
+NodeClaimName = NewType("ClaimName", str)
+NodePoolName = NewType("PoolName", str)
 NodeClassName = NewType("NodeClassName", str)
 NodeName = NewType("NodeName", str)
 InstanceId = NewType("InstanceId", str)
@@ -55,7 +55,7 @@ ProviderId = NewType("ProviderId", str)
 Uid = NewType("Uid", str)
 
 
-def instance_id_of(provider_id: str) -> InstanceId:
+def parse_instance_id(provider_id: str) -> InstanceId:
     """`aws:///us-west-2a/i-0123` names instance `i-0123`; raises ValueError for any other form."""
     prefix, _, tail = provider_id.rpartition("/")
     if not prefix.startswith("aws:///") or not tail.startswith("i-"):

@@ -14,9 +14,9 @@ from tenure.apis.resources import MEMORY
 from tenure.model.base import Message
 from tenure.model.instance_types import InstanceType
 
-UNUSED_FOR: Final = timedelta(days=60)
+UNUSED_RETENTION: Final = timedelta(days=60)
 """So long what is known of an image is kept after the last EC2NodeClass let it go (reference 2.3)."""
-MOST_ENTRIES: Final = 10_000
+MAX_ENTRIES: Final = 10_000
 """About 250 KB, far below what a message of Temporal's may have."""
 
 
@@ -26,7 +26,7 @@ class DiscoveredCapacity(Message):
     images: dict[str, dict[str, int]] = {}
     """By the image's id, or by that and the hash of the EC2NodeClass's spec (`image_spec_key`)."""
 
-    def memory(self, image_id: str, instance_type: str, spec_hash: str = "") -> int | None:
+    def get_memory(self, image_id: str, instance_type: str, spec_hash: str = "") -> int | None:
         """What may be planned with for nodes of a class with this `spec_hash`; None before there was any."""
         keys = (image_id, image_spec_key(image_id, spec_hash)) if spec_hash else (image_id,)
         observed = [self.images[key][instance_type] for key in keys if instance_type in self.images.get(key, ())]
@@ -36,7 +36,7 @@ class DiscoveredCapacity(Message):
     def entry_count(self) -> int:
         return sum(len(types) for types in self.images.values())
 
-    def merged(self, other: "DiscoveredCapacity") -> "DiscoveredCapacity":
+    def merge(self, other: "DiscoveredCapacity") -> "DiscoveredCapacity":
         """Both; the smaller value where both say something."""
         updates = other.find_updates(self)
         if not updates.images:
@@ -46,7 +46,7 @@ class DiscoveredCapacity(Message):
 
     def restrict_to_images(self, images: Set[str]) -> "DiscoveredCapacity":
         """What is known of these images, under whatever spec."""
-        retained = {key: types for key, types in self.images.items() if key in images or image_of(key) in images}
+        retained = {key: types for key, types in self.images.items() if key in images or parse_image_id(key) in images}
         return self if len(retained) == len(self.images) else DiscoveredCapacity(images=retained)
 
     def find_updates(self, other: "DiscoveredCapacity") -> "DiscoveredCapacity":
@@ -60,7 +60,7 @@ def image_spec_key(image_id: str, spec_hash: str) -> str:
     return f"{image_id}/{spec_hash}"
 
 
-def image_of(key: str) -> str:
+def parse_image_id(key: str) -> str:
     return key.partition("/")[0]
 
 
@@ -86,10 +86,12 @@ class DiscoveredCapacityState(Message):
     def apply_observation(self, observed: ObservedCapacity, now: datetime) -> "DiscoveredCapacityState":
         """With what was seen. Images that nobody has used for long are dropped, and beyond the bound the longest
         unused ones first, then by their ids."""
-        discovered = self.discovered.merged(observed.discovered)
-        idle = [image for image in discovered.images if image_of(image) not in observed.images]
+        discovered = self.discovered.merge(observed.discovered)
+        idle = [image for image in discovered.images if parse_image_id(image) not in observed.images]
         unused = {image: self.unused_since.get(image, now) for image in idle}
-        retained = [image for image in discovered.images if image not in unused or now - unused[image] < UNUSED_FOR]
+        retained = [
+            image for image in discovered.images if image not in unused or now - unused[image] < UNUSED_RETENTION
+        ]
         retained.sort(key=lambda image: (image not in unused, unused.get(image, now), image), reverse=True)
         images = _limit_entries({image: discovered.images[image] for image in retained})
         return DiscoveredCapacityState(
@@ -103,7 +105,7 @@ def with_discovered_memory(
 ) -> InstanceType:
     """With the memory that such machines have shown in place of the estimate; overhead stays as estimated
     (reference 3.3, 3.4)."""
-    memory = discovered.memory(instance_type.image_id, instance_type.name, spec_hash)
+    memory = discovered.get_memory(instance_type.image_id, instance_type.name, spec_hash)
     if memory is None or memory == instance_type.capacity.get(MEMORY):
         return instance_type
     return instance_type.model_copy(update={"capacity": {**instance_type.capacity, MEMORY: memory}})
@@ -116,7 +118,7 @@ def _select_smaller(types: Mapping[str, int], known: Mapping[str, int]) -> dict[
 def _limit_entries(images: Mapping[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     """The first of them, as many as the bound lets in."""
     found: dict[str, dict[str, int]] = {}
-    remaining = MOST_ENTRIES
+    remaining = MAX_ENTRIES
     for image, types in images.items():
         if len(types) > remaining:
             continue

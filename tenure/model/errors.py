@@ -58,7 +58,7 @@ class BadInput(Fault):
 
 
 Level = Literal["ok", "advice", "unknown", "problem"]
-"""From good to bad. `unknown`: these credentials may not look, so that nothing can be said."""
+"""From good to bad. `unknown_finding`: these credentials may not look, so that nothing can be said."""
 
 
 class Finding(Value):
@@ -72,19 +72,19 @@ class Finding(Value):
     """What a person does about it; empty where nothing is to be done."""
 
 
-def ok(area: str, subject: str, message: str) -> Finding:
+def ok_finding(area: str, subject: str, message: str) -> Finding:
     return Finding(area=area, subject=subject, level="ok", message=message)
 
 
-def problem(area: str, subject: str, message: str, todo: str) -> Finding:
+def problem_finding(area: str, subject: str, message: str, todo: str) -> Finding:
     return Finding(area=area, subject=subject, level="problem", message=message, todo=todo)
 
 
-def advice(area: str, subject: str, message: str, todo: str) -> Finding:
+def advice_finding(area: str, subject: str, message: str, todo: str) -> Finding:
     return Finding(area=area, subject=subject, level="advice", message=message, todo=todo)
 
 
-def unknown(area: str, subject: str, message: str, todo: str) -> Finding:
+def unknown_finding(area: str, subject: str, message: str, todo: str) -> Finding:
     return Finding(area=area, subject=subject, level="unknown", message=message, todo=todo)
 
 

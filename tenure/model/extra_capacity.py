@@ -34,7 +34,7 @@ class ReplicasRequest(Message):
     pool: str
     plan_id: str
     """The names of what is created are made of it: asked twice under one id, nothing is made twice."""
-    hold: str = ""
+    deletion_blocked_by: str = ""
     """Why none may be deleted now; empty when it may."""
 
 
@@ -83,7 +83,7 @@ class BufferFact(Value):
     """What each of them is like."""
 
 
-def virtual_pods(buffer: BufferFact) -> tuple[PodFact, ...]:
+def build_virtual_pods(buffer: BufferFact) -> tuple[PodFact, ...]:
     """Named and numbered as Karpenter does (reference 2.20)."""
     common = {"namespace": buffer.namespace, "priority": LOWEST_PRIORITY, "unschedulable": True, "volumes": ()}
     return tuple(

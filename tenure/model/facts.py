@@ -201,7 +201,7 @@ class NodeFact(Value):
         return any(one.key == DISRUPTED_TAINT_KEY for one in self.taints)
 
 
-class ClaimFact(Value):
+class NodeClaimFact(Value):
     """A NodeClaim."""
 
     name: str
@@ -253,7 +253,7 @@ class ClaimFact(Value):
     finalizers: tuple[str, ...] = ()
 
 
-class PoolFact(Value):
+class NodePoolFact(Value):
     """A NodePool, with what a NodeClaim made from it carries."""
 
     name: str

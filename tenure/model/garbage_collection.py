@@ -44,7 +44,7 @@ class GarbageCollectionResult(Message):
         return not (self.collected or self.failed or self.suspects or self.fault)
 
 
-class LeaseMark(Value):
+class InventoryLease(Value):
     """A Lease of kube-node-lease: the heartbeat of the Node of that name."""
 
     name: str
@@ -58,7 +58,7 @@ class LeaseMark(Value):
     """When its holder would have had to renew it."""
 
 
-class NodeMark(Value):
+class InventoryNode(Value):
     name: str
     uid: str
     provider_id: str = ""
@@ -73,7 +73,7 @@ class NodeMark(Value):
         return self.provider_id.rpartition("/")[2]
 
 
-class ClaimMark(Value):
+class InventoryNodeClaim(Value):
     """A NodeClaim."""
 
     name: str
@@ -94,7 +94,7 @@ class ClaimMark(Value):
         return self.provider_id.rpartition("/")[2]
 
 
-class TemplateMark(Value):
+class InventoryLaunchTemplate(Value):
     """A launch template of this cluster."""
 
     id: str
@@ -106,7 +106,7 @@ class TemplateMark(Value):
     """By a launch of this very process: a hint, since other processes launch too."""
 
 
-class ProfileMark(Value):
+class InventoryInstanceProfile(Value):
     """An instance profile that was made for an EC2NodeClass of this cluster."""
 
     name: str
@@ -115,7 +115,7 @@ class ProfileMark(Value):
     roles: tuple[str, ...] = ()
 
 
-class NodeClassMark(Value):
+class InventoryNodeClass(Value):
     """An EC2NodeClass, and the instance profiles that it names."""
 
     name: str

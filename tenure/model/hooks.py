@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Message, Value
-from tenure.model.nodeclaim_requests import ClaimRef
+from tenure.model.nodeclaim_requests import NodeClaimRef
 
 Point = Literal["beforeDrain", "afterDrain", "beforeTerminate"]
 Outcome = Literal["succeeded", "failed", "timed out", "skipped"]
@@ -31,7 +31,7 @@ class HookRun(Message):
     since: datetime
     outcome: Outcome | None = None
     """None: it runs."""
-    begun: int = 0
+    attempts: int = 0
     """Calls that were made, or 1 for a Job: known where it was told anew."""
     why: str = ""
     ended: datetime | None = None
@@ -78,7 +78,7 @@ class HookSubject(Message):
 
 
 class HookRequest(Message):
-    claim: ClaimRef
+    claim: NodeClaimRef
     subject: HookSubject
     hook: Hook
     key: str
@@ -89,7 +89,7 @@ class HookRequest(Message):
     """That it still has, of its own time-out and of AWS's time."""
     since: datetime | None = None
     """When its point began."""
-    begun: int = 0
+    attempts: int = 0
     """As in `HookRun`."""
     retains_nodeclaim: bool = False
     """The NodeClaim is not to be deleted yet."""
@@ -98,7 +98,7 @@ class HookRequest(Message):
 class HookResult(Message):
     outcome: Outcome | None = None
     """None where it was stopped, to be told anew."""
-    begun: int = 0
+    attempts: int = 0
     why: str = ""
     grace_ends: datetime | None = None
 

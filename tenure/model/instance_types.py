@@ -162,13 +162,13 @@ def drop_zero_amounts(resources: Resources) -> dict[str, int]:
     return {key: amount for key, amount in resources.items() if amount}
 
 
-LEAST_TYPES: Final = 5
+MIN_TYPES_PER_SHARD: Final = 5
 """Karpenter warns of spot requests with fewer (reference 2.4)."""
-ENOUGH: Final = 3
+MIN_SHARDS: Final = 3
 """Slices: no interruption of a pool takes more than about a third. More cost more, as measured in
 docs/decisions/storms-are-spread.md."""
 _ANY: Final = "*"
-_FOR: Final = timedelta(hours=1)
+_EXCLUSION_DURATION: Final = timedelta(hours=1)
 """Longer than a request takes to be made; they are never kept."""
 
 
@@ -203,7 +203,9 @@ class OfferingShard(Value):
         others = [(_ANY, zone) for zone in zones if zone != self.zone]
         others += [(name, _ANY) for name in by_price if name not in mine]
         return tuple(
-            UnavailableOffering(instance_type=name, zone=zone, capacity_type=SPOT, until=now + _FOR, reason="Slice")
+            UnavailableOffering(
+                instance_type=name, zone=zone, capacity_type=SPOT, until=now + _EXCLUSION_DURATION, reason="Slice"
+            )
             for name, zone in others
         )
 
@@ -211,5 +213,5 @@ class OfferingShard(Value):
 def list_offering_shards(by_price: Sequence[str], zones: Sequence[str]) -> tuple[OfferingShard, ...]:
     """A zone each; where there are fewer zones than slices are wanted, zones are divided by types. `by_price`: instance
     types, the cheapest first."""
-    parts = max(1, min(ceil(ENOUGH / max(1, len(zones))), len(by_price) // LEAST_TYPES))
+    parts = max(1, min(ceil(MIN_SHARDS / max(1, len(zones))), len(by_price) // MIN_TYPES_PER_SHARD))
     return tuple(OfferingShard(zone=zone, part=part, parts=parts) for part in range(parts) for zone in zones)

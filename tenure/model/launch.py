@@ -91,7 +91,7 @@ Overrides = Annotated[
 ]
 
 
-class Member(Message):
+class LaunchGroupMember(Message):
     """A NodeClaim in a launch group."""
 
     name: str
@@ -125,7 +125,7 @@ class LaunchGroup(Message):
     group_id: str
     attempt: int = 1
     pool: str = ""
-    members: tuple[Member, ...]
+    members: tuple[LaunchGroupMember, ...]
     request: LaunchRequest
     failures: int = 0
     """Attempts before this one that failed for another reason than capacity."""
@@ -138,7 +138,7 @@ class LaunchGroup(Message):
         return "tenure-" + hashlib.sha256(text.encode()).hexdigest()[:48]
 
 
-class Launched(Message):
+class LaunchedInstance(Message):
     """An instance that runs for one NodeClaim."""
 
     kind: Literal["launched"] = "launched"
@@ -167,17 +167,17 @@ class LaunchRejection(Message):
     """False: worth trying again under a new attempt before the launch deadline."""
 
 
-LaunchResult = Annotated[Launched | LaunchRejection, Field(discriminator="kind")]
+LaunchResult = Annotated[LaunchedInstance | LaunchRejection, Field(discriminator="kind")]
 
 
-class LaunchPrepared(Message):
+class PreparedLaunchRequest(Message):
     """The request is frozen and its launch templates exist."""
 
     kind: Literal["prepared"] = "prepared"
     request: LaunchRequest
 
 
-LaunchPreparation = Annotated[LaunchPrepared | LaunchRejection, Field(discriminator="kind")]
+LaunchPreparation = Annotated[PreparedLaunchRequest | LaunchRejection, Field(discriminator="kind")]
 
 
 class FleetInstance(Message):
@@ -232,7 +232,7 @@ class GroupOutcome(Message):
     group_id: str
     results: dict[str, LaunchResult] = {}
     """By UID, for a group that is one NodeClaim launching itself."""
-    rejected: tuple[Member, ...] = ()
+    rejected: tuple[LaunchGroupMember, ...] = ()
     """Those that got no instance and are still there, in the recorded order."""
     rejection: LaunchRejection | None = None
     """Why, the same for all of them."""

@@ -1,6 +1,7 @@
 """What is known of a node's health, by those of its Node's conditions that repair counts, and what was done for it.
 
-The watch tells `Unhealthy`; `Health` is the NodeClaim workflow's own memory, and `tenure/policy/lifecycle/repair.py`
+The watch tells `UnhealthyCondition`; `Health` is the NodeClaim workflow's own memory, and
+`tenure/policy/lifecycle/repair.py`
 decides with it.
 
 When a node was away: NotReady, or under a taint that will pass. A record that its NodeClaim carries.
@@ -18,7 +19,7 @@ from tenure.model.base import Message, Value
 RepairStep = Literal["reboot", "replace"]
 
 
-class Unhealthy(Message):
+class UnhealthyCondition(Message):
     """A condition of the Node as it is at present."""
 
     type: str
@@ -40,7 +41,7 @@ class ConditionInterval(Message):
 class Health(Message):
     intervals: tuple[ConditionInterval, ...] = ()
     """Oldest first. What is over is kept only where rules count it, and only for as long."""
-    taken: int = 0
+    steps_taken: int = 0
     """Steps of the ladder that were taken and have not helped, or not for long."""
     condition: str = ""
     """What the last one was taken for, such as `KernelReady=False`."""
@@ -67,7 +68,7 @@ class RepairRequest(Message):
     node_name: str
     provider_id: str
     step: RepairStep
-    rung: int = 0
+    step_index: int = 0
     """The how manieth step of the ladder it is, from 0."""
     condition: str
     conditions: tuple[tuple[str, str], ...]
@@ -79,13 +80,14 @@ class RepairRequest(Message):
 
 
 class RepairResult(Message):
-    """`held`: the breaker is open. `not now`: the Node is well. `gone`: there is no such NodeClaim or instance."""
+    """`is_active`: the breaker is open. `not now`: the Node is well. `is_deleted`: there is no such NodeClaim or
+    instance."""
 
     outcome: Literal["done", "held", "not now", "gone"]
     why: str = ""
 
 
-MOST: Final = 40
+MAX_INTERVALS: Final = 40
 """Stretches that are kept: the latest. More would fill an annotation that nobody reads."""
 RETENTION: Final = timedelta(days=1)
 _FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -103,7 +105,7 @@ def begin_interval(record: Sequence[NotReadyInterval], since: datetime) -> tuple
     if record and record[-1].until is None:
         return tuple(record)
     last = record[-1].until if record else None
-    return (*record, NotReadyInterval(since=max(since, last) if last else since))[-MOST:]
+    return (*record, NotReadyInterval(since=max(since, last) if last else since))[-MAX_INTERVALS:]
 
 
 def end_interval(record: Sequence[NotReadyInterval], until: datetime) -> tuple[NotReadyInterval, ...]:
@@ -125,7 +127,7 @@ def merge_intervals(
     first = min((one.since for one in reported), default=None)
     older = [one for one in known if first is None or one.since < first]
     closed = [one if one.until else NotReadyInterval(since=one.since, until=first) for one in older] if first else older
-    return (*closed, *reported)[-MOST:]
+    return (*closed, *reported)[-MAX_INTERVALS:]
 
 
 def format_intervals(record: Iterable[NotReadyInterval]) -> str:

@@ -21,7 +21,7 @@ class Phase(StrEnum):
     DELETED = "Gone"
 
 
-ENDING: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
+TERMINATING_PHASES: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
 """Phases of a node that is on its way out."""
 
 
@@ -49,7 +49,7 @@ class NodeClaimExplanation(Message):
     steps: tuple[Step, ...] = ()
 
 
-class ClaimOutcome(Message):
+class NodeClaimOutcome(Message):
     """How a life ended."""
 
     name: str

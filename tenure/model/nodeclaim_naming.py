@@ -10,13 +10,13 @@ _LONGEST_POOL: Final = 52
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def claim_name(pool: str, plan_id: str, index: int) -> str:
+def make_nodeclaim_name(pool: str, plan_id: str, index: int) -> str:
     """The pool's name, and ten characters out of the plan's id and the claim's place in it."""
     digest = hashlib.sha256(f"{plan_id}/{index}".encode()).digest()
     return f"{pool[:_LONGEST_POOL]}-{''.join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])}"
 
 
-def pool_as_owner(name: str, uid: str) -> dict[str, Any]:
+def nodepool_owner_reference(name: str, uid: str) -> dict[str, Any]:
     """The owner reference to the NodePool."""
     return {
         "apiVersion": NODEPOOL_API_VERSION,
@@ -27,7 +27,7 @@ def pool_as_owner(name: str, uid: str) -> dict[str, Any]:
     }
 
 
-def written_requirement(one: Expression) -> dict[str, Any]:
+def to_requirement_json(one: Expression) -> dict[str, Any]:
     """As it stands in spec.requirements."""
     return {
         "key": one.key,

@@ -10,13 +10,13 @@ from tenure.model.base import Message
 from tenure.model.disruption.drain import DrainStatus, PodDrainRule
 from tenure.model.disruption.permits import RecentDisruptions
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.launch import Launched, LaunchPreparation, Member
+from tenure.model.launch import LaunchedInstance, LaunchGroupMember, LaunchPreparation
 from tenure.model.node_health import NotReadyInterval
 from tenure.model.observations import Registrations
 from tenure.model.provisioning import LaunchDraft
 
 
-class ClaimRef(Message):
+class NodeClaimRef(Message):
     """A NodeClaim, and what was known of it when the call was made; each activity reads the live state itself."""
 
     name: str
@@ -30,7 +30,7 @@ class ClaimRef(Message):
 class NodeClaimLaunchRequest(Message):
     """A request for one NodeClaim that launches itself."""
 
-    claim: ClaimRef
+    claim: NodeClaimRef
     unavailable: tuple[UnavailableOffering, ...] = ()
     """What is not to be asked for now."""
     retry: bool = False
@@ -45,17 +45,17 @@ class GroupLaunchRequest(Message):
     retry: bool = False
 
 
-class Prepared(Message):
+class PreparationResult(Message):
     preparation: LaunchPreparation | None = None
     """None: the NodeClaim has an instance already, so nothing may be launched for it."""
-    members: tuple[Member, ...] | None = None
+    members: tuple[LaunchGroupMember, ...] | None = None
     """Of a group that tries again, those that still wait for an instance; None for all of them."""
 
 
 class RecoveredState(Message):
     """How far a life had come, from what outlived its workflow; nothing of an instance, nothing at all."""
 
-    launched: Launched | None = None
+    launched: LaunchedInstance | None = None
     node_name: str = ""
     registered: bool = False
     initialized: bool = False
@@ -73,7 +73,7 @@ class RecoveredState(Message):
     """What AWS said of its instance, as the NodeClaim says."""
 
 
-class Registered(Message):
+class RegistrationResult(Message):
     outcome: Literal["registered", "no node", "several nodes", "gone"]
     node_name: str = ""
     boot_id: str = ""
@@ -83,7 +83,7 @@ class Registered(Message):
     lifetime: timedelta | None = None
 
 
-class Initialized(Message):
+class InitializationResult(Message):
     outcome: Literal["initialized", "waiting", "gone"]
     waiting_for: str = ""
     boot_id: str = ""
@@ -92,7 +92,7 @@ class Initialized(Message):
 
 
 class NodeClaimDisruptionRequest(Message):
-    claim: ClaimRef
+    claim: NodeClaimRef
     reason: str
     voluntary: bool = True
     """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
@@ -102,13 +102,13 @@ class NodeClaimDisruptionRequest(Message):
     """Nothing may hold up the end: its termination grace period is over."""
 
 
-class Disrupted(Message):
+class DisruptionResult(Message):
     outcome: Literal["deleting", "not now", "gone"]
     why: str = ""
 
 
 class DrainRequest(Message):
-    claim: ClaimRef
+    claim: NodeClaimRef
     known_blockers: str = ""
     """The verdict shown already: the activity comes back when it changes."""
     known: DrainStatus | None = None
@@ -154,7 +154,7 @@ class DrainResult(Message):
 
 
 class CancelDrainRequest(Message):
-    claim: ClaimRef
+    claim: NodeClaimRef
     why: str
     event: str = "DrainGivenUp"
     warning: bool = True
@@ -167,10 +167,10 @@ class StopStartResult(Message):
     why: str = ""
 
 
-class Report(Message):
+class ReportRequest(Message):
     """A condition and an event for the NodeClaim."""
 
-    claim: ClaimRef
+    claim: NodeClaimRef
     condition: str = ""
     status: str = "Unknown"
     """Empty: the condition is removed."""
@@ -183,12 +183,12 @@ class Report(Message):
 class NotReadyNotification(Message):
     """When a NodeClaim's node was away, as its workflow knows."""
 
-    claim: ClaimRef
+    claim: NodeClaimRef
     not_ready_intervals: tuple[NotReadyInterval, ...]
 
 
 class TerminationRequest(Message):
-    claim: ClaimRef
+    claim: NodeClaimRef
     reason: str
 
 
@@ -235,7 +235,7 @@ class GroupRejection(Message):
     """Members of a launch group that get no instance, and why."""
 
     group_id: str
-    members: tuple[ClaimRef, ...]
+    members: tuple[NodeClaimRef, ...]
     reason: str
     message: str = ""
     final: bool = True

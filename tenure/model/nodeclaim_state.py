@@ -9,16 +9,16 @@ from tenure.model.base import Message
 from tenure.model.disruption.drain import CancelledDrain, DrainState
 from tenure.model.hooks import Hooks
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.interruption.records import StopStart, TrackedInterruption
-from tenure.model.launch import Launched, LaunchGroup, LaunchRejection
+from tenure.model.interruption.records import InstanceStopStart, TrackedInterruption
+from tenure.model.launch import LaunchedInstance, LaunchGroup, LaunchRejection
 from tenure.model.node_health import Health, NotReadyInterval
-from tenure.model.nodeclaim_history import ENDING as ENDING
-from tenure.model.nodeclaim_history import ClaimOutcome as ClaimOutcome
+from tenure.model.nodeclaim_history import TERMINATING_PHASES as TERMINATING_PHASES
+from tenure.model.nodeclaim_history import NodeClaimOutcome as NodeClaimOutcome
 from tenure.model.nodeclaim_history import Phase as Phase
 from tenure.model.nodeclaim_history import Step as Step
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.operator_requests import PauseAnnotation
-from tenure.model.provisioning import Expected
+from tenure.model.provisioning import ExpectedDurations
 from tenure.model.signals import DisruptionReason, Pause, PermitResult
 
 
@@ -34,7 +34,7 @@ class Deadlines(Message):
     """How long a node that turned NotReady still counts as a home for its pods."""
 
 
-class ClaimIdentity(Message):
+class NodeClaimIdentity(Message):
     """Who this is; never changes."""
 
     cluster: str
@@ -44,7 +44,7 @@ class ClaimIdentity(Message):
     node_class: str = ""
     group_id: str = ""
     """The launch group it was made for; empty for one that launches itself."""
-    alike: str = ""
+    launch_hash: str = ""
     """A hash of all that a launch is made of, where it may launch with others of its pool that ask for the same."""
     created: datetime
     why: str = ""
@@ -53,10 +53,10 @@ class ClaimIdentity(Message):
     """The workflow of the disruption that it replaces nodes for."""
 
 
-class ClaimState(Message):
+class NodeClaimState(Message):
     """Input and state in one: a run starts from it, and a continued run carries it on."""
 
-    identity: ClaimIdentity
+    identity: NodeClaimIdentity
     deadlines: Deadlines = Deadlines()
     phase: Phase = Phase.LAUNCH
     since: datetime | None = None
@@ -65,7 +65,7 @@ class ClaimState(Message):
     overdue: bool = False
     notified_overdue: Phase | None = None
     """The phase that the NodeClaim's condition says is overdue."""
-    expected: Expected | None = None
+    expected: ExpectedDurations | None = None
     """Of its start-up; what it was told first."""
     slow: bool = False
     """This phase takes longer than expected, and is within its deadline."""
@@ -78,7 +78,7 @@ class ClaimState(Message):
     """What its own attempts were refused lately, where it launches itself."""
     joined: bool = False
     """Provisioning puts it into a launch group; from there on it must not launch itself unless that is refused."""
-    launched: Launched | None = None
+    launched: LaunchedInstance | None = None
     rejection: LaunchRejection | None = None
     observed: ObservedNodeClaim = ObservedNodeClaim()
     unready_since: datetime | None = None
@@ -114,7 +114,7 @@ class ClaimState(Message):
     """How often it was asked for again, having been refused."""
     disruption: str = ""
     """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
-    counted: bool = False
+    disruption_counted: bool = False
     """That it goes was counted."""
     pause: Pause | None = None
     pause_annotation: PauseAnnotation = PauseAnnotation()
@@ -132,18 +132,18 @@ class ClaimState(Message):
     """What AWS said of its instance, as `tenure/policy/interruption/events.py` keeps it."""
     notified_interruptions: dict[str, str] = {}
     """What was said of them, as `tenure/policy/interruption/messages.py` counts it."""
-    notices_written: str = ""
+    interruptions_annotation: str = ""
     """What its NodeClaim's annotation says of them."""
     records_events: bool = False
     """It keeps what came from AWS in its memo, and tells of what acts beside its drain; a run that began before that
     was so does neither."""
-    expected_back: datetime | None = None
+    maintenance_until: datetime | None = None
     """Until when its stopped instance is waited for, as its NodeClaim says."""
     out_of_service: bool = False
     """It began to be taken out of service, and is to be put back if it does not go."""
     interrupted: str = ""
     """The event that it is drained for, by its key."""
-    stop: StopStart | None = None
+    stop: InstanceStopStart | None = None
     """The last time that its instance was stopped and started for an event."""
     waits_until: datetime | None = None
     """When a ready node goes for an event, at the latest; shown as its deadline."""

@@ -51,12 +51,12 @@ class OverlayFact(Value):
         return max(0.0, price + change)
 
 
-def problem_of(overlay: OverlayFact) -> str:
+def find_overlay_problem(overlay: OverlayFact) -> str:
     """What is wrong with it taken alone, and what to write instead; empty when nothing is."""
     if overlay.problem:
         return overlay.problem
     try:
-        Requirements.of(overlay.requirements)
+        Requirements.from_expressions(overlay.requirements)
     except RequirementError as error:
         return f"spec.requirements: {error}"
     for key in WELL_KNOWN_RESOURCES:
@@ -72,7 +72,7 @@ def problem_of(overlay: OverlayFact) -> str:
     return f"spec.capacity: {negative} is below nothing; write how much a node has" if negative else ""
 
 
-def by_precedence(overlays: Iterable[OverlayFact]) -> list[OverlayFact]:
+def sort_by_precedence(overlays: Iterable[OverlayFact]) -> list[OverlayFact]:
     """Those that count first come first: by weight, then by name, both descending (reference 2.21)."""
     return sorted(overlays, key=lambda one: (one.weight, one.name), reverse=True)
 
@@ -89,7 +89,7 @@ def apply_overlays(
 
     For one offering's price, and for one resource, the overlay with most precedence counts. Raises RequirementError.
     """
-    ordered = by_precedence(overlays)
+    ordered = sort_by_precedence(overlays)
     reaches = [(one, OverlayReach(one, labels)) for one in ordered]
     chosen = [(one, reach) for one, reach in reaches if reach.possible]
     return (_apply_to_type(kind, chosen) for kind in types)
@@ -99,7 +99,7 @@ class OverlayReach:
     """What an overlay reaches in a pool with these labels. Raises RequirementError."""
 
     def __init__(self, overlay: OverlayFact, labels: Mapping[str, str]) -> None:
-        requirements = Requirements.of(overlay.requirements)
+        requirements = Requirements.from_expressions(overlay.requirements)
         own = pool_labels(labels)
         self.possible = all(one.has(own[key]) for key, one in requirements.items() if key in own)
         """Whether the pool's own labels let it reach anything."""

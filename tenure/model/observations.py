@@ -13,9 +13,9 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules, RolloutRules
 from tenure.model.base import Message
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.node_health import Unhealthy
+from tenure.model.node_health import UnhealthyCondition
 from tenure.model.operator_requests import InvalidRules
-from tenure.model.provisioning import Expected
+from tenure.model.provisioning import ExpectedDurations
 
 UNCOMPARED: Final = {"number", "ready_since", "expected", "disruption"}
 """What an observation may differ in and yet be no news."""
@@ -65,9 +65,9 @@ class ObservedNodeClaim(Message):
     drift_message: str = ""
     needed_by_buffer: str = ""
     """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
-    awaits: str = ""
+    awaited_pods: str = ""
     """The pods that a node that would be empty without them has waited for, for a while, and why they are not there."""
-    unhealthy: tuple[Unhealthy, ...] = ()
+    unhealthy: tuple[UnhealthyCondition, ...] = ()
     """The Node's conditions that repair counts at present; none while the gate NodeRepair is off."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
@@ -78,7 +78,7 @@ class ObservedNodeClaim(Message):
     pause: str = ""
     """The annotation tenure.sh/pause of the NodeClaim, or else of its Node."""
 
-    expected: Expected | None = None
+    expected: ExpectedDurations | None = None
     """How long its start-up may take before it is slow, told with what is told anyhow; not part of what is compared."""
 
     def differs_from(self, other: "ObservedNodeClaim | None") -> bool:
@@ -90,7 +90,7 @@ class ObservedDemand(Message):
 
     number: int = 0
     pods: int
-    newest: datetime
+    newest_pod_at: datetime
     """When the newest of them was first seen: the batch window is measured from it."""
     at_once: bool = False
     """Some of them lost the place that an earlier plan gave them: they have waited in a batch before."""
@@ -150,14 +150,14 @@ class ObservedNodeClass(Message):
     """As in PoolSeen."""
 
 
-class Joining(Message):
+class LaunchGroupJoinRequest(Message):
     """Signal to Provisioning: a NodeClaim that no plan made, and that may launch with others that are alike."""
 
     name: str
     uid: str
     pool: str
     node_class: str
-    alike: str
+    launch_hash: str
 
 
 class ObservedUnavailableOfferings(Message):
@@ -168,7 +168,7 @@ class ObservedUnavailableOfferings(Message):
     """Until when AWS takes back so many nodes that what replaces them is spread."""
 
 
-class StartEnded(Message):
+class StartupOutcome(Message):
     """The end of one NodeClaim's start. Also a signal to the NodePool's workflow, from one that failed."""
 
     uid: str
@@ -179,7 +179,7 @@ class StartEnded(Message):
 
 
 class Registrations(Message):
-    outcomes: tuple[StartEnded, ...] = ()
+    outcomes: tuple[StartupOutcome, ...] = ()
     """The last few, oldest first."""
     since: datetime | None = None
     """When the NodePool or its NodeClass last changed: what ended before counts no more."""

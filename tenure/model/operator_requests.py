@@ -124,7 +124,7 @@ class InvalidRules(Value):
         return self.disruption or self.hooks or (self.rollout if reason == "Drifted" else "")
 
 
-ALL_READ: Final = InvalidRules()
+NO_INVALID_RULES: Final = InvalidRules()
 
 
 class PolicyFact(Value):

@@ -9,10 +9,10 @@ from tenure.model.base import Message, Value
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.facts import Expression, Taint
 from tenure.model.instance_types import OfferingShard, UnavailableOffering
-from tenure.model.launch import Member
+from tenure.model.launch import LaunchGroupMember
 
 
-class PlannedClaim(Value):
+class PlannedNodeClaim(Value):
     """A NodeClaim to be made: everything but its name, which is derived from the plan's id."""
 
     pool: str
@@ -46,7 +46,7 @@ class UnschedulablePod(Value):
 
 
 class Plan(Value):
-    claims: tuple[PlannedClaim, ...] = ()
+    claims: tuple[PlannedNodeClaim, ...] = ()
     nominations: dict[str, str] = {}
     """Pod UID to the name of the node or NodeClaim, existing already, that it is expected on."""
     reserved: dict[str, str] = {}
@@ -73,7 +73,7 @@ class LaunchDraft(Message):
     group_id: str
     pool: str
     node_class: str
-    members: tuple[Member, ...]
+    members: tuple[LaunchGroupMember, ...]
     """Sorted by UID: the recorded order in which instances are handed out."""
     attempt: int = 1
     """Each has a token of its own."""
@@ -101,7 +101,7 @@ class PlanOutcome(Message):
     planned_at: datetime | None = None
 
 
-class PhaseTimes(Message):
+class PhaseDurations(Message):
     """None where nothing is known."""
 
     launch: timedelta | None = None
@@ -109,8 +109,8 @@ class PhaseTimes(Message):
     initialization: timedelta | None = None
 
 
-class Expected(Message):
+class ExpectedDurations(Message):
     """By instance type, or for any other."""
 
-    by_type: dict[str, PhaseTimes] = {}
-    otherwise: PhaseTimes = PhaseTimes()
+    by_type: dict[str, PhaseDurations] = {}
+    default: PhaseDurations = PhaseDurations()

@@ -17,10 +17,10 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
-from tenure.apis.labels import WELL_KNOWN, is_injected_elsewhere, normalize
+from tenure.apis.labels import WELL_KNOWN, is_injected_elsewhere, normalize_label_key
 from tenure.model.facts import Expression
 
-__all__ = ["Requirement", "RequirementError", "Requirements", "one_of", "requirement"]
+__all__ = ["Requirement", "RequirementError", "Requirements", "one_of", "parse_requirement"]
 
 
 IN: Final = "In"
@@ -70,11 +70,11 @@ class Requirement:
 
     def intersection(self, other: "Requirement") -> "Requirement":
         """What satisfies both. Bounds that cross leave nothing; a concrete set applies bounds and drops them."""
-        return _intersection(self, other)
+        return _intersect(self, other)
 
     def intersects(self, other: "Requirement") -> bool:
         """Whether some value satisfies both."""
-        both = _intersection(self, other)
+        both = _intersect(self, other)
         return both.complement or bool(both.values)
 
     def conflicts(self, other: "Requirement") -> bool:
@@ -130,12 +130,12 @@ class Requirement:
 
 
 @lru_cache(maxsize=1 << 16)
-def requirement(expression: Expression) -> Requirement:
+def parse_requirement(expression: Expression) -> Requirement:
     """The requirement an expression stands for; older label names are taken for today's.
 
     Raises RequirementError for an unknown operator, In without values, or a bound that is no integer.
     """
-    key, operator = normalize(expression.key), expression.operator
+    key, operator = normalize_label_key(expression.key), expression.operator
     values = frozenset(expression.values)
     if operator in BOUNDS:
         return _bounded_requirement(key, operator, expression)
@@ -151,11 +151,11 @@ def requirement(expression: Expression) -> Requirement:
 
 def one_of(key: str, *values: str) -> Requirement:
     """The label has one of these values; none means that it is absent."""
-    return Requirement(normalize(key), False, frozenset(values), present=bool(values))
+    return Requirement(normalize_label_key(key), False, frozenset(values), present=bool(values))
 
 
 @lru_cache(maxsize=1 << 16)
-def _intersection(left: Requirement, right: Requirement) -> Requirement:
+def _intersect(left: Requirement, right: Requirement) -> Requirement:
     gte, lte = _max_defined(left.gte, right.gte), _min_defined(left.lte, right.lte)
     min_values = _max_defined(left.min_values, right.min_values)
     present = left.present or right.present
@@ -224,17 +224,17 @@ class Requirements(Mapping[str, Requirement]):
         self._hash: int | None = None
 
     @classmethod
-    def of(cls, expressions: Iterable[Expression]) -> "Requirements":
+    def from_expressions(cls, expressions: Iterable[Expression]) -> "Requirements":
         """All expressions together; raises RequirementError."""
-        return cls(requirement(expression) for expression in expressions)
+        return cls(parse_requirement(expression) for expression in expressions)
 
     @classmethod
-    def of_labels(cls, labels: Mapping[str, str]) -> "Requirements":
+    def from_labels(cls, labels: Mapping[str, str]) -> "Requirements":
         """Each label has exactly its value."""
         return cls(one_of(key, value) for key, value in labels.items())
 
     @classmethod
-    def of_choices(cls, labels: Mapping[str, Iterable[str]], absent: Iterable[str] = ()) -> "Requirements":
+    def from_choices(cls, labels: Mapping[str, Iterable[str]], absent: Iterable[str] = ()) -> "Requirements":
         """Each label has one of its values, as for an instance type; those in `absent` and not given do not exist."""
         defined = [one_of(key, *values) for key, values in labels.items()]
         known = {one.key for one in defined}

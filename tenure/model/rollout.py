@@ -29,7 +29,7 @@ class Image(Message):
     """What an instance type must be like to run it, as text: one image of a class replaces another of the same."""
 
 
-class Target(Message):
+class RolloutTarget(Message):
     """What nodes are made from now: those that are not have drifted (`tenure/policy/disruption/drift.py`).
 
     What single nodes drift by (their subnet, reservation or instance type) is not in it: that is no roll-out."""
@@ -48,13 +48,13 @@ class Target(Message):
     @property
     def id(self) -> str:
         """Ten characters."""
-        return digest(self.model_dump(mode="json"))
+        return short_digest(self.model_dump(mode="json"))
 
-    def changed_from(self, other: "Target") -> tuple[str, ...]:
+    def changed_from(self, other: "RolloutTarget") -> tuple[str, ...]:
         """What is another, in words."""
         return tuple(self._list_changes(other))
 
-    def _list_changes(self, other: "Target") -> Iterator[str]:
+    def _list_changes(self, other: "RolloutTarget") -> Iterator[str]:
         if self.pool != other.pool:
             yield "the NodePool's template"
         if self.requirements != other.requirements:
@@ -67,7 +67,7 @@ class Target(Message):
             yield "the image"
 
 
-class Gate(Message):
+class HealthGate(Message):
     """A query of Prometheus, and when it passes."""
 
     name: str
@@ -78,7 +78,7 @@ class Gate(Message):
 
     @property
     def id(self) -> str:
-        return digest(self.model_dump(mode="json"))
+        return short_digest(self.model_dump(mode="json"))
 
 
 class GateResult(Message):
@@ -97,13 +97,13 @@ class ObservedRollout(Message):
 
     rules: RolloutRules | None = None
     """None: no LifecyclePolicy says anything, and nothing here matters."""
-    target: Target | None = None
+    target: RolloutTarget | None = None
     """None: it cannot be told, since the EC2NodeClass is not resolved as it is now."""
     drifted: tuple[str, ...] = ()
     """UIDs of launched NodeClaims that are not what is asked for, also of those that are going."""
-    out: tuple[str, ...] = ()
+    departing: tuple[str, ...] = ()
     """Of them, those that are going or hold a permit to."""
-    new: int = 0
+    updated_nodes: int = 0
     """Nodes that are what is asked for: initialized, and not going."""
     ready: int = 0
     """Of them, those that are Ready."""
@@ -143,7 +143,7 @@ class RolloutPlan(Message):
         return len({one.by for one in self.approvals}) >= self.approvers
 
 
-class Halted(Message):
+class RolloutHalt(Message):
     """No further node goes."""
 
     why: str
@@ -158,8 +158,8 @@ class Halted(Message):
 class RolloutState(Message):
     """What the NodePool workflow remembers."""
 
-    target: Target | None = None
-    good: Target | None = None
+    target: RolloutTarget | None = None
+    good: RolloutTarget | None = None
     """The last that the whole pool ran well with."""
     finished: bool = False
     """The target went through all waves, or is the good one: nodes that drift go by budgets alone."""
@@ -178,7 +178,7 @@ class RolloutState(Message):
     """The last permit; None: nothing was touched yet."""
     soaking_since: datetime | None = None
     failing_since: datetime | None = None
-    halted: Halted | None = None
+    halted: RolloutHalt | None = None
     plan: RolloutPlan | None = None
     plans: int = 0
     """Counts them: what is proposed again has another id."""
@@ -227,7 +227,7 @@ class RolloutDecision(Value):
     """Why not more, what it waits for, and what a person can do about it."""
     next_check_at: datetime | None = None
     """The next moment to look; None: when something changes."""
-    gates_to_query: tuple[Gate, ...] = ()
+    gates_to_query: tuple[HealthGate, ...] = ()
     """What Prometheus is to be asked before anything is decided."""
     roll_back: RollBack | None = None
     overdue: bool = False
@@ -281,7 +281,7 @@ class RejectRollout(Message):
     """Take the last good image again."""
 
 
-def digest(value: object) -> str:
+def short_digest(value: object) -> str:
     """Ten characters that stand for a JSON value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -298,21 +298,21 @@ class ImagePin(Message):
     until: datetime
 
 
-def pin_in_force(node_class: EC2NodeClass, now: datetime) -> ImagePin | None:
+def active_image_pin(node_class: EC2NodeClass, now: datetime) -> ImagePin | None:
     """None without one, or with one that is void or cannot be read."""
     written = node_class.metadata.annotations.get(IMAGE_PIN, "")
     try:
         pin = ImagePin.model_validate_json(written) if written else None
     except ValidationError:
         return None
-    if pin is None or now >= pin.until or pin.terms != terms_of(node_class):
+    if pin is None or now >= pin.until or pin.terms != ami_selector_digest(node_class):
         return None
     return pin
 
 
-def terms_of(node_class: EC2NodeClass) -> str:
+def ami_selector_digest(node_class: EC2NodeClass) -> str:
     """Digest of `spec.amiSelectorTerms`."""
-    return digest([term.to_object() for term in node_class.spec.ami_selector_terms])
+    return short_digest([term.to_object() for term in node_class.spec.ami_selector_terms])
 
 
 def add_pinned_images(pin: ImagePin | None, images: dict[str, str], **fields: object) -> ImagePin:

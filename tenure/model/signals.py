@@ -30,7 +30,7 @@ class PermitRequest(Message):
     """How long after the permit's end the node may still begin to go: so long the permit counts, be it used or not."""
 
 
-class PermitWithdrawn(Message):
+class PermitRelease(Message):
     """Signal to a NodePool: the wish is gone, or the node is."""
 
     claim_uid: str
@@ -68,7 +68,7 @@ class Resume(Message):
     by: str = ""
 
 
-class Verdict(Message):
+class OperatorRequestResult(Message):
     """The answer to what a person asked."""
 
     accepted: bool = True

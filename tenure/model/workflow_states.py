@@ -4,11 +4,17 @@ from datetime import datetime, timedelta
 
 from tenure.model.base import Message
 from tenure.model.discovered_capacity import DiscoveredCapacityState
-from tenure.model.disruption.planning import Disrupted
+from tenure.model.disruption.planning import PastDisruption
 from tenure.model.extra_capacity import ReplicasState
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import LaunchGroup
-from tenure.model.observations import Joining, ObservedDemand, ObservedNodeClass, ObservedNodePool, Registrations
+from tenure.model.observations import (
+    LaunchGroupJoinRequest,
+    ObservedDemand,
+    ObservedNodeClass,
+    ObservedNodePool,
+    Registrations,
+)
 from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.provisioning import LaunchDraft
 from tenure.model.rollout import RolloutState
@@ -38,7 +44,7 @@ class ProvisioningState(Message):
     """What nodes have shown of their machines; outlives them."""
     drafts: tuple[LaunchDraft, ...] = ()
     """Planned, and no request frozen for them yet."""
-    joining: tuple[Joining, ...] = ()
+    joining: tuple[LaunchGroupJoinRequest, ...] = ()
     """NodeClaims that no plan made, gathered for a moment."""
     groups: tuple[LaunchGroup, ...] = ()
     """Frozen, and not answered yet: an answer that was lost is asked for again with the same token."""
@@ -65,7 +71,7 @@ class Permit(Message):
         return self.until + self.begins_within
 
 
-class PoolState(Message):
+class NodePoolState(Message):
     cluster: str
     name: str
     observed: ObservedNodePool = ObservedNodePool()
@@ -76,7 +82,7 @@ class PoolState(Message):
     causes: dict[str, str] = {}
     """Of these, what they wait for: where it is something else, they are told again."""
     permits: tuple[Permit, ...] = ()
-    past: tuple[Disrupted, ...] = ()
+    past: tuple[PastDisruption, ...] = ()
     """What went by permits lately; as far back as rates of its LifecyclePolicy look."""
     pause: Pause | None = None
     pause_annotation: PauseAnnotation = PauseAnnotation()
@@ -104,7 +110,7 @@ class NodeClassState(Message):
     """As the last look asked for it."""
 
 
-class PoolCount(Message):
+class NodePoolCount(Message):
     """Nodes of a pool as budgets count them (reference 4.4)."""
 
     existing: tuple[str, ...] = ()

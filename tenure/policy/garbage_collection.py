@@ -8,7 +8,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tenure.apis import labels
-from tenure.model.garbage_collection import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
+from tenure.model.garbage_collection import (
+    InventoryInstanceProfile,
+    InventoryLaunchTemplate,
+    InventoryLease,
+    InventoryNode,
+    InventoryNodeClaim,
+    InventoryNodeClass,
+)
 from tenure.model.provider_results import InstanceFacts
 
 INSTANCE_GRACE: Final = timedelta(seconds=30)
@@ -24,7 +31,7 @@ TERMINATING_STATES: Final = ("shutting-down", "terminated")
 
 
 def decide_orphaned_instances(
-    instances: Iterable[InstanceFacts], claims: Sequence[ClaimMark], *, cluster: str, now: datetime
+    instances: Iterable[InstanceFacts], claims: Sequence[InventoryNodeClaim], *, cluster: str, now: datetime
 ) -> list[InstanceFacts]:
     """Instances of this cluster that no NodeClaim has or is about to get. Read the instances first.
 
@@ -52,8 +59,8 @@ def _is_ours(instance: InstanceFacts, cluster: str) -> bool:
 
 
 def decide_orphaned_nodeclaims(
-    claims: Iterable[ClaimMark], instances: Iterable[InstanceFacts], *, now: datetime
-) -> list[ClaimMark]:
+    claims: Iterable[InventoryNodeClaim], instances: Iterable[InstanceFacts], *, now: datetime
+) -> list[InventoryNodeClaim]:
     """NodeClaims that joined and whose instance is not listed (reference 3.8). Read in any order: of each EC2 is still
     to be asked.
 
@@ -71,13 +78,15 @@ def decide_orphaned_nodeclaims(
     ]
 
 
-def decide_speaks_for(node: NodeMark, claim: ClaimMark, *, now: datetime) -> bool:
+def decide_speaks_for(node: InventoryNode, claim: InventoryNodeClaim, *, now: datetime) -> bool:
     """A Node that is Ready, or was a short while ago, vouches for the instance that its NodeClaim names."""
     lately = node.ready_changed is not None and node.ready_changed + UNREADY_FOR > now
     return node.provider_id == claim.provider_id and (node.ready or lately)
 
 
-def decide_orphaned_nodes(nodes: Iterable[NodeMark], claims: Iterable[ClaimMark], *, now: datetime) -> list[NodeMark]:
+def decide_orphaned_nodes(
+    nodes: Iterable[InventoryNode], claims: Iterable[InventoryNodeClaim], *, now: datetime
+) -> list[InventoryNode]:
     """Nodes of ours that no NodeClaim has; whether their instance runs is still to be asked. Read the Nodes first."""
     owned = {one.instance_id for one in claims if one.provider_id}
     return [
@@ -91,8 +100,12 @@ def decide_orphaned_nodes(nodes: Iterable[NodeMark], claims: Iterable[ClaimMark]
 
 
 def decide_unused_templates(
-    templates: Iterable[TemplateMark], claims: Sequence[ClaimMark], *, running: Set[str], now: datetime
-) -> list[TemplateMark]:
+    templates: Iterable[InventoryLaunchTemplate],
+    claims: Sequence[InventoryNodeClaim],
+    *,
+    running: Set[str],
+    now: datetime,
+) -> list[InventoryLaunchTemplate]:
     """Those that nobody launches with. Read the templates first. `running`: the ids that living instances came from.
 
     A pool that bought a node lately, or is about to, keeps all of its templates: it may well buy again.
@@ -110,13 +123,13 @@ def decide_unused_templates(
 
 
 def decide_unused_profiles(
-    profiles: Iterable[ProfileMark],
-    claims: Sequence[ClaimMark],
-    node_classes: Sequence[NodeClassMark],
+    profiles: Iterable[InventoryInstanceProfile],
+    claims: Sequence[InventoryNodeClaim],
+    node_classes: Sequence[InventoryNodeClass],
     *,
     running: Set[str],
     now: datetime,
-) -> list[ProfileMark]:
+) -> list[InventoryInstanceProfile]:
     """Profiles that no class names, no NodeClaim and no instance. Read the profiles first.
 
     `running`: names that living instances have. A NodeClaim that does not say which profile it has may have any.
@@ -135,7 +148,7 @@ def decide_unused_profiles(
     ]
 
 
-def decide_untagged(claims: Iterable[ClaimMark]) -> list[ClaimMark]:
+def decide_untagged(claims: Iterable[InventoryNodeClaim]) -> list[InventoryNodeClaim]:
     """Those that have joined and whose instance does not bear the names yet (reference 1.4)."""
     required = (labels.TAGGED, labels.CLUSTER_NAME_TAGGED)
     return [
@@ -148,7 +161,7 @@ def decide_untagged(claims: Iterable[ClaimMark]) -> list[ClaimMark]:
     ]
 
 
-def is_orphaned_lease(lease: LeaseMark, *, names: Set[str], uids: Set[str], now: datetime) -> bool:
+def is_orphaned_lease(lease: InventoryLease, *, names: Set[str], uids: Set[str], now: datetime) -> bool:
     """No Node of its name, none that owns it, and nobody who renews it: a kubelet may be about to register.
 
     Read the Leases first.

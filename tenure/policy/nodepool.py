@@ -15,7 +15,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import Registrations, StartEnded
+from tenure.model.observations import Registrations, StartupOutcome
 
 
 def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def decide_nodeclass_ready(name: str, node_class: EC2NodeClass | None) -> tuple[
     """Status, reason and message of the NodePool's condition NodeClassReady."""
     if node_class is None:
         return "False", labels.NODECLASS_NOT_FOUND, f"EC2NodeClass {name} is not there; create it or name another"
-    if node_class.metadata.deleting:
+    if node_class.metadata.is_deleting:
         return "False", labels.NODECLASS_TERMINATING, f"EC2NodeClass {name} is being deleted"
     ready = next((one for one in node_class.status.conditions if one.type == labels.READY), None)
     if ready is None or ready.is_unknown:
@@ -95,21 +95,21 @@ def refresh_registrations(known: Registrations, pool: NodePool, class_generation
     return Registrations(since=now, **generations)
 
 
-def add_outcomes(known: Registrations, ended: Iterable[StartEnded]) -> Registrations:
+def add_outcomes(known: Registrations, ended: Iterable[StartupOutcome]) -> Registrations:
     """In the order in which they ended; said twice, an end counts once."""
     found = {one.uid: one for one in (*known.outcomes, *ended) if known.since is None or one.at >= known.since}
     latest = sorted(found.values(), key=lambda one: (one.at, one.uid))[-MAX_OUTCOMES:]
     return known.model_copy(update={"outcomes": tuple(latest)})
 
 
-def registered_outcomes(pool: NodePool, claims: Iterable[NodeClaim]) -> list[StartEnded]:
+def registered_outcomes(pool: NodePool, claims: Iterable[NodeClaim]) -> list[StartupOutcome]:
     """Of live NodeClaims, those that made it. One that is older than the pool was another's of the same name."""
     born, found = pool.metadata.creation_timestamp, []
     for claim in claims:
         condition, made = claim.condition(labels.REGISTERED_CONDITION), claim.metadata.creation_timestamp
         ours = born is None or made is None or made >= born
         if ours and condition and condition.is_true and condition.last_transition_time:
-            found.append(StartEnded(uid=claim.metadata.uid, at=condition.last_transition_time, registered=True))
+            found.append(StartupOutcome(uid=claim.metadata.uid, at=condition.last_transition_time, registered=True))
     return found
 
 
@@ -125,7 +125,7 @@ def decide_healthy(known: Registrations) -> tuple[Literal["True", "False", "Unkn
     return ("True", "", "") if known.outcomes else ("Unknown", "", "")
 
 
-def _seed_from_condition(pool: NodePool, class_generation: int) -> list[StartEnded]:
+def _seed_from_condition(pool: NodePool, class_generation: int) -> list[StartupOutcome]:
     condition = pool.condition(labels.NODE_REGISTRATION_HEALTHY)
     if (
         condition is None
@@ -135,7 +135,7 @@ def _seed_from_condition(pool: NodePool, class_generation: int) -> list[StartEnd
         return []
     if pool.status.node_class_observed_generation != class_generation or condition.status == "Unknown":
         return []
-    one = StartEnded(uid="before-1", at=condition.last_transition_time, registered=condition.is_true)
+    one = StartupOutcome(uid="before-1", at=condition.last_transition_time, registered=condition.is_true)
     failed = {"reason": condition.reason, "message": "before this workflow began"}
     return (
         [one]

@@ -13,9 +13,9 @@ from tenure.apis.labels import NODEPOOL
 from tenure.apis.resources import NODES, add
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.planning import Decision, DisruptionRequest
-from tenure.model.facts import ClaimFact, NodeFact, PodFact
+from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
-from tenure.model.provisioning import Plan, PlannedClaim, UnschedulablePod
+from tenure.model.provisioning import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.disruption.decision import DisruptionContext, decide_disruption
 from tenure.scheduling.existing_nodes import ExistingNodes, build_existing_nodes
 from tenure.scheduling.nodeoverlays import OverlayVerdict
@@ -80,7 +80,7 @@ class ClusterState:
         """What nodes have shown of their machines: counts from the next plan on. `specs` by EC2NodeClass."""
         self._offerings.apply_discovered_capacity(discovered, specs)
 
-    def commit(self, nodeclaims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
+    def commit(self, nodeclaims: Mapping[str, PlannedNodeClaim], *, now: datetime) -> None:
         """NodeClaims by name that are created from a plan: they count from now on.
 
         They count until the claim is seen by `apply`, or for 60 s when it never is.
@@ -110,7 +110,7 @@ class ClusterState:
         pass_arguments = (
             request.now,
             request.unavailable,
-            (request.not_ready_grace, request.pool_graces),
+            (request.not_ready_grace, request.not_ready_grace_by_pool),
             request.reservations,
         )
         shaped_pods = list(self._shape_pending_pods(request.now, []))
@@ -222,7 +222,7 @@ class ClusterState:
         return {pool.name: self._offerings.get_template(pool, daemons) for pool in self._facts.pools.values()}
 
     def _used_by_pool(
-        self, nodeclaims: Iterable[ClaimFact], templates: Mapping[str, NodePoolTemplate | RejectionReason]
+        self, nodeclaims: Iterable[NodeClaimFact], templates: Mapping[str, NodePoolTemplate | RejectionReason]
     ) -> dict[str, dict[str, int]]:
         """What each pool's nodes have. Those on their way out do not count (reference 2.16)."""
         used: dict[str, dict[str, int]] = {}
@@ -244,7 +244,7 @@ class ClusterState:
             if NODEPOOL in node.labels and node.name not in owned and not node.deleting:
                 yield node
 
-    def _estimate_capacity(self, nodeclaim: ClaimFact, template: NodePoolTemplate) -> Mapping[str, int]:
+    def _estimate_capacity(self, nodeclaim: NodeClaimFact, template: NodePoolTemplate) -> Mapping[str, int]:
         node = self._facts.node_of(nodeclaim)
         known = nodeclaim.capacity or (node.capacity if node else {})
         return known or largest_capacity(template, nodeclaim)
@@ -272,7 +272,7 @@ class ClusterState:
                     self._committed_nodeclaims.forget_pod(change.key)
             case "claim":
                 self._committed_nodeclaims.observe(
-                    change.key, change.fact if isinstance(change.fact, ClaimFact) else None
+                    change.key, change.fact if isinstance(change.fact, NodeClaimFact) else None
                 )
             case "pool":
                 self._offerings.invalidate_templates(change.key)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tenure.apis.resources import total
+from tenure.apis.resources import sum_resources
 from tenure.model.facts import DaemonSetFact, HostPort, PodFact, Taint
 from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import Amounts, InstanceTypeTable, Mask
@@ -49,7 +49,7 @@ def pending_daemon_requests(
     daemons: Iterable[DaemonSetFact], present: frozenset[str], labels: Requirements, taints: Sequence[Taint]
 ) -> dict[str, int]:
     """What DaemonSets that will run on a node, and are not in `present` (UIDs), will take of it."""
-    return total(
+    return sum_resources(
         daemon.pod.requests
         for daemon in daemons
         if daemon.uid not in present

@@ -19,8 +19,8 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from tenure.apis.labels import HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED
-from tenure.apis.resources import subtract, total
-from tenure.model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint, Toleration
+from tenure.apis.resources import subtract, sum_resources
+from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.daemonsets import pending_daemon_requests
 from tenure.scheduling.instance_type_table import Amounts, Mask
@@ -153,7 +153,7 @@ class ExistingNodes:
 
 def node_requirements(name: str, labels: Mapping[str, str]) -> Requirements:
     """A node's labels; one without a hostname label is called by its name."""
-    return Requirements.of_labels({HOSTNAME: name, **labels})
+    return Requirements.from_labels({HOSTNAME: name, **labels})
 
 
 def _single_value(one: Requirement | None) -> str | None:
@@ -173,7 +173,7 @@ def _number_distinct(items: Iterable[T]) -> tuple[list[T], Amounts]:
 
 def build_existing_nodes(
     facts: ClusterFacts,
-    nodeclaims: Iterable[ClaimFact],
+    nodeclaims: Iterable[NodeClaimFact],
     unlaunched_overhead: Mapping[str, Mapping[str, int]],
     *,
     now: datetime,
@@ -218,7 +218,7 @@ def _lacks_provider_id(node: NodeFact) -> bool:
 
 
 def build_running_node(
-    nodeclaim: ClaimFact,
+    nodeclaim: NodeClaimFact,
     node: NodeFact,
     facts: ClusterFacts,
     daemons: Sequence[DaemonSetFact],
@@ -241,7 +241,7 @@ def build_running_node(
     return replace(existing_node, nodeclaim=nodeclaim.name)
 
 
-def _starting_taints(nodeclaim: ClaimFact, node: NodeFact) -> tuple[Taint, ...]:
+def _starting_taints(nodeclaim: NodeClaimFact, node: NodeFact) -> tuple[Taint, ...]:
     """Until registration the claim says what the taints will be. Until initialization those that pass are looked
     through however long they last: for that the phase has its deadline."""
     taints = without_transient(node.taints if nodeclaim.registered else nodeclaim.taints)
@@ -262,22 +262,22 @@ def _build_present_node(
     present = frozenset(pod.owner_uid for pod in pods if pod.daemonset)
     requirements = node_requirements(node.name, labels)
     pending_daemons = pending_daemon_requests(daemons, present, requirements, taints)
-    headroom = subtract(allocatable, total((_bound_requests(pods), pending_daemons)))
+    headroom = subtract(allocatable, sum_resources((_bound_requests(pods), pending_daemons)))
     return ExistingNode(node.name, requirements, taints, headroom, initialized)
 
 
-def _build_launched_node(nodeclaim: ClaimFact, daemons: Sequence[DaemonSetFact]) -> ExistingNode:
+def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFact]) -> ExistingNode:
     """The instance runs and its Node is not there yet; before its amounts are known it offers what was asked for."""
-    requirements = Requirements.of_labels(_initialized_labels(nodeclaim.labels))
+    requirements = Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     pending_daemons = pending_daemon_requests(daemons, frozenset(), requirements, nodeclaim.taints)
     headroom = subtract(nodeclaim.allocatable or nodeclaim.requests, pending_daemons)
     return ExistingNode(nodeclaim.name, requirements, nodeclaim.taints, headroom, nodeclaim=nodeclaim.name)
 
 
-def _build_unlaunched_node(nodeclaim: ClaimFact, overhead: Mapping[str, Mapping[str, int]]) -> ExistingNode:
+def _build_unlaunched_node(nodeclaim: NodeClaimFact, overhead: Mapping[str, Mapping[str, int]]) -> ExistingNode:
     """Nothing is known of it but what it asks for, so that is what it offers: to pods that any outcome satisfies."""
-    requirements = Requirements.of(nodeclaim.requirements).intersection(
-        Requirements.of_labels(_initialized_labels(nodeclaim.labels))
+    requirements = Requirements.from_expressions(nodeclaim.requirements).intersection(
+        Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     )
     headroom = subtract(nodeclaim.requests, overhead.get(nodeclaim.name, {}))
     return ExistingNode(
@@ -291,4 +291,4 @@ def _initialized_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bound_requests(pods: Iterable[PodFact]) -> dict[str, int]:
-    return total(pod.requests for pod in pods)
+    return sum_resources(pod.requests for pod in pods)

@@ -103,7 +103,7 @@ class InstanceTypeTable:
         column = self.columns.get(MEMORY)
         if column is None:
             return False
-        memory_by_type = [discovered.memory(one.image_id, one.name, spec_hash) for one in self.types]
+        memory_by_type = [discovered.get_memory(one.image_id, one.name, spec_hash) for one in self.types]
         measured = np.array([-1 if one is None else one for one in memory_by_type], dtype=np.int64)
         memory = np.where(measured >= 0, measured, self._estimated_memory)
         if np.array_equal(memory, self.capacity[:, column]):

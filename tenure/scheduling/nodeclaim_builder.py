@@ -23,7 +23,7 @@ from tenure.apis.labels import (
 )
 from tenure.apis.resources import PODS
 from tenure.model.facts import Expression, PodFact
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
 from tenure.scheduling.nodepool_template import INTERNAL_LABELS, Offer, Option, RejectionReason, without_internal_labels
@@ -45,7 +45,7 @@ class NodeClaimDraft:
 
 def build_planned_nodeclaim(
     draft: NodeClaimDraft, pods: tuple[str, ...], min_values_policy: str = STRICT, max_types: int = MAX_INSTANCE_TYPES
-) -> PlannedClaim | RejectionReason:
+) -> PlannedNodeClaim | RejectionReason:
     """The NodeClaim for a fill, or why there can be none once its instance types are cut to the cheapest."""
     pool, table = draft.offer.template.pool, draft.offer.table
     rows = sort_rows_by_price(draft)[:max_types]
@@ -53,7 +53,7 @@ def build_planned_nodeclaim(
     if missing and min_values_policy == STRICT:
         return RejectionReason(f"minValues cannot be kept with {max_types} instance types: {missing}")
     requirements = _relax_min_values(draft, rows) if missing else draft.option.requirements
-    return PlannedClaim(
+    return PlannedNodeClaim(
         pool=pool.name,
         pool_uid=pool.uid,
         node_class=pool.node_class,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from tenure.apis.labels import CONFLICT, NODEPOOL, RUNTIME_VALIDATION, WELL_KNOWN, nodeclass_label
 from tenure.model.base import Value
-from tenure.model.facts import PoolFact
+from tenure.model.facts import NodePoolFact
 from tenure.model.instance_types import InstanceType
-from tenure.model.nodeoverlays import OverlayFact, OverlayReach, by_precedence, problem_of
+from tenure.model.nodeoverlays import OverlayFact, OverlayReach, find_overlay_problem, sort_by_precedence
 
 
 class OverlayVerdict(Value):
@@ -45,8 +45,8 @@ def evaluate_overlays(overlays: Iterable[OverlayFact], targets: Sequence[Overlay
     conflicts = _OverlayConflicts(targets)
     accepted: list[OverlayFact] = []
     verdicts: dict[str, OverlayVerdict] = {}
-    for one in by_precedence(overlays):
-        problem = problem_of(one)
+    for one in sort_by_precedence(overlays):
+        problem = find_overlay_problem(one)
         if problem:
             verdicts[one.name] = OverlayVerdict(reason=RUNTIME_VALIDATION, message=problem)
             continue
@@ -56,7 +56,7 @@ def evaluate_overlays(overlays: Iterable[OverlayFact], targets: Sequence[Overlay
     return EvaluatedOverlays(tuple(accepted), verdicts)
 
 
-def nodepool_labels(pool: PoolFact) -> dict[str, str]:
+def nodepool_labels(pool: NodePoolFact) -> dict[str, str]:
     """What every node of the pool is labelled: its template's labels, and requirements that leave one value."""
     fixed = {
         one.key: one.values[0]

@@ -24,7 +24,7 @@ from tenure.apis.labels import (
     nodeclass_label,
 )
 from tenure.apis.resources import NODES, Resources
-from tenure.model.facts import ClaimFact, DaemonSetFact, HostPort, PoolFact
+from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import UNAVAILABLE_FOR
 from tenure.model.requirements import Requirements, one_of
@@ -37,7 +37,7 @@ from tenure.scheduling.taints import first_untolerated, format_taint, ports_conf
 class ReservationTracker:
     """What EC2 counted, less the NodeClaims that it cannot have counted yet; one for all pools, since they share."""
 
-    def __init__(self, reported: Mapping[str, ReservationHeadroom], nodeclaims: Iterable[ClaimFact] = ()) -> None:
+    def __init__(self, reported: Mapping[str, ReservationHeadroom], nodeclaims: Iterable[NodeClaimFact] = ()) -> None:
         self._reported = reported
         self._remaining = {key: capacity.available for key, capacity in reported.items()}
         for nodeclaim in nodeclaims:
@@ -61,7 +61,7 @@ class ReservationTracker:
         self._remaining[reservation_id] = self.remaining(reservation_id) - nodes
 
 
-def reservation_of(nodeclaim: ClaimFact) -> str:
+def reservation_of(nodeclaim: NodeClaimFact) -> str:
     """The one reservation that it was planned into, or runs in."""
     for one in nodeclaim.requirements:
         if one.key == CAPACITY_RESERVATION_ID and one.operator == "In" and len(one.values) == 1:
@@ -69,7 +69,7 @@ def reservation_of(nodeclaim: ClaimFact) -> str:
     return nodeclaim.labels.get(CAPACITY_RESERVATION_ID, "")
 
 
-def _is_counted(nodeclaim: ClaimFact, capacity: ReservationHeadroom) -> bool:
+def _is_counted(nodeclaim: NodeClaimFact, capacity: ReservationHeadroom) -> bool:
     """One that was made after the count is not in it, nor one that has no instance."""
     return nodeclaim.launched and nodeclaim.created <= capacity.at
 
@@ -81,7 +81,7 @@ NOT_AVAILABLE = "can be had now: EC2 has no capacity for them"
 class NodePoolTemplate:
     """A NodePool's template beside the instance types of its NodeClass; the same until one of them changes."""
 
-    def __init__(self, pool: PoolFact, table: InstanceTypeTable, daemons: Iterable[DaemonSetFact]) -> None:
+    def __init__(self, pool: NodePoolFact, table: InstanceTypeTable, daemons: Iterable[DaemonSetFact]) -> None:
         self.pool = pool
         self.table = table
         self.labels = {
@@ -90,8 +90,8 @@ class NodePoolTemplate:
             nodeclass_label(pool.node_class_group, pool.node_class_kind): pool.node_class,
         }
         internal = dict.fromkeys(INTERNAL_LABELS, "true")
-        self.requirements = Requirements.of(pool.requirements).intersection(
-            Requirements.of_labels(self.labels), Requirements.of_labels(internal)
+        self.requirements = Requirements.from_expressions(pool.requirements).intersection(
+            Requirements.from_labels(self.labels), Requirements.from_labels(internal)
         )
         daemons = tuple(daemons)
         self.overhead = compute_daemon_overhead(table, daemons, self.requirements, pool.taints)
@@ -292,7 +292,7 @@ def without_internal_labels(requirements: Requirements) -> Requirements:
     return requirements.without(*INTERNAL_LABELS)
 
 
-def sort_by_weight(pools: Iterable[PoolFact]) -> list[PoolFact]:
+def sort_by_weight(pools: Iterable[NodePoolFact]) -> list[NodePoolFact]:
     """The pools that make nodes for pods: weight, then name, both descending (reference 2.3)."""
     usable = [pool for pool in pools if pool.ready and not pool.deleting and not pool.static]
     return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)

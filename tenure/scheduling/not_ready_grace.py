@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from tenure.apis.labels import AWAY, EXPECTED_BACK, NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY
-from tenure.apis.resources import passes
+from tenure.apis.labels import MAINTENANCE_UNTIL, NOT_READY_INTERVALS, NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY
+from tenure.apis.resources import is_transient_taint
 from tenure.model.base import parse_timestamp
-from tenure.model.facts import ClaimFact, NodeFact, Taint
+from tenure.model.facts import NodeClaimFact, NodeFact, Taint
 from tenure.model.node_health import NotReadyInterval, ongoing_since, parse_intervals
 
 WINDOW_IN_GRACE_PERIODS: Final = 6
@@ -30,7 +30,7 @@ NodePresence = Literal["here", "expected", "lost"]
 class NotReadyGrace:
     """What one node has used of its grace. `nodeclaim` is its NodeClaim, if it has one that is initialized."""
 
-    def __init__(self, node: NodeFact, grace: timedelta, nodeclaim: ClaimFact | None = None) -> None:
+    def __init__(self, node: NodeFact, grace: timedelta, nodeclaim: NodeClaimFact | None = None) -> None:
         self._node, self.length = node, grace
         self._missing_resources = _missing_resources(node, nodeclaim) if nodeclaim else []
         self._startup_taint_names = set[str]()
@@ -42,8 +42,8 @@ class NotReadyGrace:
             return
         if nodeclaim:
             self._startup_taint_names = {one.name for one in nodeclaim.startup_taints}
-            self._recorded_intervals = parse_intervals(nodeclaim.annotations.get(AWAY, ""))
-            self._maintenance_until = parse_timestamp(nodeclaim.annotations.get(EXPECTED_BACK, ""))
+            self._recorded_intervals = parse_intervals(nodeclaim.annotations.get(NOT_READY_INTERVALS, ""))
+            self._maintenance_until = parse_timestamp(nodeclaim.annotations.get(MAINTENANCE_UNTIL, ""))
         self._not_ready_since = self._interval_start(nodeclaim.initialized_at if nodeclaim else None)
 
     @property
@@ -103,10 +103,14 @@ class NotReadyGrace:
         return max(min([*begun, known] if known else begun), initialized or _EPOCH)
 
     def _transient_taints(self) -> Iterable[Taint]:
-        return (taint for taint in self._node.taints if passes(taint.key) or taint.name in self._startup_taint_names)
+        return (
+            taint
+            for taint in self._node.taints
+            if is_transient_taint(taint.key) or taint.name in self._startup_taint_names
+        )
 
 
-def _missing_resources(node: NodeFact, nodeclaim: ClaimFact) -> list[str]:
+def _missing_resources(node: NodeFact, nodeclaim: NodeClaimFact) -> list[str]:
     """What its NodeClaim asks for and it does not give: devices go for a while when the kubelet restarts."""
     requested = nodeclaim.requests.items()
     return sorted(resource for resource, amount in requested if amount > 0 and not node.allocatable.get(resource))

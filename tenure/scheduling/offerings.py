@@ -13,7 +13,7 @@ import numpy as np
 
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.model.discovered_capacity import DiscoveredCapacity
-from tenure.model.facts import ClaimFact, DaemonSetFact, PoolFact
+from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import Catalogue, UnavailableOffering
 from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import RequirementError, Requirements
@@ -60,7 +60,7 @@ class Offerings:
         self._catalogue = catalogue
 
     def evaluate_overlays(
-        self, overlays: Collection[OverlayFact], pools: Iterable[PoolFact]
+        self, overlays: Collection[OverlayFact], pools: Iterable[NodePoolFact]
     ) -> Mapping[str, OverlayVerdict]:
         """Lay NodeOverlays over what can be bought for these pools; the verdicts on all of them by name.
 
@@ -99,7 +99,7 @@ class Offerings:
         else:
             self._templates.pop(pool, None)
 
-    def get_template(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> NodePoolTemplate | RejectionReason:
+    def get_template(self, pool: NodePoolFact, daemons: Iterable[DaemonSetFact]) -> NodePoolTemplate | RejectionReason:
         """The pool's template, or why nothing can be bought from this pool; kept until `invalidate_templates`."""
         known = self._templates.get(pool.name)
         if known is None:
@@ -130,7 +130,9 @@ class Offerings:
             template, template.table.available_offerings(unavailable_offerings, now), budget, reservation_tracker
         )
 
-    def _build_template(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> NodePoolTemplate | RejectionReason:
+    def _build_template(
+        self, pool: NodePoolFact, daemons: Iterable[DaemonSetFact]
+    ) -> NodePoolTemplate | RejectionReason:
         table = self._get_table(pool)
         if not len(table):
             return RejectionReason(f"{pool.node_class_kind} {pool.node_class} has no instance types yet")
@@ -139,7 +141,7 @@ class Offerings:
         except RequirementError as error:
             return RejectionReason(f"its requirements are not valid: {error}")
 
-    def _get_table(self, pool: PoolFact) -> InstanceTypeTable:
+    def _get_table(self, pool: NodePoolFact) -> InstanceTypeTable:
         table_key = _table_key_of(pool, self._accepted_overlays)
         known = self._tables.get(table_key)
         if known is None:
@@ -151,38 +153,38 @@ class Offerings:
             known.apply_discovered_capacity(self.discovered, self._specs.get(name, ""))
         return known
 
-    def _overlay_targets(self, overlays: Collection[OverlayFact], pools: Iterable[PoolFact]) -> list[OverlayTarget]:
+    def _overlay_targets(self, overlays: Collection[OverlayFact], pools: Iterable[NodePoolFact]) -> list[OverlayTarget]:
         table_keys = dict.fromkeys(_table_key_of(pool, overlays) for pool in pools)
         return [OverlayTarget(dict(labels), self._catalogue.by_node_class.get(name, ())) for name, labels in table_keys]
 
 
-def _table_key_of(pool: PoolFact, overlays: Iterable[OverlayFact]) -> _TableKey:
+def _table_key_of(pool: NodePoolFact, overlays: Iterable[OverlayFact]) -> _TableKey:
     selected_keys = {requirement.key for one in overlays for requirement in one.requirements}
     return pool.node_class, tuple(
         sorted((key, value) for key, value in nodepool_labels(pool).items() if key in selected_keys)
     )
 
 
-def largest_capacity(template: NodePoolTemplate, nodeclaim: ClaimFact) -> dict[str, int]:
+def largest_capacity(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> dict[str, int]:
     """What a claim that is not launched may turn out to have at most."""
     rows = _possible_rows(template, nodeclaim)
     return template.table.to_amounts(column_maximum(template.table.capacity, rows)) if len(rows) else {}
 
 
-def least_overhead(template: NodePoolTemplate, nodeclaim: ClaimFact) -> dict[str, int]:
+def least_overhead(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> dict[str, int]:
     """What of the requests of a claim that is not launched is meant for DaemonSets."""
     rows = _possible_rows(template, nodeclaim)
     return template.table.to_amounts(template.overhead[rows].min(axis=0)) if len(rows) else {}
 
 
-def _possible_rows(template: NodePoolTemplate, nodeclaim: ClaimFact) -> Indices:
+def _possible_rows(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> Indices:
     named = next(
         (one.values for one in nodeclaim.requirements if one.key == INSTANCE_TYPE and one.operator == "In"), None
     )
     if named is not None:
         rows = [template.table.rows[name] for name in named if name in template.table.rows]
         return np.array(rows, dtype=np.intp)
-    return np.flatnonzero(template.table.types_with(Requirements.of(nodeclaim.requirements)))
+    return np.flatnonzero(template.table.types_with(Requirements.from_expressions(nodeclaim.requirements)))
 
 
 STRICT: Final = "Strict"

@@ -113,7 +113,7 @@ def validation_error(pod: PodFact) -> str:
         return "its node affinity has no expressions, which no node satisfies"
     try:
         for expressions in chain(pod.required_terms, (term.expressions for term in pod.preferred_terms)):
-            Requirements.of(expressions)
+            Requirements.from_expressions(expressions)
     except RequirementError as error:
         return f"its node affinity is not valid: {error}"
     return ""
@@ -132,4 +132,4 @@ def node_requirement_alternatives(constraints: Constraints) -> tuple[Requirement
     selector = Requirements(one_of(key, value) for key, value in constraints.node_selector)
     # A term without expressions matches no node (Kubernetes' rule), so another one has to do.
     terms = filter(None, constraints.required_terms) if constraints.required_terms else ((),)
-    return tuple(selector.intersection(Requirements.of(term)) for term in terms)
+    return tuple(selector.intersection(Requirements.from_expressions(term)) for term in terms)

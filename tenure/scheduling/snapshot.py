@@ -22,23 +22,23 @@ from tenure.apis.labels import INSTANCE_TYPE, NODECLASS_HASH
 from tenure.apis.resources import MEMORY
 from tenure.model.base import Value
 from tenure.model.discovered_capacity import DiscoveredCapacity
-from tenure.model.extra_capacity import BufferFact, virtual_pods
+from tenure.model.extra_capacity import BufferFact, build_virtual_pods
 from tenure.model.facts import (
-    ClaimFact,
     CSINodeFact,
     DaemonSetFact,
     NamespaceFact,
+    NodeClaimFact,
     NodeFact,
+    NodePoolFact,
     PodBudgetFact,
     PodFact,
-    PoolFact,
     StorageClassFact,
     StorageFact,
     VolumeClaimFact,
     VolumeFact,
 )
 from tenure.model.nodeoverlays import OverlayFact
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 
 # How long a claim that was created may stay invisible before the plan no longer counts on it.
 UNOBSERVED_TTL: Final = timedelta(seconds=60)
@@ -46,16 +46,16 @@ UNOBSERVED_TTL: Final = timedelta(seconds=60)
 
 class CommittedNodeClaims:
     def __init__(self) -> None:
-        self._unobserved: dict[str, ClaimFact] = {}
+        self._unobserved: dict[str, NodeClaimFact] = {}
         self._promised_nodeclaims: dict[str, str] = {}
 
-    def add(self, nodeclaims: Mapping[str, PlannedClaim], now: datetime) -> None:
+    def add(self, nodeclaims: Mapping[str, PlannedNodeClaim], now: datetime) -> None:
         """Claims by their names, created or about to be."""
         for name, planned in nodeclaims.items():
             self._unobserved[name] = _to_nodeclaim_fact(name, planned, now)
             self._promised_nodeclaims.update(dict.fromkeys(planned.pods, name))
 
-    def observe(self, name: str, nodeclaim: ClaimFact | None) -> None:
+    def observe(self, name: str, nodeclaim: NodeClaimFact | None) -> None:
         """The caches now know this claim, or that it is gone or going: then its pods are promised nothing."""
         self._unobserved.pop(name, None)
         if nodeclaim is None or nodeclaim.deleting:
@@ -66,7 +66,7 @@ class CommittedNodeClaims:
     def forget_pod(self, uid: str) -> None:
         self._promised_nodeclaims.pop(uid, None)
 
-    def unobserved(self, now: datetime) -> Iterable[ClaimFact]:
+    def unobserved(self, now: datetime) -> Iterable[NodeClaimFact]:
         """Committed claims that are not too old to be believed in."""
         return [nodeclaim for nodeclaim in self._unobserved.values() if now - nodeclaim.created < UNOBSERVED_TTL]
 
@@ -76,8 +76,8 @@ class CommittedNodeClaims:
         return self._promised_nodeclaims
 
 
-def _to_nodeclaim_fact(name: str, planned: PlannedClaim, now: datetime) -> ClaimFact:
-    return ClaimFact(
+def _to_nodeclaim_fact(name: str, planned: PlannedNodeClaim, now: datetime) -> NodeClaimFact:
+    return NodeClaimFact(
         name=name,
         uid="",
         created=now,
@@ -135,8 +135,8 @@ FactKind = (
 Fact = (
     PodFact
     | NodeFact
-    | ClaimFact
-    | PoolFact
+    | NodeClaimFact
+    | NodePoolFact
     | DaemonSetFact
     | NamespaceFact
     | StorageFact
@@ -164,8 +164,8 @@ class ClusterFacts:
     def __init__(self) -> None:
         self.pods: dict[str, PodFact] = {}
         self.nodes: dict[str, NodeFact] = {}
-        self.nodeclaims: dict[str, ClaimFact] = {}
-        self.pools: dict[str, PoolFact] = {}
+        self.nodeclaims: dict[str, NodeClaimFact] = {}
+        self.pools: dict[str, NodePoolFact] = {}
         self.daemons: dict[str, DaemonSetFact] = {}
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
@@ -184,9 +184,9 @@ class ClusterFacts:
                 self._apply_pod(change.key, change.fact)
             case "node", NodeFact() | None:
                 self._apply_node(change.key, change.fact)
-            case "claim", ClaimFact() | None:
+            case "claim", NodeClaimFact() | None:
                 _set_or_delete(self.nodeclaims, change.key, change.fact)
-            case "pool", PoolFact() | None:
+            case "pool", NodePoolFact() | None:
                 _set_or_delete(self.pools, change.key, change.fact)
             case "daemonset", DaemonSetFact() | None:
                 _set_or_delete(self.daemons, change.key, change.fact)
@@ -197,7 +197,7 @@ class ClusterFacts:
             case "overlay", OverlayFact() | None:
                 _set_or_delete(self.overlays, change.key, change.fact)
             case "buffer", BufferFact() | None:
-                _set_or_delete(self.virtual, change.key, virtual_pods(change.fact) if change.fact else None)
+                _set_or_delete(self.virtual, change.key, build_virtual_pods(change.fact) if change.fact else None)
             case "pod_budget", PodBudgetFact() | None:
                 _set_or_delete(self.pod_budgets, change.key, change.fact)
             case _:
@@ -207,7 +207,7 @@ class ClusterFacts:
         """Pods on a node that have not finished."""
         return self._bound.get(node_name, {}).values()
 
-    def node_of(self, nodeclaim: ClaimFact) -> NodeFact | None:
+    def node_of(self, nodeclaim: NodeClaimFact) -> NodeFact | None:
         """The Node of a claim: by provider id, else by the name in its status."""
         by_provider = self._by_provider.get(nodeclaim.provider_id, "") if nodeclaim.provider_id else ""
         return self.nodes.get(by_provider or nodeclaim.node_name)
@@ -241,12 +241,12 @@ def _set_or_delete(table: dict[str, T], key: str, fact: T | None) -> None:
         table[key] = fact
 
 
-def with_discovered_memory(nodeclaim: ClaimFact, discovered: DiscoveredCapacity) -> ClaimFact:
+def with_discovered_memory(nodeclaim: NodeClaimFact, discovered: DiscoveredCapacity) -> NodeClaimFact:
     """A claim whose Node is not there yet, with no more memory than such machines have shown since it was launched."""
     if nodeclaim.registered or not nodeclaim.launched:
         return nodeclaim
     spec_hash = nodeclaim.annotations.get(NODECLASS_HASH, "")
-    discovered_memory = discovered.memory(nodeclaim.image_id, nodeclaim.labels.get(INSTANCE_TYPE, ""), spec_hash)
+    discovered_memory = discovered.get_memory(nodeclaim.image_id, nodeclaim.labels.get(INSTANCE_TYPE, ""), spec_hash)
     missing = 0 if discovered_memory is None else nodeclaim.capacity.get(MEMORY, 0) - discovered_memory
     if missing <= 0:
         return nodeclaim

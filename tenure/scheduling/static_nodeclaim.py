@@ -8,7 +8,7 @@ from tenure.apis.hash import HASH_VERSION, nodepool_hash
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.facts import Expression
-from tenure.model.nodeclaim_naming import pool_as_owner, written_requirement
+from tenure.model.nodeclaim_naming import nodepool_owner_reference, to_requirement_json
 from tenure.model.requirements import Requirements
 
 
@@ -24,10 +24,10 @@ def build_static_nodeclaim(pool: NodePool, *, name: str, plan_id: str) -> NodeCl
         labels.NODEPOOL: pool.metadata.name,
         labels.nodeclass_label(reference.group, reference.kind): reference.name,
     }
-    requirements = Requirements.of(
+    requirements = Requirements.from_expressions(
         Expression(key=one.key, operator=one.operator, values=one.values, min_values=one.min_values)
         for one in template.spec.requirements
-    ).intersection(Requirements.of_labels(own))
+    ).intersection(Requirements.from_labels(own))
     metadata = {
         "name": name,
         "labels": {**requirements.custom_labels(), **own},
@@ -37,14 +37,14 @@ def build_static_nodeclaim(pool: NodePool, *, name: str, plan_id: str) -> NodeCl
             labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
             labels.NODECLAIM_MIN_VALUES_RELAXED: "false",
             labels.PLAN: plan_id,
-            labels.WHY: f"one of spec.replicas={pool.spec.replicas}, whatever the pods need",
+            labels.LAUNCH_REASON: f"one of spec.replicas={pool.spec.replicas}, whatever the pods need",
         },
         "finalizers": [labels.TERMINATION_FINALIZER],
-        "ownerReferences": [pool_as_owner(pool.metadata.name, pool.metadata.uid)],
+        "ownerReferences": [nodepool_owner_reference(pool.metadata.name, pool.metadata.uid)],
     }
     spec = {
         **template.spec.model_dump(mode="json", by_alias=True),
-        "requirements": [written_requirement(one) for one in requirements.expressions()],
+        "requirements": [to_requirement_json(one) for one in requirements.expressions()],
     }
     return NodeClaim.from_object(
         {"apiVersion": labels.NODEPOOL_API_VERSION, "kind": "NodeClaim", "metadata": metadata, "spec": spec}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tenure.apis.labels import PREFER_NO_SCHEDULE, READINESS_TAINT_PREFIX, UNREGISTERED_TAINT_KEY
-from tenure.apis.resources import KNOWN_EPHEMERAL, passes
+from tenure.apis.resources import KNOWN_EPHEMERAL, is_transient_taint
 from tenure.model.facts import HostPort, Taint, Toleration
 
 _EPHEMERAL_TAINTS: Final = frozenset((taint.key, taint.value or "", taint.effect) for taint in KNOWN_EPHEMERAL)
@@ -52,7 +52,7 @@ def without_unregistered_taint(taints: Iterable[Taint]) -> tuple[Taint, ...]:
 def without_transient(taints: Iterable[Taint], declared: Iterable[Taint] = ()) -> tuple[Taint, ...]:
     """Without the taints that come and go with a node's health, and those `declared` to: for one that will be back."""
     names = {taint.name for taint in declared}
-    return tuple(taint for taint in taints if not passes(taint.key) and taint.name not in names)
+    return tuple(taint for taint in taints if not is_transient_taint(taint.key) and taint.name not in names)
 
 
 def format_taint(taint: Taint) -> str:

@@ -98,7 +98,9 @@ def _intersect_alternatives(
 @lru_cache(maxsize=1 << 14)
 def _parse_terms(terms: tuple[Term, ...], without: str = "") -> tuple[Requirements, ...]:
     """Terms as alternatives, those without expressions left out; empty if one of them lets any node do."""
-    found = merge_alternatives(Requirements.of(one for one in term if one.key != without) for term in terms if term)
+    found = merge_alternatives(
+        Requirements.from_expressions(one for one in term if one.key != without) for term in terms if term
+    )
     return found if all(found) else ()
 
 

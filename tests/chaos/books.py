@@ -4,7 +4,7 @@ from collections import Counter
 
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import NODES
-from tenure.model.base import instance_id_of
+from tenure.model.base import parse_instance_id
 from tenure.model.nodeclaim_state import Phase
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct
@@ -47,7 +47,7 @@ async def _drained_instance(scope: ClusterScope, nodeclaim: NodeClaimSummary) ->
     assert phases[-1] is Phase.DELETED, f"{nodeclaim.name} ended in {phases[-1]}"
     drained = Phase.DRAIN in phases or not {Phase.INITIALIZATION, Phase.READY} & set(phases)
     assert drained, f"{nodeclaim.name} ended without a drain: {phases}"
-    return [instance_id_of(outcome.provider_id)] if outcome.provider_id else []
+    return [parse_instance_id(outcome.provider_id)] if outcome.provider_id else []
 
 
 def assert_client_tokens_respected(scope: ClusterScope) -> None:
@@ -72,8 +72,8 @@ async def assert_nothing_remains(product: DedicatedProduct, scopes: list[Cluster
 def _nodeclaim_instance_id(claim: Object) -> str:
     """Empty while it has no instance."""
     provider = (claim.get("status") or {}).get("providerID", "")
-    return instance_id_of(provider) if provider else ""
+    return parse_instance_id(provider) if provider else ""
 
 
 def _node_instance_id(node: Object) -> str:
-    return instance_id_of(node["spec"]["providerID"])
+    return parse_instance_id(node["spec"]["providerID"])

@@ -11,7 +11,7 @@ from tenure.apis.labels import PAUSE
 from tenure.cli.disruption.pause import Target, build_pause, send_request
 from tenure.kube.client.resources import NAMESPACES, NODE_CLAIMS, NODES
 from tenure.model.disruption.drain import DrainState
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.model.signals import Resume
 from tests.support.product.drains import apply_drain_rules, terminating_pod
 from tests.support.product.eventually import assert_throughout, wait_until
@@ -130,7 +130,7 @@ async def test_the_namespaces_annotation_pauses_the_whole_cluster(own_product: D
 
 async def _assert_draining(scope: ClusterScope, handle: WorkflowRef, claim: str) -> None:
     """Its drain is under way, and its NodeClaim is not deleted yet."""
-    state = await handle.query("state", result_type=ClaimState)
+    state = await handle.query("state", result_type=NodeClaimState)
     assert (state.drain or DrainState()).retains_nodeclaim, state.phase
     found = await scope.product.kube.request("GET", NODE_CLAIMS.path(claim))
     assert "deletionTimestamp" not in found["metadata"]

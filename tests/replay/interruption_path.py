@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import NotFound
 from tenure.model.interruption.notices import FailedCheck, StatusReport
-from tenure.model.interruption.records import InterruptionState, QueueNamed
+from tenure.model.interruption.records import InterruptionState, QueueSetting
 from tests.support.fakes.interruptions import utc_now
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
@@ -29,7 +29,7 @@ async def interruption_consumes_queue(
     )
 
     async def found_missing() -> bool:
-        return (await handle.query(InterruptionWorkflow.state)).messages.tries == 2
+        return (await handle.query(InterruptionWorkflow.state)).messages.failed_attempts == 2
 
     async def reads_other() -> bool:
         return "two" in events.queue.polled_queues and events.queue.is_empty
@@ -40,10 +40,10 @@ async def interruption_consumes_queue(
     async with fake.running_planner():
         await wait_until_skipping_time(skipping, found_missing)
         check = FailedCheck(kind="systemStatus", since=utc_now() - timedelta(minutes=5))
-        events.statuses.reports = [StatusReport(instance_id="i-a", failed=(check,))]
-        await handle.signal(InterruptionWorkflow.set_queue, QueueNamed(queue="two"))
+        events.statuses.reports = [StatusReport(instance_id="i-a", failed_checks=(check,))]
+        await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="two"))
         events.queue.send("i-a")
         await wait_until(reads_other)
-        await handle.signal(InterruptionWorkflow.set_queue, QueueNamed(queue="two"))
+        await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="two"))
         await wait_until_skipping_time(skipping, one_is_ill, seconds=5)
     return {"": handle}

@@ -13,9 +13,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.launch import Member
+from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import Joining, ObservedDemand, ObservedNodeClass
+from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedNodeClass
 from tenure.model.provisioning import LaunchDraft, PlanOutcome
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from tests.replay.away_path import nodeclaim_flaps
@@ -238,7 +238,9 @@ async def provisioning_member_deleted(fake: WorkerHarness, skipping: WorkflowEnv
             await nodeclaim_handle.result()
         await handle.signal(ProvisioningWorkflow.set_batch_window, BatchWindow(idle=timedelta(seconds=3)))
         fake.claims.add("b", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
-        join_request = Joining(name="b", uid="uid-b", pool="default", node_class="default", alike="x")
+        join_request = LaunchGroupJoinRequest(
+            name="b", uid="uid-b", pool="default", node_class="default", launch_hash="x"
+        )
         await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
         await wait_until_skipping_time(skipping, lambda: has_instance(fake, "b"), seconds=2)
     return {"": handle, "life": nodeclaim_handle}
@@ -326,7 +328,7 @@ async def start_planned_group(
     now = await skipping.get_current_time()
     for name in names:
         fake.claims.add(name, born=now, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: "group-1"})
-    members = tuple(Member(name=name, uid=f"uid-{name}") for name in names)
+    members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
     draft = LaunchDraft(group_id="group-1", pool="default", node_class="default", members=members)
     fake.host.outcomes = [PlanOutcome(plan_id="", drafts=(draft,), created=len(names))]
     handle = await fake.client.start_workflow(
@@ -336,7 +338,7 @@ async def start_planned_group(
         task_queue=ids.task_queue(fake.cluster),
     )
     await handle.signal(
-        ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest=now - timedelta(minutes=1))
+        ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest_pod_at=now - timedelta(minutes=1))
     )
     return handle
 

@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.disruption.commands import CommandCancellation
 from tenure.model.rollout import ApproveRollout
-from tenure.model.signals import PermitWithdrawn
+from tenure.model.signals import PermitRelease
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.commands import add_nodes, is_in_step, make_proposal, start_command, start_permit_granter
 from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
@@ -27,7 +27,7 @@ async def nodepool_cluster_limit(fake: WorkerHarness, skipping: WorkflowEnvironm
     await budget.request_permits(skipping, pools)
     await wait_until_skipping_time(skipping, lambda: budget.all_have_decisions(fake))
     (first,) = await budget.nodepools_with_permit(fake)
-    await pools[first].signal(NodePoolWorkflow.release_permit, PermitWithdrawn(claim_uid=f"uid-{first}-1"))
+    await pools[first].signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid=f"uid-{first}-1"))
     await wait_until_skipping_time(skipping, lambda: budget.has_permit_count(fake, 2), seconds=5)
     (second,) = [one for one in await budget.nodepools_with_permit(fake) if one != first]
     return {"first": pools[first], "second": pools[second], "cluster": handle}

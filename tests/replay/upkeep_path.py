@@ -17,7 +17,7 @@ async def garbage_collection_run(
 ) -> dict[str, WorkflowHandle[Any, Any]]:
     fake.inventory.lease("left")
     well = await _run_collection(fake, "well")
-    fake.inventory.faults["leases"] = [BadInput("no such namespace")]
+    fake.inventory.faults["list_leases"] = [BadInput("no such namespace")]
     return {"": well, "failed": await _run_collection(fake, "failed")}
 
 

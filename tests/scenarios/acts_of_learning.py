@@ -65,7 +65,7 @@ async def discovered_capacity(product: InstalledProduct) -> DiscoveredCapacity:
 
 async def assert_discovered(product: InstalledProduct, image: str, instance_type: str, memory: int) -> None:
     """Bytes."""
-    found = (await discovered_capacity(product)).memory(image, instance_type)
+    found = (await discovered_capacity(product)).get_memory(image, instance_type)
     assert found == memory, f"{instance_type} of {image} is known to have {found}, not {memory}"
 
 

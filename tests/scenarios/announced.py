@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import InstalledProduct
@@ -38,7 +38,7 @@ async def wait_until_rules_observed(scope: ClusterScope, claim: Object, interrup
     await wait_until(assert_rules_observed)
 
 
-async def nodeclaim_state(scope: ClusterScope, claim: Object) -> ClaimState:
+async def nodeclaim_state(scope: ClusterScope, claim: Object) -> NodeClaimState:
     return await scope.nodeclaim_state(nodeclaim_name(claim))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tenure.apis import labels
 from tenure.kube.client.resources import NODES, PODS
-from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.model.nodeclaim_state import NodeClaimState, Phase
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import Object, pod_spec
@@ -188,7 +188,7 @@ async def _assert_waits_for_taint(scope: ClusterScope, taint: Object, removed: O
 async def _read_intervals(scope: ClusterScope, claim: str, good: Callable[[str], bool]) -> str:
     """When its node was away, as the NodeClaim says."""
     (found,) = [one for one in await scope.nodeclaims() if one["metadata"]["name"] == claim]
-    record = str(found["metadata"].get("annotations", {}).get(labels.AWAY, ""))
+    record = str(found["metadata"].get("annotations", {}).get(labels.NOT_READY_INTERVALS, ""))
     assert good(record), f"{claim} was away {record!r}"
     return record
 
@@ -210,7 +210,7 @@ async def _created_at(scope: ClusterScope, claim: str) -> datetime:
     return _parse_time(found["metadata"]["creationTimestamp"])
 
 
-async def _assert_reinitialized(scope: ClusterScope, claim: str) -> ClaimState:
+async def _assert_reinitialized(scope: ClusterScope, claim: str) -> NodeClaimState:
     state = await scope.nodeclaim_state(claim)
     phases = [step.phase for step in state.history]
     assert phases[-3:] == [Phase.READY, Phase.INITIALIZATION, Phase.READY], phases

@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import OVERDUE
 from tenure.model.nodeclaim_state import Deadlines, Phase
-from tenure.model.provisioning import Expected, PhaseTimes
+from tenure.model.provisioning import ExpectedDurations, PhaseDurations
 from tenure.policy.lifecycle.deadlines import describe_blocker
 from tenure.policy.lifecycle.initialization import default_expected_duration
 from tests.support.fakes.skipping import time_skipping
@@ -17,7 +17,7 @@ from tests.support.workflows.eventually import query_state, wait_until_phase
 from tests.support.workflows.lives import BUSY, JOINED, create_nodeclaim
 
 DEFAULTS = Deadlines()
-UNKNOWN = PhaseTimes(
+UNKNOWN = PhaseDurations(
     launch=default_expected_duration(DEFAULTS.launch),
     registration=default_expected_duration(DEFAULTS.registration),
     initialization=default_expected_duration(DEFAULTS.initialization),
@@ -48,7 +48,7 @@ async def test_a_launch_has_5_minutes_and_a_registration_15_from_birth(
     """One whose launch group is never answered, and one whose instance never joins."""
     annotations = {"tenure.sh/launch-group": group} if group else {}
     claim = await create_nodeclaim(fake, skipping, annotations=annotations)
-    outcome = await (await fake.start(claim, expected=Expected(otherwise=UNKNOWN))).result()
+    outcome = await (await fake.start(claim, expected=ExpectedDurations(default=UNKNOWN))).result()
     assert outcome.reason == reason and reason in fake.events.reasons_for("a")
     assert claim.metadata.creation_timestamp
     took = (
@@ -62,7 +62,7 @@ async def test_a_launch_has_5_minutes_and_a_registration_15_from_birth(
 async def test_a_node_that_is_ready_only_after_6_minutes_was_slow_and_never_stuck(
     fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await fake.start(await create_nodeclaim(fake, skipping), expected=Expected(otherwise=UNKNOWN))
+    handle = await fake.start(await create_nodeclaim(fake, skipping), expected=ExpectedDurations(default=UNKNOWN))
     await wait_until_phase(handle, Phase.REGISTRATION)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)

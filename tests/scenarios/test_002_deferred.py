@@ -93,7 +93,7 @@ async def _is_idle(fake: WorkerHarness, handle: Handle) -> bool:
 async def is_reported(handle: Handle, text: str) -> bool:
     """It is shown, said and written down: nothing is under way, so that time can pass with nobody at work."""
     state = await query_state(handle)
-    return text in state.blocked_by and bool(state.notified_interruptions) and bool(state.notices_written)
+    return text in state.blocked_by and bool(state.notified_interruptions) and bool(state.interruptions_annotation)
 
 
 async def drained_at(fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle) -> datetime:

@@ -18,7 +18,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.adapters import AwsAdapters, build
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
-from tenure.model.launch import LaunchPrepared
+from tenure.model.launch import PreparedLaunchRequest
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.adapters.aws.conftest import control, endpoint  # noqa: F401 -- fixtures
@@ -96,7 +96,7 @@ async def _call_offering_adapters(cloud: AwsAdapters, one: EC2NodeClass, results
 
 async def _call_launch_adapters(cloud: AwsAdapters, one: EC2NodeClass, results: AdapterResults) -> None:
     prepared = await results.record("fleet.prepare", cloud.fleet.prepare(REQUESTED_CLAIM, one, now=NOW))
-    assert isinstance(prepared, LaunchPrepared), prepared
+    assert isinstance(prepared, PreparedLaunchRequest), prepared
     group = make_launch_group(prepared.request, members=2)
     fleet_result = await results.record("fleet.create", cloud.fleet.create(group))
     await results.record("fleet.find", cloud.fleet.find(group))

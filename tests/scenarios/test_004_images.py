@@ -62,7 +62,7 @@ def resolve_amis(cloud: Cloud, version: str, **spec: Any) -> list[ResolvedAmi]:
 
 def fitting_ami_ids(amis: Sequence[ResolvedAmi], described: dict[str, tuple[str, ...]]) -> set[str]:
     """The ids of all images that are strictly for such a machine."""
-    machine = Requirements.of_choices(described)
+    machine = Requirements.from_choices(described)
     return {ami.id for ami in amis if machine.is_strictly_compatible(requirements_of(ami))}
 
 

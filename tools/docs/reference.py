@@ -67,7 +67,7 @@ CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {
         *((one, "that part was resolved") for one in labels.NODECLASS_CONDITIONS if one != labels.VALIDATION_SUCCEEDED),
         (labels.VALIDATION_SUCCEEDED, "a trial launch was allowed, and kubelet and user data make sense"),
         (labels.CAPACITY_RESERVATIONS_READY, "reservations were resolved, with the gate ReservedCapacity"),
-        (labels.AWS_ANSWERS, "False while a part cannot be asked of AWS; does not feed Ready"),
+        (labels.AWS_REACHABLE, "False while a part cannot be asked of AWS; does not feed Ready"),
         (labels.IMAGES_PINNED, "a failed roll-out keeps the last good image; does not feed Ready"),
     ),
     "LifecyclePolicy": ((labels.VALIDATION_SUCCEEDED, "it makes sense, and no other claims its NodePools"),),

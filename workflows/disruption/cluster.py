@@ -195,7 +195,7 @@ class ClusterWorkflow(PausableCluster):
         state = self._state
         request = DisruptionDecisionRequest(
             under_way=tuple(one.under_way for one in state.under_way),
-            holds=cluster_blockers(state, now),
+            blockers=cluster_blockers(state, now),
             backoffs=active_backoffs(state.backoffs, now),
             first=state.first,
         )
@@ -220,7 +220,7 @@ class ClusterWorkflow(PausableCluster):
         try:
             await workflow.start_child_workflow(
                 DisruptionWorkflow.run,
-                CommandState(cluster=cluster, proposal=proposal, others=tuple(one.under_way for one in others)),
+                CommandState(cluster=cluster, proposal=proposal, other_commands=tuple(one.under_way for one in others)),
                 id=ids.disruption(cluster, proposal.id),
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 search_attributes=visibility.command_start(proposal.candidates[0].pool, now),

@@ -24,7 +24,7 @@ from tenure.model.disruption.commands import (
     ReplacementRequest,
     Step,
 )
-from tenure.model.signals import PermitResult, Verdict
+from tenure.model.signals import OperatorRequestResult, PermitResult
 from tenure.policy.disruption.commands import (
     CHECK_INTERVAL,
     DEADLINES,
@@ -93,7 +93,7 @@ async def create_replacements(command: Command) -> Step:
         proposal=state.proposal,
         plan_id=state.plan_id,
         workflow_id=workflow.info().workflow_id,
-        under_way=state.others,
+        under_way=state.other_commands,
     )
     options = {**with_summary(PLAN, "check again, make replacements"), "task_queue": ids.plan_queue(state.cluster)}
     try:
@@ -111,7 +111,7 @@ async def create_replacements(command: Command) -> Step:
             return await _retry_planner(command, result.why)
     now = workflow.now()
     command.update_state(
-        claims=result.claims, others=(), ready_by=now + DEADLINES["Wait"], next_check_at=now + CHECK_INTERVAL
+        claims=result.claims, other_commands=(), ready_by=now + DEADLINES["Wait"], next_check_at=now + CHECK_INTERVAL
     )
     await command.signal_cluster(
         "command_launched", CommandLaunched(proposal_id=state.proposal.id, claims=result.claims)
@@ -258,7 +258,7 @@ class DisruptionWorkflow:
         self._command.update_state(revocation=revocation.why or "its permit was recalled")
 
     @workflow.update(description='Undo it: its nodes stay, its replacements go: {"by": "ann", "reason": "launch day"}')
-    def cancel(self, request: CommandCancellation) -> Verdict:
+    def cancel(self, request: CommandCancellation) -> OperatorRequestResult:
         """A person wants it undone."""
         return self._cancel(request)
 
@@ -272,12 +272,12 @@ class DisruptionWorkflow:
         """The same where no worker may be there to answer; what makes no sense is not heeded."""
         self._cancel(request)
 
-    def _cancel(self, request: CommandCancellation) -> Verdict:
+    def _cancel(self, request: CommandCancellation) -> OperatorRequestResult:
         state = self._command.state
         if why := rejection_reason(state, request):
-            return Verdict(accepted=False, message=why)
+            return OperatorRequestResult(accepted=False, message=why)
         self._command.update_state(**cancellation_changes(state, request, workflow.now()))
-        return Verdict(message=cancellation_message(state, request))
+        return OperatorRequestResult(message=cancellation_message(state, request))
 
     @workflow.query(description="All that the workflow knows")
     def state(self) -> CommandState:

@@ -22,7 +22,7 @@ from tenure.model.disruption.commands import (
     Step,
 )
 from tenure.model.disruption.planning import CommandCandidate
-from tenure.model.signals import PermitRequest, PermitWithdrawn
+from tenure.model.signals import PermitRelease, PermitRequest
 from tenure.policy.disruption.commands import (
     BEGINS_WITHIN,
     DEADLINES,
@@ -50,8 +50,8 @@ class Command:
 
     def start_run(self) -> None:
         """At the top of every run."""
-        if self.state.born is None:
-            self.update_state(born=workflow.now(), plan_id=workflow.uuid4().hex[:12])
+        if self.state.created_at is None:
+            self.update_state(created_at=workflow.now(), plan_id=workflow.uuid4().hex[:12])
             self.transition_to(self.state.step)
         self._set_current_details()
 
@@ -145,7 +145,7 @@ class Command:
         if not is_permit_request_due(self.state, workflow.now()):
             return ""
         candidates = candidates_to_request(self.state)
-        self.update_state(renewed=workflow.now())
+        self.update_state(permits_renewed_at=workflow.now())
         delivered = await asyncio.gather(*(self._request_permit(one) for one in candidates))
         return next((one.pool for one, is_delivered in zip(candidates, delivered, strict=True) if not is_delivered), "")
 
@@ -155,7 +155,7 @@ class Command:
             claim_uid=one.claim_uid,
             workflow_id=workflow.info().workflow_id,
             reason=self.state.proposal.reason,
-            since=self.state.born or workflow.now(),
+            since=self.state.created_at or workflow.now(),
             begins_within=BEGINS_WITHIN,
         )
         return await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "request_permit", request)
@@ -166,7 +166,7 @@ class Command:
 
     async def _release_permit(self, one: CommandCandidate, used: bool) -> None:
         who = workflow.info().workflow_id
-        release = PermitWithdrawn(claim_uid=one.claim_uid, workflow_id=who, used=used)
+        release = PermitRelease(claim_uid=one.claim_uid, workflow_id=who, used=used)
         await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "release_permit", release)
 
     async def signal_cluster(self, signal: str, message: CommandFinished | CommandLaunched) -> None:

@@ -20,8 +20,8 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from activities.nodepool.budgets import AllowedDisruptionsActivities
 from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.disruption.permits import AllowedDisruptionsRequest, ReservationResult
-from tenure.model.signals import DisruptionReason, PermitRequest, PermitResult, PermitWithdrawn
-from tenure.model.workflow_states import Permit, PoolState
+from tenure.model.signals import DisruptionReason, PermitRelease, PermitRequest, PermitResult
+from tenure.model.workflow_states import NodePoolState, Permit
 from tenure.policy.disruption.budgets import AllowedDisruptions
 from tenure.policy.disruption.limits import longest_rate
 from tenure.policy.disruption.permits import (
@@ -40,7 +40,7 @@ from workflows.rollout import RolloutController
 
 
 def build_allowed_disruptions_request(
-    state: PoolState, reason: DisruptionReason, reserved_uids: tuple[str, ...]
+    state: NodePoolState, reason: DisruptionReason, reserved_uids: tuple[str, ...]
 ) -> AllowedDisruptionsRequest:
     """`on_reservation_response`: UIDs of what other NodePools have permits for."""
     requested_uids, permitted_uids = (
@@ -60,7 +60,7 @@ def build_allowed_disruptions_request(
     )
 
 
-def _uids_without_command(state: PoolState) -> set[str]:
+def _uids_without_command(state: NodePoolState) -> set[str]:
     """UIDs of the NodeClaims whose own workflows wish, not those of commands."""
     cluster = state.cluster
     return {
@@ -81,11 +81,11 @@ none, since another NodePool may have the place by the time that is told."""
 
 
 class DisruptionPermits:
-    """`state` and `update_state` are the NodePool's; `held` says why nothing goes at all, and until when."""
+    """`state` and `update_state` are the NodePool's; `is_active` says why nothing goes at all, and until when."""
 
     def __init__(
         self,
-        state: Callable[[], PoolState],
+        state: Callable[[], NodePoolState],
         update_state: Callable[..., None],
         blocked: Callable[[], tuple[str, datetime | None]],
         rollouts: RolloutController,
@@ -131,7 +131,7 @@ class DisruptionPermits:
         waits = any(request_key(one) == key and one.reason == request.reason for one in state.pending_requests)
         return waits and key in state.rejected and key in self._blocked_by
 
-    def release_permit(self, release: PermitWithdrawn) -> None:
+    def release_permit(self, release: PermitRelease) -> None:
         """A permit given back is for the next in line at once."""
         uid, who = release.claim_uid, release.workflow_id
         state = self._state()
@@ -348,7 +348,7 @@ class DisruptionPermits:
         try:
             await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_decided", response)
         except ApplicationError:
-            self.release_permit(PermitWithdrawn(claim_uid=request.claim_uid, workflow_id=request.workflow_id))
+            self.release_permit(PermitRelease(claim_uid=request.claim_uid, workflow_id=request.workflow_id))
 
 
 def _is_same_holder(claim_uid: str, workflow_id: str, uid: str, who: str) -> bool:

@@ -35,8 +35,8 @@ from tenure.model.node_health import (
     merge_intervals,
     ongoing_since,
 )
-from tenure.model.nodeclaim_requests import NotReadyNotification, Report
-from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.model.nodeclaim_requests import NotReadyNotification, ReportRequest
+from tenure.model.nodeclaim_state import NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.policy.lifecycle.deadlines import describe_blocker, is_alarmed
 from workflows.activity_options import PATCH, with_summary
@@ -51,7 +51,7 @@ FLUSH_TIMEOUT = timedelta(minutes=2)
 
 async def write_on_change(
     context: NodeClaimContext,
-    has_changes: Callable[[ClaimState], bool],
+    has_changes: Callable[[NodeClaimState], bool],
     write: Callable[[NodeClaimContext], Awaitable[None]],
     *,
     subject: str,
@@ -113,20 +113,20 @@ async def _wait_for_changed_deadline(context: NodeClaimContext, remaining: timed
             )
 
 
-def _is_overdue_unreported(state: ClaimState) -> bool:
+def _is_overdue_unreported(state: NodeClaimState) -> bool:
     if state.phase is Phase.DELETED or not state.observed.exists:
         return False
     return state.notified_overdue is not _overdue_phase(state)
 
 
-def _overdue_phase(state: ClaimState) -> Phase | None:
+def _overdue_phase(state: NodeClaimState) -> Phase | None:
     return state.phase if is_alarmed(state) else None
 
 
 async def _write_overdue(context: NodeClaimContext) -> None:
     state = context.state
     phase = _overdue_phase(state)
-    report = Report(claim=nodeclaim_ref(context), condition=labels.OVERDUE, status="")
+    report = ReportRequest(claim=nodeclaim_ref(context), condition=labels.OVERDUE, status="")
     if phase:
         since, until = (at.isoformat(timespec="seconds") if at else "-" for at in (state.since, state.deadline))
         message = f"in {phase.value} since {since}, deadline {until}; {describe_blocker(state)}"
@@ -192,7 +192,7 @@ async def report_not_ready_intervals(context: NodeClaimContext) -> None:
     await write_on_change(context, _is_not_ready_unreported, _write_not_ready_intervals, subject="absences")
 
 
-def _is_not_ready_unreported(state: ClaimState) -> bool:
+def _is_not_ready_unreported(state: NodeClaimState) -> bool:
     is_observable = state.phase in _PHASES and state.observed.exists and not state.observed.deleting
     return is_observable and format_intervals(state.not_ready_intervals) != state.notified_intervals
 
@@ -215,7 +215,7 @@ async def report_drift(context: NodeClaimContext) -> None:
     await write_on_change(context, _is_drift_unreported, _write_drift, subject="drift")
 
 
-def _is_drift_unreported(state: ClaimState) -> bool:
+def _is_drift_unreported(state: NodeClaimState) -> bool:
     """A node that is going is judged no more, so what its NodeClaim says of drift stays as it is."""
     observed = state.observed
     is_observable = state.phase in _DRIFT_PHASES and observed.exists and not observed.deleting
@@ -225,7 +225,7 @@ def _is_drift_unreported(state: ClaimState) -> bool:
 async def _write_drift(context: NodeClaimContext) -> None:
     observed = context.state.observed
     is_same_drift = observed.drift == context.state.drift
-    report = Report(
+    report = ReportRequest(
         claim=nodeclaim_ref(context),
         condition=labels.DRIFTED,
         status="True" if observed.drift else "",

@@ -14,9 +14,9 @@ from temporalio.exceptions import FailureError
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.instance import TerminationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim_requests import ClaimRef, NodeClaimDisruptionRequest, Report
+from tenure.model.nodeclaim_requests import NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import StartEnded
+from tenure.model.observations import StartupOutcome
 from tenure.policy.disruption.commands import replacement_status
 from tenure.policy.interruption.decision import requires_action
 from tenure.policy.lifecycle.ready import check_interval
@@ -28,7 +28,7 @@ from workflows.nodeclaim_context import NodeClaimContext
 async def fail_nodeclaim(context: NodeClaimContext, *, reason: str, message: str, at_once: bool = False) -> None:
     """An event with the reason, then deletion. Conditions keep what was last known."""
     context.update_state(disruption=reason)
-    report = Report(claim=nodeclaim_ref(context), event=reason, message=message, warning=True)
+    report = ReportRequest(claim=nodeclaim_ref(context), event=reason, message=message, warning=True)
     await workflow.execute_activity_method(
         DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {reason}")
     )
@@ -44,7 +44,7 @@ async def _report_startup_failure(context: NodeClaimContext, *, reason: str, mes
     if not state.identity.pool or not counts_as_failure(state.phase, reason, rejection_reason):
         return
     why = (rejection_reason or labels.LAUNCH_FAILED) if state.phase is Phase.LAUNCH else labels.REGISTRATION_FAILED
-    failed = StartEnded(uid=context.uid, at=context.now, reason=why, message=f"{context.name}: {message}"[:300])
+    failed = StartupOutcome(uid=context.uid, at=context.now, reason=why, message=f"{context.name}: {message}"[:300])
     with suppress(FailureError):
         await workflow.get_external_workflow_handle(context.nodepool_workflow_id()).signal("startup_failed", failed)
 
@@ -108,7 +108,7 @@ async def _report_missing_node(context: NodeClaimContext) -> None:
     if context.state.blocked_by == why:
         return
     context.set_blocked_by(why)
-    report = Report(
+    report = ReportRequest(
         claim=nodeclaim_ref(context), event=labels.NODE_NOT_FOUND, message=why.partition(": ")[2], warning=True
     )
     await workflow.execute_activity_method(
@@ -116,9 +116,9 @@ async def _report_missing_node(context: NodeClaimContext) -> None:
     )
 
 
-def nodeclaim_ref(context: NodeClaimContext) -> ClaimRef:
+def nodeclaim_ref(context: NodeClaimContext) -> NodeClaimRef:
     launched = context.state.launched
-    return ClaimRef(
+    return NodeClaimRef(
         name=context.name,
         uid=context.uid,
         node_name=context.state.node_name,

@@ -17,7 +17,7 @@ from activities.nodeclaim.hooks import HookActivities
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
 from tenure.model.hooks import HookRequest, HookResult, HookRun, Point
-from tenure.model.nodeclaim_requests import Report
+from tenure.model.nodeclaim_requests import ReportRequest
 from tenure.policy.hooks.decision import (
     HookStep,
     decide_hooks,
@@ -156,7 +156,7 @@ async def _run_hook_activity(
         job=job_name(key, hook.name) if hook.job else "",
         seconds=remaining.total_seconds(),
         since=context.state.hooks.since,
-        begun=run.begun if run else 0,
+        attempts=run.attempts if run else 0,
         retains_nodeclaim=inputs.retains_nodeclaim,
     )
     options = {**options, "start_to_close_timeout": remaining + _ACTIVITY_OVERHEAD}
@@ -171,7 +171,7 @@ async def _record_result(context: NodeClaimContext, point: Point, hook: Hook, re
     assert run is not None
     metrics.count_hook(context.state, run)
     context.publish_status()
-    report = Report(
+    report = ReportRequest(
         claim=nodeclaim_ref(context),
         event=_event_reason(run),
         message=_event_message(context, point, hook, run),

@@ -11,7 +11,7 @@ from temporalio import workflow
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim_requests import Report
+from tenure.model.nodeclaim_requests import ReportRequest
 from tenure.model.nodeclaim_state import Phase
 from tenure.policy.interruption.decision import InterruptionDecision
 from tenure.policy.lifecycle.deadlines import action_of
@@ -147,7 +147,7 @@ async def _report_blocked(context: NodeClaimContext, why: str) -> None:
     """On the condition; of a machine that rebooted by an event, since the condition never reverts (reference 3.4)."""
     reason, _, message = why.partition(": ")
     has_rebooted = context.state.initialized
-    report = Report(
+    report = ReportRequest(
         claim=nodeclaim_ref(context),
         condition="" if has_rebooted else labels.INITIALIZED_CONDITION,
         reason=reason,

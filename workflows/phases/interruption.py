@@ -23,7 +23,7 @@ from tenure.model.base import Value
 from tenure.model.disruption.drain import DrainState, PodDrainRule
 from tenure.model.interruption.notices import InterruptionMessage, InterruptionMessages
 from tenure.model.interruption.records import MEMO, EventRecord, InterruptionNotification
-from tenure.model.nodeclaim_state import ENDING, ClaimState, Phase
+from tenure.model.nodeclaim_state import TERMINATING_PHASES, NodeClaimState, Phase
 from tenure.policy.interruption.decision import (
     ACTING,
     InterruptionDecision,
@@ -65,7 +65,7 @@ def settle_interruptions(context: NodeClaimContext) -> None:
         context.update_state(notices=end_stopping_events(state.notices, state.observed.ready_since))
 
 
-def _is_own_stop(state: ClaimState, notice: InterruptionMessage) -> bool:
+def _is_own_stop(state: NodeClaimState, notice: InterruptionMessage) -> bool:
     """It was stopped by Tenure itself."""
     stop = state.stop
     if notice.kind != "instanceStopping" or stop is None or stop.step == "drain":
@@ -76,7 +76,7 @@ def _is_own_stop(state: ClaimState, notice: InterruptionMessage) -> bool:
 def recover_interruption_messages(context: NodeClaimContext, text: str) -> None:
     """Of a life that is begun anew: what its NodeClaim says of the time before."""
     if text:
-        context.update_state(notices=restore_messages(text, context.state.notices), notices_written=text)
+        context.update_state(notices=restore_messages(text, context.state.notices), interruptions_annotation=text)
 
 
 def decide_for_starting_node(context: NodeClaimContext) -> InterruptionDecision:
@@ -115,28 +115,31 @@ async def report_interruption_events(context: NodeClaimContext) -> None:
     await write_on_change(context, _has_unreported_events, _write_interruption_events, subject="what AWS says")
 
 
-def _has_unreported_events(state: ClaimState) -> bool:
-    if not state.notices and not state.notices_written:
+def _has_unreported_events(state: NodeClaimState) -> bool:
+    if not state.notices and not state.interruptions_annotation:
         return False
     if state.phase not in _PHASES or not state.observed.exists or (state.records_events and is_about_to_drain(state)):
         return False
     return _is_unwritten(state) or bool(due_event_texts(state, workflow.now()))
 
 
-def is_about_to_drain(state: ClaimState) -> bool:
+def is_about_to_drain(state: NodeClaimState) -> bool:
     """Something makes it go, and its drain is only about to begin: then all there is to say is said at once."""
     return (
         not state.interrupted
-        and state.phase not in ENDING
+        and state.phase not in TERMINATING_PHASES
         and requires_drain(decide_interruption(state, workflow.now()))
     )
 
 
-def _is_unwritten(state: ClaimState) -> bool:
+def _is_unwritten(state: NodeClaimState) -> bool:
     """Of a node that goes it does not matter any more."""
     if state.phase is Phase.DRAIN:
         return False
-    return (format_annotation(state.notices), maintenance_until(state)) != (state.notices_written, state.expected_back)
+    return (format_annotation(state.notices), maintenance_until(state)) != (
+        state.interruptions_annotation,
+        state.maintenance_until,
+    )
 
 
 async def _write_interruption_events(context: NodeClaimContext) -> None:
@@ -149,7 +152,7 @@ async def _write_interruption_events(context: NodeClaimContext) -> None:
         events=tuple(event_texts.values()),
         write=write,
         text=format_annotation(state.notices),
-        expected_back=maintenance_until(state),
+        maintenance_until=maintenance_until(state),
     )
     if event_texts or write:
         await workflow.execute_activity_method(
@@ -159,11 +162,13 @@ async def _write_interruption_events(context: NodeClaimContext) -> None:
         if topic.endswith("|status"):
             metrics.count_event(state, topic.partition("|")[0].partition("@")[0])
     context.update_state(
-        notified_interruptions=reported_texts, notices_written=request.text, expected_back=request.expected_back
+        notified_interruptions=reported_texts,
+        interruptions_annotation=request.text,
+        maintenance_until=request.maintenance_until,
     )
 
 
-def _publish_options(state: ClaimState) -> Any:
+def _publish_options(state: NodeClaimState) -> Any:
     """Of hundreds that go at once, each is told of beside its drain."""
     summary = "tell what AWS says"
     is_during_drain = state.records_events and bool(state.interrupted)

@@ -15,17 +15,17 @@ from tenure.apis import labels
 from tenure.model.launch import (
     DELETED,
     GroupOutcome,
-    Launched,
+    LaunchedInstance,
     LaunchGroup,
-    LaunchPrepared,
+    LaunchGroupMember,
     LaunchRejection,
     LaunchResult,
-    Member,
+    PreparedLaunchRequest,
     latest_unavailable_offerings,
 )
-from tenure.model.nodeclaim_requests import ClaimRef, NodeClaimLaunchRequest
+from tenure.model.nodeclaim_requests import NodeClaimLaunchRequest, NodeClaimRef
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import Joining, ObservedUnavailableOfferings
+from tenure.model.observations import LaunchGroupJoinRequest, ObservedUnavailableOfferings
 from workflows import ids
 from workflows.activity_options import CREATE_FLEET, PREPARE, launch_options, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
@@ -58,10 +58,14 @@ async def _join_launch_group(context: NodeClaimContext) -> bool:
     state, identity = context.state, context.state.identity
     if state.joined:
         return True
-    if not (identity.pool and identity.alike) or state.group is not None or state.launched is not None:
+    if not (identity.pool and identity.launch_hash) or state.group is not None or state.launched is not None:
         return False
-    request = Joining(
-        name=context.name, uid=context.uid, pool=identity.pool, node_class=identity.node_class, alike=identity.alike
+    request = LaunchGroupJoinRequest(
+        name=context.name,
+        uid=context.uid,
+        pool=identity.pool,
+        node_class=identity.node_class,
+        launch_hash=identity.launch_hash,
     )
     try:
         await workflow.get_external_workflow_handle(ids.provisioning(identity.cluster)).signal(
@@ -100,7 +104,7 @@ async def _launch_individually(context: NodeClaimContext) -> Phase:
         result = await _attempt_launch(context)
         if result is None:
             return await recover_state(context) or Phase.TERMINATION
-        if isinstance(result, Launched):
+        if isinstance(result, LaunchedInstance):
             context.update_state(launched=result, rejection=None, group=None)
         else:
             context.update_state(rejection=result, group=None, launch_attempt=context.state.launch_attempt + 1)
@@ -123,7 +127,7 @@ async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:
     """One token's worth: freeze, then call. A run that rolled or restarted in between calls with the same group.
 
     None when the NodeClaim turns out to have an instance already."""
-    member = Member(name=context.name, uid=context.uid)
+    member = LaunchGroupMember(name=context.name, uid=context.uid)
     try:
         if context.state.group is None:
             prepared = await workflow.execute_activity_method(
@@ -136,7 +140,7 @@ async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:
                     return None
                 case LaunchRejection() as rejection:
                     return rejection
-                case LaunchPrepared(request=request):
+                case PreparedLaunchRequest(request=request):
                     context.update_state(
                         group=LaunchGroup(
                             group_id=context.name,
@@ -187,7 +191,7 @@ async def _apply_outcome(context: NodeClaimContext, outcome: GroupOutcome) -> La
 
 def _build_launch_request(context: NodeClaimContext) -> NodeClaimLaunchRequest:
     return NodeClaimLaunchRequest(
-        claim=ClaimRef(name=context.name, uid=context.uid),
+        claim=NodeClaimRef(name=context.name, uid=context.uid),
         unavailable=latest_unavailable_offerings(context.state.unavailable, context.now),
         retry=context.state.launch_attempt > 1,
     )

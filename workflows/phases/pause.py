@@ -18,7 +18,7 @@ from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exce
 
 from activities.disruption import DisruptionActivities
 from tenure.model.disruption.commands import PermitRevoked
-from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.model.nodeclaim_state import NodeClaimState, Phase
 from tenure.model.operator_requests import PauseAnnotationRequest
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active
 from workflows.activity_options import PATCH, with_summary
@@ -65,13 +65,13 @@ def drain_pause_reason(context: NodeClaimContext) -> str:
     return state.revocation
 
 
-def _annotation_target(state: ClaimState) -> PauseAnnotationRequest:
+def _annotation_target(state: NodeClaimState) -> PauseAnnotationRequest:
     return PauseAnnotationRequest(
         kind="NodeClaim", name=state.identity.name, uid=state.identity.uid, node_name=state.observed.node_name
     )
 
 
-def _irreversible_drain_message(state: ClaimState) -> str:
+def _irreversible_drain_message(state: NodeClaimState) -> str:
     if state.phase in (Phase.DRAIN, Phase.TERMINATION) and not (state.drain and state.drain.retains_nodeclaim):
         return "Its NodeClaim is being deleted, which cannot be undone: it goes all the same"
     return ""

@@ -13,9 +13,9 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 from activities.disruption import DisruptionActivities
 from tenure.apis import labels
 from tenure.model.disruption.drain import DrainState
-from tenure.model.nodeclaim_requests import Disrupted, NodeClaimDisruptionRequest, Report
+from tenure.model.nodeclaim_requests import DisruptionResult, NodeClaimDisruptionRequest, ReportRequest
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.signals import DisruptionReason, PermitRequest, PermitResult, PermitWithdrawn
+from tenure.model.signals import DisruptionReason, PermitRelease, PermitRequest, PermitResult
 from tenure.policy.drain.decision import can_cancel_drain
 from tenure.policy.hooks.rules import can_hook_cancel_drain as hooks_retain_nodeclaim
 from tenure.policy.interruption.decision import decide_interruption
@@ -127,7 +127,7 @@ def _previous_blocked_by(context: NodeClaimContext, verdict: Verdict) -> str:
 async def _report_blocked(context: NodeClaimContext, why: str) -> None:
     """It could go and may not: Karpenter's words for both (reference 3.9, 5.2)."""
     consolidatable = labels.CONSOLIDATABLE if context.state.permit_for == EMPTY else ""
-    report = Report(
+    report = ReportRequest(
         claim=nodeclaim_ref(context), condition=consolidatable, status="True", event="DisruptionBlocked", message=why
     )
     await workflow.execute_activity_method(
@@ -174,7 +174,7 @@ def _count_requests(context: NodeClaimContext, reason: DisruptionReason) -> int:
 async def release_permit(context: NodeClaimContext) -> None:
     """Hand the permit back, or take the wish for one."""
     context.update_state(permit=None, permit_requested_at=None, blocked_by="")
-    release = PermitWithdrawn(claim_uid=context.uid, workflow_id=workflow.info().workflow_id)
+    release = PermitRelease(claim_uid=context.uid, workflow_id=workflow.info().workflow_id)
     await _signal_nodepool(context, "release_permit", release)
 
 
@@ -199,7 +199,7 @@ async def _delete_with_permit(context: NodeClaimContext, verdict: Verdict) -> bo
         retains_nodeclaim=retains_nodeclaim,
     )
     try:
-        result: Disrupted | None = await execute_unless(
+        result: DisruptionResult | None = await execute_unless(
             DisruptionActivities.delete_nodeclaim, request, options, lambda: is_disruption_blocked(context)
         )
     except ActivityError as error:
@@ -231,7 +231,7 @@ async def _wait_before_recheck(context: NodeClaimContext, failed_checks: int) ->
     return await context.wait(watch_observed(context), until=context.now + pause, summary="the node is in use")
 
 
-async def _signal_nodepool(context: NodeClaimContext, signal: str, message: PermitRequest | PermitWithdrawn) -> bool:
+async def _signal_nodepool(context: NodeClaimContext, signal: str, message: PermitRequest | PermitRelease) -> bool:
     pool = workflow.get_external_workflow_handle(context.nodepool_workflow_id())
     try:
         await pool.signal(signal, message)

@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError, RetryState
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim_requests import Report
+from tenure.model.nodeclaim_requests import ReportRequest
 from tenure.model.nodeclaim_state import Phase
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
@@ -121,7 +121,7 @@ async def _report_multiple_nodes(context: NodeClaimContext) -> None:
         return
     context.set_blocked_by(MULTIPLE_NODES)
     reason, _, message = MULTIPLE_NODES.partition(": ")
-    report = Report(
+    report = ReportRequest(
         claim=nodeclaim_ref(context),
         condition=labels.REGISTERED_CONDITION,
         status="False",

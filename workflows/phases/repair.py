@@ -13,7 +13,7 @@ from activities.disruption import DisruptionActivities
 from activities.nodeclaim.repair import RepairActivities
 from tenure.apis import labels
 from tenure.model.node_health import RepairRequest, RepairResult
-from tenure.model.nodeclaim_requests import Report
+from tenure.model.nodeclaim_requests import ReportRequest
 from tenure.policy.lifecycle import repair as policy
 from tenure.policy.lifecycle.repair import Repair, decide_repair
 from workflows.activity_options import PATCH, with_summary
@@ -86,7 +86,7 @@ async def _execute_step(context: NodeClaimContext, verdict: Repair) -> RepairRes
         node_name=claim.node_name,
         provider_id=claim.provider_id,
         step="reboot" if verdict.do == "reboot" else "replace",
-        rung=verdict.rung,
+        step_index=verdict.rung,
         condition=verdict.condition,
         conditions=tuple((one.type, one.status) for one in policy.repair_conditions(state.observed.rules)),
         max_unhealthy=policy.repair_rules_of(state.observed.rules).max_unhealthy or policy.MAX_UNHEALTHY,
@@ -104,7 +104,7 @@ async def _report_recovered(context: NodeClaimContext, verdict: Repair) -> None:
 
 
 async def _publish_event(context: NodeClaimContext, event: str, message: str, *, warning: bool = True) -> None:
-    report = Report(claim=nodeclaim_ref(context), event=event, message=message, warning=warning)
+    report = ReportRequest(claim=nodeclaim_ref(context), event=event, message=message, warning=warning)
     await workflow.execute_activity_method(
         DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {event}")
     )

@@ -14,7 +14,7 @@ from activities.disruption import DisruptionActivities
 from activities.nodeclaim.drain import DrainActivities
 from activities.nodeclaim.instance import StopStartActivities
 from tenure.model.disruption.drain import DrainState
-from tenure.model.interruption.records import Event, StopStart
+from tenure.model.interruption.records import Event, InstanceStopStart
 from tenure.model.nodeclaim_requests import (
     CancelDrainRequest,
     DrainRequest,
@@ -52,7 +52,7 @@ async def stop_and_start(context: NodeClaimContext, key: str) -> Phase | None:
     """The phase that follows; None where all is to be decided anew."""
     previous = context.state.stop
     if previous is None or previous.key != key or previous.step in ("done", "failed"):
-        context.update_state(stop=StopStart(key=key, since=context.now, boot_id=context.state.observed.boot_id))
+        context.update_state(stop=InstanceStopStart(key=key, since=context.now, boot_id=context.state.observed.boot_id))
         await _take_out_of_service(context)
     while True:
         stop = context.state.stop
@@ -154,7 +154,7 @@ def _find_requested_event(context: NodeClaimContext, key: str) -> Event | None:
     return next(one for one in found if one.key == key)
 
 
-async def _stop_or_start_instance(context: NodeClaimContext, stop: StopStart) -> bool:
+async def _stop_or_start_instance(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
     """To a stop, and up again. False where that failed: the node is to be drained as usual."""
     context.set_blocked_by(
         "its instance is stopped for maintenance" if stop.step == "stop" else "its instance is started again"
@@ -181,7 +181,7 @@ def _remaining_time(context: NodeClaimContext, deadline: datetime | None) -> Any
     return max(deadline - context.now, MIN_POLL_TIMEOUT) if deadline else None
 
 
-async def _wait_for_reboot(context: NodeClaimContext, stop: StopStart) -> bool:
+async def _wait_for_reboot(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
     context.set_blocked_by("its machine boots after maintenance")
     has_changed = await context.wait(
         lambda: _has_rebooted(context, stop) or context.is_deleting,
@@ -198,7 +198,7 @@ async def _wait_for_reboot(context: NodeClaimContext, stop: StopStart) -> bool:
     return True
 
 
-def _has_rebooted(context: NodeClaimContext, stop: StopStart) -> bool:
+def _has_rebooted(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
     boot_id = context.state.observed.boot_id
     return bool(boot_id) and boot_id != stop.boot_id
 

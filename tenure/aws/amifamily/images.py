@@ -213,12 +213,12 @@ class ImageMap:
         return self._image_by_values[values]
 
     def _first_fit(self, labels: Mapping[str, tuple[str, ...]]) -> str:
-        described = Requirements.of_choices(labels)
+        described = Requirements.from_choices(labels)
         fits = (image for image, requirements in self._images if described.is_strictly_compatible(requirements))
         return next(fits, "")
 
 
 def requirements_of(ami: ResolvedAmi) -> Requirements:
-    return Requirements.of(
+    return Requirements.from_expressions(
         Expression(key=one.key, operator=one.operator, values=one.values) for one in ami.requirements
     )

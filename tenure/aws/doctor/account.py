@@ -14,7 +14,17 @@ from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.model.base import Value
-from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, advice, ok, problem, unknown
+from tenure.model.errors import (
+    BadInput,
+    Fault,
+    Finding,
+    Forbidden,
+    NotFound,
+    advice_finding,
+    ok_finding,
+    problem_finding,
+    unknown_finding,
+)
 
 AREA: Final = "account"
 OLDEST, NEWEST = 26, 36
@@ -42,12 +52,12 @@ async def check_caller(clients: AwsClients) -> tuple[Caller, list[Finding]]:
         response = await clients.call(clients.sts.get_caller_identity)
     except Fault as fault:
         return Caller(), [
-            problem(
+            problem_finding(
                 AREA, "credentials", fault.message, "give the role's credentials: environment, profile or pod identity"
             )
         ]
     caller = Caller(account=response["Account"], arn=response["Arn"])
-    return caller, [ok(AREA, "credentials", f"{caller.arn} in {clients.region}")]
+    return caller, [ok_finding(AREA, "credentials", f"{caller.arn} in {clients.region}")]
 
 
 async def check_zones(zones: ZonalShifts) -> list[Finding]:
@@ -57,12 +67,14 @@ async def check_zones(zones: ZonalShifts) -> list[Finding]:
         await zones.check()
         shifted_zones = sorted(await zones.fetch_shifted_zones())
     except (BadInput, Forbidden) as fault:
-        return [problem(AREA, subject, fault.message, "see ENABLE_ZONAL_SHIFT, and arc-zonal-shift in deploy/iam")]
+        return [
+            problem_finding(AREA, subject, fault.message, "see ENABLE_ZONAL_SHIFT, and arc-zonal-shift in deploy/iam")
+        ]
     except Fault as fault:
-        return [unknown(AREA, subject, fault.message, "try again")]
+        return [unknown_finding(AREA, subject, fault.message, "try again")]
     if shifted_zones:
         todo = "nothing, if that is meant: the shift ends at its time, or when a person ends it"
-        return [advice(AREA, subject, f"nothing is bought in {', '.join(shifted_zones)}", todo)]
+        return [advice_finding(AREA, subject, f"nothing is bought in {', '.join(shifted_zones)}", todo)]
     return []
 
 
@@ -71,13 +83,15 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
     try:
         facts = await clusters.facts()
     except NotFound as fault:
-        return [problem(AREA, subject, fault.message, "set CLUSTER_NAME to its name, AWS_REGION to its region")]
+        return [problem_finding(AREA, subject, fault.message, "set CLUSTER_NAME to its name, AWS_REGION to its region")]
     except Forbidden as fault:
         return [
-            problem(AREA, subject, fault.message, "allow eks:DescribeCluster, or set CLUSTER_ENDPOINT and the rest")
+            problem_finding(
+                AREA, subject, fault.message, "allow eks:DescribeCluster, or set CLUSTER_ENDPOINT and the rest"
+            )
         ]
     except Fault as fault:
-        return [unknown(AREA, subject, fault.message, "try again")]
+        return [unknown_finding(AREA, subject, fault.message, "try again")]
     missing = [
         field
         for field, value in (
@@ -88,11 +102,13 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
         if not value
     ]
     if missing:
-        return [problem(AREA, subject, f"EKS does not tell its {', '.join(missing)}", "wait until it is ACTIVE")]
+        return [
+            problem_finding(AREA, subject, f"EKS does not tell its {', '.join(missing)}", "wait until it is ACTIVE")
+        ]
     if not OLDEST <= facts.minor <= NEWEST:
         message = f"Kubernetes {facts.version}; tried with 1.{OLDEST} to 1.{NEWEST}"
-        return [problem(AREA, subject, message, "bring the cluster to a version in that range")]
-    return [ok(AREA, subject, f"Kubernetes {facts.version}, {facts.endpoint}")]
+        return [problem_finding(AREA, subject, message, "bring the cluster to a version in that range")]
+    return [ok_finding(AREA, subject, f"Kubernetes {facts.version}, {facts.endpoint}")]
 
 
 QUOTAS_AREA: Final = "quotas"
@@ -137,7 +153,7 @@ async def check_quotas(clients: AwsClients, pools: Sequence[NodePool]) -> list[F
     try:
         used = await _count_used_vcpus(clients)
     except Fault as fault:
-        return [unknown(QUOTAS_AREA, "vCPUs in use", fault.message, "allow ec2:DescribeInstances")]
+        return [unknown_finding(QUOTAS_AREA, "vCPUs in use", fault.message, "allow ec2:DescribeInstances")]
     quota_keys = {pair for pool in pools for pair in _reachable_classes(pool)} | {pair for pair in used if pair[0]}
     found = []
     for vcpu_class in _CLASSES:
@@ -154,17 +170,21 @@ async def _check_quota(
     try:
         response = await clients.call(clients.quotas.get_service_quota, ServiceCode="ec2", QuotaCode=code)
     except NotFound:
-        return unknown(QUOTAS_AREA, subject, f"quota {code} is not served in this region", "look in the console")
+        return unknown_finding(
+            QUOTAS_AREA, subject, f"quota {code} is not served in this region", "look in the console"
+        )
     except Fault as fault:
-        return unknown(QUOTAS_AREA, subject, fault.message, "run the doctor once with servicequotas:GetServiceQuota")
+        return unknown_finding(
+            QUOTAS_AREA, subject, fault.message, "run the doctor once with servicequotas:GetServiceQuota"
+        )
     limit, running = response["Quota"]["Value"], used.get((name, capacity_type), 0)
     message = f"{running:g} of {limit:g} vCPUs are in use"
     todo = f"ask for more: quota {code} of service ec2 in Service Quotas"
     if limit - running < 1:
-        return problem(QUOTAS_AREA, subject, message, todo)
+        return problem_finding(QUOTAS_AREA, subject, message, todo)
     if limit - running < limit * _LITTLE:
-        return advice(QUOTAS_AREA, subject, message, todo)
-    return ok(QUOTAS_AREA, subject, message)
+        return advice_finding(QUOTAS_AREA, subject, message, todo)
+    return ok_finding(QUOTAS_AREA, subject, message)
 
 
 async def _count_used_vcpus(clients: AwsClients) -> Mapping[tuple[str, str], int]:

@@ -20,7 +20,7 @@ from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses, Networks
 from tenure.aws.settings import AwsSettings
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, advice, problem, unknown
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, advice_finding, problem_finding, unknown_finding
 from tenure.model.interruption.notices import EventKind
 
 
@@ -31,22 +31,24 @@ async def check_events(
     LifecyclePolicies ignore, which need no rule."""
     if not queue:
         todo = f"make the queue and its rules ({TEMPLATE}), and set INTERRUPTION_QUEUE to its name"
-        return [advice(AREA, "INTERRUPTION_QUEUE", "not set: spot interruptions come unannounced", todo)]
+        return [advice_finding(AREA, "INTERRUPTION_QUEUE", "not set: spot interruptions come unannounced", todo)]
     subject = f"queue {queue}"
     try:
         url = (await clients.call(clients.sqs.get_queue_url, QueueName=queue))["QueueUrl"]
     except NotFound as fault:
         todo = f"make it there ({TEMPLATE}), or correct INTERRUPTION_QUEUE or AWS_REGION"
-        return [problem(AREA, subject, f"not in {clients.region}: {fault.message}", todo)]
+        return [problem_finding(AREA, subject, f"not in {clients.region}: {fault.message}", todo)]
     except Forbidden as fault:
-        return [problem(AREA, subject, fault.message, "allow sqs:GetQueueUrl on it: deploy/iam/interruption.json")]
+        return [
+            problem_finding(AREA, subject, fault.message, "allow sqs:GetQueueUrl on it: deploy/iam/interruption.json")
+        ]
     except Fault as fault:
-        return [unknown(AREA, subject, fault.message, "try again")]
+        return [unknown_finding(AREA, subject, fault.message, "try again")]
     try:
         response = await clients.call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["All"])
     except Fault as fault:
         todo = "run the doctor once with credentials that may sqs:GetQueueAttributes"
-        return [unknown(AREA, subject, f"it is there; its attributes cannot be read: {fault.message}", todo)]
+        return [unknown_finding(AREA, subject, f"it is there; its attributes cannot be read: {fault.message}", todo)]
     attributes = {str(key): str(value) for key, value in response.get("Attributes", {}).items()}
     itself = [check_retention(queue, attributes), *await check_key(clients, queue, attributes)]
     where = QueueTarget(queue=queue, arn=attributes["QueueArn"])
@@ -54,7 +56,7 @@ async def check_events(
         rules = await rules_of(clients, where)
     except Fault as fault:
         todo = "run the doctor once with credentials that may events:ListRuleNamesByTarget and events:DescribeRule"
-        found = [unknown(AREA, "rules", f"they cannot be read: {fault.message}", todo)]
+        found = [unknown_finding(AREA, "rules", f"they cannot be read: {fault.message}", todo)]
         return [*check_policy(queue, attributes, {}), *itself, *found]
     allowed = check_policy(queue, attributes, {one.name: one.arn for one in rules if one.arn})
     return [*allowed, *itself, *await check_rules(clients, where, rules, ignored)]

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.queue import AREA, TEMPLATE
 from tenure.model.base import Value
-from tenure.model.errors import Fault, Finding, advice, ok, problem
+from tenure.model.errors import Fault, Finding, advice_finding, ok_finding, problem_finding
 from tenure.model.interruption.notices import EventKind
 
 _EC2: Final = "aws.ec2"
@@ -201,10 +201,10 @@ def _check_kind(
     subject, found = f"rule for {kind}", [one for one in rules if where.accepts_kind(one, kind)]
     if at_work := next((one for one in found if one.on), None):
         needless = ", though every NodePool's LifecyclePolicies ignore them" if kind in ignored else ""
-        return ok(AREA, subject, f"rule {at_work.name} sends them{needless}")
+        return ok_finding(AREA, subject, f"rule {at_work.name} sends them{needless}")
     if kind in ignored:
-        return ok(AREA, subject, "none, and every NodePool's LifecyclePolicies ignore them")
-    level = problem if kind in _VITAL else advice
+        return ok_finding(AREA, subject, "none, and every NodePool's LifecyclePolicies ignore them")
+    level = problem_finding if kind in _VITAL else advice_finding
     if found:
         todo = f"aws events enable-rule --name {found[0].name} --region {where.region}"
         return level(AREA, subject, f"rule {found[0].name} is disabled: {_MISSED[kind]}", todo)

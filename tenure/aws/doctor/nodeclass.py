@@ -19,7 +19,18 @@ from tenure.aws.client.errors import DRY_RUN, INSUFFICIENT
 from tenure.aws.nodeclass.subnets_and_security_groups import Networks
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import as_list, cluster_tag, node_tags
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Throttled, TryLater, advice, ok, problem, unknown
+from tenure.model.errors import (
+    Fault,
+    Finding,
+    Forbidden,
+    NotFound,
+    Throttled,
+    TryLater,
+    advice_finding,
+    ok_finding,
+    problem_finding,
+    unknown_finding,
+)
 
 AREA: Final = "selectors"
 _FEW_ADDRESSES: Final = 32
@@ -39,38 +50,50 @@ class Selectors:
         subject = f"EC2NodeClass {node_class.name} subnets"
         subnets = await self._networks.find_subnets(node_class)
         if not subnets:
-            return [problem(AREA, subject, "none match", _tagging_advice("spec.subnetSelectorTerms", "subnets"))]
+            return [
+                problem_finding(AREA, subject, "none match", _tagging_advice("spec.subnetSelectorTerms", "subnets"))
+            ]
         zones = sorted({one.zone for one in subnets})
         message = f"{len(subnets)} in {', '.join(zones)} with {sum(one.free for one in subnets)} free addresses"
         tight = [one.id for one in subnets if one.free < _FEW_ADDRESSES]
         if len(tight) == len(subnets):
-            return [problem(AREA, subject, f"{message}: hardly any room", "add subnets or a secondary range")]
+            return [problem_finding(AREA, subject, f"{message}: hardly any room", "add subnets or a secondary range")]
         if tight:
             todo = "add subnets or a secondary range, or free addresses"
-            return [advice(AREA, subject, f"{message}; few are left in {', '.join(tight)}", todo)]
+            return [advice_finding(AREA, subject, f"{message}; few are left in {', '.join(tight)}", todo)]
         if len(zones) == 1:
-            return [advice(AREA, subject, message, "name subnets of another zone too: capacity differs by zone")]
-        return [ok(AREA, subject, message)]
+            return [
+                advice_finding(AREA, subject, message, "name subnets of another zone too: capacity differs by zone")
+            ]
+        return [ok_finding(AREA, subject, message)]
 
     async def _check_security_groups(self, node_class: EC2NodeClass) -> list[Finding]:
         subject = f"EC2NodeClass {node_class.name} security groups"
         groups = await self._networks.find_security_groups(node_class)
         if not groups:
-            return [problem(AREA, subject, "none match", _tagging_advice("spec.securityGroupSelectorTerms", "groups"))]
-        return [ok(AREA, subject, ", ".join(one.id for one in groups))]
+            return [
+                problem_finding(
+                    AREA, subject, "none match", _tagging_advice("spec.securityGroupSelectorTerms", "groups")
+                )
+            ]
+        return [ok_finding(AREA, subject, ", ".join(one.id for one in groups))]
 
     async def _check_amis(self, node_class: EC2NodeClass) -> list[Finding]:
         subject = f"EC2NodeClass {node_class.name} images"
         try:
             images = await self._images.resolve(node_class)
         except AliasError as error:
-            return [problem(AREA, subject, str(error), "correct the alias in spec.amiSelectorTerms")]
+            return [problem_finding(AREA, subject, str(error), "correct the alias in spec.amiSelectorTerms")]
         if not images:
-            return [problem(AREA, subject, "none match", "correct spec.amiSelectorTerms: owner, name, tags or alias")]
+            return [
+                problem_finding(
+                    AREA, subject, "none match", "correct spec.amiSelectorTerms: owner, name, tags or alias"
+                )
+            ]
         old = [one.id for one in images if one.deprecated]
         if old:
-            return [advice(AREA, subject, f"deprecated: {', '.join(old)}", "select a newer image")]
-        return [ok(AREA, subject, f"{len(images)} found, newest {images[0].id}")]
+            return [advice_finding(AREA, subject, f"deprecated: {', '.join(old)}", "select a newer image")]
+        return [ok_finding(AREA, subject, f"{len(images)} found, newest {images[0].id}")]
 
     async def _check_identity(self, node_class: EC2NodeClass) -> list[Finding]:
         """The role is made by people; the profile too, where the class names one itself."""
@@ -84,11 +107,13 @@ class Selectors:
         except NotFound as fault:
             field = "instanceProfile" if profile else "role"
             todo = f"make it, or correct spec.{field}"
-            return [problem(AREA, f"EC2NodeClass {node_class.name} {field}", fault.message, todo)]
+            return [problem_finding(AREA, f"EC2NodeClass {node_class.name} {field}", fault.message, todo)]
         except Forbidden:
             todo = f"see with an administrator's credentials whether {profile or role} exists"
-            return [unknown(AREA, f"EC2NodeClass {node_class.name} role", "these credentials may not look", todo)]
-        return [ok(AREA, f"EC2NodeClass {node_class.name} role", profile or role)]
+            return [
+                unknown_finding(AREA, f"EC2NodeClass {node_class.name} role", "these credentials may not look", todo)
+            ]
+        return [ok_finding(AREA, f"EC2NodeClass {node_class.name} role", profile or role)]
 
 
 async def _run_guarded(
@@ -98,7 +123,7 @@ async def _run_guarded(
         return await part(node_class)
     except Fault as fault:
         todo = "allow the call to these credentials" if isinstance(fault, Forbidden) else "try again"
-        return [unknown(AREA, f"EC2NodeClass {node_class.name}", fault.message, todo)]
+        return [unknown_finding(AREA, f"EC2NodeClass {node_class.name}", fault.message, todo)]
 
 
 def _tagging_advice(field: str, what: str) -> str:
@@ -198,10 +223,10 @@ class PermissionDryRuns:
             await self._clients.call(method, DryRun=True, **request)
         except Forbidden as fault:
             todo = "attach the policies in deploy/iam to the role, and let it pass on the nodes' role (iam:PassRole)"
-            return problem(TRIAL_AREA, subject, fault.message, todo)
+            return problem_finding(TRIAL_AREA, subject, fault.message, todo)
         except (Throttled, TryLater) as fault:
-            return unknown(TRIAL_AREA, subject, fault.message, "try again")
+            return unknown_finding(TRIAL_AREA, subject, fault.message, "try again")
         except Fault as fault:
             if fault.code != DRY_RUN and fault.code not in INSUFFICIENT:
-                return problem(TRIAL_AREA, subject, f"{fault.code}: {fault.message}", "mend what EC2 names")
-        return ok(TRIAL_AREA, subject, "a dry run would have succeeded")
+                return problem_finding(TRIAL_AREA, subject, f"{fault.code}: {fault.message}", "mend what EC2 names")
+        return ok_finding(TRIAL_AREA, subject, "a dry run would have succeeded")

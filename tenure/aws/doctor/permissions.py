@@ -11,7 +11,17 @@ from typing import Any, Final
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import DRY_RUN
 from tenure.aws.doctor.account import Caller
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, TryLater, advice, ok, problem, unknown
+from tenure.model.errors import (
+    Fault,
+    Finding,
+    Forbidden,
+    NotFound,
+    TryLater,
+    advice_finding,
+    ok_finding,
+    problem_finding,
+    unknown_finding,
+)
 
 AREA: Final = "permissions"
 _SAMPLE: Final = "doctor"
@@ -39,16 +49,19 @@ async def check_permissions(
     """`statements` of the shipped policy, rendered for the cluster; `role`: ARN, the caller's own when empty."""
     reads = await asyncio.gather(*(_dry_read(clients, name) for name in _READS))
     found = [one for one in reads if one.level != "ok"] or [
-        ok(AREA, "ec2:Describe*", f"all {len(_READS)} answer a dry run")
+        ok_finding(AREA, "ec2:Describe*", f"all {len(_READS)} answer a dry run")
     ]
     try:
         arn = role or await _arn_of(clients, caller)
         return found + await _simulate_all(clients, arn, statements)
     except (Forbidden, NotFound) as fault:
         todo = "run the doctor once with an administrator's credentials and --role ARN of the worker's role"
-        return [*found, unknown(AREA, "writing actions", f"IAM's simulator is not open here: {fault.message}", todo)]
+        return [
+            *found,
+            unknown_finding(AREA, "writing actions", f"IAM's simulator is not open here: {fault.message}", todo),
+        ]
     except Fault as fault:
-        return [*found, unknown(AREA, "writing actions", fault.message, "try again")]
+        return [*found, unknown_finding(AREA, "writing actions", fault.message, "try again")]
 
 
 async def _dry_read(clients: AwsClients, method: str) -> Finding:
@@ -56,11 +69,11 @@ async def _dry_read(clients: AwsClients, method: str) -> Finding:
     try:
         await clients.call(getattr(clients.ec2, method), DryRun=True)
     except Forbidden as fault:
-        return problem(AREA, subject, fault.message, "attach the policies in deploy/iam to the role")
+        return problem_finding(AREA, subject, fault.message, "attach the policies in deploy/iam to the role")
     except Fault as fault:
         if fault.code != DRY_RUN:
-            return unknown(AREA, subject, fault.message, "try again")
-    return ok(AREA, subject, "a dry run would have succeeded")
+            return unknown_finding(AREA, subject, fault.message, "try again")
+    return ok_finding(AREA, subject, "a dry run would have succeeded")
 
 
 async def _arn_of(clients: AwsClients, caller: Caller) -> str:
@@ -84,7 +97,7 @@ async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Stat
 
     results = await asyncio.gather(*(simulate(one) for one in statements))
     found = [
-        (advice if statement["Sid"] in _OPTIONAL else problem)(
+        (advice_finding if statement["Sid"] in _OPTIONAL else problem_finding)(
             AREA,
             statement["Sid"],
             f"{arn} is denied {', '.join(denied)}",
@@ -94,7 +107,10 @@ async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Stat
         if denied
     ]
     allowed = len(statements) - len(found)
-    return [*found, ok(AREA, arn, f"{allowed} of {len(statements)} statements of the shipped policy are allowed")]
+    return [
+        *found,
+        ok_finding(AREA, arn, f"{allowed} of {len(statements)} statements of the shipped policy are allowed"),
+    ]
 
 
 async def _denied_actions(clients: AwsClients, arn: str, statement: Statement) -> list[str]:

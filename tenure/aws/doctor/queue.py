@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from tenure.aws.client.client import AwsClients
-from tenure.model.errors import Fault, Finding, NotFound, advice, ok, problem, unknown
+from tenure.model.errors import Fault, Finding, NotFound, advice_finding, ok_finding, problem_finding, unknown_finding
 
 SERVICE: Final = "events.amazonaws.com"
 Statement = Mapping[str, Any]
@@ -126,11 +126,11 @@ def check_retention(queue: str, attributes: Mapping[str, str]) -> Finding:
     message = f"messages survive an outage of Temporal of {_format_span(min(retention, moved))}"
     if moved < retention and moved < LONG:
         todo = f"take the RedrivePolicy away, or let maxReceiveCount be more than {redrive}"
-        return advice(AREA, subject, f"{message}: then they go to the dead-letter queue", todo)
+        return advice_finding(AREA, subject, f"{message}: then they go to the dead-letter queue", todo)
     if retention < LONG:
         todo = f"set its MessageRetentionPeriod to 345600 (4 days), as {TEMPLATE} does; keeping costs nothing"
-        return advice(AREA, subject, f"{message}, and are lost then", todo)
-    return ok(AREA, subject, message)
+        return advice_finding(AREA, subject, f"{message}, and are lost then", todo)
+    return ok_finding(AREA, subject, message)
 
 
 def check_policy(queue: str, attributes: Mapping[str, str], rules: Mapping[str, str]) -> list[Finding]:
@@ -148,11 +148,13 @@ def check_policy(queue: str, attributes: Mapping[str, str], rules: Mapping[str, 
     if denials:
         who = "EventBridge" if len(denials) == len(rule_arns) else f"the rules {', '.join(denials)}"
         todo = f"allow events.amazonaws.com {SEND} in the queue's policy, as {TEMPLATE} does"
-        return [problem(AREA, subject, f"its policy lets {who} send nothing: {next(iter(denials.values()))}", todo)]
-    found = [ok(AREA, subject, "there, and EventBridge may send to it")]
+        return [
+            problem_finding(AREA, subject, f"its policy lets {who} send nothing: {next(iter(denials.values()))}", todo)
+        ]
+    found = [ok_finding(AREA, subject, "there, and EventBridge may send to it")]
     if open_to_all(statements, SEND):
         todo = "let only events.amazonaws.com and sqs.amazonaws.com send: what is in it is believed"
-        found.append(advice(AREA, subject, "its policy lets anybody send to it", todo))
+        found.append(advice_finding(AREA, subject, "its policy lets anybody send to it", todo))
     return found
 
 
@@ -163,15 +165,15 @@ async def check_key(clients: AwsClients, queue: str, attributes: Mapping[str, st
         return []
     own = "give it a key whose policy allows events.amazonaws.com kms:GenerateDataKey and kms:Decrypt, or SSE-SQS"
     if key.endswith(_AWS_OWN):
-        return [problem(AREA, subject, f"EventBridge cannot use {_AWS_OWN}: nothing arrives", own)]
+        return [problem_finding(AREA, subject, f"EventBridge cannot use {_AWS_OWN}: nothing arrives", own)]
     try:
         metadata = (await clients.call(clients.kms.describe_key, KeyId=key))["KeyMetadata"]
         response = await clients.call(clients.kms.get_key_policy, KeyId=metadata["KeyId"], PolicyName="default")
     except NotFound as fault:
-        return [problem(AREA, subject, f"{key}: {fault.message}", own)]
+        return [problem_finding(AREA, subject, f"{key}: {fault.message}", own)]
     except Fault as fault:
         todo = "run the doctor once with credentials that may kms:DescribeKey and kms:GetKeyPolicy on it"
-        return [unknown(AREA, subject, f"{key} cannot be looked at: {fault.message}", todo)]
+        return [unknown_finding(AREA, subject, f"{key} cannot be looked at: {fault.message}", todo)]
     return [_check_key_policy(subject, key, metadata, response["Policy"], attributes["QueueArn"], own)]
 
 
@@ -179,7 +181,7 @@ def _check_key_policy(
     subject: str, key: str, metadata: Mapping[str, Any], policy: str, queue: str, own: str
 ) -> Finding:
     if (state := metadata.get("KeyState", "Enabled")) != "Enabled":
-        return problem(AREA, subject, f"{key} is {state}: nothing can be sent or read", f"enable it, or {own}")
+        return problem_finding(AREA, subject, f"{key} is {state}: nothing can be sent or read", f"enable it, or {own}")
     context = {"aws:sourceaccount": queue.split(":")[4], "kms:encryptioncontext:aws:sqs:arn": queue}
     denials = {
         action: why
@@ -188,8 +190,8 @@ def _check_key_policy(
     }
     if denials:
         why = next(iter(denials.values()))
-        return problem(AREA, subject, f"EventBridge cannot use {key} ({', '.join(denials)}): {why}", own)
-    return ok(AREA, subject, f"EventBridge may use {key}; the worker's role needs kms:Decrypt on it too")
+        return problem_finding(AREA, subject, f"EventBridge cannot use {key} ({', '.join(denials)}): {why}", own)
+    return ok_finding(AREA, subject, f"EventBridge may use {key}; the worker's role needs kms:Decrypt on it too")
 
 
 def _max_receive_count(redrive: str) -> int:

@@ -172,7 +172,7 @@ def _restrict_candidates(
 
 def requirements_of(claim: NodeClaim) -> Requirements:
     """Raises model.requirements.RequirementError."""
-    return Requirements.of(
+    return Requirements.from_expressions(
         Expression(key=one.key, operator=one.operator, values=one.values, min_values=one.min_values)
         for one in claim.spec.requirements
     )

@@ -43,9 +43,9 @@ from tenure.model.launch import (
     LaunchGroup,
     LaunchOverride,
     LaunchPreparation,
-    LaunchPrepared,
     LaunchRejection,
     LaunchRequest,
+    PreparedLaunchRequest,
 )
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.provider_results import LaunchFacts
@@ -140,7 +140,7 @@ class AwsFleet:
             self._templates.forget(distinct)
         await self._templates.ensure(list(distinct.values()))
         request = self._request(selection, templates, subnets, claim, node_class)
-        return LaunchPrepared(
+        return PreparedLaunchRequest(
             request=request.model_copy(update={"node_class_stamp": _nodeclass_stamp(node_class, cluster)})
         )
 

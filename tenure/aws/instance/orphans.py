@@ -14,7 +14,7 @@ from tenure.aws.nodeclass.instance_profiles import Profiles
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import OWNED, as_dict, as_list, cluster_tag
 from tenure.model.errors import NotFound
-from tenure.model.garbage_collection import ProfileMark, TemplateMark
+from tenure.model.garbage_collection import InventoryInstanceProfile, InventoryLaunchTemplate
 
 _PAGE: Final = {"PageSize": 200}
 
@@ -28,7 +28,7 @@ class AwsOrphanedResources:
         self._clients, self._settings = clients, settings
         self._templates, self._profiles = templates, profiles
 
-    async def list_launch_templates(self) -> Sequence[TemplateMark]:
+    async def list_launch_templates(self) -> Sequence[InventoryLaunchTemplate]:
         """By the tags that the IAM policy lets them be deleted by, and by how their names begin."""
         found = await self._clients.paginate(
             self._clients.ec2.describe_launch_templates,
@@ -43,13 +43,13 @@ class AwsOrphanedResources:
         )
         return [one for one in found if one.name.startswith(NAME_PREFIX)]
 
-    async def delete_template(self, template: TemplateMark) -> None:
+    async def delete_template(self, template: InventoryLaunchTemplate) -> None:
         """One that is gone already counts as deleted; a launch that needs it after all makes it again."""
         with suppress(NotFound):
             await self._clients.call(self._clients.ec2.delete_launch_template, LaunchTemplateId=template.id)
         self._templates.forget([template.name])
 
-    async def list_instance_profiles(self) -> Sequence[ProfileMark]:
+    async def list_instance_profiles(self) -> Sequence[InventoryInstanceProfile]:
         if self._settings.isolated_vpc:
             return ()
         prefix = f"/karpenter/{self._settings.region}/{self._settings.cluster_name}/"
@@ -57,15 +57,15 @@ class AwsOrphanedResources:
             self._clients.iam.list_instance_profiles, "InstanceProfiles", _parse_profile, PathPrefix=prefix
         )
 
-    async def delete_profile(self, profile: ProfileMark) -> None:
+    async def delete_profile(self, profile: InventoryInstanceProfile) -> None:
         await self._profiles.delete(profile.name, profile.roles)
 
     async def tag_instance(self, instance_id: str, tags: Mapping[str, str]) -> None:
         await self._clients.call(self._clients.ec2.create_tags, Resources=[instance_id], Tags=as_list(tags))
 
-    def _parse_template(self, raw: Mapping[str, Any]) -> TemplateMark:
+    def _parse_template(self, raw: Mapping[str, Any]) -> InventoryLaunchTemplate:
         tags = as_dict(raw.get("Tags"))
-        return TemplateMark(
+        return InventoryLaunchTemplate(
             id=raw["LaunchTemplateId"],
             name=raw["LaunchTemplateName"],
             created=raw["CreateTime"],
@@ -75,8 +75,8 @@ class AwsOrphanedResources:
         )
 
 
-def _parse_profile(raw: Mapping[str, Any]) -> ProfileMark:
-    return ProfileMark(
+def _parse_profile(raw: Mapping[str, Any]) -> InventoryInstanceProfile:
+    return InventoryInstanceProfile(
         name=raw["InstanceProfileName"],
         node_class_uid=raw["Path"].rstrip("/").rpartition("/")[2],
         created=raw["CreateDate"],

@@ -143,7 +143,7 @@ class ResolvedTypes:
         """What a node of this type is, as requirements; well-known keys it lacks are said to be absent."""
         found = self._requirements.get(instance_type.name)
         if found is None:
-            found = Requirements.of_choices(instance_type.labels, absent=TYPE_KEYS).without(*_OFFERING_DECIDES)
+            found = Requirements.from_choices(instance_type.labels, absent=TYPE_KEYS).without(*_OFFERING_DECIDES)
             self._requirements[instance_type.name] = found
         return found
 

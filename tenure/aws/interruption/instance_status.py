@@ -51,7 +51,7 @@ class AwsInstanceStatuses:
 def _report(raw: Mapping[str, Any], now: datetime) -> StatusReport:
     return StatusReport(
         instance_id=raw["InstanceId"],
-        failed=tuple(_failed_checks(raw)),
+        failed_checks=tuple(_failed_checks(raw)),
         events=tuple(_parse_event(one, now) for one in raw.get("Events") or () if one.get("Code") in EVENT_CODES),
     )
 

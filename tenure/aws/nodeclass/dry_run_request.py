@@ -108,7 +108,7 @@ def _is_special(image: ResolvedAmi) -> bool:
 def _parse_pool_requirements(pool: NodePool) -> Requirements | None:
     """What its nodes have to be; None where that makes no sense, of which the pool's own status tells."""
     try:
-        return Requirements.of(
+        return Requirements.from_expressions(
             Expression(key=one.key, operator=one.operator, values=one.values)
             for one in pool.spec.template.spec.requirements
         )

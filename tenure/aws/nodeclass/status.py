@@ -29,7 +29,7 @@ from tenure.aws.nodeclass.subnets_and_security_groups import Networks
 from tenure.aws.nodeclass.validation import DEPENDENCIES, Validated, Validation
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound
 from tenure.model.provider_results import ConditionPatch, ResolvedNodeClass
-from tenure.model.rollout import ImagePin, pin_in_force
+from tenure.model.rollout import ImagePin, active_image_pin
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Parts:
         self, node_class: EC2NodeClass, found: Sequence[ResolvedAmi]
     ) -> tuple[Sequence[ResolvedAmi], tuple[ConditionPatch, ...]]:
         """Where a roll-out was rolled back the last good images take the place of those that failed."""
-        pin = pin_in_force(node_class, datetime.now(UTC))
+        pin = active_image_pin(node_class, datetime.now(UTC))
         if pin is None or not any(one.id in pin.images for one in found):
             had_condition = node_class.condition(labels.IMAGES_PINNED) is not None
             return found, (ConditionPatch(type=labels.IMAGES_PINNED, status=""),) if had_condition else ()
@@ -135,7 +135,7 @@ def _images_pinned(pin: ImagePin, found: Sequence[ResolvedAmi], missing: Sequenc
         f"{labels.IMAGE_PIN} is taken away"
     )
     message = "; ".join(part for part in (pairs, rollback, lost, until) if part)
-    reason = labels.ROLLED_BACK if pairs else labels.IMAGE_GONE
+    reason = labels.ROLLED_BACK if pairs else labels.IMAGE_DELETED
     return ConditionPatch(
         type=labels.IMAGES_PINNED, status="True" if pairs else "False", reason=reason, message=message
     )
@@ -280,7 +280,7 @@ def _dependency_statuses(node_class: EC2NodeClass, conditions: Iterable[Conditio
 def _aws_response_condition(node_class: EC2NodeClass, silent: Sequence[_NoResponse]) -> list[ConditionPatch]:
     """A condition beside those that count: there while AWS cannot be asked, and gone when it answers again."""
     if not silent:
-        there = node_class.condition(labels.AWS_ANSWERS) is not None
-        return [ConditionPatch(type=labels.AWS_ANSWERS, status="")] if there else []
+        there = node_class.condition(labels.AWS_REACHABLE) is not None
+        return [ConditionPatch(type=labels.AWS_REACHABLE, status="")] if there else []
     message = "; ".join(f"{one.what} stands as it was: {one.why}" for one in silent)
-    return [ConditionPatch(type=labels.AWS_ANSWERS, status="False", reason=silent[0].kind, message=message)]
+    return [ConditionPatch(type=labels.AWS_REACHABLE, status="False", reason=silent[0].kind, message=message)]

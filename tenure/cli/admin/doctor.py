@@ -24,7 +24,7 @@ from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.doctor import check_temporal
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.doctor import check_kinds, check_objects, check_rights, check_version, rights_of
-from tenure.model.errors import Fault, Finding, has_problem, problem
+from tenure.model.errors import Fault, Finding, has_problem, problem_finding
 from tenure.model.interruption.notices import EventKind
 from tenure.model.nodeclaim_state import Deadlines
 from tenure.policy.interruption.rules import ignored_by_all
@@ -76,7 +76,7 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
     try:
         cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     except Fault as fault:
-        return [problem("cluster", "API server", fault.message, "set KUBECONFIG")], _ClusterObjects()
+        return [problem_finding("cluster", "API server", fault.message, "set KUBECONFIG")], _ClusterObjects()
     try:
         found = await check_version(cluster.client)
         found += await check_kinds(cluster.client)
@@ -87,7 +87,7 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
         )
     except Fault as fault:
         return [
-            problem("cluster", "API server", fault.message, "see whether KUBECONFIG names the right one")
+            problem_finding("cluster", "API server", fault.message, "see whether KUBECONFIG names the right one")
         ], _ClusterObjects()
     finally:
         await cluster.close()
@@ -98,7 +98,7 @@ async def list_ignored_events(
 ) -> frozenset[EventKind]:
     """Kinds of events that LifecyclePolicies ignore for each NodePool; none where the policies cannot be read."""
     try:
-        facts = await cluster.lifecycle_policies.facts()
+        facts = await cluster.lifecycle_policies.list_facts()
     except Fault:
         return frozenset()
     labels = {one.name: one.metadata.labels for one in pools}
@@ -151,4 +151,4 @@ async def _check_temporal(settings: Settings) -> list[Finding]:
             build=settings.temporal_worker_build_id,
         )
     except UsageError as error:
-        return [problem("temporal", settings.temporal_address, str(error), "set TEMPORAL_ADDRESS")]
+        return [problem_finding("temporal", settings.temporal_address, str(error), "set TEMPORAL_ADDRESS")]

@@ -11,12 +11,12 @@ from tenure.apis import labels
 from tenure.apis.nodepool import NodePool
 from tenure.aws.nodeclass.instance_profiles import ProfileInUse
 from tenure.controller.adoption_preview import AdoptedNodeClaim, AdoptionPreview
-from tenure.kube.adapters.cluster import LeaseSeen
-from tenure.kube.adapters.workloads import Deployed
+from tenure.kube.adapters.cluster import ObservedLease
+from tenure.kube.adapters.workloads import DeploymentState
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.facts.objects import is_ours
-from tenure.model.errors import Finding, advice, ok, problem, unknown
+from tenure.model.errors import Finding, advice_finding, ok_finding, problem_finding, unknown_finding
 from tenure.model.provider_results import ResolvedNodeClass
 from tenure.policy.nodepool import reject_static, validate_nodepool
 
@@ -28,35 +28,40 @@ _SOON: Final = timedelta(hours=1)
 
 
 def check_controllers(
-    leases: Sequence[LeaseSeen], karpenter: Deployed | None, path: str, now: datetime
+    leases: Sequence[ObservedLease], karpenter: DeploymentState | None, path: str, now: datetime
 ) -> list[Finding]:
     """Who is at work."""
     found = []
     for one in leases:
         age = f"renewed {(now - one.renewed).total_seconds():.0f} s ago"
         where = f"Lease in {one.namespace}"
-        if one.held(now):
-            found.append(ok(CONTROLLER, where, f"{one.holder} leads, {age}; Tenure does not act while it does"))
+        if one.is_active(now):
+            found.append(ok_finding(CONTROLLER, where, f"{one.holder} leads, {age}; Tenure does not act while it does"))
         else:
-            found.append(ok(CONTROLLER, where, f"nobody leads: {one.holder or 'no holder'}, {age}"))
+            found.append(ok_finding(CONTROLLER, where, f"nobody leads: {one.holder or 'no holder'}, {age}"))
     if not leases:
-        found.append(ok(CONTROLLER, "Lease", "there is none: nobody leads"))
+        found.append(ok_finding(CONTROLLER, "Lease", "there is none: nobody leads"))
     if karpenter is not None:
         message = f"{karpenter.replicas} replicas of {karpenter.image}"
-        return [*found, ok(CONTROLLER, f"Deployment {karpenter.path}", message)]
-    if any(one.held(now) for one in leases):
+        return [*found, ok_finding(CONTROLLER, f"Deployment {karpenter.qualified_name}", message)]
+    if any(one.is_active(now) for one in leases):
         todo = "name it: --karpenter NAMESPACE/NAME"
-        return [*found, problem(CONTROLLER, f"Deployment {path}", "Karpenter runs, and this is not there", todo)]
-    return [*found, ok(CONTROLLER, f"Deployment {path}", "it is not there")]
+        return [
+            *found,
+            problem_finding(CONTROLLER, f"Deployment {path}", "Karpenter runs, and this is not there", todo),
+        ]
+    return [*found, ok_finding(CONTROLLER, f"Deployment {path}", "it is not there")]
 
 
 def check_adopted_objects(preview: AdoptionPreview, static: bool) -> list[Finding]:
     """What a worker would leave out or refuse. `static`: the gate StaticCapacity is on."""
     kinds = (resources.NODE_POOLS, resources.EC2_NODE_CLASSES, resources.NODE_CLAIMS, resources.NODES)
     counts = ", ".join(f"{len(preview.objects.get(one.plural, ()))} {one.kind}s" for one in kinds)
-    found = [ok(OBJECTS, "read", counts)]
+    found = [ok_finding(OBJECTS, "read", counts)]
     for kind, name, violation in preview.unreadable:
-        found.append(problem(OBJECTS, f"{kind} {name}", violation, "correct the field: a worker would leave it out"))
+        found.append(
+            problem_finding(OBJECTS, f"{kind} {name}", violation, "correct the field: a worker would leave it out")
+        )
     for raw in preview.objects.get(resources.NODE_POOLS.plural, ()):
         found += _check_nodepool(NodePool.from_object(raw), raw, static)
     for raw in preview.objects.get(resources.NODE_CLAIMS.plural, ()):
@@ -72,14 +77,16 @@ def _check_nodepool(pool: NodePool, raw: Json, static: bool) -> Iterator[Finding
         yield _foreign_object_finding(subject, reference)
         return
     for violation in (*validate_nodepool(pool), *(() if static else reject_static(pool))):
-        yield problem(OBJECTS, subject, violation, "correct it: Tenure buys no node for it until then")
-    if pool.metadata.deleting:
-        yield advice(OBJECTS, subject, "it is being deleted, and its nodes with it", "wait until it is gone")
+        yield problem_finding(OBJECTS, subject, violation, "correct it: Tenure buys no node for it until then")
+    if pool.metadata.is_deleting:
+        yield advice_finding(OBJECTS, subject, "it is being deleted, and its nodes with it", "wait until it is gone")
 
 
 def _foreign_object_finding(subject: str, reference: Json) -> Finding:
     message = f"nodeClassRef names the kind {reference.get('kind')} of {reference.get('group')}"
-    return advice(OBJECTS, subject, message, "Tenure leaves it alone: nobody looks after it when Karpenter is stopped")
+    return advice_finding(
+        OBJECTS, subject, message, "Tenure leaves it alone: nobody looks after it when Karpenter is stopped"
+    )
 
 
 def check_nodeclasses(
@@ -93,18 +100,22 @@ def check_nodeclasses(
         resolution = resolved.get(name)
         if resolution is None:
             todo = "wait until it is gone, or see what holds it: its nodes are not looked at for drift"
-            found.append(advice(CLASSES, subject, "it is being deleted", todo))
+            found.append(advice_finding(CLASSES, subject, "it is being deleted", todo))
             continue
         bad = [one for one in resolution.conditions if one.status == "False"]
         found += [
-            problem(CLASSES, subject, f"{one.type} {one.reason}: {one.message}", "correct the selector it names")
+            problem_finding(
+                CLASSES, subject, f"{one.type} {one.reason}: {one.message}", "correct the selector it names"
+            )
             for one in bad
         ]
         for message in resolution.failed_lookups:
-            found.append(unknown(CLASSES, subject, message, "its nodes are not judged for this: try again"))
+            found.append(unknown_finding(CLASSES, subject, message, "its nodes are not judged for this: try again"))
         if resolution.ca_bundle is None:
             todo = "let these credentials call eks:DescribeCluster"
-            found.append(unknown(CLASSES, subject, "the cluster's certificate, of the static hash, is not known", todo))
+            found.append(
+                unknown_finding(CLASSES, subject, "the cluster's certificate, of the static hash, is not known", todo)
+            )
         found.append(_check_instance_profile(subject, raw, profiles.get(name, "")))
     return found
 
@@ -112,13 +123,13 @@ def check_nodeclasses(
 def _check_instance_profile(subject: str, raw: Json, profile: ProfileInUse | str) -> Finding:
     if isinstance(profile, str):
         todo = "let these credentials call iam:GetInstanceProfile"
-        return unknown(CLASSES, subject, f"instance profile: {profile}", todo)
+        return unknown_finding(CLASSES, subject, f"instance profile: {profile}", todo)
     has = (raw.get("status") or {}).get("instanceProfile", "")
     if profile.name == has or not has:
         status = "stays in use" if profile.there else "would be made"
-        return ok(CLASSES, subject, f"instance profile {profile.name} ({profile.whose}) {status}")
+        return ok_finding(CLASSES, subject, f"instance profile {profile.name} ({profile.whose}) {status}")
     message = f"status.instanceProfile {has} would not be used again: nodes to come have {profile.name}"
-    return advice(CLASSES, subject, message, "nothing: nodes that run keep theirs, and none drifts for it")
+    return advice_finding(CLASSES, subject, message, "nothing: nodes that run keep theirs, and none drifts for it")
 
 
 def check_nodes(preview: AdoptionPreview) -> list[Finding]:
@@ -128,11 +139,11 @@ def check_nodes(preview: AdoptionPreview) -> list[Finding]:
     calm = sum(not list(_check_nodeclaim(taken, now)) for taken in preview.claims)
     if preview.claims:
         message = f"{calm} of {len(preview.claims)} would be taken over as they are"
-        found.insert(0, ok(NODES, "NodeClaims", message))
+        found.insert(0, ok_finding(NODES, "NodeClaims", message))
     for one in preview.unowned:
         message = f"it runs, bears this cluster's tags, and no NodeClaim has it ({one.instance_type} in {one.zone})"
         todo = "upkeep would end it, as Karpenter would; to keep it take its tags off"
-        found.append(advice(NODES, f"instance {one.instance_id}", message, todo))
+        found.append(advice_finding(NODES, f"instance {one.instance_id}", message, todo))
     return found
 
 
@@ -142,46 +153,52 @@ def _check_nodeclaim(taken: AdoptedNodeClaim, now: datetime) -> Iterator[Finding
     yield from _check_drift(subject, taken)
     if claim.deleting:
         todo = "nothing, Tenure goes on with its drain; or wait until it is gone"
-        yield advice(NODES, subject, "it is being deleted", todo)
+        yield advice_finding(NODES, subject, "it is being deleted", todo)
         return
     yield from _check_instance(subject, taken)
     if claim.disruption or _is_being_disrupted(taken):
         message = f"Karpenter is about to disrupt it ({claim.disruption or labels.DISRUPTED_TAINT_KEY})"
         todo = "nothing, Tenure puts it back into service and decides anew; or wait until it is gone"
-        yield advice(NODES, subject, message, todo)
+        yield advice_finding(NODES, subject, message, todo)
     if claim.expire_after_seconds is not None:
         ends = claim.created + timedelta(seconds=claim.expire_after_seconds)
         if ends < now + _SOON:
             when = "has expired" if ends < now else f"expires at {ends:%H:%M UTC}"
-            yield advice(NODES, subject, f"spec.expireAfter: it {when}", "nothing: with Karpenter it goes as well")
+            yield advice_finding(
+                NODES, subject, f"spec.expireAfter: it {when}", "nothing: with Karpenter it goes as well"
+            )
 
 
 def _check_drift(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
     claim, drift = taken.claim, taken.drift
     if drift is not None and claim.drifted:
         message = f"it has drifted already ({claim.drifted}), and stays so ({drift.reason}: {drift.message})"
-        yield advice(NODES, subject, message, "nothing: its NodePool's budgets say when it goes, as with Karpenter")
+        yield advice_finding(
+            NODES, subject, message, "nothing: its NodePool's budgets say when it goes, as with Karpenter"
+        )
     elif drift is not None:
         message = f"it would drift, and has not with Karpenter: {drift.reason}: {drift.message}"
         todo = 'find out why before taking over; a budget of nodes: "0" for Drifted on its NodePool keeps it meanwhile'
-        yield problem(NODES, subject, message, todo)
+        yield problem_finding(NODES, subject, message, todo)
     elif not taken.is_evaluated and claim.launched and claim.pool and not claim.deleting:
         message = (
             f"nobody can tell whether it would drift: instance types of EC2NodeClass {claim.node_class} are unknown"
         )
-        yield problem(NODES, subject, message, "mend what is said of the class, and look again")
+        yield problem_finding(NODES, subject, message, "mend what is said of the class, and look again")
     elif claim.drifted:
-        yield ok(NODES, subject, f"Karpenter calls it drifted ({claim.drifted}); with Tenure it would not be")
+        yield ok_finding(NODES, subject, f"Karpenter calls it drifted ({claim.drifted}); with Tenure it would not be")
 
 
 def _check_instance(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
     claim = taken.claim
     if not claim.provider_id:
-        yield advice(NODES, subject, "it has no instance yet: Karpenter may be launching it", "look again in a minute")
+        yield advice_finding(
+            NODES, subject, "it has no instance yet: Karpenter may be launching it", "look again in a minute"
+        )
         return
     if taken.instance is None:
         message = f"status.providerID {claim.provider_id}: EC2 knows no such instance"
-        yield advice(NODES, subject, message, "nothing: upkeep would delete it, as Karpenter would")
+        yield advice_finding(NODES, subject, message, "nothing: upkeep would delete it, as Karpenter would")
         return
     if not taken.tagged:
         expected_tags = (labels.TAG_NODEPOOL, labels.TAG_NODECLASS, labels.TAG_EKS_CLUSTER_NAME)
@@ -190,10 +207,12 @@ def _check_instance(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
         )
         message = f"instance {taken.instance.instance_id} is not found by its tags: {missing} is missing or another"
         todo = "tag it as its siblings are: what nobody finds by tags is not judged for drift, and costs a call each"
-        yield advice(NODES, subject, message, todo)
+        yield advice_finding(NODES, subject, message, todo)
     if claim.registered and taken.node is None:
         message = f"no Node has the providerID {claim.provider_id}"
-        yield advice(NODES, subject, message, "see `kubectl describe nodeclaim`: without it nothing can be drained")
+        yield advice_finding(
+            NODES, subject, message, "see `kubectl describe nodeclaim`: without it nothing can be drained"
+        )
 
 
 def _is_being_disrupted(taken: AdoptedNodeClaim) -> bool:

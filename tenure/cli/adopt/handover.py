@@ -22,13 +22,13 @@ from tenure.cli.disruption.pause import current_user
 from tenure.cli.exit_codes import CommandFailed
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.adapters.workloads import Deployed, KubeDeployments
+from tenure.kube.adapters.workloads import DeploymentState, KubeDeployments
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import NAMESPACES, NODE_CLAIMS
-from tenure.kube.facts.objects import claim_fact, is_ours
+from tenure.kube.facts.objects import is_ours, nodeclaim_fact
 from tenure.model.errors import Fault, TryLater
-from tenure.model.facts import ClaimFact
-from tenure.model.nodeclaim_state import ENDING, Phase
+from tenure.model.facts import NodeClaimFact
+from tenure.model.nodeclaim_state import TERMINATING_PHASES, Phase
 from tenure.model.signals import Pause
 from tenure.policy.lifecycle.adoption import decide_first_phase, decide_taken_over
 from tenure.policy.lifecycle.pauses import pause_from_annotation, write_pause
@@ -96,7 +96,7 @@ class Handover:
         )
         self._report_progress("nobody renews Karpenter's lease")
         nodeclaims = await self._list_nodeclaims()
-        if await self._deployments.start(self._tenure.namespace, self._tenure.name, otherwise=REPLICAS):
+        if await self._deployments.start(self._tenure.namespace, self._tenure.name, default_replicas=REPLICAS):
             self._report_progress(f"Deployment {self._tenure.path} runs")
         else:
             self._report_progress(f"there is no Deployment {self._tenure.path}: start the worker, `tenure worker`")
@@ -126,7 +126,7 @@ class Handover:
         await self._wait_until(self._why_still_watched, f"see what runs: kubectl -n {self._tenure.namespace} get pods")
         self._report_progress("no worker watches")
         await self._lift_pause()
-        if await self._deployments.start(self._karpenter.namespace, self._karpenter.name, otherwise=REPLICAS):
+        if await self._deployments.start(self._karpenter.namespace, self._karpenter.name, default_replicas=REPLICAS):
             self._report_progress(f"Deployment {self._karpenter.path} runs")
         todo = f"see its pods: kubectl -n {self._karpenter.namespace} logs deployment/{self._karpenter.name}"
         await self._wait_until(self._why_not_led, todo)
@@ -139,7 +139,7 @@ class Handover:
 
     async def _why_still_led(self) -> str:
         name = self._settings.leader_election_name
-        holder = await self._cluster.leases.holder("", name, now=datetime.now(UTC))
+        holder = await self._cluster.leases.find_holder("", name, now=datetime.now(UTC))
         return f"{holder} still renews the lease {name}" if holder else ""
 
     async def _why_not_led(self) -> str:
@@ -153,10 +153,10 @@ class Handover:
         hosts = await self._list_watch_hosts()
         found = await self._get_tenure_deployment()
         if found is not None and found.running:
-            return f"{found.running} pods of Deployment {found.path} still run"
+            return f"{found.running} pods of Deployment {found.qualified_name} still run"
         return f"{', '.join(hosts)} still watches" if hosts else ""
 
-    async def _why_not_taken_over(self, nodeclaims: Mapping[str, ClaimFact]) -> str:
+    async def _why_not_taken_over(self, nodeclaims: Mapping[str, NodeClaimFact]) -> str:
         workflows = await self._list_workflows()
         current = {one.uid: one for one in (await self._list_nodeclaims()).values()}
         waiting = []
@@ -171,12 +171,12 @@ class Handover:
                 waiting.append(f"the workflow of {claim.name} is in {workflow.phase or 'no phase'}, not in {expected}")
         return _join_few(waiting)
 
-    async def _why_not_stamped(self, nodeclaims: Mapping[str, ClaimFact]) -> str:
+    async def _why_not_stamped(self, nodeclaims: Mapping[str, NodeClaimFact]) -> str:
         """Stamps of Karpenter's hash are compared with nothing: before they are ours no look at drift says much."""
         found = [one for one in (await self._list_nodeclaims()).values() if one.uid in nodeclaims and not one.deleting]
         return _join_few(f"{one.name} bears a stamp of Karpenter's" for one in found if _has_karpenter_stamp(one))
 
-    async def _check_unchanged(self, before: Mapping[str, ClaimFact]) -> None:
+    async def _check_unchanged(self, before: Mapping[str, NodeClaimFact]) -> None:
         """Raises `CommandFailed` where a node drifted or went that a person, its owner or AWS did not end."""
         current = await self._list_nodeclaims()
         drifted = [
@@ -218,15 +218,15 @@ class Handover:
                 found.append(f"{claim.name} is being deleted: Karpenter goes on with it")
             elif not claim.provider_id:
                 found.append(f"{claim.name} has no instance yet: Karpenter launches it, and ends what nobody claims")
-            elif phases.get(claim.name) in ENDING:
+            elif phases.get(claim.name) in TERMINATING_PHASES:
                 found.append(f"{claim.name} is being drained: Karpenter puts it back into service and decides anew")
         return found
 
     # --- looking and writing ---
 
-    async def _list_nodeclaims(self) -> dict[str, ClaimFact]:
+    async def _list_nodeclaims(self) -> dict[str, NodeClaimFact]:
         """NodeClaims by UID; those of other providers are nobody's here."""
-        found = (claim_fact(one) for one in await self._claims.list() if is_ours(one["spec"]["nodeClassRef"]))
+        found = (nodeclaim_fact(one) for one in await self._claims.list() if is_ours(one["spec"]["nodeClassRef"]))
         return {one.uid: one for one in found}
 
     async def _list_workflows(self) -> dict[str, NodeClaimSummary]:
@@ -256,7 +256,7 @@ class Handover:
         found = await self._get_tenure_deployment()
         return bool(await self._list_watch_hosts()) or (found is not None and found.replicas > 0)
 
-    async def _get_tenure_deployment(self) -> Deployed | None:
+    async def _get_tenure_deployment(self) -> DeploymentState | None:
         return await self._deployments.get(self._tenure.namespace, self._tenure.name)
 
     async def _pause_cluster(self) -> None:
@@ -272,7 +272,7 @@ class Handover:
             self._report_progress(f"the cluster is paused already, by {existing.by}: {existing.reason}")
             return
         pause = Pause(by=current_user(), reason=REASON, until=self._paused_until)
-        await self._cluster.namespaces.annotate(name, {labels.PAUSE: write_pause(pause)})
+        await self._cluster.namespaces.patch_annotations(name, {labels.PAUSE: write_pause(pause)})
         self._report_progress(f"voluntary disruption is paused until {self._paused_until:%H:%M UTC} at the latest")
 
     async def _lift_pause(self) -> None:
@@ -282,7 +282,7 @@ class Handover:
         text = ((namespace or {"metadata": {}})["metadata"].get("annotations") or {}).get(labels.PAUSE, "")
         existing = pause_from_annotation(text)
         if existing is not None and existing.reason == REASON:
-            await self._cluster.namespaces.annotate(name, {labels.PAUSE: None}, only={labels.PAUSE: text})
+            await self._cluster.namespaces.patch_annotations(name, {labels.PAUSE: None}, only={labels.PAUSE: text})
             self._report_progress("the pause is lifted")
 
     async def _wait_until(self, why_not: Callable[[], Awaitable[str]], todo: str) -> None:
@@ -304,14 +304,14 @@ def _has_taken_over(workflow: NodeClaimSummary, expected: Phase) -> bool:
     return workflow.phase in list(Phase) and decide_taken_over(expected, Phase(workflow.phase))
 
 
-def _is_expected_to_survive(claim: ClaimFact) -> bool:
+def _is_expected_to_survive(claim: NodeClaimFact) -> bool:
     """It had a machine, and its time was not over."""
     lasts = claim.expire_after_seconds
     expired = lasts is not None and claim.created + timedelta(seconds=lasts) < datetime.now(UTC)
     return bool(claim.provider_id) and not claim.deleting and not expired
 
 
-def _has_karpenter_stamp(claim: ClaimFact) -> bool:
+def _has_karpenter_stamp(claim: NodeClaimFact) -> bool:
     keys = [labels.NODEPOOL_HASH_VERSION] + ([labels.NODECLASS_HASH_VERSION] if claim.provider_id else [])
     return any(claim.annotations.get(key, HASH_VERSION) != HASH_VERSION for key in keys)
 

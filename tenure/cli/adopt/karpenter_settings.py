@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tenure.apis.durations import DurationError
-from tenure.kube.adapters.workloads import Deployed
-from tenure.model.errors import Finding, advice, ok, problem
+from tenure.kube.adapters.workloads import DeploymentState
+from tenure.model.errors import Finding, advice_finding, ok_finding, problem_finding
 from tenure.settings import AWS_GATES, GATES, Settings, SettingsError, load
 
 AREA: Final = "settings"
@@ -56,23 +56,25 @@ class SettingComparison:
         subject = f"{self.variable}={self.karpenter!r}"
         match self.verdict:
             case "wrong":
-                return problem(AREA, subject, "Tenure does not take this value", self.todo)
+                return problem_finding(AREA, subject, "Tenure does not take this value", self.todo)
             case "differs" if self.variable in _MUST_AGREE:
-                return problem(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
+                return problem_finding(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
             case "differs":
-                return advice(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
+                return advice_finding(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
             case "elsewhere":
-                return advice(AREA, self.variable, "its value does not stand in the Deployment", self.todo)
+                return advice_finding(AREA, self.variable, "its value does not stand in the Deployment", self.todo)
             case "none" if self.todo and not self.todo.startswith("nothing"):
-                return advice(AREA, subject, "Tenure has no setting of this meaning", self.todo)
+                return advice_finding(AREA, subject, "Tenure has no setting of this meaning", self.todo)
             case _:
                 return None
 
 
-def compare_settings(karpenter: Deployed, tenure: Deployed | None) -> list[SettingComparison]:
+def compare_settings(karpenter: DeploymentState, tenure: DeploymentState | None) -> list[SettingComparison]:
     """By variable, in order."""
     rows = [_compare_variable(name, value, tenure) for name, value in sorted(karpenter.environment.items())]
-    unread = [one for one in karpenter.elsewhere if one not in _CONFIGURED_ELSEWHERE and one not in _SET_BY_CHART]
+    unread = [
+        one for one in karpenter.external_variables if one not in _CONFIGURED_ELSEWHERE and one not in _SET_BY_CHART
+    ]
     rows += [
         SettingComparison(one, "", "", "elsewhere", "look there, and set what it says for Tenure") for one in unread
     ]
@@ -82,10 +84,10 @@ def compare_settings(karpenter: Deployed, tenure: Deployed | None) -> list[Setti
 def check_settings(rows: list[SettingComparison]) -> list[Finding]:
     found = [one for one in (row.to_finding() for row in rows) if one is not None]
     fine = sum(row.verdict in ("same", "set") for row in rows)
-    return [ok(AREA, "Karpenter's Deployment", f"{fine} of its settings mean the same to Tenure"), *found]
+    return [ok_finding(AREA, "Karpenter's Deployment", f"{fine} of its settings mean the same to Tenure"), *found]
 
 
-def inherit_settings(karpenter: Deployed | None, tenure: Deployed | None) -> dict[str, str]:
+def inherit_settings(karpenter: DeploymentState | None, tenure: DeploymentState | None) -> dict[str, str]:
     """What the settings are, by variable, as far as the Deployments say: Tenure's own first. What says where things
     are, and not how nodes are judged, is left to whoever asks."""
     found: dict[str, str] = {}
@@ -98,7 +100,7 @@ def inherit_settings(karpenter: Deployed | None, tenure: Deployed | None) -> dic
     return found
 
 
-def _compare_variable(name: str, value: str, tenure: Deployed | None) -> SettingComparison:
+def _compare_variable(name: str, value: str, tenure: DeploymentState | None) -> SettingComparison:
     if name in _SET_BY_CHART:
         return SettingComparison(name, value, "", "none", "nothing: Tenure's chart sets its own")
     if name in _UNSUPPORTED:
@@ -116,7 +118,7 @@ def _compare_variable(name: str, value: str, tenure: Deployed | None) -> Setting
         )
     if tenure is None:
         return SettingComparison(name, value, expected, "set", f"set {name} of the worker")
-    if name in tenure.elsewhere:
+    if name in tenure.external_variables:
         return SettingComparison(name, value, "", "elsewhere", f"see that Tenure's {name} says {expected!r}")
     has = tenure.environment.get(name)
     if (_read(name, has) if has is not None else _default_value(name)) == meant:

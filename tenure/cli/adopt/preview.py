@@ -33,12 +33,12 @@ from tenure.cli.simulate.results import as_table as plan_table
 from tenure.controller import settings
 from tenure.controller.adoption_preview import AdoptedNodeClaim, AdoptionPreview, AdoptionPreviewer
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.adapters.cluster import LeaseSeen, dns_address
-from tenure.kube.adapters.workloads import Deployed, KubeDeployments
+from tenure.kube.adapters.cluster import ObservedLease, dns_address
+from tenure.kube.adapters.workloads import DeploymentState, KubeDeployments
 from tenure.kube.client import resources
 from tenure.kube.doctor import AREA as KINDS
 from tenure.kube.doctor import check_kinds, check_version
-from tenure.model.errors import Fault, Finding, has_problem, problem
+from tenure.model.errors import Fault, Finding, has_problem, problem_finding
 from tenure.settings import Settings, SettingsError, load
 from worker import aws_settings, host_settings
 
@@ -63,9 +63,9 @@ class DeploymentReference:
 class AdoptionReport:
     settings: Settings
     findings: tuple[Finding, ...]
-    leases: tuple[LeaseSeen, ...] = ()
-    karpenter: Deployed | None = None
-    tenure: Deployed | None = None
+    leases: tuple[ObservedLease, ...] = ()
+    karpenter: DeploymentState | None = None
+    tenure: DeploymentState | None = None
     setting_comparisons: tuple[SettingComparison, ...] = ()
     preview: AdoptionPreview | None = None
     profiles: Mapping[str, ProfileInUse | str] | None = None
@@ -93,11 +93,13 @@ async def connect_cluster(flags: Sequence[str]) -> KubeAdapters:
         raise UsageError(f"adopt: {fault.message}; set KUBECONFIG") from fault
 
 
-async def find_deployment(deployments: KubeDeployments, reference: DeploymentReference, label: str) -> Deployed | None:
+async def find_deployment(
+    deployments: KubeDeployments, reference: DeploymentReference, label: str
+) -> DeploymentState | None:
     """Where it is said to be; else the only one that a chart has labelled so."""
     if deployment := await deployments.get(reference.namespace, reference.name):
         return deployment
-    candidates = await deployments.called(label) if reference.name == label else ()
+    candidates = await deployments.list_by_name_label(label) if reference.name == label else ()
     return candidates[0] if len(candidates) == 1 else None
 
 
@@ -111,7 +113,7 @@ async def inspect_controllers(
         karpenter_deployment = await find_deployment(deployments, karpenter, KARPENTER)
         tenure_deployment = await deployments.get(tenure.namespace, tenure.name)
         settings = resolve_settings(flags, inherit_settings(karpenter_deployment, tenure_deployment))
-        leases = tuple(await cluster.leases.seen("", settings.leader_election_name))
+        leases = tuple(await cluster.leases.list_leases("", settings.leader_election_name))
         kinds = [*await check_version(cluster.client), *await check_kinds(cluster.client)]
     except Fault as fault:
         raise UsageError(f"adopt: {fault.message}; does KUBECONFIG name the cluster, and one who may?") from fault
@@ -134,7 +136,7 @@ async def preview_adoption(
     try:
         preview, profiles = await compute_preview(cluster, known.settings)
     except Fault as fault:
-        finding = problem("nodes", "shadow", fault.message, "see `tenure doctor`, and look again")
+        finding = problem_finding("nodes", "shadow", fault.message, "see `tenure doctor`, and look again")
         return replace(known, findings=(*known.findings, finding))
     static = known.settings.feature_gates[settings.STATIC_CAPACITY]
     more = [
@@ -261,5 +263,5 @@ def _settings_table(rows: Sequence[SettingComparison]) -> Table:
     return table
 
 
-def _deployment_json(one: Deployed | None) -> dict[str, Any] | None:
+def _deployment_json(one: DeploymentState | None) -> dict[str, Any] | None:
     return one.model_dump(include={"namespace", "name", "replicas", "running", "image"}) if one else None

@@ -8,7 +8,7 @@ from itertools import pairwise
 from rich.table import Table
 
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.nodeclaim_state import ClaimOutcome, Phase, Step
+from tenure.model.nodeclaim_state import NodeClaimOutcome, Phase, Step
 
 COLUMNS = {
     Phase.LAUNCH: "launch",
@@ -34,7 +34,7 @@ class CompletedNodeClaim:
     """A life that ended, and where."""
 
     nodeclaim: NodeClaimSummary
-    outcome: ClaimOutcome
+    outcome: NodeClaimOutcome
 
 
 @dataclass(frozen=True)

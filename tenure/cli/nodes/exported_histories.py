@@ -16,7 +16,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.timeline import NodeExplanation, explain_completed, list_activity_calls
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.nodeclaim_history import ClaimOutcome, Phase
+from tenure.model.nodeclaim_history import NodeClaimOutcome, Phase
 from workflows import search_attributes
 
 Read = Callable[[Sequence[HistoryEvent]], Sequence[HistoryEvent]]
@@ -76,7 +76,7 @@ def _explain_history(workflow_id: str, events: Sequence[HistoryEvent]) -> NodeEx
         message = "its workflow did not end by itself; each step, while Temporal has it"
         return NodeExplanation(nodeclaim, remark=f"{message}: tenure history {nodeclaim.name}")
     try:
-        outcome: ClaimOutcome = _CONVERTER.from_payload(result[0], ClaimOutcome)
+        outcome: NodeClaimOutcome = _CONVERTER.from_payload(result[0], NodeClaimOutcome)
     except (ValidationError, RuntimeError) as error:
         return NodeExplanation(
             nodeclaim, remark=f"its outcome is of another version: {' '.join(str(error).split())[:200]}"

@@ -20,9 +20,9 @@ from tenure.cli.output import Output
 from tenure.kube.client.client import connect
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import NODE_CLAIMS
-from tenure.kube.facts.objects import claim_fact
+from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.errors import Fault
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 
 app = typer.Typer(add_completion=False)
 
@@ -35,7 +35,7 @@ Most = Annotated[int, typer.Option("--most", min=1, help="So many of the slowest
 class StartupTimes:
     """Of one NodeClaim: None for a phase that has not begun; `running` is the one that is under way."""
 
-    claim: ClaimFact
+    claim: NodeClaimFact
     launch: timedelta | None
     registration: timedelta | None
     initialization: timedelta | None
@@ -62,22 +62,22 @@ def list_startup_times(
     print_renderables(output, [as_json(one) for one in found[:most]], rendered)
 
 
-async def read(kubeconfig: str) -> list[ClaimFact]:
+async def read(kubeconfig: str) -> list[NodeClaimFact]:
     """Raises Fault where no API server answers."""
     client = await connect(kubeconfig)
     try:
-        return [claim_fact(one) for one in await Objects(client, NODE_CLAIMS).list()]
+        return [nodeclaim_fact(one) for one in await Objects(client, NODE_CLAIMS).list()]
     finally:
         await client.close()
 
 
-def sort_slowest_first(claims: Iterable[ClaimFact], now: datetime) -> list[StartupTimes]:
+def sort_slowest_first(claims: Iterable[NodeClaimFact], now: datetime) -> list[StartupTimes]:
     """Those that are going before they were ready are left out."""
     found = [measure_startup(one, now) for one in claims if one.initialized or not one.deleting]
     return sorted(found, key=lambda one: (one.total, one.claim.name), reverse=True)
 
 
-def measure_startup(claim: ClaimFact, now: datetime) -> StartupTimes:
+def measure_startup(claim: NodeClaimFact, now: datetime) -> StartupTimes:
     ends = (claim.created, claim.launched_at, claim.registered_at, claim.initialized_at)
     spans: list[timedelta | None] = []
     running = ""

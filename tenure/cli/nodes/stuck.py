@@ -26,7 +26,7 @@ from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as
 from tenure.cli.output import Output, print_result
 from tenure.cli.temporal_client import Connection, with_connection
 from tenure.model.base import Message
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.model.signals import Pause
 from tenure.policy.disruption.commands import is_late
 from tenure.policy.lifecycle.deadlines import FIX_HOOK, SLOW, WAITS_FOR_A_PERSON, action_of
@@ -203,7 +203,7 @@ async def find_stuck_nodes(
 async def _query_action(client: Client, nodeclaim: NodeClaimSummary) -> str:
     try:
         state = await client.get_workflow_handle(nodeclaim.workflow_id).query(
-            "state", result_type=ClaimState, rpc_timeout=_QUERY_TIMEOUT
+            "state", result_type=NodeClaimState, rpc_timeout=_QUERY_TIMEOUT
         )
     except RPCError:
         return ""

@@ -16,7 +16,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.cli.nodes.workflows import NodeClaimSummary, as_json
 from tenure.model.base import format_short_list
-from tenure.model.nodeclaim_history import ClaimOutcome, Step
+from tenure.model.nodeclaim_history import NodeClaimOutcome, Step
 
 _OURS: Final = "Tenure"
 _ENDS: Final = {
@@ -250,7 +250,7 @@ class NodeExplanation:
         }
 
 
-def explain_completed(nodeclaim: NodeClaimSummary, outcome: ClaimOutcome) -> NodeExplanation:
+def explain_completed(nodeclaim: NodeClaimSummary, outcome: NodeClaimOutcome) -> NodeExplanation:
     return NodeExplanation(
         nodeclaim,
         outcome.history,

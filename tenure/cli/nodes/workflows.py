@@ -11,7 +11,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
-from tenure.model.nodeclaim_history import ClaimOutcome, Phase
+from tenure.model.nodeclaim_history import NodeClaimOutcome, Phase
 from workflows import ids, search_attributes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -92,10 +92,10 @@ class NodeClaimVisibility:
         node, instance = search_attributes.NODE_NAME.name, search_attributes.INSTANCE_ID.name
         return f"{of_claim} OR {node} = '{name}' OR {instance} = '{name}'"
 
-    async def fetch_outcome(self, nodeclaim: NodeClaimSummary) -> ClaimOutcome:
+    async def fetch_outcome(self, nodeclaim: NodeClaimSummary) -> NodeClaimOutcome:
         """How it ended; raises `WorkflowFailureError` for one that failed. Waits for one that runs."""
-        handle = self._client.get_workflow_handle(nodeclaim.workflow_id, result_type=ClaimOutcome)
-        outcome: ClaimOutcome = await handle.result()
+        handle = self._client.get_workflow_handle(nodeclaim.workflow_id, result_type=NodeClaimOutcome)
+        outcome: NodeClaimOutcome = await handle.result()
         return outcome
 
 

@@ -91,7 +91,7 @@ class PodWatch:
             uid = delta.object["metadata"]["uid"]
             if before := self._pods.pop(uid, None):
                 self._states[before[0]] -= 1
-            if not delta.gone:
+            if not delta.is_deleted:
                 self._pods[uid] = pod_state(delta.object)
                 self._states[self._pods[uid][0]] += 1
             if self._states["Running"] > self.most:

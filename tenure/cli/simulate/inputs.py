@@ -15,9 +15,9 @@ from tenure.cli.simulate import workloads
 from tenure.cli.simulate.manifests import Object, of_kind, parse_object, read_objects
 from tenure.cli.simulate.pod_admission import EFFECTS, admit_pod_spec, check_pod
 from tenure.cli.simulate.workloads import KINDS, StorageObjects, claims_of_sets, ephemeral_claims, pods_of
-from tenure.kube.facts.objects import claim_fact, node_fact, overlay_fact, pool_fact
+from tenure.kube.facts.objects import node_fact, nodeclaim_fact, nodepool_fact, overlay_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
-from tenure.model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact, PoolFact, Taint
+from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, NodePoolFact, PodFact, Taint
 from tenure.model.instance_types import InstanceType
 from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import BOUNDS, IN, Requirements
@@ -37,12 +37,12 @@ _EXISTING_KINDS: Final = ("Node", "NodeClaim", "Pod", *_CONTEXT_KINDS)
 class SimulationInputs:
     """A cluster on paper."""
 
-    pools: list[PoolFact]
+    pools: list[NodePoolFact]
     pods: list[PodFact]
     types: tuple[InstanceType, ...]
     daemons: list[DaemonSetFact] = field(default_factory=list)
     nodes: list[NodeFact] = field(default_factory=list)
-    claims: list[ClaimFact] = field(default_factory=list)
+    claims: list[NodeClaimFact] = field(default_factory=list)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     """Of namespaces, by name."""
     priorities: dict[str, int] = field(default_factory=lambda: dict(_BUILT_IN))
@@ -50,7 +50,7 @@ class SimulationInputs:
     overlays: tuple[OverlayFact, ...] = ()
     volumes: StorageObjects = field(default_factory=StorageObjects)
 
-    def types_offered_to(self, pool: PoolFact) -> Iterable[InstanceType]:
+    def types_offered_to(self, pool: NodePoolFact) -> Iterable[InstanceType]:
         """The instance types as its NodeOverlays make them."""
         return apply_overlays(self.types, self.overlays, nodepool_labels(pool)) if self.overlays else self.types
 
@@ -82,10 +82,10 @@ def read_inputs(
     return found
 
 
-def read_nodepool(raw: Mapping[str, Any]) -> PoolFact:
+def read_nodepool(raw: Mapping[str, Any]) -> NodePoolFact:
     """Ready, as nobody has said otherwise. Raises ValueError for what an API server or the worker would refuse."""
-    found = pool_fact(raw).model_copy(update={"ready": True})
-    requirements = Requirements.of(found.requirements)
+    found = nodepool_fact(raw).model_copy(update={"ready": True})
+    requirements = Requirements.from_expressions(found.requirements)
     for one in found.requirements:
         if one.operator in BOUNDS and int(one.values[0]) < 0:
             raise ValueError(f"{_REQUIREMENTS}: {one.key} {one.operator}: {one.values[0]!r}; write 0 or more")
@@ -111,12 +111,12 @@ def read_nodepool(raw: Mapping[str, Any]) -> PoolFact:
 
 
 def check_nodepools_satisfiable(
-    path: Path, pools: Iterable[PoolFact], source: Path, types: tuple[InstanceType, ...]
+    path: Path, pools: Iterable[NodePoolFact], source: Path, types: tuple[InstanceType, ...]
 ) -> None:
     """A pool that no type satisfies is never meant. Raises `Refused`."""
     table = InstanceTypeTable(types)
     for one in pools:
-        requirements = Requirements.of(one.requirements)
+        requirements = Requirements.from_expressions(one.requirements)
         fitting = table.types_with(requirements)
         if not (fitting & table.rows_of(table.offerings_with(requirements))).any():
             raise UsageError(
@@ -142,7 +142,7 @@ def _add_objects(found: SimulationInputs, path: Path, objects: list[Object]) -> 
     for one in objects:
         by_kind.setdefault(one["kind"], []).append(one)
     found.nodes += _parse_facts(path, by_kind.pop("Node", []), _read_node)
-    found.claims += _parse_facts(path, by_kind.pop("NodeClaim", []), claim_fact)
+    found.claims += _parse_facts(path, by_kind.pop("NodeClaim", []), nodeclaim_fact)
     for fact in _parse_facts(path, by_kind.pop("Namespace", []), _read_namespace):
         found.labels[fact.name] = fact.labels
     for name, value, default in _parse_facts(path, by_kind.pop("PriorityClass", []), _read_priority_class):

@@ -120,7 +120,7 @@ def _check_required(kind: str, terms: Mapping[str, Any], where: str) -> None:
 
 def _check_requirements(expressions: Iterable[Expression], where: str) -> None:
     try:
-        Requirements.of(expressions)
+        Requirements.from_expressions(expressions)
     except RequirementError as error:
         raise ValueError(f"{where}: {error}") from error
 

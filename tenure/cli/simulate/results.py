@@ -12,7 +12,7 @@ from tenure.apis import labels
 from tenure.apis.resources import PODS
 from tenure.model.facts import Expression, PodFact
 from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering
-from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.model.provisioning import Plan, PlannedNodeClaim
 from tenure.model.requirements import Requirements
 
 _FIRST = ("cpu", "memory")
@@ -140,9 +140,9 @@ def _nodes_table(found: Simulation) -> Table:
     return table
 
 
-def _to_new_node(claim: PlannedClaim, types: Mapping[str, InstanceType]) -> NewNode:
+def _to_new_node(claim: PlannedNodeClaim, types: Mapping[str, InstanceType]) -> NewNode:
     """Still without what it is for."""
-    requirements = Requirements.of(claim.requirements)
+    requirements = Requirements.from_expressions(claim.requirements)
     named = next(one.values for one in claim.requirements if one.key == labels.INSTANCE_TYPE)
     fitting = {name: [one for one in types[name].offerings if _is_allowed(one, requirements)] for name in named}
     ordered = sorted((name for name in named if fitting[name]), key=lambda name: (_lowest_price(fitting[name]), name))
@@ -156,7 +156,7 @@ def _to_new_node(claim: PlannedClaim, types: Mapping[str, InstanceType]) -> NewN
     )
 
 
-def _compute_utilization(claim: PlannedClaim, chosen: InstanceType) -> dict[str, float]:
+def _compute_utilization(claim: PlannedNodeClaim, chosen: InstanceType) -> dict[str, float]:
     allocatable = chosen.allocatable()
     keys = dict.fromkeys((*_FIRST, *sorted(claim.requests.keys() - {PODS})))
     return {key: claim.requests.get(key, 0) / allocatable[key] for key in keys if allocatable.get(key)}

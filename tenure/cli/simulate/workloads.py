@@ -24,7 +24,7 @@ from tenure.cli.simulate.manifests import (
 from tenure.cli.simulate.pod_admission import admit_pod_spec
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
-from tenure.model.extra_capacity import BufferFact, virtual_pods
+from tenure.model.extra_capacity import BufferFact, build_virtual_pods
 from tenure.model.facts import PodFact, StorageClassFact, StorageFact, VolumeClaimFact
 from tenure.policy.capacity_buffer import SCALABLE, decide_replicas
 from tenure.scheduling.snapshot import Change, StorageKind
@@ -227,7 +227,7 @@ def _buffer_pods(raw: Mapping[str, Any], objects: Sequence[Object]) -> tuple[Pod
         raise ValueError(f"spec: it names no pods; write podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}")
     pod = virtual_pod_fact(raw, template)
     desired_replicas = decide_replicas(spec, pod.requests, replicas)
-    return virtual_pods(
+    return build_virtual_pods(
         BufferFact(uid=meta.uid, namespace=meta.namespace, name=meta.name, replicas=desired_replicas, pod=pod)
     )
 

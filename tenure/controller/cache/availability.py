@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from tenure.apis.labels import EVACUATED, PAUSE, REPLACES
+from tenure.apis.labels import EARLY_EVICTED_AT, PAUSE, REPLACES
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nomination, Nominations
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.interruption import INTERRUPTION_WINDOW
 from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import DisruptionBlocker
-from tenure.model.facts import ClaimFact, NodeFact
+from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.policy.lifecycle.pauses import pause_blocker
 from tenure.scheduling.not_ready_grace import NotReadyGrace
 from tenure.scheduling.pods import is_reschedulable
@@ -36,7 +36,9 @@ _CLOCK_SKEW: Final = timedelta(minutes=1)
 def early_eviction_until(nodes: Iterable[NodeFact], now: datetime) -> datetime | None:
     """Of the Nodes of one NodeClaim; None where that is over, or where pods may go there again."""
     evicted_at = [
-        at for one in nodes if one.being_disrupted and (at := parse_timestamp(one.annotations.get(EVACUATED, "")))
+        at
+        for one in nodes
+        if one.being_disrupted and (at := parse_timestamp(one.annotations.get(EARLY_EVICTED_AT, "")))
     ]
     return max(
         (at + INTERRUPTION_WINDOW for at in evicted_at if now - INTERRUPTION_WINDOW < at <= now + _CLOCK_SKEW),
@@ -104,7 +106,7 @@ def is_settled(cache: ClusterCache, uid: str) -> bool:
     return bool(pod.node_name) and not (node is not None and node.deleting)
 
 
-def is_replacing(cache: ClusterCache, claim: ClaimFact, now: datetime) -> bool:
+def is_replacing(cache: ClusterCache, claim: NodeClaimFact, now: datetime) -> bool:
     """The command that it was bought for has not let its nodes go, or so lately that no plan has said what becomes of
     their pods. To be read from the cluster: what was expected is known to the process that bought it."""
     command = claim.annotations.get(REPLACES)
@@ -122,13 +124,13 @@ class NotReadyTracker:
     def __init__(self, cache: ClusterCache, grace_of: Callable[[str], timedelta]) -> None:
         self._cache, self._grace_of = cache, grace_of
 
-    def grace_for(self, claim: ClaimFact) -> NotReadyGrace | None:
+    def grace_for(self, claim: NodeClaimFact) -> NotReadyGrace | None:
         """None for a claim whose node is not initialized, or not there."""
         nodes = self._cache.nodes_of(claim) if claim.initialized else ()
         return NotReadyGrace(nodes[0], self._grace_of(claim.pool), claim) if nodes else None
 
     def pod_expected_until(
-        self, claim: ClaimFact, nominations: Nominations, nomination: Nomination, now: datetime
+        self, claim: NodeClaimFact, nominations: Nominations, nomination: Nomination, now: datetime
     ) -> datetime:
         """Until when a pod waits for this claim's initialized node; a moment that is past: no more."""
         found = self.grace_for(claim)
@@ -140,7 +142,7 @@ class NotReadyTracker:
             case _:
                 return nominations.expires_at(nomination, self.up_since(claim) or nomination.at)
 
-    def last_expiry(self, claim: ClaimFact, nominations: Nominations, now: datetime) -> datetime | None:
+    def last_expiry(self, claim: NodeClaimFact, nominations: Nominations, now: datetime) -> datetime | None:
         """When the last expectation on this claim ends, or ended; None when there is none, or no end in sight. None
         ends while its pod still runs on a node that goes, however long a budget holds it there."""
         expiry = nominations.last_expiry(claim.name, self.up_since(claim))
@@ -151,7 +153,7 @@ class NotReadyTracker:
             return expiry
         return max(expiry, found.earliest_end(now))
 
-    def up_since(self, claim: ClaimFact) -> datetime | None:
+    def up_since(self, claim: NodeClaimFact) -> datetime | None:
         """When its node was initialized, or came back since."""
         if claim.initialized_at is None:
             return None

@@ -31,10 +31,10 @@ from tenure.controller.cache.dirty import (
 from tenure.controller.cache.occupancy import Occupancy, concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.list_watch import Delta
-from tenure.kube.facts.objects import claim_fact, is_ours, node_fact
+from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.extra_capacity import BufferFact
-from tenure.model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodBudgetFact, PodFact
+from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodBudgetFact, PodFact
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
@@ -53,7 +53,7 @@ class ClusterCache:
         self._on_change = on_change
         self.pods: dict[str, PodFact] = {}
         self.nodes: dict[str, NodeFact] = {}
-        self.nodeclaims: dict[str, ClaimFact] = {}
+        self.nodeclaims: dict[str, NodeClaimFact] = {}
         self.nodepools: dict[str, NodePoolView] = {}
         self.nodeclasses: dict[str, EC2NodeClass] = {}
         self.daemonsets: dict[str, DaemonSetFact] = {}
@@ -104,7 +104,7 @@ class ClusterCache:
 
     def _on_pod(self, delta: Delta) -> None:
         uid = delta.object["metadata"]["uid"]
-        new = None if delta.gone else pod_fact(delta.object)
+        new = None if delta.is_deleted else pod_fact(delta.object)
         old = self.pods.get(uid)
         if new == old:
             return
@@ -127,7 +127,7 @@ class ClusterCache:
     def _on_node(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
         old = self.nodes.get(name)
-        new = None if delta.gone else with_times(node_fact(delta.object), old, self._now())
+        new = None if delta.is_deleted else with_times(node_fact(delta.object), old, self._now())
         if old is not None and new is None and old.uid != delta.object["metadata"]["uid"]:
             return
         if new == old:
@@ -148,12 +148,12 @@ class ClusterCache:
 
     def _on_nodeclaim(self, delta: Delta) -> None:
         metadata = delta.object["metadata"]
-        if delta.gone:
+        if delta.is_deleted:
             self._delete_nodeclaim(metadata["name"], metadata["uid"])
         elif is_ours(delta.object["spec"]["nodeClassRef"]):
-            self._store_nodeclaim(claim_fact(delta.object))
+            self._store_nodeclaim(nodeclaim_fact(delta.object))
 
-    def _store_nodeclaim(self, new: ClaimFact) -> None:
+    def _store_nodeclaim(self, new: NodeClaimFact) -> None:
         old = self.nodeclaims.get(new.name)
         if new == old:
             return
@@ -193,7 +193,7 @@ class ClusterCache:
 
     def _on_nodepool(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
-        if delta.gone or not is_ours(delta.object["spec"]["template"]["spec"]["nodeClassRef"]):
+        if delta.is_deleted or not is_ours(delta.object["spec"]["template"]["spec"]["nodeClassRef"]):
             if self.nodepools.pop(name, None) is not None:
                 self._changes.deleted_nodepools.add(name)
                 self.planner_changes.record("pool", name, None)
@@ -212,7 +212,7 @@ class ClusterCache:
 
     def _on_nodeclass(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
-        if delta.gone:
+        if delta.is_deleted:
             if self.nodeclasses.pop(name, None) is not None:
                 self._changes.deleted_nodeclasses.add(name)
         else:
@@ -242,7 +242,7 @@ class ClusterCache:
 
     # --- what this process does itself ---
 
-    def assume_nodeclaim(self, claim: ClaimFact) -> None:
+    def assume_nodeclaim(self, claim: NodeClaimFact) -> None:
         """A NodeClaim that was just created counts before the watch shows it; unless it is gone again already."""
         if claim.uid not in self._deleted and claim.name not in self.nodeclaims:
             self._store_nodeclaim(claim)
@@ -279,7 +279,7 @@ class ClusterCache:
 
     # --- what is asked ---
 
-    def nodes_of(self, claim: ClaimFact) -> tuple[NodeFact, ...]:
+    def nodes_of(self, claim: NodeClaimFact) -> tuple[NodeFact, ...]:
         """By provider id, in order of name."""
         if not claim.provider_id:
             return ()
@@ -295,11 +295,11 @@ class ClusterCache:
         pod = self.pods.get(uid)
         return pod.owner_uid if pod else ""
 
-    def nodeclaim_of_instance(self, instance_id: str) -> ClaimFact | None:
+    def nodeclaim_of_instance(self, instance_id: str) -> NodeClaimFact | None:
         """The NodeClaim whose instance this is."""
         return self.nodeclaims.get(self._nodeclaim_by_instance.get(instance_id, ""))
 
-    def nodeclaims_of_nodepool(self, pool: str) -> tuple[ClaimFact, ...]:
+    def nodeclaims_of_nodepool(self, pool: str) -> tuple[NodeClaimFact, ...]:
         return tuple(self.nodeclaims[name] for name in sorted(self._nodeclaims_by_nodepool.get(pool, ())))
 
     def drain_changes(self) -> ChangeSet:
@@ -332,7 +332,7 @@ class ClusterCache:
         for name in {self.nodeclaim_name_of(node)} - {""}:
             self.planner_changes.record_pod_event(self.nodeclaims[name])
 
-    def planner_fact(self, name: str) -> ClaimFact:
+    def planner_fact(self, name: str) -> NodeClaimFact:
         """As plans see it."""
         claim = self.nodeclaims[name]
         found = with_last_pod_event(claim, self.occupancy.last_pod_event(node.name for node in self.nodes_of(claim)))

@@ -45,7 +45,7 @@ KINDS: Final = frozenset(_READERS)
 def decode_object(plural: str, delta: Delta) -> tuple[FactKind, str, Fact | None]:
     """The kind, the key and the fact; None for an object that is gone. Raises ValueError and KeyError."""
     kind, key, read = _READERS[plural]
-    return kind, key(delta.object["metadata"]), None if delta.gone else read(delta.object)
+    return kind, key(delta.object["metadata"]), None if delta.is_deleted else read(delta.object)
 
 
 _STORAGE_READERS: Final[Mapping[str, tuple[StorageKind, Callable[[Json], StorageFact]]]] = {
@@ -61,4 +61,4 @@ def decode_storage(plural: str, delta: Delta) -> tuple[StorageKind, str, Storage
     kind, read = _STORAGE_READERS[plural]
     metadata = delta.object["metadata"]
     key = f"{metadata['namespace']}/{metadata['name']}" if kind == "volume_claim" else metadata["name"]
-    return kind, key, None if delta.gone else read(delta.object)
+    return kind, key, None if delta.is_deleted else read(delta.object)

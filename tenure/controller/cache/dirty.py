@@ -24,9 +24,9 @@ from tenure.apis.hash import nodepool_hash
 from tenure.apis.labels import CLUSTER_NAME_TAGGED, NODE_REGISTRATION_HEALTHY, PAUSE, TAGGED
 from tenure.apis.nodepool import Budget, NodePool
 from tenure.kube.client.errors import Json
-from tenure.kube.facts.objects import pool_fact
+from tenure.kube.facts.objects import nodepool_fact
 from tenure.model.errors import TryLater
-from tenure.model.facts import ClaimFact, PodFact, PoolFact
+from tenure.model.facts import NodeClaimFact, NodePoolFact, PodFact
 from tenure.scheduling.snapshot import Change, Fact, FactKind
 
 TAGS: Final = (TAGGED, CLUSTER_NAME_TAGGED)
@@ -45,7 +45,7 @@ class PlannerChanges:
         self._pending.pop((kind, key), None)
         self._pending[kind, key] = make_change(kind, key, fact)
 
-    def record_pod_event(self, claim: ClaimFact) -> None:
+    def record_pod_event(self, claim: NodeClaimFact) -> None:
         """A pod came to its node, left it, or changed there."""
         self._pod_events.add(claim.name)
         self.record("claim", claim.name, claim, affects_disruption=False)
@@ -55,7 +55,7 @@ class PlannerChanges:
         names, self._pod_events = self._pod_events, set()
         return names
 
-    def drain(self, claim_of: Callable[[str], ClaimFact]) -> tuple[Change, ...]:
+    def drain(self, claim_of: Callable[[str], NodeClaimFact]) -> tuple[Change, ...]:
         """`claim_of` says how a NodeClaim is now, by name."""
         changes, self._pending = tuple(self._pending.values()), {}
         return tuple(
@@ -73,14 +73,14 @@ def all_changes(tables: Mapping[FactKind, Mapping[str, Fact]]) -> tuple[Change, 
     return tuple(make_change(kind, key, fact) for kind, table in tables.items() for key, fact in table.items())
 
 
-def with_last_pod_event(claim: ClaimFact, last_event: datetime | None) -> ClaimFact:
+def with_last_pod_event(claim: NodeClaimFact, last_event: datetime | None) -> NodeClaimFact:
     """With the last coming or going of a pod, where this process saw a later one than the NodeClaim tells."""
     if last_event is None or (claim.last_pod_event is not None and last_event <= claim.last_pod_event):
         return claim
     return claim.model_copy(update={"last_pod_event": last_event})
 
 
-def has_foreign_changes(old: ClaimFact | None, new: ClaimFact) -> bool:
+def has_foreign_changes(old: NodeClaimFact | None, new: NodeClaimFact) -> bool:
     """Whether more is another than what Tenure wrote itself: when its pods moved, and that its instance is tagged."""
     if old is None:
         return True
@@ -105,7 +105,7 @@ def _disruption_state(pod: PodFact | None) -> object:
 class NodePoolView:
     """A NodePool: what planning needs, and what a ready node decides on."""
 
-    fact: PoolFact
+    fact: NodePoolFact
     policy: str
     """`<consolidationPolicy>/<consolidateAfter>`."""
     budgets: tuple[Budget, ...] = ()
@@ -128,7 +128,7 @@ class ChangeSet:
     """Which pods want a node, or when that is to be looked at again, may have changed."""
     volume_claims: set[str] = field(default_factory=set)
     """PersistentVolumeClaims as `namespace/name`: pods that wait for them may be planned now."""
-    deleted_nodeclaims: dict[str, ClaimFact] = field(default_factory=dict)
+    deleted_nodeclaims: dict[str, NodeClaimFact] = field(default_factory=dict)
     """By UID: NodeClaims that left the API server."""
     deleted_nodepools: set[str] = field(default_factory=set)
     deleted_nodeclasses: set[str] = field(default_factory=set)
@@ -141,7 +141,7 @@ def pool_view(pool: Json) -> NodePoolView:
     # The nodes of a static pool are there to be there, whatever runs on them (reference 4.5).
     after = "Never" if typed.spec.replicas is not None else disruption.consolidate_after
     return NodePoolView(
-        fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
+        fact=nodepool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
         budgets=disruption.budgets,
         policy=f"{disruption.consolidation_policy}/{after}",
         labels=typed.metadata.labels,

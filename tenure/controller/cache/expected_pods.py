@@ -16,7 +16,7 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nominations
 from tenure.controller.metrics.planner import LabeledGauge
 from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 
 NOT_BOUND: Final = "tenure_pods_not_bound"
 PODS_COMING: Final = "pods of nodes that go are expected here"
@@ -38,7 +38,7 @@ class ExpectedPods:
     def __init__(self, cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker) -> None:
         self._cache, self._nominations, self._not_ready = cache, nominations, not_ready
 
-    def expectation_for(self, claim: ClaimFact, now: datetime, *, occupied: bool) -> PodExpectation:
+    def expectation_for(self, claim: NodeClaimFact, now: datetime, *, occupied: bool) -> PodExpectation:
         """Of one that is `occupied` nobody asks for what its command has yet to do."""
         until = self._not_ready.last_expiry(claim, self._nominations, now)
         description, since = self._describe_pods(claim, now)
@@ -51,7 +51,7 @@ class ExpectedPods:
             since or self._not_ready.up_since(claim),
         )
 
-    def _describe_pods(self, claim: ClaimFact, now: datetime) -> tuple[str, datetime | None]:
+    def _describe_pods(self, claim: NodeClaimFact, now: datetime) -> tuple[str, datetime | None]:
         up, waiting = self._not_ready.up_since(claim), self._nominations.pods_expected_on(claim.name)
         # In this order they come and go, so that the words seldom change.
         pending = sorted((uid for uid in waiting if self._is_planned(uid, up, now)), key=self._nomination_age)
@@ -90,7 +90,7 @@ class ExpectedPods:
                 found[claim.pool,] += sum(at is not None and at + EXPECTED_PODS_DELAY <= now for at in since)
         return +found
 
-    def _is_ready(self, claim: ClaimFact, now: datetime) -> bool:
+    def _is_ready(self, claim: NodeClaimFact, now: datetime) -> bool:
         """Its node is initialized, is there, and is not away."""
         grace = self._not_ready.grace_for(claim)
         return grace is not None and grace.presence(now) == "here"

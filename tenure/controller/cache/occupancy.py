@@ -8,7 +8,7 @@ What a Node that changed means, beyond its new form: since when its taints are t
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from tenure.kube.facts.pod_drain import reschedulable
+from tenure.kube.facts.pod_drain import is_reschedulable
 from tenure.model.facts import NodeFact, PodFact
 
 
@@ -80,7 +80,7 @@ class Occupancy:
 
 
 def _reschedulable_count(pod: PodFact | None) -> int:
-    return int(pod is not None and reschedulable(pod))
+    return int(pod is not None and is_reschedulable(pod))
 
 
 def with_observed_times(new: NodeFact, old: NodeFact | None, now: datetime) -> NodeFact:

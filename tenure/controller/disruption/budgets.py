@@ -12,8 +12,8 @@ from tenure.apis.labels import ZONE
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.disruption.planning import DisruptionBudgets
-from tenure.model.facts import ClaimFact, NodeFact
-from tenure.model.operator_requests import ALL_READ, InvalidRules
+from tenure.model.facts import NodeClaimFact, NodeFact
+from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules
 from tenure.policy.disruption.limits import NodeCounted, PoolDisruptionRules, decide_pool_budgets, next_budget_opening
 
 
@@ -24,7 +24,7 @@ class NodePoolBudgets:
         self,
         cache: ClusterCache,
         rules_of: Callable[[str], LifecycleRules | None],
-        unread_of: Callable[[str], InvalidRules] = lambda pool: ALL_READ,
+        unread_of: Callable[[str], InvalidRules] = lambda pool: NO_INVALID_RULES,
     ) -> None:
         self._cache, self._rules_of, self._unread_of = cache, rules_of, unread_of
 
@@ -62,7 +62,7 @@ class NodePoolBudgets:
                 )
 
 
-def is_disrupting(claim: ClaimFact, nodes: Sequence[NodeFact]) -> bool:
+def is_disrupting(claim: NodeClaimFact, nodes: Sequence[NodeFact]) -> bool:
     """NotReady, or on its way out. One that lost its Node keeps no other, as where permits are given."""
     disrupted = any(node.being_disrupted for node in nodes)
     return claim.deleting or disrupted or (bool(nodes) and not any(node.ready for node in nodes))

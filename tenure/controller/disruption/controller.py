@@ -242,12 +242,12 @@ class DisruptionController:
             unavailable=planning_inputs.unavailable,
             reservations=dict(planning_inputs.reservations),
             not_ready_grace=self._grace,
-            pool_graces=dict(self._not_ready_grace_periods()),
+            not_ready_grace_by_pool=dict(self._not_ready_grace_periods()),
         )
 
     def _request_updates(self, request: DisruptionDecisionRequest, now: datetime) -> dict[str, object]:
         """What the Cluster workflow says beyond what the cluster shows."""
-        ineligible = self._ineligible_nodes((*request.holds, *self._early_evicted(now)), request.backoffs, now)
+        ineligible = self._ineligible_nodes((*request.blockers, *self._early_evicted(now)), request.backoffs, now)
         return {"kept": ineligible, "unsold": nodepools_in_backoff(request.backoffs, now), "first": request.first}
 
     def _ineligible_nodes(
@@ -272,7 +272,7 @@ class DisruptionController:
     ) -> list[datetime | None]:
         """When time changes something that no verdict has a moment for."""
         has_rejected = any(one.eligible and one.rejected for one in decision.nodes)
-        holds = (*request.holds, *self._paused(now), *self._early_evicted(now))
+        holds = (*request.blockers, *self._paused(now), *self._early_evicted(now))
         ends = (*(one.until for one in request.backoffs), *(one.until for one in holds))
         return [
             *ends,

@@ -33,7 +33,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.disruption.planning import Command, Decision
 from tenure.model.facts import PodFact
 from tenure.model.operator_requests import CommandPreview, DisruptionPreviewRequest, DisruptionStatus
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 
 MAX_COMMANDS: Final = 100
 """Commands."""
@@ -104,7 +104,7 @@ def _command_status(command: Command) -> CommandPreview:
     )
 
 
-def _describe_replacement(planned: PlannedClaim) -> str:
+def _describe_replacement(planned: PlannedNodeClaim) -> str:
     types = next((one.values for one in planned.requirements if one.key == INSTANCE_TYPE), ())
     more = f" or {len(types) - _TYPES} more" if len(types) > _TYPES else ""
     return f"{planned.pool}: {', '.join(types[:_TYPES]) or 'any type'}{more}"

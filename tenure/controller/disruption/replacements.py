@@ -23,13 +23,13 @@ from tenure.controller.cache.nominations import Nominations
 from tenure.controller.metrics.planner import CreatedNodeClaimsCounter
 from tenure.controller.planning.nodeclaim_factory import build_nodeclaim, claim_names, within_limits
 from tenure.controller.planning.planner_process import PlannerProcess
-from tenure.kube.facts.objects import claim_fact
+from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.disruption.commands import InFlightCommand, Proposal, ReplacementRequest, ReplacementResult
 from tenure.model.disruption.planning import Command, CommandCandidate, Decision, Method, NodeVerdict
 from tenure.model.errors import Fault
-from tenure.model.facts import ClaimFact
-from tenure.model.nodeclaim_naming import claim_name
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.facts import NodeClaimFact
+from tenure.model.nodeclaim_naming import make_nodeclaim_name
+from tenure.model.provisioning import PlannedNodeClaim
 from tenure.scheduling.snapshot import Change
 
 EXECUTED_METHODS: Final[frozenset[Method]] = frozenset({"Drifted", "Underutilized"})
@@ -164,17 +164,17 @@ class Replacements:
         log.info("replacements made", workflow=request.workflow_id, claims=names)
         return ReplacementResult(outcome="made", claims=tuple(names))
 
-    async def _create(self, request: ReplacementRequest, planned: Mapping[str, PlannedClaim]) -> Fault | None:
+    async def _create(self, request: ReplacementRequest, planned: Mapping[str, PlannedNodeClaim]) -> Fault | None:
         """The fault by which one could not be made; then the others are taken back."""
-        made: list[ClaimFact] = []
+        made: list[NodeClaimFact] = []
 
-        async def create(name: str, claim: PlannedClaim) -> None:
+        async def create(name: str, claim: PlannedNodeClaim) -> None:
             nodeclaim = build_nodeclaim(
                 claim, name=name, plan_id=request.plan_id, replaces=request.workflow_id, replacements=len(planned)
             )
             found = await self._claims.create(nodeclaim)
             self._created_counter.increment(found, request.proposal.reason)
-            made.append(claim_fact(found.to_object()))
+            made.append(nodeclaim_fact(found.to_object()))
 
         results = await asyncio.gather(*(create(*one) for one in planned.items()), return_exceptions=True)
         faults = [one for one in results if isinstance(one, BaseException)]
@@ -193,16 +193,18 @@ class Replacements:
             raise unknown
         return next(one for one in faults if isinstance(one, Fault))
 
-    async def _publish_event(self, one: ClaimFact, reason: str, message: str) -> None:
+    async def _publish_event(self, one: NodeClaimFact, reason: str, message: str) -> None:
         """On a replacement, as Karpenter does (reference 5.2)."""
         await self._events.publish(kind="NodeClaim", name=one.name, uid=one.uid, reason=reason, message=message)
 
 
-def _has_replacement_count(claim: ClaimFact) -> bool:
+def _has_replacement_count(claim: NodeClaimFact) -> bool:
     return claim.annotations.get(labels.REPLACEMENTS, "").isdecimal()
 
 
-def _in_order(found: Sequence[ClaimFact], plan_id: str) -> list[str]:
+def _in_order(found: Sequence[NodeClaimFact], plan_id: str) -> list[str]:
     """By their places in the command."""
-    positions = {claim_name(one.pool, plan_id, position): position for one in found for position in range(len(found))}
+    positions = {
+        make_nodeclaim_name(one.pool, plan_id, position): position for one in found for position in range(len(found))
+    }
     return sorted((one.name for one in found), key=lambda name: positions.get(name, len(found)))

@@ -136,7 +136,7 @@ log = structlog.get_logger(__name__)
 class Overlays(Protocol):
     """NodeOverlays' status; `kube.overlays` satisfies it."""
 
-    async def say(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
+    async def write_verdict(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
         """An empty reason: it is heeded. Nothing is written where nothing changes. False when it is gone."""
         ...
 
@@ -154,7 +154,7 @@ class OverlayStatusWriter:
             if known is None or self._written.get(name) == (known.uid, known.generation, verdict):
                 continue
             try:
-                await self._overlays.say(
+                await self._overlays.write_verdict(
                     name, known.uid, reason=verdict.reason, message=verdict.message, now=self._now()
                 )
             except Fault as fault:

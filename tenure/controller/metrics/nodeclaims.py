@@ -20,7 +20,7 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.metrics.planner import LabeledGauge
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import Catalogue, InstanceType
 from tenure.model.nodeclaim_state import Phase
 from tenure.scheduling.disruption.cost import offering_price
@@ -88,7 +88,7 @@ class NodeClaimMetrics:
             else:
                 self._claims[name] = self._sample(found)
 
-    def _sample(self, claim: ClaimFact) -> _NodeClaimSample:
+    def _sample(self, claim: NodeClaimFact) -> _NodeClaimSample:
         claim_labels = claim.labels
         kind = self._types.get((claim.node_class, claim_labels.get(labels.INSTANCE_TYPE, "")))
         return _NodeClaimSample(
@@ -116,7 +116,7 @@ class NodeClaimMetrics:
         )
 
 
-def phase_of(claim: ClaimFact) -> Phase:
+def phase_of(claim: NodeClaimFact) -> Phase:
     """As the conditions of a NodeClaim tell it."""
     if claim.instance_terminating:
         return Phase.TERMINATION

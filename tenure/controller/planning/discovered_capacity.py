@@ -22,8 +22,8 @@ from tenure.aws.amifamily.images import ImageMap
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.signals.digests import short_hash
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
-from tenure.model.discovered_capacity import MOST_ENTRIES, DiscoveredCapacity, ObservedCapacity, image_spec_key
-from tenure.model.facts import ClaimFact, NodeFact
+from tenure.model.discovered_capacity import MAX_ENTRIES, DiscoveredCapacity, ObservedCapacity, image_spec_key
+from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.scheduling.snapshot import Change
 from workflows import ids
 
@@ -71,7 +71,7 @@ class CapacityDiscovery:
             if len(nodes) == 1:
                 self.record_shortfall(claim, nodes[0])
 
-    def record_shortfall(self, claim: ClaimFact, node: NodeFact) -> None:
+    def record_shortfall(self, claim: NodeClaimFact, node: NodeFact) -> None:
         """A Node that just came leaves its pods less memory than its NodeClaim promised: so do others of its kind."""
         observation = observe_capacity(claim, node)
         spec_hash = claim.annotations.get(NODECLASS_HASH, "")
@@ -90,7 +90,7 @@ class CapacityDiscovery:
     def _merge(self, images: dict[str, dict[str, int]]) -> DiscoveredCapacity:
         added = DiscoveredCapacity(images=images).find_updates(self.discovered)
         if added.images:
-            self.discovered = self.discovered.merged(added)
+            self.discovered = self.discovered.merge(added)
             log.info("memory learnt", images=added.images)
         return added
 
@@ -98,7 +98,7 @@ class CapacityDiscovery:
         """What the workflow keeps, as it said last. What it let go goes here too, unless somebody uses or runs it."""
         self._stored = stored
         live = {*self._in_use(), *(one.image_id for one in self._cache.nodeclaims.values())}
-        self.discovered = self.discovered.restrict_to_images(live | stored.images.keys()).merged(stored)
+        self.discovered = self.discovered.restrict_to_images(live | stored.images.keys()).merge(stored)
 
     def unreported(self) -> ObservedCapacity:
         """What the workflow may not know yet, and which images are in use."""
@@ -107,7 +107,7 @@ class CapacityDiscovery:
     @property
     def is_full(self) -> bool:
         """Whether the workflow keeps as much as it may."""
-        return self._stored.entry_count >= MOST_ENTRIES
+        return self._stored.entry_count >= MAX_ENTRIES
 
     def digest(self) -> str:
         """Of all that the workflow should know."""
@@ -128,10 +128,10 @@ class CapacityDiscovery:
                 yield observation
 
     def _is_new(self, observation: CapacityObservation) -> bool:
-        known = self.discovered.memory(observation.image_id, observation.instance_type)
+        known = self.discovered.get_memory(observation.image_id, observation.instance_type)
         return known is None or observation.memory < known
 
-    def _runs_expected_image(self, claim: ClaimFact, node: NodeFact) -> bool:
+    def _runs_expected_image(self, claim: NodeClaimFact, node: NodeFact) -> bool:
         """False for a Node whose labels call for another of its class's images than the one that it runs."""
         known = self._cache.nodeclasses.get(claim.node_class)
         amis = known.status.amis if known else ()
@@ -151,7 +151,7 @@ class CapacityDiscovery:
         return cached[1]
 
 
-def observe_capacity(claim: ClaimFact, node: NodeFact) -> CapacityObservation | None:
+def observe_capacity(claim: NodeClaimFact, node: NodeFact) -> CapacityObservation | None:
     """What a Node shows of its kind of machine, from its first moment on: from then plans count on its real room."""
     instance_type, memory = _node_labels(claim, node).get(INSTANCE_TYPE, ""), node.capacity.get(MEMORY, 0)
     same = instance_type and instance_type == claim.labels.get(INSTANCE_TYPE)
@@ -160,7 +160,7 @@ def observe_capacity(claim: ClaimFact, node: NodeFact) -> CapacityObservation | 
     return CapacityObservation(claim.image_id, instance_type, memory)
 
 
-def _node_labels(claim: ClaimFact, node: NodeFact) -> Mapping[str, str]:
+def _node_labels(claim: NodeClaimFact, node: NodeFact) -> Mapping[str, str]:
     """Until registration the NodeClaim says what the Node's labels will be."""
     registered = node.labels.get(REGISTERED) == "true"
     return node.labels if registered else {**node.labels, **claim.labels}

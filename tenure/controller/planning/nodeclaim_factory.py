@@ -20,24 +20,24 @@ from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE, ZONE_ID
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_resources, parse_resources
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import OfferingShard, list_offering_shards
-from tenure.model.launch import Member
-from tenure.model.nodeclaim_naming import claim_name, pool_as_owner, written_requirement
-from tenure.model.provisioning import LaunchDraft, PlannedClaim, UnschedulablePod
+from tenure.model.launch import LaunchGroupMember
+from tenure.model.nodeclaim_naming import make_nodeclaim_name, nodepool_owner_reference, to_requirement_json
+from tenure.model.provisioning import LaunchDraft, PlannedNodeClaim, UnschedulablePod
 from tenure.model.requirements import Requirements
 
 MAX_GROUP_MEMBERS: Final = 500
 """Members of one launch group; its workflow carries them in its state."""
 
 
-def claim_names(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
+def claim_names(plan_id: str, claims: Sequence[PlannedNodeClaim]) -> list[str]:
     """One name for each claim: the pool's, and ten characters out of the plan's id and the claim's place in it."""
-    return [claim_name(claim.pool, plan_id, index) for index, claim in enumerate(claims)]
+    return [make_nodeclaim_name(claim.pool, plan_id, index) for index, claim in enumerate(claims)]
 
 
 def group_ids(
-    plan_id: str, claims: Sequence[PlannedClaim], offering_shards: Sequence[OfferingShard | None] | None = None
+    plan_id: str, claims: Sequence[PlannedNodeClaim], offering_shards: Sequence[OfferingShard | None] | None = None
 ) -> list[str]:
     """The launch group of each claim: those that ask for the same thing, from the same slice, share one."""
     current: dict[tuple[str, OfferingShard | None], tuple[str, int]] = {}
@@ -54,7 +54,7 @@ def group_ids(
 
 
 def build_nodeclaim(
-    planned: PlannedClaim,
+    planned: PlannedNodeClaim,
     *,
     name: str,
     plan_id: str,
@@ -69,10 +69,10 @@ def build_nodeclaim(
     and `replacements` how many are."""
     annotations = {
         labels.LAUNCH_GROUP: group_id,
-        labels.POOL_SLICE: offering_shard.format() if offering_shard else "",
+        labels.OFFERING_SHARD: offering_shard.format() if offering_shard else "",
         labels.REPLACES: replaces,
         labels.REPLACEMENTS: str(replacements) if replacements else "",
-        labels.WHY: planned.why,
+        labels.LAUNCH_REASON: planned.why,
     }
     return NodeClaim.from_object(
         {
@@ -88,10 +88,10 @@ def build_nodeclaim(
                 "annotations": {
                     **planned.annotations,
                     labels.PLAN: plan_id,
-                    **{key: value for key, value in annotations.items() if value or key == labels.WHY},
+                    **{key: value for key, value in annotations.items() if value or key == labels.LAUNCH_REASON},
                 },
                 "finalizers": [labels.TERMINATION_FINALIZER],
-                "ownerReferences": [pool_as_owner(planned.pool, planned.pool_uid)],
+                "ownerReferences": [nodepool_owner_reference(planned.pool, planned.pool_uid)],
             },
             "spec": _build_spec(planned),
         }
@@ -109,15 +109,16 @@ def launch_drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
             pool=members[0].nodepool,
             node_class=members[0].spec.node_class_ref.name,
             members=tuple(
-                Member(name=one.name, uid=one.uid) for one in sorted(members, key=lambda one: one.metadata.uid)
+                LaunchGroupMember(name=one.name, uid=one.uid)
+                for one in sorted(members, key=lambda one: one.metadata.uid)
             ),
-            offering_shard=OfferingShard.read(members[0].metadata.annotations.get(labels.POOL_SLICE, "")),
+            offering_shard=OfferingShard.read(members[0].metadata.annotations.get(labels.OFFERING_SHARD, "")),
         )
         for group_id, members in sorted(by_group.items())
     )
 
 
-def _same_launch(claim: PlannedClaim) -> str:
+def _same_launch(claim: PlannedNodeClaim) -> str:
     """All that a launch request is made of. Amounts asked for count only where no instance types are named, but for
     resources that a launch template says something for."""
     excluded = {"pods", "capacity_bound", "why"}
@@ -127,14 +128,14 @@ def _same_launch(claim: PlannedClaim) -> str:
     return f"{claim.model_dump_json(exclude=excluded)} {templated}"
 
 
-def _build_spec(planned: PlannedClaim) -> dict[str, Any]:
+def _build_spec(planned: PlannedNodeClaim) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "nodeClassRef": {
             "group": planned.node_class_group,
             "kind": planned.node_class_kind,
             "name": planned.node_class,
         },
-        "requirements": [written_requirement(one) for one in planned.requirements],
+        "requirements": [to_requirement_json(one) for one in planned.requirements],
         "resources": {"requests": format_resources(planned.requests)},
         "expireAfter": planned.expire_after,
     }
@@ -147,7 +148,7 @@ def _build_spec(planned: PlannedClaim) -> dict[str, Any]:
     return spec
 
 
-def launch_hash(claim: ClaimFact) -> str:
+def launch_hash(claim: NodeClaimFact) -> str:
     """A hash of all that a launch is made of, for a NodeClaim that no plan made and that has no instance."""
     if claim.provider_id or labels.LAUNCH_GROUP in claim.annotations:
         return ""
@@ -163,7 +164,7 @@ def launch_hash(claim: ClaimFact) -> str:
 
 
 def assign_shards(
-    planned: Sequence[PlannedClaim], zones_of: Callable[[str], Sequence[str]]
+    planned: Sequence[PlannedNodeClaim], zones_of: Callable[[str], Sequence[str]]
 ) -> list[OfferingShard | None]:
     """A slice for each claim, in turn; None for those that no slice suits. `zones_of` an EC2NodeClass."""
     found: list[OfferingShard | None] = []
@@ -173,9 +174,9 @@ def assign_shards(
     return found
 
 
-def _suitable_shards(claim: PlannedClaim, zones: Sequence[str]) -> Sequence[OfferingShard]:
+def _suitable_shards(claim: PlannedNodeClaim, zones: Sequence[str]) -> Sequence[OfferingShard]:
     """None where it is not spot, or where a slice may lack the variety that is asked for."""
-    requirements = Requirements.of(claim.requirements)
+    requirements = Requirements.from_expressions(claim.requirements)
     types = next((one.values for one in claim.requirements if one.key == INSTANCE_TYPE and one.operator == "In"), ())
     varied = any(one.min_values for one in claim.requirements)
     if (
@@ -191,10 +192,10 @@ def _suitable_shards(claim: PlannedClaim, zones: Sequence[str]) -> Sequence[Offe
 
 
 async def within_limits(
-    planned: Sequence[PlannedClaim], cache: ClusterCache, claims: Claims
-) -> tuple[list[PlannedClaim], list[UnschedulablePod]]:
+    planned: Sequence[PlannedNodeClaim], cache: ClusterCache, claims: Claims
+) -> tuple[list[PlannedNodeClaim], list[UnschedulablePod]]:
     """The claims that may be made, and the pods of those that may not. Pools without limits cost no call."""
-    allowed: list[PlannedClaim] = []
+    allowed: list[PlannedNodeClaim] = []
     rejected: list[UnschedulablePod] = []
     used: dict[str, dict[str, int]] = {}
     for claim in planned:
@@ -207,7 +208,7 @@ async def within_limits(
             found = await claims.list(labels={labels.NODEPOOL: claim.pool})
             used[claim.pool] = nodepool_usage([one for one in found if one.metadata.name not in cache.interrupted])
         after = resources.add(used[claim.pool], claim.capacity_bound or claim.requests, {resources.NODES: 1})
-        over = resources.exceeding(after, limits)
+        over = resources.exceeded_resources(after, limits)
         if over:
             rejected += _unschedulable_pods(claim, over, cache)
         else:
@@ -218,12 +219,12 @@ async def within_limits(
 
 def nodepool_usage(claims: Sequence[NodeClaim]) -> dict[str, int]:
     """What a pool has or will have: capacity where it is known, else what was asked for."""
-    live = [claim for claim in claims if not claim.metadata.deleting]
+    live = [claim for claim in claims if not claim.metadata.is_deleting]
     amounts = (parse_resources(claim.status.capacity or claim.spec.resources.requests) for claim in live)
-    return resources.add(resources.total(amounts), {resources.NODES: len(live)})
+    return resources.add(resources.sum_resources(amounts), {resources.NODES: len(live)})
 
 
-def _unschedulable_pods(claim: PlannedClaim, over: Sequence[str], cache: ClusterCache) -> list[UnschedulablePod]:
+def _unschedulable_pods(claim: PlannedNodeClaim, over: Sequence[str], cache: ClusterCache) -> list[UnschedulablePod]:
     why = f"limits of NodePool {claim.pool} would be exceeded: {', '.join(over)}"
     pods = (cache.pods.get(uid) for uid in claim.pods)
     return [

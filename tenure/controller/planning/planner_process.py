@@ -30,7 +30,7 @@ from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.planning import Decision, DisruptionRequest
 from tenure.model.errors import Fault, TryLater
 from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
-from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.model.provisioning import Plan, PlannedNodeClaim
 from tenure.scheduling.nodeoverlays import OverlayVerdict
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
@@ -81,7 +81,7 @@ class PlannerProcess:
         found: Mapping[str, OverlayVerdict] = verdicts
         return found
 
-    async def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
+    async def commit(self, claims: Mapping[str, PlannedNodeClaim], *, now: datetime) -> None:
         await self._call("commit", claims, now=now)
 
     async def provision(

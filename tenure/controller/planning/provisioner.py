@@ -34,9 +34,9 @@ from tenure.controller.planning.nodeclaim_factory import (
 from tenure.controller.planning.planner_process import PlannerClient, PlannerProcess
 from tenure.controller.planning.replanning import ExpiredGraceEvents, UndersizedNodes
 from tenure.controller.signals.pending_pods import nomination_target, pods_needing_nodes
-from tenure.kube.facts.objects import claim_fact
+from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.errors import Fault
-from tenure.model.provisioning import Plan, PlannedClaim, PlanOutcome, PlanRequest, UnschedulablePod
+from tenure.model.provisioning import Plan, PlannedNodeClaim, PlanOutcome, PlanRequest, UnschedulablePod
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
 
@@ -190,7 +190,7 @@ class Provisioner:
         now = self._now()
         return any(until is not None and now < until for until in (self.burst_ends_at(now), request.burst_ends_at))
 
-    async def _create(self, plan_id: str, planned: Mapping[str, PlannedClaim], *, spread: bool) -> list[NodeClaim]:
+    async def _create(self, plan_id: str, planned: Mapping[str, PlannedNodeClaim], *, spread: bool) -> list[NodeClaim]:
         ones = list(planned.values())
         shards = assign_shards(ones, self._zones_of) if spread else [None] * len(ones)
         groups = group_ids(plan_id, ones, shards)
@@ -202,7 +202,7 @@ class Provisioner:
             made = await self._create_nodeclaim(nodeclaim)
             if made is not None:
                 self._created_counter.increment(made)
-                self._cache.assume_nodeclaim(claim_fact(made.to_object()))
+                self._cache.assume_nodeclaim(nodeclaim_fact(made.to_object()))
             return made
 
         made = await call_for_each(planned, create)
@@ -234,7 +234,7 @@ class Provisioner:
         pods = (*plan.nominations, *(pod for claim in plan.claims for pod in claim.pods), *unschedulable)
         return {found.target for pod in pods if (found := self._nominations.nomination_of(pod))}
 
-    def _update_nominations(self, plan: Plan, made: Mapping[str, PlannedClaim]) -> dict[str, str]:
+    def _update_nominations(self, plan: Plan, made: Mapping[str, PlannedNodeClaim]) -> dict[str, str]:
         """Pod UID to the Node or NodeClaim where it is expected now."""
         nominated = {pod: nomination_target(target, self._cache) for pod, target in plan.nominations.items()}
         nominated.update({pod: name for name, claim in made.items() for pod in claim.pods})

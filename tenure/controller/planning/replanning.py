@@ -21,13 +21,13 @@ from typing import Final
 from activities.ports.core import Events
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.apis.meta import Taint
-from tenure.apis.resources import MEMORY, Resources, largest, total
+from tenure.apis.resources import MEMORY, Resources, elementwise_max, sum_resources
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import REPLAN_WITHIN, Nominations
 from tenure.controller.planning.discovered_capacity import CapacityDiscovery
 from tenure.controller.signals.pending_pods import needs_plan
-from tenure.model.facts import ClaimFact, NodeFact
+from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.policy.lifecycle.initialization import decide_undeclared, undeclared_message
 from tenure.scheduling.not_ready_grace import WINDOW_IN_GRACE_PERIODS, NotReadyGrace
 from tenure.scheduling.snapshot import with_discovered_memory
@@ -101,7 +101,7 @@ class UndersizedNodes:
                 return Shortfall(name, claim.uid, resource, required, allocatable[resource], subject)
         return None
 
-    def _measure_allocatable(self, claim: ClaimFact) -> tuple[str, Resources] | None:
+    def _measure_allocatable(self, claim: NodeClaimFact) -> tuple[str, Resources] | None:
         """A place and its room; None while there is no better measure than the one that was planned with."""
         if claim.registered:
             node = next(iter(self._cache.nodes_of(claim)), None)
@@ -109,20 +109,20 @@ class UndersizedNodes:
         adjusted = with_discovered_memory(claim, self._capacity_discovery.discovered)
         return None if adjusted is claim else (claim.labels[INSTANCE_TYPE], adjusted.allocatable)
 
-    def _record_shortfall(self, claim: ClaimFact) -> None:
+    def _record_shortfall(self, claim: NodeClaimFact) -> None:
         """Only of nodes that came up meanwhile: on older ones others may have taken of the room since."""
         is_new = claim.registered and (claim.initialized_at is None or claim.initialized_at >= self._began)
         for node in self._cache.nodes_of(claim)[:1] if is_new else ():
             self._capacity_discovery.record_shortfall(claim, node)
 
-    def _required_resources(self, claim: ClaimFact) -> Resources:
+    def _required_resources(self, claim: NodeClaimFact) -> Resources:
         """What the NodeClaim was bought for, or what has come to it since, whichever is more; of each resource."""
         pods = [
             self._cache.pods[uid] for uid in self._nominations.pods_expected_on(claim.name) if uid in self._cache.pods
         ]
         for node in self._cache.nodes_of(claim):
             pods += self._cache.occupancy.pods_on(node.name).values()
-        return largest(claim.requests, total(pod.requests for pod in pods))
+        return elementwise_max(claim.requests, sum_resources(pod.requests for pod in pods))
 
 
 WARM_UP: Final = REPLAN_WITHIN
@@ -167,7 +167,7 @@ class ExpiredGraceEvents:
                 if not node.deleting:
                     await self._publish_for(claim, node, now, bought=name in bought)
 
-    async def _publish_for(self, claim: ClaimFact, node: NodeFact, now: datetime, *, bought: bool) -> None:
+    async def _publish_for(self, claim: NodeClaimFact, node: NodeFact, now: datetime, *, bought: bool) -> None:
         found = self._not_ready.grace_for(claim)
         if found is not None and found.presence(now) == "lost":
             await self._publish(claim, GRACE_OVER, format_expired_grace(node, found, now))
@@ -176,7 +176,7 @@ class ExpiredGraceEvents:
         if strange:
             await self._publish(claim, "UndeclaredTaint", undeclared_message(node.name, strange))
 
-    async def _publish(self, claim: ClaimFact, reason: str, message: str) -> None:
+    async def _publish(self, claim: NodeClaimFact, reason: str, message: str) -> None:
         await self._events.publish(
             kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message, warning=True
         )
@@ -199,7 +199,7 @@ def format_expired_grace(node: NodeFact, grace: NotReadyGrace, now: datetime) ->
     )
 
 
-def undeclared_taints(claim: ClaimFact, node: NodeFact) -> tuple[str, ...]:
+def undeclared_taints(claim: NodeClaimFact, node: NodeFact) -> tuple[str, ...]:
     declared = (*claim.taints, *claim.startup_taints)
     return decide_undeclared(
         [Taint(key=one.key, value=one.value, effect=one.effect) for one in node.taints],

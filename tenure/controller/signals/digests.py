@@ -17,10 +17,10 @@ from tenure.apis.hash import HASH_VERSION
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.meta import Taint
 from tenure.model.base import Message
-from tenure.model.facts import ClaimFact, NodeFact, PoolFact
-from tenure.model.node_health import Unhealthy
+from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact
+from tenure.model.node_health import UnhealthyCondition
 from tenure.model.observations import UNCOMPARED, ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
-from tenure.model.operator_requests import ALL_READ, InvalidRules
+from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules
 from tenure.policy.disruption.drift import Drift
 from tenure.policy.lifecycle.initialization import decide_waiting_for
 from tenure.policy.lifecycle.repair import repair_conditions
@@ -40,7 +40,7 @@ UNHEALTHY_DELAY: Final = timedelta(minutes=1)
 class NodeClaimView:
     """Everything about a NodeClaim that its digest may depend on."""
 
-    claim: ClaimFact
+    claim: NodeClaimFact
     nodes: tuple[NodeFact, ...] = ()
     policy: str = ""
     occupied: bool = True
@@ -164,7 +164,7 @@ def _expecting_digest(view: NodeClaimView, observed: ObservedNodeClaim, now: dat
     if notify_at is None or now < notify_at:
         times = (view.expected_until, notify_at)
         return Digest(observed, recheck_at=min((one for one in times if one), default=None))
-    return Digest(observed.model_copy(update={"awaits": view.expected_pods}), recheck_at=view.expected_until)
+    return Digest(observed.model_copy(update={"awaited_pods": view.expected_pods}), recheck_at=view.expected_until)
 
 
 def _with_health(digest: Digest, view: NodeClaimView, node: NodeFact, now: datetime) -> Digest:
@@ -173,7 +173,7 @@ def _with_health(digest: Digest, view: NodeClaimView, node: NodeFact, now: datet
         (one.type, one.status): one.toleration for one in repair_conditions(view.rules)
     }
     unhealthy = [
-        Unhealthy(type=one.type, status=one.status, since=one.since)
+        UnhealthyCondition(type=one.type, status=one.status, since=one.since)
         for one in node.conditions
         if one.since and (one.type, one.status) in tolerations
     ]
@@ -202,7 +202,7 @@ def _ready_observation(view: NodeClaimView, joined: ObservedNodeClaim, node: Nod
     )
 
 
-def waiting_for(claim: ClaimFact, node: NodeFact) -> tuple[str, ...]:
+def waiting_for(claim: NodeClaimFact, node: NodeFact) -> tuple[str, ...]:
     """What still holds up initialization, as the activity that performs it will judge."""
     return decide_waiting_for(
         ready=node.ready,
@@ -219,8 +219,8 @@ def _reported_reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ..
 
 
 def nodepool_digest(
-    pool: PoolFact,
-    claims: Iterable[ClaimFact],
+    pool: NodePoolFact,
+    claims: Iterable[NodeClaimFact],
     node_class: EC2NodeClass | None,
     *,
     static_capacity: bool = False,
@@ -228,13 +228,13 @@ def nodepool_digest(
     pauses: tuple[str, str] = ("", ""),
     rules: LifecycleRules | None = None,
     freed: int = 0,
-    unread: InvalidRules = ALL_READ,
+    unread: InvalidRules = NO_INVALID_RULES,
 ) -> ObservedNodePool:
     """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by. `pauses`:
     its own annotation, and the cluster's; `freed`: from `rooms.py`."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
-    used = resources.total(claim.capacity for claim in launched)
+    used = resources.sum_resources(claim.capacity for claim in launched)
     generation = node_class.metadata.generation if node_class else 0
     usage = f"{len(launched)} " + " ".join(f"{key}={amount}" for key, amount in sorted(used.items()))
     return ObservedNodePool(
@@ -256,7 +256,7 @@ def nodepool_digest(
     )
 
 
-def _static_capacity_fields(pool: PoolFact, claims: tuple[ClaimFact, ...], gate: bool) -> dict[str, Any]:
+def _static_capacity_fields(pool: NodePoolFact, claims: tuple[NodeClaimFact, ...], gate: bool) -> dict[str, Any]:
     if not pool.static:
         return {}
     if not gate:
@@ -265,19 +265,19 @@ def _static_capacity_fields(pool: PoolFact, claims: tuple[ClaimFact, ...], gate:
     return {"static": "on", "replicas": pool.replicas, "standing": len(claims) - terminating, "going": terminating}
 
 
-def nodeclass_digest(node_class: EC2NodeClass, claims: Iterable[ClaimFact]) -> ObservedNodeClass:
+def nodeclass_digest(node_class: EC2NodeClass, claims: Iterable[NodeClaimFact]) -> ObservedNodeClass:
     """The number of its NodeClaims is told only while the class is going, since only then somebody waits for it."""
     claims, meta = tuple(claims), node_class.metadata
     own = meta.annotations.get(labels.NODECLASS_HASH_VERSION, "")
     return ObservedNodeClass(
         generation=meta.generation,
-        deleting=meta.deleting,
-        claims=len(claims) if meta.deleting else 0,
-        stamps="" if meta.deleting else foreign_stamps(own, claims, labels.NODECLASS_HASH_VERSION),
+        deleting=meta.is_deleting,
+        claims=len(claims) if meta.is_deleting else 0,
+        stamps="" if meta.is_deleting else foreign_stamps(own, claims, labels.NODECLASS_HASH_VERSION),
     )
 
 
-def foreign_stamps(own: str, claims: Iterable[ClaimFact], annotation: str) -> str:
+def foreign_stamps(own: str, claims: Iterable[NodeClaimFact], annotation: str) -> str:
     """The versions of the static hash that are not ours, on an object and the NodeClaims made from it."""
     versions = {own, *(one.annotations.get(annotation, "") for one in claims if not one.deleting)}
     return ", ".join(sorted(versions - {"", HASH_VERSION}))[:60]
@@ -295,7 +295,7 @@ def short_hash(text: str) -> str:
 def _readiness_text(node_class: EC2NodeClass | None) -> str:
     if node_class is None:
         return "NotFound"
-    if node_class.metadata.deleting:
+    if node_class.metadata.is_deleting:
         return "Terminating"
     ready = node_class.condition(labels.READY)
     return f"{ready.status} {ready.reason} {ready.message}".strip()[:100] if ready else "Unknown"

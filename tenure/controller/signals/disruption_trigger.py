@@ -22,7 +22,7 @@ from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.disruption.budgets import is_disrupting
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.model.disruption.commands import ClusterChanged
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from workflows import ids
 
 MIN_INTERVAL_SECONDS: Final = 1.0
@@ -109,7 +109,7 @@ class BudgetHeadroomNotifier:
         cache: ClusterCache,
         *,
         rules_of: Callable[[str], LifecycleRules | None],
-        is_drifted: Callable[[ClaimFact], bool],
+        is_drifted: Callable[[NodeClaimFact], bool],
         number: Callable[[], int] = time.time_ns,
     ) -> None:
         self._cache, self._rules_of, self._is_drifted, self._number = cache, rules_of, is_drifted, number
@@ -143,12 +143,12 @@ class BudgetHeadroomNotifier:
         self._budget_states[name] = now
         return claim.pool if (before, now) in _RELEASING else ""
 
-    def _budget_state_of(self, claim: ClaimFact) -> BudgetState:
+    def _budget_state_of(self, claim: NodeClaimFact) -> BudgetState:
         if not claim.initialized or claim.instance_terminating:
             return ""
         return "uses" if is_disrupting(claim, self._cache.nodes_of(claim)) else "well"
 
-    def _remove(self, claim: ClaimFact) -> str:
+    def _remove(self, claim: NodeClaimFact) -> str:
         return claim.pool if self._budget_states.pop(claim.name, "") == "uses" else ""
 
     def _affected_nodepools(self, released: set[str]) -> Iterable[str]:
@@ -170,7 +170,7 @@ class BudgetHeadroomNotifier:
             return True
         return any(self._is_candidate(claim) for claim in self._cache.nodeclaims_of_nodepool(pool))
 
-    def _is_candidate(self, claim: ClaimFact) -> bool:
+    def _is_candidate(self, claim: NodeClaimFact) -> bool:
         if not claim.initialized or claim.deleting:
             return False
         nodes = self._cache.nodes_of(claim)

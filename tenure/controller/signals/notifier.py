@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from tenure.apis.labels import LAUNCH_GROUP, NODECLASS, REPLACES, WHY
+from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, REPLACES
 from tenure.controller.cache.availability import NotReadyTracker, early_eviction_until
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet, DelayingQueue
@@ -31,11 +31,11 @@ from tenure.controller.signals.digests import (
 from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.model.base import Message
-from tenure.model.facts import ClaimFact, NodeFact
-from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Deadlines
+from tenure.model.facts import NodeClaimFact, NodeFact
+from tenure.model.nodeclaim_state import Deadlines, NodeClaimIdentity, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
-from tenure.model.provisioning import Expected
-from tenure.model.workflow_states import NodeClassState, PoolState
+from tenure.model.provisioning import ExpectedDurations
+from tenure.model.workflow_states import NodeClassState, NodePoolState
 from tenure.policy.disruption.drift import Drift
 from workflows import ids
 from workflows.visibility import claim_start
@@ -78,7 +78,7 @@ class WorkflowNotifier:
         signal_queue: SignalQueue,
         began: datetime,
         number: Callable[[], int] = time.time_ns,
-        drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
+        drift: Callable[[NodeClaimFact], Drift | None] = lambda claim: None,
         buffer_needing: Callable[[str], str] = lambda claim: "",
         observers: LifecycleObservers | None = None,
         static_capacity: bool = False,
@@ -139,24 +139,24 @@ class WorkflowNotifier:
     def _nodeclaim_notifier(self, known: SyncedKinds, now: datetime) -> Callable[[str], None]:
         return lambda name: self._notify_nodeclaim(name, known, now)
 
-    def identity_of(self, claim: ClaimFact) -> ClaimIdentity:
-        return ClaimIdentity(
+    def identity_of(self, claim: NodeClaimFact) -> NodeClaimIdentity:
+        return NodeClaimIdentity(
             cluster=self._cluster,
             name=claim.name,
             uid=claim.uid,
             pool=claim.pool,
             node_class=claim.labels.get(NODECLASS, claim.node_class),
             group_id=claim.annotations.get(LAUNCH_GROUP, ""),
-            alike=launch_hash(claim),
+            launch_hash=launch_hash(claim),
             created=claim.created,
-            why=claim.annotations.get(WHY, ""),
+            why=claim.annotations.get(LAUNCH_REASON, ""),
             replaces=claim.annotations.get(REPLACES, ""),
         )
 
-    def workflow_id(self, claim: ClaimFact) -> str:
+    def workflow_id(self, claim: NodeClaimFact) -> str:
         return ids.nodeclaim(self._cluster, claim.name, claim.uid)
 
-    def restart_workflow(self, claim: ClaimFact, known: SyncedKinds, now: datetime) -> None:
+    def restart_workflow(self, claim: NodeClaimFact, known: SyncedKinds, now: datetime) -> None:
         """Its workflow is not running though the NodeClaim is there: start it, whatever was told before."""
         self._signal_queue.discard(self.workflow_id(claim))
         self._notify_nodeclaim(claim.name, known, now, allow_restart=True)
@@ -183,7 +183,7 @@ class WorkflowNotifier:
         identity = self.identity_of(claim)
         start = Start(
             "NodeClaim",
-            ClaimState(identity=identity, deadlines=self._deadlines, records_events=True),
+            NodeClaimState(identity=identity, deadlines=self._deadlines, records_events=True),
             claim_start(identity, identity.created + self._deadlines_of(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,
             allow_restart=allow_restart,
@@ -193,7 +193,7 @@ class WorkflowNotifier:
         )
         self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _stored_digest(digest.observed), start))
 
-    def _expected_durations(self, claim: ClaimFact) -> Expected | None:
+    def _expected_durations(self, claim: NodeClaimFact) -> ExpectedDurations | None:
         """Of a node that starts; it is worth no signal of its own."""
         starts = claim.pool and not (claim.initialized or claim.deleting)
         return self._observers.startup.expected_durations(claim.pool) if self._observers and starts else None
@@ -201,7 +201,7 @@ class WorkflowNotifier:
     def _deadlines_of(self, pool: str) -> Deadlines:
         return self._observers.policies.deadlines_of(pool) if self._observers else self._deadlines
 
-    def _build_view(self, claim: ClaimFact, workflow_id: str, known: SyncedKinds, now: datetime) -> NodeClaimView:
+    def _build_view(self, claim: NodeClaimFact, workflow_id: str, known: SyncedKinds, now: datetime) -> NodeClaimView:
         nodes = self._cache.nodes_of(claim)
         notified_vacant_since = _parse_vacant_since(self._signal_queue.last_digest(workflow_id))
         vacated_times = [at for node in nodes if (at := self._cache.occupancy.vacated_at(node.name))]
@@ -229,18 +229,18 @@ class WorkflowNotifier:
             is_repair_enabled=self._node_repair,
         )
 
-    def _is_occupied(self, claim: ClaimFact, nodes: Sequence[NodeFact], now: datetime) -> bool:
+    def _is_occupied(self, claim: NodeClaimFact, nodes: Sequence[NodeFact], now: datetime) -> bool:
         """So is one that is emptied because AWS takes it back: its workflow is told of that, and needs nothing else."""
         if claim.name in self._cache.early_evicted or early_eviction_until(nodes, now) is not None:
             return True
         return any(self._cache.occupancy.is_occupied(node.name) for node in nodes)
 
-    def _unobserved_since(self, claim: ClaimFact) -> datetime | None:
+    def _unobserved_since(self, claim: NodeClaimFact) -> datetime | None:
         """A node that was up before this process watched may have lost its last pod up to that moment."""
         before = claim.initialized_at is not None and claim.initialized_at < self._began
         return self._began if before else None
 
-    def _recheck_at(self, digest: Digest, claim: ClaimFact, known: SyncedKinds, now: datetime) -> datetime | None:
+    def _recheck_at(self, digest: Digest, claim: NodeClaimFact, known: SyncedKinds, now: datetime) -> datetime | None:
         warm_up_until = known.warm_up_until if claim.initialized else None
         times = (warm_up_until, digest.recheck_at, early_eviction_until(self._cache.nodes_of(claim), now))
         return min((one for one in times if one), default=None)
@@ -284,7 +284,7 @@ class WorkflowNotifier:
         observed = nodepool_digest(
             view.fact, claims, node_class, static_capacity=gate, healthy_at=view.healthy_at, **extra_fields
         )
-        start = Start("NodePool", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
+        start = Start("NodePool", NodePoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
         numbered = observed.model_copy(update={"number": self._number()})
         signal = Signal(ids.nodepool(self._cluster, name), "observe", numbered, hash_observation(observed), start)
         if self._signal_queue.enqueue(signal):

@@ -70,7 +70,7 @@ class Batcher:
         self.next_attempt_at = now + self._interval
         running = {pod.uid for pod in pending if pod.node_name} & uids
         newest = max(self._first_seen[uid] for uid in running or uids)
-        return ObservedDemand(pods=len(uids), newest=newest, at_once=bool(lost))
+        return ObservedDemand(pods=len(uids), newest_pod_at=newest, at_once=bool(lost))
 
     def renotify(self, uids: Collection[str]) -> None:
         """Something changed for these pods, so that they are told of anew, as if they had just come."""

@@ -22,7 +22,7 @@ from tenure.controller.metrics import planner
 from tenure.controller.temporal.connection import Security, why_not
 from tenure.model.disruption.commands import DisruptionState
 from tenure.model.errors import BadInput
-from tenure.model.interruption.records import InterruptionState, QueueNamed
+from tenure.model.interruption.records import InterruptionState, QueueSetting
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import ids
 from workflows import metrics as measures
@@ -89,7 +89,7 @@ async def start_singletons(
 ) -> None:
     """Watch, Provisioning, Cluster and Interruption: one each, whoever comes first. `window` and `events`, the queue of
     EC2's, are told also to one that runs. `only`: those of these ids."""
-    named: dict[str, Any] = {"start_signal": "set_queue", "start_signal_args": [QueueNamed(queue=events)]}
+    named: dict[str, Any] = {"start_signal": "set_queue", "start_signal_args": [QueueSetting(queue=events)]}
     opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
     pods = ProvisioningState(cluster=cluster, window=window)
     starts: dict[str, tuple[Any, Any, dict[str, Any]]] = {

@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from tenure.controller.temporal.errors import lacks_namespace, make_namespace
 from tenure.controller.temporal.namespace import KINDS, how_to_make, is_there
 from tenure.controller.temporal.worker_versioning import current_build
-from tenure.model.errors import Finding, advice, ok, problem, unknown
+from tenure.model.errors import Finding, advice_finding, ok_finding, problem_finding, unknown_finding
 from tenure.model.interruption.records import InterruptionState
 from workflows import ids, search_attributes
 
@@ -59,10 +59,10 @@ def _check_version(version: str, build: str) -> list[Finding]:
             why = (
                 f"version {version} is too old for Worker Versioning, which TEMPORAL_WORKER_BUILD_ID={build!r} asks for"
             )
-            return [problem(AREA, "server", why, todo)]
+            return [problem_finding(AREA, "server", why, todo)]
         why = f"version {version} is too old for Worker Versioning; tested are {' and '.join(TESTED_VERSIONS)}"
-        return [advice(AREA, "server", why, todo)]
-    return [ok(AREA, "server", f"version {version or 'not told'}")]
+        return [advice_finding(AREA, "server", why, todo)]
+    return [ok_finding(AREA, "server", f"version {version or 'not told'}")]
 
 
 def _check_updates(namespace: str, has_capabilities: bool, *, updates: bool) -> list[Finding]:
@@ -70,8 +70,10 @@ def _check_updates(namespace: str, has_capabilities: bool, *, updates: bool) -> 
         return []
     if not updates:
         todo = "set frontend.enableUpdateWorkflowExecution to true in the server's dynamic config"
-        return [problem(AREA, "updates", f"not allowed in {namespace}: nothing can be approved or paused", todo)]
-    return [ok(AREA, "updates", "allowed")]
+        return [
+            problem_finding(AREA, "updates", f"not allowed in {namespace}: nothing can be approved or paused", todo)
+        ]
+    return [ok_finding(AREA, "updates", "allowed")]
 
 
 def _check_limits(namespace: str, blob: int) -> list[Finding]:
@@ -81,15 +83,15 @@ def _check_limits(namespace: str, blob: int) -> list[Finding]:
     message = f"a payload in {namespace} may have {blob / _MIB:g} MiB"
     if blob < MIN_BLOB_BYTES:
         todo = "raise limit.blobSize.error to 2097152 or more in the server's dynamic config"
-        return [advice(AREA, "limits", f"{message}; plans of a large cluster need more", todo)]
-    return [ok(AREA, "limits", message)]
+        return [advice_finding(AREA, "limits", f"{message}; plans of a large cluster need more", todo)]
+    return [ok_finding(AREA, "limits", message)]
 
 
 def _check_encryption(address: str, *, secure: bool) -> list[Finding]:
     if secure or address.startswith(_NEAR):
         return []
     todo = "set TEMPORAL_TLS, or the files of mTLS, unless a mesh encrypts what passes"
-    return [advice(AREA, "connection", f"what passes to {address} is not encrypted by Tenure", todo)]
+    return [advice_finding(AREA, "connection", f"what passes to {address} is not encrypted by Tenure", todo)]
 
 
 _QUERY_TIMEOUT: Final = timedelta(seconds=5)
@@ -114,9 +116,11 @@ async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", bui
         except RPCError as error:
             if lacks_namespace(error):
                 subject = f"namespace {temporal.namespace}"
-                return [problem(AREA, subject, "Temporal has none of this name", make_namespace(temporal.namespace))]
+                return [
+                    problem_finding(AREA, subject, "Temporal has none of this name", make_namespace(temporal.namespace))
+                ]
             todo = f"let these credentials read the namespace {temporal.namespace}"
-            found.append(unknown(AREA, check.__name__.strip("_"), error.message, todo))
+            found.append(unknown_finding(AREA, check.__name__.strip("_"), error.message, todo))
     return found
 
 
@@ -131,8 +135,8 @@ async def _namespace(temporal: Client, _: str) -> list[Finding]:
             f"temporal operator namespace update --retention 30d {temporal.namespace}, "
             "or run `tenure history export` more often than that"
         )
-        return [advice(AREA, subject, f"{message}: a node's story is lost soon after it is gone", todo)]
-    return [ok(AREA, subject, message)]
+        return [advice_finding(AREA, subject, f"{message}: a node's story is lost soon after it is gone", todo)]
+    return [ok_finding(AREA, subject, message)]
 
 
 async def _attributes(temporal: Client, _: str) -> list[Finding]:
@@ -150,23 +154,23 @@ async def _attributes(temporal: Client, _: str) -> list[Finding]:
         )
         if full := _exhausted_types(dict(response.custom_attributes)):
             todo = f"{todo}; but {full}: give this cluster a namespace of its own"
-        return [problem(AREA, "search attributes", f"missing or of another type: {', '.join(invalid)}", todo)]
-    return [ok(AREA, "search attributes", f"all {len(search_attributes.ALL)} are there")]
+        return [problem_finding(AREA, "search attributes", f"missing or of another type: {', '.join(invalid)}", todo)]
+    return [ok_finding(AREA, "search attributes", f"all {len(search_attributes.ALL)} are there")]
 
 
 async def _workers(temporal: Client, cluster: str) -> list[Finding]:
     queue = ids.task_queue(cluster)
     names = await _list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
     if not names:
-        return [advice(AREA, f"task queue {queue}", "no worker takes work from it", "start the worker")]
+        return [advice_finding(AREA, f"task queue {queue}", "no worker takes work from it", "start the worker")]
     host = await _list_pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
-    found = [ok(AREA, f"task queue {queue}", f"{len(names)} at work: {', '.join(names)}")]
+    found = [ok_finding(AREA, f"task queue {queue}", f"{len(names)} at work: {', '.join(names)}")]
     if build := await current_build(temporal, cluster):
-        found.append(ok(AREA, "build", f"{build} gets the tasks"))
+        found.append(ok_finding(AREA, "build", f"{build} gets the tasks"))
     if not host:
         message = "no worker hosts the watch, so that nothing is planned"
         todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"
-        found.append(advice(AREA, f"task queue {ids.plan_queue(cluster)}", message, todo))
+        found.append(advice_finding(AREA, f"task queue {ids.plan_queue(cluster)}", message, todo))
     return found
 
 
@@ -190,20 +194,20 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
     if state.queue != queue:
         todo = "start the workers anew with the same INTERRUPTION_QUEUE, or give the doctor theirs"
         message = f"the worker reads {state.queue or 'none'}, and INTERRUPTION_QUEUE here is {queue or 'not set'}"
-        return [advice(AREA, "queue of events", message, todo)]
+        return [advice_finding(AREA, "queue of events", message, todo)]
     sources = (
         (f"queue {queue}", state.messages, "deploy/iam/interruption.json"),
         ("status of instances", state.statuses, "deploy/iam/resource-discovery.json"),
     )
     return [
-        problem(
+        problem_finding(
             AREA,
             f"reading of {name}",
             f"fails since {source.failing_since:%Y-%m-%d %H:%M UTC}: {source.fault}",
             f"mend what it names; the rights are in {rights}",
         )
         if source.failing_since
-        else ok(AREA, f"reading of {name}", "no fault at present")
+        else ok_finding(AREA, f"reading of {name}", "no fault at present")
         for name, source, rights in sources
         if name != "queue "
     ]

@@ -4,34 +4,34 @@ from dataclasses import dataclass
 
 from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
 from tenure.kube.adapters.garbage_collection import KubeInventory
-from tenure.kube.adapters.karpenter_objects import KubeBuffers, KubeNodeClasses, KubeOverlays, KubePools
+from tenure.kube.adapters.karpenter_objects import KubeCapacityBuffers, KubeNodeClasses, KubeNodeOverlays, KubeNodePools
 from tenure.kube.adapters.lifecycle_policies import KubeLifecyclePolicies
-from tenure.kube.adapters.nodeclaims import KubeClaims
-from tenure.kube.adapters.nodes import KubeLoads, KubeNodes
-from tenure.kube.adapters.pod_disruption_budgets import KubeBudgets
+from tenure.kube.adapters.nodeclaims import KubeNodeClaims
+from tenure.kube.adapters.nodes import KubeNodeLoads, KubeNodes
+from tenure.kube.adapters.pod_disruption_budgets import KubePodDisruptionBudgets
 from tenure.kube.adapters.pods import KubePods
 from tenure.kube.adapters.workloads import KubeJobs, KubeRollouts
 from tenure.kube.client.client import KubeClient, connect
 from tenure.kube.client.events import KubeEvents
-from tenure.kube.client.rate_limiter import Pace
+from tenure.kube.client.rate_limiter import RateLimiter
 
 
 @dataclass(frozen=True)
 class KubeAdapters:
     client: KubeClient
-    claims: KubeClaims
+    claims: KubeNodeClaims
     nodes: KubeNodes
     pods: KubePods
-    loads: KubeLoads
+    loads: KubeNodeLoads
     events: KubeEvents
-    pools: KubePools
+    pools: KubeNodePools
     node_classes: KubeNodeClasses
     leases: KubeLeases
-    overlays: KubeOverlays
+    overlays: KubeNodeOverlays
     lifecycle_policies: KubeLifecyclePolicies
-    buffers: KubeBuffers
+    buffers: KubeCapacityBuffers
     inventory: KubeInventory
-    budgets: KubeBudgets
+    budgets: KubePodDisruptionBudgets
     rollouts: KubeRollouts
     namespaces: KubeNamespaces
     jobs: KubeJobs
@@ -47,25 +47,27 @@ def build(client: KubeClient) -> KubeAdapters:
     events = KubeEvents(client)
     return KubeAdapters(
         client=client,
-        claims=KubeClaims(client, events),
+        claims=KubeNodeClaims(client, events),
         nodes=KubeNodes(client),
         pods=KubePods(client),
-        loads=KubeLoads(client),
+        loads=KubeNodeLoads(client),
         events=events,
-        pools=KubePools(client, events),
+        pools=KubeNodePools(client, events),
         node_classes=KubeNodeClasses(client, events),
         leases=KubeLeases(client),
-        overlays=KubeOverlays(client, events),
+        overlays=KubeNodeOverlays(client, events),
         lifecycle_policies=KubeLifecyclePolicies(client, events),
-        buffers=KubeBuffers(client),
+        buffers=KubeCapacityBuffers(client),
         inventory=KubeInventory(client),
-        budgets=KubeBudgets(client),
+        budgets=KubePodDisruptionBudgets(client),
         rollouts=KubeRollouts(client),
         namespaces=KubeNamespaces(client),
         jobs=KubeJobs(client),
     )
 
 
-async def connect_all(kubeconfig: str = "", context: str = "", *, pace: Pace | None = None) -> KubeAdapters:
+async def connect_all(
+    kubeconfig: str = "", context: str = "", *, rate_limiter: RateLimiter | None = None
+) -> KubeAdapters:
     """Connect and build. Raises BadInput when no cluster is configured."""
-    return build(await connect(kubeconfig, context, pace=pace))
+    return build(await connect(kubeconfig, context, rate_limiter=rate_limiter))

@@ -14,7 +14,7 @@ from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_CLAIMS, NODES
 from tenure.kube.facts.objects import condition_of
 from tenure.model.errors import Conflict, NotFound
-from tenure.model.garbage_collection import ClaimMark, LeaseMark, NodeClassMark, NodeMark
+from tenure.model.garbage_collection import InventoryLease, InventoryNode, InventoryNodeClaim, InventoryNodeClass
 
 NODE_LEASES: Final = "kube-node-lease"
 _LEASE_SECONDS: Final = 40
@@ -30,33 +30,33 @@ class KubeInventory:
         self._claims, self._nodes = Objects(client, NODE_CLAIMS), Objects(client, NODES)
         self._classes, self._leases = Objects(client, EC2_NODE_CLASSES), Objects(client, LEASES, NODE_LEASES)
 
-    async def claims(self) -> Sequence[ClaimMark]:
-        return [claim_mark(one) async for one in self._claims.each()]
+    async def list_nodeclaims(self) -> Sequence[InventoryNodeClaim]:
+        return [to_inventory_nodeclaim(one) async for one in self._claims.iterate()]
 
-    async def nodes(self) -> Sequence[NodeMark]:
-        return [node_mark(one) async for one in self._nodes.each()]
+    async def list_nodes(self) -> Sequence[InventoryNode]:
+        return [to_inventory_node(one) async for one in self._nodes.iterate()]
 
-    async def node(self, name: str) -> NodeMark | None:
+    async def get_node(self, name: str) -> InventoryNode | None:
         found = await self._client.get(NODES.path(name))
-        return node_mark(found) if found else None
+        return to_inventory_node(found) if found else None
 
-    async def node_classes(self) -> Sequence[NodeClassMark]:
-        return [node_class_mark(one) async for one in self._classes.each()]
+    async def node_classes(self) -> Sequence[InventoryNodeClass]:
+        return [to_inventory_node_class(one) async for one in self._classes.iterate()]
 
-    async def delete_node(self, node: NodeMark) -> bool:
+    async def delete_node(self, node: InventoryNode) -> bool:
         if not await self._nodes.delete(node.name, uid=node.uid):
             return False
         await self._nodes.drop_finalizer(node.name, labels.TERMINATION_FINALIZER, uid=node.uid)
         return True
 
-    async def leases(self) -> Sequence[LeaseMark]:
-        return [lease_mark(one) async for one in self._leases.each()]
+    async def list_leases(self) -> Sequence[InventoryLease]:
+        return [to_inventory_lease(one) async for one in self._leases.iterate()]
 
-    async def node_lease(self, name: str) -> LeaseMark | None:
+    async def node_lease(self, name: str) -> InventoryLease | None:
         found = await self._client.get(LEASES.path(name, namespace=NODE_LEASES))
-        return lease_mark(found) if found else None
+        return to_inventory_lease(found) if found else None
 
-    async def delete_lease(self, lease: LeaseMark) -> bool:
+    async def delete_lease(self, lease: InventoryLease) -> bool:
         body = {"preconditions": {"uid": lease.uid, "resourceVersion": lease.version}}
         try:
             await self._client.request("DELETE", LEASES.path(lease.name, namespace=NODE_LEASES), body=body)
@@ -65,31 +65,31 @@ class KubeInventory:
         return True
 
 
-def claim_mark(claim: Json) -> ClaimMark:
-    metadata, status = claim["metadata"], _part(claim, "status")
-    marks, notes = _part(metadata, "labels"), _part(metadata, "annotations")
-    return ClaimMark(
+def to_inventory_nodeclaim(claim: Json) -> InventoryNodeClaim:
+    metadata, status = claim["metadata"], _mapping_at(claim, "status")
+    labels_by_key, annotations = _mapping_at(metadata, "labels"), _mapping_at(metadata, "annotations")
+    return InventoryNodeClaim(
         name=metadata["name"],
         uid=metadata["uid"],
         created=metadata["creationTimestamp"],
-        pool=marks.get(labels.NODEPOOL, ""),
-        node_class=_part(_part(claim, "spec"), "nodeClassRef").get("name", ""),
-        group_id=notes.get(labels.LAUNCH_GROUP, ""),
+        pool=labels_by_key.get(labels.NODEPOOL, ""),
+        node_class=_mapping_at(_mapping_at(claim, "spec"), "nodeClassRef").get("name", ""),
+        group_id=annotations.get(labels.LAUNCH_GROUP, ""),
         provider_id=status.get("providerID", ""),
         node_name=status.get("nodeName", ""),
         registered=condition_of(status, labels.REGISTERED_CONDITION).get("status") == "True",
         deleting="deletionTimestamp" in metadata,
-        annotations=notes,
+        annotations=annotations,
     )
 
 
-def node_mark(node: Json) -> NodeMark:
-    metadata, ready = node["metadata"], condition_of(_part(node, "status"), labels.READY)
-    return NodeMark(
+def to_inventory_node(node: Json) -> InventoryNode:
+    metadata, ready = node["metadata"], condition_of(_mapping_at(node, "status"), labels.READY)
+    return InventoryNode(
         name=metadata["name"],
         uid=metadata["uid"],
-        provider_id=_part(node, "spec").get("providerID", ""),
-        pool=_part(metadata, "labels").get(labels.NODEPOOL, ""),
+        provider_id=_mapping_at(node, "spec").get("providerID", ""),
+        pool=_mapping_at(metadata, "labels").get(labels.NODEPOOL, ""),
         ready=ready.get("status") == "True",
         ready_changed=ready.get("lastTransitionTime"),
         finalizers=tuple(metadata.get("finalizers") or ()),
@@ -97,19 +97,19 @@ def node_mark(node: Json) -> NodeMark:
     )
 
 
-def node_class_mark(node_class: Json) -> NodeClassMark:
-    named = (_part(node_class, part).get("instanceProfile", "") for part in ("spec", "status"))
+def to_inventory_node_class(node_class: Json) -> InventoryNodeClass:
+    named = (_mapping_at(node_class, part).get("instanceProfile", "") for part in ("spec", "status"))
     metadata = node_class["metadata"]
-    return NodeClassMark(name=metadata["name"], uid=metadata["uid"], profiles=tuple(one for one in named if one))
+    return InventoryNodeClass(name=metadata["name"], uid=metadata["uid"], profiles=tuple(one for one in named if one))
 
 
-def lease_mark(lease: Json) -> LeaseMark:
+def to_inventory_lease(lease: Json) -> InventoryLease:
     """Alive for as long as its holder asked, and for a minute at least: its Node may be about to be made."""
-    metadata, spec = lease["metadata"], _part(lease, "spec")
+    metadata, spec = lease["metadata"], _mapping_at(lease, "spec")
     lasts = timedelta(seconds=spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
     born = datetime.fromisoformat(metadata["creationTimestamp"])
     renewed = datetime.fromisoformat(spec["renewTime"]) if spec.get("renewTime") else born
-    return LeaseMark(
+    return InventoryLease(
         name=metadata["name"],
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
@@ -119,6 +119,6 @@ def lease_mark(lease: Json) -> LeaseMark:
     )
 
 
-def _part(thing: Json, name: str) -> Json:
+def _mapping_at(thing: Json, name: str) -> Json:
     found: Any = thing.get(name)
     return found if isinstance(found, dict) else {}

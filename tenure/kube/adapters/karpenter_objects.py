@@ -24,18 +24,18 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects, merge_patch
-from tenure.kube.client.patches import Annotating, Teller, patch_metadata, patch_status
+from tenure.kube.client.patches import AnnotationPatcher, ConditionEventPublisher, patch_metadata, patch_status
 from tenure.kube.client.resources import CAPACITY_BUFFERS, EC2_NODE_CLASSES, NODE_OVERLAYS, NODE_POOLS, WORKLOADS
 from tenure.kube.facts.objects import overlay_fact
-from tenure.model.nodeoverlays import OverlayFact, problem_of
+from tenure.model.nodeoverlays import OverlayFact, find_overlay_problem
 from tenure.model.provider_results import ConditionPatch
 
 
-class KubePools(Annotating):
+class KubeNodePools(AnnotationPatcher):
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._pools = Objects(client, NODE_POOLS)
         super().__init__(self._pools)
-        self._teller = Teller(events, NODE_POOLS.kind)
+        self._event_publisher = ConditionEventPublisher(events, NODE_POOLS.kind)
 
     async def get(self, name: str) -> NodePool | None:
         item = await self._pools.get(name)
@@ -63,7 +63,7 @@ class KubePools(Annotating):
             conditions=conditions,
             dependents=NODEPOOL_CONDITIONS,
             now=now,
-            teller=self._teller,
+            event_publisher=self._event_publisher,
         )
         return item is not None
 
@@ -71,7 +71,7 @@ class KubePools(Annotating):
 class KubeNodeClasses:
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._classes = Objects(client, EC2_NODE_CLASSES)
-        self._teller = Teller(events, EC2_NODE_CLASSES.kind)
+        self._event_publisher = ConditionEventPublisher(events, EC2_NODE_CLASSES.kind)
 
     async def get(self, name: str) -> EC2NodeClass | None:
         item = await self._classes.get(name)
@@ -102,7 +102,7 @@ class KubeNodeClasses:
             conditions=conditions,
             dependents=NODECLASS_CONDITIONS,
             now=now,
-            teller=self._teller,
+            event_publisher=self._event_publisher,
         )
         return item is not None
 
@@ -110,18 +110,18 @@ class KubeNodeClasses:
         return await self._classes.drop_finalizer(name, NODECLASS_TERMINATION_FINALIZER)
 
 
-class KubeOverlays:
+class KubeNodeOverlays:
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._overlays = Objects(client, NODE_OVERLAYS)
-        self._teller = Teller(events, NODE_OVERLAYS.kind)
+        self._event_publisher = ConditionEventPublisher(events, NODE_OVERLAYS.kind)
 
-    async def heeded(self) -> Sequence[OverlayFact]:
+    async def list_accepted(self) -> Sequence[OverlayFact]:
         """All but those that make no sense, and those whose status says of the present spec that they are refused."""
         items = await self._overlays.list()
-        facts = [overlay_fact(item) for item in items if not _is_refused(NodeOverlay.from_object(item))]
-        return [one for one in facts if not problem_of(one)]
+        facts = [overlay_fact(item) for item in items if not _is_rejected(NodeOverlay.from_object(item))]
+        return [one for one in facts if not find_overlay_problem(one)]
 
-    async def say(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
+    async def write_verdict(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
         """An empty reason: it is heeded. False when it is gone."""
         status = "False" if reason else "True"
         verdict = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=reason, message=message)
@@ -133,27 +133,27 @@ class KubeOverlays:
             conditions=[verdict],
             dependents=NODEOVERLAY_CONDITIONS,
             now=now,
-            teller=self._teller,
+            event_publisher=self._event_publisher,
         )
         return item is not None
 
 
-def _is_refused(overlay: NodeOverlay) -> bool:
+def _is_rejected(overlay: NodeOverlay) -> bool:
     verdict = overlay.condition(VALIDATION_SUCCEEDED)
     now = overlay.metadata.generation
     return verdict is not None and verdict.is_false and verdict.observed_generation in (0, now)
 
 
-class KubeBuffers:
+class KubeCapacityBuffers:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._by_namespace: dict[str, Objects] = {}
 
-    async def workload(self, namespace: str, kind: str, name: str) -> Json | None:
+    async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
         """A Deployment, StatefulSet or ReplicaSet as it is now; None when it is not there."""
         return await self._client.get(WORKLOADS[kind].path(name, namespace=namespace))
 
-    async def say(
+    async def patch_status(
         self,
         namespace: str,
         name: str,
@@ -168,28 +168,32 @@ class KubeBuffers:
         False when the buffer is gone."""
         objects = self._by_namespace.setdefault(namespace, Objects(self._client, CAPACITY_BUFFERS, namespace))
 
-        def decide(item: Json) -> Json | None:
-            held = item.get("status") or {}
+        def build_patch(item: Json) -> Json | None:
+            current_status = item.get("status") or {}
             generation = item["metadata"].get("generation", 0)
-            said = _conditions(held.get("conditions") or (), conditions, generation, now)
-            changes = merge_patch(held, {**status, "conditions": said})
+            merged_conditions = _merge_conditions(current_status.get("conditions") or (), conditions, generation, now)
+            changes = merge_patch(current_status, {**status, "conditions": merged_conditions})
             return {"status": changes} if changes else None
 
-        return await objects.change(name, decide, uid=uid, sub="status") is not None
+        return await objects.patch_with_retry(name, build_patch, uid=uid, sub="status") is not None
 
 
-def _conditions(held: Sequence[Json], wanted: Sequence[ConditionPatch], generation: int, now: datetime) -> list[Json]:
+def _merge_conditions(
+    current: Sequence[Json], desired: Sequence[ConditionPatch], generation: int, now: datetime
+) -> list[Json]:
     """In the order in which they stand; none of them feeds another. The time moves with the status alone."""
-    found = {one["type"]: one for one in held}
-    for one in wanted:
+    found = {one["type"]: one for one in current}
+    for one in desired:
         before = found.get(one.type, {})
-        moved = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        transition_time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         found[one.type] = {
             "type": one.type,
             "status": one.status,
             "reason": one.reason,
             "message": one.message,
             "observedGeneration": generation,
-            "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == one.status else moved,
+            "lastTransitionTime": before["lastTransitionTime"]
+            if before.get("status") == one.status
+            else transition_time,
         }
     return list(found.values())

@@ -13,7 +13,7 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects
-from tenure.kube.client.patches import Teller, patch_status
+from tenure.kube.client.patches import ConditionEventPublisher, patch_status
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
 from tenure.model.provider_results import ConditionPatch
@@ -24,26 +24,28 @@ _KIND: Final = LIFECYCLE_POLICIES.kind
 class KubeLifecyclePolicies:
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._policies, self._events = Objects(client, LIFECYCLE_POLICIES), events
-        self._teller = Teller(events, _KIND)
+        self._event_publisher = ConditionEventPublisher(events, _KIND)
 
-    async def facts(self) -> list[PolicyFact]:
+    async def list_facts(self) -> list[PolicyFact]:
         """All of them, as the watch would read them."""
         return [policy_fact(one) for one in await self._policies.list()]
 
-    async def say(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+    async def write_verdict(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
         """Conditions and the NodePools for which it counts; nothing is written where nothing changes, and a refusal is
         an event too. False when it is gone."""
         status = "False" if verdict.rejected else "True"
-        said = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=verdict.reason, message=verdict.message)
+        condition = ConditionPatch(
+            type=VALIDATION_SUCCEEDED, status=status, reason=verdict.reason, message=verdict.message
+        )
         item = await patch_status(
             self._policies,
             name,
             uid=uid,
             status={"nodePools": list(verdict.node_pools)},
-            conditions=[said],
+            conditions=[condition],
             dependents=LIFECYCLEPOLICY_CONDITIONS,
             now=now,
-            teller=self._teller,
+            event_publisher=self._event_publisher,
         )
         if item is not None and verdict.reason:
             await self._events.publish(
@@ -55,7 +57,7 @@ class KubeLifecyclePolicies:
 def policy_fact(policy: Json) -> PolicyFact:
     """What cannot be read is said in the fact, since the user is told on the object."""
     metadata, spec = policy["metadata"], policy.get("spec")
-    seen = {
+    metadata_fields = {
         "name": metadata["name"],
         "uid": metadata["uid"],
         "generation": metadata.get("generation", 0),
@@ -64,10 +66,12 @@ def policy_fact(policy: Json) -> PolicyFact:
     try:
         typed = LifecyclePolicy.from_object({"spec": spec}).spec
     except ValidationError as error:
-        return PolicyFact.model_validate({**seen, **_in_part(spec), "problem": _problem(error)})
-    chosen = typed.node_pool_selector
-    found = {**seen, **_selected(chosen), "rules": typed.rules}
-    if chosen is not None and bool(chosen.names) == bool(chosen.match_labels):
+        return PolicyFact.model_validate(
+            {**metadata_fields, **_readable_fields(spec), "problem": _describe_first_error(error)}
+        )
+    selector = typed.node_pool_selector
+    found = {**metadata_fields, **_selector_fields(selector), "rules": typed.rules}
+    if selector is not None and bool(selector.names) == bool(selector.match_labels):
         found["problem"] = (
             "spec.nodePoolSelector: it chooses by one of the two; write 'names' or 'matchLabels', or leave it out for "
             "every NodePool"
@@ -75,47 +79,49 @@ def policy_fact(policy: Json) -> PolicyFact:
     return PolicyFact.model_validate(found)
 
 
-def _selected(chosen: PoolSelector | None) -> dict[str, Any]:
-    return {"names": chosen.names, "match_labels": chosen.match_labels} if chosen else {}
+def _selector_fields(selector: PoolSelector | None) -> dict[str, Any]:
+    return {"names": selector.names, "match_labels": selector.match_labels} if selector else {}
 
 
-def _in_part(spec: Any) -> dict[str, Any]:
+def _readable_fields(spec: Any) -> dict[str, Any]:
     """Of a spec that cannot be read as a whole: whom it selects, and the sections that count all the same. A selector
     that cannot be read selects nobody."""
-    written = spec if isinstance(spec, dict) else {}
+    sections = spec if isinstance(spec, dict) else {}
     try:
-        chosen = LifecyclePolicy.from_object({"spec": _only(written, "nodePoolSelector")}).spec.node_pool_selector
+        selector = LifecyclePolicy.from_object(
+            {"spec": _spec_with_section(sections, "nodePoolSelector")}
+        ).spec.node_pool_selector
     except ValidationError:
         return {}
     rules: dict[str, Any] = {}
-    unread: dict[str, str] = {}
+    problem_by_section: dict[str, str] = {}
     for section in ("disruption", "rollout", "hooks", "interruption"):
         try:
-            found = LifecyclePolicy.from_object({"spec": _only(written, section)}).spec
+            found = LifecyclePolicy.from_object({"spec": _spec_with_section(sections, section)}).spec
         except ValidationError as error:
-            unread[section] = _problem(error)
+            problem_by_section[section] = _describe_first_error(error)
         else:
             rules |= found.rules.to_object()
-    if "interruption" in unread:
-        rules["interruption"] = _readable(written["interruption"])
-    return {**_selected(chosen), "rules": rules, "unread": InvalidRules.model_validate(unread)}
+    if "interruption" in problem_by_section:
+        rules["interruption"] = _readable_event_rules(sections["interruption"])
+    return {**_selector_fields(selector), "rules": rules, "unread": InvalidRules.model_validate(problem_by_section)}
 
 
-def _readable(events: Any) -> Json:
+def _readable_event_rules(events: Any) -> Json:
     """The entries of `interruption` that can be read by themselves."""
     found: dict[str, Any] = {}
-    for kind, said in events.items() if isinstance(events, dict) else ():
+    for kind, rules in events.items() if isinstance(events, dict) else ():
         with suppress(ValidationError):
-            found |= InterruptionRules.model_validate({kind: said}).to_object()
+            found |= InterruptionRules.model_validate({kind: rules}).to_object()
     return found
 
 
-def _only(spec: Json, section: str) -> Json:
+def _spec_with_section(spec: Json, section: str) -> Json:
     return {section: spec[section]} if spec.get(section) is not None else {}
 
 
-def _problem(error: ValidationError) -> str:
+def _describe_first_error(error: ValidationError) -> str:
     """The first thing that is wrong: where, what stands there, and what is expected."""
     first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['input']!r} cannot be read: {first['msg']}"
+    location = ".".join(str(part) for part in first["loc"])
+    return f"{location}: {first['input']!r} cannot be read: {first['msg']}"

@@ -9,22 +9,28 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects
-from tenure.kube.client.patches import Annotating, Teller, patch_metadata, patch_status, relabel
+from tenure.kube.client.patches import (
+    AnnotationPatcher,
+    ConditionEventPublisher,
+    patch_labels,
+    patch_metadata,
+    patch_status,
+)
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.provider_results import ConditionPatch
 
 
-class KubeClaims(Annotating):
+class KubeNodeClaims(AnnotationPatcher):
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._claims = Objects(client, NODE_CLAIMS)
         super().__init__(self._claims)
-        self._teller = Teller(events, NODE_CLAIMS.kind)
+        self._event_publisher = ConditionEventPublisher(events, NODE_CLAIMS.kind)
 
     async def get(self, name: str) -> NodeClaim | None:
         return _read(await self._claims.get(name))
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]:
-        return [NodeClaim.from_object(item) async for item in self._claims.each(labels)]
+        return [NodeClaim.from_object(item) async for item in self._claims.iterate(labels)]
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
         return NodeClaim.from_object(await self._claims.create(claim.to_object()))
@@ -59,12 +65,12 @@ class KubeClaims(Annotating):
                 conditions=conditions,
                 dependents=NODECLAIM_CONDITIONS,
                 now=now,
-                teller=self._teller,
+                event_publisher=self._event_publisher,
             )
         return _read(item)
 
-    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
-        return await relabel(self._claims, name, labels, uid=uid)
+    async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        return await patch_labels(self._claims, name, labels, uid=uid)
 
     async def delete(self, name: str, uid: str) -> bool:
         return await self._claims.delete(name, uid=uid)
@@ -72,7 +78,7 @@ class KubeClaims(Annotating):
     async def release(self, name: str, uid: str) -> bool:
         released = await self._claims.drop_finalizer(name, TERMINATION_FINALIZER, uid=uid)
         if released:
-            await self._teller.finalized(name, uid, TERMINATION_FINALIZER)
+            await self._event_publisher.publish_finalized(name, uid, TERMINATION_FINALIZER)
         return released
 
 

@@ -18,10 +18,10 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.client.client import JSON_PATCH, KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects, SharedRead
-from tenure.kube.client.patches import Annotating, relabel
+from tenure.kube.client.patches import AnnotationPatcher, patch_labels
 from tenure.kube.client.resources import NODES, PODS
 from tenure.kube.facts.objects import node_fact
-from tenure.kube.facts.pod_drain import protected, reschedulable
+from tenure.kube.facts.pod_drain import is_reschedulable
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.errors import NotFound
 from tenure.model.extra_capacity import MovedPod, NodeLoad
@@ -32,27 +32,29 @@ _TAINTS: Final = "/spec/taints"
 _TAINT: Final = {"key": labels.DISRUPTED_TAINT_KEY, "effect": labels.NO_SCHEDULE}
 
 
-class KubeNodes(Annotating):
+class KubeNodes(AnnotationPatcher):
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._nodes = Objects(client, NODES)
         super().__init__(self._nodes)
-        self._all = SharedRead(self._nodes.list)
+        self._read_all_nodes = SharedRead(self._nodes.list)
 
     async def get(self, name: str) -> NodeState | None:
         node = await self._nodes.get(name)
         return node_state(node) if node else None
 
-    async def find(self, provider_id: str) -> Sequence[NodeState]:
+    async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeState]:
         """From a live list, which callers at the same time share; the API server has no selector for it."""
-        return [node_state(node) for node in await self._all() if node["spec"].get("providerID") == provider_id]
+        return [
+            node_state(node) for node in await self._read_all_nodes() if node["spec"].get("providerID") == provider_id
+        ]
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
-        return [node_state(node) async for node in self._nodes.each(labels)]
+        return [node_state(node) async for node in self._nodes.iterate(labels)]
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
         """Once: a Node that is labelled registered is left as it is, since what users changed since then is theirs."""
-        node = await self._nodes.change(name, lambda item: _registration(item, claim))
+        node = await self._nodes.patch_with_retry(name, lambda item: _registration_patch(item, claim))
         return node_state(node) if node else None
 
     async def mark_initialized(self, name: str) -> bool:
@@ -62,24 +64,27 @@ class KubeNodes(Annotating):
             return False
         return True
 
-    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
-        return await relabel(self._nodes, name, labels, uid=uid)
+    async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        return await patch_labels(self._nodes, name, labels, uid=uid)
 
     async def mark_disrupted(self, name: str) -> NodeState | None:
-        node = await self._nodes.change(name, _disruption)
+        node = await self._nodes.patch_with_retry(name, _disruption_patch)
         return node_state(node) if node else None
 
-    async def mark_evacuated(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
+    async def mark_early_evicted(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
         stamp = at.isoformat(timespec="seconds")
-        patch = _marking(uid, tainted=tainted, stamp=stamp)
-        answer = await self._client.send("PATCH", NODES.path(name), body=patch, content_type=JSON_PATCH)
-        if answer.ok or answer.code == HTTPStatus.NOT_FOUND:
-            return answer.ok
+        patch = _early_eviction_json_patch(uid, tainted=tainted, stamp=stamp)
+        response = await self._client.send("PATCH", NODES.path(name), body=patch, content_type=JSON_PATCH)
+        if response.is_success or response.code == HTTPStatus.NOT_FOUND:
+            return response.is_success
         # It is not as it was known: another one, tainted by now, or not any more.
-        return await self._nodes.change(name, lambda node: _evacuation(node, stamp), uid=uid) is not None
+        return (
+            await self._nodes.patch_with_retry(name, lambda node: _early_eviction_patch(node, stamp), uid=uid)
+            is not None
+        )
 
     async def unmark_disrupted(self, name: str) -> bool:
-        return await self._nodes.change(name, _no_disruption) is not None
+        return await self._nodes.patch_with_retry(name, _undo_disruption_patch) is not None
 
     async def delete(self, name: str) -> bool:
         return await self._nodes.delete(name)
@@ -107,18 +112,20 @@ def node_state(node: Json) -> NodeState:
     )
 
 
-def _registration(node: Json, claim: NodeClaim) -> Json | None:
+def _registration_patch(node: Json, claim: NodeClaim) -> Json | None:
     metadata = node["metadata"]
-    marks = metadata.get("labels") or {}
-    if marks.get(labels.REGISTERED) == "true":
+    current_labels = metadata.get("labels") or {}
+    if current_labels.get(labels.REGISTERED) == "true":
         return None
     patch: Json = {
         "metadata": {
             "labels": {**claim.metadata.labels, labels.REGISTERED: "true"},
             "annotations": {key: value for key, value in claim.metadata.annotations.items() if key != labels.PAUSE},
-            "ownerReferences": _owners(metadata.get("ownerReferences") or [], claim),
+            "ownerReferences": _with_nodeclaim_owner(metadata.get("ownerReferences") or [], claim),
         },
-        "spec": {"taints": _taints(node, claim, sync=marks.get(labels.DO_NOT_SYNC_TAINTS) != "true")},
+        "spec": {
+            "taints": _registration_taints(node, claim, sync=current_labels.get(labels.DO_NOT_SYNC_TAINTS) != "true")
+        },
     }
     finalizers = metadata.get("finalizers") or []
     if labels.TERMINATION_FINALIZER not in finalizers and "deletionTimestamp" not in metadata:
@@ -126,7 +133,7 @@ def _registration(node: Json, claim: NodeClaim) -> Json | None:
     return patch
 
 
-def _owners(owners: list[Json], claim: NodeClaim) -> list[Json]:
+def _with_nodeclaim_owner(owners: list[Json], claim: NodeClaim) -> list[Json]:
     owner = {
         "apiVersion": labels.NODEPOOL_API_VERSION,
         "kind": "NodeClaim",
@@ -137,18 +144,18 @@ def _owners(owners: list[Json], claim: NodeClaim) -> list[Json]:
     return [*(one for one in owners if one.get("uid") != claim.uid), owner]
 
 
-def _taints(node: Json, claim: NodeClaim, *, sync: bool) -> list[Json]:
-    kept = [one for one in node["spec"].get("taints") or () if one["key"] != labels.UNREGISTERED_TAINT_KEY]
+def _registration_taints(node: Json, claim: NodeClaim, *, sync: bool) -> list[Json]:
+    present_taints = [one for one in node["spec"].get("taints") or () if one["key"] != labels.UNREGISTERED_TAINT_KEY]
     if not sync:
-        return kept
-    present = {(one["key"], one["effect"]) for one in kept}
-    wanted: dict[tuple[str, str], Json] = {
-        (one.key, one.effect): _taint(one) for one in (*claim.spec.taints, *claim.spec.startup_taints)
+        return present_taints
+    present = {(one["key"], one["effect"]) for one in present_taints}
+    desired: dict[tuple[str, str], Json] = {
+        (one.key, one.effect): _taint_to_json(one) for one in (*claim.spec.taints, *claim.spec.startup_taints)
     }
-    return kept + [taint for pair, taint in wanted.items() if pair not in present]
+    return present_taints + [taint for pair, taint in desired.items() if pair not in present]
 
 
-def _taint(taint: Taint) -> dict[str, Any]:
+def _taint_to_json(taint: Taint) -> dict[str, Any]:
     written = {"key": taint.key, "effect": taint.effect}
     return {**written, "value": taint.value} if taint.value else written
 
@@ -157,81 +164,84 @@ def _is_disrupted(taint: Json) -> bool:
     return bool(taint["key"] == labels.DISRUPTED_TAINT_KEY and taint["effect"] == labels.NO_SCHEDULE)
 
 
-def _marking(uid: str, *, tainted: bool, stamp: str) -> list[Json]:
+def _early_eviction_json_patch(uid: str, *, tainted: bool, stamp: str) -> list[Json]:
     """All of it is refused where the Node is not as it was known. What is tested for null is not there."""
-    label, evacuated = (one.replace("/", "~1") for one in (_LB, labels.EVACUATED))
-    first = [{"op": "test", "path": _TAINTS, "value": None}, {"op": "add", "path": _TAINTS, "value": [_TAINT]}]
+    label, annotation = (one.replace("/", "~1") for one in (_LB, labels.EARLY_EVICTED_AT))
+    create_taint_list = [
+        {"op": "test", "path": _TAINTS, "value": None},
+        {"op": "add", "path": _TAINTS, "value": [_TAINT]},
+    ]
     return [
         {"op": "test", "path": "/metadata/uid", "value": uid},
-        *([{"op": "add", "path": f"{_TAINTS}/-", "value": _TAINT}] if tainted else first),
+        *([{"op": "add", "path": f"{_TAINTS}/-", "value": _TAINT}] if tainted else create_taint_list),
         {"op": "add", "path": f"/metadata/labels/{label}", "value": labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE},
-        {"op": "add", "path": f"/metadata/annotations/{evacuated}", "value": stamp},
+        {"op": "add", "path": f"/metadata/annotations/{annotation}", "value": stamp},
     ]
 
 
-def _disruption(node: Json) -> Json | None:
-    held = node["spec"].get("taints") or []
-    marks = node["metadata"].get("labels") or {}
+def _disruption_patch(node: Json) -> Json | None:
+    current_taints = node["spec"].get("taints") or []
+    current_labels = node["metadata"].get("labels") or {}
     patch: Json = {}
-    if not any(_is_disrupted(one) for one in held):
-        patch["spec"] = {"taints": [*held, _TAINT]}
-    if _LB not in marks:
+    if not any(_is_disrupted(one) for one in current_taints):
+        patch["spec"] = {"taints": [*current_taints, _TAINT]}
+    if _LB not in current_labels:
         patch["metadata"] = {"labels": {_LB: labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE}}
     return patch or None
 
 
-def _evacuation(node: Json, stamp: str) -> Json:
-    patch = _disruption(node) or {}
-    return {**patch, "metadata": {**patch.get("metadata", {}), "annotations": {labels.EVACUATED: stamp}}}
+def _early_eviction_patch(node: Json, stamp: str) -> Json:
+    patch = _disruption_patch(node) or {}
+    return {**patch, "metadata": {**patch.get("metadata", {}), "annotations": {labels.EARLY_EVICTED_AT: stamp}}}
 
 
-def _no_disruption(node: Json) -> Json | None:
-    held = node["spec"].get("taints") or []
-    kept = [one for one in held if not _is_disrupted(one)]
-    marks = node["metadata"].get("labels") or {}
+def _undo_disruption_patch(node: Json) -> Json | None:
+    current_taints = node["spec"].get("taints") or []
+    remaining = [one for one in current_taints if not _is_disrupted(one)]
+    current_labels = node["metadata"].get("labels") or {}
     patch: Json = {}
-    if kept != held:
-        patch["spec"] = {"taints": kept}
-    if marks.get(_LB) == labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE:
+    if remaining != current_taints:
+        patch["spec"] = {"taints": remaining}
+    if current_labels.get(_LB) == labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE:
         patch["metadata"] = {"labels": {_LB: None}}
-    if labels.EVACUATED in (node["metadata"].get("annotations") or {}):
-        patch.setdefault("metadata", {})["annotations"] = {labels.EVACUATED: None}
+    if labels.EARLY_EVICTED_AT in (node["metadata"].get("annotations") or {}):
+        patch.setdefault("metadata", {})["annotations"] = {labels.EARLY_EVICTED_AT: None}
     return patch or None
 
 
-AT_ONCE: Final = 16
+MAX_CONCURRENT_LISTS: Final = 16
 
 
-class KubeLoads:
+class KubeNodeLoads:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def on_nodes(self, names: Collection[str], *, now: datetime) -> Mapping[str, NodeLoad]:
         """From live lists, one for each node."""
-        room = asyncio.Semaphore(AT_ONCE)
+        semaphore = asyncio.Semaphore(MAX_CONCURRENT_LISTS)
 
         async def on_node(name: str) -> NodeLoad:
-            async with room:
-                answer = await self._client.request(
+            async with semaphore:
+                response = await self._client.request(
                     "GET", PODS.path(), params={"fieldSelector": f"spec.nodeName={name}"}
                 )
-            return node_load(answer.get("items") or (), now)
+            return node_load(response.get("items") or (), now)
 
         return dict(zip(names, await asyncio.gather(*(on_node(name) for name in names)), strict=True))
 
 
 def node_load(pods: Collection[Json], now: datetime) -> NodeLoad:
     """Of the pods on one node; those of DaemonSets can protect it, and do not need another place."""
-    moved, held = [], False
+    moved_pods, protected = [], False
     for pod in pods:
         try:
             fact = pod_fact(pod)
         except (ValueError, KeyError):
             # It may be anything, so its node goes with the last.
-            held = True
+            protected = True
             continue
         if not fact.is_finished and not fact.deleting:
-            held = held or protected(fact.do_not_disrupt, fact.started, now)
-        if reschedulable(fact):
-            moved.append(MovedPod(priority=fact.priority, deletion_cost=fact.deletion_cost))
-    return NodeLoad(moved=tuple(moved), protected=held)
+            protected = protected or is_protected(fact.do_not_disrupt, fact.started, now)
+        if is_reschedulable(fact):
+            moved_pods.append(MovedPod(priority=fact.priority, deletion_cost=fact.deletion_cost))
+    return NodeLoad(moved=tuple(moved_pods), protected=protected)

@@ -1,6 +1,7 @@
 """PodDisruptionBudgets: read live where an eviction was refused, and watched for what may go voluntarily.
 
-`KubeBudgets` satisfies `activities.drain_ports.Budgets`; `tenure/controller/cache/cluster_cache.py` keeps what
+`KubePodDisruptionBudgets` satisfies `activities.drain_ports.Budgets`; `tenure/controller/cache/cluster_cache.py`
+keeps what
 `pod_budget_fact` reads.
 """
 
@@ -10,18 +11,18 @@ from typing import Any
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.resources import POD_DISRUPTION_BUDGETS
-from tenure.kube.facts.pod_topology import selector
+from tenure.kube.facts.pod_topology import selector_expressions
 from tenure.model.disruption.drain import BudgetFact
 from tenure.model.facts import PodBudgetFact
 
 
-class KubeBudgets:
+class KubePodDisruptionBudgets:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def in_namespace(self, namespace: str) -> Sequence[BudgetFact]:
-        answer = await self._client.request("GET", POD_DISRUPTION_BUDGETS.path(namespace=namespace))
-        return [budget_fact(one) for one in answer.get("items") or ()]
+        response = await self._client.request("GET", POD_DISRUPTION_BUDGETS.path(namespace=namespace))
+        return [budget_fact(one) for one in response.get("items") or ()]
 
 
 def budget_fact(budget: Json) -> BudgetFact:
@@ -30,9 +31,9 @@ def budget_fact(budget: Json) -> BudgetFact:
         {
             "namespace": metadata["namespace"],
             "name": metadata["name"],
-            "selector": selector(spec.get("selector")),
-            "min_available": _written(spec.get("minAvailable")),
-            "max_unavailable": _written(spec.get("maxUnavailable")),
+            "selector": selector_expressions(spec.get("selector")),
+            "min_available": _int_or_percent_text(spec.get("minAvailable")),
+            "max_unavailable": _int_or_percent_text(spec.get("maxUnavailable")),
             "expected": status.get("expectedPods", 0),
             "desired": status.get("desiredHealthy", 0),
             "current": status.get("currentHealthy", 0),
@@ -46,18 +47,18 @@ def budget_fact(budget: Json) -> BudgetFact:
 
 def pod_budget_fact(budget: Json) -> PodBudgetFact:
     """The same, pruned to whether it lets pods go: what its controller has not counted anew lets none go."""
-    told = budget_fact(budget)
+    fact = budget_fact(budget)
     return PodBudgetFact(
-        namespace=told.namespace,
-        name=told.name,
-        selector=told.selector,
-        disruptions_allowed=told.allowed if told.counted and not told.sync_failed else 0,
-        always_allow_unhealthy=told.always_unhealthy,
-        never=told.max_unavailable in ("0", "0%") or told.min_available == "100%",
+        namespace=fact.namespace,
+        name=fact.name,
+        selector=fact.selector,
+        disruptions_allowed=fact.allowed if fact.counted and not fact.sync_failed else 0,
+        always_allow_unhealthy=fact.always_unhealthy,
+        never=fact.max_unavailable in ("0", "0%") or fact.min_available == "100%",
     )
 
 
-def _written(value: Any) -> str:
+def _int_or_percent_text(value: Any) -> str:
     """A number or a percentage; empty where it is not said."""
     return "" if value is None else str(value)
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from tenure.apis.labels import NOMINATED
-from tenure.kube.client.client import STRATEGIC_MERGE, Answer, KubeClient
+from tenure.kube.client.client import STRATEGIC_MERGE, KubeClient, Response
 from tenure.kube.client.errors import Json, fault_of, status_of
 from tenure.kube.client.objects import SharedRead
 from tenure.kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
@@ -18,9 +18,9 @@ from tenure.kube.facts.pod_drain import drain_pod
 from tenure.model.facts import PodFact
 from tenure.model.provider_results import DrainPod, Eviction
 
-_GONE: Final = (404, 409)
+_POD_DELETED_CODES: Final = (404, 409)
 """No such pod, or another one under its name."""
-_SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
+_MULTIPLE_BUDGETS: Final = "more than one PodDisruptionBudget"
 
 
 class KubePods:
@@ -41,27 +41,27 @@ class KubePods:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
-        answer = await self._client.send("POST", path, body=body)
-        who = f"{pod.namespace}/{pod.name}"
-        if answer.ok or answer.code in _GONE:
-            return Eviction(pod=who, accepted=True, not_found=not answer.ok)
-        blocked_by = _budget(answer)
+        response = await self._client.send("POST", path, body=body)
+        pod_key = f"{pod.namespace}/{pod.name}"
+        if response.is_success or response.code in _POD_DELETED_CODES:
+            return Eviction(pod=pod_key, accepted=True, not_found=not response.is_success)
+        blocked_by = _blocking_budget_message(response)
         if blocked_by:
-            several = _SEVERAL_BUDGETS in blocked_by
-            return Eviction(pod=who, accepted=False, blocked_by=blocked_by, multiple_budgets=several)
-        raise fault_of(answer.code, answer.body, what=f"evicting {who}", retry_after=answer.retry_after)
+            has_multiple_budgets = _MULTIPLE_BUDGETS in blocked_by
+            return Eviction(pod=pod_key, accepted=False, blocked_by=blocked_by, multiple_budgets=has_multiple_budgets)
+        raise fault_of(response.code, response.body, what=f"evicting {pod_key}", retry_after=response.retry_after)
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:
         """Past budgets and annotations. False when it is gone."""
         path = PODS.path(pod.name, namespace=pod.namespace)
         body = {"gracePeriodSeconds": grace_seconds, "preconditions": {"uid": pod.uid}}
-        answer = await self._client.send("DELETE", path, body=body)
-        if answer.ok:
+        response = await self._client.send("DELETE", path, body=body)
+        if response.is_success:
             return True
-        if answer.code in _GONE:
+        if response.code in _POD_DELETED_CODES:
             return False
         what = f"deleting {pod.namespace}/{pod.name}"
-        raise fault_of(answer.code, answer.body, what=what, retry_after=answer.retry_after)
+        raise fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
 
     async def nominate(self, pod: PodFact, node: str, *, now: datetime) -> bool:
         """Write where it is expected, for kube-scheduler to look there first. False when it is gone."""
@@ -72,26 +72,28 @@ class KubePods:
             "metadata": {"uid": pod.uid},
             "status": {"nominatedNodeName": node, "conditions": [{**condition, "lastTransitionTime": stamp}]},
         }
-        answer = await self._client.send("PATCH", path, body=body, content_type=STRATEGIC_MERGE)
-        if answer.ok or answer.code in _GONE or _is_another(answer):
-            return answer.ok
+        response = await self._client.send("PATCH", path, body=body, content_type=STRATEGIC_MERGE)
+        if response.is_success or response.code in _POD_DELETED_CODES or _is_uid_mismatch(response):
+            return response.is_success
         what = f"nominating {node} for {pod.namespace}/{pod.name}"
-        raise fault_of(answer.code, answer.body, what=what, retry_after=answer.retry_after)
+        raise fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
 
     async def attached_volumes(self, node_name: str) -> Sequence[str]:
         """Attachments whose volume a drainable pod used; those of pods that stay to the end go with the machine."""
-        here = [one for one in await self._attachments() if one["spec"].get("nodeName") == node_name and _volume(one)]
+        here = [
+            one for one in await self._attachments() if one["spec"].get("nodeName") == node_name and _volume_name(one)
+        ]
         if not here:
             return ()
         staying = await self._volumes_of_staying_pods(node_name)
-        return sorted(one["metadata"]["name"] for one in here if _volume(one) not in staying)
+        return sorted(one["metadata"]["name"] for one in here if _volume_name(one) not in staying)
 
     async def _volumes_of_staying_pods(self, node_name: str) -> set[str]:
         now = datetime.now(UTC)
         claims = {
             (pod["metadata"]["namespace"], name)
             for pod in await self._list(node_name)
-            if stays(pod, now)
+            if stays_until_termination(pod, now)
             for name in _claim_names(pod)
         }
         found = await asyncio.gather(
@@ -101,15 +103,15 @@ class KubePods:
 
     async def _list(self, node_name: str) -> list[Json]:
         params = {"fieldSelector": f"spec.nodeName={node_name}"}
-        answer = await self._client.request("GET", PODS.path(), params=params)
-        return list(answer.get("items") or ())
+        response = await self._client.request("GET", PODS.path(), params=params)
+        return list(response.get("items") or ())
 
     async def _list_attachments(self) -> list[Json]:
-        answer = await self._client.request("GET", VOLUME_ATTACHMENTS.path())
-        return list(answer.get("items") or ())
+        response = await self._client.request("GET", VOLUME_ATTACHMENTS.path())
+        return list(response.get("items") or ())
 
 
-def stays(pod: Json, now: datetime) -> bool:
+def stays_until_termination(pod: Json, now: datetime) -> bool:
     """Not finished, and not one that the drain waits for: one that is stuck keeps its volumes to the end, too."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed") and not drain_pod(pod, now).waits
@@ -123,23 +125,25 @@ def _claim_names(pod: Mapping[str, Any]) -> Iterable[str]:
             yield f"{pod['metadata']['name']}-{volume['name']}"
 
 
-def _volume(attachment: Json) -> str:
+def _volume_name(attachment: Json) -> str:
     name: str = attachment["spec"].get("source", {}).get("persistentVolumeName", "")
     return name
 
 
-def _is_another(answer: Answer) -> bool:
+def _is_uid_mismatch(response: Response) -> bool:
     """Where a patch names a UID, the API server does not answer with a conflict as for deletions: it says immutable."""
-    causes = (status_of(answer.body).get("details") or {}).get("causes") or ()
-    return answer.code == HTTPStatus.UNPROCESSABLE_ENTITY and any(one.get("field") == "metadata.uid" for one in causes)
+    causes = (status_of(response.body).get("details") or {}).get("causes") or ()
+    return response.code == HTTPStatus.UNPROCESSABLE_ENTITY and any(
+        one.get("field") == "metadata.uid" for one in causes
+    )
 
 
-def _budget(answer: Answer) -> str:
+def _blocking_budget_message(response: Response) -> str:
     """What the API server says of the budget in the way; empty when it refused for another reason."""
-    status = status_of(answer.body)
+    status = status_of(response.body)
     causes = (status.get("details") or {}).get("causes") or ()
-    said = "; ".join(one.get("message", "") for one in causes if one.get("reason") == "DisruptionBudget")
+    cause_messages = "; ".join(one.get("message", "") for one in causes if one.get("reason") == "DisruptionBudget")
     message: str = status.get("message", "")
-    if answer.code == 429 and said:
-        return said
-    return message if _SEVERAL_BUDGETS in message else ""
+    if response.code == 429 and cause_messages:
+        return cause_messages
+    return message if _MULTIPLE_BUDGETS in message else ""

@@ -16,7 +16,7 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import JOBS, WORKLOADS
-from tenure.kube.facts.pods import controller
+from tenure.kube.facts.pods import controller_owner
 from tenure.model.base import Value
 from tenure.model.disruption.drain import Rollout
 from tenure.model.errors import NotFound
@@ -26,7 +26,7 @@ from tenure.model.provider_results import DrainPod
 _NAME_LABEL: Final = "app.kubernetes.io/name"
 
 
-class Deployed(Value):
+class DeploymentState(Value):
     """A Deployment, as one sees from outside what its controller does."""
 
     namespace: str
@@ -34,16 +34,16 @@ class Deployed(Value):
     replicas: int
     """Asked for."""
     running: int = 0
-    before: int = 0
+    replicas_before: int = 0
     """How many were asked for when it was scaled to zero; 0 where nobody wrote that down."""
     image: str = ""
     environment: dict[str, str] = {}
     """By variable, what flags say in its stead first: those win with Karpenter."""
-    elsewhere: tuple[str, ...] = ()
+    external_variables: tuple[str, ...] = ()
     """Variables whose value stands in another object, and objects that hold some."""
 
     @property
-    def path(self) -> str:
+    def qualified_name(self) -> str:
         return f"{self.namespace}/{self.name}"
 
 
@@ -53,78 +53,79 @@ class KubeDeployments:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def get(self, namespace: str, name: str) -> Deployed | None:
+    async def get(self, namespace: str, name: str) -> DeploymentState | None:
         found = await self._client.get(WORKLOADS["Deployment"].path(name, namespace=namespace))
-        return deployed(found) if found else None
+        return deployment_state(found) if found else None
 
-    async def called(self, name: str) -> Sequence[Deployed]:
+    async def list_by_name_label(self, name: str) -> Sequence[DeploymentState]:
         """In any namespace, by the label that Helm charts put on."""
         found = await Objects(self._client, WORKLOADS["Deployment"]).list({_NAME_LABEL: name})
-        return [deployed(one) for one in found]
+        return [deployment_state(one) for one in found]
 
     async def stop(self, namespace: str, name: str) -> bool:
         """Scale to zero, and write down how many there were. False when it is gone."""
 
-        def stopped(item: Json) -> Json | None:
+        def build_stop_patch(item: Json) -> Json | None:
             replicas = item["spec"].get("replicas", 1)
             if not replicas:
                 return None
             return {"metadata": {"annotations": {REPLICAS_BEFORE: str(replicas)}}, "spec": {"replicas": 0}}
 
-        return await self._objects(namespace).change(name, stopped) is not None
+        return await self._deployments_in(namespace).patch_with_retry(name, build_stop_patch) is not None
 
-    async def start(self, namespace: str, name: str, *, otherwise: int) -> bool:
-        """As many as there were, or `otherwise` where nobody knows; one that runs is left alone. False when gone."""
+    async def start(self, namespace: str, name: str, *, default_replicas: int) -> bool:
+        """As many as there were, or `default_replicas` where nobody knows; one that runs is left alone. False when
+        gone."""
 
-        def started(item: Json) -> Json | None:
+        def build_start_patch(item: Json) -> Json | None:
             if item["spec"].get("replicas", 1):
                 return None
-            before = deployed(item).before or otherwise
+            before = deployment_state(item).replicas_before or default_replicas
             return {"metadata": {"annotations": {REPLICAS_BEFORE: None}}, "spec": {"replicas": before}}
 
-        return await self._objects(namespace).change(name, started) is not None
+        return await self._deployments_in(namespace).patch_with_retry(name, build_start_patch) is not None
 
-    def _objects(self, namespace: str) -> Objects:
+    def _deployments_in(self, namespace: str) -> Objects:
         return Objects(self._client, WORKLOADS["Deployment"], namespace)
 
 
-def deployed(deployment: Json) -> Deployed:
+def deployment_state(deployment: Json) -> DeploymentState:
     metadata, spec = deployment["metadata"], deployment["spec"]
     containers = spec["template"]["spec"].get("containers") or [{}]
     first = next((one for one in containers if one.get("name") == "controller"), containers[0])
     variables = first.get("env") or ()
-    said = {one["name"]: str(one.get("value", "")) for one in variables if "valueFrom" not in one}
+    literal_variables = {one["name"]: str(one.get("value", "")) for one in variables if "valueFrom" not in one}
     before = (metadata.get("annotations") or {}).get(REPLICAS_BEFORE, "")
-    return Deployed(
+    return DeploymentState(
         namespace=metadata["namespace"],
         name=metadata["name"],
         replicas=spec.get("replicas", 1),
         running=(deployment.get("status") or {}).get("replicas", 0),
-        before=int(before) if before.isdecimal() else 0,
+        replicas_before=int(before) if before.isdecimal() else 0,
         image=first.get("image", ""),
-        environment=said | _flags([*(first.get("command") or ()), *(first.get("args") or ())]),
-        elsewhere=(
+        environment=literal_variables | _parse_flags([*(first.get("command") or ()), *(first.get("args") or ())]),
+        external_variables=(
             *(one["name"] for one in variables if "valueFrom" in one),
-            *(_source(one) for one in first.get("envFrom") or ()),
+            *(_describe_env_source(one) for one in first.get("envFrom") or ()),
         ),
     )
 
 
-def _flags(arguments: Sequence[str]) -> dict[str, str]:
+def _parse_flags(arguments: Sequence[str]) -> dict[str, str]:
     """`--batch-idle-duration=2s` as the variable of that name; a flag by itself is a switch."""
     found: dict[str, str] = {}
     for number, one in enumerate(arguments):
         if not one.startswith("-"):
             continue
-        flag, given, value = one.lstrip("-").partition("=")
+        flag, separator, value = one.lstrip("-").partition("=")
         after = arguments[number + 1] if number + 1 < len(arguments) else "-"
-        if not given:
+        if not separator:
             value = "true" if after.startswith("-") else after
         found[flag.upper().replace("-", "_")] = value
     return found
 
 
-def _source(one: Mapping[str, Any]) -> str:
+def _describe_env_source(one: Mapping[str, Any]) -> str:
     kind = next((key for key in ("configMapRef", "secretRef") if key in one), "")
     return f"{'Secret' if kind == 'secretRef' else 'ConfigMap'} {one.get(kind, {}).get('name', '')}"
 
@@ -137,19 +138,21 @@ class KubeRollouts:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def of(self, pod: DrainPod) -> Rollout | None:
+    async def find_for_pod(self, pod: DrainPod) -> Rollout | None:
         """None for a pod that belongs to no Deployment."""
         if pod.owner_kind != "ReplicaSet":
             return None
         replica_set = await self._client.get(WORKLOADS["ReplicaSet"].path(pod.owner_name, namespace=pod.namespace))
-        owner = controller((replica_set or {"metadata": {}})["metadata"].get("ownerReferences") or ())
+        owner = controller_owner((replica_set or {"metadata": {}})["metadata"].get("ownerReferences") or ())
         if owner.get("kind") != "Deployment":
             return None
         path = WORKLOADS["Deployment"].path(owner["name"], namespace=pod.namespace)
         deployment = await self._client.get(path)
-        return rollout(deployment) if deployment and deployment["metadata"]["uid"] == owner["uid"] else None
+        return (
+            rollout_of_deployment(deployment) if deployment and deployment["metadata"]["uid"] == owner["uid"] else None
+        )
 
-    async def restart(self, found: Rollout, stamp: str) -> bool:
+    async def restart_deployment(self, found: Rollout, stamp: str) -> bool:
         """As `kubectl rollout restart` does it; said twice with one stamp it is done once. False when it is gone."""
         path = WORKLOADS["Deployment"].path(found.name, namespace=found.namespace)
         patch = {
@@ -163,7 +166,7 @@ class KubeRollouts:
         return True
 
 
-def rollout(deployment: Json) -> Rollout:
+def rollout_of_deployment(deployment: Json) -> Rollout:
     metadata, spec = deployment["metadata"], deployment["spec"]
     template = spec["template"].get("metadata") or {}
     replicas = spec.get("replicas", 1)
@@ -172,30 +175,30 @@ def rollout(deployment: Json) -> Rollout:
         name=metadata["name"],
         uid=metadata["uid"],
         replicas=replicas,
-        surges=_surges(spec, replicas),
+        surges=_is_surge_first(spec, replicas),
         restarted_at=(template.get("annotations") or {}).get(RESTARTED_AT, ""),
     )
 
 
-def _surges(spec: Json, replicas: int) -> bool:
+def _is_surge_first(spec: Json, replicas: int) -> bool:
     """Percentages of surge round up, and those of unavailability down, as the Deployment's controller has them; the
     old pod stays until the new one is Ready only where none may be unavailable."""
     strategy = spec.get("strategy") or {}
     if spec.get("paused") or strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return False
     rolling = strategy.get("rollingUpdate") or {}
-    surge = _count(rolling.get("maxSurge", "25%"), replicas, math.ceil)
-    return surge > 0 and _count(rolling.get("maxUnavailable", "25%"), replicas, math.floor) == 0
+    surge = _resolve_int_or_percent(rolling.get("maxSurge", "25%"), replicas, math.ceil)
+    return surge > 0 and _resolve_int_or_percent(rolling.get("maxUnavailable", "25%"), replicas, math.floor) == 0
 
 
-def _count(written: Any, replicas: int, rounded: Any) -> int:
-    text = str(written)
-    return int(rounded(int(text[:-1]) * replicas / 100)) if text.endswith("%") else int(text)
+def _resolve_int_or_percent(value: Any, replicas: int, rounding: Any) -> int:
+    text = str(value)
+    return int(rounding(int(text[:-1]) * replicas / 100)) if text.endswith("%") else int(text)
 
 
-KEPT: Final = 86_400
+TTL_SECONDS_AFTER_FINISHED: Final = 86_400
 """Seconds after its end until Kubernetes removes a Job: long enough for a worker that was away to see how it ended."""
-_LATE: Final = "DeadlineExceeded"
+_DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 
 
 class KubeJobs:
@@ -206,31 +209,31 @@ class KubeJobs:
         found = await self._client.get(JOBS.path(name, namespace=namespace))
         return job_fact(found) if found else None
 
-    async def create(self, wanted: DesiredJob) -> JobFact:
-        jobs = Objects(self._client, JOBS, wanted.namespace)
-        return job_fact(await jobs.create(job(wanted)))
+    async def create(self, desired: DesiredJob) -> JobFact:
+        jobs = Objects(self._client, JOBS, desired.namespace)
+        return job_fact(await jobs.create(build_job(desired)))
 
 
-def job(wanted: DesiredJob) -> Json:
+def build_job(desired: DesiredJob) -> Json:
     """As it is sent: the template in its own words, and what says whose it is."""
-    template: Json = dict(wanted.template)
+    template: Json = dict(desired.template)
     metadata: Json = dict(template.get("metadata") or {})
-    spec: Json = {"restartPolicy": "Never", **_mapping(template.get("spec"))}
+    spec: Json = {"restartPolicy": "Never", **_mapping_or_empty(template.get("spec"))}
     for kind in ("initContainers", "containers"):
         if spec.get(kind):
-            spec[kind] = [_told(one, wanted.env) for one in spec[kind]]
-    metadata["labels"] = {**(metadata.get("labels") or {}), **wanted.labels}
+            spec[kind] = [_with_environment(one, desired.env) for one in spec[kind]]
+    metadata["labels"] = {**(metadata.get("labels") or {}), **desired.labels}
     return {
         "metadata": {
-            "name": wanted.name,
-            "namespace": wanted.namespace,
-            "labels": dict(wanted.labels),
-            "annotations": {HOOK_KEY: wanted.key},
+            "name": desired.name,
+            "namespace": desired.namespace,
+            "labels": dict(desired.labels),
+            "annotations": {HOOK_KEY: desired.key},
         },
         "spec": {
-            "backoffLimit": wanted.retries,
-            "activeDeadlineSeconds": wanted.seconds,
-            "ttlSecondsAfterFinished": KEPT,
+            "backoffLimit": desired.retries,
+            "activeDeadlineSeconds": desired.seconds,
+            "ttlSecondsAfterFinished": TTL_SECONDS_AFTER_FINISHED,
             "template": {**template, "metadata": metadata, "spec": spec},
         },
     }
@@ -245,17 +248,17 @@ def job_fact(found: Json) -> JobFact:
             return JobFact(key=key, outcome="succeeded")
         if condition["type"] == "Failed":
             reason, message = condition.get("reason", ""), condition.get("message", "")
-            outcome = "timed out" if reason == _LATE else "failed"
+            outcome = "timed out" if reason == _DEADLINE_EXCEEDED else "failed"
             return JobFact.model_validate({"key": key, "outcome": outcome, "why": f"{reason}: {message}"})
     return JobFact(key=key)
 
 
-def _told(container: Mapping[str, Any], env: Mapping[str, str]) -> Json:
+def _with_environment(container: Mapping[str, Any], env: Mapping[str, str]) -> Json:
     """What the container says itself counts."""
     own = list(container.get("env") or ())
     names = {one.get("name") for one in own}
     return {**container, "env": [*({"name": key, "value": env[key]} for key in env if key not in names), *own]}
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _mapping_or_empty(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

@@ -22,14 +22,14 @@ from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 from pydantic_core import from_json
 
 from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
-from tenure.kube.client.rate_limiter import Pace
+from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.model.errors import BadInput, NotFound, Throttled
 
 CONNECTIONS = 100
 """At most this many connections at a time; watches hold one each."""
 TIMEOUT = 15.0
 """Seconds for one request, its answer read; below every start-to-close of an activity that calls."""
-AT_ONCE = 32
+MAX_CONCURRENT_REQUESTS = 32
 """Requests under way together, watches aside: an API server sheds what comes in greater heaps."""
 THROTTLED_TRIES = 5
 _CONNECT_TIMEOUT = 5.0
@@ -40,7 +40,7 @@ JSON_PATCH = "application/json-patch+json"
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What the server said, be it yes or no."""
 
     code: int
@@ -48,10 +48,10 @@ class Answer:
     retry_after: str | None = None
 
     @property
-    def ok(self) -> bool:
+    def is_success(self) -> bool:
         return 200 <= self.code < 300
 
-    def json(self) -> Json:
+    def parse_json(self) -> Json:
         parsed: Json = from_json(self.body) if self.body else {}
         return parsed
 
@@ -60,20 +60,20 @@ class KubeClient:
     """One session to one API server. `connect` makes it, `close` ends it."""
 
     def __init__(
-        self, configuration: Any, *, refresh: asyncio.Task[None] | None = None, pace: Pace | None = None
+        self, configuration: Any, *, refresh: asyncio.Task[None] | None = None, rate_limiter: RateLimiter | None = None
     ) -> None:
         self._configuration = configuration
         self._refresh = refresh
-        self._pace = pace or Pace()
+        self._rate_limiter = rate_limiter or RateLimiter()
         self._server = configuration.host.rstrip("/")
         self._host_name = getattr(configuration, "tls_server_name", None) or None
-        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=_tls(configuration), keepalive_timeout=60)
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=_ssl_context(configuration), keepalive_timeout=60)
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers={"Accept": "application/json", "User-Agent": "tenure"},
             proxy=configuration.proxy or None,
         )
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._request_slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self.calls = 0
         """Requests sent, watches included."""
 
@@ -93,18 +93,18 @@ class KubeClient:
         body: object = None,
         content_type: str = "application/json",
         timeout: float = TIMEOUT,
-    ) -> Answer:
+    ) -> Response:
         """The server's answer whatever its code; raises TryLater when there was none."""
-        headers = await self._headers()
+        headers = await self._auth_headers()
         data = None
         if body is not None:
             headers["Content-Type"] = content_type
             data = json.dumps(body, separators=(",", ":")).encode()
-        await self._pace.turn()
+        await self._rate_limiter.acquire()
         self.calls += 1
         try:
             async with (
-                self._room,
+                self._request_slots,
                 self._session.request(
                     method,
                     self._server + path,
@@ -115,7 +115,7 @@ class KubeClient:
                     timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT),
                 ) as response,
             ):
-                return Answer(response.status, await response.read(), response.headers.get("Retry-After"))
+                return Response(response.status, await response.read(), response.headers.get("Retry-After"))
         except CONNECTION_ERRORS as error:
             raise fault_of_connection(error, what=f"{method} {path}") from error
 
@@ -125,10 +125,10 @@ class KubeClient:
         A 429 was not acted upon, so any call may be repeated after the pause that the server asks for.
         """
         for attempt in range(THROTTLED_TRIES):
-            answer = await self.send(method, path, **options)
-            if answer.ok:
-                return answer.json()
-            fault = fault_of(answer.code, answer.body, what=f"{method} {path}", retry_after=answer.retry_after)
+            response = await self.send(method, path, **options)
+            if response.is_success:
+                return response.parse_json()
+            fault = fault_of(response.code, response.body, what=f"{method} {path}", retry_after=response.retry_after)
             if not isinstance(fault, Throttled) or attempt == THROTTLED_TRIES - 1:
                 break
             await asyncio.sleep((fault.retry_after or 0.5) * (0.5 + random.random()) * (attempt + 1))
@@ -146,18 +146,18 @@ class KubeClient:
         return await self.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
 
     @asynccontextmanager
-    async def lines(
+    async def stream_lines(
         self, path: str, *, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of an endless answer. Raises TryLater when nothing comes for `silence` seconds."""
-        await self._pace.turn()
+        await self._rate_limiter.acquire()
         self.calls += 1
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
         try:
             async with self._session.get(
                 self._server + path,
                 params=params,
-                headers=await self._headers(),
+                headers=await self._auth_headers(),
                 timeout=timeout,
                 server_hostname=self._host_name,
                 read_bufsize=2**20,
@@ -166,26 +166,26 @@ class KubeClient:
                     body = await response.read()
                     after = response.headers.get("Retry-After")
                     raise fault_of(response.status, body, what=f"WATCH {path}", retry_after=after)
-                yield _lines(response.content)
+                yield _split_lines(response.content)
         except CONNECTION_ERRORS as error:
             raise fault_of_connection(error, what=f"WATCH {path}") from error
 
-    async def _headers(self) -> dict[str, str]:
+    async def _auth_headers(self) -> dict[str, str]:
         token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         return {"Authorization": token} if token else {}
 
 
-async def connect(kubeconfig: str = "", context: str = "", *, pace: Pace | None = None) -> KubeClient:
+async def connect(kubeconfig: str = "", context: str = "", *, rate_limiter: RateLimiter | None = None) -> KubeClient:
     """A client for this kubeconfig (several paths parted by `:`), else the default one, else the pod's own account.
 
     Raises BadInput, naming where it looked, when there is none to be had.
     """
-    if kubeconfig and not _exists(kubeconfig):
+    if kubeconfig and not _any_path_exists(kubeconfig):
         raise BadInput(f"no such file as {kubeconfig}; name a kubeconfig that is there")
     configuration = Configuration()
     refresh = None
     try:
-        if kubeconfig or _exists(KUBE_CONFIG_DEFAULT_LOCATION):
+        if kubeconfig or _any_path_exists(KUBE_CONFIG_DEFAULT_LOCATION):
             loader = await config.load_kube_config(
                 config_file=kubeconfig or None,
                 context=context or None,
@@ -198,17 +198,17 @@ async def connect(kubeconfig: str = "", context: str = "", *, pace: Pace | None 
         else:
             config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException as error:
-        looked = kubeconfig or "KUBECONFIG, ~/.kube/config and the pod's service account"
-        raise BadInput(f"no way to a Kubernetes cluster from {looked}: {error}") from error
-    return KubeClient(configuration, refresh=refresh, pace=pace)
+        searched_locations = kubeconfig or "KUBECONFIG, ~/.kube/config and the pod's service account"
+        raise BadInput(f"no way to a Kubernetes cluster from {searched_locations}: {error}") from error
+    return KubeClient(configuration, refresh=refresh, rate_limiter=rate_limiter)
 
 
-def _exists(paths: str) -> bool:
+def _any_path_exists(paths: str) -> bool:
     """As kubectl has it, one of several is enough."""
     return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep))
 
 
-def _tls(configuration: Any) -> ssl.SSLContext | bool:
+def _ssl_context(configuration: Any) -> ssl.SSLContext | bool:
     if not configuration.host.startswith("https"):
         return False
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
@@ -220,11 +220,11 @@ def _tls(configuration: Any) -> ssl.SSLContext | bool:
     return context
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _split_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     """Whole lines of any length; `readline` of aiohttp gives up on long ones."""
     rest = b""
     async for chunk in content.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
+        *complete_lines, rest = (rest + chunk).split(b"\n")
+        for line in complete_lines:
             if line:
                 yield line

@@ -38,7 +38,9 @@ def fault_of(code: int, body: bytes, *, what: str, retry_after: str | None) -> F
     status = status_of(body)
     message = status.get("message") or body[:200].decode(errors="replace") or "no message"
     kind = _BY_STATUS.get(code, TryLater)
-    return kind(f"{what}: {message}", code=status.get("reason") or str(code), retry_after=_seconds(retry_after))
+    return kind(
+        f"{what}: {message}", code=status.get("reason") or str(code), retry_after=_parse_retry_after(retry_after)
+    )
 
 
 def fault_of_connection(error: Exception, *, what: str) -> TryLater:
@@ -50,7 +52,7 @@ def fault_of_connection(error: Exception, *, what: str) -> TryLater:
 CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, ConnectionError)
 
 
-def _seconds(header: str | None) -> float | None:
+def _parse_retry_after(header: str | None) -> float | None:
     try:
         return float(header) if header else None
     except ValueError:

@@ -33,18 +33,18 @@ from tenure.model.errors import Conflict, Fault, Throttled, TryLater
 log = structlog.get_logger(__name__)
 
 COMPONENT: Final = "karpenter"
-_QUIET: Final = {"FailedScheduling": 300.0, "Unconsolidatable": 900.0, "NodeRepairBlocked": 900.0}
+_DEDUPLICATION_SECONDS: Final = {"FailedScheduling": 300.0, "Unconsolidatable": 900.0, "NodeRepairBlocked": 900.0}
 """Seconds in which the same event about the same object is not repeated, where it is not the default."""
-_QUIET_DEFAULT: Final = 120.0
-_CHANGED_QUIET: Final = 10.0
+_DEFAULT_DEDUPLICATION_SECONDS: Final = 120.0
+_CHANGED_MESSAGE_SECONDS: Final = 10.0
 """Seconds between two events of one reason about one object that say different things."""
 _NOMINATED: Final = "Nominated"
 _NOMINATED_RATE: Final = 5.0
 _NOMINATED_BURST: Final = 10.0
-_WAITING: Final = 5000
+_MAX_QUEUED: Final = 5000
 """A storm of 500 nodes says some five things of each."""
 _SENDERS: Final = 4
-_AGAIN_IN: Final = (1.0, 4.0, 15.0, 40.0)
+_RETRY_PAUSES: Final = (1.0, 4.0, 15.0, 40.0)
 """Seconds before each further try of one that the API server did not take."""
 _MESSAGE_LIMIT: Final = 1024
 _API_VERSIONS: Final = {
@@ -74,11 +74,11 @@ class KubeEvents:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client, self._clock, self._sleep = client, clock, sleep
-        self._waiting: asyncio.Queue[Json] = asyncio.Queue(_WAITING)
+        self._queue: asyncio.Queue[Json] = asyncio.Queue(_MAX_QUEUED)
         self._senders: list[asyncio.Task[None]] = []
-        self._last: dict[tuple[str, str], tuple[float, str]] = {}
+        self._last_published: dict[tuple[str, str], tuple[float, str]] = {}
         self._tokens = _NOMINATED_BURST
-        self._filled = clock()
+        self._refilled_at = clock()
 
     async def publish(
         self,
@@ -91,77 +91,81 @@ class KubeEvents:
         warning: bool = False,
         namespace: str = "",
     ) -> None:
-        if self._repeats(uid or name, reason, message) or self._too_many(reason):
+        if self._is_duplicate(uid or name, reason, message) or self._is_rate_limited(reason):
             return
-        self._start()
+        self._start_senders()
         try:
-            self._waiting.put_nowait(_event(kind, name, uid, reason, message[:_MESSAGE_LIMIT], warning, namespace))
+            self._queue.put_nowait(_build_event(kind, name, uid, reason, message[:_MESSAGE_LIMIT], warning, namespace))
         except asyncio.QueueFull:
             log.debug("event dropped", reason=reason, object=name)
 
     async def flush(self) -> None:
         """Until all that was published so far is sent."""
-        await self._waiting.join()
+        await self._queue.join()
 
     async def close(self) -> None:
         try:
             await asyncio.wait_for(self.flush(), timeout=2.0)
         except TimeoutError:
-            log.debug("events dropped at the end", count=self._waiting.qsize())
+            log.debug("events dropped at the end", count=self._queue.qsize())
         for sender in self._senders:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
         self._senders.clear()
 
-    def _repeats(self, about: str, reason: str, message: str) -> bool:
+    def _is_duplicate(self, about: str, reason: str, message: str) -> bool:
         now = self._clock()
-        last = self._last.get((about, reason))
+        last = self._last_published.get((about, reason))
         if last is not None:
             same = last[1] == message
-            quiet = _QUIET.get(reason, _QUIET_DEFAULT) if same else _CHANGED_QUIET
+            quiet = (
+                _DEDUPLICATION_SECONDS.get(reason, _DEFAULT_DEDUPLICATION_SECONDS) if same else _CHANGED_MESSAGE_SECONDS
+            )
             if now - last[0] < quiet:
                 return True
-        self._last[about, reason] = (now, message)
-        if len(self._last) > 4 * _WAITING:
-            self._forget(now)
+        self._last_published[about, reason] = (now, message)
+        if len(self._last_published) > 4 * _MAX_QUEUED:
+            self._drop_expired(now)
         return False
 
-    def _forget(self, now: float) -> None:
-        longest = max(_QUIET.values())
-        self._last = {key: said for key, said in self._last.items() if now - said[0] < longest}
+    def _drop_expired(self, now: float) -> None:
+        longest = max(_DEDUPLICATION_SECONDS.values())
+        self._last_published = {
+            key: published for key, published in self._last_published.items() if now - published[0] < longest
+        }
 
-    def _too_many(self, reason: str) -> bool:
+    def _is_rate_limited(self, reason: str) -> bool:
         if reason != _NOMINATED:
             return False
         now = self._clock()
-        self._tokens = min(_NOMINATED_BURST, self._tokens + (now - self._filled) * _NOMINATED_RATE)
-        self._filled = now
+        self._tokens = min(_NOMINATED_BURST, self._tokens + (now - self._refilled_at) * _NOMINATED_RATE)
+        self._refilled_at = now
         if self._tokens < 1:
             return True
         self._tokens -= 1
         return False
 
-    def _start(self) -> None:
+    def _start_senders(self) -> None:
         if not self._senders:
             self._senders = [asyncio.create_task(self._send(), name="kube-events") for _ in range(_SENDERS)]
 
     async def _send(self) -> None:
         REQUEST_PRIORITY.set("crowd")
         while True:
-            event = await self._waiting.get()
+            event = await self._queue.get()
             try:
-                await self._post(event)
+                await self._post_with_retries(event)
             except Conflict:
                 pass  # A try before was cut off and had arrived: no other event has its name.
             except Fault as fault:
                 log.warning("event lost", reason=event["reason"], fault=str(fault))
             finally:
-                self._waiting.task_done()
+                self._queue.task_done()
 
-    async def _post(self, event: Json) -> None:
+    async def _post_with_retries(self, event: Json) -> None:
         """Raises the fault of the last try."""
         path = EVENTS.path(namespace=event["metadata"]["namespace"])
-        for pause in (*_AGAIN_IN, None):
+        for pause in (*_RETRY_PAUSES, None):
             try:
                 await self._client.request("POST", path, body=event)
                 return
@@ -171,7 +175,7 @@ class KubeEvents:
                 await self._sleep(pause)
 
 
-def _event(kind: str, name: str, uid: str, reason: str, message: str, warning: bool, namespace: str) -> Json:
+def _build_event(kind: str, name: str, uid: str, reason: str, message: str, warning: bool, namespace: str) -> Json:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     space = namespace or "default"
     about = {"apiVersion": _API_VERSIONS.get(kind, "v1"), "kind": kind, "name": name, "uid": uid}

@@ -29,18 +29,18 @@ SILENCE: Final = 75.0
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 15.0
 _FORBIDDEN_PAUSE: Final = 15.0
-_SHORT: Final = 1.0
+_MIN_CONNECTION_SECONDS: Final = 1.0
 """Seconds; a connection that ends sooner counts as a failure, lest we reconnect in a hot loop."""
-_LOST: Final = ("Expired", "Gone", "410")
+_EXPIRED_REASONS: Final = ("Expired", "Gone", "410")
 """The reasons of a 410: on the request itself, or for the token of a page that is too old."""
 
 
 @dataclass(frozen=True)
 class Delta:
-    """A change: the object as it is now, or its last form with `gone`."""
+    """A change: the object as it is now, or its last form with `is_deleted`."""
 
     object: Json
-    gone: bool = False
+    is_deleted: bool = False
 
 
 class VersionLost(Exception):
@@ -49,11 +49,11 @@ class VersionLost(Exception):
 
 @dataclass
 class ListWatch:
-    """Run it in a task. `deliver` gets deltas in order, never two calls at once, and must not block."""
+    """Run it in a task. `on_deltas` gets deltas in order, never two calls at once, and must not block."""
 
     client: KubeClient
     resource: Resource
-    deliver: Callable[[list[Delta]], None]
+    on_deltas: Callable[[list[Delta]], None]
     now: Callable[[], float]
     """A monotonic clock, in seconds."""
     params: Mapping[str, str] = field(default_factory=dict)
@@ -72,20 +72,20 @@ class ListWatch:
         failures = 0
         while True:
             started = self.now()
-            fault = await self._once()
+            fault = await self._list_and_watch()
             if self.cut_since is None:
                 self.cut_since = self.now()
-            failures = failures + 1 if self.now() - started < _SHORT else int(fault is not None)
+            failures = failures + 1 if self.now() - started < _MIN_CONNECTION_SECONDS else int(fault is not None)
             if failures:
-                say = log.debug if failures == 1 else log.warning
-                say("watch interrupted", kind=self.resource.kind, fault=str(fault or ""), failures=failures)
+                log_at_level = log.debug if failures == 1 else log.warning
+                log_at_level("watch interrupted", kind=self.resource.kind, fault=str(fault or ""), failures=failures)
                 await asyncio.sleep(_pause(fault, failures))
 
-    def fresh(self, within: float) -> bool:
+    def is_fresh(self, within: float) -> bool:
         """Whether every object is known, as it was at most `within` seconds ago."""
         return self.synced.is_set() and (self.cut_since is None or self.now() - self.cut_since <= within)
 
-    async def _once(self) -> Fault | None:
+    async def _list_and_watch(self) -> Fault | None:
         """List where needed and watch until the connection ends; None when the server ended it in good order."""
         try:
             if not self._version:
@@ -94,7 +94,7 @@ class ListWatch:
         except VersionLost:
             self._version = ""
         except Fault as fault:
-            if fault.code in _LOST:
+            if fault.code in _EXPIRED_REASONS:
                 self._version = ""
             return fault
         return None
@@ -103,28 +103,28 @@ class ListWatch:
         objects: dict[str, Json] = {}
         page: dict[str, str] = {**self.params, "limit": str(PAGE)}
         while True:
-            answer = await self.client.request("GET", self.resource.path(), params=page, timeout=60.0)
-            for item in answer.get("items") or ():
+            response = await self.client.request("GET", self.resource.path(), params=page, timeout=60.0)
+            for item in response.get("items") or ():
                 # Half of what a pod takes as Python objects, and all of a kind is held until the last page is there.
                 item["metadata"].pop("managedFields", None)
                 objects[item["metadata"]["uid"]] = item
-            metadata = answer["metadata"]
+            metadata = response["metadata"]
             if not metadata.get("continue"):
                 break
             page["continue"] = metadata["continue"]
-        self._replace(objects)
+        self._replace_known(objects)
         self._version = metadata["resourceVersion"]
         self.relists += 1
         self.synced.set()
 
-    def _replace(self, objects: dict[str, Json]) -> None:
-        gone = [Delta(old, gone=True) for uid, old in self._known.items() if uid not in objects]
+    def _replace_known(self, objects: dict[str, Json]) -> None:
+        deletions = [Delta(old, is_deleted=True) for uid, old in self._known.items() if uid not in objects]
         changed = [
             Delta(new) for uid, new in objects.items() if _version_of(new) != _version_of(self._known.get(uid, {}))
         ]
-        self._known = {uid: _stub(item) for uid, item in objects.items()}
-        if gone or changed:
-            self.deliver(gone + changed)
+        self._known = {uid: _identity_stub(item) for uid, item in objects.items()}
+        if deletions or changed:
+            self.on_deltas(deletions + changed)
 
     async def _watch(self) -> None:
         params = {
@@ -134,15 +134,15 @@ class ListWatch:
             "resourceVersion": self._version,
             "timeoutSeconds": str(WATCH_SECONDS),
         }
-        async with self.client.lines(self.resource.path(), params=params, silence=self.silence) as lines:
+        async with self.client.stream_lines(self.resource.path(), params=params, silence=self.silence) as lines:
             self.cut_since = None
             async for line in lines:
-                self._hear(from_json(line))
+                self._handle_event(from_json(line))
 
-    def _hear(self, event: dict[str, Any]) -> None:
+    def _handle_event(self, event: dict[str, Any]) -> None:
         kind, item = event["type"], event["object"]
         if kind == "ERROR":
-            raise _said(item)
+            raise _watch_error(item)
         self._version = _version_of(item)
         if kind == "BOOKMARK":
             return
@@ -150,8 +150,8 @@ class ListWatch:
         if kind == "DELETED":
             self._known.pop(uid, None)
         else:
-            self._known[uid] = _stub(item)
-        self.deliver([Delta(item, gone=kind == "DELETED")])
+            self._known[uid] = _identity_stub(item)
+        self.on_deltas([Delta(item, is_deleted=kind == "DELETED")])
 
 
 def _pause(fault: Fault | None, failures: int) -> float:
@@ -167,14 +167,14 @@ def _version_of(item: Json) -> str:
     return version
 
 
-def _stub(item: Json) -> Json:
+def _identity_stub(item: Json) -> Json:
     """What a deletion found by a later list needs to be told: names and version, not the whole object."""
     metadata = item["metadata"]
-    kept = ("uid", "name", "namespace", "resourceVersion")
-    return {"metadata": {key: metadata[key] for key in kept if key in metadata}}
+    retained_keys = ("uid", "name", "namespace", "resourceVersion")
+    return {"metadata": {key: metadata[key] for key in retained_keys if key in metadata}}
 
 
-def _said(status: Json) -> Exception:
+def _watch_error(status: Json) -> Exception:
     if status.get("code") == 410:
         return VersionLost()
     return TryLater(f"watch: {status.get('message', 'no message')}", code=str(status.get("reason", "")))

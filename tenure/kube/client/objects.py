@@ -19,13 +19,13 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.resources import Resource
 from tenure.model.errors import Conflict, NotFound
 
-REMEMBERED: Final = 256
-REMEMBERED_FOR: Final = 60.0
+CACHE_SIZE: Final = 256
+CACHE_TTL_SECONDS: Final = 60.0
 """Seconds, twice that at most: a change follows a read soon or never, and a Node takes 30 KB as Python objects."""
 TRIES: Final = 6
 _PAGE: Final = 250
 
-Decide = Callable[[Json], Json | None]
+BuildPatch = Callable[[Json], Json | None]
 """From the object as it is to a merge patch without resourceVersion; None when nothing is to be written."""
 
 
@@ -36,142 +36,148 @@ class Objects:
         self.client = client
         self.resource = resource
         self._namespace = namespace
-        self._seen: OrderedDict[str, tuple[float, Json]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[float, Json]] = OrderedDict()
         """Each with when it was seen, on the event loop's clock; the oldest first."""
-        self._forgetting: asyncio.TimerHandle | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
 
     async def get(self, name: str) -> Json | None:
-        found = await self.client.get(self._path(name))
-        return self._remember(name, found)
+        found = await self.client.get(self._object_path(name))
+        return self._store_in_cache(name, found)
 
-    async def each(self, labels: Mapping[str, str] | None = None) -> AsyncIterator[Json]:
+    async def iterate(self, labels: Mapping[str, str] | None = None) -> AsyncIterator[Json]:
         """All of them, from a consistent read, of which one page at a time is held."""
         params = {"limit": str(_PAGE)}
         if labels:
             params["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
-        more = "first"
-        while more:
-            answer = await self.client.request("GET", self._path(), params=params)
-            for item in answer.get("items") or ():
+        continue_token = "first"
+        while continue_token:
+            response = await self.client.request("GET", self._object_path(), params=params)
+            for item in response.get("items") or ():
                 yield item
-            more = params["continue"] = answer["metadata"].get("continue") or ""
-            answer, item = {}, None
+            continue_token = params["continue"] = response["metadata"].get("continue") or ""
+            response, item = {}, None
 
     async def list(self, labels: Mapping[str, str] | None = None) -> list[Json]:
         """All of them at once, for kinds of which there are few."""
-        return [item async for item in self.each(labels)]
+        return [item async for item in self.iterate(labels)]
 
     async def create(self, body: Json) -> Json:
         """The object that has this name now: ours, or the one that an earlier try made."""
-        whole = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **body}
+        manifest = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **body}
         name = body["metadata"]["name"]
         try:
-            made = await self.client.request("POST", self._path(), body=whole)
+            created = await self.client.request("POST", self._object_path(), body=manifest)
         except Conflict:
-            there = await self.get(name)
-            if there is None:
+            existing = await self.get(name)
+            if existing is None:
                 raise
-            return there
-        self._remember(name, made)
-        return made
+            return existing
+        self._store_in_cache(name, created)
+        return created
 
-    async def change(self, name: str, decide: Decide, *, uid: str = "", sub: str = "") -> Json | None:
+    async def patch_with_retry(
+        self, name: str, build_patch: BuildPatch, *, uid: str = "", sub: str = ""
+    ) -> Json | None:
         """The object after the change; None when it, or the one with this UID, is gone. Raises Conflict in the end."""
-        _, base = self._seen.get(name, (0.0, None))
-        fresh = base is None or (uid != "" and base["metadata"]["uid"] != uid)
-        if fresh:
+        _, base = self._cache.get(name, (0.0, None))
+        is_fresh = base is None or (uid != "" and base["metadata"]["uid"] != uid)
+        if is_fresh:
             base = await self.get(name)
         for attempt in range(TRIES):
             if base is None or (uid and base["metadata"]["uid"] != uid):
                 return None
-            patch = decide(base)
-            if patch is None and fresh:
+            patch = build_patch(base)
+            if patch is None and is_fresh:
                 return base
             try:
                 if patch is not None:
-                    return self._remember(name, await self._send(name, base, patch, sub))
+                    return self._store_in_cache(name, await self._send_patch(name, base, patch, sub))
             except NotFound:
-                return self._remember(name, None)
+                return self._store_in_cache(name, None)
             except Conflict:
                 if attempt == TRIES - 1:
                     raise
-            base, fresh = await self.get(name), True
+            base, is_fresh = await self.get(name), True
         return base
 
     async def delete(self, name: str, *, uid: str = "") -> bool:
         """Ask for deletion; False when it, or the one with this UID, is gone. Conflict is raised if it is not."""
         body = {"preconditions": {"uid": uid}} if uid else None
         try:
-            left = await self.client.request("DELETE", self._path(name), body=body)
+            deleted_object = await self.client.request("DELETE", self._object_path(name), body=body)
         except NotFound:
-            self._seen.pop(name, None)
+            self._cache.pop(name, None)
             return False
         except Conflict:
-            there = await self.get(name)
-            if there is not None and uid in ("", there["metadata"]["uid"]):
+            existing = await self.get(name)
+            if existing is not None and uid in ("", existing["metadata"]["uid"]):
                 raise
             return False
-        self._remember(name, left if left.get("kind") == self.resource.kind else None)
+        self._store_in_cache(name, deleted_object if deleted_object.get("kind") == self.resource.kind else None)
         return True
 
     async def drop_finalizer(self, name: str, finalizer: str, *, uid: str = "") -> bool:
         """False when the object is gone; True also when the finalizer was off already."""
 
-        def without(item: Json) -> Json | None:
-            held = item["metadata"].get("finalizers") or []
-            kept = [one for one in held if one != finalizer]
-            return None if kept == held else {"metadata": {"finalizers": kept}}
+        def build_patch(item: Json) -> Json | None:
+            finalizers = item["metadata"].get("finalizers") or []
+            remaining = [one for one in finalizers if one != finalizer]
+            return None if remaining == finalizers else {"metadata": {"finalizers": remaining}}
 
-        left = await self.change(name, without, uid=uid)
-        if left is not None:
-            self._seen.pop(name, None)
-        return left is not None
+        updated = await self.patch_with_retry(name, build_patch, uid=uid)
+        if updated is not None:
+            self._cache.pop(name, None)
+        return updated is not None
 
     async def add_finalizer(self, name: str, finalizer: str, *, uid: str = "") -> bool:
         """False when the object is gone, or is going and so takes none any more."""
 
-        def with_it(item: Json) -> Json | None:
-            held = item["metadata"].get("finalizers") or []
-            going = "deletionTimestamp" in item["metadata"]
-            return None if finalizer in held or going else {"metadata": {"finalizers": [*held, finalizer]}}
+        def build_patch(item: Json) -> Json | None:
+            finalizers = item["metadata"].get("finalizers") or []
+            is_deleting = "deletionTimestamp" in item["metadata"]
+            return (
+                None
+                if finalizer in finalizers or is_deleting
+                else {"metadata": {"finalizers": [*finalizers, finalizer]}}
+            )
 
-        left = await self.change(name, with_it, uid=uid)
-        return left is not None and finalizer in (left["metadata"].get("finalizers") or ())
+        updated = await self.patch_with_retry(name, build_patch, uid=uid)
+        return updated is not None and finalizer in (updated["metadata"].get("finalizers") or ())
 
-    async def _send(self, name: str, base: Json, patch: Json, sub: str) -> Json:
+    async def _send_patch(self, name: str, base: Json, patch: Json, sub: str) -> Json:
         metadata = {**patch.get("metadata", {}), "resourceVersion": base["metadata"]["resourceVersion"]}
-        return await self.client.merge(self._path(name, sub), {**patch, "metadata": metadata})
+        return await self.client.merge(self._object_path(name, sub), {**patch, "metadata": metadata})
 
-    def _path(self, name: str = "", sub: str = "") -> str:
+    def _object_path(self, name: str = "", sub: str = "") -> str:
         return self.resource.path(name, namespace=self._namespace, sub=sub)
 
-    def _remember(self, name: str, item: Json | None) -> Json | None:
-        self._seen.pop(name, None)
+    def _store_in_cache(self, name: str, item: Json | None) -> Json | None:
+        self._cache.pop(name, None)
         if item is not None:
             loop = asyncio.get_running_loop()
-            self._seen[name] = (loop.time(), item)
-            if len(self._seen) > REMEMBERED:
-                self._seen.popitem(last=False)
-            self._forgetting = self._forgetting or loop.call_later(REMEMBERED_FOR, self._forget, loop)
+            self._cache[name] = (loop.time(), item)
+            if len(self._cache) > CACHE_SIZE:
+                self._cache.popitem(last=False)
+            self._expiry_timer = self._expiry_timer or loop.call_later(CACHE_TTL_SECONDS, self._expire_cache, loop)
         return item
 
-    def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
-        long_ago = loop.time() - REMEMBERED_FOR
-        for name in [name for name, (seen, _) in self._seen.items() if seen <= long_ago]:
-            del self._seen[name]
-        self._forgetting = loop.call_later(REMEMBERED_FOR, self._forget, loop) if self._seen else None
+    def _expire_cache(self, loop: asyncio.AbstractEventLoop) -> None:
+        expired_before = loop.time() - CACHE_TTL_SECONDS
+        for name in [name for name, (cached_at, _) in self._cache.items() if cached_at <= expired_before]:
+            del self._cache[name]
+        self._expiry_timer = loop.call_later(CACHE_TTL_SECONDS, self._expire_cache, loop) if self._cache else None
 
 
-def merge_patch(old: Json, wanted: Mapping[str, object]) -> Json:
-    """What to send so that each key of `wanted` has exactly its value; None removes a key. Empty: nothing to do."""
+def merge_patch(old: Json, desired: Mapping[str, object]) -> Json:
+    """What to send so that each key of `desired` has exactly its value; None removes a key. Empty: nothing to do."""
     patch: Json = {}
-    for key, value in wanted.items():
-        had = old.get(key)
-        if value == had or (value is None and key not in old):
+    for key, value in desired.items():
+        current = old.get(key)
+        if value == current or (value is None and key not in old):
             continue
-        if isinstance(value, Mapping) and isinstance(had, Mapping):
-            removed = {name: None for name in had if name not in value}
-            patch[key] = merge_patch(dict(had), {**value, **removed})
+        if isinstance(value, Mapping) and isinstance(current, Mapping):
+            removed = {name: None for name in current if name not in value}
+            patch[key] = merge_patch(dict(current), {**value, **removed})
         else:
             patch[key] = value
     return patch
@@ -191,12 +197,12 @@ class SharedRead(Generic[T]):
     async def __call__(self) -> T:
         """The answer of a read that began no earlier than this call; raises what the read raises."""
         if self._next is None:
-            self._next = asyncio.create_task(self._after(self._running))
+            self._next = asyncio.create_task(self._read_after(self._running))
         # Shielded: one caller that is cancelled must not take the answer from the others.
         return await asyncio.shield(self._next)
 
-    async def _after(self, before: "asyncio.Task[T] | None") -> T:
-        if before is not None:
-            await asyncio.wait([before])
+    async def _read_after(self, previous: "asyncio.Task[T] | None") -> T:
+        if previous is not None:
+            await asyncio.wait([previous])
         self._running, self._next = self._next, None
         return await self._read()

@@ -4,7 +4,8 @@ Used by `claims.py`, `nodes.py`, `pools.py`, `node_classes.py` and `namespaces.p
 
 Conditions written onto objects as JSON; the semantics are `model.kinds.conditions`.
 
-Claims, pools and node classes write their conditions through `patched`; what the conditions mean is decided elsewhere.
+Claims, pools and node classes write their conditions through `apply_condition_patches`; what the conditions mean is
+decided elsewhere.
 
 Conditions that turned, told as events: `kubectl describe` shows the life of an object as the conditions changed.
 
@@ -26,7 +27,7 @@ from tenure.kube.client.objects import Objects, merge_patch
 from tenure.model.provider_results import ConditionPatch
 
 
-def patched(
+def apply_condition_patches(
     item: Mapping[str, Any], patches: Sequence[ConditionPatch], *, dependents: Sequence[str], now: datetime
 ) -> list[Json]:
     """The whole list as it has to stand after these patches; what stands, untouched, when nothing changes."""
@@ -55,42 +56,50 @@ _FINALIZED: Final = "Finalized"
 
 
 @dataclass(frozen=True)
-class Turn:
+class ConditionTransition:
     condition: Json
-    before: str
+    previous_status: str
 
     @property
-    def message(self) -> str:
+    def event_message(self) -> str:
         now = self.condition
         more = f", Message: {now['message']}" if now.get("message") else ""
         return (
-            f"Status condition transitioned, Type: {now['type']}, Status: {self.before} -> {now['status']}, "
+            f"Status condition transitioned, Type: {now['type']}, Status: {self.previous_status} -> {now['status']}, "
             f"Reason: {now.get('reason', '')}{more}"
         )
 
 
-def turns(before: Sequence[Json], after: Sequence[Json], *, dependents: Sequence[str]) -> list[Turn]:
+def condition_transitions(
+    before: Sequence[Json], after: Sequence[Json], *, dependents: Sequence[str]
+) -> list[ConditionTransition]:
     """What has another status now. Those that readiness depends on are Unknown until they are written first; others
     appear without a turn."""
-    held = dict.fromkeys((*dependents, READY), "Unknown") | {one["type"]: one["status"] for one in before}
-    return [Turn(one, held[one["type"]]) for one in after if one["type"] in held and held[one["type"]] != one["status"]]
+    status_by_type = dict.fromkeys((*dependents, READY), "Unknown") | {one["type"]: one["status"] for one in before}
+    return [
+        ConditionTransition(one, status_by_type[one["type"]])
+        for one in after
+        if one["type"] in status_by_type and status_by_type[one["type"]] != one["status"]
+    ]
 
 
-class Teller:
+class ConditionEventPublisher:
     """Tells about the objects of one kind."""
 
     def __init__(self, events: KubeEvents, kind: str) -> None:
         self._events, self._kind = events, kind
 
-    async def turned(self, item: Json, found: Sequence[Turn]) -> None:
+    async def publish_transitions(self, item: Json, transitions: Sequence[ConditionTransition]) -> None:
         metadata = item["metadata"]
-        for turn in found:
-            await self._say(metadata["name"], metadata["uid"], turn.condition["type"], turn.message)
+        for transition in transitions:
+            await self._publish(
+                metadata["name"], metadata["uid"], transition.condition["type"], transition.event_message
+            )
 
-    async def finalized(self, name: str, uid: str, finalizer: str) -> None:
-        await self._say(name, uid, _FINALIZED, f"Finalized {finalizer}")
+    async def publish_finalized(self, name: str, uid: str, finalizer: str) -> None:
+        await self._publish(name, uid, _FINALIZED, f"Finalized {finalizer}")
 
-    async def _say(self, name: str, uid: str, reason: str, message: str) -> None:
+    async def _publish(self, name: str, uid: str, reason: str, message: str) -> None:
         await self._events.publish(kind=self._kind, name=name, uid=uid, reason=reason, message=message)
 
 
@@ -104,36 +113,36 @@ async def patch_metadata(
 ) -> Json | None:
     """The object with these annotations, and those of the labels that it has not; None when it is gone."""
 
-    def decide(item: Json) -> Json | None:
+    def build_patch(item: Json) -> Json | None:
         changes: Json = {}
-        held = item["metadata"].get("labels") or {}
-        absent = {key: value for key, value in (default_labels or {}).items() if key not in held}
-        for key, wanted in (("labels", absent), ("annotations", annotations)):
-            added = merge_patch(item["metadata"].get(key) or {}, wanted or {})
+        current_labels = item["metadata"].get("labels") or {}
+        absent = {key: value for key, value in (default_labels or {}).items() if key not in current_labels}
+        for key, desired in (("labels", absent), ("annotations", annotations)):
+            added = merge_patch(item["metadata"].get(key) or {}, desired or {})
             if added:
                 changes[key] = added
         return {"metadata": changes} if changes else None
 
-    return await objects.change(name, decide, uid=uid)
+    return await objects.patch_with_retry(name, build_patch, uid=uid)
 
 
-async def relabel(objects: Objects, name: str, labels: Mapping[str, str | None], *, uid: str) -> bool:
+async def patch_labels(objects: Objects, name: str, labels: Mapping[str, str | None], *, uid: str) -> bool:
     """Set labels, and take off those that are None; False when the object is gone."""
 
-    def decide(item: Json) -> Json | None:
+    def build_patch(item: Json) -> Json | None:
         changes = merge_patch(item["metadata"].get("labels") or {}, labels)
         return {"metadata": {"labels": changes}} if changes else None
 
-    return await objects.change(name, decide, uid=uid) is not None
+    return await objects.patch_with_retry(name, build_patch, uid=uid) is not None
 
 
-class Annotating:
+class AnnotationPatcher:
     """An adapter whose objects carry annotations. Satisfies `activities.pauses.Annotated`."""
 
     def __init__(self, annotated: Objects) -> None:
         self._annotated = annotated
 
-    async def annotate(
+    async def patch_annotations(
         self,
         name: str,
         annotations: Mapping[str, str | None],
@@ -144,14 +153,14 @@ class Annotating:
         """Set annotations, and take off those that are None, where the object's are as `only` has them. Its UID, empty
         when it is gone."""
 
-        def decide(item: Json) -> Json | None:
-            held = item["metadata"].get("annotations") or {}
-            if any(held.get(key) != value for key, value in (only or {}).items()):
+        def build_patch(item: Json) -> Json | None:
+            current = item["metadata"].get("annotations") or {}
+            if any(current.get(key) != value for key, value in (only or {}).items()):
                 return None
-            changes = merge_patch(held, annotations)
+            changes = merge_patch(current, annotations)
             return {"metadata": {"annotations": changes}} if changes else None
 
-        item = await self._annotated.change(name, decide, uid=uid)
+        item = await self._annotated.patch_with_retry(name, build_patch, uid=uid)
         return str(item["metadata"]["uid"]) if item else ""
 
 
@@ -164,22 +173,24 @@ async def patch_status(
     conditions: Sequence[ConditionPatch],
     dependents: Sequence[str],
     now: datetime,
-    teller: Teller,
+    event_publisher: ConditionEventPublisher,
 ) -> Json | None:
     """The object with these status fields (each replaced whole; None removes one) and conditions; None when gone."""
-    turned: list[Turn] = []
+    transitions: list[ConditionTransition] = []
 
-    def decide(item: Json) -> Json | None:
-        held = item.get("status") or {}
-        wanted: dict[str, object] = dict(status or {})
-        turned.clear()
+    def build_patch(item: Json) -> Json | None:
+        current_status = item.get("status") or {}
+        desired: dict[str, object] = dict(status or {})
+        transitions.clear()
         if conditions:
-            after = wanted["conditions"] = patched(item, conditions, dependents=dependents, now=now)
-            turned.extend(turns(held.get("conditions") or (), after, dependents=dependents))
-        changes = merge_patch(held, wanted)
+            after = desired["conditions"] = apply_condition_patches(item, conditions, dependents=dependents, now=now)
+            transitions.extend(
+                condition_transitions(current_status.get("conditions") or (), after, dependents=dependents)
+            )
+        changes = merge_patch(current_status, desired)
         return {"status": changes} if changes else None
 
-    item = await objects.change(name, decide, uid=uid, sub="status")
+    item = await objects.patch_with_retry(name, build_patch, uid=uid, sub="status")
     if item is not None:
-        await teller.turned(item, turned)
+        await event_publisher.publish_transitions(item, transitions)
     return item

@@ -10,7 +10,7 @@ from typing import Any
 from tenure.apis import labels
 from tenure.apis.durations import parse_duration
 from tenure.apis.quantity import QuantityError, parse_resources
-from tenure.model.facts import ClaimFact, NamespaceFact, NodeFact, PoolFact
+from tenure.model.facts import NamespaceFact, NodeClaimFact, NodeFact, NodePoolFact
 from tenure.model.nodeoverlays import OverlayFact
 
 Json = Mapping[str, Any]
@@ -49,32 +49,32 @@ def node_fact(node: Json) -> NodeFact:
     )
 
 
-def claim_fact(claim: Json) -> ClaimFact:
+def nodeclaim_fact(claim: Json) -> NodeClaimFact:
     """Raises QuantityError and DurationError."""
     metadata, spec, status = claim["metadata"], claim["spec"], claim.get("status") or {}
     overdue = condition_of(status, labels.OVERDUE)
     drifted = condition_of(status, labels.DRIFTED) if _is_true(status, labels.DRIFTED) else {}
     reason = condition_of(status, labels.DISRUPTION_REASON) if _is_true(status, labels.DISRUPTION_REASON) else {}
-    marks = metadata.get("labels") or {}
-    return ClaimFact.model_validate(
+    claim_labels = metadata.get("labels") or {}
+    return NodeClaimFact.model_validate(
         {
             "name": metadata["name"],
             "uid": metadata["uid"],
             "created": metadata["creationTimestamp"],
-            "pool": marks.get(labels.NODEPOOL, ""),
+            "pool": claim_labels.get(labels.NODEPOOL, ""),
             "node_class": spec["nodeClassRef"]["name"],
-            "labels": marks,
+            "labels": claim_labels,
             "annotations": metadata.get("annotations") or {},
-            "requirements": _requirements(spec.get("requirements")),
-            "taints": _taints(spec.get("taints")),
-            "startup_taints": _taints(spec.get("startupTaints")),
+            "requirements": _requirement_fields(spec.get("requirements")),
+            "taints": _taint_fields(spec.get("taints")),
+            "startup_taints": _taint_fields(spec.get("startupTaints")),
             "requests": parse_resources((spec.get("resources") or {}).get("requests")),
             "capacity": parse_resources(status.get("capacity")),
             "allocatable": parse_resources(status.get("allocatable")),
             "provider_id": status.get("providerID", ""),
             "image_id": status.get("imageID", ""),
             "node_name": status.get("nodeName", ""),
-            "expire_after_seconds": _seconds(spec.get("expireAfter", "720h")),
+            "expire_after_seconds": _duration_seconds(spec.get("expireAfter", "720h")),
             "launched": _is_true(status, labels.LAUNCHED),
             "launched_at": _true_since(status, labels.LAUNCHED),
             "registered": _is_true(status, labels.REGISTERED_CONDITION),
@@ -89,7 +89,7 @@ def claim_fact(claim: Json) -> ClaimFact:
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
             "drifted_at": drifted.get("lastTransitionTime"),
-            "drain_waits": any(_waits(status, one) for one in (labels.DRAINED, labels.VOLUMES_DETACHED)),
+            "drain_waits": any(_is_waiting(status, one) for one in (labels.DRAINED, labels.VOLUMES_DETACHED)),
             "last_pod_event": status.get("lastPodEventTime"),
             "termination_grace_period": spec.get("terminationGracePeriod") or "",
             "deleting": "deletionTimestamp" in metadata,
@@ -99,12 +99,12 @@ def claim_fact(claim: Json) -> ClaimFact:
     )
 
 
-def pool_fact(pool: Json) -> PoolFact:
+def nodepool_fact(pool: Json) -> NodePoolFact:
     """Raises QuantityError. `hash` is what stands in the pool's annotation, empty before it was first written."""
     metadata, spec = pool["metadata"], pool["spec"]
-    marks, template = spec["template"].get("metadata") or {}, spec["template"]["spec"]
+    template_metadata, template = spec["template"].get("metadata") or {}, spec["template"]["spec"]
     reference, disruption = template["nodeClassRef"], spec.get("disruption") or {}
-    return PoolFact.model_validate(
+    return NodePoolFact.model_validate(
         {
             "name": metadata["name"],
             "uid": metadata["uid"],
@@ -117,11 +117,11 @@ def pool_fact(pool: Json) -> PoolFact:
             "node_class": reference["name"],
             "node_class_group": reference["group"],
             "node_class_kind": reference["kind"],
-            "template_labels": marks.get("labels") or {},
-            "template_annotations": marks.get("annotations") or {},
-            "requirements": _requirements(template.get("requirements")),
-            "taints": _taints(template.get("taints")),
-            "startup_taints": _taints(template.get("startupTaints")),
+            "template_labels": template_metadata.get("labels") or {},
+            "template_annotations": template_metadata.get("annotations") or {},
+            "requirements": _requirement_fields(template.get("requirements")),
+            "taints": _taint_fields(template.get("taints")),
+            "startup_taints": _taint_fields(template.get("startupTaints")),
             "expire_after": template.get("expireAfter", "720h"),
             "termination_grace_period": template.get("terminationGracePeriod") or "",
             "consolidate_after": disruption.get("consolidateAfter", "0s"),
@@ -168,39 +168,39 @@ def is_ours(reference: Json) -> bool:
     return reference.get("group") == labels.AWS_GROUP and reference.get("kind") == "EC2NodeClass"
 
 
-def condition_of(status: Json, wanted: str) -> Json:
+def condition_of(status: Json, condition_type: str) -> Json:
     """Empty when there is none of this type."""
-    return next((one for one in status.get("conditions") or () if one.get("type") == wanted), {})
+    return next((one for one in status.get("conditions") or () if one.get("type") == condition_type), {})
 
 
-def _waits(status: Json, type_: str) -> bool:
+def _is_waiting(status: Json, type_: str) -> bool:
     found = condition_of(status, type_)
     return found.get("status") == "Unknown" and bool(found.get("message"))
 
 
-def _is_true(status: Json, wanted: str) -> bool:
-    return bool(condition_of(status, wanted).get("status") == "True")
+def _is_true(status: Json, condition_type: str) -> bool:
+    return bool(condition_of(status, condition_type).get("status") == "True")
 
 
-def _true_since(status: Json, wanted: str) -> str | None:
-    found = condition_of(status, wanted)
+def _true_since(status: Json, condition_type: str) -> str | None:
+    found = condition_of(status, condition_type)
     since: str | None = found.get("lastTransitionTime") if found.get("status") == "True" else None
     return since
 
 
 def _node_taints(spec: Json) -> list[dict[str, str]]:
     """A cordoned node has its taint a moment later; kube-scheduler looks at the field."""
-    taints = _taints(spec.get("taints"))
+    taints = _taint_fields(spec.get("taints"))
     if spec.get("unschedulable") and not any(one["key"] == labels.UNSCHEDULABLE_TAINT_KEY for one in taints):
         taints.append({"key": labels.UNSCHEDULABLE_TAINT_KEY, "value": "", "effect": labels.NO_SCHEDULE})
     return taints
 
 
-def _taints(taints: Any) -> list[dict[str, str]]:
+def _taint_fields(taints: Any) -> list[dict[str, str]]:
     return [{"key": one["key"], "value": one.get("value", ""), "effect": one["effect"]} for one in taints or ()]
 
 
-def _requirements(requirements: Any) -> list[dict[str, Any]]:
+def _requirement_fields(requirements: Any) -> list[dict[str, Any]]:
     return [
         {
             "key": one["key"],
@@ -212,6 +212,6 @@ def _requirements(requirements: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _seconds(duration: str) -> int | None:
+def _duration_seconds(duration: str) -> int | None:
     parsed = parse_duration(duration)
     return None if parsed is None else int(parsed.total_seconds())

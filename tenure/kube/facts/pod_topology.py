@@ -14,22 +14,22 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def company(metadata: Json, spec: Json) -> dict[str, Any]:
+def topology_terms(metadata: Json, spec: Json) -> dict[str, Any]:
     """Labels, spread constraints, pod affinity and anti-affinity, host ports and claims. Empty ones are left out."""
     labels = metadata.get("labels") or {}
     affinity = spec.get("affinity") or {}
     found = {
-        "labels": {shared(key): shared(value) for key, value in labels.items()},
-        "spreads": [_spread(one, labels) for one in spec.get("topologySpreadConstraints") or ()],
-        "affinity": _terms(affinity.get("podAffinity") or {}, labels),
-        "anti_affinity": _terms(affinity.get("podAntiAffinity") or {}, labels),
+        "labels": {intern_string(key): intern_string(value) for key, value in labels.items()},
+        "spreads": [_spread_constraint(one, labels) for one in spec.get("topologySpreadConstraints") or ()],
+        "affinity": _affinity_terms(affinity.get("podAffinity") or {}, labels),
+        "anti_affinity": _affinity_terms(affinity.get("podAntiAffinity") or {}, labels),
         "host_ports": host_ports(spec),
-        "volumes": _volumes(metadata, spec),
+        "volumes": _claim_names(metadata, spec),
     }
     return {key: value for key, value in found.items() if value}
 
 
-def selector(raw: Json | None) -> list[dict[str, Any]] | None:
+def selector_expressions(raw: Json | None) -> list[dict[str, Any]] | None:
     """Expressions that all hold; None where there is no selector, which selects nothing."""
     if raw is None:
         return None
@@ -40,31 +40,31 @@ def selector(raw: Json | None) -> list[dict[str, Any]] | None:
     ]
 
 
-def _spread(one: Json, labels: Json) -> dict[str, Any]:
+def _spread_constraint(one: Json, labels: Json) -> dict[str, Any]:
     return {
         "key": one["topologyKey"],
         "max_skew": one["maxSkew"],
         "hard": one.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule",
-        "selector": _with_keys(selector(one.get("labelSelector")), one.get("matchLabelKeys"), "In", labels),
+        "selector": _with_keys(selector_expressions(one.get("labelSelector")), one.get("matchLabelKeys"), "In", labels),
         "min_domains": one.get("minDomains") or 1,
         "honor_affinity": one.get("nodeAffinityPolicy", "Honor") == "Honor",
         "honor_taints": one.get("nodeTaintsPolicy", "Ignore") == "Honor",
     }
 
 
-def _terms(affinity: Json, labels: Json) -> list[dict[str, Any]]:
-    required = [_term(one, labels, 0) for one in affinity.get(REQUIRED) or ()]
-    preferred = [_term(one["podAffinityTerm"], labels, one["weight"]) for one in affinity.get(PREFERRED) or ()]
+def _affinity_terms(affinity: Json, labels: Json) -> list[dict[str, Any]]:
+    required = [_affinity_term(one, labels, 0) for one in affinity.get(REQUIRED) or ()]
+    preferred = [_affinity_term(one["podAffinityTerm"], labels, one["weight"]) for one in affinity.get(PREFERRED) or ()]
     return required + preferred
 
 
-def _term(one: Json, labels: Json, weight: int) -> dict[str, Any]:
-    found = _with_keys(selector(one.get("labelSelector")), one.get("matchLabelKeys"), "In", labels)
+def _affinity_term(one: Json, labels: Json, weight: int) -> dict[str, Any]:
+    found = _with_keys(selector_expressions(one.get("labelSelector")), one.get("matchLabelKeys"), "In", labels)
     return {
         "key": one["topologyKey"],
         "selector": _with_keys(found, one.get("mismatchLabelKeys"), "NotIn", labels),
         "namespaces": one.get("namespaces") or (),
-        "namespace_selector": selector(one.get("namespaceSelector")),
+        "namespace_selector": selector_expressions(one.get("namespaceSelector")),
         "weight": weight,
     }
 
@@ -94,7 +94,7 @@ def host_ports(spec: Json) -> list[dict[str, Any]]:
     ]
 
 
-def _volumes(metadata: Json, spec: Json) -> list[str]:
+def _claim_names(metadata: Json, spec: Json) -> list[str]:
     """Names of claims; that of an ephemeral volume is made from the pod's."""
     found = []
     for volume in spec.get("volumes") or ():
@@ -106,6 +106,6 @@ def _volumes(metadata: Json, spec: Json) -> list[str]:
     return found
 
 
-def shared(value: Any) -> Any:
+def intern_string(value: Any) -> Any:
     """Strings that many pods have in common are kept once. What is no string is for the model to refuse."""
     return intern(value) if type(value) is str else value

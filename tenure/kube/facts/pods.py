@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tenure.apis import labels, resources
 from tenure.apis.quantity import parse_resources
-from tenure.kube.facts.pod_topology import company, host_ports, shared
+from tenure.kube.facts.pod_topology import host_ports, intern_string, topology_terms
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
 
 Json = Mapping[str, Any]
@@ -26,53 +26,61 @@ def pod_requests(spec: Json, status: Json | None = None, *, limits_too: bool = F
     Amounts set for the pod as a whole stand above those of its containers. While a resize is going on, the larger of
     what is asked and what is held counts. Raises QuantityError.
     """
-    held = _held(status or {})
-    running = resources.total(_one(container, held, limits_too) for container in spec.get("containers") or ())
+    allocated = _allocated_by_container(status or {})
+    running = resources.sum_resources(
+        _container_requests(container, allocated, limits_too) for container in spec.get("containers") or ()
+    )
     sidecars: dict[str, int] = {}
-    start: dict[str, int] = {}
+    init_peak: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        own = _one(container, held, limits_too)
+        container_requests = _container_requests(container, allocated, limits_too)
         if container.get("restartPolicy") == "Always":
-            sidecars = resources.add(sidecars, own)
-            start = resources.largest(start, sidecars)
+            sidecars = resources.add(sidecars, container_requests)
+            init_peak = resources.elementwise_max(init_peak, sidecars)
         else:
-            start = resources.largest(start, resources.add(sidecars, own))
-    asked = resources.largest(resources.add(running, sidecars), start) if spec.get("initContainers") else running
-    whole = spec.get("resources")
-    if whole:
-        asked.update(_amounts(whole, limits_too))
+            init_peak = resources.elementwise_max(init_peak, resources.add(sidecars, container_requests))
+    requested = (
+        resources.elementwise_max(resources.add(running, sidecars), init_peak)
+        if spec.get("initContainers")
+        else running
+    )
+    pod_level = spec.get("resources")
+    if pod_level:
+        requested.update(_declared_requests(pod_level, limits_too))
     overhead = spec.get("overhead")
     if overhead:
-        asked = resources.add(asked, parse_resources(overhead))
-    asked[resources.PODS] = asked.get(resources.PODS, 0) + 1
-    return asked
+        requested = resources.add(requested, parse_resources(overhead))
+    requested[resources.PODS] = requested.get(resources.PODS, 0) + 1
+    return requested
 
 
-def _one(container: Json, held: Mapping[str, dict[str, int]], limits_too: bool) -> dict[str, int]:
-    amounts = _amounts(container.get("resources") or {}, limits_too)
-    resized = held.get(container["name"])
-    return resources.largest(amounts, resized) if resized else amounts
+def _container_requests(container: Json, allocated: Mapping[str, dict[str, int]], limits_too: bool) -> dict[str, int]:
+    amounts = _declared_requests(container.get("resources") or {}, limits_too)
+    resized = allocated.get(container["name"])
+    return resources.elementwise_max(amounts, resized) if resized else amounts
 
 
-def _amounts(declared: Json, limits_too: bool) -> dict[str, int]:
+def _declared_requests(declared: Json, limits_too: bool) -> dict[str, int]:
     requests = declared.get("requests") or {}
     if limits_too:
         requests = {**(declared.get("limits") or {}), **requests}
     return parse_resources(requests)
 
 
-def _held(status: Json) -> dict[str, dict[str, int]]:
+def _allocated_by_container(status: Json) -> dict[str, dict[str, int]]:
     """By container: what the kubelet has allocated or runs with; only containers that say so."""
-    held: dict[str, dict[str, int]] = {}
-    for container in _statuses(status):
+    by_container: dict[str, dict[str, int]] = {}
+    for container in _container_statuses(status):
         allocated = container.get("allocatedResources")
         actual = (container.get("resources") or {}).get("requests")
         if allocated or actual:
-            held[container["name"]] = resources.largest(parse_resources(allocated), parse_resources(actual))
-    return held
+            by_container[container["name"]] = resources.elementwise_max(
+                parse_resources(allocated), parse_resources(actual)
+            )
+    return by_container
 
 
-def _statuses(status: Json) -> Iterable[Json]:
+def _container_statuses(status: Json) -> Iterable[Json]:
     yield from status.get("containerStatuses") or ()
     yield from status.get("initContainerStatuses") or ()
 
@@ -86,32 +94,32 @@ def pod_fact(pod: Json) -> PodFact:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     owners = metadata.get("ownerReferences") or ()
-    owner = controller(owners)
+    owner = controller_owner(owners)
     return PodFact.model_validate(
         {
             "uid": metadata["uid"],
-            "namespace": shared(metadata["namespace"]),
+            "namespace": intern_string(metadata["namespace"]),
             "name": metadata["name"],
             "requests": pod_requests(spec, status),
             "created": metadata["creationTimestamp"],
-            "node_name": shared(spec.get("nodeName", "")),
-            **_nomination(status),
-            "phase": shared(status.get("phase", "Pending")),
+            "node_name": intern_string(spec.get("nodeName", "")),
+            **_nomination_fields(status),
+            "phase": intern_string(status.get("phase", "Pending")),
             "deleting": "deletionTimestamp" in metadata,
             "deletion_deadline": metadata.get("deletionTimestamp"),
-            "unschedulable": _unschedulable(status),
-            "untried": not spec.get("schedulingGates") and _said(status) is None,
-            "owner_kind": shared(owner.get("kind", "")),
-            "owner_uid": shared(owner.get("uid", "")),
+            "unschedulable": _is_unschedulable(status),
+            "untried": not spec.get("schedulingGates") and _pod_scheduled_condition(status) is None,
+            "owner_kind": intern_string(owner.get("kind", "")),
+            "owner_uid": intern_string(owner.get("uid", "")),
             "daemonset": any(one.get("kind") == "DaemonSet" for one in owners),
             "mirror": MIRROR_ANNOTATION in annotations or any(one.get("kind") == "Node" for one in owners),
             "do_not_disrupt": annotations.get(labels.DO_NOT_DISRUPT, ""),
             "started": status.get("startTime"),
-            "bound": _bound(status),
-            "ready": _ready(status),
+            "bound": _bound_at(status),
+            "ready": _ready_status(status),
             "deletion_cost": _deletion_cost(annotations),
-            **_placement(spec),
-            **company(metadata, spec),
+            **_placement_fields(spec),
+            **topology_terms(metadata, spec),
         }
     )
 
@@ -132,7 +140,7 @@ def daemonset_fact(daemonset: Json) -> DaemonSetFact:
                 "owner_uid": metadata["uid"],
                 "daemonset": True,
                 "do_not_disrupt": (template.get("annotations") or {}).get(labels.DO_NOT_DISRUPT, ""),
-                **_placement(spec),
+                **_placement_fields(spec),
                 "host_ports": host_ports(spec),
             },
         }
@@ -152,13 +160,13 @@ def virtual_pod_fact(buffer: Json, template: Json) -> PodFact:
             "name": metadata["name"],
             "requests": pod_requests(spec, limits_too=True),
             "created": metadata["creationTimestamp"],
-            **_placement(spec),
-            **company(pod, {**spec, "volumes": ()}),
+            **_placement_fields(spec),
+            **topology_terms(pod, {**spec, "volumes": ()}),
         }
     )
 
 
-def _placement(spec: Json) -> dict[str, Any]:
+def _placement_fields(spec: Json) -> dict[str, Any]:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
@@ -166,17 +174,18 @@ def _placement(spec: Json) -> dict[str, Any]:
         "priority": spec.get("priority", 0),
         "priority_class": spec.get("priorityClassName", ""),
         "node_selector": spec.get("nodeSelector") or {},
-        "required_terms": [expressions(term) for term in required],
+        "required_terms": [match_expressions(term) for term in required],
         "preferred_terms": [
-            {"weight": one["weight"], "expressions": expressions(one.get("preference") or {})} for one in preferred
+            {"weight": one["weight"], "expressions": match_expressions(one.get("preference") or {})}
+            for one in preferred
         ],
-        "tolerations": [_toleration(one) for one in spec.get("tolerations") or ()],
+        "tolerations": [_parse_toleration(one) for one in spec.get("tolerations") or ()],
         "uses_match_fields": any("matchFields" in term for term in required)
         or any("matchFields" in (one.get("preference") or {}) for one in preferred),
     }
 
 
-def expressions(term: Json) -> list[dict[str, Any]]:
+def match_expressions(term: Json) -> list[dict[str, Any]]:
     """The requirements of a selector term, as facts have them."""
     return [
         {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
@@ -184,45 +193,45 @@ def expressions(term: Json) -> list[dict[str, Any]]:
     ]
 
 
-def _toleration(one: Json) -> Toleration | dict[str, Any]:
-    said = {name: one.get(key) for name, key in _TOLERATION.items()}
-    given = {name: value for name, value in said.items() if value not in (None, "")}
-    plain = all(type(value) is (int if name == "seconds" else str) for name, value in given.items())
-    return _kept(*given.items()) if plain else given
+def _parse_toleration(one: Json) -> Toleration | dict[str, Any]:
+    fields = {name: one.get(key) for name, key in _TOLERATION.items()}
+    set_fields = {name: value for name, value in fields.items() if value not in (None, "")}
+    plain = all(type(value) is (int if name == "seconds" else str) for name, value in set_fields.items())
+    return _cached_toleration(*set_fields.items()) if plain else set_fields
 
 
 @lru_cache(maxsize=1024)
-def _kept(*given: tuple[str, str | int]) -> Toleration:
+def _cached_toleration(*set_fields: tuple[str, str | int]) -> Toleration:
     """Nearly all pods have the same two: they are kept once."""
-    return Toleration.model_validate(dict(given))
+    return Toleration.model_validate(dict(set_fields))
 
 
-def controller(owners: Iterable[Json]) -> Json:
+def controller_owner(owners: Iterable[Json]) -> Json:
     """The owner that manages the object; empty where there is none."""
     return next((one for one in owners if one.get("controller")), {})
 
 
-def _nomination(status: Json) -> dict[str, str]:
+def _nomination_fields(status: Json) -> dict[str, str]:
     """kube-scheduler nominates by preemption and says nothing else; ours comes with a condition that names the node."""
     node = status.get("nominatedNodeName", "")
     ours = any(one["type"] == labels.NOMINATED and one.get("message") == node for one in status.get("conditions") or ())
     return {"expected_on": node} if ours else {"nominated_node": node}
 
 
-def _unschedulable(status: Json) -> bool:
-    said = _said(status)
-    return said is not None and said.get("status") == "False" and said.get("reason") == "Unschedulable"
+def _is_unschedulable(status: Json) -> bool:
+    condition = _pod_scheduled_condition(status)
+    return condition is not None and condition.get("status") == "False" and condition.get("reason") == "Unschedulable"
 
 
-def _bound(status: Json) -> str | None:
-    said = _said(status)
-    return said.get("lastTransitionTime") if said is not None and said.get("status") == "True" else None
+def _bound_at(status: Json) -> str | None:
+    condition = _pod_scheduled_condition(status)
+    return condition.get("lastTransitionTime") if condition is not None and condition.get("status") == "True" else None
 
 
-def _ready(status: Json) -> bool | None:
+def _ready_status(status: Json) -> bool | None:
     """None before its kubelet has said anything."""
-    said = next((one for one in status.get("conditions") or () if one.get("type") == labels.READY), None)
-    return None if said is None else said.get("status") == "True"
+    condition = next((one for one in status.get("conditions") or () if one.get("type") == labels.READY), None)
+    return None if condition is None else condition.get("status") == "True"
 
 
 def _deletion_cost(annotations: Json) -> int:
@@ -233,6 +242,6 @@ def _deletion_cost(annotations: Json) -> int:
         return 0
 
 
-def _said(status: Json) -> Json | None:
+def _pod_scheduled_condition(status: Json) -> Json | None:
     """kube-scheduler's word on the pod."""
     return next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), None)

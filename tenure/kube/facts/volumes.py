@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tenure.apis import labels
-from tenure.kube.facts.pods import expressions
+from tenure.kube.facts.pods import match_expressions
 from tenure.model.facts import CSINodeFact, StorageClassFact, VolumeClaimFact, VolumeFact
 
 Json = Mapping[str, Any]
@@ -63,15 +63,17 @@ def volume_fact(volume: Json) -> VolumeFact:
     required = (spec.get("nodeAffinity") or {}).get("required")
     # The kube-scheduler matches these terms against labels alone, which no term with matchFields satisfies.
     terms = [
-        expressions(term) for term in (required or {}).get("nodeSelectorTerms") or () if not term.get("matchFields")
+        match_expressions(term)
+        for term in (required or {}).get("nodeSelectorTerms") or ()
+        if not term.get("matchFields")
     ]
-    zones = _zones(metadata.get("labels") or {})
+    zones = _zone_requirements(metadata.get("labels") or {})
     if zones:
         terms = [term + zones for term in terms] if required else [zones]
     return VolumeFact.model_validate(
         {
             "name": metadata["name"],
-            "driver": _driver(spec),
+            "driver": _csi_driver(spec),
             "terms": terms if required or zones else None,
             "local": "local" in spec or "hostPath" in spec,
             "deleting": "deletionTimestamp" in metadata,
@@ -107,16 +109,18 @@ def csi_node_fact(node: Json) -> CSINodeFact:
     return CSINodeFact.model_validate({"name": node["metadata"]["name"], "limits": limits})
 
 
-def _driver(spec: Json) -> str:
+def _csi_driver(spec: Json) -> str:
     if "csi" in spec:
         driver: str = spec["csi"]["driver"]
         return driver
     return next((_PROVISIONERS[made] for source, made in _SOURCES.items() if source in spec), "")
 
 
-def _zones(marks: Mapping[str, str]) -> list[dict[str, Any]]:
+def _zone_requirements(volume_labels: Mapping[str, str]) -> list[dict[str, Any]]:
     """Where the labels of a volume say that it is: older volumes have them in place of a node affinity, and the
     kube-scheduler heeds both."""
     return [
-        {"key": key, "operator": "In", "values": marks[key].split(_BETWEEN_ZONES)} for key in _ZONE_KEYS if key in marks
+        {"key": key, "operator": "In", "values": volume_labels[key].split(_BETWEEN_ZONES)}
+        for key in _ZONE_KEYS
+        if key in volume_labels
     ]

@@ -67,7 +67,7 @@ class DisruptionDecisionRequest(Message):
     """One pass of voluntary disruption."""
 
     under_way: tuple[InFlightCommand, ...] = ()
-    holds: tuple[DisruptionBlocker, ...] = ()
+    blockers: tuple[DisruptionBlocker, ...] = ()
     backoffs: tuple[CommandBackoff, ...] = ()
     first: tuple[str, ...] = ()
     """NodeClaims that the last pass did not reach."""
@@ -129,7 +129,8 @@ class PermitRevoked(Message):
 Step = Literal["Permit", "Begin", "Replace", "Wait", "Finish", "Undo", "Over"]
 """Of a command, in the order of a life without trouble; Undo takes the place of what is left to do."""
 Ending = Literal["done", "not permitted", "recalled", "stale", "not replaced", "held", "failed"]
-"""`stale_kinds`: it would not be decided like this any more. `not replaced`: replacements did not come up. `held`: a
+"""`stale_kinds`: it would not be decided like this any more. `not replaced`: replacements did not come up.
+`is_active`: a
 node
 has to stay. `failed`: nobody could say or do it in time."""
 
@@ -167,9 +168,9 @@ class CommandState(Message):
 
     cluster: str
     proposal: Proposal
-    others: tuple[InFlightCommand, ...] = ()
+    other_commands: tuple[InFlightCommand, ...] = ()
     """Commands that were under way when this one began; until its replacements are made."""
-    born: datetime | None = None
+    created_at: datetime | None = None
     step: Step = "Permit"
     since: datetime | None = None
     """When this step began."""
@@ -179,7 +180,7 @@ class CommandState(Message):
     """Of its replacements' names."""
     permits: dict[str, PermitResult] = {}
     """The last answer for each NodeClaim, by UID."""
-    renewed: datetime | None = None
+    permits_renewed_at: datetime | None = None
     """When permits were asked for last."""
     claims: tuple[str, ...] = ()
     """Names of its replacements."""
@@ -216,7 +217,7 @@ class CommandResult(Message):
     """What they answer."""
 
     outcome: Literal["done", "waiting", "held", "lost"]
-    """`waiting`: not yet. `held`: a candidate has to stay. `lost`: a replacement is gone."""
+    """`waiting`: not yet. `is_active`: a candidate has to stay. `lost`: a replacement is gone."""
     why: str = ""
     nodes: tuple[str, ...] = ()
     """UIDs of the NodeClaims that have to stay."""

@@ -15,9 +15,9 @@ Cause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volu
 LifecyclePolicy lets the pod go later than others."""
 Prospect = Literal["never", "can", "at", "unknown"]
 """`never`: somebody has to change something; `can`: when others have done their part; `at`: at `passes_at`."""
-BLOCKING: Final[frozenset[Cause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
+BLOCKING_CAUSES: Final[frozenset[Cause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
 """What `blockedFor` of a LifecyclePolicy counts. The others have an end of their own."""
-LINE: Final = 250
+MAX_STATUS_LINE_LENGTH: Final = 250
 """Characters: SQL visibility has room for 255 in a Keyword."""
 MAX_NAMED_BLOCKERS: Final = 5
 """Holds that a verdict names; the others are counted."""
@@ -45,7 +45,7 @@ class EvictionBlocker(Message):
         return f"{self.subject}: {self.what}"
 
     @property
-    def prospect(self) -> str:
+    def describe_prospect(self) -> str:
         """Whether it can ever pass, in words; empty where nobody knows."""
         if self.passes == "at" and self.passes_at:
             return f"passes at {self.passes_at.isoformat(timespec='seconds')}"
@@ -55,20 +55,20 @@ class EvictionBlocker(Message):
     def description(self) -> str:
         owner = f" ({self.owner})" if self.owner else ""
         since = f", since {self.since.isoformat(timespec='seconds')}" if self.since else ""
-        outlook = ": ".join(part for part in (self.prospect, self.hint) if part)
+        outlook = ": ".join(part for part in (self.describe_prospect, self.hint) if part)
         return f"{self.subject}{owner}: {self.what}{since}" + (f"; {outlook}" if outlook else "")
 
 
 class DrainStatus(Message):
     """What a drain waits for at a moment, and what will follow."""
 
-    holds: tuple[EvictionBlocker, ...] = ()
+    eviction_blockers: tuple[EvictionBlocker, ...] = ()
     """Those that have to be remembered first, then blocking ones, then those that end by themselves."""
-    more: int = 0
+    unnamed_blockers: int = 0
     """Holds that are not named."""
     pods: int = 0
     """Pods that are waited for, later groups included."""
-    later: int = 0
+    pods_in_later_groups: int = 0
     """Those of them whose group has to wait for an earlier one."""
     blocked_since: datetime | None = None
     """Since when something that does not end by itself holds the drain, and no pod has left."""
@@ -84,9 +84,9 @@ class DrainStatus(Message):
     """What its LifecyclePolicy has for it, with the moment."""
 
     @property
-    def blockers(self) -> str:
+    def blocker_summary(self) -> str:
         """One line that changes only when something does; empty while pods are merely ending."""
-        parts = [one.summary for one in self.holds[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
+        parts = [one.summary for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
         if self.not_ready_since:
             parts.insert(0, f"the node is not Ready since {self.not_ready_since.isoformat(timespec='seconds')}")
         return "; ".join(parts)
@@ -94,22 +94,27 @@ class DrainStatus(Message):
     @property
     def status_line(self) -> str:
         """What blocks, or which pods are merely ending; short enough to be searched for."""
-        ending = f"pods are ending: {', '.join(one.subject for one in self.holds[:3])}"
-        return (self.blockers or ending)[:LINE]
+        ending = f"pods are ending: {', '.join(one.subject for one in self.eviction_blockers[:3])}"
+        return (self.blocker_summary or ending)[:MAX_STATUS_LINE_LENGTH]
 
     def truncate(self) -> "DrainStatus":
         """As it is sent and shown: the first holds by name, the others as a number."""
-        more = max(0, len(self.holds) - MAX_NAMED_BLOCKERS)
-        return self.model_copy(update={"holds": self.holds[:MAX_NAMED_BLOCKERS], "more": self.more + more})
+        more = max(0, len(self.eviction_blockers) - MAX_NAMED_BLOCKERS)
+        return self.model_copy(
+            update={
+                "eviction_blockers": self.eviction_blockers[:MAX_NAMED_BLOCKERS],
+                "unnamed_blockers": self.unnamed_blockers + more,
+            }
+        )
 
     @property
     def status_lines(self) -> tuple[str, ...]:
         """For people: everything there is to say."""
-        messages = [one.description for one in self.holds[:MAX_NAMED_BLOCKERS]]
-        if self.more:
-            messages.append(f"and {self.more} more")
-        if self.later:
-            messages.append(f"pods of later groups that wait for these: {self.later}")
+        messages = [one.description for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS]]
+        if self.unnamed_blockers:
+            messages.append(f"and {self.unnamed_blockers} more")
+        if self.pods_in_later_groups:
+            messages.append(f"pods of later groups that wait for these: {self.pods_in_later_groups}")
         if self.not_ready_since and self.not_ready_until:
             since = self.not_ready_since.isoformat(timespec="seconds")
             until = self.not_ready_until.isoformat(timespec="seconds")

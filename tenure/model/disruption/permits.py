@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.model.base import Message
-from tenure.model.disruption.planning import Disrupted
+from tenure.model.disruption.planning import PastDisruption
 from tenure.model.operator_requests import InvalidRules
 from tenure.model.workflow_states import Permit
 
@@ -17,7 +17,7 @@ class AllowedDisruptionsRequest(Message):
     rules: DisruptionRules | None = None
     """What LifecyclePolicies say beyond the NodePool's own budgets."""
     unread: InvalidRules = InvalidRules()
-    past: tuple[Disrupted, ...] = ()
+    past: tuple[PastDisruption, ...] = ()
     permits: tuple[Permit, ...] = ()
     """Those that are out: they count as gone once their node is on its way."""
     candidates: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class RecentDisruptions(Message):
 
     lookback: timedelta = timedelta(0)
     """How far back they look; nothing: there are none."""
-    past: tuple[Disrupted, ...] = ()
+    past: tuple[PastDisruption, ...] = ()
     permits: tuple[Permit, ...] = ()
     """Those that are out, or were when it was looked last."""
 

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from tenure.model.base import Message, Value
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 
 Method = Literal["Empty", "Drifted", "Underutilized"]
 """Karpenter's reasons, by which budgets tell disruptions apart."""
@@ -79,7 +79,7 @@ class NodeVerdict(Value):
     """What simulations of its removal found, in words; empty where there was none, or where it goes."""
 
 
-class Disrupted(Value):
+class PastDisruption(Value):
     """A node that was disrupted voluntarily."""
 
     pool: str
@@ -130,7 +130,7 @@ class Command(Value):
     reason: Method
     kind: Literal["empty", "drift", "multi", "single"]
     candidates: tuple[CommandCandidate, ...]
-    replacements: tuple[PlannedClaim, ...] = ()
+    replacements: tuple[PlannedNodeClaim, ...] = ()
     claims: tuple[str, ...] = ()
     """Names of the replacements, in their order, once they are made."""
     moves: tuple[Move, ...] = ()
@@ -161,11 +161,11 @@ class BudgetHeadroom(Value):
     why: str = ""
 
 
-class ZonesAtOnce(Value):
+class ConcurrentZoneLimit(Value):
     """In how many zones nodes may be on their way out together."""
 
-    most: int
-    begun: tuple[str, ...] = ()
+    max_zones: int
+    active_zones: tuple[str, ...] = ()
     """Zones in which some are."""
 
 
@@ -175,7 +175,7 @@ class DisruptionBudgets(Value):
     pools: dict[str, dict[Method, BudgetHeadroom]] = {}
     zones: dict[str, dict[str, BudgetHeadroom]] = {}
     """By pool, and by zone: nodes of the pool in that zone."""
-    zones_at_once: dict[str, ZonesAtOnce] = {}
+    zones_at_once: dict[str, ConcurrentZoneLimit] = {}
     """By pool."""
     cluster: dict[str, BudgetHeadroom] = {}
     """By pool: nodes of all pools together."""
@@ -215,7 +215,7 @@ class DisruptionRequest(Message):
     unavailable: tuple[UnavailableOffering, ...] = ()
     reservations: dict[str, ReservationHeadroom] = {}
     not_ready_grace: timedelta = timedelta(minutes=5)
-    pool_graces: dict[str, timedelta] = {}
+    not_ready_grace_by_pool: dict[str, timedelta] = {}
     """By pool where it has its own."""
     first: tuple[str, ...] = ()
     """NodeClaims that the last pass did not reach."""

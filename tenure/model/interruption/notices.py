@@ -79,7 +79,7 @@ class StatusReport(Value):
     """One instance that has something to report."""
 
     instance_id: str
-    failed: tuple[FailedCheck, ...] = ()
+    failed_checks: tuple[FailedCheck, ...] = ()
     events: tuple[InterruptionMessage, ...] = ()
     """Scheduled ones; `at` is when they were read."""
 

@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from tenure.model.base import Message, Value
 from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind, InterruptionMessage, OpenInterruption
-from tenure.model.nodeclaim_requests import ClaimRef
+from tenure.model.nodeclaim_requests import NodeClaimRef
 
 NOTHING: Final = "no_op"
 """Karpenter's word for a message that asks for nothing."""
@@ -149,7 +149,7 @@ class Event(Value):
     done: bool = False
 
 
-class StopStart(Message):
+class InstanceStopStart(Message):
     """An instance that is stopped and started for an event, so that it moves to other hardware."""
 
     key: str
@@ -189,13 +189,13 @@ class EventText(Message):
 class InterruptionNotification(Message):
     """What is to be said of a node's notices, and what is to be written down."""
 
-    claim: ClaimRef
+    claim: NodeClaimRef
     events: tuple[EventText, ...] = ()
     """On the NodeClaim and on its Node."""
     write: bool = False
     text: str = ""
     """The annotation; empty: it is taken off."""
-    expected_back: datetime | None = None
+    maintenance_until: datetime | None = None
     """Until when a stopped instance is; None: it is not away, or not waited for."""
 
 
@@ -204,7 +204,7 @@ class SourceState(Message):
 
     failing_since: datetime | None = None
     """None: it can be read, as far as is known."""
-    tries: int = 0
+    failed_attempts: int = 0
     """In vain, one after the other."""
     fault: str = ""
     """The last one, also when it is over."""
@@ -224,7 +224,7 @@ class InterruptionState(Message):
     status_read: datetime | None = None
 
 
-class QueueNamed(Message):
+class QueueSetting(Message):
     """Signal `set_queue`: what the setting INTERRUPTION_QUEUE of a worker that just started says."""
 
     queue: str
@@ -244,7 +244,7 @@ class InstanceStatusRequest(Message):
     """When it was read last."""
 
 
-class ReadingEnded(Message):
+class SourceReadResult(Message):
     """Why a source is not read any more, or what is to be remembered of it."""
 
     fault: str = ""

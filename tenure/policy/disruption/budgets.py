@@ -21,8 +21,8 @@ from cronsim import CronSim, CronSimError
 from tenure.apis.durations import parse_duration
 from tenure.apis.nodepool import Budget
 from tenure.model.base import Message
-from tenure.model.disruption.planning import BudgetHeadroom, ZonesAtOnce
-from tenure.model.workflow_states import PoolCount
+from tenure.model.disruption.planning import BudgetHeadroom, ConcurrentZoneLimit
+from tenure.model.workflow_states import NodePoolCount
 
 MACROS: Final = {
     "@yearly": "0 0 1 1 *",
@@ -92,7 +92,7 @@ class AllowedDisruptions(Message):
     """How many more nodes may be disrupted for one reason."""
 
     allowed: int
-    count: PoolCount = PoolCount()
+    count: NodePoolCount = NodePoolCount()
     read: bool = True
     """False where the pool could not be looked at, so that `count` says nothing."""
     why: str = ""
@@ -101,7 +101,7 @@ class AllowedDisruptions(Message):
     """A budget cannot be read, and `why` says which and what to write."""
     zones: dict[str, BudgetHeadroom] = {}
     """What is left in each zone; what is not mentioned is not limited, here and in what follows."""
-    zones_at_once: ZonesAtOnce | None = None
+    zones_at_once: ConcurrentZoneLimit | None = None
     cluster: BudgetHeadroom | None = None
     """Of all NodePools together."""
     minimum_node_age: timedelta | None = None
@@ -115,7 +115,7 @@ class AllowedDisruptions(Message):
 
 
 def decide_allowed_disruptions(
-    budgets: Sequence[Budget], count: PoolCount, *, reason: str, now: datetime
+    budgets: Sequence[Budget], count: NodePoolCount, *, reason: str, now: datetime
 ) -> AllowedDisruptions:
     """The strictest active budget, less what is consumed. No active budget for the reason: no limit."""
     limits: list[tuple[int, str]] = []
@@ -145,7 +145,7 @@ def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:
         return True
 
 
-def _new_allowed_disruptions(allowed: int, count: PoolCount, why: str) -> AllowedDisruptions:
+def _new_allowed_disruptions(allowed: int, count: NodePoolCount, why: str) -> AllowedDisruptions:
     return AllowedDisruptions(allowed=allowed, count=count, why=why)
 
 

@@ -35,7 +35,7 @@ from tenure.model.disruption.commands import (
     Step,
 )
 from tenure.model.disruption.planning import CommandCandidate
-from tenure.model.nodeclaim_state import ENDING, ClaimState, Phase
+from tenure.model.nodeclaim_state import TERMINATING_PHASES, NodeClaimState, Phase
 from tenure.policy.lifecycle import pauses
 
 DEADLINES: Final[dict[Step, timedelta]] = {
@@ -79,7 +79,7 @@ def _is_rejected(state: CommandState, uid: str) -> bool:
 
 def permit_renewal_at(state: CommandState) -> datetime | None:
     """When permits are to be asked for again; None before they were asked for at all."""
-    return state.renewed + RENEW_AFTER if state.renewed else None
+    return state.permits_renewed_at + RENEW_AFTER if state.permits_renewed_at else None
 
 
 def is_permit_request_due(state: CommandState, now: datetime) -> bool:
@@ -346,14 +346,14 @@ def _candidate_uids(one: InFlightCommand) -> set[str]:
     return {candidate.claim_uid for candidate in one.proposal.candidates}
 
 
-def replacement_status(state: ClaimState) -> ReplacementMessage | None:
+def replacement_status(state: NodeClaimState) -> ReplacementMessage | None:
     """None while there is nothing to say, or nobody to say it to. What was said holds: a node that is not Ready any
     more was a replacement all the same."""
     if not state.identity.replaces or state.reported_ready is not None:
         return None
     if state.phase is Phase.READY:
         return ReplacementMessage(claim=state.identity.name, ready=True)
-    if state.phase in ENDING:
+    if state.phase in TERMINATING_PHASES:
         rejection = f": {state.rejection.reason} {state.rejection.message}" if state.rejection else ""
         return ReplacementMessage(claim=state.identity.name, ready=False, why=f"{state.disruption}{rejection}"[:200])
     return None

@@ -15,7 +15,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
 from tenure.model.base import Value, format_short_list
-from tenure.model.facts import ClaimFact, Expression, PoolFact
+from tenure.model.facts import Expression, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import InstanceType
 from tenure.model.provider_results import InstanceFacts
 from tenure.model.requirements import RequirementError, Requirements
@@ -38,8 +38,8 @@ class Drift(Value):
 class DriftFacts:
     """What is known of one NodeClaim; None for what nobody could tell just now, unless it says otherwise."""
 
-    claim: ClaimFact
-    pool: PoolFact | None
+    claim: NodeClaimFact
+    pool: NodePoolFact | None
     """None: there is no such NodePool. Its hash is that of the template as it is now, under our version."""
     node_class: EC2NodeClass | None
     """None: there is no such EC2NodeClass."""
@@ -64,7 +64,7 @@ def decide_drift(facts: DriftFacts, now: datetime) -> Drift | None:
     claim, node_class = facts.claim, facts.node_class
     if not claim.launched or not claim.pool or claim.deleting:
         return None
-    if facts.pool is None or node_class is None or node_class.metadata.deleting:
+    if facts.pool is None or node_class is None or node_class.metadata.is_deleting:
         return None
     for reason, check in _CHECKS:
         message = check(facts, node_class, now)
@@ -104,14 +104,14 @@ def _requirements_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> s
     if all(one.has(known[key]) if key in known else not one.present for key, one in required.items()):
         return ""
     return (
-        f"NodePool {facts.claim.pool}: {Requirements.of_labels(known).explain_incompatibility(required, frozenset())}"
+        f"NodePool {facts.claim.pool}: {Requirements.from_labels(known).explain_incompatibility(required, frozenset())}"
     )
 
 
 @lru_cache(maxsize=1000)
 def _parse_requirements(expressions: tuple[Expression, ...]) -> Requirements:
     """A pool's are the same for all of its nodes. Raises RequirementError."""
-    return Requirements.of(expressions)
+    return Requirements.from_expressions(expressions)
 
 
 def _instance_type_not_found(facts: DriftFacts, node_class: EC2NodeClass, now: datetime) -> str | None:

@@ -19,9 +19,15 @@ from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy_disruption import DisruptionFreeze, DisruptionRate, DisruptionRules, DisruptionWindow
 from tenure.apis.nodepool import Budget
 from tenure.model.base import Value
-from tenure.model.disruption.planning import METHODS, BudgetHeadroom, Disrupted, DisruptionBudgets, ZonesAtOnce
-from tenure.model.operator_requests import ALL_READ, InvalidRules
-from tenure.model.workflow_states import PoolCount
+from tenure.model.disruption.planning import (
+    METHODS,
+    BudgetHeadroom,
+    ConcurrentZoneLimit,
+    DisruptionBudgets,
+    PastDisruption,
+)
+from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules
+from tenure.model.workflow_states import NodePoolCount
 from tenure.policy.disruption.budgets import (
     AllowedDisruptions,
     PermitCandidate,
@@ -56,11 +62,11 @@ class PoolDisruptionRules:
     name: str
     budgets: Sequence[Budget] = ()
     rules: DisruptionRules | None = None
-    unread: InvalidRules = ALL_READ
+    unread: InvalidRules = NO_INVALID_RULES
 
 
 def decide_pool_budgets(
-    pools: Iterable[PoolDisruptionRules], nodes: Iterable[NodeCounted], past: Iterable[Disrupted], now: datetime
+    pools: Iterable[PoolDisruptionRules], nodes: Iterable[NodeCounted], past: Iterable[PastDisruption], now: datetime
 ) -> DisruptionBudgets:
     """Every NodePool for itself: one that cannot be read closes no other. `past` reaches back as far as rates do."""
     everyone, history = tuple(nodes), tuple(past)
@@ -76,7 +82,12 @@ def decide_pool_budgets(
 
 
 def decide_limits(
-    pool: PoolDisruptionRules, nodes: Iterable[NodeCounted], past: Iterable[Disrupted], *, reason: str, now: datetime
+    pool: PoolDisruptionRules,
+    nodes: Iterable[NodeCounted],
+    past: Iterable[PastDisruption],
+    *,
+    reason: str,
+    now: datetime,
 ) -> AllowedDisruptions:
     """All that limits one NodePool for one reason, `Expired` included: it heeds rules that name no reasons."""
     found = _PoolLimits(pool, tuple(nodes), tuple(past), now)
@@ -93,7 +104,7 @@ def decide_limits(
     )
 
 
-def longest_rate(rules: DisruptionRules | None, unread: InvalidRules = ALL_READ) -> timedelta:
+def longest_rate(rules: DisruptionRules | None, unread: InvalidRules = NO_INVALID_RULES) -> timedelta:
     """How far back rates look; nothing where there are none. Of those that cannot be read a week is remembered."""
     if unread.disruption or (rules is not None and problems_of(rules)):
         return UNREAD_RATE
@@ -111,7 +122,11 @@ class _PoolLimits:
     """One NodePool in one decision. With a rule that cannot be read it is closed, and its other rules are void."""
 
     def __init__(
-        self, pool: PoolDisruptionRules, everyone: Sequence[NodeCounted], history: Sequence[Disrupted], now: datetime
+        self,
+        pool: PoolDisruptionRules,
+        everyone: Sequence[NodeCounted],
+        history: Sequence[PastDisruption],
+        now: datetime,
     ) -> None:
         self.pool, self.now = pool, now
         self._everyone = everyone
@@ -150,12 +165,12 @@ class _PoolLimits:
             found[zone] = _compute_headroom(rule.nodes, mine, f"perZone.nodes {rule.nodes}")
         return found
 
-    def zones_at_once(self) -> ZonesAtOnce | None:
+    def zones_at_once(self) -> ConcurrentZoneLimit | None:
         rule = self._rules.per_zone
         if rule is None or rule.zones_at_once is None:
             return None
         begun = sorted({one.zone for one in self._nodes if one.consuming})
-        return ZonesAtOnce(most=rule.zones_at_once, begun=tuple(begun))
+        return ConcurrentZoneLimit(max_zones=rule.zones_at_once, active_zones=tuple(begun))
 
     def cluster_headroom(self) -> BudgetHeadroom | None:
         limit = self._rules.cluster_nodes
@@ -172,8 +187,8 @@ class _PoolLimits:
         if allowed.unreadable:
             yield f"NodePool {name}: spec.disruption.budgets: {allowed.why}"
 
-    def count_nodes(self) -> PoolCount:
-        return PoolCount(
+    def count_nodes(self) -> NodePoolCount:
+        return NodePoolCount(
             existing=tuple(one.uid for one in self._nodes),
             consuming=tuple(one.uid for one in self._nodes if one.consuming),
         )
@@ -276,7 +291,7 @@ def next_budget_opening(pools: Iterable[PoolDisruptionRules], now: datetime) -> 
 
 
 def next_pool_opening(
-    pool: PoolDisruptionRules, past: Iterable[Disrupted], candidates: Collection[PermitCandidate], now: datetime
+    pool: PoolDisruptionRules, past: Iterable[PastDisruption], candidates: Collection[PermitCandidate], now: datetime
 ) -> datetime | None:
     """The same for one NodePool whose wishes are known: a rate frees the next, a node comes of age."""
     known = [

@@ -31,7 +31,7 @@ from pydantic import ValidationError
 
 from tenure.apis.durations import format_duration
 from tenure.model.disruption.permits import PermitReservation, ReservationRequest
-from tenure.model.disruption.planning import METHODS, Disrupted
+from tenure.model.disruption.planning import METHODS, PastDisruption
 from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import Permit
 from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate
@@ -63,24 +63,24 @@ MAX_RECORDED: Final = 1000
 """Entries that are written, the newest: an object's annotations have room for 256 KiB in all."""
 
 
-def merge_records(*records: Iterable[Disrupted], since: datetime) -> tuple[Disrupted, ...]:
+def merge_records(*records: Iterable[PastDisruption], since: datetime) -> tuple[PastDisruption, ...]:
     """What any of them tells of, once, and not before `since`; oldest first."""
-    found: Counter[Disrupted] = Counter()
+    found: Counter[PastDisruption] = Counter()
     for record in records:
         found |= Counter(one for one in record if one.at >= since)
     return tuple(sorted(found.elements(), key=lambda one: (one.at, one.uid)))
 
 
-def serialize_record(record: Iterable[Disrupted]) -> str:
+def serialize_record(record: Iterable[PastDisruption]) -> str:
     lines = [[one.reason, one.at.isoformat(), one.uid] for one in record]
     return json.dumps(lines[-MAX_RECORDED:], separators=(",", ":")) if lines else ""
 
 
-def parse_record(text: str, pool: str) -> tuple[Disrupted, ...]:
+def parse_record(text: str, pool: str) -> tuple[PastDisruption, ...]:
     """Nothing of what cannot be read: people may write there too."""
     try:
         return tuple(
-            Disrupted(pool=pool, reason=reason, at=datetime.fromisoformat(at), uid=uid)
+            PastDisruption(pool=pool, reason=reason, at=datetime.fromisoformat(at), uid=uid)
             for reason, at, uid in json.loads(text or "[]")
         )
     except (ValueError, TypeError, ValidationError):
@@ -186,18 +186,18 @@ def explain_outstanding_permit(permit: Permit | None, now: datetime) -> str:
 
 
 def update_record(
-    past: Iterable[Disrupted], deleted: Iterable[Permit], pool: str, since: datetime
-) -> tuple[Disrupted, ...]:
+    past: Iterable[PastDisruption], deleted: Iterable[Permit], pool: str, since: datetime
+) -> tuple[PastDisruption, ...]:
     """The record of what went, with those permits that were used, and without what no rate looks back at."""
     return merge_records(past, disruptions_of(deleted, pool), since=since)
 
 
-def disruptions_of(permits: Iterable[Permit], pool: str) -> Iterator[Disrupted]:
+def disruptions_of(permits: Iterable[Permit], pool: str) -> Iterator[PastDisruption]:
     """What permits count as once their nodes are on their way. Expiry is none of the disruptions that rates count."""
     for one in permits:
         for method in METHODS:
             if one.reason == method and one.since:
-                yield Disrupted(pool=pool, reason=method, at=one.since, uid=one.claim_uid)
+                yield PastDisruption(pool=pool, reason=method, at=one.since, uid=one.claim_uid)
 
 
 def _is_active(permit: Permit, existing: set[str] | None, disrupting: set[str], now: datetime) -> bool:
@@ -252,11 +252,11 @@ class _PermitHeadroom:
                 f"NodePool {self.pool} in {zone or 'no zone'}: {headroom.why}, {self.by_zone.get(zone, 0)} permits out"
             )
         rule = budget.zones_at_once
-        begun = self.begun | {*rule.begun} if rule else set()
-        if rule and zone not in begun and len(begun) >= rule.most:
+        begun = self.begun | {*rule.active_zones} if rule else set()
+        if rule and zone not in begun and len(begun) >= rule.max_zones:
             return (
                 f"NodePool {self.pool}: nodes go in {', '.join(sorted(begun))} now, and perZone.zonesAtOnce is "
-                f"{rule.most}: {zone or 'a node without a zone'} waits"
+                f"{rule.max_zones}: {zone or 'a node without a zone'} waits"
             )
         return ""
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.base import Value, parse_timestamp
-from tenure.model.disruption.drain import BLOCKING, DrainState, DrainStatus, EvictionBlocker, Rollout
+from tenure.model.disruption.drain import BLOCKING_CAUSES, DrainState, DrainStatus, EvictionBlocker, Rollout
 from tenure.model.provider_results import DrainPod
 
 NODE_NOT_READY: Final = timedelta(minutes=5)
@@ -74,9 +74,9 @@ def decide_drain(rules: DrainRules | None, drain: DrainState, now: datetime) -> 
     if now < due:
         return DrainStep(do="wait", until=due)
     if rules.when_blocked == "escalate":
-        return DrainStep(do="escalate", why=status.blockers)
+        return DrainStep(do="escalate", why=status.blocker_summary)
     if drain.retains_nodeclaim:
-        return DrainStep(do="give up", why=status.blockers)
+        return DrainStep(do="give up", why=status.blocker_summary)
     return DrainStep(do="wait")
 
 
@@ -134,7 +134,7 @@ def with_known_since(
     blockers: Iterable[EvictionBlocker], known: DrainStatus | None, now: datetime
 ) -> tuple[EvictionBlocker, ...]:
     """Each with the moment since which it is known to hold."""
-    before = {(one.subject, one.uid, one.cause): one.since for one in (known.holds if known else ())}
+    before = {(one.subject, one.uid, one.cause): one.since for one in (known.eviction_blockers if known else ())}
     return tuple(
         one.model_copy(update={"since": one.since or before.get((one.subject, one.uid, one.cause)) or now})
         for one in blockers
@@ -154,14 +154,14 @@ def decide_drain_status(
     progress = now if progressed else (known.progress if known else None) or began
     dated = with_known_since(blockers, known, now)
     ordered = sorted(dated, key=lambda one: (_ORDER.get(one.cause, 1), one.subject))
-    blocked = any(one.cause in BLOCKING for one in dated)
+    blocked = any(one.cause in BLOCKING_CAUSES for one in dated)
     before = known.blocked_since if known and not progressed else None
-    first = min((one.since for one in dated if one.since and one.cause in BLOCKING), default=now)
+    first = min((one.since for one in dated if one.since and one.cause in BLOCKING_CAUSES), default=now)
     group = min((pod.group for pod in waited), default=0)
     return DrainStatus(
-        holds=tuple(ordered),
+        eviction_blockers=tuple(ordered),
         pods=len(waited),
-        later=sum(pod.group != group for pod in waited),
+        pods_in_later_groups=sum(pod.group != group for pod in waited),
         blocked_since=max(before or first, progress) if blocked else None,
         progress=progress,
     )

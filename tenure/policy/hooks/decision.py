@@ -12,7 +12,7 @@ from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
 from tenure.model.hooks import HookResult, HookRun, Hooks, Point
 from tenure.model.interruption.records import Event
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.policy.hooks.messages import describe_run
 from tenure.policy.hooks.rules import hooks_of, timeout_of
 from tenure.policy.interruption.decision import live_events
@@ -47,7 +47,7 @@ class HookStep(Value):
     why: str = ""
 
 
-def decide_hooks(state: ClaimState, point: Point, now: datetime, *, cancellable: bool) -> HookStep:
+def decide_hooks(state: NodeClaimState, point: Point, now: datetime, *, cancellable: bool) -> HookStep:
     """In the policy's order, each to its end. `cancellable`: the drain can still be given up."""
     if point in state.hooks.passed:
         return HookStep(do="done")
@@ -66,7 +66,7 @@ def decide_hooks(state: ClaimState, point: Point, now: datetime, *, cancellable:
     return HookStep(do="done")
 
 
-def _retry_step(state: ClaimState, point: Point, hook: Hook, run: HookRun, now: datetime) -> HookStep:
+def _retry_step(state: NodeClaimState, point: Point, hook: Hook, run: HookRun, now: datetime) -> HookStep:
     retry_at = (run.ended or now) + pause_after(run.number)
     if now >= retry_at:
         return HookStep(do="run", hook=hook, number=run.number + 1)
@@ -82,12 +82,14 @@ def pause_after(number: int) -> timedelta:
     return min(MAX_RETRY_INTERVAL, RETRY_INTERVAL * doublings)
 
 
-def _is_over(state: ClaimState, point: Point, now: datetime) -> bool:
+def _is_over(state: NodeClaimState, point: Point, now: datetime) -> bool:
     ends = hooks_deadline(state, point)
     return ends is not None and now >= ends
 
 
-def describe_failure_outcome(state: ClaimState, point: Point, hook: Hook, now: datetime, *, cancellable: bool) -> str:
+def describe_failure_outcome(
+    state: NodeClaimState, point: Point, hook: Hook, now: datetime, *, cancellable: bool
+) -> str:
     """What comes of a failure, in words."""
     continues = f"{_STEP_NAMES[point]} goes on"
     match hook.on_failure:
@@ -104,7 +106,7 @@ def describe_failure_outcome(state: ClaimState, point: Point, hook: Hook, now: d
 # --- time ---
 
 
-def hooks_deadline(state: ClaimState, point: Point) -> datetime | None:
+def hooks_deadline(state: NodeClaimState, point: Point) -> datetime | None:
     """When the hooks of a point have to be over for AWS's sake, or that of the termination grace period; None where
     neither ends."""
     since = state.hooks.since if state.hooks.point == point else None
@@ -118,7 +120,7 @@ def limit_deadline(point: Point, since: datetime, ends: datetime) -> datetime:
     return max(last, since + MIN_HOOKS_TIME)
 
 
-def reclaimed_at(state: ClaimState) -> datetime | None:
+def reclaimed_at(state: NodeClaimState) -> datetime | None:
     """When AWS takes the instance from under the node, by what it has said so far."""
     return min((at for at in map(_event_reclaims_at, live_events(state)) if at), default=None)
 
@@ -131,7 +133,7 @@ def _event_reclaims_at(event: Event) -> datetime | None:
     return event.starts if event.kind == "scheduledChange" else None
 
 
-def remaining_time(state: ClaimState, point: Point, hook: Hook, now: datetime) -> timedelta:
+def remaining_time(state: NodeClaimState, point: Point, hook: Hook, now: datetime) -> timedelta:
     """That a hook which has begun still has."""
     run = find_run(state.hooks, point, hook.name)
     own = (run.since if run else now) + timeout_of(hook)
@@ -160,7 +162,7 @@ def record_progress(hooks: Hooks, point: Point, name: str, result: HookResult) -
     """The memory with how far it came until it was to be told anew."""
     run = find_run(hooks, point, name)
     assert run is not None
-    return _with_run(hooks, run.model_copy(update={"begun": result.begun}))
+    return _with_run(hooks, run.model_copy(update={"attempts": result.attempts}))
 
 
 def record_outcome(hooks: Hooks, point: Point, name: str, result: HookResult, now: datetime) -> Hooks:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.hooks import NAMESPACE, AwsEvent, CallResult, HookRun, HookSubject, Outcome, Point
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.policy.interruption.decision import draining_event, live_events
 from tenure.policy.interruption.timing import format_timestamp
 
@@ -42,23 +42,23 @@ def describe_run(run: HookRun, then: str = "") -> str:
     return f"hook {run.point}/{run.name} {how}" + (f", {then}" if then else "") + (f": {run.why}" if run.why else "")
 
 
-def describe_runs(state: ClaimState) -> tuple[str, ...]:
+def describe_runs(state: NodeClaimState) -> tuple[str, ...]:
     """All of them, in the order in which they ended, for the details of a workflow."""
     return tuple(describe_run(one) for one in state.hooks.runs if not one.past)
 
 
-def is_waiting_for_hook(state: ClaimState) -> bool:
+def is_waiting_for_hook(state: NodeClaimState) -> bool:
     """A hook is what the node waits for."""
     return state.blocked_by.startswith("hook ")
 
 
-def has_failed_hook(state: ClaimState) -> bool:
+def has_failed_hook(state: NodeClaimState) -> bool:
     """It waits for a hook that failed, and is tried again."""
     over = [one for one in state.hooks.runs if one.outcome is not None and not one.past]
     return any(state.blocked_by.startswith(f"hook {one.point}/{one.name} ") for one in over)
 
 
-def hook_subject(state: ClaimState, point: Point, hook: Hook) -> HookSubject:
+def hook_subject(state: NodeClaimState, point: Point, hook: Hook) -> HookSubject:
     event = draining_event(state) or next(iter(live_events(state)), None)
     provider = state.launched.provider_id if state.launched else ""
     return HookSubject(

@@ -12,9 +12,9 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.base import Value
 from tenure.model.disruption.drain import PodDrainRule
 from tenure.model.interruption.notices import EventKind
-from tenure.model.interruption.records import Event, StopStart
+from tenure.model.interruption.records import Event, InstanceStopStart
 from tenure.model.node_health import ongoing_since
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.policy.drain.decision import has_surge
 from tenure.policy.hooks.rules import hooks_of
 from tenure.policy.interruption.events import events_of
@@ -53,7 +53,7 @@ class InterruptionDecision(Value):
     """What it waits for."""
 
 
-def decide_interruption(state: ClaimState, now: datetime) -> InterruptionDecision:
+def decide_interruption(state: NodeClaimState, now: datetime) -> InterruptionDecision:
     """Of several events the one that asks for most, before others one that leaves no time; of those that wait, the one
     that waits least."""
     found = [decide_event(state, event, now) for event in live_events(state)]
@@ -68,7 +68,7 @@ def _urgency(one: InterruptionDecision) -> tuple[int, bool]:
     return _RANK[one.do], one.do in ACTING and one.kind not in DEFERRABLE_KINDS
 
 
-def live_events(state: ClaimState) -> tuple[Event, ...]:
+def live_events(state: NodeClaimState) -> tuple[Event, ...]:
     """What AWS has said of this node and not taken back, and nobody has done. A stop for it is seen to its end: the
     status of a stopped instance is not listed, which reads as if its event were over."""
     if not state.notices:
@@ -77,13 +77,13 @@ def live_events(state: ClaimState) -> tuple[Event, ...]:
     return tuple(event for event in found if event.status == "announced" or _stop_for(state, event))
 
 
-def _stop_for(state: ClaimState, event: Event) -> StopStart | None:
+def _stop_for(state: NodeClaimState, event: Event) -> InstanceStopStart | None:
     """The stop and start of the instance for this event, from when it is asked for until it is back."""
     stop = state.stop
     return stop if stop and stop.key == event.key and stop.step in ("stop", "start", "back", "failed") else None
 
 
-def requires_action(state: ClaimState, now: datetime) -> bool:
+def requires_action(state: NodeClaimState, now: datetime) -> bool:
     return decide_interruption(state, now).do in ACTING
 
 
@@ -96,19 +96,19 @@ def drains_immediately(rules: LifecycleRules | None, kind: EventKind) -> bool:
     return not hooks_of(rules, "beforeDrain") and not has_surge(rules.drain if rules else None)
 
 
-def approvable_events(state: ClaimState) -> tuple[Event, ...]:
+def approvable_events(state: NodeClaimState) -> tuple[Event, ...]:
     """Events that a person may let go, or keep: of the node as a whole, or of a class of its pods."""
     return tuple(event for event in live_events(state) if _is_approvable(state, event))
 
 
-def _is_approvable(state: ClaimState, event: Event) -> bool:
+def _is_approvable(state: NodeClaimState, event: Event) -> bool:
     rules, action = state.observed.rules, resolve_event_policy(state.observed.rules, event.kind).action
     if action == "waitForApproval" or event.kind not in DEFERRABLE_KINDS or action in ("notify", "ignore", "terminate"):
         return action == "waitForApproval"
     return any(one.action == "waitForApproval" for one in workloads_of(rules))
 
 
-def decide_event(state: ClaimState, event: Event, now: datetime) -> InterruptionDecision:
+def decide_event(state: NodeClaimState, event: Event, now: datetime) -> InterruptionDecision:
     """What one event asks for."""
     if stop := _stop_for(state, event):
         return _new_decision(event, "drain" if stop.step == "failed" else "stop")
@@ -132,7 +132,7 @@ def decide_event(state: ClaimState, event: Event, now: datetime) -> Interruption
     return _new_decision(event, "drain")
 
 
-def _decide_unreadable(state: ClaimState, event: Event, times: EventTiming, now: datetime) -> TimingDecision | None:
+def _decide_unreadable(state: NodeClaimState, event: Event, times: EventTiming, now: datetime) -> TimingDecision | None:
     """What a policy says of an event that leaves time and nobody can read may be to wait, so that it does until then:
     until AWS acts. None where all can be read."""
     why = state.observed.events_unread
@@ -146,7 +146,7 @@ def _decide_unreadable(state: ClaimState, event: Event, times: EventTiming, now:
     )
 
 
-def _can_stop_start(state: ClaimState, event: Event, now: datetime) -> bool:
+def _can_stop_start(state: NodeClaimState, event: Event, now: datetime) -> bool:
     """Whether its instance may be stopped and started: one that begins is emptied before AWS acts. A spot instance does
     not come back."""
     spot = state.launched is not None and state.launched.capacity_type == SPOT
@@ -163,7 +163,7 @@ def _new_decision(event: Event, do: EventAction, until: datetime | None = None, 
 # --- instances that come back ----------------------------------------------------------------------------
 
 
-def retained_until(state: ClaimState, event: Event) -> datetime | None:
+def retained_until(state: NodeClaimState, event: Event) -> datetime | None:
     """Until when a node whose instance was stopped is waited for; None for one that is here, or not waited for. A spot
     instance does not come back of itself."""
     max_downtime = resolve_event_policy(state.observed.rules, event.kind).max_downtime
@@ -172,19 +172,19 @@ def retained_until(state: ClaimState, event: Event) -> datetime | None:
     return since + max_downtime if since and max_downtime and not spot else None
 
 
-def maintenance_until(state: ClaimState) -> datetime | None:
+def maintenance_until(state: NodeClaimState) -> datetime | None:
     """The same of all its events."""
     return max((until for event in live_events(state) if (until := retained_until(state, event))), default=None)
 
 
-def _stopped_since(state: ClaimState, event: Event) -> datetime | None:
+def _stopped_since(state: NodeClaimState, event: Event) -> datetime | None:
     if event.kind == "instanceStopping":
         return event.received_at
     since = ongoing_since(state.not_ready_intervals)
     return since if since and event.starts and since >= event.starts - START_TOLERANCE else None
 
 
-def _decide_ignored(state: ClaimState, event: Event, now: datetime) -> InterruptionDecision:
+def _decide_ignored(state: NodeClaimState, event: Event, now: datetime) -> InterruptionDecision:
     """Left to AWS: a node that was stopped is kept, and drained only where it does not come back in its time."""
     until = retained_until(state, event)
     if until is None:
@@ -199,12 +199,12 @@ def _decide_ignored(state: ClaimState, event: Event, now: datetime) -> Interrupt
 # --- drains for events -----------------------------------------------------------------------------------
 
 
-def draining_event(state: ClaimState) -> Event | None:
+def draining_event(state: NodeClaimState) -> Event | None:
     """The event that the node is drained for, while AWS has not taken it back."""
     return next((one for one in live_events(state) if one.key == state.interrupted), None)
 
 
-def superseding_interruption(state: ClaimState, now: datetime) -> InterruptionDecision | None:
+def superseding_interruption(state: NodeClaimState, now: datetime) -> InterruptionDecision | None:
     """What makes a node that is being drained already go more urgently than that does; None for nothing. Of one whose
     NodeClaim is being deleted, and whose pods none of this would move sooner, nothing does."""
     decision, known = decide_interruption(state, now), draining_event(state)
@@ -221,7 +221,7 @@ def superseding_interruption(state: ClaimState, now: datetime) -> InterruptionDe
     return decision if cancellable or blocks_pods or forces else None
 
 
-def pods_blocked_by_event(state: ClaimState, event: Event, now: datetime) -> tuple[PodDrainRule, ...]:
+def pods_blocked_by_event(state: NodeClaimState, event: Event, now: datetime) -> tuple[PodDrainRule, ...]:
     """Classes of pods that wait while the others leave, in the policy's order."""
     if (
         event.kind not in DEFERRABLE_KINDS
@@ -242,17 +242,17 @@ def pods_blocked_by_event(state: ClaimState, event: Event, now: datetime) -> tup
     return tuple(found) if any(one.blocked for one in found) else ()
 
 
-def overrides_do_not_disrupt(state: ClaimState) -> bool:
+def overrides_do_not_disrupt(state: NodeClaimState) -> bool:
     """Whether the drain that is under way takes do-not-disrupt pods like others."""
     event = draining_event(state)
     return event is not None and event_overrides_do_not_disrupt(state, event)
 
 
-def event_overrides_do_not_disrupt(state: ClaimState, event: Event) -> bool:
+def event_overrides_do_not_disrupt(state: NodeClaimState, event: Event) -> bool:
     return resolve_event_policy(state.observed.rules, event.kind).do_not_disrupt == "override"
 
 
-def stop_start_deadline(state: ClaimState, key: str) -> timedelta:
+def stop_start_deadline(state: NodeClaimState, key: str) -> timedelta:
     """How long an instance that Tenure stops may be away until its machine is back."""
     found = (
         resolve_event_policy(state.observed.rules, event.kind).max_downtime

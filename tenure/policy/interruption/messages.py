@@ -16,8 +16,8 @@ from typing import Final
 
 from tenure.model.interruption.notices import EventKind
 from tenure.model.interruption.records import ApprovalDecision, Event, EventRecord, EventText
-from tenure.model.nodeclaim_state import ENDING, ClaimState
-from tenure.model.signals import Verdict
+from tenure.model.nodeclaim_state import TERMINATING_PHASES, NodeClaimState
+from tenure.model.signals import OperatorRequestResult
 from tenure.policy.interruption.decision import (
     EventAction,
     approvable_events,
@@ -49,7 +49,7 @@ _OUTCOMES: Final = {
 TERMINATING: Final = "TerminatingOnInterruption"
 
 
-def due_event_texts(state: ClaimState, now: datetime) -> dict[str, EventText]:
+def due_event_texts(state: NodeClaimState, now: datetime) -> dict[str, EventText]:
     """What is to be said now, by topic."""
     return {
         topic: text
@@ -58,7 +58,7 @@ def due_event_texts(state: ClaimState, now: datetime) -> dict[str, EventText]:
     }
 
 
-def published_versions(state: ClaimState, now: datetime) -> dict[str, str]:
+def published_versions(state: NodeClaimState, now: datetime) -> dict[str, str]:
     """What has been said once all is said; of what is forgotten nothing."""
     known = {event.key for event in events_of(state.notices)}
     before = {
@@ -67,7 +67,7 @@ def published_versions(state: ClaimState, now: datetime) -> dict[str, str]:
     return {**before, **{topic: version for topic, (version, _) in _event_texts(state, now).items()}}
 
 
-def _event_texts(state: ClaimState, now: datetime) -> dict[str, tuple[str, EventText]]:
+def _event_texts(state: NodeClaimState, now: datetime) -> dict[str, tuple[str, EventText]]:
     found: dict[str, tuple[str, EventText]] = {}
     for event in events_of(state.notices):
         policy = resolve_event_policy(state.observed.rules, event.kind)
@@ -83,7 +83,7 @@ def _event_texts(state: ClaimState, now: datetime) -> dict[str, tuple[str, Event
     return found
 
 
-def _status_text(state: ClaimState, event: Event, now: datetime) -> EventText:
+def _status_text(state: NodeClaimState, event: Event, now: datetime) -> EventText:
     if event.status != "announced":
         over = "AWS withdrew it" if event.status == "withdrawn" else "it is over"
         return EventText(reason="InterruptionWithdrawn", message=f"{describe_event(event)}: {over}", warning=False)
@@ -96,7 +96,7 @@ def _status_text(state: ClaimState, event: Event, now: datetime) -> EventText:
     )
 
 
-def _describe_next_step(state: ClaimState, event: Event, now: datetime) -> str:
+def _describe_next_step(state: NodeClaimState, event: Event, now: datetime) -> str:
     verdict = decide_event(state, event, now)
     if verdict.do != "wait":
         return _OUTCOMES[verdict.do]
@@ -126,14 +126,14 @@ _PLANNED: Final = {
 }
 
 
-def event_records(state: ClaimState, before: tuple[EventRecord, ...], now: datetime) -> tuple[EventRecord, ...]:
+def event_records(state: NodeClaimState, before: tuple[EventRecord, ...], now: datetime) -> tuple[EventRecord, ...]:
     """Oldest first. `before`: what was kept last, which says since when something is so."""
     known = {_record_key(one): one for one in before}
     found = [_event_record(state, event, now) for event in events_of(state.notices)]
     return tuple(_with_since(one, known.get(_record_key(one))) for one in found)
 
 
-def _event_record(state: ClaimState, event: Event, now: datetime) -> EventRecord:
+def _event_record(state: NodeClaimState, event: Event, now: datetime) -> EventRecord:
     policy = resolve_event_policy(state.observed.rules, event.kind)
     done, waits = _describe_done(state, event, now)
     decision = event.decision
@@ -153,9 +153,9 @@ def _event_record(state: ClaimState, event: Event, now: datetime) -> EventRecord
     )
 
 
-def _describe_done(state: ClaimState, event: Event, now: datetime) -> tuple[str, bool]:
+def _describe_done(state: NodeClaimState, event: Event, now: datetime) -> tuple[str, bool]:
     """In words, and whether something is waited for."""
-    terminating = state.phase in ENDING
+    terminating = state.phase in TERMINATING_PHASES
     if event.key == state.interrupted and terminating:
         forced = decide_event(state, event, now).do == "terminate"
         return "the node is terminated" if forced else "the node is drained", False
@@ -191,7 +191,7 @@ def _with_since(one: EventRecord, before: EventRecord | None) -> EventRecord:
 LONGEST = 300
 
 
-def problem_of(state: ClaimState, by: str, reason: str) -> str:
+def problem_of(state: NodeClaimState, by: str, reason: str) -> str:
     """Why it is refused: what is wrong, and what to write; empty where it is taken."""
     if not by.strip():
         return f"by: {by!r} is no name; write who says so, such as ann@example.com"
@@ -208,13 +208,17 @@ def new_decision(by: str, reason: str, now: datetime, *, approved: bool) -> Appr
     return ApprovalDecision(approved=approved, by=by.strip(), reason=" ".join(reason.split())[:LONGEST], at=now)
 
 
-def describe_decision(state: ClaimState, decision: ApprovalDecision, now: datetime) -> Verdict:
+def describe_decision(state: NodeClaimState, decision: ApprovalDecision, now: datetime) -> OperatorRequestResult:
     """What follows, of a state in which the answer stands."""
     events = ", ".join(describe_event(event) for event in approvable_events(state))
     name, next_step = state.identity.name, decide_interruption(state, now)
     if decision.approved:
-        return Verdict(message=f"NodeClaim {name} goes for {events}, approved by {decision.by}")
+        return OperatorRequestResult(message=f"NodeClaim {name} goes for {events}, approved by {decision.by}")
     if next_step.do == "wait" and next_step.until:
         until = next_step.until.isoformat(timespec="seconds")
-        return Verdict(message=f"NodeClaim {name} is kept until {until}, before AWS acts: {next_step.what}")
-    return Verdict(message=f"NodeClaim {name} is kept, whatever comes of {events}: rejected by {decision.by}")
+        return OperatorRequestResult(
+            message=f"NodeClaim {name} is kept until {until}, before AWS acts: {next_step.what}"
+        )
+    return OperatorRequestResult(
+        message=f"NodeClaim {name} is kept, whatever comes of {events}: rejected by {decision.by}"
+    )

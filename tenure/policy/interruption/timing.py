@@ -129,7 +129,7 @@ def decide_status(
     for report in reports:
         notices = by_instance.setdefault(report.instance_id, [])
         notices += report.events
-        for check in report.failed:
+        for check in report.failed_checks:
             key = (report.instance_id, check.kind)
             since = check.since or still_failing.setdefault(key, failing_since.get(key, now))
             known = [one.notice for one in open_messages if (one.instance_id, one.notice.kind) == key]

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from tenure.apis.hash import HASH_VERSION
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tenure.model.nodeclaim_state import Phase
 
 _LIVE_PHASES: Final = (Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
 _TERMINATING_PHASES: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
 
 
-def decide_first_phase(claim: ClaimFact) -> Phase:
+def decide_first_phase(claim: NodeClaimFact) -> Phase:
     """The phase that it is recalled into (`activities/nodeclaim/recovery.py`), or that follows at once when it is being
     deleted."""
     if claim.deleting:

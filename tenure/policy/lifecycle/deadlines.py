@@ -15,8 +15,8 @@ from typing import Any, Final, get_args
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules, Overdue, PhaseRules, TerminationRules
-from tenure.model.nodeclaim_state import ClaimState, Deadlines, Phase
-from tenure.model.provisioning import PhaseTimes
+from tenure.model.nodeclaim_state import Deadlines, NodeClaimState, Phase
+from tenure.model.provisioning import PhaseDurations
 from tenure.policy.disruption.limits import problems_of
 from tenure.policy.hooks import rules as hook_rules
 from tenure.policy.hooks.messages import has_failed_hook, is_waiting_for_hook
@@ -169,12 +169,12 @@ LONGEST: Final = 250
 """Characters; a Keyword in SQL visibility holds 255."""
 
 
-def is_alarmed(state: ClaimState) -> bool:
+def is_alarmed(state: NodeClaimState) -> bool:
     """It is overdue, and nothing follows of itself."""
     return state.overdue and action_of(state.observed.rules, state.phase) == "alarm"
 
 
-def describe_blocker(state: ClaimState) -> str:
+def describe_blocker(state: NodeClaimState) -> str:
     """Who or what is waited for, as everybody is shown it; empty while the node goes its way."""
     message = state.blocked_by
     if state.overdue and state.phase in ADVICE:
@@ -190,14 +190,14 @@ def describe_blocker(state: ClaimState) -> str:
     return message[:LONGEST]
 
 
-def is_lost(state: ClaimState) -> bool:
+def is_lost(state: NodeClaimState) -> bool:
     """A node that was ready has left the cluster while its instance runs on, as far as is known."""
     observed = state.observed
     exists = observed.exists and not observed.deleting
     return state.phase is Phase.READY and bool(state.blocked_by) and exists and not observed.node_name
 
 
-def slow_at(state: ClaimState) -> datetime | None:
+def slow_at(state: NodeClaimState) -> datetime | None:
     """From when on the phase takes longer than such nodes do; None where nothing is expected, or it is known."""
     if state.slow or state.overdue or state.since is None or state.initialized:
         return None
@@ -208,12 +208,12 @@ def slow_at(state: ClaimState) -> datetime | None:
     return at if state.deadline is None or at < state.deadline else None
 
 
-def _expected_duration(state: ClaimState) -> timedelta | None:
+def _expected_duration(state: NodeClaimState) -> timedelta | None:
     if state.expected is None:
         return None
     kind = state.launched.instance_type if state.launched else ""
-    times = state.expected.by_type.get(kind, PhaseTimes())
-    others = state.expected.otherwise
+    times = state.expected.by_type.get(kind, PhaseDurations())
+    others = state.expected.default
     match state.phase:
         case Phase.LAUNCH:
             return times.launch or others.launch

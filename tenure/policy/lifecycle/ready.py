@@ -15,8 +15,8 @@ from typing import Final, Literal
 from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules
 from tenure.model.base import Value
-from tenure.model.disruption.drain import LINE
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.disruption.drain import MAX_STATUS_LINE_LENGTH
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.model.signals import DisruptionReason
 from tenure.policy.interruption.decision import ACTING, InterruptionDecision, decide_interruption, maintenance_until
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, recheck_at
@@ -25,7 +25,7 @@ from tenure.policy.lifecycle.repair import Repair, decide_repair
 DEFAULT_JITTER: Final = "5%"
 
 
-def expiry_of(state: ClaimState) -> datetime | None:
+def expiry_of(state: NodeClaimState) -> datetime | None:
     """By the rules as they are now, which may change while the node lives; None for never."""
     latest, lifetime = state.expires, state.lifetime
     if latest is None or lifetime is None:
@@ -33,12 +33,12 @@ def expiry_of(state: ClaimState) -> datetime | None:
     return latest - lifetime * (_expiry_jitter(state.observed.rules) * _jitter_share(state.identity.uid))
 
 
-def has_expired(state: ClaimState, now: datetime) -> bool:
+def has_expired(state: NodeClaimState, now: datetime) -> bool:
     expires = expiry_of(state)
     return expires is not None and now >= expires
 
 
-def is_under_budget(state: ClaimState) -> bool:
+def is_under_budget(state: NodeClaimState) -> bool:
     """Whether its NodePool's budget has to let it go. A node without a NodePool has nobody to ask."""
     expiry = state.observed.rules.expiry if state.observed.rules else None
     return bool(expiry and expiry.under_budget and state.identity.pool)
@@ -84,7 +84,7 @@ class Verdict(Value):
     """Who or what holds the node back, in words; empty while it goes its way."""
 
 
-def decide_ready(state: ClaimState, now: datetime) -> Verdict:
+def decide_ready(state: NodeClaimState, now: datetime) -> Verdict:
     """Deletion first, then AWS's word, then what the machine says, then expiry, then its health, then the pool's wish
     to shrink."""
     observed = state.observed
@@ -106,7 +106,7 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
     return _with_interruption(event, _with_repair(repair, _decide_voluntary(state, now, event, expired=expired)))
 
 
-def _decide_voluntary(state: ClaimState, now: datetime, event: InterruptionDecision, *, expired: bool) -> Verdict:
+def _decide_voluntary(state: NodeClaimState, now: datetime, event: InterruptionDecision, *, expired: bool) -> Verdict:
     check_at = state.unready_since + check_interval(state.instance_checks) if state.unready_since else None
     if check_at and now >= check_at:
         return Verdict(do="look", why="NodeNotReady")
@@ -126,27 +126,27 @@ def check_interval(checks: int) -> timedelta:
     return min(MAX_NOT_READY_CHECK_INTERVAL, NOT_READY_CHECK_INTERVAL * doublings)
 
 
-def _decide_expired(state: ClaimState, now: datetime) -> Verdict:
+def _decide_expired(state: NodeClaimState, now: datetime) -> Verdict:
     """Only where rules say so: whatever runs there, it goes as soon as its NodePool's budget has room."""
     return _decide_paused(state, now) or _decide_drain_backoff(state, now) or _decide_permit(state, now, EXPIRED)
 
 
-def drain_rules(state: ClaimState) -> DrainRules | None:
+def drain_rules(state: NodeClaimState) -> DrainRules | None:
     return state.observed.rules.drain if state.observed.rules else None
 
 
-def _decide_drain_backoff(state: ClaimState, now: datetime) -> Verdict | None:
+def _decide_drain_backoff(state: NodeClaimState, now: datetime) -> Verdict | None:
     """A node whose drain was given up goes nowhere of Tenure's own accord for a while; None for any other."""
     cancelled_drain = state.cancelled_drain
     if cancelled_drain is None or now >= cancelled_drain.retry_at:
         return None
-    blocked_by = f"its drain was given up: {cancelled_drain.why}"[:LINE]
+    blocked_by = f"its drain was given up: {cancelled_drain.why}"[:MAX_STATUS_LINE_LENGTH]
     return _withdraw_request(
         state, Verdict(do="wait", until=cancelled_drain.retry_at, why="drain given up", blocked_by=blocked_by)
     )
 
 
-def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
+def _decide_empty(state: NodeClaimState, now: datetime) -> Verdict:
     due = empty_due_at(state)
     if due is None:
         return _withdraw_request(state, Verdict(do="wait", blocked_by=_why_not_removed(state)))
@@ -157,7 +157,7 @@ def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
     return _decide_permit(state, now, EMPTY)
 
 
-def _decide_paused(state: ClaimState, now: datetime) -> Verdict | None:
+def _decide_paused(state: NodeClaimState, now: datetime) -> Verdict | None:
     if state.pause is None or not is_pause_active(state.pause, now):
         return None
     blocked_by = f"the node {describe_pause(state.pause)}"
@@ -166,7 +166,7 @@ def _decide_paused(state: ClaimState, now: datetime) -> Verdict | None:
     )
 
 
-def _decide_permit(state: ClaimState, now: datetime, why: DisruptionReason) -> Verdict:
+def _decide_permit(state: NodeClaimState, now: datetime, why: DisruptionReason) -> Verdict:
     """A permit for another reason counts for nothing: budgets differ by reason."""
     permit = state.permit if state.permit and state.permit.reason == why else None
     requested_at = state.permit_requested_at if state.permit_for == why else None
@@ -183,7 +183,7 @@ def _decide_permit(state: ClaimState, now: datetime, why: DisruptionReason) -> V
     return Verdict(do="wait", until=retry_at, why=PERMIT, blocked_by=permit.blocked_by if permit else "")
 
 
-def _why_not_removed(state: ClaimState) -> str:
+def _why_not_removed(state: NodeClaimState) -> str:
     """Why an empty node stays all the same, or one that has drifted; any other occupied one needs no reason."""
     if not state.observed.empty:
         if state.observed.drift:
@@ -191,7 +191,7 @@ def _why_not_removed(state: ClaimState) -> str:
         return (
             f"room for CapacityBuffer {state.observed.needed_by_buffer}"
             if state.observed.needed_by_buffer
-            else state.observed.awaits
+            else state.observed.awaited_pods
         )
     if state.observed.do_not_disrupt:
         return "the annotation karpenter.sh/do-not-disrupt on the Node"
@@ -201,7 +201,7 @@ def _why_not_removed(state: ClaimState) -> str:
     return f"consolidateAfter of NodePool {state.identity.pool} is Never" if never else ""
 
 
-def empty_due_at(state: ClaimState) -> datetime | None:
+def empty_due_at(state: NodeClaimState) -> datetime | None:
     """When an empty node may go; None while it is not empty, is held, or its pool never consolidates."""
     observed = state.observed
     after = consolidate_after(observed.policy)
@@ -231,7 +231,7 @@ def _with_interruption(event: InterruptionDecision, verdict: Verdict) -> Verdict
     return _wake_by(verdict.model_copy(update={"blocked_by": blocked_by}), event.until)
 
 
-def _withdraw_request(state: ClaimState, verdict: Verdict) -> Verdict:
+def _withdraw_request(state: NodeClaimState, verdict: Verdict) -> Verdict:
     return Verdict(do="withdraw", why=verdict.why) if state.permit_requested_at else verdict
 
 

@@ -12,8 +12,8 @@ from typing import Final, Literal
 from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition, RepairRules
 from tenure.model.base import Value
-from tenure.model.node_health import ConditionInterval, Health, RepairStep, Unhealthy
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.node_health import ConditionInterval, Health, RepairStep, UnhealthyCondition
+from tenure.model.nodeclaim_state import NodeClaimState
 
 REBOOT_FOR: Final = timedelta(minutes=10)
 DRAIN_FOR: Final = timedelta(minutes=30)
@@ -65,7 +65,7 @@ def repair_conditions(rules: LifecycleRules | None) -> tuple[RepairCondition, ..
     return KARPENTERS if found is None else found
 
 
-def decide_repair(state: ClaimState, now: datetime) -> Repair:
+def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
     """What the node's health asks for. Without a condition that counts: nothing, whatever else is wrong with it."""
     health, rules = state.health, repair_rules_of(state.observed.rules)
     steps = _repair_steps(rules)
@@ -75,13 +75,13 @@ def decide_repair(state: ClaimState, now: datetime) -> Repair:
             return Repair(do="recovered", condition=health.condition)
         if now < end:
             return Repair(until=end, condition=health.condition, blocked_by=f"rebooted for {health.condition}")
-        due, condition, taken = end, health.condition, health.taken
+        due, condition, taken = end, health.condition, health.steps_taken
     else:
         found = _earliest_due(state, rules)
         if found is None:
             return Repair()
         due, condition, began = found
-        taken = 0 if _is_forgotten(health, rules, began) else health.taken
+        taken = 0 if _is_forgotten(health, rules, began) else health.steps_taken
     if taken >= len(steps):
         return Repair(condition=condition, blocked_by=f"unhealthy, {condition}: {', '.join(steps)} did not help")
     if now < due:
@@ -93,7 +93,7 @@ def decide_repair(state: ClaimState, now: datetime) -> Repair:
 
 
 def record_conditions(
-    state: ClaimState, unhealthy: Sequence[Unhealthy], rules: LifecycleRules | None, now: datetime
+    state: NodeClaimState, unhealthy: Sequence[UnhealthyCondition], rules: LifecycleRules | None, now: datetime
 ) -> Health:
     """The memory after an observation. Nothing changes for a node that was well and is."""
     health = state.health
@@ -116,7 +116,7 @@ def after_step(health: Health, verdict: Repair, *, boot_id: str, now: datetime) 
     """A step was taken."""
     return Health(
         intervals=health.intervals,
-        taken=verdict.rung + 1,
+        steps_taken=verdict.rung + 1,
         condition=verdict.condition,
         step_at=now,
         boot_id=boot_id,
@@ -166,7 +166,7 @@ def _repair_steps(rules: RepairRules) -> tuple[RepairStep, ...]:
     return rules.steps or ("replace",)
 
 
-def _earliest_due(state: ClaimState, rules: RepairRules) -> tuple[datetime, str, datetime] | None:
+def _earliest_due(state: NodeClaimState, rules: RepairRules) -> tuple[datetime, str, datetime] | None:
     """Of the conditions that hold now: when the first is no longer tolerated, which it is, and since when it holds."""
     counting: dict[tuple[str, str], str] = {
         (one.type, one.status): one.toleration for one in repair_conditions(state.observed.rules)
@@ -198,7 +198,9 @@ def _due_at(since: datetime, earlier: Sequence[ConditionInterval], toleration: t
     return at + max(toleration - lasted, _NONE)
 
 
-def _continue_interval(interval: ConditionInterval, present: Unhealthy | None, now: datetime) -> ConditionInterval:
+def _continue_interval(
+    interval: ConditionInterval, present: UnhealthyCondition | None, now: datetime
+) -> ConditionInterval:
     if interval.until is not None:
         return interval
     if present is None:
@@ -208,11 +210,11 @@ def _continue_interval(interval: ConditionInterval, present: Unhealthy | None, n
     return interval.model_copy(update={"until": max(interval.since, present.since)})
 
 
-def _is_well(state: ClaimState) -> bool:
+def _is_well(state: NodeClaimState) -> bool:
     return state.observed.node_ready and not state.observed.unhealthy
 
 
-def _has_rebooted(state: ClaimState) -> bool:
+def _has_rebooted(state: NodeClaimState) -> bool:
     return bool(state.observed.boot_id) and state.observed.boot_id != state.health.boot_id
 
 

@@ -5,7 +5,7 @@
 
 from datetime import datetime
 
-from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.model.nodeclaim_state import NodeClaimState, Phase
 from tenure.policy.lifecycle.deadlines import deadlines_of
 
 TRANSITIONS: dict[Phase, dict[Phase, str]] = {
@@ -42,7 +42,7 @@ def may_follow(before: Phase, after: Phase) -> bool:
     return after in TRANSITIONS[before]
 
 
-def deadline_of(state: ClaimState, phase: Phase, entered: datetime) -> datetime | None:
+def deadline_of(state: NodeClaimState, phase: Phase, entered: datetime) -> datetime | None:
     """When a phase entered at `entered` becomes overdue. Launch and registration count from the claim's birth
     (reference 3.5), the others from their entry; a ready node has no deadline of its own. A claim that was launched
     or recalled late has the time for registration that a launch in its last minute leaves. LifecyclePolicies may say

@@ -12,15 +12,15 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from tenure.model.rollout import (
-    Halted,
     ObservedRollout,
     RollBack,
     RolloutDecision,
     RolloutEvent,
     RolloutEventReason,
+    RolloutHalt,
     RolloutPlan,
     RolloutState,
-    Target,
+    RolloutTarget,
 )
 from tenure.policy.rollout.plan import images_back, plan_id, plan_wave
 from tenure.policy.rollout.rules import Rules, Wave, problems_of, resolve_rules
@@ -58,7 +58,7 @@ class _RolloutEvaluation:
     pool: str
     state: RolloutState
     observed: ObservedRollout
-    target: Target
+    target: RolloutTarget
     rules: Rules
     now: datetime
     events: tuple[RolloutEvent, ...] = ()
@@ -135,7 +135,7 @@ class _RolloutEvaluation:
 
     def _count_replaced(self) -> None:
         """Of those that got permits some are gone, and some have given theirs back."""
-        drifted, out = {*self.observed.drifted}, {*self.observed.out}
+        drifted, out = {*self.observed.drifted}, {*self.observed.departing}
         moving = tuple(uid for uid in self.state.moving if uid in drifted and uid in out)
         replaced = sum(uid not in drifted for uid in self.state.moving)
         if moving != self.state.moving:
@@ -150,10 +150,10 @@ class _RolloutEvaluation:
     def _without_drift(self) -> RolloutDecision:
         """Nodes that are there and have not drifted for a while are what is asked for: it changed nothing for them."""
         settled = (self.state.began or self.now) + SETTLED
-        if self.observed.new and self.now >= settled:
+        if self.observed.updated_nodes and self.now >= settled:
             self._update_state(finished=True, good=self.target)
             return self._result(None)
-        check_times = [settled] if self.observed.new else []
+        check_times = [settled] if self.observed.updated_nodes else []
         check_times += [self.now + self.rules.every] if self.observed.is_requested else []
         return self._result(0, "no drifted node is seen yet", next_check_at=min(check_times, default=None))
 
@@ -165,7 +165,7 @@ class _RolloutEvaluation:
             return False
         if not self.observed.drifted or self.state.soaking_since is not None:
             return True
-        if self.state.done >= self.wave_goal(self.current_wave) and not self.observed.new:
+        if self.state.done >= self.wave_goal(self.current_wave) and not self.observed.updated_nodes:
             self._update_state(discounted=self.state.done)
         return self.state.done >= self.wave_goal(self.current_wave)
 
@@ -269,12 +269,12 @@ class _RolloutEvaluation:
         back, _ = images_back(self.state)
         rolls = self.rules.rolls_back and bool(back)
         plan = plan_id(self.pool, self.state, self.target)
-        halted = Halted(why=why, since=self.now, plan=plan, rolling_back=rolls)
+        halted = RolloutHalt(why=why, since=self.now, plan=plan, rolling_back=rolls)
         self._update_state(halted=halted, failing_since=None, plans=self.state.plans + 1)
         self._add_event("RolloutRollsBack" if rolls else "RolloutHalted", self.text.describe_halt(halted), warning=True)
         return self._halted_result(halted)
 
-    def _halted_result(self, halted: Halted) -> RolloutDecision:
+    def _halted_result(self, halted: RolloutHalt) -> RolloutDecision:
         back, _ = images_back(self.state)
         why = self.text.describe_halt(halted)
         if not halted.rolling_back or not back:
@@ -310,5 +310,5 @@ def _restore_state(observed: ObservedRollout) -> RolloutState:
     return (
         restored
         if restored.finished or restored.target is None
-        else restored.model_copy(update={"moving": observed.out})
+        else restored.model_copy(update={"moving": observed.departing})
     )

@@ -2,7 +2,7 @@
 
 What a roll-out hears between two looks: permits, answers of Prometheus, and what people say of its plans. Pure.
 
-People name `RolloutPlan.id` and `Halted.plan`: what they say of a plan that is no more is refused.
+People name `RolloutPlan.id` and `RolloutHalt.plan`: what they say of a plan that is no more is refused.
 
 What nodes of a NodePool are made from now, as far as a change of it is a roll-out.
 
@@ -22,19 +22,21 @@ from tenure.model.rollout import (
     Approval,
     ApproveRollout,
     GateResult,
-    Halted,
     Image,
     RejectRollout,
+    RolloutHalt,
     RolloutPlan,
     RolloutState,
-    Target,
-    digest,
+    RolloutTarget,
+    short_digest,
 )
 from tenure.policy.disruption.budgets import share_of
 from tenure.policy.rollout.rules import Rules
 
 
-def plan_wave(pool: str, state: RolloutState, target: Target, rules: Rules, size: int, now: datetime) -> RolloutPlan:
+def plan_wave(
+    pool: str, state: RolloutState, target: RolloutTarget, rules: Rules, size: int, now: datetime
+) -> RolloutPlan:
     """The plan of the present wave. One that is too old, or for another number of nodes, is void: a new one is made,
     and an approval of the old one is an approval of nothing."""
     plan, needed = state.plan, rules.approvers
@@ -52,16 +54,16 @@ def plan_wave(pool: str, state: RolloutState, target: Target, rules: Rules, size
     )
 
 
-def plan_id(pool: str, state: RolloutState, target: Target) -> str:
+def plan_id(pool: str, state: RolloutState, target: RolloutTarget) -> str:
     """Of the NodePool, what is rolled out, the wave, and how many plans there were: the same for the same state."""
-    return f"{pool}-{digest([pool, target.id, state.wave, state.plans])[:6]}"
+    return f"{pool}-{short_digest([pool, target.id, state.wave, state.plans])[:6]}"
 
 
-def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> Target | None:
+def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> RolloutTarget | None:
     """None while the class is not resolved as it is now, since what it shows then is what it was.
 
     Raises DurationError where the NodePool's template holds a text that is no duration."""
-    if node_class is None or node_class.metadata.deleting or not node_class.status.amis:
+    if node_class is None or node_class.metadata.is_deleting or not node_class.status.amis:
         return None
     ready, stamps = node_class.condition(labels.READY), node_class.metadata.annotations
     if ready is None or ready.observed_generation != node_class.metadata.generation:
@@ -69,12 +71,14 @@ def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> Target | None:
     if stamps.get(labels.NODECLASS_HASH_VERSION) != HASH_VERSION:
         return None
     images = (
-        Image(id=one.id, requirements=" ".join(sorted(digest(need.to_object()) for need in one.requirements)))
+        Image(id=one.id, requirements=" ".join(sorted(short_digest(need.to_object()) for need in one.requirements)))
         for one in node_class.status.amis
     )
-    return Target(
+    return RolloutTarget(
         pool=nodepool_hash(pool),
-        requirements=digest(sorted(digest(one.to_object()) for one in pool.spec.template.spec.requirements)),
+        requirements=short_digest(
+            sorted(short_digest(one.to_object()) for one in pool.spec.template.spec.requirements)
+        ),
         node_class=node_class.name,
         class_hash=stamps.get(labels.NODECLASS_HASH, ""),
         images=tuple(sorted(images, key=lambda one: (one.wants, one.id))),
@@ -82,7 +86,7 @@ def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> Target | None:
     )
 
 
-def is_made_of(claim: NodeClaim, target: Target) -> bool:
+def is_made_of(claim: NodeClaim, target: RolloutTarget) -> bool:
     """By the stamps that it was made with. What is not stamped, or by another version, tells nothing against it."""
     stamps = claim.metadata.annotations
     for value, version, expected in (
@@ -160,7 +164,7 @@ def approve(state: RolloutState, request: ApproveRollout, now: datetime) -> Roll
 
 def reject(state: RolloutState, request: RejectRollout, now: datetime) -> RolloutState:
     """What is not refused. Nodes that are on their way arrive; no further one goes."""
-    halted = Halted(
+    halted = RolloutHalt(
         why=request.reason, since=now, plan=request.plan, by=request.by.strip(), rolling_back=request.roll_back
     )
     plan = state.plan and state.plan.model_copy(update={"approvals": ()})

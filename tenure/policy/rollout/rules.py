@@ -16,7 +16,7 @@ from tenure.apis.lifecyclepolicy_disruption import (
     RolloutRules,
     RolloutWave,
 )
-from tenure.model.rollout import Gate
+from tenure.model.rollout import HealthGate
 from tenure.policy.disruption.budgets import read_count, share_of
 
 SOONEST: Final = timedelta(seconds=10)
@@ -42,7 +42,7 @@ class Rules:
     """Percent."""
     pods_ready: int | None
     failed_starts: int
-    gates: tuple[Gate, ...]
+    gates: tuple[HealthGate, ...]
     every: timedelta
     failing_for: timedelta
     rolls_back: bool
@@ -166,8 +166,8 @@ def _duration_or_default(text: str | None, default: str) -> timedelta:
     return parse_duration(text or default) or timedelta(0)
 
 
-def _build_gate(query: RolloutQuery) -> Gate:
-    return Gate(
+def _build_gate(query: RolloutQuery) -> HealthGate:
+    return HealthGate(
         name=query.name or query.query[:60],
         query=query.query,
         below=None if query.below is None else float(query.below),

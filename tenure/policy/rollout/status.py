@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from tenure.model.rollout import Gate, GateResult, Halted, ObservedRollout, RolloutPlan, RolloutState, Target
+from tenure.model.rollout import (
+    GateResult,
+    HealthGate,
+    ObservedRollout,
+    RolloutHalt,
+    RolloutPlan,
+    RolloutState,
+    RolloutTarget,
+)
 from tenure.policy.rollout.plan import images_back
 from tenure.policy.rollout.rules import Rules
 
@@ -20,7 +28,7 @@ class HealthStatus:
     """What is not well, by the last that was heard; empty when all is."""
     unknown: str = ""
     """What was asked last and not answered."""
-    gates_to_query: tuple[Gate, ...] = ()
+    gates_to_query: tuple[HealthGate, ...] = ()
     """What was not asked lately."""
 
 
@@ -41,8 +49,8 @@ def _is_fresh(result: GateResult, rules: Rules, now: datetime) -> bool:
 
 
 def _node_problems(rules: Rules, observed: ObservedRollout) -> Iterator[str]:
-    if observed.new and observed.ready * 100 < rules.nodes_ready * observed.new:
-        yield f"{observed.ready} of {observed.new} new nodes are Ready, {rules.nodes_ready}% have to be"
+    if observed.updated_nodes and observed.ready * 100 < rules.nodes_ready * observed.updated_nodes:
+        yield f"{observed.ready} of {observed.updated_nodes} new nodes are Ready, {rules.nodes_ready}% have to be"
     if rules.pods_ready is not None and observed.pods and observed.pods_ready * 100 < rules.pods_ready * observed.pods:
         yield f"{observed.pods_ready} of {observed.pods} pods on new nodes are Ready, {rules.pods_ready}% have to be"
     if observed.failed_starts >= rules.failed_starts:
@@ -54,7 +62,7 @@ class RolloutText:
     """Of one state."""
 
     state: RolloutState
-    target: Target
+    target: RolloutTarget
     rules: Rules
     size: int
 
@@ -90,7 +98,7 @@ class RolloutText:
             f"tenure approve {plan.id}, or tenure reject {plan.id}"
         )
 
-    def describe_halt(self, halted: Halted) -> str:
+    def describe_halt(self, halted: RolloutHalt) -> str:
         outcome = f"rejected by {halted.by}" if halted.by else "halted"
         why = f": {halted.why}" if halted.why else ""
         head = f"{self.subject} is {outcome} since {format_timestamp(halted.since)}, {self.wave_progress}{why}"

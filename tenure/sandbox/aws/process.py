@@ -26,19 +26,21 @@ from tenure.sandbox.aws.state.snapshot import load, save
 IDLE_SECONDS = 5.0
 
 
-def start_ticker(world: Environment) -> threading.Thread:
+def start_ticker(environment: Environment) -> threading.Thread:
     """A daemon thread that sleeps until the next transition is due."""
-    thread = threading.Thread(target=_run_transitions, args=(world,), name=f"ticker-{world.region}", daemon=True)
+    thread = threading.Thread(
+        target=_run_transitions, args=(environment,), name=f"ticker-{environment.region}", daemon=True
+    )
     thread.start()
     return thread
 
 
-def _run_transitions(world: Environment) -> None:
-    with world.lock:
+def _run_transitions(environment: Environment) -> None:
+    with environment.lock:
         while True:
-            world.run_due_transitions()
-            due = world.next_due()
-            world.moved.wait(IDLE_SECONDS if due is None else world.clock.seconds_until(due, IDLE_SECONDS))
+            environment.run_due_transitions()
+            due = environment.next_due()
+            environment.moved.wait(IDLE_SECONDS if due is None else environment.clock.seconds_until(due, IDLE_SECONDS))
 
 
 def settings_from(options: argparse.Namespace) -> SimSettings:
@@ -60,28 +62,28 @@ def settings_from(options: argparse.Namespace) -> SimSettings:
 
 def build(settings: SimSettings, state_dir: Path | None = None) -> FakeAws:
     """A stand-in that is seeded, or restored from `state_dir` if something is there, and whose time runs."""
-    standin = FakeAws(settings)
-    if state_dir is None or not load(standin, state_dir):
-        seed(standin)
-    standin.default_environment.listeners.append(lambda instance: _send_state_change(standin, instance))
-    start_ticker(standin.default_environment)
-    return standin
+    fake_aws = FakeAws(settings)
+    if state_dir is None or not load(fake_aws, state_dir):
+        seed(fake_aws)
+    fake_aws.default_environment.listeners.append(lambda instance: _send_state_change(fake_aws, instance))
+    start_ticker(fake_aws.default_environment)
+    return fake_aws
 
 
 def serve(options: argparse.Namespace, stop: threading.Event) -> None:
     settings = settings_from(options)
-    standin = build(settings, options.state_dir)
+    fake_aws = build(settings, options.state_dir)
     if options.policy:
         documents = [_load_policy(settings, file) for file in options.policy]
-        standin.keys.bind_for_good(WORKER_KEY, documents)
-    server = Server(options.host, options.port, Application(standin))
+        fake_aws.keys.bind_for_good(WORKER_KEY, documents)
+    server = Server(options.host, options.port, Application(fake_aws))
     server.serve_in_thread()
     print(f"AWS stand-in ready at {server.url}", flush=True)
     stop.wait()
     server.shutdown()
     server.server_close()
     if options.state_dir is not None:
-        save(standin, options.state_dir)
+        save(fake_aws, options.state_dir)
 
 
 def _load_policy(settings: SimSettings, file: Path) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def _load_policy(settings: SimSettings, file: Path) -> dict[str, Any]:
     )
 
 
-def _send_state_change(standin: FakeAws, instance: Instance) -> None:
-    settings = standin.settings
+def _send_state_change(fake_aws: FakeAws, instance: Instance) -> None:
+    settings = fake_aws.settings
     if settings.state_change_events:
-        send_event(settings, state_change(settings, standin.default_environment.now(), instance.id, instance.state))
+        send_event(settings, state_change(settings, fake_aws.default_environment.now(), instance.id, instance.state))

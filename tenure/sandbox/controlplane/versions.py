@@ -53,14 +53,14 @@ def install(content: bytes, path: Path) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)
-    _move_into_place(Path(name), path)
+    _publish_file(Path(name), path)
 
 
 def install_file(built: Path, path: Path) -> None:
     """Move a file that stands in the same cache."""
-    _move_into_place(built, path)
+    _publish_file(built, path)
 
 
-def _move_into_place(made: Path, path: Path) -> None:
+def _publish_file(made: Path, path: Path) -> None:
     made.chmod(0o755)
     made.replace(path)

@@ -143,11 +143,11 @@ class FakeAwsSource:
 class AnySource:
     """The stand-in's control API if there is one, the other way if not."""
 
-    def __init__(self, standin: FakeAwsSource, other: InstanceSource) -> None:
-        self._standin, self._other = standin, other
+    def __init__(self, fake_aws: FakeAwsSource, other: InstanceSource) -> None:
+        self._fake_aws, self._other = fake_aws, other
         self._chosen: InstanceSource | None = None
 
     async def next(self) -> dict[str, Instance]:
         if self._chosen is None:
-            self._chosen = self._standin if await self._standin.has_control_api() else self._other
+            self._chosen = self._fake_aws if await self._fake_aws.has_control_api() else self._other
         return await self._chosen.next()

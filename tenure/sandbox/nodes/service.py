@@ -40,8 +40,8 @@ async def running_simulator(settings: NodesSettings) -> AsyncIterator[tuple[Simu
     ec2 = Ec2(settings.aws_endpoint, settings.region)
     timeout = aiohttp.ClientTimeout(total=30)
     async with KubeConnection(settings.kubeconfig) as connection, aiohttp.ClientSession(timeout=timeout) as session:
-        standin = FakeAwsSource(session, settings.aws_endpoint, settings.region)
-        source = AnySource(standin, Ec2Source(ec2, settings.poll_seconds))
+        fake_aws = FakeAwsSource(session, settings.aws_endpoint, settings.region)
+        source = AnySource(fake_aws, Ec2Source(ec2, settings.poll_seconds))
         simulator = Simulator(source, Facts(ec2.user_data, ec2.machine_type), NodesApi(connection), settings)
         runner = web.AppRunner(build_app(simulator), access_log=None)
         await runner.setup()

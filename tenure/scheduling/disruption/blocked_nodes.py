@@ -10,14 +10,14 @@ from typing import Final
 
 from tenure.model.disruption.commands import CommandBackoff, DisruptionBlocker
 from tenure.model.disruption.planning import Ineligibility, Method
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 
 _POD_MOVING_METHODS: Final[tuple[Method, ...]] = ("Drifted", "Underutilized")
 """An empty node goes by itself, whatever came of a larger move."""
 
 
 def blocking_reasons(
-    nodeclaims: Mapping[str, ClaimFact],
+    nodeclaims: Mapping[str, NodeClaimFact],
     node_of: Mapping[str, str],
     pauses: Sequence[DisruptionBlocker],
     backoffs: Sequence[CommandBackoff],
@@ -50,7 +50,7 @@ def nodepools_in_backoff(backoffs: Iterable[CommandBackoff], now: datetime) -> d
     }
 
 
-def _pause_applies(pause: DisruptionBlocker, nodeclaim: ClaimFact, node: str) -> bool:
+def _pause_applies(pause: DisruptionBlocker, nodeclaim: NodeClaimFact, node: str) -> bool:
     match pause.scope:
         case "cluster":
             return True

@@ -43,11 +43,13 @@ class BudgetTracker:
         rule = self._allowed_disruptions.zones_at_once.get(pool)
         if rule is None:
             return ""
-        begun = {*rule.begun, *(near for of, near in self._zones if of == pool)}
+        begun = {*rule.active_zones, *(near for of, near in self._zones if of == pool)}
         begun |= {one.verdict.zone for one in with_others if one.nodeclaim.pool == pool}
-        if zone in begun or len(begun) < rule.most:
+        if zone in begun or len(begun) < rule.max_zones:
             return ""
-        return f"nodes of NodePool {pool} go in {rule.most} zones at once, and some do in {', '.join(sorted(begun))}"
+        return (
+            f"nodes of NodePool {pool} go in {rule.max_zones} zones at once, and some do in {', '.join(sorted(begun))}"
+        )
 
     def select_allowed(
         self, ordered: Iterable[Candidate], method: Method, most: int

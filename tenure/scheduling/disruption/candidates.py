@@ -16,7 +16,7 @@ from tenure.model.disruption.planning import (
     Method,
     NodeVerdict,
 )
-from tenure.model.facts import ClaimFact, NodeFact, PodFact, PoolFact
+from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.disruption import eligibility
 from tenure.scheduling.disruption.cost import disruption_cost_of, offering_price
@@ -30,9 +30,9 @@ from tenure.scheduling.snapshot import ClusterFacts
 class Candidate:
     """One NodeClaim with its node and what hangs on it."""
 
-    nodeclaim: ClaimFact
+    nodeclaim: NodeClaimFact
     node: NodeFact | None
-    pool: PoolFact | None
+    pool: NodePoolFact | None
     instance_type: InstanceType | None
     pods: tuple[PodFact, ...]
     """Those that have to go elsewhere."""
@@ -94,7 +94,7 @@ class CandidateEvaluator:
             if nodeclaim.pool
         ]
 
-    def _evaluate(self, nodeclaim: ClaimFact, busy: bool, nominated: frozenset[str]) -> Candidate:
+    def _evaluate(self, nodeclaim: NodeClaimFact, busy: bool, nominated: frozenset[str]) -> Candidate:
         facts, now = self.facts, self.request.now
         node, pool = facts.node_of(nodeclaim), facts.pools.get(nodeclaim.pool)
         bound = tuple(facts.bound_to(node.name)) if node else ()
@@ -146,7 +146,7 @@ class CandidateEvaluator:
         return None if row is None else template.table.types[row]
 
 
-def _applicable_methods(nodeclaim: ClaimFact, *, empty: bool) -> tuple[Method, ...]:
+def _applicable_methods(nodeclaim: NodeClaimFact, *, empty: bool) -> tuple[Method, ...]:
     """The methods that would concern such a node, if nothing kept it."""
     applicable = {"Empty" if empty else "Underutilized", *(("Drifted",) if nodeclaim.drifted else ())}
     return tuple(one for one in METHODS if one in applicable)

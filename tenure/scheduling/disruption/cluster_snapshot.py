@@ -16,7 +16,7 @@ from tenure.apis.labels import CAPACITY_TYPE, ZONE
 from tenure.apis.resources import NODES, add, subtract
 from tenure.model.disruption.planning import Method
 from tenure.model.facts import HostPort, PodFact
-from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.model.provisioning import Plan, PlannedNodeClaim
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.existing_nodes import ExistingNodes
@@ -99,7 +99,7 @@ class ClusterSnapshot:
         self.closed_nodepools = dict(pools)
 
     def apply_removal(
-        self, removals: Sequence[Candidate], moves: Mapping[str, str], new_nodeclaims: Sequence[PlannedClaim]
+        self, removals: Sequence[Candidate], moves: Mapping[str, str], new_nodeclaims: Sequence[PlannedNodeClaim]
     ) -> None:
         """Nodes go, their pods move to homes by name, and nodes are bought for the others."""
         self.removed |= self._node_mask(one.node_name for one in removals)
@@ -108,7 +108,7 @@ class ClusterSnapshot:
         self.assign_pods({pod.uid: pod for one in removals for pod in one.pods}, moves, new_nodeclaims)
 
     def assign_pods(
-        self, pods: Mapping[str, PodFact], moves: Mapping[str, str], new_nodeclaims: Sequence[PlannedClaim]
+        self, pods: Mapping[str, PodFact], moves: Mapping[str, str], new_nodeclaims: Sequence[PlannedNodeClaim]
     ) -> None:
         """Pods of nodes that are gone move to homes by name, and nodes are bought for the others."""
         for uid, name in moves.items():
@@ -232,7 +232,7 @@ class ClusterSnapshot:
                 topology_counts = self._topology_counts[key] = TopologyCounts(pod)
             topology_counts.by_node_index[node_index] += 1
 
-    def _count_against_limits(self, nodeclaim: PlannedClaim) -> None:
+    def _count_against_limits(self, nodeclaim: PlannedNodeClaim) -> None:
         for offer in self.offers:
             if offer.pool_name == nodeclaim.pool and offer.has_limits:
                 offer.remaining_limits.add_usage({**nodeclaim.capacity_bound, NODES: 1})
@@ -262,8 +262,8 @@ def _restrict_to_price(offer: Offer, ceiling: float) -> Offer:
     return Offer(offer.template, np.asarray(cheap, dtype=bool), offer.remaining_limits, offer.reservation_tracker)
 
 
-def _single_value_labels(nodeclaim: PlannedClaim) -> Iterable[Requirement]:
+def _single_value_labels(nodeclaim: PlannedNodeClaim) -> Iterable[Requirement]:
     """Zone and the like, where there is one value."""
-    for key, one in Requirements.of(nodeclaim.requirements).items():
+    for key, one in Requirements.from_expressions(nodeclaim.requirements).items():
         if key in _DOMAIN_KEYS and not one.complement and len(one.values) == 1:
             yield one

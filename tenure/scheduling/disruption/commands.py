@@ -11,7 +11,7 @@ from typing import Final, Literal
 from tenure.model.base import format_short_list
 from tenure.model.disruption.planning import Command, Method, Move, Rejection
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import PlannedClaim, UnschedulablePod
+from tenure.model.provisioning import PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.replacement import Replacement
@@ -92,7 +92,7 @@ def apply_in_flight_command(snapshot: ClusterSnapshot, command: Command, candida
 
 def _simulate_assignments(
     snapshot: ClusterSnapshot, pods: Mapping[str, PodFact]
-) -> tuple[Mapping[str, str], list[PlannedClaim]]:
+) -> tuple[Mapping[str, str], list[PlannedNodeClaim]]:
     """Homes of pods whose nodes are gone already, be it ones that are not up yet, and what the others would need. What
     fits nowhere takes no room."""
     try:

@@ -13,7 +13,7 @@ from tenure.apis.durations import DurationError, format_duration, parse_duration
 from tenure.apis.labels import CAPACITY_TYPE, DISRUPTED_TAINT_KEY, DO_NOT_DISRUPT, INSTANCE_TYPE, NO_SCHEDULE, ZONE
 from tenure.model.disruption.planning import Cause, Ineligibility, Method
 from tenure.model.extra_capacity import VIRTUAL_PREFIX
-from tenure.model.facts import ClaimFact, NodeFact, PodBudgetFact, PodFact, PoolFact, Taint
+from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodBudgetFact, PodFact, Taint
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
 from tenure.scheduling.packing.topology import TopologyIndex
@@ -69,7 +69,7 @@ _GRACEFUL_METHODS: Final = _CONSOLIDATION_METHODS
 """Those that wait for pods which may not be evicted; drift does not, once the node has a terminationGracePeriod."""
 
 
-def lifecycle_exclusions(nodeclaim: ClaimFact, node: NodeFact | None, *, busy: bool) -> Iterator[Ineligibility]:
+def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, busy: bool) -> Iterator[Ineligibility]:
     """Where it is in its life."""
     if nodeclaim.deleting or nodeclaim.instance_terminating or (node is not None and node.deleting):
         yield _build_exclusion("Deleting", "it is being deleted")
@@ -82,7 +82,7 @@ def lifecycle_exclusions(nodeclaim: ClaimFact, node: NodeFact | None, *, busy: b
 
 
 def nomination_exclusions(
-    nodeclaim: ClaimFact, node: NodeFact | None, nominated: frozenset[str], expected_names: Sequence[str]
+    nodeclaim: NodeClaimFact, node: NodeFact | None, nominated: frozenset[str], expected_names: Sequence[str]
 ) -> Iterator[Ineligibility]:
     """Pods that wait count on it."""
     if nodeclaim.name in nominated or (node is not None and node.name in nominated):
@@ -93,7 +93,7 @@ def nomination_exclusions(
 
 
 def nodepool_exclusions(
-    nodeclaim: ClaimFact, pool: PoolFact | None, template: NodePoolTemplate | RejectionReason | None
+    nodeclaim: NodeClaimFact, pool: NodePoolFact | None, template: NodePoolTemplate | RejectionReason | None
 ) -> Iterator[Ineligibility]:
     """Whether its NodePool can say anything about it."""
     if pool is None:
@@ -105,13 +105,15 @@ def nodepool_exclusions(
         yield _build_exclusion("PoolClosed", f"NodePool {pool.name}: {template or 'nothing can be bought from it'}")
 
 
-def age_exclusions(nodeclaim: ClaimFact, youngest: timedelta | None, now: datetime) -> Iterator[Ineligibility]:
+def age_exclusions(nodeclaim: NodeClaimFact, youngest: timedelta | None, now: datetime) -> Iterator[Ineligibility]:
     if youngest is not None and now < (until := nodeclaim.created + youngest):
         message = f"it is younger than {format_duration(youngest)}, until {_format_timestamp(until)}"
         yield _build_exclusion("TooYoung", message, until=until)
 
 
-def consolidate_after_exclusions(nodeclaim: ClaimFact, pool: PoolFact | None, now: datetime) -> Iterator[Ineligibility]:
+def consolidate_after_exclusions(
+    nodeclaim: NodeClaimFact, pool: NodePoolFact | None, now: datetime
+) -> Iterator[Ineligibility]:
     """consolidateAfter and consolidationPolicy."""
     if pool is None:
         return
@@ -135,12 +137,12 @@ def consolidate_after_exclusions(nodeclaim: ClaimFact, pool: PoolFact | None, no
         yield _build_exclusion("Resting", message, _CONSOLIDATION_METHODS, until)
 
 
-def consolidate_after_end(nodeclaim: ClaimFact, after: timedelta) -> datetime:
+def consolidate_after_end(nodeclaim: NodeClaimFact, after: timedelta) -> datetime:
     """So long after the last pod came or left, or after it was initialized (reference 3.9)."""
     return (nodeclaim.last_pod_event or nodeclaim.initialized_at or nodeclaim.created) + after
 
 
-def is_within_consolidate_after(nodeclaim: ClaimFact, pool: PoolFact | None, now: datetime) -> bool:
+def is_within_consolidate_after(nodeclaim: NodeClaimFact, pool: NodePoolFact | None, now: datetime) -> bool:
     """Nodes under consolidateAfter take no pods of other nodes that are consolidated (reference 2.7)."""
     try:
         after = parse_duration(pool.consolidate_after) if pool is not None and pool.consolidate_after else None
@@ -166,7 +168,7 @@ def do_not_disrupt_exclusions(node: NodeFact | None, now: datetime) -> Iterator[
 
 
 def pod_exclusions(
-    nodeclaim: ClaimFact, bound: Iterable[PodFact], budgets: PodDisruptionBudgets, now: datetime
+    nodeclaim: NodeClaimFact, bound: Iterable[PodFact], budgets: PodDisruptionBudgets, now: datetime
 ) -> Iterator[Ineligibility]:
     """Pods that may not be evicted. Drift may take the node all the same once its NodeClaim has a
     terminationGracePeriod: then they have an end (reference 3.15)."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from tenure.apis.labels import CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT
 from tenure.model.disruption.planning import DisruptionSettings
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
@@ -33,7 +33,7 @@ _PRICE_EPSILON: Final = 1e-9
 class Replacement:
     """What comes of a simulation that is worth it."""
 
-    nodeclaims: tuple[PlannedClaim, ...]
+    nodeclaims: tuple[PlannedNodeClaim, ...]
     moves: Mapping[str, str]
     """Pods to homes, by UID."""
     price: float
@@ -163,7 +163,7 @@ def _price_replacement(
         paid = sum(one.price for one in removals)
         than = f"{limit:.4g}" + (f", {paid:.4g} less what has to be saved" if limit < paid else "")
         return RejectionReason(f"its replacement would cost {sum(least):.4g} $/h, which is not less than {than}")
-    nodeclaims, at_most, price = list[PlannedClaim](), 0.0, 0.0
+    nodeclaims, at_most, price = list[PlannedNodeClaim](), 0.0, 0.0
     for number, (one, base) in enumerate(zip(new_nodes, least, strict=True)):
         share = slack * (base + _PRICE_EPSILON) / (sum(least) + _PRICE_EPSILON * len(least))
         built = _build_replacement_nodeclaim(
@@ -184,7 +184,7 @@ def _build_replacement_nodeclaim(
     *,
     single: bool,
     snapshot: ClusterSnapshot,
-) -> tuple[PlannedClaim, float, float] | RejectionReason:
+) -> tuple[PlannedNodeClaim, float, float] | RejectionReason:
     """The NodeClaim, its expected price and the most that it costs."""
     pass_settings, draft = (
         snapshot.pass_settings,

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from tenure.apis.quantity import format_amount
-from tenure.apis.resources import total
+from tenure.apis.resources import sum_resources
 from tenure.model.disruption.planning import Method
 from tenure.model.facts import PodFact
 from tenure.model.provisioning import UnschedulablePod
@@ -211,7 +211,7 @@ def _accept_attempt(simulation: Simulation, attempt: PackingAttempt) -> None:
 
 def _offers_with_headroom(offers: Sequence[Offer], pods: Sequence[PodFact]) -> list[Offer]:
     """Of what is offered the types that have room for all of these pods."""
-    requests, restricted = total(pod.requests for pod in pods), list[Offer]()
+    requests, restricted = sum_resources(pod.requests for pod in pods), list[Offer]()
     for offer in offers:
         vector, base = offer.table.to_vector(requests), offer.base_option()
         if vector is not None:
@@ -234,7 +234,7 @@ def _offers_with_headroom(offers: Sequence[Offer], pods: Sequence[PodFact]) -> l
 
 
 def _describe_too_large(pods: Sequence[PodFact]) -> str:
-    requests = total(pod.requests for pod in pods)
+    requests = sum_resources(pod.requests for pod in pods)
     amounts = ", ".join(f"{format_amount(key, requests[key])} {key}" for key in sorted(requests) if requests[key])
     return f"no single node with room for {amounts}"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
 from tenure.scheduling.nodeclaim_builder import (
     NodeClaimDraft,
@@ -29,10 +29,10 @@ class PlannedNodeClaims:
     ) -> None:
         self._node_arrays, self._pods = node_arrays, pods
         self._min_values_policy, self._max_types = min_values_policy, max_types
-        self._cached: dict[tuple[int, bytes], tuple[PlannedClaim, Amounts] | RejectionReason] = {}
+        self._cached: dict[tuple[int, bytes], tuple[PlannedNodeClaim, Amounts] | RejectionReason] = {}
         self._sorted_rows: dict[int, Indices] = {}
 
-    def build(self, number: int) -> PlannedClaim | RejectionReason:
+    def build(self, number: int) -> PlannedNodeClaim | RejectionReason:
         """The claim for a bought node, or why there can be none."""
         new_node, draft = self._node_arrays.new_nodes[number], self.draft(number)
         key = new_node.slot, draft.rows.tobytes()
@@ -64,7 +64,7 @@ class PlannedNodeClaims:
         rows = self._rows_by_price(new_node.slot)
         return NodeClaimDraft(slot.offer, slot.option, used, rows[self._fitting_types(slot, new_node, used)[rows]])
 
-    def _build_shared(self, draft: NodeClaimDraft) -> tuple[PlannedClaim, Amounts] | RejectionReason:
+    def _build_shared(self, draft: NodeClaimDraft) -> tuple[PlannedNodeClaim, Amounts] | RejectionReason:
         """The claim, and what DaemonSets take at least on any of its types (reference 2.9)."""
         nodeclaim = build_planned_nodeclaim(draft, (), self._min_values_policy, self._max_types)
         if isinstance(nodeclaim, RejectionReason):

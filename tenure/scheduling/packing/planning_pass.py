@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import Plan, PlannedClaim, UnschedulablePod
+from tenure.model.provisioning import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.instance_type_table import Amounts
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
@@ -278,7 +278,7 @@ def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: 
 
 
 def _build_plan(pods: Mapping[str, PodFact], attempt: PackingAttempt, rejected: Iterable[UnschedulablePod]) -> Plan:
-    nodeclaims, packing = list[PlannedClaim](), attempt.packing
+    nodeclaims, packing = list[PlannedNodeClaim](), attempt.packing
     unscheduled = [*rejected, *packing.unscheduled]
     for number, new_node in enumerate(packing.node_arrays.new_nodes):
         planned = attempt.planned_nodeclaims.build(number)

@@ -116,4 +116,4 @@ def volume_conflict(shape: PodShape) -> str:
 def preferred_node_affinity(constraints: Constraints) -> tuple[Requirements, ...]:
     """Preferred node affinity, heaviest first: one at a time is held for as long as it can be."""
     terms = sorted(constraints.preferred_terms, key=lambda term: -term.weight)
-    return tuple(Requirements.of(term.expressions) for term in terms)
+    return tuple(Requirements.from_expressions(term.expressions) for term in terms)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from tenure.model.facts import DaemonSetFact, Expression, NodeFact, PodFact, PoolFact, Taint, Toleration
+from tenure.model.facts import DaemonSetFact, Expression, NodeFact, NodePoolFact, PodFact, Taint, Toleration
 from tenure.model.instance_types import InstanceType, Offering
-from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.model.provisioning import Plan, PlannedNodeClaim
 from tenure.scheduling.validation.topology import Spot, one_value, topology_violations
 from tenure.scheduling.validation.volumes import (
     StorageInputs,
@@ -26,7 +26,7 @@ class PlanInputs:
 
     pods: Mapping[str, PodFact]
     """Those that want a place, by UID."""
-    pools: Mapping[str, PoolFact] = field(default_factory=dict)
+    pools: Mapping[str, NodePoolFact] = field(default_factory=dict)
     types: Mapping[str, InstanceType] = field(default_factory=dict)
     nodes: Mapping[str, NodeFact] = field(default_factory=dict)
     bound: Mapping[str, Sequence[PodFact]] = field(default_factory=dict)
@@ -158,15 +158,15 @@ def _limit_violations(plan: Plan, inputs: PlanInputs) -> Iterator[str]:
                 yield f"pool {pool.name}: {key} {total} passes the limit {limit}"
 
 
-def _largest_capacity(nodeclaim: PlannedClaim, key: str, inputs: PlanInputs) -> int:
+def _largest_capacity(nodeclaim: PlannedNodeClaim, key: str, inputs: PlanInputs) -> int:
     return max(inputs.types[name].capacity.get(key, 0) for name in _instance_type_names(nodeclaim))
 
 
-def _instance_type_names(nodeclaim: PlannedClaim) -> tuple[str, ...]:
+def _instance_type_names(nodeclaim: PlannedNodeClaim) -> tuple[str, ...]:
     return next(one.values for one in nodeclaim.requirements if one.key == "node.kubernetes.io/instance-type")
 
 
-def _nodeclaim_violations(nodeclaim: PlannedClaim, inputs: PlanInputs) -> Iterator[str]:
+def _nodeclaim_violations(nodeclaim: PlannedNodeClaim, inputs: PlanInputs) -> Iterator[str]:
     pods = [inputs.pods[uid] for uid in nodeclaim.pods if uid in inputs.pods]
     pool = inputs.pools[nodeclaim.pool]
     if not pods:
@@ -195,7 +195,7 @@ def _nodeclaim_violations(nodeclaim: PlannedClaim, inputs: PlanInputs) -> Iterat
 
 
 def _outcome_violations(
-    nodeclaim: PlannedClaim,
+    nodeclaim: PlannedNodeClaim,
     instance_type: InstanceType,
     labels: Mapping[str, str],
     pods: list[PodFact],
@@ -214,7 +214,7 @@ def _outcome_violations(
     )
 
 
-def _outcome_labels(nodeclaim: PlannedClaim, instance_type: InstanceType, offering: Offering) -> dict[str, str]:
+def _outcome_labels(nodeclaim: PlannedNodeClaim, instance_type: InstanceType, offering: Offering) -> dict[str, str]:
     """The labels of the node if the claim gets this offering."""
     single = {key: values[0] for key, values in instance_type.labels.items() if len(values) == 1}
     return {
@@ -229,7 +229,7 @@ def _outcome_labels(nodeclaim: PlannedClaim, instance_type: InstanceType, offeri
     }
 
 
-def _launch_requirements(nodeclaim: PlannedClaim, labels: Mapping[str, str]) -> list[Expression]:
+def _launch_requirements(nodeclaim: PlannedNodeClaim, labels: Mapping[str, str]) -> list[Expression]:
     """The claim's requirements that its launch decides by; a node gets a custom label from the claim itself."""
     return [one for one in nodeclaim.requirements if one.key not in nodeclaim.labels]
 

@@ -10,7 +10,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities.workflow_client import OpenLaunchGroups
 from tenure.model.errors import TryLater
-from tenure.model.launch import LaunchGroup, Member
+from tenure.model.launch import LaunchGroup, LaunchGroupMember
 from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.cloud import REQUEST
 from tests.support.fakes.worker import WorkerHarness
@@ -29,7 +29,9 @@ async def fake(shared_sandbox: SharedSandbox) -> WorkerHarness:
 
 async def provisioning(fake: WorkerHarness, *groups: str) -> None:
     """Whose launches wait for EC2."""
-    made = tuple(LaunchGroup(group_id=one, members=(Member(name=one, uid=one),), request=REQUEST) for one in groups)
+    made = tuple(
+        LaunchGroup(group_id=one, members=(LaunchGroupMember(name=one, uid=one),), request=REQUEST) for one in groups
+    )
     await fake.client.start_workflow(
         ProvisioningWorkflow.run,
         ProvisioningState(cluster=fake.cluster, groups=made),

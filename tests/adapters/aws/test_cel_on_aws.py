@@ -6,7 +6,7 @@ from typing import Any
 
 from tenure.apis import labels
 from tenure.aws.instancetype.resolver import Region
-from tenure.model.launch import LaunchPrepared
+from tenure.model.launch import PreparedLaunchRequest
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import build_nodeclaim, build_nodeclass
@@ -25,7 +25,7 @@ async def test_each_type_is_launched_with_its_own_amounts(endpoint: str, control
     one = await resolve_nodeclass(cloud, build_nodeclass(kubelet=KUBELET))
     nodeclaim = build_nodeclaim((labels.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge", "c5.xlarge"))
     prepared = await cloud.fleet.prepare(nodeclaim, one, now=datetime.now(UTC))
-    assert isinstance(prepared, LaunchPrepared)
+    assert isinstance(prepared, PreparedLaunchRequest)
     templates = {each.instance_type: each.launch_template for each in prepared.request.overrides}
     assert templates["m5.xlarge"] == templates["c5.xlarge"] != templates["m5.large"]
     two, four = (user_data(admin_client(endpoint), templates[name]) for name in ("m5.large", "m5.xlarge"))

@@ -160,8 +160,8 @@ async def test_what_is_not_well_is_reported_and_nothing_else(
     control.set_status(three, system="initializing")
     found = await reports(cloud)
     assert set(found) == {one}
-    assert [check.kind for check in found[one].failed] == ["instanceStatus", "systemStatus"]
-    since = found[one].failed[0].since
+    assert [check.kind for check in found[one].failed_checks] == ["instanceStatus", "systemStatus"]
+    since = found[one].failed_checks[0].since
     assert since is not None and abs(datetime.now(UTC) - since - timedelta(seconds=300)) < timedelta(seconds=30)
     assert control.list_denials() == []
 
@@ -170,7 +170,7 @@ async def test_ec2_may_not_say_since_when_a_check_fails(
     cloud: AwsAdapters, control: AwsControl, instances: list[str]
 ) -> None:
     control.set_status(instances[0], system="impaired", impaired_seconds=-1)
-    assert (await reports(cloud))[instances[0]].failed[0].since is None
+    assert (await reports(cloud))[instances[0]].failed_checks[0].since is None
 
 
 def scheduled(**more: Any) -> dict[str, Any]:
@@ -212,7 +212,7 @@ async def test_an_instance_is_reported_once_however_many_lists_it_is_in(
 ) -> None:
     control.set_status(instances[0], instance="impaired", system="impaired", events=[scheduled()])
     (report,) = await cloud.statuses.read()
-    assert (len(report.failed), len(report.events)) == (2, 1)
+    assert (len(report.failed_checks), len(report.events)) == (2, 1)
 
 
 async def test_a_refusal_of_the_status_is_a_fault(cloud: AwsAdapters, control: AwsControl) -> None:

@@ -10,7 +10,7 @@ from tenure.apis import labels
 from tenure.aws.adapters import AwsAdapters
 from tenure.aws.instancetype.resolver import Region
 from tenure.model.errors import Forbidden
-from tenure.model.garbage_collection import TemplateMark
+from tenure.model.garbage_collection import InventoryLaunchTemplate
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.steps import admin_client, make_launch_group, prepare_launch, resolve_nodeclass
@@ -50,7 +50,7 @@ async def test_only_this_clusters_templates_are_listed_and_put_away(
 
 async def test_a_template_of_another_cluster_is_out_of_reach(cloud: AwsAdapters, endpoint: str) -> None:
     other = make_template(endpoint, "karpenter.k8s.aws/9", cluster="other")
-    mark = TemplateMark(id=other, name="karpenter.k8s.aws/9", created=datetime.now(UTC))
+    mark = InventoryLaunchTemplate(id=other, name="karpenter.k8s.aws/9", created=datetime.now(UTC))
     with pytest.raises(Forbidden):
         await cloud.orphaned_resources.delete_template(mark)
 

@@ -10,7 +10,7 @@ from tenure.aws.adapters import AwsAdapters
 from tenure.aws.instancetype.resolver import Region
 from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.launch import LaunchPrepared, LaunchRejection
+from tenure.model.launch import LaunchRejection, PreparedLaunchRequest
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import build_nodeclaim
@@ -114,7 +114,7 @@ async def test_no_capacity_is_an_answer_and_the_next_launch_looks_elsewhere(
     control.clear_pools()
     failed_offerings = {(error.instance_type, error.zone) for error in result.errors}
     found = await cloud.fleet.prepare(NODECLAIM, one, now=datetime.now(UTC))
-    if isinstance(found, LaunchPrepared):
+    if isinstance(found, PreparedLaunchRequest):
         assert failed_offerings.isdisjoint({(o.instance_type, o.zone) for o in found.request.overrides})
     else:
         assert found.reason == "InsufficientCapacity"
@@ -170,7 +170,7 @@ async def test_a_worker_that_did_not_prepare_a_template_says_that_it_vanished_an
     errors = (await other.fleet.create(make_launch_group(request))).errors
     assert {error.reason for error in errors} == {"LaunchTemplateNotFound"}
     found = await cloud.fleet.prepare(NODECLAIM, one, now=datetime.now(UTC), is_retry=True)
-    assert isinstance(found, LaunchPrepared)
+    assert isinstance(found, PreparedLaunchRequest)
     assert len((await other.fleet.create(make_launch_group(found.request, attempt=2))).instances) == 1
     other.close()
 
@@ -188,7 +188,7 @@ async def test_what_the_caller_knows_to_be_refused_is_not_asked_for(cloud: AwsAd
     )
     for unavailable_offerings in ([mark], [full]):
         found = await cloud.fleet.prepare(NODECLAIM, one, now=now, unavailable=unavailable_offerings)
-        assert isinstance(found, LaunchPrepared)
+        assert isinstance(found, PreparedLaunchRequest)
         overrides = {(o.instance_type, o.zone, o.subnet_id) for o in found.request.overrides}
         assert (first.instance_type, first.zone, first.subnet_id) not in overrides
 

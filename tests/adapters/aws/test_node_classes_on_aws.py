@@ -8,7 +8,7 @@ import pytest
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.adapters import AwsAdapters
-from tenure.model.rollout import ImagePin, terms_of
+from tenure.model.rollout import ImagePin, ami_selector_digest
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import build_nodeclass
@@ -78,7 +78,7 @@ async def test_a_pinned_image_is_used_for_the_same_nodes(cloud: AwsAdapters) -> 
     now = datetime.now(UTC)
     pin = ImagePin(
         images={bad.id: good.id},
-        terms=terms_of(plain),
+        terms=ami_selector_digest(plain),
         by="ann",
         reason="its kubelet dies",
         since=now,

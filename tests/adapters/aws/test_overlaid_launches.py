@@ -7,7 +7,7 @@ from tenure.apis import labels
 from tenure.aws.adapters import AwsAdapters, build
 from tenure.aws.instancetype.resolver import Region, resolve_types
 from tenure.model.facts import Expression
-from tenure.model.launch import LaunchPrepared
+from tenure.model.launch import PreparedLaunchRequest
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
@@ -70,7 +70,7 @@ async def test_ec2_launches_what_the_overlay_makes_cheapest(
     launched: dict[str, tuple[str, int | None, int | None]] = {}
     for name, worker in (("plain", cloud), ("overlaid", overlaid)):
         found = await worker.fleet.prepare(nodeclaim, one, now=datetime.now(UTC))
-        assert isinstance(found, LaunchPrepared)
+        assert isinstance(found, PreparedLaunchRequest)
         assert found.request.prioritized == (name == "overlaid")
         result = await worker.fleet.create(make_launch_group(found.request))
         (facts,) = await worker.fleet.describe(result, one, nodeclaim)
@@ -98,7 +98,7 @@ async def test_a_worker_without_the_gate_heeds_what_the_plan_heeded(
     for annotations in ({}, {labels.PRICE_OVERLAY_APPLIED: "true"}):
         nodeclaim = build_nodeclaim(ON_DEMAND, TYPES, requests={"cpu": "1"}, annotations=annotations)
         found = await ungated.fleet.prepare(nodeclaim, one, now=datetime.now(UTC))
-        assert isinstance(found, LaunchPrepared)
+        assert isinstance(found, PreparedLaunchRequest)
         first.append(found.request.overrides[0].instance_type)
     assert (first, overlay_reads) == (["c5.large", "m5.large"], 1)
     plain.close()
@@ -120,7 +120,7 @@ async def test_enclaves_are_on_for_who_asks_for_them(
             ON_DEMAND, (labels.INSTANCE_TYPE, "In", "m5.xlarge"), requests={"cpu": "1", **extra_requests}
         )
         found = await overlaid.fleet.prepare(nodeclaim, one, now=datetime.now(UTC))
-        assert isinstance(found, LaunchPrepared)
+        assert isinstance(found, PreparedLaunchRequest)
         (launched,) = (
             await overlaid.fleet.create(make_launch_group(found.request, attempt=len(enclaves) + 1))
         ).instances

@@ -10,7 +10,7 @@ from _pytest.capture import CaptureFixture
 from benchmarks.cli_latency import state_of
 from tenure.cli.main import main
 from tenure.cli.nodes.get import build_condition, read
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tests.support.cli.temporal_alone import running_workflows, temporal_server
 
 NOW = datetime.now(UTC)
@@ -21,7 +21,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from temporal_server(tmp_path_factory.mktemp("temporal"))
 
 
-def states(cluster: str, number: int = 10) -> Sequence[ClaimState]:
+def states(cluster: str, number: int = 10) -> Sequence[NodeClaimState]:
     """Of ten: 7 Ready, one each in Launch, Initialization and Drain, the last overdue."""
     return [state_of(one, NOW, cluster=cluster) for one in range(number)]
 

@@ -14,7 +14,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from tenure.controller.lifecycle_policies import PolicyPort
 from tenure.controller.rebuild import Discrepancy, Rebuild, Snapshot, list_running_workflows
 from tenure.controller.settings import ControllerSettings
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.model.workflow_states import BatchWindow
 from tests.support.cli.temporal_alone import temporal_server
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pool
@@ -112,7 +112,7 @@ async def test_a_life_begins_as_the_watch_begins_it(cluster: RebuildCluster) -> 
     await cluster.repair()
     started, signalled, *_ = await cluster.history_events(cluster.workflow_id("c1"))
     (payload,) = started.workflow_execution_started_event_attributes.input.payloads
-    (state,) = await cluster.temporal.data_converter.decode([payload], [ClaimState])
+    (state,) = await cluster.temporal.data_converter.decode([payload], [NodeClaimState])
     assert (state.identity.name, state.identity.pool, state.records_events) == ("c1", "general", True)
     assert signalled.workflow_execution_signaled_event_attributes.signal_name == "observe"
 

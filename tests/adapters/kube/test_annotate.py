@@ -29,35 +29,35 @@ async def read_annotation(kube: KubeAdapters, node: str) -> str | None:
 
 
 async def test_an_annotation_is_set_and_taken_off_and_only_as_it_is_known(kube: KubeAdapters, node: str) -> None:
-    uid = await kube.nodes.annotate(node, {PAUSE: "first"})
+    uid = await kube.nodes.patch_annotations(node, {PAUSE: "first"})
     assert uid and await read_annotation(kube, node) == "first"
-    assert await kube.nodes.annotate(node, {PAUSE: None}, only={PAUSE: "another"}) == uid
+    assert await kube.nodes.patch_annotations(node, {PAUSE: None}, only={PAUSE: "another"}) == uid
     assert await read_annotation(kube, node) == "first"
-    await kube.nodes.annotate(node, {PAUSE: None}, only={PAUSE: "first"})
+    await kube.nodes.patch_annotations(node, {PAUSE: None}, only={PAUSE: "first"})
     assert await read_annotation(kube, node) is None
 
 
 async def test_what_a_person_changed_in_between_is_seen(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
-    await kube.nodes.annotate(node, {PAUSE: "first"})
+    await kube.nodes.patch_annotations(node, {PAUSE: "first"})
     await admin.merge(NODES.path(node), {"metadata": {"annotations": {PAUSE: "a person's"}}})
-    await kube.nodes.annotate(node, {PAUSE: None}, only={PAUSE: "first"})
+    await kube.nodes.patch_annotations(node, {PAUSE: None}, only={PAUSE: "first"})
     assert await read_annotation(kube, node) == "a person's"
 
 
 async def test_another_uid_and_what_is_gone_are_left_alone(kube: KubeAdapters, node: str) -> None:
-    assert await kube.nodes.annotate(node, {PAUSE: "mine"}, uid="00000000-0000-0000-0000-000000000009") == ""
+    assert await kube.nodes.patch_annotations(node, {PAUSE: "mine"}, uid="00000000-0000-0000-0000-000000000009") == ""
     assert await read_annotation(kube, node) is None
-    assert await kube.pools.annotate("nowhere", {PAUSE: "mine"}) == ""
-    assert await kube.claims.annotate("nowhere", {PAUSE: "mine"}) == ""
+    assert await kube.pools.patch_annotations("nowhere", {PAUSE: "mine"}) == ""
+    assert await kube.claims.patch_annotations("nowhere", {PAUSE: "mine"}) == ""
 
 
 async def test_the_workers_own_namespace_carries_one_and_no_other_may(kube: KubeAdapters, admin: KubeClient) -> None:
-    assert await kube.namespaces.annotate("tenure", {PAUSE: "all"})
+    assert await kube.namespaces.patch_annotations("tenure", {PAUSE: "all"})
     found = await admin.get(NAMESPACES.path("tenure"))
     assert found is not None and found["metadata"]["annotations"][PAUSE] == "all"
-    await kube.namespaces.annotate("tenure", {PAUSE: None})
+    await kube.namespaces.patch_annotations("tenure", {PAUSE: None})
     with pytest.raises(Forbidden, match='cannot patch resource "namespaces"'):
-        await kube.namespaces.annotate("default", {PAUSE: "all"})
+        await kube.namespaces.patch_annotations("default", {PAUSE: "all"})
 
 
 async def test_a_pause_stays_with_the_claim_when_its_node_registers(kube: KubeAdapters, node: str) -> None:

@@ -45,18 +45,18 @@ async def test_a_rollout_is_found_by_its_pod_and_restarted_once_for_a_stamp(
     }
     await admin.request("POST", WORKLOADS["Deployment"].path(namespace="default"), body=body)
     pod = await pod_of(admin, name)
-    found = await kube.rollouts.of(pod)
+    found = await kube.rollouts.find_for_pod(pod)
     assert found is not None and found.name == name and creates_pod_first(found) and found.restarted_at == ""
     for _ in range(2):
-        assert await kube.rollouts.restart(found, "2026-06-01T12:00:00Z")
+        assert await kube.rollouts.restart_deployment(found, "2026-06-01T12:00:00Z")
     after = await admin.request("GET", path)
     assert after["spec"]["template"]["metadata"]["annotations"] == {RESTARTED_AT: "2026-06-01T12:00:00Z"}
     assert after["metadata"]["generation"] == 2
-    repeated = await kube.rollouts.of(pod)
+    repeated = await kube.rollouts.find_for_pod(pod)
     assert repeated is not None and repeated.restarted_at == "2026-06-01T12:00:00Z"
     await admin.request("DELETE", path, params={"propagationPolicy": "Foreground"})
-    assert await kube.rollouts.of(pod.model_copy(update={"owner_kind": "StatefulSet"})) is None
-    assert await kube.rollouts.of(pod.model_copy(update={"owner_name": "gone"})) is None
+    assert await kube.rollouts.find_for_pod(pod.model_copy(update={"owner_kind": "StatefulSet"})) is None
+    assert await kube.rollouts.find_for_pod(pod.model_copy(update={"owner_name": "gone"})) is None
 
 
 async def pod_of(admin: KubeClient, name: str) -> DrainPod:

@@ -38,27 +38,27 @@ async def test_the_status_is_written_once_for_each_change(
     uid = made["metadata"]["uid"]
     missing = decide_conditions(Unresolved("PodTemplateNotFound", "make it"), 0, 0)
     status = {"replicas": 0, "provisioningStrategy": "buffer.x-k8s.io/active-capacity", "podTemplateRef": None}
-    assert await kube.buffers.say("default", name, uid, status=status, conditions=missing, now=NOW)
+    assert await kube.buffers.patch_status("default", name, uid, status=status, conditions=missing, now=NOW)
     first = CapacityBuffer.from_object(await admin.request("GET", path))
     assert [(one.type, one.status) for one in first.conditions] == [
         ("ReadyForProvisioning", "False"),
         ("Provisioning", "False"),
     ]
     later = NOW + timedelta(hours=1)
-    assert await kube.buffers.say("default", name, uid, status=status, conditions=missing, now=later)
+    assert await kube.buffers.patch_status("default", name, uid, status=status, conditions=missing, now=later)
     reread = CapacityBuffer.from_object(await admin.request("GET", path))
     assert reread.metadata.resource_version == first.metadata.resource_version
 
     found = status | {"replicas": 3, "podTemplateRef": {"name": "web"}, "podTemplateGeneration": 2}
     partly = decide_conditions(None, 3, 1)
-    assert await kube.buffers.say("default", name, uid, status=found, conditions=partly, now=later)
+    assert await kube.buffers.patch_status("default", name, uid, status=found, conditions=partly, now=later)
     third = CapacityBuffer.from_object(await admin.request("GET", path))
     assert third.status.replicas == 3 and third.status.pod_template_generation == 2
     ready, provisioning = third.conditions
     assert ready.is_true and ready.last_transition_time == later and ready.observed_generation == 1
     assert provisioning.reason == "RequiresNewCapacity" and provisioning.last_transition_time == NOW
     await admin.request("DELETE", path)
-    assert not await kube.buffers.say("default", name, uid, status=status, conditions=missing, now=later)
+    assert not await kube.buffers.patch_status("default", name, uid, status=status, conditions=missing, now=later)
 
 
 async def test_a_workload_is_read_or_is_not_there(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
@@ -70,10 +70,10 @@ async def test_a_workload_is_read_or_is_not_there(kube: KubeAdapters, admin: Kub
     }
     path = WORKLOADS["Deployment"].path(namespace="default")
     await admin.request("POST", path, body=body)
-    found = await kube.buffers.workload("default", "Deployment", name)
+    found = await kube.buffers.get_workload("default", "Deployment", name)
     assert found is not None and found["spec"]["replicas"] == 0
     await admin.request("DELETE", f"{path}/{name}")
-    assert await kube.buffers.workload("default", "StatefulSet", name) is None
+    assert await kube.buffers.get_workload("default", "StatefulSet", name) is None
 
 
 def test_a_virtual_pod_is_as_its_template_but_for_its_volumes() -> None:

@@ -154,7 +154,7 @@ async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapte
     assert await kube.claims.ensure_finalizer(claim.name, claim.uid)
     assert await kube.claims.delete(claim.name, claim.uid)
     deleting = await kube.claims.get(claim.name)
-    assert deleting is not None and deleting.metadata.deleting
+    assert deleting is not None and deleting.metadata.is_deleting
     assert deleting.metadata.finalizers == (TERMINATION_FINALIZER,)
     assert await kube.claims.release(claim.name, claim.uid)
     assert await kube.claims.get(claim.name) is None
@@ -173,7 +173,7 @@ async def test_labels_are_set_and_taken_off_once_and_of_this_claim_alone(kube: K
     claim = await create_nodeclaim(kube, unique("claim"))
     await kube.claims.patch(claim.name, claim.uid, default_labels={"a": "1", "b": "2", "c": "3"}, now=NOW)
     changes = {"a": "9", "b": None, "new": "x", "never": None}
-    assert await kube.claims.relabel(claim.name, claim.uid, changes)
+    assert await kube.claims.patch_labels(claim.name, claim.uid, changes)
     found = await kube.claims.get(claim.name)
     assert found is not None
     current = found.metadata.labels
@@ -185,9 +185,9 @@ async def test_labels_are_set_and_taken_off_once_and_of_this_claim_alone(kube: K
         False,
     )
     before = kube.client.calls
-    assert await kube.claims.relabel(claim.name, claim.uid, changes)
+    assert await kube.claims.patch_labels(claim.name, claim.uid, changes)
     reread = await kube.claims.get(claim.name)
     assert reread is not None and reread.metadata.resource_version == found.metadata.resource_version
     assert kube.client.calls - before <= 2
-    assert not await kube.claims.relabel(claim.name, "00000000-0000-0000-0000-00000000dead", changes)
-    assert not await kube.claims.relabel(unique("nobody"), claim.uid, changes)
+    assert not await kube.claims.patch_labels(claim.name, "00000000-0000-0000-0000-00000000dead", changes)
+    assert not await kube.claims.patch_labels(unique("nobody"), claim.uid, changes)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenure.apis.labels import REPLICAS_BEFORE
-from tenure.kube.adapters.workloads import KubeDeployments, deployed
+from tenure.kube.adapters.workloads import KubeDeployments, deployment_state
 from tenure.kube.client.client import KubeClient
 
 Json = dict[str, Any]
@@ -31,7 +31,7 @@ def deployment(name: str = "karpenter", replicas: int = 2, **container: Any) -> 
 
 
 def test_flags_win_over_the_environment() -> None:
-    found = deployed(
+    found = deployment_state(
         deployment(
             env=[{"name": "CLUSTER_NAME", "value": "demo"}, {"name": "LOG_LEVEL", "value": "info"}],
             args=["--log-level=debug", "--isolated-vpc", "--batch-idle-duration", "2s"],
@@ -43,18 +43,18 @@ def test_flags_win_over_the_environment() -> None:
         "ISOLATED_VPC": "true",
         "BATCH_IDLE_DURATION": "2s",
     }
-    assert (found.path, found.replicas, found.running) == ("default/karpenter", 2, 0)
+    assert (found.qualified_name, found.replicas, found.running) == ("default/karpenter", 2, 0)
 
 
 def test_what_stands_in_other_objects_is_named() -> None:
     fields = {"valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}}
-    found = deployed(
+    found = deployment_state(
         deployment(
             env=[{"name": "MEMORY_LIMIT", **fields}],
             envFrom=[{"configMapRef": {"name": "more"}}, {"secretRef": {"name": "keys"}}],
         )
     )
-    assert found.environment == {} and found.elsewhere == ("MEMORY_LIMIT", "ConfigMap more", "Secret keys")
+    assert found.environment == {} and found.external_variables == ("MEMORY_LIMIT", "ConfigMap more", "Secret keys")
 
 
 async def test_it_comes_back_with_as_many_as_there_were(admin: KubeClient, unique: Unique) -> None:
@@ -66,13 +66,13 @@ async def test_it_comes_back_with_as_many_as_there_were(admin: KubeClient, uniqu
         for _ in range(2):
             assert await found.stop("default", name)
             stopped = await found.get("default", name)
-            assert stopped is not None and (stopped.replicas, stopped.before) == (0, 3)
+            assert stopped is not None and (stopped.replicas, stopped.replicas_before) == (0, 3)
         for _ in range(2):
-            assert await found.start("default", name, otherwise=1)
+            assert await found.start("default", name, default_replicas=1)
             started = await admin.request("GET", f"{path}/{name}")
             assert started["spec"]["replicas"] == 3
             assert REPLICAS_BEFORE not in (started["metadata"].get("annotations") or {})
-        assert [one.name for one in await found.called(name)] == [name]
+        assert [one.name for one in await found.list_by_name_label(name)] == [name]
         assert not await found.stop("default", "nobody") and await found.get("default", "nobody") is None
     finally:
         await admin.request("DELETE", f"{path}/{name}")

@@ -8,7 +8,7 @@ import pytest
 
 from tenure.apis import labels
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.adapters.garbage_collection import NODE_LEASES, claim_mark
+from tenure.kube.adapters.garbage_collection import NODE_LEASES, to_inventory_nodeclaim
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import LEASES, NODE_CLAIMS, NODES
 from tenure.model.errors import Forbidden
@@ -33,7 +33,7 @@ async def make_lease(admin: KubeClient, body: dict[str, Any]) -> str:
 async def test_a_lease_goes_only_as_it_was_read(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = await make_lease(admin, lease_json(unique("node")))
     read = await kube.inventory.node_lease(name)
-    assert read is not None and name in {one.name for one in await kube.inventory.leases()}
+    assert read is not None and name in {one.name for one in await kube.inventory.list_leases()}
     path = LEASES.path(name, namespace=NODE_LEASES)
     renewed = lease_json(name, renewed_ago=0)["spec"]
     await admin.merge(path, {"spec": renewed})
@@ -77,18 +77,18 @@ async def test_a_node_goes_with_its_finalizer_and_not_its_namesake(
     body = node_json(name, provider_id="aws:///us-west-2a/i-1")
     body["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
     await admin.request("POST", NODES.path(), body=body)
-    first = await kube.inventory.node(name)
+    first = await kube.inventory.get_node(name)
     assert first is not None and (first.instance_id, first.finalizers) == ("i-1", (labels.TERMINATION_FINALIZER,))
     assert await kube.inventory.delete_node(first)
-    assert await kube.inventory.node(name) is None
+    assert await kube.inventory.get_node(name) is None
     await admin.request("POST", NODES.path(), body=body)
     assert not await kube.inventory.delete_node(first)
-    second = await kube.inventory.node(name)
+    second = await kube.inventory.get_node(name)
     assert second is not None and second.uid != first.uid
     assert await kube.inventory.delete_node(second)
     del body["metadata"]["finalizers"]
     await admin.request("POST", NODES.path(), body=body)
-    without_finalizer = await kube.inventory.node(name)
+    without_finalizer = await kube.inventory.get_node(name)
     assert without_finalizer is not None
     assert await kube.inventory.delete_node(without_finalizer)
     assert not await kube.inventory.delete_node(without_finalizer)
@@ -101,7 +101,7 @@ async def test_a_nodeclaim_is_seen_with_what_upkeep_goes_by(
     body = claim_json(name)
     body["metadata"] |= {"annotations": {labels.LAUNCH_GROUP: "plan-1"}}
     await admin.request("POST", NODE_CLAIMS.path(), body=body)
-    (mark,) = [one for one in await kube.inventory.claims() if one.name == name]
+    (mark,) = [one for one in await kube.inventory.list_nodeclaims() if one.name == name]
     assert (mark.group_id, mark.provider_id, mark.registered) == ("plan-1", "", False)
     await admin.request("DELETE", NODE_CLAIMS.path(name))
 
@@ -109,5 +109,5 @@ async def test_a_nodeclaim_is_seen_with_what_upkeep_goes_by(
 def test_an_object_that_is_odd_is_seen_all_the_same() -> None:
     metadata = {"name": "odd", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": None}
     status = {"providerID": "aws:///a/i-1", "conditions": [{}], "capacity": {"cpu": "nonsense"}}
-    mark = claim_mark({"metadata": metadata, "spec": {"expireAfter": -1}, "status": status})
+    mark = to_inventory_nodeclaim({"metadata": metadata, "spec": {"expireAfter": -1}, "status": status})
     assert (mark.instance_id, mark.node_class, mark.registered) == ("i-1", "", False)

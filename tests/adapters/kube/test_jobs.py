@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.adapters.workloads import KEPT, job, job_fact
+from tenure.kube.adapters.workloads import TTL_SECONDS_AFTER_FINISHED, build_job, job_fact
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import JOBS
 from tenure.model.errors import BadInput, Forbidden
@@ -43,17 +43,21 @@ def finished_job(kind: str, reason: str = "", message: str = "", status: str = "
 
 
 def test_a_job_is_its_template_and_says_whose_it_is() -> None:
-    made = job(desired_job())
+    made = build_job(desired_job())
     spec, pods = made["spec"], made["spec"]["template"]
     assert made["metadata"]["annotations"] == {HOOK_KEY: "uid-a-beforeDrain-snapshot"}
-    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (2, 180, KEPT)
+    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (
+        2,
+        180,
+        TTL_SECONDS_AFTER_FINISHED,
+    )
     assert made["metadata"]["labels"] == {HOOK_NODE: "node-a"}
     assert pods["metadata"]["labels"] == {"app": "snapshot", HOOK_NODE: "node-a"}
     assert (pods["spec"]["restartPolicy"], pods["spec"]["serviceAccountName"]) == ("Never", "snapshots")
 
 
 def test_containers_are_told_of_the_node_and_their_own_words_count() -> None:
-    spec = job(desired_job())["spec"]["template"]["spec"]
+    spec = build_job(desired_job())["spec"]["template"]["spec"]
     environments = [
         {one["name"]: one["value"] for one in spec[kind][0]["env"]} for kind in ("initContainers", "containers")
     ]

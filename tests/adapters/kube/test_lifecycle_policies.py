@@ -32,7 +32,7 @@ async def test_a_verdict_is_written_with_the_worker_s_rights_and_once(
         "spec": {"nodePoolSelector": {"names": [unique("nobody")]}, "launch": {"deadline": "4m"}},
     }
     made = await admin.request("POST", LIFECYCLE_POLICIES.path(), body=body)
-    uid, write_status = made["metadata"]["uid"], kube.lifecycle_policies.say
+    uid, write_status = made["metadata"]["uid"], kube.lifecycle_policies.write_verdict
     rejection = PolicyVerdict(rejected=True, reason="Conflict", message="with another", node_pools=("a", "b"))
     assert await write_status(name, uid, rejection, now=NOW)
     found = await read(admin, name)

@@ -98,9 +98,9 @@ async def test_a_mark_at_once_is_one_request_where_the_node_is_as_known_and_undo
     await admin.merge(NODES.path(node), known_to_all)
     uid = (await admin.request("GET", NODES.path(node)))["metadata"]["uid"]
     before = kube.client.calls
-    assert await kube.nodes.mark_evacuated(node, uid, tainted=tainted is known, at=AT)
+    assert await kube.nodes.mark_early_evicted(node, uid, tainted=tainted is known, at=AT)
     assert kube.client.calls - before == (1 if known else 3)
-    assert await kube.nodes.mark_evacuated(node, uid, tainted=True, at=AT)
+    assert await kube.nodes.mark_early_evicted(node, uid, tainted=True, at=AT)
     disrupted_node = await kube.nodes.get(node)
     assert disrupted_node is not None and disrupted_node.taints.count(disrupted_taint()) == 1
     assert (
@@ -108,16 +108,16 @@ async def test_a_mark_at_once_is_one_request_where_the_node_is_as_known_and_undo
         and ("theirs" in {key for key, _, _ in disrupted_node.taints}) == tainted
     )
     assert disrupted_node.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
-    assert disrupted_node.annotations[labels.EVACUATED] == "2026-03-01T12:00:00+00:00"
+    assert disrupted_node.annotations[labels.EARLY_EVICTED_AT] == "2026-03-01T12:00:00+00:00"
     assert await kube.nodes.unmark_disrupted(node)
     cleared = await kube.nodes.get(node)
-    assert cleared is not None and labels.EVACUATED not in cleared.annotations
+    assert cleared is not None and labels.EARLY_EVICTED_AT not in cleared.annotations
 
 
 @pytest.mark.parametrize("name", ["", "no-such-node"])
 async def test_another_node_of_the_name_is_not_marked_at_once(kube: KubeAdapters, node: str, name: str) -> None:
     other = "00000000-0000-0000-0000-000000000009"
-    assert not await kube.nodes.mark_evacuated(name or node, other, tainted=False, at=AT)
+    assert not await kube.nodes.mark_early_evicted(name or node, other, tainted=False, at=AT)
     found = await kube.nodes.get(node)
     assert found is not None and disrupted_taint() not in found.taints
 
@@ -131,14 +131,14 @@ async def test_marks_survive_writes_by_the_kubelet_in_between(kube: KubeAdapters
 
 async def test_callers_at_one_time_share_the_lists_that_find_nodes(kube: KubeAdapters, node: str) -> None:
     before = kube.client.calls
-    found = await asyncio.gather(*(kube.nodes.find(f"aws:///us-west-2a/i-{node}") for _ in range(50)))
+    found = await asyncio.gather(*(kube.nodes.find_by_provider_id(f"aws:///us-west-2a/i-{node}") for _ in range(50)))
     assert {state.name for states in found for state in states} == {node}
     assert kube.client.calls - before <= 2
 
 
 async def test_what_is_gone_is_an_answer(kube: KubeAdapters) -> None:
     assert await kube.nodes.get("no-such-node") is None
-    assert await kube.nodes.find("aws:///us-west-2a/i-nothing") == []
+    assert await kube.nodes.find_by_provider_id("aws:///us-west-2a/i-nothing") == []
     assert await kube.nodes.register("no-such-node", claim_for("no-such-node")) is None
     assert await kube.nodes.mark_disrupted("no-such-node") is None
     assert not await kube.nodes.unmark_disrupted("no-such-node")
@@ -167,7 +167,7 @@ async def test_labels_of_a_node_are_changed_beside_those_of_others(
     await kube.nodes.register(node, claim_for(node))
     uid = (await stored_node(kube, admin, node))["metadata"]["uid"]
     await admin.merge(NODES.path(node), {"metadata": {"labels": {"theirs": "1"}}})
-    assert await kube.nodes.relabel(node, uid, {"team": "b", labels.REGISTERED: None})
+    assert await kube.nodes.patch_labels(node, uid, {"team": "b", labels.REGISTERED: None})
     current = (await stored_node(kube, admin, node))["metadata"]["labels"]
     assert (current["team"], current["theirs"], labels.REGISTERED in current) == ("b", "1", False)
-    assert not await kube.nodes.relabel(node, "00000000-0000-0000-0000-00000000dead", {"team": "c"})
+    assert not await kube.nodes.patch_labels(node, "00000000-0000-0000-0000-00000000dead", {"team": "c"})

@@ -43,7 +43,7 @@ async def test_a_node_class_is_held_by_its_finalizer(kube: KubeAdapters, admin: 
     assert await kube.node_classes.ensure_finalizer(name)
     await admin.request("DELETE", EC2_NODE_CLASSES.path(name))
     deleting = await kube.node_classes.get(name)
-    assert deleting is not None and deleting.metadata.deleting
+    assert deleting is not None and deleting.metadata.is_deleting
     bad = ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="none")
     assert await kube.node_classes.patch_status(name, conditions=(bad,), now=NOW)
     assert await kube.node_classes.release(name)
@@ -65,9 +65,9 @@ async def test_a_lease_has_a_holder_only_while_it_is_renewed(
     }
     await admin.request("POST", LEASES.path(namespace="kube-system"), body=body)
     for namespace in ("", "kube-system"):
-        assert await kube.leases.holder(namespace, name, now=NOW + timedelta(seconds=10)) == "karpenter-abc"
-        assert await kube.leases.holder(namespace, name, now=NOW + timedelta(seconds=20)) == ""
-    assert await kube.leases.holder("default", name, now=NOW) == ""
+        assert await kube.leases.find_holder(namespace, name, now=NOW + timedelta(seconds=10)) == "karpenter-abc"
+        assert await kube.leases.find_holder(namespace, name, now=NOW + timedelta(seconds=20)) == ""
+    assert await kube.leases.find_holder("default", name, now=NOW) == ""
     await admin.request("DELETE", LEASES.path(name, namespace="kube-system"))
 
 

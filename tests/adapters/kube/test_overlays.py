@@ -25,7 +25,7 @@ async def test_a_refused_overlay_is_not_heeded_until_its_spec_changes(
     name = unique("overlay")
     spec = {"requirements": [], "priceAdjustment": "-10%", "capacity": {"example.com/fuse": "2"}, "weight": 3}
     made = await admin.request("POST", NODE_OVERLAYS.path(), body=overlay_json(name, spec))
-    (fact,) = [one for one in await kube.overlays.heeded() if one.name == name]
+    (fact,) = [one for one in await kube.overlays.list_accepted() if one.name == name]
     assert (fact.adjustment, fact.capacity, fact.weight, fact.uid) == (
         "-10%",
         {"example.com/fuse": 2},
@@ -33,26 +33,26 @@ async def test_a_refused_overlay_is_not_heeded_until_its_spec_changes(
         made["metadata"]["uid"],
     )
 
-    assert await kube.overlays.say(name, fact.uid, reason="Conflict", message="with another", now=NOW)
+    assert await kube.overlays.write_verdict(name, fact.uid, reason="Conflict", message="with another", now=NOW)
     rejected = await read(admin, name)
     condition = rejected.condition("ValidationSucceeded")
     assert condition is not None and (condition.status, condition.reason) == ("False", "Conflict")
     ready = rejected.condition("Ready")
     assert ready is not None and ready.is_false
-    assert name not in {one.name for one in await kube.overlays.heeded()}
+    assert name not in {one.name for one in await kube.overlays.list_accepted()}
 
-    assert await kube.overlays.say(
+    assert await kube.overlays.write_verdict(
         name, fact.uid, reason="Conflict", message="with another", now=NOW + timedelta(hours=1)
     )
     assert (await read(admin, name)).metadata.resource_version == rejected.metadata.resource_version
 
     await admin.merge(NODE_OVERLAYS.path(name), {"spec": {"weight": 4}})
-    assert name in {one.name for one in await kube.overlays.heeded()}
-    assert await kube.overlays.say(name, fact.uid, now=NOW + timedelta(hours=2))
+    assert name in {one.name for one in await kube.overlays.list_accepted()}
+    assert await kube.overlays.write_verdict(name, fact.uid, now=NOW + timedelta(hours=2))
     assert (await read(admin, name)).is_true("Ready")
 
     await admin.request("DELETE", NODE_OVERLAYS.path(name))
-    assert not await kube.overlays.say(name, fact.uid, now=NOW)
+    assert not await kube.overlays.write_verdict(name, fact.uid, now=NOW)
 
 
 async def test_one_that_makes_no_sense_is_never_heeded(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
@@ -60,7 +60,7 @@ async def test_one_that_makes_no_sense_is_never_heeded(kube: KubeAdapters, admin
     spec = {"requirements": [], "capacity": {"example.com/fuse": "-1"}}
     try:
         await admin.request("POST", NODE_OVERLAYS.path(), body=overlay_json(name, spec))
-        assert name not in {one.name for one in await kube.overlays.heeded()}
+        assert name not in {one.name for one in await kube.overlays.list_accepted()}
     finally:
         await admin.request("DELETE", NODE_OVERLAYS.path(name))
 

@@ -7,7 +7,7 @@ from tenure.apis.labels import NODECLAIM_CONDITIONS
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
-from tenure.kube.client.patches import turns
+from tenure.kube.client.patches import condition_transitions
 from tenure.kube.client.resources import EVENTS
 from tenure.model.provider_results import ConditionPatch
 from tests.support.kube.builders import claim_json
@@ -20,24 +20,24 @@ def condition(kind: str, status: str, message: str = "") -> dict[str, str]:
 
 
 def test_what_readiness_depends_on_was_unknown_before_it_is_written() -> None:
-    found = turns(
+    found = condition_transitions(
         (), [condition("Launched", "True"), condition("Registered", "Unknown")], dependents=NODECLAIM_CONDITIONS
     )
-    assert [turn.message for turn in found] == [
+    assert [turn.event_message for turn in found] == [
         "Status condition transitioned, Type: Launched, Status: Unknown -> True, Reason: Launched"
     ]
 
 
 def test_other_conditions_appear_without_a_turn_and_then_turn() -> None:
     before, after = condition("Drained", "Unknown"), condition("Drained", "True", "all gone")
-    assert turns((), [before], dependents=NODECLAIM_CONDITIONS) == []
-    (turn,) = turns([before], [after], dependents=NODECLAIM_CONDITIONS)
-    assert turn.message.endswith("Type: Drained, Status: Unknown -> True, Reason: Drained, Message: all gone")
+    assert condition_transitions((), [before], dependents=NODECLAIM_CONDITIONS) == []
+    (turn,) = condition_transitions([before], [after], dependents=NODECLAIM_CONDITIONS)
+    assert turn.event_message.endswith("Type: Drained, Status: Unknown -> True, Reason: Drained, Message: all gone")
 
 
 def test_a_new_reason_alone_is_no_turn() -> None:
     before, after = condition("Launched", "Unknown"), condition("Launched", "Unknown") | {"reason": "LaunchFailed"}
-    assert turns([before], [after], dependents=NODECLAIM_CONDITIONS) == []
+    assert condition_transitions([before], [after], dependents=NODECLAIM_CONDITIONS) == []
 
 
 async def test_the_life_of_a_claim_stands_in_its_events(

@@ -22,7 +22,7 @@ from tenure.kube.client.client import connect
 from tenure.kube.facts.objects import node_fact
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.instance_types import Catalogue, InstanceType, Offering
-from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.model.provisioning import Plan, PlannedNodeClaim
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.kube_client import KubeApi
 from tenure.scheduling.cluster_state import Change, ClusterState
@@ -104,7 +104,7 @@ async def _carry_out(
     return sum(offering.price for _, offering in chosen)
 
 
-def _cheapest(claim: PlannedClaim, types: Mapping[str, InstanceType]) -> tuple[InstanceType, Offering]:
+def _cheapest(claim: PlannedNodeClaim, types: Mapping[str, InstanceType]) -> tuple[InstanceType, Offering]:
     allowed = {one.key: one.values for one in claim.requirements if one.operator == "In"}
     found = [
         (kind, offering)

@@ -15,7 +15,7 @@ from tenure.aws.instancetype.resolver import Region
 from tenure.aws.instancetype.static_prices import estimate_price
 from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.settings import AwsSettings
-from tenure.model.launch import LaunchGroup, LaunchOverride, LaunchRequest, Member
+from tenure.model.launch import LaunchGroup, LaunchGroupMember, LaunchOverride, LaunchRequest
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 
 REGION = "us-west-2"
@@ -119,7 +119,7 @@ def launch_group(members: int = 1, capacity_type: str = "on-demand", attempt: in
     request = LaunchRequest(
         node_class="default", capacity_type=capacity_type, overrides=overrides, tags={labels.TAG_NODEPOOL: "general"}
     )
-    group_members = tuple(Member(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
+    group_members = tuple(LaunchGroupMember(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
     return LaunchGroup(group_id="plan-1", attempt=attempt, members=group_members, request=request)
 
 

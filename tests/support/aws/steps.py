@@ -11,7 +11,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.aws.adapters import AwsAdapters
 from tenure.model.errors import Throttled, TryLater
-from tenure.model.launch import LaunchGroup, LaunchPrepared, LaunchRequest, Member
+from tenure.model.launch import LaunchGroup, LaunchGroupMember, LaunchRequest, PreparedLaunchRequest
 from tests.support.aws.builders import build_nodeclaim, build_nodeclass
 
 T = TypeVar("T")
@@ -37,12 +37,12 @@ async def prepare_launch(
     cloud: AwsAdapters, nodeclass: EC2NodeClass, nodeclaim: NodeClaim = NODECLAIM
 ) -> LaunchRequest:
     found = await cloud.fleet.prepare(nodeclaim, nodeclass, now=datetime.now(UTC))
-    assert isinstance(found, LaunchPrepared), found
+    assert isinstance(found, PreparedLaunchRequest), found
     return found.request
 
 
 def make_launch_group(request: LaunchRequest, members: int = 1, attempt: int = 1) -> LaunchGroup:
-    group_members = tuple(Member(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
+    group_members = tuple(LaunchGroupMember(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
     return LaunchGroup(group_id="plan-1", attempt=attempt, members=group_members, request=request)
 
 

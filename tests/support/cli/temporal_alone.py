@@ -9,7 +9,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from benchmarks.cli_latency import start, wait_until_visible
 from tenure.cli.temporal_client import Connection
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
 
@@ -21,7 +21,7 @@ def temporal_server(folder: Path) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def running_workflows(address: str, states: Sequence[ClaimState]) -> AsyncIterator[Connection]:
+async def running_workflows(address: str, states: Sequence[NodeClaimState]) -> AsyncIterator[Connection]:
     """Workflows in these states, seen by visibility; ended when it is left."""
     client = await Client.connect(address, data_converter=pydantic_data_converter)
     cluster = states[0].identity.cluster

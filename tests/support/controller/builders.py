@@ -6,7 +6,7 @@ from typing import Any
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.kube.client.list_watch import Delta
-from tenure.model.facts import ClaimFact, NodeFact
+from tenure.model.facts import NodeClaimFact, NodeFact
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -21,7 +21,7 @@ def stamp(seconds: float = 0) -> str:
     return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def claim_fact(**more: Any) -> ClaimFact:
+def claim_fact(**more: Any) -> NodeClaimFact:
     fields: dict[str, Any] = {
         "name": "c1",
         "uid": "uid-c1",
@@ -31,7 +31,7 @@ def claim_fact(**more: Any) -> ClaimFact:
         "provider_id": "aws:///us-west-2a/i-n1",
         "requests": {"cpu": 1000},
     }
-    return ClaimFact.model_validate({**fields, **more})
+    return NodeClaimFact.model_validate({**fields, **more})
 
 
 def node_fact(**more: Any) -> NodeFact:
@@ -128,7 +128,7 @@ class CacheHarness:
         self.cache.on_deltas(kind, [Delta(one) for one in objects])
 
     def delete_objects(self, kind: str, *objects: Json) -> None:
-        self.cache.on_deltas(kind, [Delta(one, gone=True) for one in objects])
+        self.cache.on_deltas(kind, [Delta(one, is_deleted=True) for one in objects])
 
 
 def not_ready_tracker(harness: CacheHarness, grace: float = 300) -> NotReadyTracker:

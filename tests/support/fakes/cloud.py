@@ -19,9 +19,9 @@ from tenure.model.launch import (
     LaunchGroup,
     LaunchOverride,
     LaunchPreparation,
-    LaunchPrepared,
     LaunchRejection,
     LaunchRequest,
+    PreparedLaunchRequest,
 )
 from tenure.model.provider_results import ConditionPatch, InstanceFacts, LaunchFacts, ResolvedNodeClass
 from tests.support.fakes.faulty import FaultInjectable
@@ -153,7 +153,7 @@ class FakeFleet(FaultInjectable):
         if self.rejection or not available_types:
             return self.rejection or LaunchRejection(reason="InsufficientCapacity", message="nothing is left")
         override = REQUEST.overrides[0].model_copy(update={"instance_type": available_types[0]})
-        return LaunchPrepared(
+        return PreparedLaunchRequest(
             request=REQUEST.model_copy(update={"overrides": (override,), "capacity_type": self.capacity_type})
         )
 

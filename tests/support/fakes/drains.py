@@ -35,10 +35,10 @@ class FakeRollouts(FaultInjectable):
         made = {"namespace": "default", "name": pod, "uid": f"uid-deployment-{pod}", "replicas": 1, "surges": True}
         self.found[pod] = Rollout.model_validate({**made, **fields})
 
-    async def of(self, pod: DrainPod) -> Rollout | None:
+    async def find_for_pod(self, pod: DrainPod) -> Rollout | None:
         return self.found.get(pod.name)
 
-    async def restart(self, found: Rollout, stamp: str) -> bool:
+    async def restart_deployment(self, found: Rollout, stamp: str) -> bool:
         if self.found[found.name].restarted_at != stamp:
             self.restarts.append(stamp)
         self.found[found.name] = found.model_copy(update={"restarted_at": stamp})

@@ -7,7 +7,7 @@ from temporalio.client import WorkflowHandle
 
 from tenure.model.base import Message
 from tenure.model.disruption.commands import PermitRevoked
-from tenure.model.signals import PermitRequest, PermitResult, PermitWithdrawn
+from tenure.model.signals import PermitRelease, PermitRequest, PermitResult
 
 
 class PermitRules(Message):
@@ -50,7 +50,7 @@ class PermitGranterWorkflow:
             await workflow.get_external_workflow_handle(one.workflow_id).signal("permit_revoked", revocation)
 
     @workflow.signal
-    def release_permit(self, release: PermitWithdrawn) -> None:
+    def release_permit(self, release: PermitRelease) -> None:
         self._released_uids.append(release.claim_uid)
 
     @workflow.query

@@ -20,12 +20,12 @@ class FakeJobs(FaultInjectable):
     async def get(self, namespace: str, name: str) -> JobFact | None:
         return self.found.get(f"{namespace}/{name}")
 
-    async def create(self, wanted: DesiredJob) -> JobFact:
-        name = f"{wanted.namespace}/{wanted.name}"
+    async def create(self, desired: DesiredJob) -> JobFact:
+        name = f"{desired.namespace}/{desired.name}"
         if name not in self.found:
-            self.created.append(wanted)
+            self.created.append(desired)
             outcome = self.next_outcome or JobFact(key="")
-            self.found[name] = outcome.model_copy(update={"key": wanted.key})
+            self.found[name] = outcome.model_copy(update={"key": desired.key})
         return self.found[name]
 
     def finish_running(self, outcome: str = "succeeded", why: str = "") -> None:

@@ -30,7 +30,7 @@ def merge_labels(current: Mapping[str, str], changes: Mapping[str, str | None]) 
 class FakeAnnotated(FaultInjectable):
     """As `activities.pauses.Annotated` has it."""
 
-    async def annotate(
+    async def patch_annotations(
         self,
         name: str,
         annotations: Mapping[str, str | None],
@@ -121,7 +121,7 @@ class FakeNodeClaims(FakeAnnotated):
             claim["status"]["conditions"] = [*others, *([written] if one.status else [])]
         return self._read(name)
 
-    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+    async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
         claim = self._find(name, uid)
         if claim is not None:
             claim["metadata"]["labels"] = merge_labels(claim["metadata"]["labels"], labels)
@@ -195,13 +195,13 @@ class FakeNodes(FakeAnnotated):
     async def get(self, name: str) -> NodeState | None:
         return self.found.get(name)
 
-    async def find(self, provider_id: str) -> Sequence[NodeState]:
+    async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeState]:
         return [node for node in self.found.values() if node.provider_id == provider_id]
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
         return [node for node in self.found.values() if matches(node.labels, labels)]
 
-    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+    async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
         node = self.found.get(name)
         if node is None or node.uid != uid:
             return False
@@ -234,7 +234,7 @@ class FakeNodes(FakeAnnotated):
         others = tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY)
         return self.update_node(name, taints=(*others, (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)))
 
-    async def mark_evacuated(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
+    async def mark_early_evicted(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
         node = self.found.get(name)
         return node is not None and node.uid == uid and await self.mark_disrupted(name) is not None
 

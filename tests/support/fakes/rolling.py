@@ -13,9 +13,16 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from tenure.model.observations import ObservedNodePool
-from tenure.model.rollout import Gate, GateResult, ObservedRollout, PinRequest, RolloutNotification, RolloutRequest
+from tenure.model.rollout import (
+    GateResult,
+    HealthGate,
+    ObservedRollout,
+    PinRequest,
+    RolloutNotification,
+    RolloutRequest,
+)
 from tenure.model.signals import PermitRequest
-from tenure.model.workflow_states import PoolState
+from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.rolling_workflow import RolloutOnlyWorkflow
 from workflows.runner import OrderedWorkflowRunner
 
@@ -49,7 +56,7 @@ class FakeRolloutActivities:
         )
 
     @activity.defn
-    async def query_health_gate(self, gate: Gate) -> GateResult:
+    async def query_health_gate(self, gate: HealthGate) -> GateResult:
         self.queried_gates.append(gate.name)
         return self.gate_result
 
@@ -68,8 +75,8 @@ class FakeRolloutActivities:
     def replace_drifted(self, *uids: str) -> None:
         """These are gone, and a new node stands for each."""
         remaining = tuple(one for one in self.observed.drifted if one not in uids)
-        new = self.observed.new + len(uids)
-        self.set_observed(drifted=remaining, new=new, ready=new)
+        new = self.observed.updated_nodes + len(uids)
+        self.set_observed(drifted=remaining, updated_nodes=new, ready=new)
 
     def event_reasons(self) -> list[str]:
         return [event.reason for notification in self.notifications for event in notification.events]
@@ -82,7 +89,7 @@ class RolloutHarness:
     activities: FakeRolloutActivities
     handle: WorkflowHandle[RolloutOnlyWorkflow, None]
 
-    async def state(self) -> PoolState:
+    async def state(self) -> NodePoolState:
         return await self.handle.query(RolloutOnlyWorkflow.state)
 
     async def description(self) -> str:
@@ -120,6 +127,6 @@ async def rollout_harness(
         activities=activities,
         workflow_runner=OrderedWorkflowRunner(),
     ):
-        state = PoolState(cluster="c", name="web", observed=observed)
+        state = NodePoolState(cluster="c", name="web", observed=observed)
         handle = await client.start_workflow(RolloutOnlyWorkflow.run, state, id="c/nodepool/web", task_queue=QUEUE)
         yield RolloutHarness(fake_activities, handle)

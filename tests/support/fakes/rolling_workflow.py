@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from tenure.model.observations import ObservedNodePool, StartEnded
+from tenure.model.observations import ObservedNodePool, StartupOutcome
 from tenure.model.signals import PermitRequest
-from tenure.model.workflow_states import Permit, PoolCount, PoolState
+from tenure.model.workflow_states import NodePoolCount, NodePoolState, Permit
 from tenure.policy.disruption.budgets import AllowedDisruptions
 from tenure.policy.nodepool import add_outcomes
 from workflows.approvals import RolloutApprovals
@@ -19,14 +19,14 @@ class RolloutOnlyWorkflow(RolloutApprovals):
     """Grants what the roll-out leaves of a budget of ten, as often as something is due or somebody wishes."""
 
     @workflow.init
-    def __init__(self, state: PoolState) -> None:
+    def __init__(self, state: NodePoolState) -> None:
         self._state = state
         self._rollouts = RolloutController(lambda: self._state, self._update_state, on_opened=self._on_rollout_opened)
         self._reevaluate = False
         self._continue_as_new = False
 
     @workflow.run
-    async def run(self, state: PoolState) -> None:
+    async def run(self, state: NodePoolState) -> None:
         while not self._continue_as_new:
             due_at = self._rollouts.next_at()
             remaining = max(due_at - workflow.now(), timedelta(0)) if due_at else None
@@ -49,7 +49,7 @@ class RolloutOnlyWorkflow(RolloutApprovals):
         self._reevaluate = False
         permits, requests = self._state.permits, self._state.pending_requests
         node_uids = (*(one.claim_uid for one in permits), *(one.claim_uid for one in requests))
-        budget = AllowedDisruptions(allowed=10, count=PoolCount(existing=node_uids), why="the budget")
+        budget = AllowedDisruptions(allowed=10, count=NodePoolCount(existing=node_uids), why="the budget")
         allowed_disruptions = await self._rollouts.limit_allowed_disruptions(budget)
         valid_permits = [one for one in self._state.permits if one.until > workflow.now()]
         headroom = max(0, allowed_disruptions.allowed - len(valid_permits))
@@ -78,7 +78,7 @@ class RolloutOnlyWorkflow(RolloutApprovals):
         self._reevaluate = True
 
     @workflow.signal
-    def startup_failed(self, failed: StartEnded) -> None:
+    def startup_failed(self, failed: StartupOutcome) -> None:
         self._update_state(registrations=add_outcomes(self._state.registrations, (failed,)))
 
     @workflow.signal
@@ -86,7 +86,7 @@ class RolloutOnlyWorkflow(RolloutApprovals):
         self._continue_as_new = True
 
     @workflow.query
-    def state(self) -> PoolState:
+    def state(self) -> NodePoolState:
         return self._state
 
     @workflow.query

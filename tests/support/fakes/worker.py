@@ -24,9 +24,9 @@ from activities.registry import (
 )
 from activities.workflow_client import CachedDiscoveredCapacity, NodeClaimWorkflows
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.nodeclaim_state import ClaimOutcome, ClaimState, Deadlines
+from tenure.model.nodeclaim_state import Deadlines, NodeClaimOutcome, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim
-from tenure.model.provisioning import Expected
+from tenure.model.provisioning import ExpectedDurations
 from tests.support.fakes.asker import PermitRequesterWorkflow
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.support.fakes.disrupting import FakeDisruption
@@ -105,16 +105,16 @@ class WorkerHarness:
         claim: NodeClaim,
         *,
         alike: str = "",
-        expected: Expected | None = None,
+        expected: ExpectedDurations | None = None,
         **observed: object,
-    ) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
+    ) -> WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome]:
         """`alike`: for a NodeClaim that no plan made; `expected`: the durations of its type; `observed`: signalled
         with the
         start, as by the watch."""
-        identity = self.nodeclaim_workflows.build_identity(claim).model_copy(update={"alike": alike})
+        identity = self.nodeclaim_workflows.build_identity(claim).model_copy(update={"launch_hash": alike})
         return await self.client.start_workflow(
             NodeClaimWorkflow.run,
-            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected, records_events=True),
+            NodeClaimState(identity=identity, deadlines=self.deadlines, expected=expected, records_events=True),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=claim_start(identity),
@@ -122,18 +122,18 @@ class WorkerHarness:
             start_signal_args=[self.make_observation(**observed)],
         )
 
-    def workflow_handle(self, claim: NodeClaim) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
+    def workflow_handle(self, claim: NodeClaim) -> WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome]:
         """The life of a claim that somebody else started."""
         identity = self.nodeclaim_workflows.build_identity(claim)
         name = ids.nodeclaim(self.cluster, identity.name, identity.uid)
-        return self.client.get_workflow_handle(name, result_type=ClaimOutcome)
+        return self.client.get_workflow_handle(name, result_type=NodeClaimOutcome)
 
     def make_observation(self, **observed: object) -> ObservedNodeClaim:
         self.number += 1
         return ObservedNodeClaim.model_validate({"number": self.number, **observed})
 
     async def signal_observed(
-        self, handle: WorkflowHandle[NodeClaimWorkflow, ClaimOutcome], **observed: object
+        self, handle: WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome], **observed: object
     ) -> None:
         """As the watch tells it, but not while a run may just be being continued: see `idle`."""
         await wait_until_idle(handle, timeout=IDLE_TIMEOUT_SECONDS)

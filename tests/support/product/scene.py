@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from tenure.apis import labels
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.sandbox.fault_proxy import Fault as ApiFault
 from tenure.sandbox.nodes.fault_rules import InjectedFault, Match, Rule
 from tests.support.product.eventually import wait_until
@@ -212,13 +212,13 @@ class ClusterScope:
         found = await wait_until(lambda: self.nodeclaim_workflow(claim))
         return self.product.temporal.get_workflow_handle(found.workflow_id)
 
-    async def nodeclaim_state(self, claim: str) -> ClaimState:
+    async def nodeclaim_state(self, claim: str) -> NodeClaimState:
         """As its workflow has it. One that is asked just as a worker that is new hears news of it is asked again."""
         handle = await self.workflow_handle(claim)
 
-        async def query_state() -> ClaimState:
+        async def query_state() -> NodeClaimState:
             try:
-                state: ClaimState = await handle.query("state", result_type=ClaimState)
+                state: NodeClaimState = await handle.query("state", result_type=NodeClaimState)
             except WorkflowQueryFailedError as error:
                 assert "ask again" not in str(error), error
                 raise

@@ -68,8 +68,8 @@ async def is_in_step(handle: CommandHandle, step: str) -> bool:
 async def command_duration(handle: CommandHandle) -> timedelta:
     """How long a command took that is over."""
     state = await handle.query(DisruptionWorkflow.state)
-    assert state.step == "Over" and state.since and state.born
-    return state.since - state.born
+    assert state.step == "Over" and state.since and state.created_at
+    return state.since - state.created_at
 
 
 async def replacement_names(handle: CommandHandle) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.model.nodeclaim_state import ClaimOutcome, ClaimState, Phase
+from tenure.model.nodeclaim_state import NodeClaimOutcome, NodeClaimState, Phase
 from tests.support.product.eventually import TRANSIENT_STATUSES
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -56,7 +56,7 @@ async def wait_until_skipping_time(
     await wait_until(condition)
 
 
-async def query_state(handle: Handle) -> ClaimState:
+async def query_state(handle: Handle) -> NodeClaimState:
     await wait_until_idle(handle)
     return await handle.query(NodeClaimWorkflow.state)
 
@@ -129,4 +129,4 @@ async def has_continued_as_new(client: Client, handle: WorkflowHandle[Any, Any])
 
 def latest_run(client: Client, handle: Handle) -> Handle:
     """Whichever run of a life is open now."""
-    return client.get_workflow_handle(handle.id, result_type=ClaimOutcome)
+    return client.get_workflow_handle(handle.id, result_type=NodeClaimOutcome)

@@ -10,7 +10,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
 from tenure.model.signals import Pause
-from tenure.model.workflow_states import NodeClassState, PoolState
+from tenure.model.workflow_states import NodeClassState, NodePoolState
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle, wait_until_phase
 from workflows import ids
@@ -80,7 +80,7 @@ async def start_nodepool(fake: WorkerHarness, **disruption: Any) -> Any:
     fake.pools.add("default", disruption=disruption)
     handle = await fake.client.start_workflow(
         NodePoolWorkflow.run,
-        PoolState(cluster=fake.cluster, name="default"),
+        NodePoolState(cluster=fake.cluster, name="default"),
         id=ids.nodepool(fake.cluster, "default"),
         task_queue=ids.task_queue(fake.cluster),
     )

@@ -8,7 +8,7 @@ from temporalio.client import WorkflowHandle
 
 from tenure.apis.labels import PLAN
 from tenure.model.observations import ObservedNodePool
-from tenure.model.workflow_states import PoolState
+from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
 from tests.support.workflows.eventually import wait_until, wait_until_idle
 from workflows import ids
@@ -50,7 +50,7 @@ class StaticNodePool:
             ObservedNodePool.model_validate({"number": self.number, **observed_fields, **more}),
         )
 
-    async def state(self) -> PoolState:
+    async def state(self) -> NodePoolState:
         return await self.handle.query(NodePoolWorkflow.state)
 
     async def current_details(self) -> str:
@@ -78,7 +78,7 @@ class StaticNodePool:
 async def start_static_nodepool(fake: WorkerHarness, replicas: int, *, gate: str = "on", **spec: Any) -> StaticNodePool:
     handle = await fake.client.start_workflow(
         NodePoolWorkflow.run,
-        PoolState(cluster=fake.cluster, name="default"),
+        NodePoolState(cluster=fake.cluster, name="default"),
         id=ids.nodepool(fake.cluster, "default"),
         task_queue=ids.task_queue(fake.cluster),
     )

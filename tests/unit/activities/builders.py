@@ -20,8 +20,8 @@ from activities.workflow_client import NodeClaimWorkflows
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.discovered_capacity import DiscoveredCapacity
-from tenure.model.launch import Member
-from tenure.model.nodeclaim_requests import ClaimRef
+from tenure.model.launch import LaunchGroupMember
+from tenure.model.nodeclaim_requests import NodeClaimRef
 from tenure.model.provider_results import InstanceFacts
 from tenure.model.signals import GroupResult
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
@@ -39,7 +39,7 @@ from tests.support.fakes.loads import FakeLoads
 A = TypeVar("A")
 R = TypeVar("R")
 PROVIDER = "aws:///us-west-2a/i-0000"
-REF = ClaimRef(name="a", uid="uid-a", node_name="node-a", provider_id=PROVIDER)
+REF = NodeClaimRef(name="a", uid="uid-a", node_name="node-a", provider_id=PROVIDER)
 
 
 class RecordingNodeClaimWorkflows(NodeClaimWorkflows):
@@ -51,7 +51,7 @@ class RecordingNodeClaimWorkflows(NodeClaimWorkflows):
     async def signal_launch_result(self, claim: NodeClaim, result: GroupResult) -> None:
         self.results[claim.metadata.uid] = result
 
-    async def notify_deleted(self, member: Member, result: GroupResult) -> None:
+    async def notify_deleted(self, member: LaunchGroupMember, result: GroupResult) -> None:
         self.results[member.uid] = result
 
 

@@ -57,7 +57,7 @@ async def test_zones_and_ages_are_told_of_those_who_ask(cluster: FakeCluster) ->
         cluster, "a", "b", perZone={"nodes": "1", "zonesAtOnce": 1}, minimumNodeAge="2h"
     )
     assert {zone: headroom.allowed for zone, headroom in found.zones.items()} == {"z1": 1, "z2": 0}
-    assert found.zones_at_once is not None and found.zones_at_once.begun == ("z2",)
+    assert found.zones_at_once is not None and found.zones_at_once.active_zones == ("z2",)
     assert found.minimum_node_age == timedelta(hours=2) and found.candidates["uid-a"].zone == "z1"
     created = found.candidates["uid-a"].created
     assert created is not None and datetime.now(UTC) - created > timedelta(minutes=59)

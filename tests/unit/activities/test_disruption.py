@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.nodeclaim_requests import NodeClaimDisruptionRequest, Report
+from tenure.model.nodeclaim_requests import NodeClaimDisruptionRequest, ReportRequest
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
 
 EMPTY = NodeClaimDisruptionRequest(claim=REF, reason="Empty")
@@ -138,7 +138,9 @@ async def test_repeating_a_deletion_changes_nothing(cluster: FakeCluster) -> Non
 
 async def test_a_report_writes_a_condition_and_an_event(cluster: FakeCluster) -> None:
     cluster.add_running_node()
-    report = Report(claim=REF, condition="Initialized", reason="NodeNotReady", message="no kubelet", event="Overdue")
+    report = ReportRequest(
+        claim=REF, condition="Initialized", reason="NodeNotReady", message="no kubelet", event="Overdue"
+    )
     await run_activity(cluster.disruption.publish_event, report)
     assert cluster.claims.condition_text("a", "Initialized") == "Unknown NodeNotReady"
     assert cluster.events.published == [("a", "Overdue", "no kubelet")]
@@ -146,8 +148,12 @@ async def test_a_report_writes_a_condition_and_an_event(cluster: FakeCluster) ->
 
 async def test_a_report_may_be_only_one_of_the_two(cluster: FakeCluster) -> None:
     cluster.add_running_node()
-    await run_activity(cluster.disruption.publish_event, Report(claim=REF, event="LaunchTimeout", message="late"))
-    await run_activity(cluster.disruption.publish_event, Report(claim=REF, condition="Initialized", reason="Waiting"))
+    await run_activity(
+        cluster.disruption.publish_event, ReportRequest(claim=REF, event="LaunchTimeout", message="late")
+    )
+    await run_activity(
+        cluster.disruption.publish_event, ReportRequest(claim=REF, condition="Initialized", reason="Waiting")
+    )
     assert cluster.events.reasons_for("a") == ["LaunchTimeout"]
     assert cluster.claims.condition_text("a", "Initialized") == "Unknown Waiting"
 

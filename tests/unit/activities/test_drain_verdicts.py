@@ -41,7 +41,7 @@ async def drain_status(cluster: FakeCluster, request: DrainRequest) -> tuple[Dra
 async def test_the_verdict_names_pod_owner_budget_arithmetic_and_what_to_do(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     result, found = await drain_status(cluster, drain_request())
-    (blocker,) = found.holds
+    (blocker,) = found.eviction_blockers
     assert blocker.owner == "ReplicaSet web-5" and blocker.passes == "never"
     assert "default/web: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go" in blocker.what
     assert "never passes by itself: it needs all 2 pods" in cluster.claims.condition_message("a", "Drained")
@@ -55,7 +55,10 @@ async def test_since_when_it_is_held_outlives_the_activity(cluster: FakeCluster)
     _, second = await drain_status(
         cluster, drain_request(known=first, known_blockers=first.status_line, poll_timeout=0)
     )
-    assert second.holds[0].since == first.holds[0].since and second.blocked_since == first.blocked_since
+    assert (
+        second.eviction_blockers[0].since == first.eviction_blockers[0].since
+        and second.blocked_since == first.blocked_since
+    )
 
 
 async def test_one_refusal_stands_for_all_pods_of_a_budget_in_a_look(cluster: FakeCluster) -> None:
@@ -69,7 +72,7 @@ async def test_one_refusal_stands_for_all_pods_of_a_budget_in_a_look(cluster: Fa
 
     cluster.pods.evict = recording_evict  # type: ignore[method-assign]
     _, found = await drain_status(cluster, drain_request())
-    assert tried == ["web-0"] and (len(found.holds), found.more, found.pods) == (5, 2, 7)
+    assert tried == ["web-0"] and (len(found.eviction_blockers), found.unnamed_blockers, found.pods) == (5, 2, 7)
 
 
 async def test_budgets_that_cannot_be_read_leave_the_servers_words(cluster: FakeCluster) -> None:
@@ -85,7 +88,7 @@ async def test_a_pod_whose_eviction_is_refused_for_another_reason_hurts_only_its
     cluster.pods.add("node-a", "web")
     cluster.pods.faults["evict"] = [BadInput("denied by webhook x")]
     result, found = await drain_status(cluster, drain_request(poll_timeout=0))
-    assert "denied by webhook x" in result.blockers and found.holds[0].cause == "refused"
+    assert "denied by webhook x" in result.blockers and found.eviction_blockers[0].cause == "refused"
     assert cluster.pods.evicted == ["web"]
 
 
@@ -349,8 +352,8 @@ async def test_a_single_replica_is_restarted_once_and_goes_when_its_deployment_t
 async def test_a_surge_that_takes_too_long_ends_in_an_eviction(cluster: FakeCluster) -> None:
     add_single_replica(cluster)
     _, known = await drain_status(cluster, drain_request(rules=SURGE))
-    old = known.holds[0].model_copy(update={"since": datetime.now(UTC) - timedelta(minutes=10)})
-    known = known.model_copy(update={"holds": (old,)})
+    old = known.eviction_blockers[0].model_copy(update={"since": datetime.now(UTC) - timedelta(minutes=10)})
+    known = known.model_copy(update={"eviction_blockers": (old,)})
     question = drain_request(rules=SURGE, known=known, known_blockers=known.status_line)
     assert (await run_activity(cluster.draining.drain_node, question)).outcome == "drained"
     assert cluster.pods.evicted == ["web"] and len(cluster.rollouts.restarts) == 1
@@ -395,7 +398,7 @@ async def test_a_pod_that_only_its_node_marked_not_ready_is_kept_and_restarted_o
 
 async def test_a_rollout_that_may_not_be_restarted_is_said_and_the_pod_evicted(cluster: FakeCluster) -> None:
     add_single_replica(cluster)
-    cluster.rollouts.faults["restart"] = [Forbidden("deployments.apps is forbidden")]
+    cluster.rollouts.faults["restart_deployment"] = [Forbidden("deployments.apps is forbidden")]
     assert (await run_activity(cluster.draining.drain_node, drain_request(rules=SURGE))).outcome == "drained"
     assert cluster.pods.evicted == ["web"] and cluster.events.reasons_for("web") == ["SurgeFailed", "Evicted"]
 

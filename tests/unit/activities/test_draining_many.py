@@ -7,7 +7,7 @@ import pytest
 
 from activities.nodeclaim.drain import REQUESTS_PER_POLL, DrainActivities
 from activities.ports.core import DrainPod, Eviction
-from tenure.model.nodeclaim_requests import ClaimRef, DrainRequest
+from tenure.model.nodeclaim_requests import DrainRequest, NodeClaimRef
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
 NODES = 30
@@ -83,7 +83,7 @@ async def test_a_few_drains_look_as_often_as_ever(cluster: FakeCluster) -> None:
 
 
 def _drain_request(name: str, poll_timeout: float = POLL_TIMEOUT_SECONDS) -> DrainRequest:
-    ref = ClaimRef(name=name, uid=f"uid-{name}", node_name=f"node-{name}", provider_id=PROVIDER)
+    ref = NodeClaimRef(name=name, uid=f"uid-{name}", node_name=f"node-{name}", provider_id=PROVIDER)
     return DrainRequest(claim=ref, poll_timeout=poll_timeout)
 
 

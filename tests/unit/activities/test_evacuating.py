@@ -75,7 +75,7 @@ async def test_what_goes_wrong_is_the_drains_to_try_again(
 ) -> None:
     cluster.pods.faults["evict"] = [None, fault]
     assert [*(await run_early_eviction(early_eviction, departing_node(cluster))).evicted_pods] == ["default/web"]
-    cluster.nodes.faults["mark_evacuated"] = [fault]
+    cluster.nodes.faults["mark_early_evicted"] = [fault]
     assert not (await run_early_eviction(EarlyEvictions(cluster.drained), departing_node(cluster))).evicted_pods
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from activities.nodepool.rollout import GateActivities
-from tenure.model.rollout import Gate, GateResult
+from tenure.model.rollout import GateResult, HealthGate
 from tests.unit.activities.builders import run_activity
 
 VECTOR = {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, "3"]}, {"metric": {}, "value": [1.0, "7"]}]}
@@ -46,7 +46,7 @@ async def url(prometheus: Prometheus) -> AsyncIterator[str]:
 
 
 async def query_gate(url: str, **limit: Any) -> GateResult:
-    gate = Gate(name="errors", query="sum(errors)", **limit)
+    gate = HealthGate(name="errors", query="sum(errors)", **limit)
     found = await run_activity(GateActivities(url).query_health_gate, gate)
     assert found.gate == gate.id
     return found

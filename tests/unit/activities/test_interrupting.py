@@ -8,10 +8,10 @@ from temporalio.exceptions import ApplicationError
 
 from activities.interruption.activities import NodeInterruptionActivities
 from activities.nodeclaim.instance import StopStartActivities
-from tenure.apis.labels import EXPECTED_BACK, INTERRUPTIONS
+from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_UNTIL
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.interruption.records import EventText, InterruptionNotification
-from tenure.model.nodeclaim_requests import ClaimRef, StopStartResult
+from tenure.model.nodeclaim_requests import NodeClaimRef, StopStartResult
 from tenure.model.provider_results import InstanceFacts
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
@@ -20,7 +20,7 @@ INSTANCE = PROVIDER.rpartition("/")[2]
 
 
 def build_notification(**fields: Any) -> InterruptionNotification:
-    claim = ClaimRef(name="a", uid="uid-a", node_name="node-a", provider_id=PROVIDER)
+    claim = NodeClaimRef(name="a", uid="uid-a", node_name="node-a", provider_id=PROVIDER)
     return InterruptionNotification.model_validate({"claim": claim, **fields})
 
 
@@ -48,10 +48,10 @@ async def test_another_instance_s_node_of_the_same_name_is_told_nothing(cluster:
 async def test_what_is_remembered_is_written_down_and_taken_off(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     until = datetime.fromisoformat("2026-06-01T12:00:00+00:00")
-    annotations = await publish_events(cluster, write=True, text="[]", expected_back=until)
-    assert (annotations[INTERRUPTIONS], annotations[EXPECTED_BACK]) == ("[]", until.isoformat())
+    annotations = await publish_events(cluster, write=True, text="[]", maintenance_until=until)
+    assert (annotations[INTERRUPTIONS], annotations[MAINTENANCE_UNTIL]) == ("[]", until.isoformat())
     annotations = await publish_events(cluster, write=True)
-    assert not {INTERRUPTIONS, EXPECTED_BACK} & annotations.keys()
+    assert not {INTERRUPTIONS, MAINTENANCE_UNTIL} & annotations.keys()
 
 
 async def test_nothing_is_written_on_a_namesake(cluster: FakeCluster) -> None:
@@ -70,7 +70,7 @@ def add_running_instance(cluster: FakeCluster, state: str = "running", **facts: 
 async def stop_or_start(cluster: FakeCluster, step: str) -> StopStartResult:
     activities = StopStartActivities(instances=cluster.instances)
     call = activities.stop_instance if step == "stop" else activities.start_instance
-    result: StopStartResult = await run_activity(call, ClaimRef(name="a", uid="uid-a", provider_id=PROVIDER))
+    result: StopStartResult = await run_activity(call, NodeClaimRef(name="a", uid="uid-a", provider_id=PROVIDER))
     return result
 
 

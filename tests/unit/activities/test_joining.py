@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import INITIALIZED, REGISTERED, TERMINATION_FINALIZER, UNREGISTERED_TAINT_KEY
 from tenure.model.errors import Conflict
-from tenure.model.nodeclaim_requests import Registered
+from tenure.model.nodeclaim_requests import RegistrationResult
 from tests.support.fakes.kubernetes import BORN
 from tests.unit.activities.builders import PROVIDER, REF, FakeCluster, run_activity
 
@@ -18,7 +18,7 @@ async def test_a_node_that_joined_is_registered_and_shown(cluster: FakeCluster) 
     cluster.add_running_node()
     result = await run_activity(cluster.joining.register_node, REF)
     lifetime = timedelta(hours=720)
-    assert result == Registered(
+    assert result == RegistrationResult(
         outcome="registered",
         node_name="node-a",
         boot_id="boot-1",

@@ -14,13 +14,13 @@ from tenure.model.launch import (
     FleetError,
     FleetResult,
     GroupOutcome,
-    Launched,
+    LaunchedInstance,
     LaunchGroup,
-    LaunchPrepared,
+    LaunchGroupMember,
     LaunchRejection,
-    Member,
+    PreparedLaunchRequest,
 )
-from tenure.model.nodeclaim_requests import ClaimRef, GroupLaunchRequest, GroupRejection, NodeClaimLaunchRequest
+from tenure.model.nodeclaim_requests import GroupLaunchRequest, GroupRejection, NodeClaimLaunchRequest, NodeClaimRef
 from tenure.model.provisioning import LaunchDraft
 from tests.support.fakes.cloud import REQUEST
 from tests.unit.activities.builders import FakeCluster, run_activity
@@ -29,14 +29,16 @@ from tests.unit.activities.builders import FakeCluster, run_activity
 def launch_group(cluster: FakeCluster, *names: str) -> LaunchGroup:
     for name in names:
         cluster.claims.add(name)
-    members = tuple(Member(name=name, uid=f"uid-{name}") for name in names)
+    members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
     return LaunchGroup(group_id="group-1", pool="default", members=members, request=REQUEST)
 
 
 def notified_instances(cluster: FakeCluster) -> dict[str, str]:
     """Instance by UID, as the members' workflows were told."""
     results = {uid: group_result.result for uid, group_result in cluster.workflows.results.items()}
-    return {uid: one.provider_id.rpartition("/")[2] for uid, one in results.items() if isinstance(one, Launched)}
+    return {
+        uid: one.provider_id.rpartition("/")[2] for uid, one in results.items() if isinstance(one, LaunchedInstance)
+    }
 
 
 async def test_instances_are_handed_out_by_uid_in_the_order_of_the_answer(cluster: FakeCluster) -> None:
@@ -112,7 +114,11 @@ async def test_what_was_launched_is_shown_on_the_claim_before_its_workflow_hears
 async def test_one_that_launches_alone_is_answered_by_result_and_not_by_signal(cluster: FakeCluster) -> None:
     outcome = await run_activity(cluster.launching.launch_one, launch_group(cluster, "a"))
     result = outcome.results["uid-a"]
-    assert isinstance(result, Launched) and result.provider_id.endswith("i-0000") and cluster.workflows.results == {}
+    assert (
+        isinstance(result, LaunchedInstance)
+        and result.provider_id.endswith("i-0000")
+        and cluster.workflows.results == {}
+    )
 
 
 async def test_a_fleet_that_is_too_small_serves_the_first_and_marks_the_offering(cluster: FakeCluster) -> None:
@@ -177,7 +183,7 @@ async def test_a_lost_answer_is_a_fault_that_is_tried_again(cluster: FakeCluster
 async def test_preparing_puts_the_finalizer_on_before_anything_may_be_bought(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
     prepared = await run_activity(cluster.launching.prepare_launch, launch_request("a"))
-    assert isinstance(prepared.preparation, LaunchPrepared)
+    assert isinstance(prepared.preparation, PreparedLaunchRequest)
     assert cluster.claims.found["a"]["metadata"]["finalizers"] == ["karpenter.sh/termination"]
     assert cluster.fleet.calls == []
 
@@ -233,7 +239,9 @@ async def test_the_first_member_that_is_still_there_speaks_for_its_group(cluster
     cluster.claims.add("b")
     draft = LaunchDraft(group_id="g", pool="default", node_class="default", members=group_members("a", "b"))
     request = GroupLaunchRequest(draft=draft)
-    assert isinstance((await run_activity(cluster.launching.prepare_launch_group, request)).preparation, LaunchPrepared)
+    assert isinstance(
+        (await run_activity(cluster.launching.prepare_launch_group, request)).preparation, PreparedLaunchRequest
+    )
     cluster.claims.found.clear()
     assert isinstance(
         (await run_activity(cluster.launching.prepare_launch_group, request)).preparation, LaunchRejection
@@ -247,7 +255,7 @@ async def test_another_attempt_is_for_those_that_still_wait(cluster: FakeCluster
     cluster.claims.add("c", uid="uid-other")
     draft = LaunchDraft(group_id="g", pool="default", node_class="default", members=group_members(*"abcd"), attempt=2)
     prepared = await run_activity(cluster.launching.prepare_launch_group, GroupLaunchRequest(draft=draft, retry=True))
-    assert isinstance(prepared.preparation, LaunchPrepared) and prepared.members == group_members("a", "d")
+    assert isinstance(prepared.preparation, PreparedLaunchRequest) and prepared.members == group_members("a", "d")
 
 
 async def test_what_is_known_to_be_refused_is_left_out_of_the_request(cluster: FakeCluster) -> None:
@@ -257,7 +265,7 @@ async def test_what_is_known_to_be_refused_is_left_out_of_the_request(cluster: F
     draft = LaunchDraft(group_id="g", pool="default", node_class="default", members=group_members("a"), attempt=2)
     request = GroupLaunchRequest(draft=draft, unavailable=first.unavailable, retry=True)
     prepared = (await run_activity(cluster.launching.prepare_launch_group, request)).preparation
-    assert isinstance(prepared, LaunchPrepared)
+    assert isinstance(prepared, PreparedLaunchRequest)
     assert [one.instance_type for one in prepared.request.overrides] == ["c5.large"]
 
 
@@ -292,7 +300,7 @@ async def test_a_group_of_a_storm_asks_from_its_slice_at_first_and_from_all_befo
     )
     request = GroupLaunchRequest(draft=draft, retry=is_retry)
     prepared = (await run_activity(cluster.launching.prepare_launch_group, request)).preparation
-    assert isinstance(prepared, LaunchPrepared)
+    assert isinstance(prepared, PreparedLaunchRequest)
     assert [one.instance_type for one in prepared.request.overrides] == [expected_type]
 
 
@@ -353,7 +361,7 @@ async def test_instances_of_a_class_that_is_gone_for_good_are_ended(cluster: Fak
 async def test_a_refused_group_tells_every_member_that_is_still_there(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
     cluster.claims.add("b", uid="uid-other")
-    refs = tuple(ClaimRef(name=name, uid=f"uid-{name}") for name in ("a", "b", "c"))
+    refs = tuple(NodeClaimRef(name=name, uid=f"uid-{name}") for name in ("a", "b", "c"))
     request = GroupRejection(group_id="g", members=refs, reason="NodeClassNotReady", message="no subnets")
     await run_activity(cluster.launching.fail_launch_group, request)
     assert set(cluster.workflows.results) == {"uid-a"}
@@ -365,32 +373,32 @@ async def test_a_refused_group_tells_every_member_that_is_still_there(cluster: F
 async def test_what_a_nodeclaim_shows_already_stands_whatever_is_refused(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
     cluster.claims.set_status("a", provider_id="aws:///us-west-2a/i-1")
-    request = GroupRejection(group_id="g", members=(ClaimRef(name="a", uid="uid-a"),), reason=DELETED)
+    request = GroupRejection(group_id="g", members=(NodeClaimRef(name="a", uid="uid-a"),), reason=DELETED)
     await run_activity(cluster.launching.fail_launch_group, request)
     result = cluster.workflows.results["uid-a"].result
-    assert isinstance(result, Launched) and result.provider_id == "aws:///us-west-2a/i-1"
+    assert isinstance(result, LaunchedInstance) and result.provider_id == "aws:///us-west-2a/i-1"
 
 
 async def test_one_that_was_deleted_before_its_launch_is_told_also_where_its_nodeclaim_is_gone(
     cluster: FakeCluster,
 ) -> None:
-    request = GroupRejection(group_id="g", members=(ClaimRef(name="a", uid="uid-a"),), reason=DELETED)
+    request = GroupRejection(group_id="g", members=(NodeClaimRef(name="a", uid="uid-a"),), reason=DELETED)
     await run_activity(cluster.launching.fail_launch_group, request)
     assert cluster.workflows.results["uid-a"].result == LaunchRejection(reason=DELETED)
 
 
-def group_members(*names: str) -> tuple[Member, ...]:
-    return tuple(Member(name=name, uid=f"uid-{name}") for name in names)
+def group_members(*names: str) -> tuple[LaunchGroupMember, ...]:
+    return tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
 
 
 def launch_request(name: str) -> NodeClaimLaunchRequest:
-    return NodeClaimLaunchRequest(claim=ClaimRef(name=name, uid=f"uid-{name}"))
+    return NodeClaimLaunchRequest(claim=NodeClaimRef(name=name, uid=f"uid-{name}"))
 
 
 async def test_each_is_told_the_price_that_it_was_launched_at(cluster: FakeCluster) -> None:
     await run_activity(cluster.launching.launch_group, launch_group(cluster, "a"))
     result = cluster.workflows.results["uid-a"].result
-    assert isinstance(result, Launched) and result.price == REQUEST.overrides[0].priority > 0
+    assert isinstance(result, LaunchedInstance) and result.price == REQUEST.overrides[0].priority > 0
 
 
 async def test_where_ec2_chose_what_was_not_asked_for_no_price_is_made_up(cluster: FakeCluster) -> None:
@@ -400,4 +408,4 @@ async def test_where_ec2_chose_what_was_not_asked_for_no_price_is_made_up(cluste
     )
     await run_activity(cluster.launching.launch_group, request)
     result = cluster.workflows.results["uid-a"].result
-    assert isinstance(result, Launched) and result.price == 0
+    assert isinstance(result, LaunchedInstance) and result.price == 0

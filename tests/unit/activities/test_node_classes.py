@@ -77,7 +77,7 @@ async def test_what_aws_does_not_answer_leaves_the_rest_written_and_is_told(clus
     result = await run_activity(cluster.classes.resolve_node_class, REQUEST)
     assert (result.ready, result.failed_lookups) == ("Unknown", "SubnetsReady: RequestLimitExceeded")
     assert cluster.node_classes.statuses["default"]["AMIsReady"] == "True"
-    assert cluster.events.reasons_for("default") == [labels.AWS_NOT_ANSWERING]
+    assert cluster.events.reasons_for("default") == [labels.AWS_UNREACHABLE]
 
 
 async def test_what_is_wrong_beside_what_is_not_answered_makes_a_class_not_ready(cluster: FakeCluster) -> None:

@@ -55,14 +55,14 @@ async def test_that_of_a_node_is_on_its_claim_and_goes_from_both(cluster: FakeCl
     target = {"kind": "NodeClaim", "name": "a", "uid": "uid-a", "node_name": "node-a"}
     await pause_sync.sync(**target, text=TEXT)
     assert pause_annotation(cluster) == TEXT and cluster.nodes.found["node-a"].annotations == {}
-    await cluster.nodes.annotate("node-a", {PAUSE: TEXT})
+    await cluster.nodes.patch_annotations("node-a", {PAUSE: TEXT})
     await pause_sync.sync(**target)
     assert pause_annotation(cluster) is None and cluster.nodes.found["node-a"].annotations == {}
 
 
 async def test_one_that_is_over_is_taken_off_only_as_it_is_known(cluster: FakeCluster, pause_sync: PauseSync) -> None:
     cluster.add_running_node()
-    await cluster.claims.annotate("a", {PAUSE: "prolonged"})
+    await cluster.claims.patch_annotations("a", {PAUSE: "prolonged"})
     target = {"kind": "NodeClaim", "name": "a", "uid": "uid-a"}
     await pause_sync.sync(**target, only=TEXT)
     assert pause_annotation(cluster) == "prolonged"
@@ -72,7 +72,7 @@ async def test_one_that_is_over_is_taken_off_only_as_it_is_known(cluster: FakeCl
 
 async def test_what_a_person_wrote_is_told_of_and_left_as_it_is(cluster: FakeCluster, pause_sync: PauseSync) -> None:
     cluster.pools.add("gpu")
-    await cluster.pools.annotate("gpu", {PAUSE: "until tomorrow"})
+    await cluster.pools.patch_annotations("gpu", {PAUSE: "until tomorrow"})
     await pause_sync.sync(kind="NodePool", name="gpu", write=False, **EVENT)
     assert cluster.pools.found["gpu"].metadata.annotations == {PAUSE: "until tomorrow"}
     assert cluster.events.reasons_for("gpu") == ["DisruptionPaused"]

@@ -157,7 +157,7 @@ async def test_a_reboot_is_written_down_before_it_is_asked_for_and_asked_for_onc
     assert cluster.claims.found["a"]["metadata"]["annotations"][labels.REBOOTED].startswith("0@")
     assert (await run_activity(cluster.repairing.repair_node, repair_request("reboot"))).outcome == "done"
     assert cluster.instances.rebooted == []
-    assert (await run_activity(cluster.repairing.repair_node, repair_request("reboot", rung=1))).outcome == "done"
+    assert (await run_activity(cluster.repairing.repair_node, repair_request("reboot", step_index=1))).outcome == "done"
     assert cluster.instances.rebooted == ["i-0000"]
 
 

@@ -13,7 +13,7 @@ from tests.unit.activities.builders import FakeCluster, run_activity
 
 
 def replicas_request(plan_id: str = "plan", hold: str = "") -> ReplicasRequest:
-    return ReplicasRequest(pool="default", plan_id=plan_id, hold=hold)
+    return ReplicasRequest(pool="default", plan_id=plan_id, deletion_blocked_by=hold)
 
 
 async def reconcile_replicas(cluster: FakeCluster, plan_id: str = "plan", hold: str = "") -> ReplicasResult:

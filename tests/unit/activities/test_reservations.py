@@ -156,7 +156,7 @@ async def test_one_that_cannot_be_looked_at_or_written_hurts_no_other(reserved_i
     for name in ("a", "b", "c"):
         reserved_instances.add(name)
     reserved_instances.instances.faults["get"] = [TryLater("slow down")]
-    reserved_instances.claims.faults["relabel"] = [Forbidden("no")]
+    reserved_instances.claims.faults["patch_labels"] = [Forbidden("no")]
     done = await reserved_instances.sync_capacity_types()
     assert (done.checked, done.collected, done.failed) == (3, 1, 2)
     assert (await reserved_instances.sync_capacity_types()).collected == 2
@@ -164,7 +164,7 @@ async def test_one_that_cannot_be_looked_at_or_written_hurts_no_other(reserved_i
 
 async def test_cut_off_between_node_and_claim_it_is_done_the_next_time(reserved_instances: ReservedInstances) -> None:
     reserved_instances.add("a")
-    reserved_instances.claims.faults["relabel"] = [TryLater("gone away")]
+    reserved_instances.claims.faults["patch_labels"] = [TryLater("gone away")]
     assert (await reserved_instances.sync_capacity_types()).failed == 1
     assert (await reserved_instances.sync_capacity_types()).collected == 1
     assert {one[labels.CAPACITY_TYPE] for one in reserved_instances.labels_of("a")} == {labels.ON_DEMAND}

@@ -15,7 +15,7 @@ from tenure.model.rollout import (
     RolloutEvent,
     RolloutNotification,
     RolloutRequest,
-    pin_in_force,
+    active_image_pin,
 )
 from tests.unit.activities.builders import FakeCluster, run_activity
 
@@ -86,8 +86,8 @@ async def test_old_ones_new_ones_and_those_that_go(cluster: FakeCluster, rollout
     add_node(cluster, "leaving", is_tainted=True)
     found = await observe_rollout(rollout_activities)
     assert found.drifted == ("uid-going", "uid-gone", "uid-old")
-    assert found.out == ("uid-going", "uid-gone")
-    assert (found.new, found.ready) == (2, 1)
+    assert found.departing == ("uid-going", "uid-gone")
+    assert (found.updated_nodes, found.ready) == (2, 1)
 
 
 async def test_a_node_whose_node_object_is_lost_is_not_ready(
@@ -96,7 +96,7 @@ async def test_a_node_whose_node_object_is_lost_is_not_ready(
     add_node(cluster, "new")
     cluster.nodes.found.clear()
     found = await observe_rollout(rollout_activities)
-    assert (found.new, found.ready) == (1, 0)
+    assert (found.updated_nodes, found.ready) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ async def test_an_older_node_whose_drift_is_not_seen_yet_is_not_a_new_one(
     cluster: FakeCluster, rollout_activities: RolloutActivities, made_of: dict[str, Any]
 ) -> None:
     add_node(cluster, "old", **made_of)
-    assert (await observe_rollout(rollout_activities)).new == 0
+    assert (await observe_rollout(rollout_activities)).updated_nodes == 0
 
 
 async def test_pods_that_stay_on_new_nodes_are_counted(
@@ -188,14 +188,14 @@ async def test_images_are_pinned_and_the_class_is_resolved_at_once(
     cluster: FakeCluster, rollout_activities: RolloutActivities
 ) -> None:
     assert await run_activity(cluster.classes.pin_amis, PIN) is True
-    pin = pin_in_force(cluster.node_classes.found["default"], datetime.now(UTC))
+    pin = active_image_pin(cluster.node_classes.found["default"], datetime.now(UTC))
     assert pin is not None
     assert (pin.images, pin.by, pin.reason) == ({"ami-bad": "ami-good"}, "ann", "it fails")
     assert cluster.resolver.resolve_count == 1
     assert cluster.events.published == [("default", "RolledBack", "ami-good instead of ami-bad, by ann: it fails")]
     repeated_pin = PIN.model_copy(update={"by": "ben"})
     assert await run_activity(cluster.classes.pin_amis, repeated_pin) is True
-    assert pin_in_force(cluster.node_classes.found["default"], datetime.now(UTC)) == pin
+    assert active_image_pin(cluster.node_classes.found["default"], datetime.now(UTC)) == pin
     assert len(cluster.events.published) == 1
 
 

@@ -10,7 +10,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.interruption.instance_status import InstanceStatusReader
 from tenure.model.errors import Forbidden, NotFound, TryLater
 from tenure.model.interruption.notices import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
-from tenure.model.interruption.records import InstanceStatusRequest, QueueRequest, ReadingEnded
+from tenure.model.interruption.records import InstanceStatusRequest, QueueRequest, SourceReadResult
 from tests.support.fakes.interruptions import FakeInterruptions
 from tests.unit.activities.builders import run_activity
 
@@ -40,7 +40,7 @@ class StatusReaderHarness(FakeInterruptions):
             raise asyncio.CancelledError
         self.statuses.reports = self.script.get(minute, self.statuses.reports)
 
-    async def read(self, **fields: Any) -> ReadingEnded:
+    async def read(self, **fields: Any) -> SourceReadResult:
         return await self.reading.run(InstanceStatusRequest.model_validate(fields))
 
 
@@ -51,7 +51,7 @@ def harness() -> StatusReaderHarness:
 
 def failing_status(instance: str, seconds: float | None = 300) -> StatusReport:
     since = None if seconds is None else NOW - timedelta(seconds=seconds)
-    return StatusReport(instance_id=instance, failed=(FailedCheck(kind="systemStatus", since=since),))
+    return StatusReport(instance_id=instance, failed_checks=(FailedCheck(kind="systemStatus", since=since),))
 
 
 def event_status(instance: str, status: str = "announced") -> StatusReport:
@@ -141,7 +141,7 @@ async def test_a_fault_is_a_value_and_what_is_open_stays(harness: StatusReaderHa
     )
     request = InstanceStatusRequest(notified=(open_message,), last=None)
     ended = await run_activity(harness.activities().read_instance_status, request)
-    assert ended == ReadingEnded(fault="UnauthorizedOperation: not allowed", notified=(open_message,))
+    assert ended == SourceReadResult(fault="UnauthorizedOperation: not allowed", notified=(open_message,))
 
 
 async def test_a_queue_that_is_not_there_is_a_value(harness: StatusReaderHarness) -> None:

@@ -7,11 +7,11 @@ from temporalio.exceptions import ApplicationError
 
 from activities.nodeclaim.instance import MAX_POLL_SECONDS
 from tenure.model.errors import NotFound, TryLater
-from tenure.model.nodeclaim_requests import ClaimRef, TerminationRequest
+from tenure.model.nodeclaim_requests import NodeClaimRef, TerminationRequest
 from tests.unit.activities.builders import PROVIDER, REF, FakeCluster, run_activity
 
 REQUEST = TerminationRequest(claim=REF, reason="Deleted")
-UNKNOWN = TerminationRequest(claim=ClaimRef(name="a", uid="uid-a"), reason="LaunchTimeout")
+UNKNOWN = TerminationRequest(claim=NodeClaimRef(name="a", uid="uid-a"), reason="LaunchTimeout")
 
 
 def add_deleting_nodeclaim(cluster: FakeCluster) -> None:
@@ -116,7 +116,7 @@ async def test_a_fault_on_the_way_is_repeated_from_where_it_came(cluster: FakeCl
 
 async def test_whether_an_instance_runs(cluster: FakeCluster) -> None:
     add_deleting_nodeclaim(cluster)
-    ref = ClaimRef(name="a", uid="uid-a", provider_id=PROVIDER)
+    ref = NodeClaimRef(name="a", uid="uid-a", provider_id=PROVIDER)
     assert await run_activity(cluster.ending.instance_is_running, ref) is True
     cluster.instances.running.clear()
     assert await run_activity(cluster.ending.instance_is_running, ref) is False

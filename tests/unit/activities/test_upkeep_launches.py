@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenure.model.errors import Forbidden
-from tenure.model.garbage_collection import ProfileMark, TemplateMark
+from tenure.model.garbage_collection import InventoryInstanceProfile, InventoryLaunchTemplate
 from tests.unit.activities.upkeep_world import GarbageCollectionCluster, run_collection
 
 
@@ -16,14 +16,14 @@ def fake_cluster() -> GarbageCollectionCluster:
 
 def add_template(fake_cluster: GarbageCollectionCluster, name: str, *, pool: str = "pool", age: float = 3600) -> None:
     made = datetime.now(UTC) - timedelta(seconds=age)
-    fake_cluster.orphaned_resources.existing_templates[name] = TemplateMark(
+    fake_cluster.orphaned_resources.existing_templates[name] = InventoryLaunchTemplate(
         id=name, name=f"karpenter.k8s.aws/{name}", created=made, pool=pool, node_class="default"
     )
 
 
 def add_profile(fake_cluster: GarbageCollectionCluster, name: str, *, age: float = 7200) -> None:
     made = datetime.now(UTC) - timedelta(seconds=age)
-    fake_cluster.orphaned_resources.existing_profiles[name] = ProfileMark(
+    fake_cluster.orphaned_resources.existing_profiles[name] = InventoryInstanceProfile(
         name=name, node_class_uid="uid-default", created=made
     )
 

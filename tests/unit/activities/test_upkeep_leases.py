@@ -4,7 +4,7 @@ import pytest
 
 from activities.garbage_collection.kubernetes import LeaseCollector
 from tenure.model.errors import TryLater
-from tenure.model.garbage_collection import GarbageCollectionResult, LeaseMark
+from tenure.model.garbage_collection import GarbageCollectionResult, InventoryLease
 from tests.support.fakes.upkeep import FakeInventory
 from tests.unit.activities.upkeep_world import GarbageCollectionCluster
 from tests.unit.activities.upkeep_world import run_collection as run_task
@@ -45,14 +45,14 @@ async def test_a_lease_that_is_owned_by_a_node_of_another_name_stays(inventory: 
 
 async def test_a_node_that_comes_while_leases_are_read_keeps_its_lease(inventory: FakeInventory) -> None:
     inventory.lease("back")
-    lists = inventory.nodes
+    lists = inventory.list_nodes
 
     async def one_step_behind() -> object:
         before = await lists()
         inventory.known_nodes.join("back", "aws:///a/i-1")
         return before
 
-    inventory.nodes = one_step_behind  # type: ignore[assignment, method-assign]
+    inventory.list_nodes = one_step_behind  # type: ignore[assignment, method-assign]
     assert (await collect_leases(inventory)).collected == 0
 
 
@@ -69,7 +69,7 @@ async def test_a_lease_that_was_renewed_since_it_was_judged_stays(inventory: Fak
     inventory.lease("renewed")
     delete = inventory.delete_lease
 
-    async def too_late(lease: LeaseMark) -> bool:
+    async def too_late(lease: InventoryLease) -> bool:
         inventory.lease("renewed", renewed_ago=0)
         return await delete(lease)
 

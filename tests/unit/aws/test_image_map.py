@@ -47,7 +47,7 @@ def compatible_images(alias: str) -> dict[str, set[str]]:
         names_by_label_values[tuple(described.get(key, ()) for key in keys)].append(name)
     found = {}
     for label_values, names in names_by_label_values.items():
-        node = Requirements.of_choices(dict(zip(keys, label_values, strict=True)))
+        node = Requirements.from_choices(dict(zip(keys, label_values, strict=True)))
         fits = {image for image, requirements in images if node.is_strictly_compatible(requirements)}
         found.update(dict.fromkeys(names, fits))
     return found

@@ -13,7 +13,7 @@ from tenure.aws.amifamily.images import Images
 from tenure.aws.eks_cluster import ClusterFacts
 from tenure.aws.nodeclass.status import Parts
 from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
-from tenure.model.rollout import ImagePin, terms_of
+from tenure.model.rollout import ImagePin, ami_selector_digest
 from tests.support.aws.builders import build_nodeclass
 from tests.unit.aws.fakes import Named
 
@@ -404,7 +404,7 @@ def image_pin(**images: str) -> ImagePin:
     now = datetime.now(UTC)
     return ImagePin(
         images={bad.replace("_", "-"): good for bad, good in images.items()},
-        terms=terms_of(build_nodeclass()),
+        terms=ami_selector_digest(build_nodeclass()),
         by="ann",
         reason="its kubelet dies",
         since=now,

@@ -15,8 +15,8 @@ from tenure.cli.adopt.preview import AdoptionReport, as_json, as_tables
 from tenure.cli.console import print_renderables
 from tenure.cli.main import main
 from tenure.controller.adoption_preview import AdoptedNodeClaim, AdoptionPreview
-from tenure.kube.adapters.cluster import LeaseSeen
-from tenure.kube.adapters.workloads import Deployed
+from tenure.kube.adapters.cluster import ObservedLease
+from tenure.kube.adapters.workloads import DeploymentState
 from tenure.model.errors import Finding, has_problem
 from tenure.model.provider_results import ConditionPatch, ResolvedNodeClass
 from tenure.policy.disruption.drift import Drift
@@ -26,12 +26,14 @@ from tests.support.controller.builders import Json, at, claim_fact, node_class, 
 from tests.unit.policy.drifting import instance
 
 TAGS = {labels.TAG_NODEPOOL: "general", labels.TAG_NODECLASS: "default", labels.TAG_EKS_CLUSTER_NAME: "demo"}
-KARPENTER = Deployed(namespace="kube-system", name="karpenter", replicas=2, image="karpenter/controller:1.14.1")
+KARPENTER = DeploymentState(namespace="kube-system", name="karpenter", replicas=2, image="karpenter/controller:1.14.1")
 STAYS = ProfileInUse(name="demo_123", there=True, whose="Karpenter's")
 
 
-def lease(seconds: float) -> LeaseSeen:
-    return LeaseSeen(namespace="kube-system", holder="karpenter-7d9", renewed=at(-seconds), lasts=timedelta(seconds=15))
+def lease(seconds: float) -> ObservedLease:
+    return ObservedLease(
+        namespace="kube-system", holder="karpenter-7d9", renewed=at(-seconds), duration=timedelta(seconds=15)
+    )
 
 
 def adopted_nodeclaim(

@@ -12,14 +12,14 @@ from tenure.cli.exit_codes import UsageError
 from tenure.cli.main import main
 from tenure.model.interruption.records import ApproveEvent, RejectEvent
 from tenure.model.observations import ObservedNodePool
-from tenure.model.rollout import ApproveRollout, Image, RejectRollout, Target
+from tenure.model.rollout import ApproveRollout, Image, RejectRollout, RolloutTarget
 from tests.support.fakes.rolling import FakeRolloutActivities, RolloutHarness, rollout_harness
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import is_blocked_by, wait_until_skipping_time
 from tests.support.workflows.noticed import ready_with_rules, send_message
 
-GOOD = Target(node_class="default", images=(Image(id="ami-good"),))
+GOOD = RolloutTarget(node_class="default", images=(Image(id="ami-good"),))
 BAD = GOOD.model_copy(update={"images": (Image(id="ami-bad"),)})
 
 

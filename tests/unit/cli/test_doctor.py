@@ -10,7 +10,7 @@ from _pytest.capture import CaptureFixture
 from tenure.cli import main as cli_main
 from tenure.cli.console import summarize_findings
 from tenure.kube.doctor import rights_of
-from tenure.model.errors import Finding, ok, problem
+from tenure.model.errors import Finding, ok_finding, problem_finding
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,10 @@ def test_the_roles_for_people_are_not_the_workers_to_have() -> None:
 
 @pytest.mark.parametrize(
     ("findings", "expected"),
-    [((), "nothing was looked at"), ((problem("a", "b", "c", "d"), ok("a", "b", "c")), "1 ok, 1 problem")],
+    [
+        ((), "nothing was looked at"),
+        ((problem_finding("a", "b", "c", "d"), ok_finding("a", "b", "c")), "1 ok, 1 problem"),
+    ],
 )
 def test_the_summary_counts_from_good_to_bad(findings: Sequence[Finding], expected: str) -> None:
     assert summarize_findings(findings) == expected

@@ -3,7 +3,7 @@
 import pytest
 
 from tenure.cli.adopt.karpenter_settings import SettingComparison, check_settings, compare_settings, inherit_settings
-from tenure.kube.adapters.workloads import Deployed
+from tenure.kube.adapters.workloads import DeploymentState
 
 CHART = {
     "CLUSTER_NAME": "demo",
@@ -16,8 +16,8 @@ CHART = {
 }
 
 
-def of(environment: dict[str, str], name: str = "karpenter", **more: object) -> Deployed:
-    return Deployed.model_validate(
+def of(environment: dict[str, str], name: str = "karpenter", **more: object) -> DeploymentState:
+    return DeploymentState.model_validate(
         {"namespace": "kube-system", "name": name, "replicas": 2, "environment": environment, **more}
     )
 
@@ -69,7 +69,7 @@ def test_what_does_not_agree_is_said_with_what_to_do(variable: str, value: str, 
 
 
 def test_what_stands_elsewhere_is_to_be_looked_up() -> None:
-    karpenter = of({}, elsewhere=("MEMORY_LIMIT", "ConfigMap more"))
+    karpenter = of({}, external_variables=("MEMORY_LIMIT", "ConfigMap more"))
     (row,) = compare_settings(karpenter, None)
     assert (row.variable, row.verdict) == ("ConfigMap more", "elsewhere")
 

@@ -12,7 +12,7 @@ from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.stuck import PausedObject, paused_object_name, paused_table
 from tenure.cli.temporal_client import Connection
 from tenure.model.signals import Pause
-from tenure.model.workflow_states import PoolState
+from tenure.model.workflow_states import NodePoolState
 from tenure.policy.lifecycle.pauses import pause_from_annotation, problem_of, write_pause
 from tests.support.fakes.skipping import time_skipping
 
@@ -96,7 +96,7 @@ async def test_where_no_worker_answers_a_signal_is_sent_and_an_unknown_name_is_r
 
         monkeypatch.setattr(Connection, "connect", client)
         connection = Connection("", "", "demo")
-        state = PoolState(cluster="demo", name="gpu")
+        state = NodePoolState(cluster="demo", name="gpu")
         handle = await server.client.start_workflow("NodePool", state, id="demo/nodepool/gpu", task_queue="nobody")
         pause = build_pause("2h", "", "why", "ann", datetime.now(UTC))
         message = await send_request(connection, Target(pool="gpu"), "pause", pause)

@@ -11,7 +11,7 @@ from tenure.cli.nodes.startups import as_json as startup_json
 from tenure.cli.nodes.startups import sort_slowest_first, startup_times_table
 from tenure.cli.nodes.stuck import OVERDUE, SLOW_ONES, OverdueItem, PausedObject, print_stuck, stuck_as_json
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 
 NOW = datetime.now(UTC)
 
@@ -67,13 +67,13 @@ def test_the_two_queries_ask_for_running_nodes_alone() -> None:
     assert all("ExecutionStatus = 'Running'" in one for one in (OVERDUE, SLOW_ONES))
 
 
-def make_claim_fact(name: str, *ends: float | None, **more: Any) -> ClaimFact:
+def make_claim_fact(name: str, *ends: float | None, **more: Any) -> NodeClaimFact:
     """`ends`: seconds from birth until launched, registered, initialized."""
     born = NOW - timedelta(seconds=1000)
     times = [born + timedelta(seconds=one) if one is not None else None for one in ends]
     names = ("launched_at", "registered_at", "initialized_at")
     fields: dict[str, Any] = {"uid": name, "created": born, "pool": "gpu", "initialized": times[2] is not None}
-    return ClaimFact(name=name, **{**fields, **dict(zip(names, times, strict=True)), **more})
+    return NodeClaimFact(name=name, **{**fields, **dict(zip(names, times, strict=True)), **more})
 
 
 def test_the_slowest_comes_first_and_one_under_way_counts_with_the_time_so_far() -> None:

@@ -13,7 +13,7 @@ from tenure.cli.demo.timeline import (
     timeline_table,
 )
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.nodeclaim_state import ClaimOutcome, Phase, Step
+from tenure.model.nodeclaim_state import NodeClaimOutcome, Phase, Step
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -36,7 +36,7 @@ STEPS = (
 def completed_nodeclaim(name: str, steps: tuple[Step, ...] = STEPS) -> CompletedNodeClaim:
     nodeclaim = NodeClaimSummary(workflow_id=f"demo/nodeclaim/{name}/1", name=name, phase="Gone", zone="us-west-2a")
     return CompletedNodeClaim(
-        nodeclaim, ClaimOutcome(name=name, uid="1", reason="Empty", instance_type="m7i.large", history=steps)
+        nodeclaim, NodeClaimOutcome(name=name, uid="1", reason="Empty", instance_type="m7i.large", history=steps)
     )
 
 

@@ -9,7 +9,7 @@ from tenure.model.disruption.drain import CancelledDrain, DrainState, DrainStatu
 from tenure.model.interruption.notices import InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
 from tenure.model.node_health import NotReadyInterval
-from tenure.model.nodeclaim_state import ClaimIdentity, ClaimOutcome, ClaimState, Phase, Step
+from tenure.model.nodeclaim_state import NodeClaimIdentity, NodeClaimOutcome, NodeClaimState, Phase, Step
 from tenure.model.observations import ObservedNodeClaim
 from workflows.current_details import (
     describe_drain,
@@ -55,7 +55,7 @@ def test_what_is_known_of_a_node_that_is_gone_outlives_it() -> None:
         workflow_id="demo/nodeclaim/one/1", name="one", phase="Gone", since=START, status="COMPLETED"
     )
     pods = tuple(f"default/web-{number}" for number in range(10))
-    outcome = ClaimOutcome(
+    outcome = NodeClaimOutcome(
         name="one",
         uid="1",
         reason="spot_interrupted",
@@ -90,17 +90,17 @@ def test_without_a_worker_what_visibility_knows_is_still_told() -> None:
 
 def test_a_node_that_has_drifted_says_from_what_and_what_comes_of_it() -> None:
     nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Registration", since=START)
-    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
     observed = ObservedNodeClaim(drift="AMIDrift", drift_message="m6i.large runs ami-1")
     lines = (
-        NodeExplanation(nodeclaim, (), drift=describe_drift(ClaimState(identity=identity, observed=observed)))
+        NodeExplanation(nodeclaim, (), drift=describe_drift(NodeClaimState(identity=identity, observed=observed)))
         .format_text()
         .splitlines()
     )
     assert "  drifted     AMIDrift: m6i.large runs ami-1; waits for its replacement to be planned" in lines
     assert (
         "drifted"
-        not in NodeExplanation(nodeclaim, (), drift=describe_drift(ClaimState(identity=identity))).format_text()
+        not in NodeExplanation(nodeclaim, (), drift=describe_drift(NodeClaimState(identity=identity))).format_text()
     )
 
 
@@ -115,9 +115,9 @@ def test_a_node_that_a_plan_made_says_what_it_was_bought_for() -> None:
 
 def test_a_node_that_comes_and_goes_says_how_often_and_for_how_long_it_was_away() -> None:
     nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
-    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
     intervals = tuple(NotReadyInterval(since=START, until=START + timedelta(seconds=lasted)) for lasted in (50, 40))
-    state = ClaimState(identity=identity, flaps=3, not_ready_intervals=(*intervals, NotReadyInterval(since=START)))
+    state = NodeClaimState(identity=identity, flaps=3, not_ready_intervals=(*intervals, NotReadyInterval(since=START)))
     now = state.model_copy(update={"observed": ObservedNodeClaim(not_ready_since=START, not_ready_reason="NotReady")})
     [not_ready_line] = [
         line
@@ -128,7 +128,9 @@ def test_a_node_that_comes_and_goes_says_how_often_and_for_how_long_it_was_away(
     assert "3 times since it was initialized, the latest 2 before for 90 s in all" in not_ready_line
     assert (
         "away"
-        not in NodeExplanation(nodeclaim, (), not_ready=describe_not_ready(ClaimState(identity=identity))).format_text()
+        not in NodeExplanation(
+            nodeclaim, (), not_ready=describe_not_ready(NodeClaimState(identity=identity))
+        ).format_text()
     )
 
 
@@ -137,9 +139,9 @@ def test_a_drain_that_is_held_says_by_whom_whether_it_passes_and_what_follows() 
     blocker = EvictionBlocker(
         subject="default/web", owner="ReplicaSet web-5", cause="budget", what="PDB web", passes="never"
     )
-    status = DrainStatus(holds=(blocker,), pods=3, later=2, follows="escalates at noon")
-    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
-    state = ClaimState(identity=identity, phase=Phase.DRAIN, drain=DrainState(verdict=status))
+    status = DrainStatus(eviction_blockers=(blocker,), pods=3, pods_in_later_groups=2, follows="escalates at noon")
+    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    state = NodeClaimState(identity=identity, phase=Phase.DRAIN, drain=DrainState(verdict=status))
     lines = NodeExplanation(nodeclaim, (), drain=describe_drain(state)).format_text().splitlines()
     assert "  drain       default/web (ReplicaSet web-5): PDB web; never passes by itself" in lines
     assert "  drain       pods of later groups that wait for these: 2" in lines
@@ -148,19 +150,19 @@ def test_a_drain_that_is_held_says_by_whom_whether_it_passes_and_what_follows() 
 
 
 def test_a_drain_that_was_given_up_is_remembered() -> None:
-    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
     cancelled_drain = CancelledDrain(at=START, retry_at=START + timedelta(hours=1), why="default/web: PDB web")
-    page = render_nodeclaim(ClaimState(identity=identity, cancelled_drain=cancelled_drain))
+    page = render_nodeclaim(NodeClaimState(identity=identity, cancelled_drain=cancelled_drain))
     assert "| drain given up | 2026-01-01 12:00:00 UTC: default/web: PDB web |" in page
-    assert describe_drain(ClaimState(identity=identity)) == ()
+    assert describe_drain(NodeClaimState(identity=identity)) == ()
 
 
 def test_what_aws_says_is_shown_with_what_a_person_said_of_it() -> None:
     nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
     notice = InterruptionMessage(kind="scheduledChange", id="e-1", at=START, starts=START, code="instance-stop")
     decision = ApprovalDecision(approved=False, by="ann", at=START)
-    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
-    state = ClaimState(
+    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    state = NodeClaimState(
         identity=identity, notices=(TrackedInterruption(notice=notice, received_at=START, decision=decision),)
     )
     lines = NodeExplanation(nodeclaim, (), events=describe_interruption_events(state)).format_text().splitlines()
@@ -177,11 +179,11 @@ def test_as_json_a_story_is_whole_and_plain() -> None:
 
 
 def test_the_page_of_a_node_begins_with_what_it_does_and_what_it_waits_for() -> None:
-    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
-    calm = render_nodeclaim(ClaimState(identity=identity, phase=Phase.INITIALIZATION)).splitlines()
+    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    calm = render_nodeclaim(NodeClaimState(identity=identity, phase=Phase.INITIALIZATION)).splitlines()
     assert calm[0] == "**The node has joined the cluster and is getting ready.**"
     assert calm[2] == "**Waits for**: the Node to be Ready, and its startup taints to be gone"
-    blocked_state = ClaimState(
+    blocked_state = NodeClaimState(
         identity=identity, phase=Phase.DRAIN, overdue=True, blocked_by="pdb default/web allows 0"
     )
     late = render_nodeclaim(blocked_state).splitlines()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenure.apis.labels import AWAY
+from tenure.apis.labels import NOT_READY_INTERVALS
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.signals.pending_pods import classify_pods, list_pending_pods
 from tenure.kube.facts.objects import node_fact
@@ -68,7 +68,7 @@ def test_a_node_that_is_back_gives_its_pods_the_time_that_a_new_one_does(harness
 def test_what_was_used_of_the_grace_is_not_given_again(harness: CacheHarness) -> None:
     nominations = nominate_pod()
     harness.apply_objects(
-        "nodeclaims", claim("up", phase="Initialized", annotations={AWAY: f"{stamp(-40)}/{stamp(-10)}"})
+        "nodeclaims", claim("up", phase="Initialized", annotations={NOT_READY_INTERVALS: f"{stamp(-40)}/{stamp(-10)}"})
     )
     set_ready(harness, 10, ready=False)
     assert not has_pending_pods(harness, nominations, 39) and has_pending_pods(harness, nominations, 40)

@@ -9,7 +9,7 @@ from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.signals.digests import NodeClaimView, nodeclaim_digest, nodepool_digest
 from tenure.controller.signals.signaller import SignalQueue
 from tenure.kube.client.list_watch import Delta
-from tenure.kube.facts.objects import pool_fact
+from tenure.kube.facts.objects import nodepool_fact
 from tenure.model.operator_requests import ObservedPause
 from tests.support.controller import builders
 from tests.support.controller.builders import NOW, claim_fact, node_fact
@@ -19,7 +19,7 @@ TEXT = "until=2026-06-01T18:00:00Z, by=ann, reason=why"
 
 def namespace(name: str, text: str = "", *, deleted: bool = False) -> Delta:
     metadata: dict[str, Any] = {"name": name, **({"annotations": {PAUSE: text}} if text else {})}
-    return Delta(object={"metadata": metadata}, gone=deleted)
+    return Delta(object={"metadata": metadata}, is_deleted=deleted)
 
 
 class RecordingSignalQueue(SignalQueue):
@@ -39,7 +39,7 @@ class RecordingSignalQueue(SignalQueue):
 
 def make_cache(*pools: str) -> ClusterCache:
     cache = ClusterCache(lambda: NOW)
-    cache.on_deltas("nodepools", [Delta(object=builders.pool(name), gone=False) for name in pools])
+    cache.on_deltas("nodepools", [Delta(object=builders.pool(name), is_deleted=False) for name in pools])
     cache.drain_changes()
     return cache
 
@@ -79,9 +79,9 @@ def test_a_pools_annotation_is_part_of_what_it_is_told() -> None:
     pool = builders.pool("a")
     pool["metadata"]["annotations"] = {PAUSE: TEXT}
     cache = ClusterCache(lambda: NOW)
-    cache.on_deltas("nodepools", [Delta(object=pool, gone=False)])
+    cache.on_deltas("nodepools", [Delta(object=pool, is_deleted=False)])
     assert cache.nodepools["a"].pause == TEXT
-    observed = nodepool_digest(pool_fact(pool), [], None, pauses=(TEXT, "another"))
+    observed = nodepool_digest(nodepool_fact(pool), [], None, pauses=(TEXT, "another"))
     assert (observed.pause, observed.cluster_pause) == (TEXT, "another")
 
 

@@ -29,12 +29,12 @@ class FakeBufferPort:
         """Name, replicas, and the conditions' reasons."""
         self.broken = False
 
-    async def workload(self, namespace: str, kind: str, name: str) -> Json | None:
+    async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
         if self.broken:
             raise TryLater("told to fail")
         return self.workloads.get((kind, name))
 
-    async def say(
+    async def patch_status(
         self,
         namespace: str,
         name: str,
@@ -63,7 +63,7 @@ class BufferHarness(CacheHarness):
         self.plan_request_count = 0
 
     def apply_buffer_objects(self, kind: str, *objects: Json, deleted: bool = False) -> None:
-        self.buffers.on_deltas(kind, [Delta(one, gone=deleted) for one in objects])
+        self.buffers.on_deltas(kind, [Delta(one, is_deleted=deleted) for one in objects])
 
     async def check_headroom(self) -> None:
         async def request_plan() -> Plan:

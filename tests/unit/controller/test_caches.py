@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tests.support.controller import builders
 from tests.support.controller.builders import CacheHarness, at, claim, node, node_class, pod, pool, with_binding
 
@@ -170,7 +170,9 @@ def test_a_claim_that_is_initialized_starts_the_time_that_its_pods_have(harness:
 
 
 def last_pod_event(harness: CacheHarness) -> datetime | None:
-    return next(one.fact.last_pod_event for one in harness.cache.snapshot_changes() if isinstance(one.fact, ClaimFact))
+    return next(
+        one.fact.last_pod_event for one in harness.cache.snapshot_changes() if isinstance(one.fact, NodeClaimFact)
+    )
 
 
 def test_the_planner_is_told_when_a_pod_came_to_a_node_or_left_it_last(harness: CacheHarness) -> None:
@@ -183,7 +185,7 @@ def test_the_planner_is_told_when_a_pod_came_to_a_node_or_left_it_last(harness: 
     )
     assert last_pod_event(harness) == at(0), "a pod that stays, and one of a DaemonSet, are no such event"
     harness.delete_objects("pods", pod("a", on="n1"))
-    (nodeclaim,) = [one.fact for one in harness.cache.drain_planner_changes() if isinstance(one.fact, ClaimFact)]
+    (nodeclaim,) = [one.fact for one in harness.cache.drain_planner_changes() if isinstance(one.fact, NodeClaimFact)]
     assert nodeclaim.last_pod_event == at(30) == last_pod_event(harness)
 
 
@@ -193,7 +195,7 @@ def test_a_pod_that_was_there_before_this_process_came_when_it_was_bound(harness
     harness.apply_objects("nodeclaims", claim("c2", phase="Initialized"))
     facts = {one.key: one.fact for one in harness.cache.drain_planner_changes()}
     nodeclaim = facts["c2"]
-    assert isinstance(nodeclaim, ClaimFact) and nodeclaim.last_pod_event == at(-3600)
+    assert isinstance(nodeclaim, NodeClaimFact) and nodeclaim.last_pod_event == at(-3600)
 
 
 def test_a_pod_that_is_bound_now_came_now(harness: CacheHarness) -> None:

@@ -45,11 +45,11 @@ class ConsistencyHarness:
         raw["status"]["providerID"] = f"aws:///us-west-2a/i-{name}"
         if condition_status:
             raw["status"]["conditions"].append({"type": "ConsistentStateFound", "status": condition_status})
-        self.cache.on_deltas("nodeclaims", [Delta(raw, gone=False)])
+        self.cache.on_deltas("nodeclaims", [Delta(raw, is_deleted=False)])
         made = node(f"node-{name}")
         made["spec"]["providerID"] = f"aws:///us-west-2a/i-{name}"
         made["status"]["capacity"] = dict(capacity)
-        self.cache.on_deltas("nodes", [Delta(made, gone=False)])
+        self.cache.on_deltas("nodes", [Delta(made, is_deleted=False)])
         self.claims.add(name, uid=f"uid-{name}")
 
     def condition_of(self, name: str) -> str:

@@ -176,10 +176,10 @@ def facts(*uids: str) -> list[PodFact]:
 def test_new_pods_are_told_at_once_and_then_at_a_pace() -> None:
     batcher = Batcher()
     first = batcher.decide_signal(facts("a"), at(0))
-    assert first is not None and (first.pods, first.newest) == (1, at(0))
+    assert first is not None and (first.pods, first.newest_pod_at) == (1, at(0))
     assert batcher.decide_signal(facts("a", "b"), at(0.1)) is None and batcher.next_attempt_at == at(0.4)
     second = batcher.decide_signal(facts("a", "b", "c"), at(0.4))
-    assert second is not None and (second.pods, second.newest) == (3, at(0.4))
+    assert second is not None and (second.pods, second.newest_pod_at) == (3, at(0.4))
 
 
 def test_the_same_pods_are_told_ever_more_slowly() -> None:
@@ -194,7 +194,7 @@ def test_a_renewal_does_not_open_the_batch_window_again() -> None:
     batcher = Batcher()
     batcher.decide_signal(facts("a"), at(0))
     renewed = batcher.decide_signal(facts("a"), at(10))
-    assert renewed is not None and renewed.newest == at(0)
+    assert renewed is not None and renewed.newest_pod_at == at(0)
 
 
 def test_a_pod_whose_answer_lapsed_is_new() -> None:
@@ -202,7 +202,7 @@ def test_a_pod_whose_answer_lapsed_is_new() -> None:
     batcher.decide_signal(facts("a", "b"), at(0))
     assert batcher.decide_signal(facts("b"), at(1)) is None
     back = batcher.decide_signal(facts("a", "b"), at(2))
-    assert back is not None and back.newest == at(2)
+    assert back is not None and back.newest_pod_at == at(2)
 
 
 def test_a_pod_that_lost_its_place_is_told_without_a_pause_and_keeps_its_turn() -> None:
@@ -210,9 +210,9 @@ def test_a_pod_that_lost_its_place_is_told_without_a_pause_and_keeps_its_turn() 
     batcher.decide_signal(facts("a", "b"), at(0))
     assert batcher.decide_signal([], at(1), {"uid-a", "uid-b"}) is None
     back = batcher.decide_signal(facts("a", "c"), at(1.1), {"uid-b"})
-    assert back is not None and back.at_once and (back.pods, back.newest) == (2, at(1.1))
+    assert back is not None and back.at_once and (back.pods, back.newest_pod_at) == (2, at(1.1))
     renewed = batcher.decide_signal(facts("a", "b"), at(1.2))
-    assert renewed is not None and renewed.at_once and renewed.newest == at(0)
+    assert renewed is not None and renewed.at_once and renewed.newest_pod_at == at(0)
     assert batcher.decide_signal(facts("a", "b"), at(1.3)) is None
 
 

@@ -16,7 +16,7 @@ from tenure.controller.signals.digests import (
     nodeclass_digest,
     nodepool_digest,
 )
-from tenure.kube.facts.objects import pool_fact
+from tenure.kube.facts.objects import nodepool_fact
 from tenure.model.facts import NodeFact, Taint
 from tenure.model.observations import ObservedNodeClaim
 from tenure.policy.disruption.drift import Drift
@@ -174,7 +174,7 @@ def test_the_number_is_no_part_of_the_fingerprint() -> None:
 
 
 def test_a_pool_is_told_when_its_usage_or_its_node_class_changes() -> None:
-    pool = pool_fact(builders.pool())
+    pool = nodepool_fact(builders.pool())
     used = claim_fact(capacity={"cpu": 2000})
     bare = EC2NodeClass.from_object(builders.node_class())
     base = nodepool_digest(pool, [used], bare)
@@ -187,7 +187,7 @@ def test_a_pool_is_told_when_its_usage_or_its_node_class_changes() -> None:
 
 
 def test_a_pool_is_told_what_policies_say_of_its_roll_outs_and_of_nothing_else() -> None:
-    fact = pool_fact(builders.pool())
+    fact = nodepool_fact(builders.pool())
     rules = LifecycleRules.model_validate({"rollout": {"onFailure": "halt"}, "notReadyGrace": "9m"})
     assert nodepool_digest(fact, [], None, rules=rules).rollout == rules.rollout
     other = rules.model_copy(update={"not_ready_grace": "8m"})
@@ -196,17 +196,17 @@ def test_a_pool_is_told_what_policies_say_of_its_roll_outs_and_of_nothing_else()
 
 def test_a_static_pool_is_told_how_many_stand_and_go_and_a_dynamic_one_is_not() -> None:
     claims = [claim_fact(), claim_fact(name="c2", provider_id=""), claim_fact(name="c3", deleting=True)]
-    static = pool_fact(builders.pool(replicas=4))
+    static = nodepool_fact(builders.pool(replicas=4))
     observed = nodepool_digest(static, claims, None, static_capacity=True)
     assert (observed.static, observed.replicas, observed.existing, observed.terminating) == ("on", 4, 2, 1)
     fewer = nodepool_digest(static, claims[:1] + claims[2:], None, static_capacity=True)
     assert (fewer.existing, fewer.usage) == (1, observed.usage), "one that never launched is missed as well"
-    dynamic = nodepool_digest(pool_fact(builders.pool()), claims, None, static_capacity=True)
+    dynamic = nodepool_digest(nodepool_fact(builders.pool()), claims, None, static_capacity=True)
     assert (dynamic.static, dynamic.existing, dynamic.terminating) == ("", 0, 0)
 
 
 def test_of_a_static_pool_without_its_gate_only_that_is_told() -> None:
-    static = pool_fact(builders.pool(replicas=4))
+    static = nodepool_fact(builders.pool(replicas=4))
     observed = nodepool_digest(static, [claim_fact()], None)
     assert (observed.static, observed.replicas, observed.existing) == ("off", 0, 0)
     assert hash_observation(observed) != hash_observation(
@@ -226,11 +226,11 @@ def test_a_node_class_counts_its_claims_only_while_it_is_going() -> None:
 def test_stamps_of_another_version_are_told_and_those_of_ours_are_not() -> None:
     ours, others = {NODEPOOL_HASH_VERSION: HASH_VERSION}, {NODEPOOL_HASH_VERSION: "v3"}
     raw = builders.pool()
-    assert nodepool_digest(pool_fact(raw), [claim_fact(annotations=ours), claim_fact()], None).stamps == ""
-    assert nodepool_digest(pool_fact(raw), [claim_fact(annotations=others)], None).stamps == "v3"
-    assert nodepool_digest(pool_fact(raw), [claim_fact(annotations=others, deleting=True)], None).stamps == ""
+    assert nodepool_digest(nodepool_fact(raw), [claim_fact(annotations=ours), claim_fact()], None).stamps == ""
+    assert nodepool_digest(nodepool_fact(raw), [claim_fact(annotations=others)], None).stamps == "v3"
+    assert nodepool_digest(nodepool_fact(raw), [claim_fact(annotations=others, deleting=True)], None).stamps == ""
     raw["metadata"]["annotations"] = others
-    assert nodepool_digest(pool_fact(raw), [], None).stamps == "v3"
+    assert nodepool_digest(nodepool_fact(raw), [], None).stamps == "v3"
 
 
 def test_stamps_of_a_class_are_told_until_it_goes() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.signals.digests import Digest, NodeClaimView, nodeclaim_digest, nodepool_digest
-from tenure.kube.facts.objects import pool_fact
+from tenure.kube.facts.objects import nodepool_fact
 from tenure.model.facts import NodeCondition, NodeFact
-from tenure.model.node_health import Unhealthy
+from tenure.model.node_health import UnhealthyCondition
 from tests.support.controller import builders
 from tests.support.controller.builders import at, claim_fact, node_fact
 
@@ -30,7 +30,7 @@ def rules(**repair: Any) -> LifecycleRules:
 
 def test_a_running_node_tells_of_a_condition_that_counts_with_the_time_it_began() -> None:
     unhealthy = digest(RUNNING, node_fact(conditions=(READY, KERNEL))).observed.unhealthy
-    assert unhealthy == (Unhealthy(type="KernelReady", status="False", since=at(-30)),)
+    assert unhealthy == (UnhealthyCondition(type="KernelReady", status="False", since=at(-30)),)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_node_that_goes_tells_nothing_of_its_health() -> None:
 
 
 def test_a_pool_is_told_of_registrations_only_while_its_condition_is_to_be_mended() -> None:
-    pool = pool_fact(builders.pool("general"))
+    pool = nodepool_fact(builders.pool("general"))
     some = [claim_fact(registered=True), claim_fact(name="c2", registered=False)]
     assert nodepool_digest(pool, some, None, healthy_at=None).registered == 1
     assert nodepool_digest(pool, some, None, healthy_at=(pool.generation, 3)).registered == 1

@@ -25,7 +25,7 @@ from tenure.model.disruption.commands import (
     ReplacementResult,
 )
 from tenure.model.disruption.planning import Decision
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tests.support.controller.builders import at, claim, node, node_class, pod, pool, stamp, with_binding
 from tests.unit.controller import test_planning
 from tests.unit.scheduling.builders import COMMON
@@ -159,7 +159,7 @@ async def test_rules_of_lifecycle_policies_hold(harness: DisruptionHarness) -> N
 async def test_pauses_and_moves_that_bounced_keep_nodes_until_they_end(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     paused = await harness.compute_disruption(
-        holds=(DisruptionBlocker(scope="node", name="node-big", why="debugging", until=at(60)),)
+        blockers=(DisruptionBlocker(scope="node", name="node-big", why="debugging", until=at(60)),)
     )
     assert not paused.proposals and paused.next_pass_at == at(60) and paused.excluded == 1
     backed_off = await harness.compute_disruption(
@@ -319,12 +319,12 @@ async def test_part_of_the_replacements_alone_is_taken_back(harness: DisruptionH
     proposal = (await only_proposal(harness)).model_copy(update={"replacements": 2})
     harness.claims.add("general-x", annotations={PLAN: "cmd-1"})
     harness.cache.assume_nodeclaim(
-        ClaimFact(name="general-x", uid="uid-general-x", created=at(0), annotations={PLAN: "cmd-1"})
+        NodeClaimFact(name="general-x", uid="uid-general-x", created=at(0), annotations={PLAN: "cmd-1"})
     )
     found = await harness.create_replacements(proposal)
     assert (found.outcome, found.why) == ("stale", "only 1 of 2 replacements were made")
     rolled_back = await harness.claims.get("general-x")
-    assert rolled_back is None or rolled_back.metadata.deleting
+    assert rolled_back is None or rolled_back.metadata.is_deleting
 
 
 async def test_a_command_without_replacements_is_looked_at_once_more_too(harness: DisruptionHarness) -> None:

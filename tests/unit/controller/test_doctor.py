@@ -15,7 +15,7 @@ from tenure.model.interruption.records import InterruptionState, SourceState
 from workflows import ids
 
 DENIED = "AccessDenied: user tenure is not authorized to perform sqs:receivemessage"
-FAILING = SourceState(failing_since=datetime(2026, 1, 1, 12, tzinfo=UTC), tries=3, fault=DENIED)
+FAILING = SourceState(failing_since=datetime(2026, 1, 1, 12, tzinfo=UTC), failed_attempts=3, fault=DENIED)
 
 
 async def findings(state: InterruptionState | RPCError, queue: str = "demo") -> list[Finding]:

@@ -8,7 +8,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
 from tenure.controller.drift import FULL_PASS_INTERVAL, RELIST_AFTER, DriftDetector
-from tenure.kube.facts.objects import claim_fact
+from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.errors import Throttled
 from tenure.model.instance_types import InstanceType
 from tenure.model.observations import ObservedNodeClaim
@@ -325,7 +325,7 @@ async def test_a_successor_says_nothing_new(harness: DriftHarness) -> None:
 async def test_a_node_that_went_is_forgotten(harness: DriftHarness) -> None:
     harness.launch(image="ami-old")
     await harness.run_pass()
-    deleted = claim_fact({**claim("c1"), "spec": claim("c1")["spec"]})
+    deleted = nodeclaim_fact({**claim("c1"), "spec": claim("c1")["spec"]})
     harness.delete_objects("nodeclaims", claim("c1"))
     harness.detector.observe(harness.cache.drain_changes())
     assert harness.detector.verdict_of(deleted) is None and not harness.detector._evaluated

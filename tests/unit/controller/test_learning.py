@@ -76,10 +76,10 @@ def test_memory_is_learnt_under_the_image_that_the_instance_runs(harness: CacheH
 
 def test_the_smallest_of_a_kind_counts_and_a_larger_one_changes_nothing(harness: CacheHarness) -> None:
     discovery = discover(harness, nodeclaim_and_node("a", "7650Mi"), nodeclaim_and_node("b", "7640Mi"))
-    assert discovery.discovered.memory(STANDARD, "m6i.large") == 7640 * MIB
+    assert discovery.discovered.get_memory(STANDARD, "m6i.large") == 7640 * MIB
     digest = discovery.digest()
     discover(harness, nodeclaim_and_node("c", "7700Mi"), by=discovery)
-    assert discovery.discovered.memory(STANDARD, "m6i.large") == 7640 * MIB and discovery.digest() == digest
+    assert discovery.discovered.get_memory(STANDARD, "m6i.large") == 7640 * MIB and discovery.digest() == digest
 
 
 def test_nodes_that_are_seen_together_teach_the_smallest(harness: CacheHarness) -> None:
@@ -101,7 +101,7 @@ def test_what_was_learnt_outlives_the_node(harness: CacheHarness) -> None:
     harness.delete_objects("nodes", other)
     harness.delete_objects("nodeclaims", one)
     discovery.discover_from_changes(harness.cache.drain_planner_changes())
-    assert discovery.discovered.memory(STANDARD, "m6i.large") == 7650 * MIB
+    assert discovery.discovered.get_memory(STANDARD, "m6i.large") == 7650 * MIB
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_node_without_memory_or_image_teaches_nothing(harness: CacheHarness) -
 
 def test_a_node_of_an_image_that_its_class_let_go_still_teaches(harness: CacheHarness) -> None:
     assert (
-        discover(harness, nodeclaim_and_node("a", image="ami-before")).discovered.memory("ami-before", "m6i.large")
+        discover(harness, nodeclaim_and_node("a", image="ami-before")).discovered.get_memory("ami-before", "m6i.large")
         == 7650 * MIB
     )
 
@@ -161,7 +161,7 @@ def test_the_workflow_is_told_what_it_does_not_know(harness: CacheHarness) -> No
     assert discovery.unreported().images == tuple(sorted(image for image, _, _ in FOUR))
     discovery.apply_stored(DiscoveredCapacity(images={STANDARD: {"m6i.large": 7650 * MIB}, "ami-gone": {"t3.nano": 1}}))
     assert discovery.unreported().discovered.images == {STANDARD: {"m6i.xlarge": 7650 * MIB}}
-    assert discovery.discovered.memory("ami-gone", "t3.nano") == 1
+    assert discovery.discovered.get_memory("ami-gone", "t3.nano") == 1
 
 
 def test_what_the_workflow_let_go_is_let_go_here_unless_somebody_uses_or_runs_it(harness: CacheHarness) -> None:

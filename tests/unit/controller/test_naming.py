@@ -14,14 +14,14 @@ from tenure.controller.planning.nodeclaim_factory import (
     launch_drafts,
     launch_hash,
 )
-from tenure.model.facts import ClaimFact, Expression, Taint
+from tenure.model.facts import Expression, NodeClaimFact, Taint
 from tenure.model.instance_types import OfferingShard
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 
 TYPES = Expression(key="node.kubernetes.io/instance-type", operator="In", values=("m5.large",))
 
 
-def planned(**more: Any) -> PlannedClaim:
+def planned(**more: Any) -> PlannedNodeClaim:
     fields: dict[str, Any] = {
         "pool": "general",
         "pool_uid": "uid-general",
@@ -31,12 +31,12 @@ def planned(**more: Any) -> PlannedClaim:
         "requirements": (TYPES,),
         "requests": {"cpu": 1500, "memory": 2**30},
     }
-    return PlannedClaim.model_validate({**fields, **more})
+    return PlannedNodeClaim.model_validate({**fields, **more})
 
 
 def test_claims_are_alike_only_if_their_launches_would_be() -> None:
     born = datetime(2026, 1, 1, tzinfo=UTC)
-    one = ClaimFact(name="a", uid="uid-a", created=born, pool="p", node_class="c", labels={"team": "x"})
+    one = NodeClaimFact(name="a", uid="uid-a", created=born, pool="p", node_class="c", labels={"team": "x"})
     assert launch_hash(one) == launch_hash(one.model_copy(update={"name": "b", "uid": "uid-b"})) != ""
     others: list[dict[str, Any]] = [
         {"labels": {"team": "y"}},
@@ -52,7 +52,7 @@ def test_claims_are_alike_only_if_their_launches_would_be() -> None:
 
 def test_a_claim_that_has_an_instance_or_a_group_joins_nobody() -> None:
     born = datetime(2026, 1, 1, tzinfo=UTC)
-    one = ClaimFact(name="a", uid="uid-a", created=born, pool="p")
+    one = NodeClaimFact(name="a", uid="uid-a", created=born, pool="p")
     assert launch_hash(one.model_copy(update={"provider_id": "aws:///a/i-1"})) == ""
     assert launch_hash(one.model_copy(update={"annotations": {"tenure.sh/launch-group": "g"}})) == ""
 

@@ -16,7 +16,7 @@ class FakeLeases:
         self.responses = list(responses)
         self.request_count = 0
 
-    async def holder(self, namespace: str, name: str, *, now: datetime) -> str:
+    async def find_holder(self, namespace: str, name: str, *, now: datetime) -> str:
         assert (namespace, name) == ("", LEASE)
         self.request_count += 1
         response = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]

@@ -24,7 +24,7 @@ class FakeOverlayPort:
         self.written: list[tuple[str, str]] = []
         self.failures = 0
 
-    async def say(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
+    async def write_verdict(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
         if self.failures:
             self.failures -= 1
             raise TryLater("told to fail")

@@ -10,7 +10,7 @@ import pytest
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.apis.labels import AWAY
+from tenure.apis.labels import NOT_READY_INTERVALS
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.nominations import Nominations
@@ -159,7 +159,11 @@ def add_node(
     record."""
     harness.apply_objects(
         "nodeclaims",
-        claim("c1", phase="Initialized", annotations={AWAY: not_ready_intervals} if not_ready_intervals else {}),
+        claim(
+            "c1",
+            phase="Initialized",
+            annotations={NOT_READY_INTERVALS: not_ready_intervals} if not_ready_intervals else {},
+        ),
     )
     raw = node(
         "n1", of="c1", ready=ready_for is not None, taints=list(taints), labels={"karpenter.sh/nodepool": "general"}

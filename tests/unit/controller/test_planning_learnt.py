@@ -81,7 +81,7 @@ async def test_of_both_the_smaller_counts(harness: ProvisionerHarness) -> None:
     add_pod(harness, "first")
     await plan(harness, 1, DiscoveredCapacity(images={IMAGE: {"m.large": 7 * GIB}}))
     assert launched_types(harness) == ["m.xlarge"]
-    assert harness.provisioner.capacity_discovery.discovered.memory(IMAGE, "m.large") == 7 * GIB
+    assert harness.provisioner.capacity_discovery.discovered.get_memory(IMAGE, "m.large") == 7 * GIB
 
 
 async def test_a_new_planner_is_told_too(harness: ProvisionerHarness) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from tenure.controller.pod_events import LastPodEventWriter
 from tenure.model.errors import TryLater
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tests.support.controller import builders
 from tests.support.controller.builders import CacheHarness, at, claim, node, pod, with_binding
 from tests.support.fakes.kubernetes import FakeNodeClaims
@@ -33,7 +33,7 @@ class Stage(CacheHarness):
         self.echo()
         return self.claims.found["c1"]["status"].get("lastPodEventTime")
 
-    def known(self) -> ClaimFact:
+    def known(self) -> NodeClaimFact:
         return self.cache.planner_fact("c1")
 
 

@@ -11,7 +11,7 @@ from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater
 from tenure.model.nodeclaim_state import Deadlines
-from tenure.model.operator_requests import ALL_READ, PolicyVerdict
+from tenure.model.operator_requests import NO_INVALID_RULES, PolicyVerdict
 from tests.support.controller.builders import CacheHarness, claim, pool, stamp
 
 
@@ -22,7 +22,7 @@ class FakePolicyPort:
         self.written: list[tuple[str, PolicyVerdict]] = []
         self.failures = 0
 
-    async def say(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+    async def write_verdict(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
         if self.failures:
             self.failures -= 1
             raise TryLater("told to fail")
@@ -51,7 +51,7 @@ class PolicyHarness(CacheHarness):
         self.policies.on_deltas([Delta(one) for one in policies])
 
     def remove(self, name: str) -> None:
-        self.policies.on_deltas([Delta(policy(name), gone=True)])
+        self.policies.on_deltas([Delta(policy(name), is_deleted=True)])
 
     def update(self) -> ChangeSet:
         """What is due after it."""
@@ -199,9 +199,9 @@ def test_disruption_that_cannot_be_read_holds_its_pool_and_goes_on_when_it_is_me
     harness.write(policy("p", generation=2, **GPU, disruption={"minimumNodeAge": "0s"}))
     assert harness.update().nodepools == {"gpu"}
     assert "spec.disruption.minimumNodeAge: '0s'" in harness.policies.unread_of("gpu").disruption
-    assert harness.policies.unread_of("general") == ALL_READ
+    assert harness.policies.unread_of("general") == NO_INVALID_RULES
     harness.write(policy("p", generation=3, **GPU, disruption={"minimumNodeAge": "2h"}))
-    assert harness.update().nodepools == {"gpu"} and harness.policies.unread_of("gpu") == ALL_READ
+    assert harness.update().nodepools == {"gpu"} and harness.policies.unread_of("gpu") == NO_INVALID_RULES
     assert harness.cache.planner_changes.disruption_changes == before + 2, "the Cluster workflow looks anew"
 
 
@@ -231,4 +231,4 @@ def test_claims_are_told_that_nobody_can_read_what_follows_an_event_and_that_it_
     assert "spec.interruption.scheduledChange.lead" in harness.policies.unread_of("gpu").interruption
     harness.write(policy("p", generation=2, **GPU))
     assert harness.update().nodeclaims == {"g1"}
-    assert harness.policies.unread_of("gpu") == ALL_READ
+    assert harness.policies.unread_of("gpu") == NO_INVALID_RULES

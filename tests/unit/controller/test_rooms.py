@@ -7,7 +7,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.signals.disruption_trigger import BudgetHeadroomNotifier
-from tenure.model.facts import ClaimFact
+from tenure.model.facts import NodeClaimFact
 from tests.support.controller.builders import CacheHarness, claim, node, pod, pool
 
 
@@ -27,7 +27,7 @@ class HeadroomHarness(CacheHarness):
         self.apply_objects("pods", *(pod(f"on-{name}", on=f"node-{name}") for name in "ab"))
         self.notified_nodepools()
 
-    def _has_drifted(self, one: ClaimFact) -> bool:
+    def _has_drifted(self, one: NodeClaimFact) -> bool:
         return one.name in self.drifted
 
     def add_node(self, name: str, *, pool: str = "general", phase: str = "Initialized", **more: Any) -> None:

@@ -35,7 +35,7 @@ async def test_what_would_be_done_with_its_sums_and_what_keeps_the_others(harnes
 
 async def test_it_shows_what_the_cluster_workflow_holds_too(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
-    await harness.compute_disruption(holds=(DisruptionBlocker(scope="cluster", why="audit"),))
+    await harness.compute_disruption(blockers=(DisruptionBlocker(scope="cluster", why="audit"),))
     assert (await preview(harness)).ineligible == {"Paused": 1}
 
 

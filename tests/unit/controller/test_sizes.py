@@ -149,8 +149,8 @@ def test_a_node_that_leaves_pods_less_than_promised_teaches_for_its_classs_spec(
     harness.apply_objects("nodes", joined_node("6126Mi"))
     assert not harness.release()
     known = harness.discovery.discovered
-    assert known.memory("ami-standard", "m6i.large") == 7000 * MIB
-    assert known.memory("ami-standard", "m6i.large", "123") == 6800 * MIB
+    assert known.get_memory("ami-standard", "m6i.large") == 7000 * MIB
+    assert known.get_memory("ami-standard", "m6i.large", "123") == 6800 * MIB
     assert SPEC in harness.discovery.unreported().discovered.images
 
 
@@ -179,7 +179,7 @@ def test_a_node_teaches_what_it_leaves_pods_before_it_is_registered(harness: Und
     harness.apply_objects("nodeclaims", raw)
     harness.apply_objects("nodes", joined_node("6126Mi"))
     harness.discovery.discover_from_changes(harness.cache.drain_planner_changes())
-    assert harness.discovery.discovered.memory("ami-standard", "m6i.large", "123") == 6800 * MIB
+    assert harness.discovery.discovered.get_memory("ami-standard", "m6i.large", "123") == 6800 * MIB
 
 
 def test_of_a_node_that_was_up_before_only_its_capacity_is_learnt(harness: UndersizedNodesHarness) -> None:

@@ -7,27 +7,27 @@ import pytest
 
 from tenure.controller.planning.nodeclaim_factory import assign_shards
 from tenure.model.facts import Expression
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 
 TYPES = tuple(f"t{number}" for number in range(20))
 ZONES = ("a", "b", "c")
 
 
-def planned(*more: Expression, kinds: tuple[str, ...] = ("on-demand", "spot"), **types: Any) -> PlannedClaim:
+def planned(*more: Expression, kinds: tuple[str, ...] = ("on-demand", "spot"), **types: Any) -> PlannedNodeClaim:
     requirements = (
         Expression(key="karpenter.sh/capacity-type", operator="In", values=kinds),
         Expression(key="node.kubernetes.io/instance-type", operator="In", values=TYPES, **types),
         *more,
     )
     made = {"pool": "general", "pool_uid": "uid", "node_class": "default", "labels": {}, "annotations": {}}
-    return PlannedClaim.model_validate({**made, "requirements": requirements, "requests": {}})
+    return PlannedNodeClaim.model_validate({**made, "requirements": requirements, "requests": {}})
 
 
 def in_zones(*zones: str) -> Expression:
     return Expression(key="topology.kubernetes.io/zone", operator="In", values=zones)
 
 
-def share(claims: list[PlannedClaim]) -> list[int]:
+def share(claims: list[PlannedNodeClaim]) -> list[int]:
     found = assign_shards(claims, lambda node_class: ZONES)
     assert None not in found
     return sorted(Counter(found).values())
@@ -57,7 +57,7 @@ def test_those_of_one_zone_are_divided_by_types() -> None:
     ],
     ids=["on demand", "reserved", "varied", "by zone id", "no zone"],
 )
-def test_those_that_no_slice_suits_ask_for_all(claim: PlannedClaim) -> None:
+def test_those_that_no_slice_suits_ask_for_all(claim: PlannedNodeClaim) -> None:
     assert assign_shards([claim] * 3, lambda node_class: ZONES) == [None] * 3
 
 

@@ -7,7 +7,7 @@ from temporalio.common import MetricMeter
 from tenure.controller.metrics.nodeclaims import NAME, OverdueMetrics
 from tenure.controller.startup_durations import StartupDurations
 from tenure.model.nodeclaim_state import Deadlines
-from tenure.model.provisioning import PhaseTimes
+from tenure.model.provisioning import PhaseDurations
 from tests.support.controller.builders import CacheHarness, claim, stamp
 from tests.unit.controller.test_offering_gauges import FakeMeter
 
@@ -44,7 +44,7 @@ class StartupHarness(CacheHarness):
     def expected(self, step: str, kind: str = "", pool: str = "general") -> float:
         """Seconds."""
         found = self.startup.expected_durations(pool)
-        times = found.by_type.get(kind, PhaseTimes()) if kind else found.otherwise
+        times = found.by_type.get(kind, PhaseDurations()) if kind else found.default
         span = getattr(times, step)
         return span.total_seconds() if span else 0.0
 

@@ -163,7 +163,9 @@ def test_a_storm_that_is_read_in_seconds_is_one_batch(harness: InterruptedCapaci
     harness.now = at(3.4)
     provisioning_trigger.update(harness.cache.drain_changes(), harness.now, known=True)
     assert notified[-1].pods == 300 and len(notified) < 10
-    assert all(later.newest - one.newest < BatchWindow().idle for one, later in pairwise(notified)), "it stays open"
+    assert all(later.newest_pod_at - one.newest_pod_at < BatchWindow().idle for one, later in pairwise(notified)), (
+        "it stays open"
+    )
     assert not any(one.at_once for one in notified)
 
 
@@ -182,7 +184,7 @@ def test_pods_that_are_made_for_evicted_ones_do_not_hold_the_batch_open(harness:
         harness.delete_objects("pods", pod(f"p-{name}", on=f"n-{name}"))
         harness.apply_objects("pods", pod(f"new-{name}"))
         provisioning_trigger.update(harness.cache.drain_changes(), harness.now, known=True)
-    assert [(one.pods, one.newest) for one in notified] == [(3, at(0))] * 3
+    assert [(one.pods, one.newest_pod_at) for one in notified] == [(3, at(0))] * 3
 
 
 def test_what_is_known_of_it_otherwise_does_not_undo_it(harness: InterruptedCapacityHarness) -> None:

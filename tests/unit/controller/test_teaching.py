@@ -101,7 +101,7 @@ async def test_a_workflow_that_turns_out_to_know_nothing_is_told_again(harness: 
 async def test_a_workflow_that_is_full_is_not_told_again_and_again(
     harness: DiscoveryNotifierHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovered_capacity, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(discovered_capacity, "MAX_ENTRIES", 1)
     discover(harness, nodeclaim_and_node("a"), nodeclaim_and_node("b", of="m6i.xlarge"), by=harness.discovery)
     harness.discovery.apply_stored(DiscoveredCapacity(images={STANDARD: {"m6i.large": 7650 << 20}}))
     assert harness.discovery.unreported().discovered.entry_count == 1
@@ -121,7 +121,7 @@ async def test_demand_and_what_was_learnt_do_not_take_each_others_place(harness:
     harness.temporal.gate = asyncio.Event()
     discover(harness, nodeclaim_and_node("a"), by=harness.discovery)
     for number in (1, 2):
-        demand = ObservedDemand(number=number, pods=1, newest=NOW)
+        demand = ObservedDemand(number=number, pods=1, newest_pod_at=NOW)
         harness.signal_queue.enqueue(Signal("c/provisioning", "pending_pods", demand, str(number), START))
         await harness.notify()
     harness.temporal.gate.set()

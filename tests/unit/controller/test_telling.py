@@ -19,7 +19,7 @@ from tenure.controller.signals.pending_pods import classify_pods, list_pending_p
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.controller.startup_durations import StartupDurations
 from tenure.kube.client.list_watch import Delta
-from tenure.model.nodeclaim_state import ClaimState, Deadlines
+from tenure.model.nodeclaim_state import Deadlines, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
 from tenure.model.operator_requests import PolicyVerdict
 from tests.support.controller.builders import (
@@ -111,7 +111,7 @@ def test_a_new_claim_starts_its_life_with_all_that_is_known_of_it(harness: Notif
     assert signal.name == "observe" and signal.start is not None and not signal.start.allow_restart
     assert signal.start.workflow == "NodeClaim" and signal.start.summary == "c1 of general"
     state = signal.start.state
-    assert isinstance(state, ClaimState)
+    assert isinstance(state, NodeClaimState)
     identity = state.identity
     assert (identity.cluster, identity.name, identity.uid, identity.pool) == ("prod", "c1", "uid-c1", "general")
     assert (identity.node_class, identity.group_id, identity.created) == ("default", "p-0", at(-100))
@@ -247,9 +247,12 @@ def test_a_node_whose_pods_do_not_come_says_which_after_a_minute(harness: Notifi
     harness.nominations.nominate({"uid-q": "c1"}, at(0))
     harness.nominations.nominate({"uid-p": "c1", "uid-q": "c1"}, at(30))
     harness.notify(59)
-    assert not harness.last_observed().awaits and harness.notifier.next_due_at() == at(60)
+    assert not harness.last_observed().awaited_pods and harness.notifier.next_due_at() == at(60)
     harness.notify(60)
-    assert harness.last_observed().awaits == "pod default/q and others expected here, and not bound by kube-scheduler"
+    assert (
+        harness.last_observed().awaited_pods
+        == "pod default/q and others expected here, and not bound by kube-scheduler"
+    )
     harness.nominations.nominate({"uid-p": "c1", "uid-q": "c1"}, at(70))
     signal_count = len(harness.signal_queue.signals)
     harness.cache.requeue_nodeclaim("c1")
@@ -259,7 +262,7 @@ def test_a_node_whose_pods_do_not_come_says_which_after_a_minute(harness: Notifi
         harness.apply_objects("pods", pod(name, on="n1"))
         harness.nominations.on_pod_bound(f"uid-{name}", at(71))
     harness.notify(71)
-    assert not harness.last_observed().awaits and not harness.last_observed().empty
+    assert not harness.last_observed().awaited_pods and not harness.last_observed().empty
 
 
 def test_a_node_that_waits_for_pods_of_nodes_that_go_says_so(harness: NotifierHarness) -> None:
@@ -269,7 +272,7 @@ def test_a_node_that_waits_for_pods_of_nodes_that_go_says_so(harness: NotifierHa
     harness.apply_objects("pods", pod("p", on="n-old"))
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
     harness.notify(61)
-    assert harness.last_observed().awaits == "pods of nodes that go are expected here"
+    assert harness.last_observed().awaited_pods == "pods of nodes that go are expected here"
 
 
 def test_of_many_pods_the_one_that_waits_longest_is_named_however_others_come_and_go(harness: NotifierHarness) -> None:
@@ -284,7 +287,7 @@ def test_of_many_pods_the_one_that_waits_longest_is_named_however_others_come_an
         harness.nominations.on_pod_bound(f"uid-p{number - 1}", at(60 + number))
         harness.cache.requeue_nodeclaim("c1")
         harness.notify(60 + number)
-    assert harness.last_observed().awaits.startswith("pod default/z and others expected here")
+    assert harness.last_observed().awaited_pods.startswith("pod default/z and others expected here")
     assert len(harness.signal_queue.signals) == signal_count
 
 
@@ -315,7 +318,7 @@ def test_a_replacement_is_not_empty_before_its_command_has_let_the_nodes_go(harn
     harness.notify(600)
     assert (
         not harness.last_observed().empty
-        and harness.last_observed().awaits == "pods of nodes that go are expected here"
+        and harness.last_observed().awaited_pods == "pods of nodes that go are expected here"
     )
     assert harness.notifier.next_due_at() == at(620)
     harness.apply_objects("nodeclaims", disrupted_nodeclaim(deleting=True))
@@ -535,7 +538,7 @@ def use_policies(harness: NotifierHarness) -> LifecyclePolicies:
 
 
 class NullPolicyPort:
-    async def say(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+    async def write_verdict(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
         return True
 
 
@@ -599,7 +602,7 @@ def test_a_life_starts_with_what_is_expected_of_it_and_the_deadline_of_its_launc
     start = next(one.start for one in harness.signal_queue.signals if one.workflow_id == CLAIM)
     assert start is not None and start.attributes is not None
     expected = harness.last_observed().expected
-    assert expected is not None and expected.otherwise.initialization == timedelta(minutes=3)
+    assert expected is not None and expected.default.initialization == timedelta(minutes=3)
     assert start.attributes.get(DEADLINE) == at(-100) + timedelta(minutes=4)
 
 

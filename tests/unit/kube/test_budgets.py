@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.kube.adapters.pod_disruption_budgets import budget_fact, pod_budget_fact
-from tenure.kube.adapters.workloads import rollout
+from tenure.kube.adapters.workloads import rollout_of_deployment
 from tenure.model.facts import Expression
 from tenure.policy.drain.decision import creates_pod_first
 
@@ -74,5 +74,5 @@ def test_what_a_budget_lets_go_voluntarily(spec: Json, status: Json, allowed: in
 )
 def test_whether_a_rollout_makes_the_new_pod_first(spec: Json, surges: bool) -> None:
     """For a single replica, percentages of surge round up and those of unavailability down."""
-    found = rollout({"metadata": meta(), "spec": {"replicas": 1, "template": {}, **spec}})
+    found = rollout_of_deployment({"metadata": meta(), "spec": {"replicas": 1, "template": {}, **spec}})
     assert creates_pod_first(found) is surges

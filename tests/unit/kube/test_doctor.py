@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from tenure.kube.client.client import Answer, KubeClient
+from tenure.kube.client.client import KubeClient, Response
 from tenure.kube.doctor import check_kinds
 
 
@@ -14,8 +14,8 @@ class Api:
     def __init__(self, code: int) -> None:
         self.code = code
 
-    async def send(self, method: str, path: str, *, params: dict[str, str]) -> Answer:
-        return Answer(self.code, b"{}")
+    async def send(self, method: str, path: str, *, params: dict[str, str]) -> Response:
+        return Response(self.code, b"{}")
 
 
 @pytest.mark.parametrize(

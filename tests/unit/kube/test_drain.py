@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tenure.kube.adapters.pods import stays
-from tenure.kube.facts.pod_drain import drain_pod, protected, tolerates
+from tenure.kube.adapters.pods import stays_until_termination
+from tenure.kube.facts.pod_drain import drain_pod, is_protected, is_tolerated
 from tenure.model.facts import Toleration
 from tenure.model.provider_results import DrainPod
 from tests.support.kube.builders import pod_json
@@ -161,13 +161,13 @@ def test_whose_volumes_are_not_waited_for(
 ) -> None:
     """Those of pods that stay to the end, be it that their kubelet cannot end them (reference 3.13)."""
     meta = {"uid": "u", "creationTimestamp": timestamp_before_now(3600), **metadata}
-    assert stays({**pod_json("p", node="n", metadata=meta, **spec), "status": status}, NOW) is stay
+    assert stays_until_termination({**pod_json("p", node="n", metadata=meta, **spec), "status": status}, NOW) is stay
 
 
 def test_a_protection_without_a_start_still_holds() -> None:
-    assert protected("10m", None, NOW)
-    assert not protected("-10m", None, NOW)
-    assert not protected("Never", None, NOW)
+    assert is_protected("10m", None, NOW)
+    assert not is_protected("-10m", None, NOW)
+    assert not is_protected("Never", None, NOW)
 
 
 @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ def test_a_protection_without_a_start_still_holds() -> None:
     ],
 )
 def test_tolerations(toleration: Toleration, covers: bool) -> None:
-    assert tolerates((toleration,), "k", "v", "NoSchedule") is covers
+    assert is_tolerated((toleration,), "k", "v", "NoSchedule") is covers

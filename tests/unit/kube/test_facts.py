@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tenure.kube.facts.objects import claim_fact, is_ours, node_fact, pool_fact
+from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact, nodepool_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact, pod_requests
 from tenure.model.facts import Expression, Taint, Toleration
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
@@ -182,7 +182,7 @@ def test_a_claim_in_the_middle_of_its_life() -> None:
             {"type": "Initialized", "status": "True", "lastTransitionTime": BORN},
         ],
     }
-    fact = claim_fact(raw)
+    fact = nodeclaim_fact(raw)
     assert (fact.pool, fact.node_class, fact.provider_id, fact.node_name) == (
         "general",
         "default",
@@ -201,9 +201,9 @@ def test_a_claim_tells_why_it_is_disrupted_only_while_it_is() -> None:
     raw = claim_json("c1")
     raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
     raw["status"] = {"conditions": [condition]}
-    assert claim_fact(raw).disruption == "Underutilized"
+    assert nodeclaim_fact(raw).disruption == "Underutilized"
     raw["status"] = {"conditions": [{**condition, "status": "False"}]}
-    assert claim_fact(raw).disruption == ""
+    assert nodeclaim_fact(raw).disruption == ""
 
 
 def test_a_claim_tells_that_it_drifted_only_while_it_does() -> None:
@@ -217,18 +217,18 @@ def test_a_claim_tells_that_it_drifted_only_while_it_does() -> None:
         "lastTransitionTime": BORN,
     }
     raw["status"] = {"conditions": [condition]}
-    assert (claim_fact(raw).drifted, claim_fact(raw).drifted_message) == ("AMIDrift", "old")
-    assert claim_fact(raw).drifted_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert (nodeclaim_fact(raw).drifted, nodeclaim_fact(raw).drifted_message) == ("AMIDrift", "old")
+    assert nodeclaim_fact(raw).drifted_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
     condition["status"] = "False"
-    assert (claim_fact(raw).drifted, claim_fact(raw).drifted_message) == ("", "")
-    assert claim_fact(raw).drifted_at is None
+    assert (nodeclaim_fact(raw).drifted, nodeclaim_fact(raw).drifted_message) == ("", "")
+    assert nodeclaim_fact(raw).drifted_at is None
 
 
 def test_a_claim_that_is_not_initialized_has_no_such_time() -> None:
     raw = claim_json("c1")
     raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
     raw["status"] = {"conditions": [{"type": "Initialized", "status": "Unknown", "lastTransitionTime": BORN}]}
-    fact = claim_fact(raw)
+    fact = nodeclaim_fact(raw)
     assert fact.initialized_at is None and fact.expire_after_seconds == 720 * 3600
 
 
@@ -236,17 +236,17 @@ def test_a_pool() -> None:
     raw = pool_json("general", limits={"cpu": "10"}, weight=7)
     raw["metadata"] |= {"uid": "u", "generation": 3, "annotations": {"karpenter.sh/nodepool-hash": "h"}}
     raw["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
-    fact = pool_fact(raw)
+    fact = nodepool_fact(raw)
     assert (fact.weight, fact.generation, fact.ready, fact.limits) == (7, 3, True, {"cpu": 10000})
     assert fact.hash == "h" and not fact.static and fact.node_class == "default"
-    assert pool_fact(pool_json_static()).static
+    assert nodepool_fact(pool_json_static()).static
     assert (fact.consolidate_after, fact.consolidation_policy) == ("0s", "WhenEmptyOrUnderutilized"), "as by default"
 
 
 def test_a_pools_wish_for_consolidation() -> None:
     raw = pool_json("general", disruption={"consolidateAfter": "Never", "consolidationPolicy": "WhenEmpty"})
     raw["metadata"]["uid"] = "u"
-    fact = pool_fact(raw)
+    fact = nodepool_fact(raw)
     assert (fact.consolidate_after, fact.consolidation_policy) == ("Never", "WhenEmpty")
 
 

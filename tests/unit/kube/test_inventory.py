@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenure.kube.adapters.garbage_collection import node_mark
+from tenure.kube.adapters.garbage_collection import to_inventory_node
 
 METADATA: dict[str, Any] = {"name": "node-a", "uid": "uid-a", "creationTimestamp": "2026-01-01T00:00:00Z"}
 
@@ -20,8 +20,8 @@ METADATA: dict[str, Any] = {"name": "node-a", "uid": "uid-a", "creationTimestamp
     ],
 )
 def test_a_node_is_ready_only_with_condition_ready_true(conditions: list[dict[str, str]], ready: bool) -> None:
-    assert node_mark({"metadata": METADATA, "status": {"conditions": conditions}}).ready is ready
+    assert to_inventory_node({"metadata": METADATA, "status": {"conditions": conditions}}).ready is ready
 
 
 def test_a_node_without_status_is_listed_as_not_ready() -> None:
-    assert node_mark({"metadata": METADATA}).ready is False
+    assert to_inventory_node({"metadata": METADATA}).ready is False

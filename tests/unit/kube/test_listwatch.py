@@ -31,7 +31,7 @@ class DeltaRecorder:
 
 def _describe(delta: Delta) -> str:
     metadata = delta.object["metadata"]
-    return f"{'-' if delta.gone else '+'}{metadata['name']}@{metadata['resourceVersion']}"
+    return f"{'-' if delta.is_deleted else '+'}{metadata['name']}@{metadata['resourceVersion']}"
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def watch_nodes(api: FakeApi, *, silence: float = 30.0) -> AsyncIterator[tuple[ListWatch, DeltaRecorder]]:
     recorder = DeltaRecorder()
     async with serve_api(api) as client:
-        watch = ListWatch(client, NODES, deliver=recorder.record, now=time.monotonic, silence=silence)
+        watch = ListWatch(client, NODES, on_deltas=recorder.record, now=time.monotonic, silence=silence)
         task = asyncio.create_task(watch.run())
         try:
             yield watch, recorder
@@ -69,7 +69,7 @@ async def test_a_list_comes_in_pages_and_a_watch_goes_on_from_it() -> None:
     api.watches = [watch_response(event("MODIFIED", item("a", 8)), event("DELETED", item("b", 9)))]
     async with watch_nodes(api) as (watch, recorder):
         await wait_until(lambda: len(recorder.descriptions) == 4)
-        assert watch.synced.is_set() and watch.fresh(0.0)
+        assert watch.synced.is_set() and watch.is_fresh(0.0)
     assert recorder.descriptions == ["+a@1", "+b@2", "+a@8", "-b@9"]
     assert api.requests[1]["continue"] == "next"
     assert api.watch_versions == ["7"] and api.requests[2]["allowWatchBookmarks"] == "true"
@@ -155,13 +155,15 @@ async def test_nothing_is_fresh_before_the_first_list_nor_long_after_a_cut() -> 
     ]
     clock = [0.0]
     async with serve_api(api) as client:
-        watch = ListWatch(client, NODES, deliver=lambda _: None, now=lambda: clock[0])
-        assert not watch.fresh(1000)
+        watch = ListWatch(client, NODES, on_deltas=lambda _: None, now=lambda: clock[0])
+        assert not watch.is_fresh(1000)
         task = asyncio.create_task(watch.run())
         await watch.synced.wait()
         await wait_until(lambda: bool(api.watch_versions))
         clock[0] += 100
-        assert not watch.fresh(5) and watch.fresh(1000), "the watch was never opened, so the list is as old as it is"
+        assert not watch.is_fresh(5) and watch.is_fresh(1000), (
+            "the watch was never opened, so the list is as old as it is"
+        )
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task

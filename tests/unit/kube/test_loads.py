@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from tenure.kube.adapters.nodes import KubeLoads, node_load
+from tenure.kube.adapters.nodes import KubeNodeLoads, node_load
 from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tests.support.kube.builders import pod_json
 from tests.unit.kube.fake_api import FakeApi, list_response, serve_api
@@ -51,6 +51,6 @@ async def test_each_node_is_asked_for_by_its_name() -> None:
     api = FakeApi()
     api.lists = [list_response(1, pod()), list_response(1)]
     async with serve_api(api) as client:
-        loads = await KubeLoads(client).on_nodes(["n1", "n2"], now=NOW)
+        loads = await KubeNodeLoads(client).on_nodes(["n1", "n2"], now=NOW)
     assert sorted(query["fieldSelector"] for query in api.requests) == ["spec.nodeName=n1", "spec.nodeName=n2"]
     assert sorted(len(load.moved) for load in loads.values()) == [0, 1] and set(loads) == {"n1", "n2"}

@@ -61,7 +61,7 @@ def theirs_and_one(item: Json) -> Json:
 
 async def test_a_change_that_is_refused_is_decided_again_on_what_stands_then() -> None:
     api = Contended(busy=3)
-    changed = await api.objects.change("c", theirs_and_one)
+    changed = await api.objects.patch_with_retry("c", theirs_and_one)
     assert changed is not None and (changed["theirs"], changed["ours"]) == (3, 4)
     assert [one["ours"] for one in api.sent] == [4]
 
@@ -69,27 +69,27 @@ async def test_a_change_that_is_refused_is_decided_again_on_what_stands_then() -
 async def test_a_change_that_is_refused_again_and_again_is_a_conflict_and_no_absence() -> None:
     api = Contended(busy=TRIES)
     with pytest.raises(Conflict):
-        await api.objects.change("c", theirs_and_one)
+        await api.objects.patch_with_retry("c", theirs_and_one)
     assert api.sent == []
 
 
 async def test_a_change_for_one_that_another_has_taken_the_name_of_is_not_made() -> None:
     api = Contended(uid="u2")
-    assert await api.objects.change("c", theirs_and_one, uid="u1") is None
+    assert await api.objects.patch_with_retry("c", theirs_and_one, uid="u1") is None
     assert api.sent == []
 
 
 async def test_what_was_read_is_known_for_a_while_and_forgotten_where_nothing_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(objects, "REMEMBERED_FOR", 0.5)
+    monkeypatch.setattr(objects, "CACHE_TTL_SECONDS", 0.5)
     api = Contended()
     known = api.objects
     await known.get("c")
-    await known.change("c", theirs_and_one)
+    await known.patch_with_retry("c", theirs_and_one)
     assert api.reads == 1
     await asyncio.sleep(1.5)
-    await known.change("c", theirs_and_one)
+    await known.patch_with_retry("c", theirs_and_one)
     assert api.reads == 2
 
 
@@ -101,7 +101,7 @@ async def test_an_object_whose_finalizer_was_removed_is_read_again_before_the_ne
     known = api.objects
     assert await known.drop_finalizer("c", "karpenter.sh/termination", uid="u1")
     assert api.sent[0]["metadata"]["finalizers"] == ["tenure.sh/kept"] and api.reads == 1
-    await known.change("c", theirs_and_one)
+    await known.patch_with_retry("c", theirs_and_one)
     assert api.reads == 2
 
 

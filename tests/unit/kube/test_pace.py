@@ -3,7 +3,7 @@
 import asyncio
 from contextvars import copy_context
 
-from tenure.kube.client.rate_limiter import Pace
+from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.model.base import REQUEST_PRIORITY, RequestPriority
 
 
@@ -22,14 +22,14 @@ class Clock:
         self.now += seconds
 
 
-def build_rate_limiter(clock: Clock, *, qps: float, burst: int) -> Pace:
-    return Pace(qps, burst, clock=clock, sleep=clock.sleep)
+def build_rate_limiter(clock: Clock, *, qps: float, burst: int) -> RateLimiter:
+    return RateLimiter(qps, burst, clock=clock, sleep=clock.sleep)
 
 
 class ConcurrentCallers:
     """Many who ask at once: when each had its turn."""
 
-    def __init__(self, rate_limiter: Pace, clock: Clock) -> None:
+    def __init__(self, rate_limiter: RateLimiter, clock: Clock) -> None:
         self._rate_limiter, self._clock = rate_limiter, clock
         self.acquisitions: list[tuple[str, float]] = []
         self.tasks: list[asyncio.Task[None]] = []
@@ -40,7 +40,7 @@ class ConcurrentCallers:
         self.tasks += [asyncio.create_task(self._acquire(request_class), context=context.copy()) for _ in range(count)]
 
     async def _acquire(self, request_class: str) -> None:
-        await self._rate_limiter.turn()
+        await self._rate_limiter.acquire()
         self.acquisitions.append((request_class, round(self._clock.now, 6)))
 
     async def wait_for_all(self) -> list[tuple[str, float]]:

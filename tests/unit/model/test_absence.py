@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from tenure.model.node_health import (
-    MOST,
+    MAX_INTERVALS,
     NotReadyInterval,
     begin_interval,
     end_interval,
@@ -40,9 +40,9 @@ def test_what_is_a_day_old_and_what_is_too_much_is_forgotten() -> None:
     day = 24 * 3600
     assert end_interval((interval(0, 10), interval(day)), at(day + 10)) == (interval(day, day + 10),)
     record: tuple[NotReadyInterval, ...] = ()
-    for number in range(MOST + 5):
+    for number in range(MAX_INTERVALS + 5):
         record = end_interval(begin_interval(record, at(10 * number)), at(10 * number + 1))
-    assert len(record) == MOST and record[0] == interval(50, 51)
+    assert len(record) == MAX_INTERVALS and record[0] == interval(50, 51)
 
 
 def test_it_is_read_as_it_was_written_and_strange_words_are_nobodys() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import IMAGE_PIN
-from tenure.model.rollout import ImagePin, add_pinned_images, pin_in_force, terms_of
+from tenure.model.rollout import ImagePin, active_image_pin, add_pinned_images, ami_selector_digest
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 LATEST = [{"alias": "al2023@latest"}]
@@ -21,7 +21,7 @@ def node_class(written: str = "", *, terms: Any = LATEST, **spec: Any) -> EC2Nod
 def pin(images: dict[str, str] | None = None) -> ImagePin:
     return ImagePin(
         images=images or {"ami-bad": "ami-good"},
-        terms=terms_of(node_class()),
+        terms=ami_selector_digest(node_class()),
         by="ann",
         reason="it fails",
         since=NOW,
@@ -30,11 +30,11 @@ def pin(images: dict[str, str] | None = None) -> ImagePin:
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    assert pin_in_force(node_class(pin().model_dump_json()), NOW) == pin()
+    assert active_image_pin(node_class(pin().model_dump_json()), NOW) == pin()
 
 
 def test_another_change_of_the_spec_does_not_touch_it() -> None:
-    assert pin_in_force(node_class(pin().model_dump_json(), tags={"a": "b"}), NOW) == pin()
+    assert active_image_pin(node_class(pin().model_dump_json(), tags={"a": "b"}), NOW) == pin()
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_another_change_of_the_spec_does_not_touch_it() -> None:
     ids=["none", "no JSON", "half of one", "other selectors", "its time is over"],
 )
 def test_a_pin_that_is_void(found: EC2NodeClass, at: datetime) -> None:
-    assert pin_in_force(found, at) is None
+    assert active_image_pin(found, at) is None
 
 
 def test_what_was_pinned_before_stays_so_and_goes_further_back() -> None:

@@ -39,9 +39,9 @@ def test_planning_leaves_well_known_labels_to_the_launch() -> None:
 
 
 def test_older_names_are_translated() -> None:
-    assert labels.normalize("beta.kubernetes.io/arch") == "kubernetes.io/arch"
-    assert labels.normalize("topology.ebs.csi.aws.com/zone") == "topology.kubernetes.io/zone"
-    assert labels.normalize("team") == "team"
+    assert labels.normalize_label_key("beta.kubernetes.io/arch") == "kubernetes.io/arch"
+    assert labels.normalize_label_key("topology.ebs.csi.aws.com/zone") == "topology.kubernetes.io/zone"
+    assert labels.normalize_label_key("team") == "team"
 
 
 def test_the_label_of_a_nodeclass() -> None:

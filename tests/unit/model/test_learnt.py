@@ -37,18 +37,22 @@ def observed_capacity(discovered: DiscoveredCapacity, *in_use: str) -> ObservedC
 def test_the_smallest_counts_in_whichever_order_it_comes() -> None:
     low, high = discovered_memory(7640 * MIB), discovered_memory(7650 * MIB)
     for first, second in ((high, low), (low, high)):
-        assert first.merged(second).memory("ami-1", "m5.large") == 7640 * MIB
-    assert low.merged(discovered_memory(7700 * MIB)) is low
+        assert first.merge(second).get_memory("ami-1", "m5.large") == 7640 * MIB
+    assert low.merge(discovered_memory(7700 * MIB)) is low
 
 
 def test_images_and_types_are_apart() -> None:
     known = (
         discovered_memory(1)
-        .merged(discovered_memory(2, image="ami-2"))
-        .merged(discovered_memory(3, instance_type="m5.xlarge"))
+        .merge(discovered_memory(2, image="ami-2"))
+        .merge(discovered_memory(3, instance_type="m5.xlarge"))
     )
-    assert (known.memory("ami-1", "m5.large"), known.memory("ami-2", "m5.large")) == (1, 2)
-    assert (known.memory("ami-1", "m5.xlarge"), known.memory("ami-2", "m5.xlarge"), known.entry_count) == (3, None, 3)
+    assert (known.get_memory("ami-1", "m5.large"), known.get_memory("ami-2", "m5.large")) == (1, 2)
+    assert (known.get_memory("ami-1", "m5.xlarge"), known.get_memory("ami-2", "m5.xlarge"), known.entry_count) == (
+        3,
+        None,
+        3,
+    )
 
 
 @given(TABLES, TABLES)
@@ -56,9 +60,9 @@ def test_what_one_says_beyond_the_other_is_just_what_the_other_lacks(
     one: DiscoveredCapacity, other: DiscoveredCapacity
 ) -> None:
     difference = one.find_updates(other)
-    assert other.merged(difference) == other.merged(one)
-    assert other.merged(one).images == one.merged(other).images
-    assert not one.find_updates(other.merged(one)).images
+    assert other.merge(difference) == other.merge(one)
+    assert other.merge(one).images == one.merge(other).images
+    assert not one.find_updates(other.merge(one)).images
 
 
 def test_what_is_kept_only_becomes_smaller() -> None:
@@ -86,8 +90,8 @@ def test_an_image_that_no_class_has_is_remembered_for_sixty_days() -> None:
 
 
 def test_what_is_true_under_one_spec_of_a_class_counts_for_that_spec_and_goes_with_the_image() -> None:
-    known = discovered_memory(8).merged(discovered_memory(7, image=image_spec_key("ami-1", "123")))
-    assert [known.memory("ami-1", "m5.large", spec) for spec in ("", "123", "456")] == [8, 7, 8]
+    known = discovered_memory(8).merge(discovered_memory(7, image=image_spec_key("ami-1", "123")))
+    assert [known.get_memory("ami-1", "m5.large", spec) for spec in ("", "123", "456")] == [8, 7, 8]
     retained = DiscoveredCapacityState().apply_observation(observed_capacity(known, "ami-1"), NOW)
     assert not retained.unused_since
     assert (
@@ -113,7 +117,7 @@ def test_an_image_in_use_is_never_too_old_and_one_that_comes_back_counts_anew() 
 
 
 def test_beyond_the_bound_the_longest_unused_image_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 2)
     retained = (
         DiscoveredCapacityState()
         .apply_observation(observed_capacity(discovered_memory(1, "ami-old")), NOW)
@@ -132,12 +136,12 @@ def test_thousands_of_entries_stay_far_below_what_a_message_may_have() -> None:
         return DiscoveredCapacity(images={one: {f"m7gd.metal-{n}xl": 2**40 + n for n in range(500)} for one in images})
 
     assert len(DiscoveredCapacityState(discovered=table(2000)).model_dump_json()) < 80_000
-    assert len(DiscoveredCapacityState(discovered=table(module.MOST_ENTRIES)).model_dump_json()) < 500_000
+    assert len(DiscoveredCapacityState(discovered=table(module.MAX_ENTRIES)).model_dump_json()) < 500_000
 
 
 def test_it_survives_json() -> None:
     retained = DiscoveredCapacityState().apply_observation(
-        observed_capacity(discovered_memory(8).merged(discovered_memory(9, "ami-2")), "ami-1"), NOW
+        observed_capacity(discovered_memory(8).merge(discovered_memory(9, "ami-2")), "ami-1"), NOW
     )
     assert DiscoveredCapacityState.model_validate(json.loads(retained.model_dump_json())) == retained
 

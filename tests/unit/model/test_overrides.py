@@ -2,7 +2,7 @@
 
 import json
 
-from tenure.model.launch import LaunchGroup, LaunchOverride, LaunchRequest, Member
+from tenure.model.launch import LaunchGroup, LaunchGroupMember, LaunchOverride, LaunchRequest
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 
@@ -25,7 +25,7 @@ def overrides(types: int, *, spot: bool = False) -> tuple[LaunchOverride, ...]:
 
 def group(*found: LaunchOverride) -> LaunchGroup:
     request = LaunchRequest(node_class="default", capacity_type="spot", overrides=found, tags={"b": "1", "a": "2"})
-    return LaunchGroup(group_id="g", members=(Member(name="a", uid="uid-a"),), request=request)
+    return LaunchGroup(group_id="g", members=(LaunchGroupMember(name="a", uid="uid-a"),), request=request)
 
 
 def test_what_was_written_down_reads_back_in_the_same_order_with_the_same_token() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.model.instance_types import ENOUGH, LEAST_TYPES, OfferingShard, list_offering_shards
+from tenure.model.instance_types import MIN_SHARDS, MIN_TYPES_PER_SHARD, OfferingShard, list_offering_shards
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -19,9 +19,9 @@ def test_every_pool_is_in_one_slice(types: int, zones: int) -> None:
     found = list_offering_shards(names, zone_names)
     times = Counter((name, one.zone) for one in found for name in one.select_types(names))
     assert set(times) == set(product(names, zone_names)) and set(times.values()) <= {1}
-    assert all(len(one.select_types(names)) >= min(types, LEAST_TYPES) for one in found)
-    if zones and types >= ENOUGH * LEAST_TYPES:
-        assert len(found) >= ENOUGH
+    assert all(len(one.select_types(names)) >= min(types, MIN_TYPES_PER_SHARD) for one in found)
+    if zones and types >= MIN_SHARDS * MIN_TYPES_PER_SHARD:
+        assert len(found) >= MIN_SHARDS
 
 
 @given(st.integers(1, 40), st.integers(1, 6), st.data())

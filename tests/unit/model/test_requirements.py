@@ -6,19 +6,19 @@ from hypothesis import strategies as st
 
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_CPU, WELL_KNOWN, ZONE
 from tenure.model.facts import Expression
-from tenure.model.requirements import Requirement, RequirementError, Requirements, one_of, requirement
+from tenure.model.requirements import Requirement, RequirementError, Requirements, one_of, parse_requirement
 
 KEY = "example.com/key"
 
 
 def req(operator: str, *values: str, key: str = KEY, minimum: int | None = None) -> Requirement:
-    return requirement(Expression(key=key, operator=operator, values=values, min_values=minimum))
+    return parse_requirement(Expression(key=key, operator=operator, values=values, min_values=minimum))
 
 
 def reqs(*written: str) -> Requirements:
     """Each as `key operator value value`."""
     parts = (text.split() for text in written)
-    return Requirements.of(Expression(key=p[0], operator=p[1], values=tuple(p[2:])) for p in parts)
+    return Requirements.from_expressions(Expression(key=p[0], operator=p[1], values=tuple(p[2:])) for p in parts)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_larger_min_values_survives() -> None:
 
 
 def test_an_existing_node_has_to_define_what_a_pod_asks_for() -> None:
-    node = Requirements.of_labels({ZONE: "a"})
+    node = Requirements.from_labels({ZONE: "a"})
     assert node.is_strictly_compatible(reqs(f"{ZONE} In a b"))
     assert not node.is_strictly_compatible(reqs(f"{CAPACITY_TYPE} In spot"))
     assert not node.is_strictly_compatible(reqs("team Exists"))
@@ -112,7 +112,7 @@ def test_an_existing_node_has_to_define_what_a_pod_asks_for() -> None:
 
 
 def test_a_node_to_be_bought_may_leave_well_known_labels_open_but_no_others() -> None:
-    node = Requirements.of_labels({ZONE: "a"})
+    node = Requirements.from_labels({ZONE: "a"})
     assert node.is_compatible(reqs(f"{CAPACITY_TYPE} In spot"))
     assert not node.is_compatible(reqs("team In red"))
     assert not node.is_compatible(reqs(f"{ZONE} In b"))
@@ -160,7 +160,7 @@ def test_custom_labels_get_one_value_and_provider_labels_none() -> None:
 
 
 def test_of_choices_marks_what_is_not_there_as_absent() -> None:
-    kind = Requirements.of_choices({ZONE: ("a", "b")}, absent=WELL_KNOWN)
+    kind = Requirements.from_choices({ZONE: ("a", "b")}, absent=WELL_KNOWN)
     assert kind.is_strictly_compatible(reqs(f"{ZONE} In b"))
     assert not kind.is_strictly_compatible(reqs("karpenter.k8s.aws/instance-gpu-count Exists"))
     assert kind.is_strictly_compatible(reqs("karpenter.k8s.aws/instance-gpu-count DoesNotExist"))
@@ -196,7 +196,7 @@ def test_the_order_of_narrowing_does_not_matter(a: Requirement, b: Requirement, 
 def test_what_is_written_reads_back_the_same(left: Requirement, right: Requirement) -> None:
     both = Requirements([left, right])
     if satisfied(both[KEY], None) or any(both[KEY].has(value) for value in LABEL_VALUES):
-        assert Requirements.of(both.expressions()) == both
+        assert Requirements.from_expressions(both.expressions()) == both
 
 
 @given(single, single)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Phase
+from tenure.model.nodeclaim_state import NodeClaimIdentity, NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.signals import PermitResult
 
@@ -18,11 +18,11 @@ def after(**ahead: float) -> datetime:
     return NOW + timedelta(**ahead)
 
 
-def node(observed: dict[str, Any] | None = None, *, born: datetime | None = None, **state: Any) -> ClaimState:
+def node(observed: dict[str, Any] | None = None, *, born: datetime | None = None, **state: Any) -> NodeClaimState:
     """A ready node of a pool, busy unless `observed` says otherwise."""
-    identity = ClaimIdentity(cluster="test", name="a", uid="uid-a", pool="default", created=born or before(hours=1))
+    identity = NodeClaimIdentity(cluster="test", name="a", uid="uid-a", pool="default", created=born or before(hours=1))
     defaults: dict[str, Any] = {"number": 1, "node_name": "node-a", "node_ready": True, "boot_id": "boot-1"}
-    return ClaimState(
+    return NodeClaimState(
         **{
             "identity": identity,
             "phase": Phase.READY,

@@ -37,7 +37,9 @@ def blocker(subject: str = "default/web", **fields: Any) -> EvictionBlocker:
 
 
 def blocked_drain(*, cancellable: bool = False, **status: Any) -> DrainState:
-    return DrainState(retains_nodeclaim=cancellable, verdict=DrainStatus(**{"holds": (blocker(),), **status}))
+    return DrainState(
+        retains_nodeclaim=cancellable, verdict=DrainStatus(**{"eviction_blockers": (blocker(),), **status})
+    )
 
 
 def rules(**written: Any) -> DrainRules:

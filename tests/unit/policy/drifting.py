@@ -6,7 +6,7 @@ from typing import Any
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
-from tenure.model.facts import ClaimFact, Expression, PoolFact
+from tenure.model.facts import Expression, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import InstanceType, Offering
 from tenure.model.provider_results import InstanceFacts
 from tenure.policy.disruption.drift import Drift, DriftFacts, decide_drift
@@ -32,7 +32,7 @@ STATUS: dict[str, Any] = {
 }
 
 
-def claim(**more: Any) -> ClaimFact:
+def claim(**more: Any) -> NodeClaimFact:
     fields: dict[str, Any] = {
         "name": "c1",
         "uid": "uid-c1",
@@ -45,23 +45,25 @@ def claim(**more: Any) -> ClaimFact:
         "image_id": "ami-new",
         "launched": True,
     }
-    return ClaimFact.model_validate({**fields, **more})
+    return NodeClaimFact.model_validate({**fields, **more})
 
 
-def with_labels(**changes: str) -> ClaimFact:
+def with_labels(**changes: str) -> NodeClaimFact:
     """The NodeClaim with other labels, named as in `model.labels`; empty: without it."""
     found = {**NODE_LABELS, **{getattr(labels, name): value for name, value in changes.items()}}
     return claim(labels={key: value for key, value in found.items() if value})
 
 
-def with_hashes(**changes: str) -> ClaimFact:
+def with_hashes(**changes: str) -> NodeClaimFact:
     found = {**STAMPS, **{getattr(labels, name): value for name, value in changes.items()}}
     return claim(annotations={key: value for key, value in found.items() if value})
 
 
-def pool(*requirements: tuple[str, str, tuple[str, ...]], template: str = "11") -> PoolFact:
+def pool(*requirements: tuple[str, str, tuple[str, ...]], template: str = "11") -> NodePoolFact:
     expressions = tuple(Expression(key=key, operator=operator, values=values) for key, operator, values in requirements)
-    return PoolFact(name="general", uid="uid-general", node_class="default", requirements=expressions, hash=template)
+    return NodePoolFact(
+        name="general", uid="uid-general", node_class="default", requirements=expressions, hash=template
+    )
 
 
 def node_class(

@@ -6,8 +6,8 @@ from typing import Any
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.interruption.notices import EventKind, InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
-from tenure.model.launch import Launched
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.launch import LaunchedInstance
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.policy.interruption.events import event_key
 from tests.unit.policy.builders import NOW, before, node
 
@@ -40,7 +40,7 @@ def node_with_events(
     event_rules: dict[str, Any] | None = None,
     decision: ApprovalDecision | None = None,
     **state: Any,
-) -> ClaimState:
+) -> NodeClaimState:
     """A ready on-demand node that AWS said this of; `event_rules` are its rules for these kinds of events."""
     observed = {"rules": rules(**event_rules) if event_rules else None, **state.pop("observed", {})}
     defaults = {
@@ -51,8 +51,8 @@ def node_with_events(
     return node(observed, **{**defaults, **state})
 
 
-def launched(capacity_type: str) -> Launched:
-    return Launched(
+def launched(capacity_type: str) -> LaunchedInstance:
+    return LaunchedInstance(
         claim_uid="uid-a",
         provider_id="aws:///us-west-2a/i-1",
         instance_type="m7i.large",
@@ -62,7 +62,7 @@ def launched(capacity_type: str) -> Launched:
     )
 
 
-def drained_for(one: InterruptionMessage, **fields: Any) -> ClaimState:
+def drained_for(one: InterruptionMessage, **fields: Any) -> NodeClaimState:
     return node_with_events(one, interrupted=event_key(one), **fields)
 
 

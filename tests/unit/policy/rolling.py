@@ -7,21 +7,23 @@ from typing import Any
 from tenure.apis.lifecyclepolicy_disruption import RolloutRules
 from tenure.model.rollout import (
     ApproveRollout,
-    Gate,
     GateResult,
+    HealthGate,
     Image,
     ObservedRollout,
     RejectRollout,
     RolloutDecision,
     RolloutEvent,
     RolloutState,
-    Target,
+    RolloutTarget,
 )
 from tenure.policy.rollout.decision import evaluate_rollout
 from tenure.policy.rollout.plan import approve, record_gate_results, record_grants, reject, rejection_reason
 from tests.unit.policy.builders import NOW
 
-GOOD = Target(pool="p1", requirements="r1", node_class="default", class_hash="c1", images=(Image(id="ami-good"),))
+GOOD = RolloutTarget(
+    pool="p1", requirements="r1", node_class="default", class_hash="c1", images=(Image(id="ami-good"),)
+)
 BAD = GOOD.model_copy(update={"images": (Image(id="ami-bad"),)})
 WAVES = {"waves": [{"nodes": "1", "soak": "10m"}, {"nodes": "20%", "soak": "30m"}, {}]}
 MAX_EVALUATIONS = 100
@@ -35,7 +37,7 @@ class FakeNodePool:
     rules: dict[str, Any] | None
     nodes: int = 10
     now: datetime = NOW
-    target: Target | None = GOOD
+    target: RolloutTarget | None = GOOD
     state: RolloutState = field(default_factory=RolloutState)
     budget: int = 1000
     """How many may be on their way at once."""
@@ -48,7 +50,7 @@ class FakeNodePool:
     prometheus: dict[str, GateResult] = field(default_factory=dict)
     """By name of the gate; passed where there is nothing."""
     gate_queries: list[tuple[datetime, str]] = field(default_factory=list)
-    old: dict[str, Target] = field(default_factory=dict)
+    old: dict[str, RolloutTarget] = field(default_factory=dict)
     new: int = 0
     out: set[str] = field(default_factory=set)
     went: int = 0
@@ -60,7 +62,7 @@ class FakeNodePool:
         self.new = self.nodes
         self.evaluate()
 
-    def towards(self, target: Target) -> "FakeNodePool":
+    def towards(self, target: RolloutTarget) -> "FakeNodePool":
         """The spec or the image is another now, and nodes have drifted from it."""
         assert self.target is not None
         first = len(self.old) + self.went
@@ -78,8 +80,8 @@ class FakeNodePool:
                 "rules": None if self.rules is None else RolloutRules.model_validate(self.rules),
                 "target": self.target,
                 "drifted": tuple(self.old),
-                "out": tuple(self.out),
-                "new": self.new,
+                "departing": tuple(self.out),
+                "updated_nodes": self.new,
                 "ready": self.new if self.well else 0,
                 "failed_starts": self.failed_starts,
                 "is_requested": bool(self.old),
@@ -99,7 +101,7 @@ class FakeNodePool:
             self.state = record_gate_results(self.state, tuple(self._query_gate(gate) for gate in found.gates_to_query))
         raise AssertionError(f"asks without end: {found}")
 
-    def _query_gate(self, gate: Gate) -> GateResult:
+    def _query_gate(self, gate: HealthGate) -> GateResult:
         self.gate_queries.append((self.now, gate.name))
         result = self.prometheus.get(gate.name, GateResult(outcome="passed", value=0))
         return result.model_copy(update={"gate": gate.id, "at": self.now})

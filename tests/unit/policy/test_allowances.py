@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.apis.nodepool import Budget
-from tenure.model.disruption.planning import METHODS, Disrupted, Method
+from tenure.model.disruption.planning import METHODS, Method, PastDisruption
 from tenure.model.operator_requests import InvalidRules
 from tenure.policy.disruption.limits import (
     NodeCounted,
@@ -33,8 +33,8 @@ def pool_rules(name: str = "a", *budgets: dict[str, Any], **rules: Any) -> PoolD
     return PoolDisruptionRules(name, found, DisruptionRules.model_validate(rules) if rules else None)
 
 
-def went(reason: Method, *hours_ago: float, pool: str = "a") -> list[Disrupted]:
-    return [Disrupted(pool=pool, reason=reason, at=NOON - timedelta(hours=ago)) for ago in hours_ago]
+def went(reason: Method, *hours_ago: float, pool: str = "a") -> list[PastDisruption]:
+    return [PastDisruption(pool=pool, reason=reason, at=NOON - timedelta(hours=ago)) for ago in hours_ago]
 
 
 def headroom(
@@ -42,7 +42,7 @@ def headroom(
     counted: list[NodeCounted],
     *,
     reason: Method = "Drifted",
-    past: list[Disrupted] | None = None,
+    past: list[PastDisruption] | None = None,
     now: datetime = NOON,
 ) -> tuple[int, str]:
     found = decide_pool_budgets([pool], counted, past or [], now).pools[pool.name][reason]
@@ -95,7 +95,7 @@ def test_a_budget_that_cannot_be_read_closes_its_pool_alone_and_is_named() -> No
     ],
 )
 def test_a_rate_counts_what_went_whether_it_is_back_or_not(
-    rate: dict[str, Any], past: list[Disrupted], left: int
+    rate: dict[str, Any], past: list[PastDisruption], left: int
 ) -> None:
     assert headroom(pool_rules("a", rates=[rate]), nodes(20), past=past)[0] == left
 
@@ -169,7 +169,7 @@ def test_rooms_by_zone_and_zones_at_once() -> None:
         [pool], [*nodes(4, 1, zone="z1"), *nodes(3, zone="z2"), *nodes(9, pool="b", zone="z3")], [], NOON
     )
     assert {zone: one.allowed for zone, one in found.zones["a"].items()} == {"z1": 1, "z2": 2}
-    assert found.zones_at_once["a"].most == 2 and found.zones_at_once["a"].begun == ("z1",)
+    assert found.zones_at_once["a"].max_zones == 2 and found.zones_at_once["a"].active_zones == ("z1",)
     assert "b" not in found.zones
 
 

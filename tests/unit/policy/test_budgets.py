@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from tenure.apis.nodepool import Budget
-from tenure.model.workflow_states import PoolCount
+from tenure.model.workflow_states import NodePoolCount
 from tenure.policy.disruption.budgets import MACROS, decide_allowed_disruptions, is_active, nodes_of
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""
 
 
-def count(total: int, consuming: int = 0) -> PoolCount:
+def count(total: int, consuming: int = 0) -> NodePoolCount:
     names = tuple(f"uid-{number}" for number in range(total))
-    return PoolCount(existing=names, consuming=names[:consuming])
+    return NodePoolCount(existing=names, consuming=names[:consuming])
 
 
-def allowed(budgets: list[dict[str, Any]], nodes: PoolCount, *, reason: str = "Empty", now: datetime = NOON) -> int:
+def allowed(budgets: list[dict[str, Any]], nodes: NodePoolCount, *, reason: str = "Empty", now: datetime = NOON) -> int:
     found = [Budget.model_validate(one) for one in budgets]
     return decide_allowed_disruptions(found, nodes, reason=reason, now=now).allowed
 
@@ -57,7 +57,7 @@ def test_a_share_of_the_pool_is_rounded_up(written: str, total: int, nodes: int)
     ],
 )
 def test_the_strictest_budget_counts_less_what_is_in_use(
-    budgets: list[dict[str, Any]], nodes: PoolCount, left: int
+    budgets: list[dict[str, Any]], nodes: NodePoolCount, left: int
 ) -> None:
     assert allowed(budgets, nodes) == left
 

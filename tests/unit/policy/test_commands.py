@@ -46,8 +46,8 @@ def test_a_permit_holds_while_its_lease_lasts() -> None:
 
 def test_permits_are_asked_for_at_first_and_in_time_before_they_lapse() -> None:
     assert is_permit_request_due(state(), NOW)
-    assert not is_permit_request_due(state(renewed=before(seconds=80)), NOW) and is_permit_request_due(
-        state(renewed=before(seconds=90)), NOW
+    assert not is_permit_request_due(state(permits_renewed_at=before(seconds=80)), NOW) and is_permit_request_due(
+        state(permits_renewed_at=before(seconds=90)), NOW
     )
 
 

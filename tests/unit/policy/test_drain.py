@@ -154,14 +154,14 @@ def status_after(known: DrainStatus | None, *subjects: str, pods: int = 2, cause
 
 
 def test_a_hold_keeps_the_moment_since_which_it_is_known() -> None:
-    known = DrainStatus(holds=(blocker("a", since=before(hours=1)),), pods=2, blocked_since=before(hours=1))
+    known = DrainStatus(eviction_blockers=(blocker("a", since=before(hours=1)),), pods=2, blocked_since=before(hours=1))
     found = status_after(known, "a", "b")
-    assert [one.since for one in found.holds] == [before(hours=1), NOW]
-    assert found.blocked_since == before(hours=1) and (found.pods, found.later) == (2, 1)
+    assert [one.since for one in found.eviction_blockers] == [before(hours=1), NOW]
+    assert found.blocked_since == before(hours=1) and (found.pods, found.pods_in_later_groups) == (2, 1)
 
 
 def test_time_held_runs_on_over_whatever_holds_it_until_a_pod_leaves() -> None:
-    known = DrainStatus(holds=(blocker("a", since=before(hours=1)),), pods=2, blocked_since=before(hours=1))
+    known = DrainStatus(eviction_blockers=(blocker("a", since=before(hours=1)),), pods=2, blocked_since=before(hours=1))
     assert status_after(known, "b").blocked_since == before(hours=1)
     left = status_after(known, "a", pods=1)
     assert left.blocked_since == NOW and left.progress == NOW
@@ -175,7 +175,7 @@ def test_what_ends_by_itself_does_not_count_as_held(cause: str) -> None:
 def test_a_verdict_says_the_same_in_one_line_while_nothing_changes() -> None:
     first = status_after(None, *(f"default/p{number}" for number in range(7)))
     sent = first.truncate()
-    assert first.status_line == sent.status_line and len(sent.holds) == 5 and sent.more == 2
+    assert first.status_line == sent.status_line and len(sent.eviction_blockers) == 5 and sent.unnamed_blockers == 2
     assert len(status_after(None, "n" * 300).status_line) == 250
     assert status_after(None, "default/web", cause="terminating").status_line == "pods are ending: default/web"
 

@@ -98,4 +98,4 @@ def test_other_holds_say_what_to_look_at() -> None:
     surge = blockers.surge_blocker(pod(), "web", after(minutes=10))
     assert surge.passes_at == after(minutes=10) and "Deployment web" in surge.summary
     assert blockers.volume_blocker("csi-1").description.startswith("csi-1: volumes are still attached")
-    assert blockers.terminating_blocker(pod(deletion=NOW)).prospect.startswith("passes at")
+    assert blockers.terminating_blocker(pod(deletion=NOW)).describe_prospect.startswith("passes at")

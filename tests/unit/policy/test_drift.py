@@ -320,7 +320,9 @@ def test_requirements_are_those_of_planning(
 ) -> None:
     """A node drifts from just those requirements that no node with its labels would have been made for."""
     fact = pool(*expressions)
-    fits = Requirements.of_labels(node_labels).is_strictly_compatible(Requirements.of(fact.requirements))
+    fits = Requirements.from_labels(node_labels).is_strictly_compatible(
+        Requirements.from_expressions(fact.requirements)
+    )
     found = verdict(claim=claim(labels=node_labels, created=YOUNG), pool=fact)
     assert (found is not None and found.reason == "RequirementsDrifted") != fits
 

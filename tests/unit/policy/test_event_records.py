@@ -2,24 +2,24 @@
 
 import pytest
 
-from tenure.model.interruption.records import EventRecord, StopStart
-from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.model.interruption.records import EventRecord, InstanceStopStart
+from tenure.model.nodeclaim_state import NodeClaimState, Phase
 from tenure.policy.interruption.events import event_key, record_done
 from tenure.policy.interruption.messages import event_records
 from tests.unit.policy.builders import NOW, after
 from tests.unit.policy.interrupting import node_with_events, notice
 
 
-def record(state: ClaimState) -> EventRecord:
+def record(state: NodeClaimState) -> EventRecord:
     [one] = event_records(state, (), NOW)
     return one
 
 
-def policies(state: ClaimState, **names: str) -> ClaimState:
+def policies(state: NodeClaimState, **names: str) -> NodeClaimState:
     return state.model_copy(update={"observed": state.observed.model_copy(update={"event_policies": names})})
 
 
-def draining_state(state: ClaimState, key: str, disruption: str = "Empty") -> ClaimState:
+def draining_state(state: NodeClaimState, key: str, disruption: str = "Empty") -> NodeClaimState:
     return state.model_copy(update={"phase": Phase.DRAIN, "interrupted": key, "disruption": disruption})
 
 
@@ -62,7 +62,7 @@ def test_what_follows_is_said_in_words(rules: dict[str, str], done: str, waits: 
 
 def test_what_was_done_and_the_node_kept_is_no_waiting() -> None:
     state = node_with_events(MAINTENANCE, event_rules={"scheduledChange": {"action": "stopStart"}})
-    stop = StopStart(key=KEY, step="done", since=NOW)
+    stop = InstanceStopStart(key=KEY, step="done", since=NOW)
     stopped_and_started = state.model_copy(update={"notices": record_done(state.notices, KEY), "stop": stop})
     assert (
         record(stopped_and_started).done == "the instance was stopped and started, the node kept"

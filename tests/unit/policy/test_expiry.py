@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget
 from tests.unit.policy.builders import NOW, after, before, node
 
@@ -15,7 +15,7 @@ BORN = before(hours=1)
 LATEST = BORN + LIFETIME
 
 
-def aging(uid: str = "uid-a", *, expiry: dict[str, Any] | None = None, **state: Any) -> ClaimState:
+def aging(uid: str = "uid-a", *, expiry: dict[str, Any] | None = None, **state: Any) -> NodeClaimState:
     rules = LifecycleRules.model_validate({"expiry": expiry}) if expiry is not None else None
     made = node({"rules": rules}, born=BORN, **{"expires": LATEST, "lifetime": LIFETIME, **state})
     return made.model_copy(update={"identity": made.identity.model_copy(update={"uid": uid})})

@@ -8,7 +8,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.hooks import AwsEvent, CallResult, HookResult, HookRun, Hooks, Point
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.policy.hooks.decision import (
     decide_hooks,
     describe_failure_outcome,
@@ -44,26 +44,28 @@ def hook(name: str = "snapshot", **fields: Any) -> dict[str, Any]:
     return {"name": name, **CALL, **fields}
 
 
-def under(*hooks: dict[str, Any], point: Point = "beforeDrain", state: ClaimState | None = None) -> ClaimState:
+def under(*hooks: dict[str, Any], point: Point = "beforeDrain", state: NodeClaimState | None = None) -> NodeClaimState:
     """A node whose policy has these hooks."""
     rules = LifecycleRules.model_validate({"hooks": {point: list(hooks)}})
     found = state or node_with_events(launched=launched("on-demand"))
     return found.model_copy(update={"observed": found.observed.model_copy(update={"rules": rules})})
 
 
-def with_hook_result(state: ClaimState, result: HookResult, *, number: int = 1, at: datetime = NOW) -> ClaimState:
+def with_hook_result(
+    state: NodeClaimState, result: HookResult, *, number: int = 1, at: datetime = NOW
+) -> NodeClaimState:
     """The first hook before the drain ran, and this came of it."""
     (first, *_) = rules_of(state)
     hooks = start_run(state.hooks, "beforeDrain", first, number, at)
     return state.model_copy(update={"hooks": record_outcome(hooks, "beforeDrain", first.name, result, at)})
 
 
-def rules_of(state: ClaimState) -> tuple[Hook, ...]:
+def rules_of(state: NodeClaimState) -> tuple[Hook, ...]:
     assert state.observed.rules and state.observed.rules.hooks
     return state.observed.rules.hooks.before_drain or ()
 
 
-def step(state: ClaimState, now: datetime = NOW, *, keepable: bool = False) -> tuple[str, str, int]:
+def step(state: NodeClaimState, now: datetime = NOW, *, keepable: bool = False) -> tuple[str, str, int]:
     found = decide_hooks(state, "beforeDrain", now, cancellable=keepable)
     return found.do, found.hook.name if found.hook else "", found.number
 
@@ -260,5 +262,5 @@ def test_a_name_too_long_for_a_label_is_cut() -> None:
 def test_a_state_from_before_hooks_reads_as_one_without_any() -> None:
     old = node_with_events().model_dump(mode="json")
     del old["hooks"]
-    assert ClaimState.model_validate(old).hooks == Hooks()
+    assert NodeClaimState.model_validate(old).hooks == Hooks()
     assert HookRun(point="afterDrain", name="x", since=NOW).number == 1

@@ -17,7 +17,7 @@ def at(seconds: float) -> datetime:
 
 def failing(*, seconds: float | None, kind: Any = "instanceStatus", instance: str = ONE) -> StatusReport:
     since = None if seconds is None else at(-seconds)
-    return StatusReport(instance_id=instance, failed=(FailedCheck(kind=kind, since=since),))
+    return StatusReport(instance_id=instance, failed_checks=(FailedCheck(kind=kind, since=since),))
 
 
 def event(status: str = "announced", *, starts: float = 86400, instance: str = ONE) -> StatusReport:

@@ -7,9 +7,9 @@ import pytest
 
 from tenure.model.disruption.drain import DrainState
 from tenure.model.interruption.notices import EventKind
-from tenure.model.interruption.records import ApprovalDecision, Event, StopStart
+from tenure.model.interruption.records import ApprovalDecision, Event, InstanceStopStart
 from tenure.model.node_health import NotReadyInterval
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.policy.interruption.decision import (
     approvable_events,
     decide_interruption,
@@ -36,7 +36,7 @@ def approval(**fields: Any) -> dict[str, Any]:
     return {"scheduledChange": {**APPROVAL, **fields}}
 
 
-def on(kind: EventKind, **fields: Any) -> ClaimState:
+def on(kind: EventKind, **fields: Any) -> NodeClaimState:
     return node_with_events(notice(kind), event_rules={kind: fields})
 
 
@@ -50,7 +50,7 @@ KARPENTERS: dict[EventKind, str] = {
     "instanceStatus": "terminate",
     "systemStatus": "terminate",
 }
-CASES: dict[str, tuple[ClaimState, str, datetime | None]] = {
+CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
     "AWS says nothing": (node_with_events(), "nothing", None),
     "maintenance that is withdrawn": (node_with_events(notice(status="withdrawn")), "nothing", None),
     "a check that passes again": (
@@ -247,13 +247,13 @@ def test_a_person_has_their_time_anew_when_aws_moves_an_event(person_decision: A
     assert blocked.blocked and blocked.until == after(hours=54)
 
 
-def moved_classes(state: ClaimState) -> ClaimState:
+def moved_classes(state: NodeClaimState) -> NodeClaimState:
     """The same, where it is pods that wait for a person."""
     rules = ev.rules(workloads=[{**ev.STATEFUL, "deadline": "24h"}])
     return state.model_copy(update={"observed": state.observed.model_copy(update={"rules": rules})})
 
 
-def drained_event(state: ClaimState) -> Event:
+def drained_event(state: NodeClaimState) -> Event:
     (event,) = events_of(state.notices)
     return event
 
@@ -312,7 +312,7 @@ UNTIL = before(minutes=5) + timedelta(minutes=20)
         (node_with_events(STOPPED, event_rules=IGNORED_STOP, launched=ev.launched("spot")), "nothing", None),
     ],
 )
-def test_a_stopped_instance_is_waited_for_in_its_grace(state: ClaimState, do: str, until: datetime | None) -> None:
+def test_a_stopped_instance_is_waited_for_in_its_grace(state: NodeClaimState, do: str, until: datetime | None) -> None:
     verdict = decide_interruption(state, NOW)
     assert (verdict.do, verdict.until, maintenance_until(state)) == (do, until, until)
 
@@ -346,9 +346,9 @@ def test_an_instance_that_is_being_stopped_is_started_again_whatever_is_said_mea
     assert decide_interruption(stopping("done", "over"), NOW).do == "nothing"
 
 
-def stopping(step: str, status: str, **fields: Any) -> ClaimState:
+def stopping(step: str, status: str, **fields: Any) -> NodeClaimState:
     one = notice(starts=after(hours=48), status=status)
-    stop = StopStart.model_validate({"key": event_key(one), "step": step, "since": before(minutes=1)})
+    stop = InstanceStopStart.model_validate({"key": event_key(one), "step": step, "since": before(minutes=1)})
     return node_with_events(one, stop=stop, **fields)
 
 
@@ -509,7 +509,7 @@ def test_what_its_own_entry_leaves_to_aws_stays_left_to_aws() -> None:
 
 @pytest.mark.parametrize(("step", "do"), [("drain", "wait"), ("stop", "stop"), ("back", "stop"), ("failed", "drain")])
 def test_an_instance_that_is_being_stopped_and_started_is_brought_back(step: Any, do: str) -> None:
-    stop = StopStart(key=event_key(IN_TWO_DAYS), step=step, since=NOW)
+    stop = InstanceStopStart(key=event_key(IN_TWO_DAYS), step=step, since=NOW)
     assert decide_interruption(node_with_events(IN_TWO_DAYS, observed=UNREAD, stop=stop), NOW).do == do
 
 

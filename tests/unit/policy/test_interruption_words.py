@@ -6,7 +6,7 @@ import pytest
 
 from tenure.model.interruption.notices import EventKind
 from tenure.model.interruption.records import EventText
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.policy.interruption.messages import REASONS, due_event_texts
 from tenure.policy.interruption.messages import published_versions as versions_after
 from tests.unit.policy import interrupting as ev
@@ -17,14 +17,14 @@ IN_TWO_DAYS = notice(starts=after(hours=48), text="Your instance will retire.")
 DEFER = {"scheduledChange": {"action": "deferUntilEventStart"}}
 
 
-def texts_published_once(state: ClaimState) -> list[EventText]:
+def texts_published_once(state: NodeClaimState) -> list[EventText]:
     """And not again."""
     texts = due_event_texts(state, NOW)
     assert due_event_texts(state.model_copy(update={"notified_interruptions": versions_after(state, NOW)}), NOW) == {}
     return list(texts.values())
 
 
-def versions_published_for(state: ClaimState) -> dict[str, str]:
+def versions_published_for(state: NodeClaimState) -> dict[str, str]:
     return versions_after(state, NOW)
 
 

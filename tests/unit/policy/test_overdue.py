@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.launch import Launched
+from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.provisioning import Expected, PhaseTimes
+from tenure.model.provisioning import ExpectedDurations, PhaseDurations
 from tenure.policy.lifecycle.deadlines import ADVICE, LONGEST, action_of, describe_blocker, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of
 from tests.unit.policy.builders import NOW, after, before, node
@@ -81,11 +81,11 @@ def test_what_holds_it_up_stands_behind_who_is_waited_for_and_fits_into_a_keywor
 
 
 MINUTE = timedelta(minutes=1)
-KNOWN = Expected(
-    by_type={"m5.large": PhaseTimes(registration=3 * MINUTE)},
-    otherwise=PhaseTimes(launch=MINUTE, registration=2 * MINUTE, initialization=4 * MINUTE),
+KNOWN = ExpectedDurations(
+    by_type={"m5.large": PhaseDurations(registration=3 * MINUTE)},
+    default=PhaseDurations(launch=MINUTE, registration=2 * MINUTE, initialization=4 * MINUTE),
 )
-INSTANCE = Launched(
+INSTANCE = LaunchedInstance(
     claim_uid="uid-a",
     provider_id="aws:///us-west-2a/i-0a",
     instance_type="m5.large",

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.planning import BudgetHeadroom, Disrupted, ZonesAtOnce
+from tenure.model.disruption.planning import BudgetHeadroom, ConcurrentZoneLimit, PastDisruption
 from tenure.model.signals import PermitRequest
-from tenure.model.workflow_states import Permit, PoolCount
+from tenure.model.workflow_states import NodePoolCount, Permit
 from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate
 from tenure.policy.disruption.permits import PermitDecisions, decide_permits, request_key, stable_cause, update_record
 
@@ -35,7 +35,7 @@ def permit(name: str, *, by: str = "", minutes: float = 1, reason: str = "Empty"
 def allowed_disruptions(
     allowed: int, *existing: str, consuming: tuple[str, ...] = (), **more: Any
 ) -> AllowedDisruptions:
-    count = PoolCount(existing=(*existing, *consuming), consuming=consuming)
+    count = NodePoolCount(existing=(*existing, *consuming), consuming=consuming)
     candidates = {
         one: PermitCandidate(zone=one.partition("-")[0], created=NOW - timedelta(hours=1)) for one in count.existing
     }
@@ -105,7 +105,10 @@ def test_who_has_a_permit_for_a_node_on_its_way_gets_it_again_whatever_is_left()
         ({"cluster": BudgetHeadroom(allowed=0, why="clusterNodes 3")}, "all NodePools: clusterNodes 3"),
         ({"youngest": timedelta(hours=2)}, "younger than minimumNodeAge 2h"),
         ({"zones": {"z1": BudgetHeadroom(allowed=0, why="perZone")}}, "NodePool gpu in z1: perZone"),
-        ({"zones_at_once": ZonesAtOnce(most=1, begun=("z2",))}, "nodes go in z2 now, and perZone.zonesAtOnce is 1: z1"),
+        (
+            {"zones_at_once": ConcurrentZoneLimit(max_zones=1, active_zones=("z2",))},
+            "nodes go in z2 now, and perZone.zonesAtOnce is 1: z1",
+        ),
     ],
 )
 def test_what_a_lifecycle_policy_narrows_keeps_a_node_and_is_named(limits: dict[str, Any], why: str) -> None:
@@ -122,7 +125,9 @@ def test_limits_by_zone_keep_nodes_of_that_zone_alone() -> None:
     existing = ("z1-a", "z1-b", "z2-a")
     one_each = {zone: BudgetHeadroom(allowed=1, why="perZone") for zone in ("z1", "z2")}
     assert names(decide(requests, allowed_disruptions(5, *existing, zones=one_each)).granted) == ["z1-a", "z2-a"]
-    assert names(decide(requests, allowed_disruptions(5, *existing, zones_at_once=ZonesAtOnce(most=1))).granted) == [
+    assert names(
+        decide(requests, allowed_disruptions(5, *existing, zones_at_once=ConcurrentZoneLimit(max_zones=1))).granted
+    ) == [
         "z1-a",
         "z1-b",
     ]
@@ -144,7 +149,7 @@ def test_what_was_not_read_grants_nothing_and_forgets_nothing() -> None:
 
 
 def test_the_record_keeps_what_went_for_as_long_as_rates_look_back() -> None:
-    old = Disrupted(pool="gpu", reason="Drifted", at=NOW - timedelta(hours=2))
+    old = PastDisruption(pool="gpu", reason="Drifted", at=NOW - timedelta(hours=2))
     used = [permit("a"), permit("b", reason="Expired")]
     assert [one.reason for one in update_record([old], used, "gpu", NOW - timedelta(hours=3))] == ["Drifted", "Empty"]
     assert [one.reason for one in update_record([old], used, "gpu", NOW - timedelta(hours=1))] == ["Empty"]

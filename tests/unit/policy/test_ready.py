@@ -7,7 +7,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.disruption.drain import CancelledDrain
 from tenure.model.node_health import ConditionInterval, Health
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.model.signals import Pause, PermitResult
 from tenure.policy.lifecycle.pauses import describe_pause, recheck_at
 from tenure.policy.lifecycle.ready import Verdict, consolidate_after, decide_ready
@@ -39,7 +39,7 @@ def rejected_permit(reason: str) -> PermitResult:
     return REJECTED.model_copy(update={"reason": reason})
 
 
-CASES: dict[str, tuple[ClaimState, Verdict]] = {
+CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
     "AWS takes it back": (
         node(notices=tracked_interruptions(notice("spotInterruption"))),

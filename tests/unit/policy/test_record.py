@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from tenure.model.disruption.planning import Disrupted
+from tenure.model.disruption.planning import PastDisruption
 from tenure.policy.disruption.permits import MAX_RECORDED, merge_records, parse_record, serialize_record
 from tests.unit.policy.builders import NOW
 
 
-def went(uid: str, minutes_ago: float) -> Disrupted:
-    return Disrupted(pool="web", reason="Drifted", at=NOW - timedelta(minutes=minutes_ago), uid=uid)
+def went(uid: str, minutes_ago: float) -> PastDisruption:
+    return PastDisruption(pool="web", reason="Drifted", at=NOW - timedelta(minutes=minutes_ago), uid=uid)
 
 
 def test_what_two_records_tell_of_counts_once_and_only_as_far_back_as_rates_look() -> None:

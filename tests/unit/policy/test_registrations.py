@@ -8,7 +8,7 @@ import pytest
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import Registrations, StartEnded
+from tenure.model.observations import Registrations, StartupOutcome
 from tenure.policy.nodepool import (
     add_outcomes,
     counts_as_failure,
@@ -27,10 +27,12 @@ def pool(generation: int = 1, **status: Any) -> NodePool:
     return NodePool.model_validate({"metadata": metadata, "spec": {"template": template}, "status": status})
 
 
-def ends(pattern: str) -> list[StartEnded]:
+def ends(pattern: str) -> list[StartupOutcome]:
     """`+` registered, `-` failed, a minute after each other."""
     return [
-        StartEnded(uid=f"uid-{number}", at=after(minutes=number), registered=one == "+", reason="RegistrationFailed")
+        StartupOutcome(
+            uid=f"uid-{number}", at=after(minutes=number), registered=one == "+", reason="RegistrationFailed"
+        )
         for number, one in enumerate(pattern)
     ]
 
@@ -56,8 +58,8 @@ def test_two_failures_of_the_last_four_are_unhealthy(pattern: str, status: str) 
 
 def test_the_last_failure_gives_the_reason() -> None:
     failed = [
-        StartEnded(uid="a", at=NOW, reason="RegistrationFailed", message="no Node joined"),
-        StartEnded(uid="b", at=after(minutes=1), reason="UnauthorizedOperation", message="b: not allowed"),
+        StartupOutcome(uid="a", at=NOW, reason="RegistrationFailed", message="no Node joined"),
+        StartupOutcome(uid="b", at=after(minutes=1), reason="UnauthorizedOperation", message="b: not allowed"),
     ]
     status, reason, message = decide_healthy(add_outcomes(Registrations(), failed))
     assert (status, reason) == ("False", "UnauthorizedOperation")
@@ -119,7 +121,7 @@ def test_live_nodeclaims_tell_when_they_registered_but_not_those_of_a_pool_befor
         claim("b", before(hours=1), "Unknown"),
         claim("c", before(days=10), "True"),
     ]
-    assert registered_outcomes(pool(), claims) == [StartEnded(uid="a", at=NOW, registered=True)]
+    assert registered_outcomes(pool(), claims) == [StartupOutcome(uid="a", at=NOW, registered=True)]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.apis.nodepool import Budget
-from tenure.model.disruption.planning import Disrupted
+from tenure.model.disruption.planning import PastDisruption
 from tenure.policy.disruption.budgets import PermitCandidate
 from tenure.policy.disruption.limits import PoolDisruptionRules, next_budget_opening, next_pool_opening
 
@@ -52,8 +52,8 @@ def test_what_ends_or_opens_first(pool: PoolDisruptionRules, when: str | None) -
 
 
 def test_a_rate_frees_the_next_when_the_first_of_those_that_went_is_past_it() -> None:
-    went = [Disrupted(pool="a", reason="Empty", at=NOON - timedelta(minutes=ago)) for ago in (50, 20, 90)]
-    other = Disrupted(pool="b", reason="Empty", at=NOON - timedelta(minutes=59))
+    went = [PastDisruption(pool="a", reason="Empty", at=NOON - timedelta(minutes=ago)) for ago in (50, 20, 90)]
+    other = PastDisruption(pool="b", reason="Empty", at=NOON - timedelta(minutes=59))
     pool = pool_rules(rates=[{"nodes": "2", "within": "1h"}])
     assert next_pool_opening(pool, [*went, other], [], NOON) == NOON + timedelta(minutes=10)
     assert next_pool_opening(pool_rules(), went, [], NOON) is None

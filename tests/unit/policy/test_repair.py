@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.node_health import Health, Unhealthy
-from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.node_health import Health, UnhealthyCondition
+from tenure.model.nodeclaim_state import NodeClaimState
 from tenure.policy.lifecycle.repair import (
     KARPENTERS,
     Repair,
@@ -37,7 +37,9 @@ class RepairHarness:
         self.now = NOW
 
     def observe(self, *conditions: tuple[str, str], boot_id: str = "boot-1", since: datetime | None = None) -> None:
-        unhealthy = tuple(Unhealthy(type=one, status=status, since=since or self.now) for one, status in conditions)
+        unhealthy = tuple(
+            UnhealthyCondition(type=one, status=status, since=since or self.now) for one, status in conditions
+        )
         health = record_conditions(self.state, unhealthy, self.state.observed.rules, self.now)
         fields = {"unhealthy": unhealthy, "node_ready": READY not in conditions, "boot_id": boot_id}
         self.state = self.state.model_copy(
@@ -336,4 +338,4 @@ def test_pods_have_time_only_where_rules_say_so(repair: dict[str, Any] | None, t
 
 def test_a_state_with_its_health_survives_being_written_down() -> None:
     harness = recovered("3h")
-    assert ClaimState.model_validate_json(harness.state.model_dump_json()) == harness.state
+    assert NodeClaimState.model_validate_json(harness.state.model_dump_json()) == harness.state

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from tenure.apis import labels
-from tenure.model.garbage_collection import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
+from tenure.model.garbage_collection import (
+    InventoryInstanceProfile,
+    InventoryLaunchTemplate,
+    InventoryLease,
+    InventoryNode,
+    InventoryNodeClaim,
+    InventoryNodeClass,
+)
 from tenure.model.provider_results import InstanceFacts
 from tenure.policy.garbage_collection import (
     TEMPLATE_GRACE,
@@ -34,8 +41,8 @@ def instance(tags: dict[str, str] | None = None, **fields: Any) -> InstanceFacts
     return InstanceFacts(tags=TAGS if tags is None else {**TAGS, **tags}, **values)
 
 
-def claim(name: str = "a", **fields: Any) -> ClaimMark:
-    return ClaimMark(**{"name": name, "uid": f"uid-{name}", "created": LONG_AGO, "pool": "pool", **fields})
+def claim(name: str = "a", **fields: Any) -> InventoryNodeClaim:
+    return InventoryNodeClaim(**{"name": name, "uid": f"uid-{name}", "created": LONG_AGO, "pool": "pool", **fields})
 
 
 @pytest.mark.parametrize(
@@ -57,7 +64,7 @@ def claim(name: str = "a", **fields: Any) -> ClaimMark:
         pytest.param(instance({labels.TAG_NODECLAIM: "a"}), [claim("a")], id="named after a NodeClaim without one"),
     ],
 )
-def test_an_instance_stays(found: InstanceFacts, claims: list[ClaimMark]) -> None:
+def test_an_instance_stays(found: InstanceFacts, claims: list[InventoryNodeClaim]) -> None:
     assert decide_orphaned_instances([found], claims, cluster="demo", now=NOW) == []
 
 
@@ -76,7 +83,7 @@ def test_an_instance_stays(found: InstanceFacts, claims: list[ClaimMark]) -> Non
         pytest.param(instance(), [claim(provider_id="nonsense")], id="a NodeClaim names no instance at all"),
     ],
 )
-def test_an_instance_that_nobody_owns_goes(found: InstanceFacts, claims: list[ClaimMark]) -> None:
+def test_an_instance_that_nobody_owns_goes(found: InstanceFacts, claims: list[InventoryNodeClaim]) -> None:
     assert decide_orphaned_instances([found], claims, cluster="demo", now=NOW) == [found]
 
 
@@ -96,8 +103,8 @@ def test_a_claim_is_bereft_once_it_has_joined_and_its_instance_is_not_listed() -
     assert [one.name for one in decide_orphaned_nodeclaims(claims, listed, now=NOW)] == ["bereft", "shutting"]
 
 
-def node(name: str, **fields: Any) -> NodeMark:
-    return NodeMark(**{"name": name, "uid": name, "provider_id": "aws:///a/i-9", "created": LONG_AGO, **fields})
+def node(name: str, **fields: Any) -> InventoryNode:
+    return InventoryNode(**{"name": name, "uid": name, "provider_id": "aws:///a/i-9", "created": LONG_AGO, **fields})
 
 
 @pytest.mark.parametrize(
@@ -130,12 +137,12 @@ def test_a_node_is_stray_if_it_is_ours_and_no_claim_has_it() -> None:
     assert [one.name for one in orphaned] == ["of-a-pool", "held"]
 
 
-def template(**fields: Any) -> TemplateMark:
+def template(**fields: Any) -> InventoryLaunchTemplate:
     values = {"id": "lt-1", "name": "karpenter.k8s.aws/1", "created": LONG_AGO, "pool": "pool", "node_class": "class"}
-    return TemplateMark(**{**values, **fields})
+    return InventoryLaunchTemplate(**{**values, **fields})
 
 
-def launched_nodeclaim(**fields: Any) -> ClaimMark:
+def launched_nodeclaim(**fields: Any) -> InventoryNodeClaim:
     return claim(**{"node_class": "class", "provider_id": "aws:///a/i-1", **fields})
 
 
@@ -149,7 +156,9 @@ def launched_nodeclaim(**fields: Any) -> ClaimMark:
         pytest.param(template(), [launched_nodeclaim(created=ago(60))], (), id="its pool has just bought"),
     ],
 )
-def test_a_launch_template_stays(one: TemplateMark, claims: list[ClaimMark], running: tuple[str, ...]) -> None:
+def test_a_launch_template_stays(
+    one: InventoryLaunchTemplate, claims: list[InventoryNodeClaim], running: tuple[str, ...]
+) -> None:
     assert decide_unused_templates([one], claims, running=set(running), now=NOW) == []
 
 
@@ -162,11 +171,11 @@ def test_a_launch_template_goes_when_its_pool_has_not_bought_for_long_and_nothin
     assert decide_unused_templates([template()], elsewhere, running={"lt-2"}, now=NOW) == [template()]
 
 
-def profile(**fields: Any) -> ProfileMark:
-    return ProfileMark(**{"name": "demo_1", "node_class_uid": "uid-class", "created": LONG_AGO, **fields})
+def profile(**fields: Any) -> InventoryInstanceProfile:
+    return InventoryInstanceProfile(**{"name": "demo_1", "node_class_uid": "uid-class", "created": LONG_AGO, **fields})
 
 
-CLASS = NodeClassMark(name="class", uid="uid-class", profiles=("demo_2",))
+CLASS = InventoryNodeClass(name="class", uid="uid-class", profiles=("demo_2",))
 PROFILE_ANNOTATIONS = {labels.INSTANCE_PROFILE_NAME: "demo_2"}
 
 
@@ -184,7 +193,10 @@ PROFILE_ANNOTATIONS = {labels.INSTANCE_PROFILE_NAME: "demo_2"}
     ],
 )
 def test_an_instance_profile_stays(
-    one: ProfileMark, claims: list[ClaimMark], classes: list[NodeClassMark], running: tuple[str, ...]
+    one: InventoryInstanceProfile,
+    claims: list[InventoryNodeClaim],
+    classes: list[InventoryNodeClass],
+    running: tuple[str, ...],
 ) -> None:
     assert decide_unused_profiles([one], claims, classes, running=set(running), now=NOW) == []
 
@@ -197,11 +209,13 @@ def test_an_instance_profile_stays(
             [claim(node_class="class", annotations=PROFILE_ANNOTATIONS)], [CLASS], id="of a role that was changed"
         ),
         pytest.param(
-            [claim(node_class="other")], [CLASS, NodeClassMark(name="other", uid="o")], id="others are silent"
+            [claim(node_class="other")], [CLASS, InventoryNodeClass(name="other", uid="o")], id="others are silent"
         ),
     ],
 )
-def test_an_instance_profile_that_nobody_names_goes(claims: list[ClaimMark], classes: list[NodeClassMark]) -> None:
+def test_an_instance_profile_that_nobody_names_goes(
+    claims: list[InventoryNodeClaim], classes: list[InventoryNodeClass]
+) -> None:
     assert decide_unused_profiles([profile()], claims, classes, running={"demo_2"}, now=NOW) == [profile()]
 
 
@@ -230,7 +244,7 @@ def test_an_instance_is_tagged_once_its_node_has_joined() -> None:
     ],
 )
 def test_a_lease_goes_when_neither_node_nor_owner_nor_holder_is_left(fields: dict[str, Any], is_orphaned: bool) -> None:
-    lease = LeaseMark(**{"name": "left", "uid": "u", "alive_until": LONG_AGO, **fields})
+    lease = InventoryLease(**{"name": "left", "uid": "u", "alive_until": LONG_AGO, **fields})
     assert is_orphaned_lease(lease, names={"node"}, uids={"uid-node"}, now=NOW) is is_orphaned
 
 

@@ -6,15 +6,15 @@ from itertools import count
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import (
-    ClaimFact,
     CSINodeFact,
     DaemonSetFact,
     Expression,
     NamespaceFact,
+    NodeClaimFact,
     NodeFact,
+    NodePoolFact,
     PodBudgetFact,
     PodFact,
-    PoolFact,
     PreferredTerm,
     StorageClassFact,
     Taint,
@@ -25,7 +25,7 @@ from tenure.model.facts import (
 )
 from tenure.model.instance_types import Catalogue, InstanceType, Offering
 from tenure.model.nodeoverlays import OverlayFact
-from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.model.provisioning import Plan, PlannedNodeClaim
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Fact
@@ -133,7 +133,7 @@ COMMON = (
 )
 
 
-def pool(name: str = "default", *requirements: str, **more: object) -> PoolFact:
+def pool(name: str = "default", *requirements: str, **more: object) -> NodePoolFact:
     fields: dict[str, object] = {
         "name": name,
         "uid": f"uid-{name}",
@@ -143,7 +143,7 @@ def pool(name: str = "default", *requirements: str, **more: object) -> PoolFact:
         "hash": "7",
         **more,
     }
-    return PoolFact.model_validate(fields)
+    return NodePoolFact.model_validate(fields)
 
 
 def daemonset(name: str, of: PodFact) -> DaemonSetFact:
@@ -167,7 +167,7 @@ def node(name: str, *, cpu: float = 8, memory: float = 16, **more: object) -> No
     return NodeFact.model_validate(fields)
 
 
-def nodeclaim(name: str, *, of: str = "default", on: NodeFact | None = None, **more: object) -> ClaimFact:
+def nodeclaim(name: str, *, of: str = "default", on: NodeFact | None = None, **more: object) -> NodeClaimFact:
     """A claim that waits for its launch, or one that runs `on` a node and is initialized."""
     fields: dict[str, object] = {
         "name": name,
@@ -181,12 +181,12 @@ def nodeclaim(name: str, *, of: str = "default", on: NodeFact | None = None, **m
         ready = dict.fromkeys(("launched", "registered", "initialized"), True)
         amounts = {"capacity": on.capacity, "allocatable": on.allocatable}
         fields |= {"provider_id": on.provider_id, "node_name": on.name, **amounts, **ready}
-    return ClaimFact.model_validate({**fields, **more})
+    return NodeClaimFact.model_validate({**fields, **more})
 
 
 def launched_nodeclaim(
-    name: str, planned: PlannedClaim, instance_type: InstanceType, zone: str = "a", **more: object
-) -> ClaimFact:
+    name: str, planned: PlannedNodeClaim, instance_type: InstanceType, zone: str = "a", **more: object
+) -> NodeClaimFact:
     """What a planned claim becomes once EC2 gave it an instance."""
     labels = {key: values[0] for key, values in instance_type.labels.items()}
     fields: dict[str, object] = {
@@ -252,9 +252,9 @@ def change(fact: Fact) -> Change:
             return Change(kind="pod", key=fact.uid, fact=fact)
         case NodeFact():
             return Change(kind="node", key=fact.name, fact=fact)
-        case ClaimFact():
+        case NodeClaimFact():
             return Change(kind="claim", key=fact.name, fact=fact)
-        case PoolFact():
+        case NodePoolFact():
             return Change(kind="pool", key=fact.name, fact=fact)
         case DaemonSetFact():
             return Change(kind="daemonset", key=fact.uid, fact=fact)
@@ -296,18 +296,18 @@ class Cluster:
         """Plan so many seconds later."""
         return self.state.provision(now=NOW + timedelta(seconds=after), **more)  # type: ignore[arg-type]
 
-    def commit(self, plan: Plan, after: float = 0) -> dict[str, PlannedClaim]:
+    def commit(self, plan: Plan, after: float = 0) -> dict[str, PlannedNodeClaim]:
         """Create the plan's claims as the host does: they get names and are not yet in the caches."""
         named = {f"claim-{next(_numbers)}": planned for planned in plan.claims}
         self.state.commit(named, now=NOW + timedelta(seconds=after))
         return named
 
 
-def types_of(planned: PlannedClaim) -> tuple[str, ...]:
+def types_of(planned: PlannedNodeClaim) -> tuple[str, ...]:
     return next(one.values for one in planned.requirements if one.key == INSTANCE_TYPE)
 
 
-def values_of(planned: PlannedClaim, key: str) -> tuple[str, ...]:
+def values_of(planned: PlannedNodeClaim, key: str) -> tuple[str, ...]:
     return next((one.values for one in planned.requirements if one.key == key), ())
 
 

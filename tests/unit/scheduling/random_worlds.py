@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tenure.apis.labels import CAPACITY_TYPE, ZONE
-from tenure.model.facts import DaemonSetFact, NodeFact, PodFact, PoolFact, Taint, Toleration
+from tenure.model.facts import DaemonSetFact, NodeFact, NodePoolFact, PodFact, Taint, Toleration
 from tests.unit.scheduling.builders import daemonset, expressions, instance_type, node, pod, pool, taint, toleration
 
 FAMILY = "karpenter.k8s.aws/instance-family"
@@ -112,7 +112,7 @@ def some_pods(draw: st.DrawFn, more: st.SearchStrategy[More] = NO_MORE) -> list[
 
 
 @st.composite
-def some_pools(draw: st.DrawFn) -> list[PoolFact]:
+def some_pools(draw: st.DrawFn) -> list[NodePoolFact]:
     made = []
     for name in draw(st.sets(st.sampled_from(["a", "b", "c"]), max_size=3)):
         requirements = draw(st.lists(phrases, max_size=2))

@@ -1,7 +1,7 @@
 """Room for CapacityBuffers in plans: it is bought and counted, and expected and told by nobody."""
 
 from tenure.apis.labels import HOSTNAME
-from tenure.model.extra_capacity import LOWEST_PRIORITY, BufferFact, virtual_pods
+from tenure.model.extra_capacity import LOWEST_PRIORITY, BufferFact, build_virtual_pods
 from tenure.model.facts import AffinityTerm, PodFact
 from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import Cluster, expressions, instance_type, node, nodeclaim, pod, pool
@@ -20,7 +20,7 @@ def add_buffer(cluster: Cluster, fact: BufferFact) -> None:
 
 
 def test_the_virtual_pods_have_karpenters_names() -> None:
-    first, second = virtual_pods(buffer(replicas=2))
+    first, second = build_virtual_pods(buffer(replicas=2))
     assert (first.name, first.uid) == ("capacity-buffer-spare-0", "uid-spare-0")
     assert (second.name, second.uid) == ("capacity-buffer-spare-1", "uid-spare-1")
     assert first.priority == LOWEST_PRIORITY

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.apis.labels import AWAY, EXPECTED_BACK
-from tenure.model.facts import ClaimFact, NodeFact, Taint
+from tenure.apis.labels import MAINTENANCE_UNTIL, NOT_READY_INTERVALS
+from tenure.model.facts import NodeClaimFact, NodeFact, Taint
 from tenure.model.node_health import NotReadyInterval, format_intervals
 from tenure.scheduling.not_ready_grace import NodePresence, NotReadyGrace
 from tests.unit.scheduling.builders import GIB, NOW, Cluster, node, nodeclaim, pod, pool, taint
@@ -35,7 +35,7 @@ def not_ready_node(ready_for: float | None = None, *, lost_for: float = 0, **tai
     )
 
 
-def build_nodeclaim(found: NodeFact, *record: tuple[float, float | None], initialized: float = 5000) -> ClaimFact:
+def build_nodeclaim(found: NodeFact, *record: tuple[float, float | None], initialized: float = 5000) -> NodeClaimFact:
     """Its NodeClaim, which declares CNI; the record in seconds ago."""
     intervals = [NotReadyInterval(since=seconds_ago(a), until=None if b is None else seconds_ago(b)) for a, b in record]
     return nodeclaim(
@@ -43,7 +43,7 @@ def build_nodeclaim(found: NodeFact, *record: tuple[float, float | None], initia
         on=found,
         initialized_at=seconds_ago(initialized),
         startup_taints=(CNI,),
-        annotations={AWAY: format_intervals(intervals)} if intervals else {},
+        annotations={NOT_READY_INTERVALS: format_intervals(intervals)} if intervals else {},
     )
 
 
@@ -144,7 +144,7 @@ def without_gpu(since: float | None, **more: object) -> NodeFact:
     return node("n", capacity={**resources, GPU: 1}, allocatable={**resources, GPU: 0}, missing=missing, **more)  # type: ignore[arg-type]
 
 
-def gpu_claim(found: NodeFact, *record: tuple[float, float | None]) -> ClaimFact:
+def gpu_claim(found: NodeFact, *record: tuple[float, float | None]) -> NodeClaimFact:
     amounts = {**found.allocatable, GPU: 1}
     return build_nodeclaim(found, *record).model_copy(
         update={"requests": {"cpu": 1000, GPU: 1}, "allocatable": amounts}
@@ -256,6 +256,6 @@ def test_while_a_node_is_away_its_grace_only_runs_out(
 )
 def test_a_stopped_instance_is_expected_until_its_own_time(text: str, presence: NodePresence, ends: float) -> None:
     found = not_ready_node(lost_for=1000)
-    mine = build_nodeclaim(found).model_copy(update={"annotations": {EXPECTED_BACK: text}})
+    mine = build_nodeclaim(found).model_copy(update={"annotations": {MAINTENANCE_UNTIL: text}})
     grace = NotReadyGrace(found, GRACE, mine)
     assert (grace.presence(NOW), grace.earliest_end(NOW)) == (presence, NOW + timedelta(seconds=ends))

@@ -53,7 +53,7 @@ def test_what_another_image_shows_does_not_count() -> None:
 
 def test_what_a_class_leaves_pods_less_counts_for_that_spec_of_the_class() -> None:
     cluster = Cluster(pool(), pod("p", memory=7), instance_types=INSTANCE_TYPES)
-    known = discovered_memory(8).merged(discovered_memory(7.2, image=image_spec_key(IMAGE, "123")))
+    known = discovered_memory(8).merge(discovered_memory(7.2, image=image_spec_key(IMAGE, "123")))
     cluster.state.apply_discovered_capacity(known, {"default": "456", "other": "123"})
     assert cheapest(cluster.plan()) == "m.large"
     cluster.state.apply_discovered_capacity(known, {"default": "123"})

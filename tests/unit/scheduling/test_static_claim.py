@@ -73,7 +73,7 @@ def test_it_is_stamped_owned_and_of_no_launch_group() -> None:
     made = build_nodeclaim(of)["metadata"]
     assert made["annotations"][labels.NODEPOOL_HASH] == nodepool_hash(of)
     assert made["annotations"][labels.PLAN] == "plan"
-    assert made["annotations"][labels.WHY] == "one of spec.replicas=3, whatever the pods need"
+    assert made["annotations"][labels.LAUNCH_REASON] == "one of spec.replicas=3, whatever the pods need"
     assert labels.LAUNCH_GROUP not in made["annotations"], "those that are alike join for one launch"
     assert made["finalizers"] == [labels.TERMINATION_FINALIZER]
     assert [(one["kind"], one["uid"], one["blockOwnerDeletion"]) for one in made["ownerReferences"]] == [

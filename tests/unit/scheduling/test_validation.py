@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import INSTANCE_TYPE, ZONE
 from tenure.model.facts import Expression, PodFact
-from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.model.provisioning import Plan, PlannedNodeClaim
 from tenure.scheduling.validation.plan import PlanInputs, find_violations, matches_expression
 from tests.unit.scheduling.builders import COMMON, Cluster, daemonset, expressions, node, pod, pool, taint
 
@@ -35,7 +35,7 @@ def with_nodeclaim(plan: Plan, **changed: object) -> Plan:
     return plan.model_copy(update={"claims": (plan.claims[0].model_copy(update=changed),)})
 
 
-def with_types(nodeclaim: PlannedClaim, *names: str) -> tuple[Expression, ...]:
+def with_types(nodeclaim: PlannedNodeClaim, *names: str) -> tuple[Expression, ...]:
     others = tuple(one for one in nodeclaim.requirements if one.key != INSTANCE_TYPE)
     return (*others, Expression(key=INSTANCE_TYPE, operator="In", values=names))
 

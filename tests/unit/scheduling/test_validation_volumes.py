@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import HOSTNAME, ZONE
 from tenure.model.facts import CSINodeFact, PodFact, StorageClassFact, StorageFact, VolumeClaimFact, VolumeFact
-from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.model.provisioning import Plan, PlannedNodeClaim
 from tenure.scheduling.validation.plan import PlanInputs, find_violations
 from tenure.scheduling.validation.volumes import StorageInputs
 from tests.unit.scheduling.builders import (
@@ -60,7 +60,7 @@ def plan_cluster() -> Plan:
     return Cluster(POOL, NODE, *PODS, *STORAGE).plan()
 
 
-def plan_of(claims: tuple[PlannedClaim, ...] = (), **nominations: str) -> Plan:
+def plan_of(claims: tuple[PlannedNodeClaim, ...] = (), **nominations: str) -> Plan:
     return Plan(claims=claims, nominations=nominations)
 
 

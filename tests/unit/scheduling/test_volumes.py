@@ -165,7 +165,10 @@ def test_all_alternatives_are_kept() -> None:
 )
 def test_alternatives_by_one_label_are_one_with_all_its_values(alternatives: list[str], fewer: list[str]) -> None:
     assert [
-        str(one) for one in merge_alternatives(Requirements.of(expressions(*text.split(","))) for text in alternatives)
+        str(one)
+        for one in merge_alternatives(
+            Requirements.from_expressions(expressions(*text.split(","))) for text in alternatives
+        )
     ] == fewer
 
 

@@ -4,10 +4,10 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from tenure.model.nodeclaim_state import ClaimIdentity
+from tenure.model.nodeclaim_state import NodeClaimIdentity
 
 BORN = datetime(2026, 3, 1, tzinfo=UTC)
-WHO = ClaimIdentity(cluster="prod", name="a", uid="uid-a", pool="general", created=BORN)
+WHO = NodeClaimIdentity(cluster="prod", name="a", uid="uid-a", pool="general", created=BORN)
 """Whose life it is."""
 
 

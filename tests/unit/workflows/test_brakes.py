@@ -15,8 +15,8 @@ from tenure.model.errors import BadInput, TryLater
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.observations import ObservedNodePool
 from tenure.model.operator_requests import ObservedPause
-from tenure.model.signals import Pause, PermitRequest, PermitWithdrawn, Resume, Verdict
-from tenure.model.workflow_states import PoolState
+from tenure.model.signals import OperatorRequestResult, Pause, PermitRelease, PermitRequest, Resume
+from tenure.model.workflow_states import NodePoolState
 from tenure.policy.lifecycle.pauses import NEVER, normalize_pause, write_pause
 from tests.support.fakes.asker import PermitRequesterWorkflow
 from tests.support.fakes.worker import WorkerHarness
@@ -51,8 +51,8 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
 
-async def pool_state(handle: Any) -> PoolState:
-    state: PoolState = await handle.query(NodePoolWorkflow.state)
+async def pool_state(handle: Any) -> NodePoolState:
+    state: NodePoolState = await handle.query(NodePoolWorkflow.state)
     return state
 
 
@@ -122,7 +122,7 @@ async def test_an_annotation_that_cannot_be_read_holds_says_why_and_is_taken_off
     fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     pools = await start_nodepool(fake)
-    await fake.pools.annotate("default", {PAUSE: "until tomorrow"})
+    await fake.pools.patch_annotations("default", {PAUSE: "until tomorrow"})
     await signal_observed(pools, 2, pause="until tomorrow")
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused"))
     assert "'until tomorrow' has no reason; write it last" in fake.events.published[-1][2]
@@ -164,7 +164,7 @@ async def test_a_pause_that_is_prolonged_by_annotation_at_its_end_is_not_taken_o
     await pools.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, minutes=10))
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused"))
     longer = await pause_text(skipping, hours=5)
-    await fake.pools.annotate("default", {PAUSE: longer})
+    await fake.pools.patch_annotations("default", {PAUSE: longer})
     await skipping.sleep(timedelta(minutes=11))
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused", "DisruptionResumed"))
     assert nodepool_pause_annotation(fake) == longer
@@ -180,7 +180,7 @@ async def test_a_pause_that_cannot_be_taken_off_at_first_is_taken_off_though_nob
     pause = await pause_for(skipping, hours=1)
     await pools.signal(NodePoolWorkflow.pause_disruption, pause)
     await wait_until(lambda: nodepool_pause_is(fake, write_pause(normalize_pause(pause))))
-    fake.pools.faults["annotate"] = [BadInput("denied by a webhook")]
+    fake.pools.faults["patch_annotations"] = [BadInput("denied by a webhook")]
     await pools.signal(NodePoolWorkflow.resume_disruption, Resume())
     await wait_until(lambda: has_failed_activity(pools))
     assert not await nodepool_pause_is(fake, "")
@@ -194,7 +194,7 @@ async def test_a_pause_that_cannot_be_written_at_first_is_written_later(
 ) -> None:
     pools = await start_nodepool(fake)
     pause = await pause_for(skipping, hours=1)
-    fake.pools.faults["annotate"] = [BadInput("denied by a webhook")]
+    fake.pools.faults["patch_annotations"] = [BadInput("denied by a webhook")]
     await pools.signal(NodePoolWorkflow.pause_disruption, pause)
     await wait_until_skipping_time(
         skipping, lambda: nodepool_pause_is(fake, write_pause(normalize_pause(pause))), seconds=20
@@ -266,7 +266,7 @@ async def test_a_holder_that_asks_again_keeps_its_permit_longer_and_nobody_else_
     decisions = await asker.query(PermitRequesterWorkflow.decisions)
     assert [one.granted for one in decisions] == [True] * 4 and {one.claim_uid for one in decisions} == {"uid-a"}
     assert not await have_permits(fake, "a")
-    await pools.signal(NodePoolWorkflow.release_permit, PermitWithdrawn(claim_uid="uid-a", workflow_id="command"))
+    await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a", workflow_id="command"))
     await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
 
 
@@ -411,7 +411,7 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_
         task_queue=ids.task_queue(fake.cluster),
     )
     pause = await pause_for(skipping, hours=1)
-    verdict = await cluster.execute_update("pause", pause, result_type=Verdict)
+    verdict = await cluster.execute_update("pause", pause, result_type=OperatorRequestResult)
     assert verdict.message.startswith("the cluster is paused until")
     text = write_pause(normalize_pause(pause))
     await wait_until(lambda: namespace_pause_is(fake, text))

@@ -268,7 +268,7 @@ async def test_while_the_cluster_is_paused_nothing_begins(host: WorkerHarness, s
     handle = await start_cluster(host, DisruptionState(cluster=host.cluster, pause=pause))
     await trigger_disruption(host, handle)
     await wait_until(lambda: has_at_least_passes(host, 1))
-    assert "ops@example.com" in host.disruption.decide_requests[0].holds[0].why
+    assert "ops@example.com" in host.disruption.decide_requests[0].blockers[0].why
     assert await has_running_commands(handle)
     await wait_until_skipping_time(skipping, lambda: has_running_commands(handle, "a"), minutes=10)
     assert await skipping.get_current_time() - now >= timedelta(hours=1)

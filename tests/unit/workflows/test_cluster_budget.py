@@ -10,8 +10,8 @@ from tenure.apis import labels
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.model.disruption.commands import DisruptionState
 from tenure.model.observations import ObservedNodePool
-from tenure.model.signals import PermitRequest, PermitWithdrawn
-from tenure.model.workflow_states import PoolState
+from tenure.model.signals import PermitRelease, PermitRequest
+from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.asker import PermitRequesterWorkflow
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
@@ -45,7 +45,7 @@ async def start_limited_nodepools(fake: WorkerHarness, **rules: Any) -> dict[str
         )
         found[name] = await fake.client.start_workflow(
             NodePoolWorkflow.run,
-            PoolState(cluster=fake.cluster, name=name),
+            NodePoolState(cluster=fake.cluster, name=name),
             id=ids.nodepool(fake.cluster, name),
             task_queue=ids.task_queue(fake.cluster),
         )
@@ -92,7 +92,7 @@ async def test_of_pools_that_ask_at_once_as_many_get_permits_as_all_together_may
     await skipping.sleep(timedelta(seconds=5))
     await wait_until(lambda: has_reservations(handle, first))
 
-    await pools[first].signal(NodePoolWorkflow.release_permit, PermitWithdrawn(claim_uid=f"uid-{first}-1"))
+    await pools[first].signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid=f"uid-{first}-1"))
     await wait_until_skipping_time(skipping, lambda: has_permit_count(fake, 2), seconds=5)
     await skipping.sleep(timedelta(minutes=1))
     assert await has_permit_count(fake, 2)

@@ -26,7 +26,7 @@ async def start_provisioning_with_pods(fake: WorkerHarness, skipping: WorkflowEn
         task_queue=ids.task_queue(fake.cluster),
     )
     newest = await skipping.get_current_time() - timedelta(minutes=1)
-    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest=newest))
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest_pod_at=newest))
 
 
 async def test_a_plan_whose_host_was_lost_is_asked_for_again_under_its_id(

@@ -7,8 +7,8 @@ import pytest
 
 from tenure.apis import labels
 from tenure.model.disruption.drain import DrainState
-from tenure.model.launch import Launched
-from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.model.launch import LaunchedInstance
+from tenure.model.nodeclaim_state import NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tests.unit.workflows.meters import BORN, WHO, FakeMeter
 from workflows.metrics import DISRUPTED
@@ -17,8 +17,8 @@ from workflows.nodeclaim_context import NodeClaimContext
 
 def disrupted_state(
     disruption: str, *, phase: Phase = Phase.READY, observed_disruption: str = "", can_abort: bool = False
-) -> ClaimState:
-    launched = Launched(
+) -> NodeClaimState:
+    launched = LaunchedInstance(
         claim_uid="uid-a",
         provider_id="aws:///a/i-1",
         instance_type="m5.large",
@@ -26,7 +26,7 @@ def disrupted_state(
         capacity_type="spot",
         image_id="ami-1",
     )
-    return ClaimState(
+    return NodeClaimState(
         identity=WHO,
         phase=phase,
         since=BORN,
@@ -37,7 +37,7 @@ def disrupted_state(
     )
 
 
-def pass_phases(state: ClaimState, *phases: Phase) -> ClaimState:
+def pass_phases(state: NodeClaimState, *phases: Phase) -> NodeClaimState:
     nodeclaim_context = NodeClaimContext(state)
     for phase in phases:
         nodeclaim_context.transition_to(phase, "")

@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import Forbidden, NotFound
 from tenure.model.interruption.notices import FailedCheck, StatusReport
-from tenure.model.interruption.records import InterruptionState, QueueNamed, SourceState
+from tenure.model.interruption.records import InterruptionState, QueueSetting, SourceState
 from tests.support.fakes.interruptions import utc_now
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
@@ -63,7 +63,7 @@ async def test_a_message_reaches_its_node_and_leaves(fake: WorkerHarness) -> Non
 
 async def test_the_status_is_read_beside_it(fake: WorkerHarness) -> None:
     check = FailedCheck(kind="systemStatus", since=utc_now() - timedelta(minutes=5))
-    fake.interruptions.statuses.reports = [StatusReport(instance_id="i-a", failed=(check,))]
+    fake.interruptions.statuses.reports = [StatusReport(instance_id="i-a", failed_checks=(check,))]
     async with fake.running_planner():
         handle = await start_interruption(fake)
 
@@ -86,7 +86,7 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
         handle = await start_interruption(fake)
 
         async def failing() -> bool:
-            return (await query_state(handle)).messages.tries >= 2
+            return (await query_state(handle)).messages.failed_attempts >= 2
 
         await wait_until_skipping_time(skipping, failing)
         found = (await query_state(handle)).messages
@@ -102,7 +102,7 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
 
         await wait_until_skipping_time(skipping, well)
     last = (await query_state(handle)).messages
-    assert (last.fault, last.tries) == ("QueueDoesNotExist: no queue demo", 0)
+    assert (last.fault, last.failed_attempts) == ("QueueDoesNotExist: no queue demo", 0)
     assert await count_scheduled(handle, "consume_queue") == 4
 
 
@@ -113,7 +113,7 @@ async def test_pauses_grow_to_a_minute(fake: WorkerHarness, skipping: WorkflowEn
         handle = await start_interruption(fake, queue="")
 
         async def tried() -> bool:
-            return (await query_state(handle)).statuses.tries >= 9
+            return (await query_state(handle)).statuses.failed_attempts >= 9
 
         await wait_until_skipping_time(skipping, tried, seconds=20)
     took = (await skipping.get_current_time()) - began
@@ -133,9 +133,9 @@ async def test_a_worker_that_names_another_queue_is_followed(fake: WorkerHarness
     async with fake.running_planner():
         handle = await start_interruption(fake, queue="one")
         await wait_until_true(lambda: "one" in queue.polled_queues)
-        await handle.signal(InterruptionWorkflow.set_queue, QueueNamed(queue="two"))
+        await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="two"))
         await wait_until_true(lambda: queue.polled_queues[-1] == "two" and queue.polling == 1)
-        await handle.signal(InterruptionWorkflow.set_queue, QueueNamed(queue=""))
+        await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue=""))
         await wait_until_true(lambda: queue.polling == 0)
 
 
@@ -144,7 +144,7 @@ async def test_the_same_name_again_disturbs_nothing(fake: WorkerHarness) -> None
         handle = await start_interruption(fake)
         await wait_until_true(lambda: bool(fake.interruptions.queue.polled_queues))
         for _ in range(3):
-            await handle.signal(InterruptionWorkflow.set_queue, QueueNamed(queue="demo"))
+            await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="demo"))
         await query_state(handle)
     assert await count_scheduled(handle, "consume_queue") == 1
 
@@ -223,7 +223,7 @@ async def test_a_long_story_of_faults_continues_as_new(fake: WorkerHarness, skip
 
         await wait_until_skipping_time(skipping, over, minutes=5)
         found = await query_state(fake.client.get_workflow_handle_for(InterruptionWorkflow.run, handle.id))
-    assert found.messages.tries > 15 and found.messages.failing_since is not None
+    assert found.messages.failed_attempts > 15 and found.messages.failing_since is not None
 
 
 async def test_it_ends_when_it_is_cancelled(fake: WorkerHarness) -> None:
@@ -244,7 +244,7 @@ async def test_a_run_that_no_worker_remembers_goes_on(skipping: WorkflowEnvironm
     forgetful = WorkerHarness(skipping.client, max_cached_workflows=0)
     async with forgetful.running_worker(), forgetful.running_planner():
         handle = await start_interruption(forgetful)
-        await handle.signal(InterruptionWorkflow.set_queue, QueueNamed(queue="other"))
+        await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="other"))
         forgetful.interruptions.queue.send("i-a")
         await wait_until_true(lambda: forgetful.interruptions.queue.is_empty)
         assert (await query_state(handle)).queue == "other"

@@ -4,7 +4,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.launch import LaunchGroup, Member
+from tenure.model.launch import LaunchGroup, LaunchGroupMember
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.cloud import REQUEST
@@ -54,7 +54,7 @@ async def test_a_hand_out_that_is_repeated_leaves_alone_what_has_come_further(
 
 async def start_with_pending_group(fake: WorkerHarness, *names: str) -> None:
     """A group whose request stands in Provisioning's state and was not answered yet."""
-    members = tuple(Member(name=name, uid=f"uid-{name}") for name in names)
+    members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
     group = LaunchGroup(group_id="g", pool="default", members=members, request=REQUEST)
     await fake.client.start_workflow(
         ProvisioningWorkflow.run,

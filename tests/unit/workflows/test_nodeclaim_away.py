@@ -5,8 +5,8 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.apis.labels import AWAY
-from tenure.model.node_health import MOST, parse_intervals
+from tenure.apis.labels import NOT_READY_INTERVALS
+from tenure.model.node_health import MAX_INTERVALS, parse_intervals
 from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
@@ -24,7 +24,7 @@ from workflows import current_details
 
 def recorded_intervals(fake: WorkerHarness) -> list[tuple[float, bool]]:
     """Of what the NodeClaim says: how long each stretch was, in seconds, and whether it lasts."""
-    found = parse_intervals(fake.claims.found["a"]["metadata"]["annotations"].get(AWAY, ""))
+    found = parse_intervals(fake.claims.found["a"]["metadata"]["annotations"].get(NOT_READY_INTERVALS, ""))
     return [((one.until - one.since).total_seconds() if one.until else 0, one.until is None) for one in found]
 
 
@@ -107,7 +107,7 @@ async def test_a_taint_that_outlasts_not_ready_is_part_of_it(
 
 async def test_what_is_on_record_from_a_life_before_is_kept(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
     handle = await ready_nodeclaim(fake, skipping)
-    fake.claims.found["a"]["metadata"]["annotations"][AWAY] = "2026-01-01T12:00:00Z/2026-01-01T12:00:10Z"
+    fake.claims.found["a"]["metadata"]["annotations"][NOT_READY_INTERVALS] = "2026-01-01T12:00:00Z/2026-01-01T12:00:10Z"
     await observe_not_ready(fake, handle, await current_time(skipping))
     await wait_until(lambda: has_intervals(fake, (10, False), (0, True)))
 
@@ -123,7 +123,7 @@ async def test_absences_are_known_to_the_next_run(fake: WorkerHarness, skipping:
     handle = latest_run(fake.client, handle)
     await wait_until(lambda: has_flaps(handle, 220))
     assert (await query_state(handle)).phase is Phase.READY
-    await wait_until(lambda: has_intervals(fake, *[(20, False)] * MOST))
+    await wait_until(lambda: has_intervals(fake, *[(20, False)] * MAX_INTERVALS))
 
 
 async def test_a_node_that_goes_is_not_away(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:

@@ -59,7 +59,7 @@ async def test_the_verdict_is_in_the_state_for_whoever_asks(fake: WorkerHarness,
     await wait_until(lambda: is_blocked_by(handle, "1 of 1 pods healthy"))
     drain = (await query_state(handle)).drain
     assert drain is not None and drain.verdict is not None
-    assert drain.verdict.holds[0].passes == "never" and drain.verdict.blocked_since is not None
+    assert drain.verdict.eviction_blockers[0].passes == "never" and drain.verdict.blocked_since is not None
     fake.pods.blocked.clear()
     await handle.result()
 

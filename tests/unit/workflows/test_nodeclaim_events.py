@@ -427,7 +427,7 @@ async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(
     await wait_until(lambda: is_blocked_by(handle, "its instance is away, the node is kept until"))
     await wait_until(lambda: has_interruptions_annotation(fake))
     annotations = fake.claims.found["a"]["metadata"]["annotations"]
-    assert labels.EXPECTED_BACK in annotations
+    assert labels.MAINTENANCE_UNTIL in annotations
     fake.nodes.update_node("node-a", ready=False)
     await fake.signal_observed(handle, **NOT_READY, not_ready_since=await skipping.get_current_time(), **event_rules)
     await skipping.sleep(timedelta(minutes=20))
@@ -443,7 +443,7 @@ async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(
     await fake.signal_observed(handle, **{**NOT_READY, "boot_id": "boot-2"}, **event_rules)
     await skipping.sleep(timedelta(minutes=1))
     assert await is_in_phase(handle, Phase.READY), "another time away is another matter"
-    assert not {labels.EXPECTED_BACK, INTERRUPTIONS} & fake.claims.found["a"]["metadata"]["annotations"].keys()
+    assert not {labels.MAINTENANCE_UNTIL, INTERRUPTIONS} & fake.claims.found["a"]["metadata"]["annotations"].keys()
     await fake.signal_observed(handle, **back)
     await skipping.sleep(timedelta(minutes=1))
     assert await is_in_phase(handle, Phase.READY), "it runs again, whatever the policy says now"

@@ -7,7 +7,7 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.launch import FleetError, Launched, LaunchRejection
+from tenure.model.launch import FleetError, LaunchedInstance, LaunchRejection
 from tenure.model.nodeclaim_state import Phase
 from tenure.model.provider_results import InstanceFacts
 from tenure.model.signals import GroupResult
@@ -33,7 +33,7 @@ def launched_result(fake: WorkerHarness, number: int = 1) -> GroupResult:
     fake.instances.running[f"i-{number}"] = InstanceFacts(instance_id=f"i-{number}", state="running")
     return GroupResult(
         group_id="group-1",
-        result=Launched(
+        result=LaunchedInstance(
             claim_uid="uid-a",
             provider_id=f"aws:///us-west-2a/i-{number}",
             instance_type="m5.large",

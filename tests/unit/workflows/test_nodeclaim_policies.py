@@ -9,8 +9,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.model.launch import LaunchRejection
-from tenure.model.nodeclaim_state import ClaimState, Phase
-from tenure.model.provisioning import Expected, PhaseTimes
+from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.provisioning import ExpectedDurations, PhaseDurations
 from tenure.policy.lifecycle.deadlines import describe_blocker
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
@@ -52,7 +52,7 @@ async def has_overdue_condition(fake: WorkerHarness, condition: str) -> bool:
     return fake.claims.condition_text("a", OVERDUE) == condition
 
 
-def age_at_deadline(state: ClaimState) -> timedelta:
+def age_at_deadline(state: NodeClaimState) -> timedelta:
     assert state.deadline
     return state.deadline - state.identity.created
 
@@ -236,7 +236,9 @@ async def test_a_life_that_is_made_anew_takes_off_what_it_finds_written(
 # --- slow ---
 
 
-async def start_with_expected_times(fake: WorkerHarness, skipping: WorkflowEnvironment, expected: Expected) -> Handle:
+async def start_with_expected_times(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, expected: ExpectedDurations
+) -> Handle:
     """As the watch tells it with the first that it tells."""
     claim = await create_nodeclaim(fake, skipping)
     handle = await fake.start(claim)
@@ -245,9 +247,9 @@ async def start_with_expected_times(fake: WorkerHarness, skipping: WorkflowEnvir
     return handle
 
 
-def expected_times(minutes: float) -> Expected:
+def expected_times(minutes: float) -> ExpectedDurations:
     span = timedelta(minutes=minutes)
-    return Expected(otherwise=PhaseTimes(launch=span, registration=span, initialization=span))
+    return ExpectedDurations(default=PhaseDurations(launch=span, registration=span, initialization=span))
 
 
 async def is_slow(handle: Handle) -> bool:
@@ -281,17 +283,17 @@ async def test_what_is_expected_of_its_type_counts_before_what_is_expected_of_ot
     handle = await start_with_expected_times(fake, skipping, expected_times(1))
     kind = (await query_state(handle)).launched
     assert kind
-    long_times = PhaseTimes(registration=timedelta(minutes=8))
+    long_times = PhaseDurations(registration=timedelta(minutes=8))
     other = await start_with_times_of_type(fake, skipping, kind.instance_type, long_times)
     await skipping.sleep(timedelta(minutes=5))
     assert await is_slow(handle) and not await is_slow(other)
 
 
 async def start_with_times_of_type(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, kind: str, times: PhaseTimes
+    fake: WorkerHarness, skipping: WorkflowEnvironment, kind: str, times: PhaseDurations
 ) -> Handle:
     claim = fake.claims.add("b", born=await skipping.get_current_time())
-    expected = Expected(by_type={kind: times}, otherwise=PhaseTimes(registration=timedelta(minutes=1)))
+    expected = ExpectedDurations(by_type={kind: times}, default=PhaseDurations(registration=timedelta(minutes=1)))
     handle = await fake.start(claim, expected=expected)
     await wait_until_phase(handle, Phase.REGISTRATION)
     return handle

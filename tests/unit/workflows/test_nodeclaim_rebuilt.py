@@ -233,7 +233,7 @@ async def test_when_the_node_was_away_is_known_again_and_an_absence_that_is_over
         NotReadyInterval(since=left + timedelta(minutes=10)),
     )
     claim = await add_launched_nodeclaim(
-        fake, skipping, "Registered", "Initialized", annotations={labels.AWAY: format_intervals(before)}
+        fake, skipping, "Registered", "Initialized", annotations={labels.NOT_READY_INTERVALS: format_intervals(before)}
     )
     handle = await fake.start(claim, **BUSY)
     await wait_until_phase(handle, Phase.READY)
@@ -247,5 +247,5 @@ async def test_when_the_node_was_away_is_known_again_and_an_absence_that_is_over
 
 
 async def last_interval_has_ended(fake: WorkerHarness) -> bool:
-    found = parse_intervals(fake.claims.found["a"]["metadata"]["annotations"][labels.AWAY])
+    found = parse_intervals(fake.claims.found["a"]["metadata"]["annotations"][labels.NOT_READY_INTERVALS])
     return len(found) == 2 and ongoing_since(found) is None

@@ -11,7 +11,7 @@ import workflows.activity_options
 from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.errors import BadInput
 from tenure.model.observations import ObservedNodePool
-from tenure.model.signals import PermitRequest, PermitResult, PermitWithdrawn, Resume
+from tenure.model.signals import PermitRelease, PermitRequest, PermitResult, Resume
 from tests.support.fakes.asker import PermitRequesterWorkflow
 from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
 from tests.support.workflows.eventually import (
@@ -133,7 +133,7 @@ async def test_a_permit_that_is_called_back_from_a_command_counts_until_it_has_p
     await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "b"))
     asker: Asker = fake.client.get_workflow_handle_for(PermitRequesterWorkflow.run, "a")
     assert [one.why for one in await asker.query(PermitRequesterWorkflow.revocations)] == ["it is paused"]
-    await pools.signal(NodePoolWorkflow.release_permit, PermitWithdrawn(claim_uid="uid-a", workflow_id="a"))
+    await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a", workflow_id="a"))
     await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b"))
 
 
@@ -144,7 +144,7 @@ async def test_a_permit_that_is_given_back_serves_the_next_at_once(
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await request_permits(fake, skipping, pools, "a", "b")
     await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
-    await pools.signal(NodePoolWorkflow.release_permit, PermitWithdrawn(claim_uid="uid-a"))
+    await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a"))
     await skipping.sleep(timedelta(seconds=1))
     await wait_until(lambda: have_permits(fake, "b"))
 
@@ -167,7 +167,7 @@ async def test_a_wish_taken_back_is_not_granted(fake: WorkerHarness, skipping: W
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await request_permits(fake, skipping, pools, "a", "b")
     await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "a", "b"))
-    await pools.signal(NodePoolWorkflow.release_permit, PermitWithdrawn(claim_uid="uid-a"))
+    await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a"))
     fake.pools.add("default", disruption={"budgets": [{"nodes": "2"}]})
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=2))
     await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b"))

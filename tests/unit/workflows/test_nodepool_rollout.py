@@ -16,7 +16,7 @@ from tenure.model.observations import ObservedNodePool
 from tenure.model.operator_requests import InvalidRules
 from tenure.model.rollout import ApproveRollout, RejectRollout
 from tenure.model.signals import DisruptionReason, PermitRequest, PermitResult
-from tenure.model.workflow_states import PoolState
+from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.asker import PermitRequesterWorkflow
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import count_scheduled, wait_until, wait_until_skipping_time
@@ -100,7 +100,7 @@ async def start_rollout_nodepool(fake: WorkerHarness, skipping: WorkflowEnvironm
     observed = ObservedNodePool(number=1, generation=1, rollout=RolloutRules.model_validate(rules) if rules else None)
     pools = await fake.client.start_workflow(
         NodePoolWorkflow.run,
-        PoolState(cluster=fake.cluster, name="default"),
+        NodePoolState(cluster=fake.cluster, name="default"),
         id=name,
         task_queue=ids.task_queue(fake.cluster),
         start_signal="observe",

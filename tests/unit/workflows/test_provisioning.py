@@ -16,9 +16,9 @@ from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import TryLater
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.launch import FleetError, Member
+from tenure.model.launch import FleetError, LaunchGroupMember
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import Joining, ObservedDemand, ObservedUnavailableOfferings
+from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.provisioning import LaunchDraft, PlanOutcome
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
@@ -63,7 +63,9 @@ async def signal_pending_pods(fake: WorkerHarness, handle: Provisioning, newest:
     """Not while a run may just be being continued: see `idle`."""
     await wait_until_idle(handle, timeout=IDLE_TIMEOUT_SECONDS)
     fake.number += 1
-    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=fake.number, pods=1, newest=newest))
+    await handle.signal(
+        ProvisioningWorkflow.pending_pods, ObservedDemand(number=fake.number, pods=1, newest_pod_at=newest)
+    )
 
 
 async def make_launch_draft(
@@ -73,7 +75,7 @@ async def make_launch_draft(
     born = await skipping.get_current_time()
     for name in names:
         fake.claims.add(name, born=born, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: group_id})
-    members = tuple(Member(name=name, uid=f"uid-{name}") for name in sorted(names))
+    members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in sorted(names))
     return LaunchDraft(group_id=group_id, pool="default", node_class="default", members=members)
 
 
@@ -138,8 +140,10 @@ async def test_pods_that_lost_their_place_wait_for_no_batch(
     handle = await start_provisioning(planning, open_window_state(planning))
     now = await skipping.get_current_time()
     await signal_pending_pods(planning, handle, now)
-    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=90, pods=2, newest=now, at_once=True))
-    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=91, pods=3, newest=now))
+    await handle.signal(
+        ProvisioningWorkflow.pending_pods, ObservedDemand(number=90, pods=2, newest_pod_at=now, at_once=True)
+    )
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=91, pods=3, newest_pod_at=now))
     await wait_until(lambda: has_planning_passes(planning, 1))
 
 
@@ -157,8 +161,8 @@ async def test_a_worker_that_starts_says_how_long_a_batch_stays_open(
 async def test_older_demand_is_no_new_demand(planning: WorkerHarness, skipping: WorkflowEnvironment) -> None:
     handle = await start_provisioning(planning, open_window_state(planning))
     now = await skipping.get_current_time()
-    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=5, pods=3, newest=now))
-    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=4, pods=1, newest=now))
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=5, pods=3, newest_pod_at=now))
+    await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=4, pods=1, newest_pod_at=now))
     state = await handle.query(ProvisioningWorkflow.state)
     assert state.demand is not None and state.demand.pods == 3
 
@@ -357,7 +361,9 @@ async def test_claims_of_a_pool_that_no_plan_made_wait_for_each_other_as_long_as
     born = await skipping.get_current_time()
     for name in "abc":
         planning.claims.add(name, born=born, labels={NODEPOOL: "default"})
-        join_request = Joining(name=name, uid=f"uid-{name}", pool="default", node_class="default", alike="x")
+        join_request = LaunchGroupJoinRequest(
+            name=name, uid=f"uid-{name}", pool="default", node_class="default", launch_hash="x"
+        )
         await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
         await skipping.sleep(timedelta(seconds=4))
     await skipping.sleep(timedelta(seconds=20))
@@ -391,7 +397,7 @@ async def test_one_that_asks_twice_to_launch_with_others_is_bought_once(
 ) -> None:
     handle = await start_provisioning(planning)
     planning.claims.add("a", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
-    join_request = Joining(name="a", uid="uid-a", pool="default", node_class="default", alike="x")
+    join_request = LaunchGroupJoinRequest(name="a", uid="uid-a", pool="default", node_class="default", launch_hash="x")
     planning.fleet.gate = asyncio.Event()
     await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
     await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)

@@ -5,12 +5,12 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.apis.labels import DISRUPTED_LATELY
+from tenure.apis.labels import RECENT_DISRUPTIONS
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.model.observations import ObservedNodePool
 from tenure.model.operator_requests import InvalidRules
-from tenure.model.signals import PermitWithdrawn
-from tenure.model.workflow_states import PoolState
+from tenure.model.signals import PermitRelease
+from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
 from tests.support.workflows.lives import start_nodepool
@@ -45,7 +45,7 @@ async def run_command(fake: WorkerHarness, skipping: WorkflowEnvironment, pools:
     await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
     if used:
         fake.claims.set_status("a", deleting=True)
-    await pools.signal(NodePoolWorkflow.release_permit, PermitWithdrawn(claim_uid="uid-a", workflow_id="a", used=used))
+    await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a", workflow_id="a", used=used))
 
 
 async def test_a_node_that_a_command_left_counts_not(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
@@ -78,7 +78,7 @@ async def test_what_went_counts_though_the_workflow_was_lost(
     await pools.terminate()
     restarted = await fake.client.start_workflow(
         NodePoolWorkflow.run,
-        PoolState(cluster=fake.cluster, name="default"),
+        NodePoolState(cluster=fake.cluster, name="default"),
         id=ids.nodepool(fake.cluster, "default"),
         task_queue=ids.task_queue(fake.cluster),
         start_signal="observe",
@@ -98,7 +98,7 @@ async def annotation_is_empty(fake: WorkerHarness) -> bool:
 
 
 def recent_disruptions_annotation(fake: WorkerHarness) -> str:
-    return fake.pools.found["default"].metadata.annotations.get(DISRUPTED_LATELY, "")
+    return fake.pools.found["default"].metadata.annotations.get(RECENT_DISRUPTIONS, "")
 
 
 async def test_rates_that_cannot_be_read_for_a_while_forget_nothing_and_without_rates_nothing_is_kept(
@@ -121,4 +121,4 @@ async def test_a_pool_without_rates_carries_no_record(fake: WorkerHarness, skipp
     await add_nodeclaims(fake, "a")
     await run_command(fake, skipping, await start_nodepool(fake, budgets=[{"nodes": "100%"}]), used=True)
     await skipping.sleep(timedelta(minutes=1))
-    assert DISRUPTED_LATELY not in fake.pools.found["default"].metadata.annotations
+    assert RECENT_DISRUPTIONS not in fake.pools.found["default"].metadata.annotations

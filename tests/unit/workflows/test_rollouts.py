@@ -10,9 +10,9 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.lifecyclepolicy_disruption import RolloutRules
-from tenure.model.observations import ObservedNodePool, StartEnded
-from tenure.model.rollout import ApproveRollout, GateResult, Image, RejectRollout, RolloutState, Target
-from tenure.model.signals import Verdict
+from tenure.model.observations import ObservedNodePool, StartupOutcome
+from tenure.model.rollout import ApproveRollout, GateResult, Image, RejectRollout, RolloutState, RolloutTarget
+from tenure.model.signals import OperatorRequestResult
 from tests.support.fakes.rolling import FakeRolloutActivities, RolloutHarness, rollout_harness
 from tests.support.fakes.rolling_workflow import RolloutOnlyWorkflow
 from tests.support.workflows.eventually import (
@@ -22,7 +22,7 @@ from tests.support.workflows.eventually import (
     wait_until_skipping_time,
 )
 
-GOOD = Target(pool="p", node_class="default", images=(Image(id="ami-good"),))
+GOOD = RolloutTarget(pool="p", node_class="default", images=(Image(id="ami-good"),))
 BAD = GOOD.model_copy(update={"images": (Image(id="ami-bad"),)})
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 NODES = tuple(f"n{number}" for number in range(10))
@@ -37,10 +37,10 @@ def observed_nodepool(**rules: Any) -> ObservedNodePool:
 async def drifted_rollout(skipping: WorkflowEnvironment, **rules: Any) -> AsyncIterator[RolloutHarness]:
     """A pool that ran well with GOOD, and whose ten nodes have drifted towards BAD."""
     pool = FakeRolloutActivities()
-    pool.set_observed(target=GOOD, new=10, ready=10)
+    pool.set_observed(target=GOOD, updated_nodes=10, ready=10)
     async with rollout_harness(skipping.client, observed_nodepool(**rules), pool) as found:
         await wait_until(lambda: _is_finished(found))
-        pool.set_observed(target=BAD, drifted=NODES, new=0, ready=0)
+        pool.set_observed(target=BAD, drifted=NODES, updated_nodes=0, ready=0)
         yield found
 
 
@@ -85,7 +85,7 @@ async def test_waves_let_some_go_and_the_rest_after_the_soak(
     await wait_until_skipping_time(skipping, lambda: wave_rollout.has_permits(4), seconds=20)
     assert wave_rollout.activities.event_reasons()[:3] == ["RolloutBegan", "RolloutWaveSoaks", "RolloutWaveDone"]
     wave_rollout.activities.replace_drifted(*NODES)
-    wave_rollout.activities.set_observed(new=10, ready=10)
+    wave_rollout.activities.set_observed(updated_nodes=10, ready=10)
     await wait_until_skipping_time(skipping, lambda: _is_finished(wave_rollout), seconds=20)
     assert (await wave_rollout.state()).rollout.good == BAD
 
@@ -117,14 +117,14 @@ async def test_a_canary_that_sickens_is_rolled_back_within_two_minutes(
     )
     assert "0 of 1 new nodes are Ready" in pin_request.why
     assert await wave_rollout.has_permits(1), "no further node went"
-    wave_rollout.activities.set_observed(target=GOOD, drifted=("bad",), new=9, ready=9)
+    wave_rollout.activities.set_observed(target=GOOD, drifted=("bad",), updated_nodes=9, ready=9)
     await wait_until_skipping_time(skipping, lambda: _is_finished(wave_rollout), seconds=20)
     assert "RolloutRollsBack" in wave_rollout.activities.event_reasons()
 
 
 async def signal_startup_failures(one: RolloutHarness, now: datetime, *uids: str) -> None:
     for uid in uids:
-        ended = StartEnded(uid=uid, at=now, reason="RegistrationTimeout")
+        ended = StartupOutcome(uid=uid, at=now, reason="RegistrationTimeout")
         await one.handle.signal(RolloutOnlyWorkflow.startup_failed, ended)
 
 
@@ -162,7 +162,7 @@ async def test_gates_are_asked_and_what_they_say_holds(
     await wait_until_skipping_time(skipping, lambda: gated_rollout.has_permits(1), seconds=20)
 
 
-async def approve_plan(one: RolloutHarness, plan: str, by: str = "ann") -> Verdict:
+async def approve_plan(one: RolloutHarness, plan: str, by: str = "ann") -> OperatorRequestResult:
     return await one.handle.execute_update(RolloutOnlyWorkflow.approve, ApproveRollout(plan=plan, by=by))
 
 

@@ -35,7 +35,7 @@ async def test_every_task_of_the_table_runs_on_a_tidy_world_and_costs_few_events
 async def test_a_task_that_fails_ends_its_run_with_the_reason(
     fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    fake.inventory.faults["leases"] = [Forbidden("leases is forbidden")] * 100
+    fake.inventory.faults["list_leases"] = [Forbidden("leases is forbidden")] * 100
     done = await (await start_garbage_collection(fake, "leases")).result()
     assert "leases is forbidden" in done.fault
     assert done.collected == 0

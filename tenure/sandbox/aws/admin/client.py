@@ -95,7 +95,7 @@ class AwsControl(CapacityControl):
 
     def list_instances(self, *, after: int | None = None, wait: float = 0.0) -> Json:
         """`list_instances`, `launched`, `terminated`, `alive`, `revision`; with `after`, what changed since, and
-        `gone`.
+        `is_deleted`.
 
         `wait` holds the answer back, up to so many seconds, until something changes.
         """

@@ -23,28 +23,28 @@ LONGEST_WAIT = 60.0
 ALIVE = frozenset({"pending", "running", "stopping", "stopped"})
 
 
-def list_instances(standin: FakeAws, body: Body) -> Any:
+def list_instances(fake_aws: FakeAws, body: Body) -> Any:
     """All instances, or with `after` those that changed after that revision; `wait` seconds until there is one."""
-    world = standin.default_environment
+    environment = fake_aws.default_environment
     after = int(body.get("after", -1))
-    with world.lock:
-        _await_change(world, after, min(LONGEST_WAIT, float(body.get("wait", 0))))
-        changed = [i for i in world.instances.values() if i.revision > after]
+    with environment.lock:
+        _await_change(environment, after, min(LONGEST_WAIT, float(body.get("wait", 0))))
+        changed = [i for i in environment.instances.values() if i.revision > after]
         return {
-            "revision": world.revision,
-            "launched": world.launched,
-            "terminated": world.terminated,
-            "alive": sum(i.state in ALIVE for i in world.instances.values()),
-            "gone": [one for revision, one in world.deleted if revision > after] if after >= 0 else [],
+            "revision": environment.revision,
+            "launched": environment.launched,
+            "terminated": environment.terminated,
+            "alive": sum(i.state in ALIVE for i in environment.instances.values()),
+            "gone": [one for revision, one in environment.deleted if revision > after] if after >= 0 else [],
             "instances": [_to_json(instance) for instance in changed],
         }
 
 
-def _await_change(world: Environment, after: int, seconds: float) -> None:
-    world.run_due_transitions()
+def _await_change(environment: Environment, after: int, seconds: float) -> None:
+    environment.run_due_transitions()
     end = time.monotonic() + seconds
-    while world.revision <= after and (left := end - time.monotonic()) > 0:
-        world.moved.wait(left)
+    while environment.revision <= after and (left := end - time.monotonic()) > 0:
+        environment.moved.wait(left)
 
 
 def _to_json(instance: Instance) -> Body:
@@ -75,7 +75,7 @@ def _to_json(instance: Instance) -> Body:
     }
 
 
-def list_fleets(standin: FakeAws, body: Body) -> Any:
+def list_fleets(fake_aws: FakeAws, body: Body) -> Any:
     """Every fleet asked for: its token, what it wanted and what it got."""
     return {
         "fleets": [
@@ -88,93 +88,93 @@ def list_fleets(standin: FakeAws, body: Body) -> Any:
                 "errors": [error["ErrorCode"] for error in fleet.response["Errors"]],
                 "tags": fleet.tags,
             }
-            for fleet in standin.default_environment.fleets.values()
+            for fleet in fake_aws.default_environment.fleets.values()
         ]
     }
 
 
-def _get_instance(world: Environment, body: Body) -> Instance:
-    world.run_due_transitions()
-    return world.instances[body["id"]]
+def _get_instance(environment: Environment, body: Body) -> Instance:
+    environment.run_due_transitions()
+    return environment.instances[body["id"]]
 
 
-def stop(standin: FakeAws, body: Body) -> Any:
+def stop(fake_aws: FakeAws, body: Body) -> Any:
     """AWS stops the instance, whatever its kind."""
-    with standin.default_environment.lock:
-        standin.default_environment.enter_state(_get_instance(standin.default_environment, body), "stopping")
+    with fake_aws.default_environment.lock:
+        fake_aws.default_environment.enter_state(_get_instance(fake_aws.default_environment, body), "stopping")
     return {"ok": True}
 
 
-def start(standin: FakeAws, body: Body) -> Any:
-    with standin.default_environment.lock:
-        standin.default_environment.enter_state(_get_instance(standin.default_environment, body), "pending")
+def start(fake_aws: FakeAws, body: Body) -> Any:
+    with fake_aws.default_environment.lock:
+        fake_aws.default_environment.enter_state(_get_instance(fake_aws.default_environment, body), "pending")
     return {"ok": True}
 
 
-def terminate(standin: FakeAws, body: Body) -> Any:
+def terminate(fake_aws: FakeAws, body: Body) -> Any:
     """Somebody else terminates it, out of band."""
-    with standin.default_environment.lock:
-        actions.terminate(standin.default_environment, _get_instance(standin.default_environment, body))
+    with fake_aws.default_environment.lock:
+        actions.terminate(fake_aws.default_environment, _get_instance(fake_aws.default_environment, body))
     return {"ok": True}
 
 
-def set_status(standin: FakeAws, body: Body) -> Any:
+def set_status(fake_aws: FakeAws, body: Body) -> Any:
     """What DescribeInstanceStatus shows: `instance`, `system`, `ebs` (ok, impaired, ...) and scheduled `events`."""
     seconds = body.get("impaired_seconds") or 0.0
-    since = None if seconds < 0 else standin.default_environment.now() - dt.timedelta(seconds=seconds)
-    with standin.default_environment.lock:
-        status = _get_instance(standin.default_environment, body).status
+    since = None if seconds < 0 else fake_aws.default_environment.now() - dt.timedelta(seconds=seconds)
+    with fake_aws.default_environment.lock:
+        status = _get_instance(fake_aws.default_environment, body).status
         status.update({key: body[key] for key in ("instance", "system", "ebs", "events") if key in body})
         status["impaired_since"] = since
     return {"ok": True}
 
 
-def interrupt_spot(standin: FakeAws, body: Body) -> Any:
+def interrupt_spot(fake_aws: FakeAws, body: Body) -> Any:
     """The interruption warning goes to the queue; after `notice_seconds` (120) the instance is taken, unless `keep`."""
-    world = standin.default_environment
-    with world.lock:
-        instance = _get_instance(world, body)
+    environment = fake_aws.default_environment
+    with environment.lock:
+        instance = _get_instance(environment, body)
         eventbridge.send_event(
-            standin.settings, eventbridge.spot_interruption(standin.settings, world.now(), instance.id)
+            fake_aws.settings, eventbridge.spot_interruption(fake_aws.settings, environment.now(), instance.id)
         )
         if not body.get("keep"):
-            world.schedule_reclaim(instance, float(body.get("notice_seconds", 120)))
+            environment.schedule_reclaim(instance, float(body.get("notice_seconds", 120)))
     return {"ok": True}
 
 
-def recommend_rebalance(standin: FakeAws, body: Body) -> Any:
-    with standin.default_environment.lock:
-        instance = _get_instance(standin.default_environment, body)
+def recommend_rebalance(fake_aws: FakeAws, body: Body) -> Any:
+    with fake_aws.default_environment.lock:
+        instance = _get_instance(fake_aws.default_environment, body)
     eventbridge.send_event(
-        standin.settings,
-        eventbridge.rebalance_recommendation(standin.settings, standin.default_environment.now(), instance.id),
+        fake_aws.settings,
+        eventbridge.rebalance_recommendation(fake_aws.settings, fake_aws.default_environment.now(), instance.id),
     )
     return {"ok": True}
 
 
-def announce_health_event(standin: FakeAws, body: Body) -> Any:
+def announce_health_event(fake_aws: FakeAws, body: Body) -> Any:
     """An AWS Health event about `ids`; `detail` is laid over the usual one."""
     event = eventbridge.health_event(
-        standin.settings, standin.default_environment.now(), list(body["ids"]), **body.get("detail", {})
+        fake_aws.settings, fake_aws.default_environment.now(), list(body["ids"]), **body.get("detail", {})
     )
-    eventbridge.send_event(standin.settings, event)
+    eventbridge.send_event(fake_aws.settings, event)
     return {"arn": event["detail"]["eventArn"]}
 
 
-def send_message(standin: FakeAws, body: Body) -> Any:
+def send_message(fake_aws: FakeAws, body: Body) -> Any:
     """Any message into the cluster's queue, as it is."""
-    eventbridge.send_message(standin.settings, body["message"])
+    eventbridge.send_message(fake_aws.settings, body["message"])
     return {"ok": True}
 
 
-def count_messages(standin: FakeAws, body: Body) -> Any:
-    return {"queued": eventbridge.count_queued_messages(standin.settings)}
+def count_messages(fake_aws: FakeAws, body: Body) -> Any:
+    return {"queued": eventbridge.count_queued_messages(fake_aws.settings)}
 
 
-def add_image(standin: FakeAws, body: dict[str, Any]) -> Any:
+def add_image(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
     """Add a public image owned by Amazon (or `owner`), or change the one with this `id`; point `parameters` at it."""
-    world = standin.default_environment
-    created = _parse_time(body.get("created")) or world.now()
+    environment = fake_aws.default_environment
+    created = _parse_time(body.get("created")) or environment.now()
     image = Image(
         id=body.get("id") or new_id("ami"),
         name=body["name"],
@@ -189,36 +189,36 @@ def add_image(standin: FakeAws, body: dict[str, Any]) -> Any:
         public=bool(body.get("public", True)),
         tags=dict(body.get("tags", {})),
     )
-    with world.lock:
-        world.images[image.id] = image
+    with environment.lock:
+        environment.images[image.id] = image
     for name in body.get("parameters", ()):
-        set_parameter(standin, name, image.id)
+        set_parameter(fake_aws, name, image.id)
     return {"id": image.id}
 
 
-def release(standin: FakeAws, body: dict[str, Any]) -> Any:
+def release(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
     """A family's next release, for one Kubernetes minor version or all; the moving parameters point at it at once."""
-    family, world = body["family"], standin.default_environment
+    family, environment = body["family"], fake_aws.default_environment
     if family not in FAMILIES:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}")
-    found = publish_release(family, body["version"], world.now() - dt.timedelta(hours=1), body.get("minor"))
-    with world.lock:
+    found = publish_release(family, body["version"], environment.now() - dt.timedelta(hours=1), body.get("minor"))
+    with environment.lock:
         for one in found:
-            world.images[one.image.id] = one.image
+            environment.images[one.image.id] = one.image
             for name in one.parameters:
-                set_parameter(standin, name, one.image.id)
+                set_parameter(fake_aws, name, one.image.id)
     return {"images": {one.image.name: one.image.id for one in found}}
 
 
-def deprecate_image(standin: FakeAws, body: dict[str, Any]) -> Any:
-    with standin.default_environment.lock:
-        standin.default_environment.images[body["id"]].deprecation = standin.default_environment.now()
+def deprecate_image(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
+    with fake_aws.default_environment.lock:
+        fake_aws.default_environment.images[body["id"]].deprecation = fake_aws.default_environment.now()
     return {"ok": True}
 
 
-def remove_image(standin: FakeAws, body: dict[str, Any]) -> Any:
-    with standin.default_environment.lock:
-        del standin.default_environment.images[body["id"]]
+def remove_image(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
+    with fake_aws.default_environment.lock:
+        del fake_aws.default_environment.images[body["id"]]
     return {"ok": True}
 
 

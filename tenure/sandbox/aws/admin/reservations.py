@@ -19,9 +19,9 @@ DONE = {"ok": True}
 KINDS = ("default", BLOCK)
 
 
-def add_reservation(standin: FakeAws, body: Body) -> Any:
+def add_reservation(fake_aws: FakeAws, body: Body) -> Any:
     """Also what no single call makes: capacity blocks, interruptible ones, those that another account shares."""
-    world = standin.default_environment
+    environment = fake_aws.default_environment
     if body["instance_type"] not in all_types() or body.get("kind", "default") not in KINDS:
         raise ValueError(f"no such instance type or kind; kinds are {', '.join(KINDS)}")
     request = {
@@ -31,89 +31,89 @@ def add_reservation(standin: FakeAws, body: Body) -> Any:
         "InstanceMatchCriteria": body.get("criteria", "targeted"),
         "Tenancy": body.get("tenancy", "default"),
     }
-    with world.lock:
-        zone, zone_id = zone_of(world, {"AvailabilityZone": body["zone"]})
-        reservation = make_reservation(world, request, zone=zone, zone_id=zone_id)
+    with environment.lock:
+        zone, zone_id = zone_of(environment, {"AvailabilityZone": body["zone"]})
+        reservation = make_reservation(environment, request, zone=zone, zone_id=zone_id)
         reservation.kind = body.get("kind", "default")
         reservation.interruptible = bool(body.get("interruptible", False))
-        reservation.owner = body.get("owner") or world.account
+        reservation.owner = body.get("owner") or environment.account
         reservation.tags = dict(body.get("tags", {}))
         start = reservation.start + dt.timedelta(seconds=float(body.get("starts_in", 0)))
         lasts = body.get("lasts")
         end = None if lasts is None else start + dt.timedelta(seconds=float(lasts))
-        set_times(world, reservation, start=start, end=end)
-        world.moved.notify_all()
+        set_times(environment, reservation, start=start, end=end)
+        environment.moved.notify_all()
         return {"id": reservation.id}
 
 
-def list_reservations(standin: FakeAws, body: Body) -> Any:
+def list_reservations(fake_aws: FakeAws, body: Body) -> Any:
     """State, room and the instances of each."""
-    world = standin.default_environment
-    with world.lock:
-        world.run_due_transitions()
+    environment = fake_aws.default_environment
+    with environment.lock:
+        environment.run_due_transitions()
         return {
             "reservations": [
                 {
                     "id": one.id,
                     "state": one.state,
                     "total": one.total,
-                    "available": reservation_view(world, one)["AvailableInstanceCount"],
-                    "instances": [instance.id for instance in members(world, one)],
+                    "available": reservation_view(environment, one)["AvailableInstanceCount"],
+                    "instances": [instance.id for instance in members(environment, one)],
                 }
-                for one in world.reservations.values()
+                for one in environment.reservations.values()
             ]
         }
 
 
-def end_reservation(standin: FakeAws, body: Body) -> Any:
+def end_reservation(fake_aws: FakeAws, body: Body) -> Any:
     """`state` is cancelled or expired. On-demand instances run on without it, those of a block are shut down."""
     state = body.get("state", "cancelled")
     if state not in ENDED:
         raise ValueError(f"state must be one of {', '.join(sorted(ENDED))}")
-    with standin.default_environment.lock:
-        reservation = _get_reservation(standin, body)
-        reservation.end = standin.default_environment.now() if state == "expired" else reservation.end
-        close(standin.default_environment, reservation, state)
+    with fake_aws.default_environment.lock:
+        reservation = _get_reservation(fake_aws, body)
+        reservation.end = fake_aws.default_environment.now() if state == "expired" else reservation.end
+        close(fake_aws.default_environment, reservation, state)
     return DONE
 
 
-def resize_reservation(standin: FakeAws, body: Body) -> Any:
-    with standin.default_environment.lock:
-        _get_reservation(standin, body).total = int(body["total"])
+def resize_reservation(fake_aws: FakeAws, body: Body) -> Any:
+    with fake_aws.default_environment.lock:
+        _get_reservation(fake_aws, body).total = int(body["total"])
     return DONE
 
 
-def interrupt_reservation(standin: FakeAws, body: Body) -> Any:
+def interrupt_reservation(fake_aws: FakeAws, body: Body) -> Any:
     """Its owner wants the capacity back: a warning for each instance, which is taken after the notice; it shrinks."""
-    world = standin.default_environment
-    with world.lock:
-        reservation = _get_reservation(standin, body)
+    environment = fake_aws.default_environment
+    with environment.lock:
+        reservation = _get_reservation(fake_aws, body)
         if not reservation.interruptible:
             raise ValueError(f"{reservation.id} is not interruptible")
         instance_ids = body.get("instances")
-        hit = [one for one in members(world, reservation) if instance_ids is None or one.id in instance_ids]
+        hit = [one for one in members(environment, reservation) if instance_ids is None or one.id in instance_ids]
         reservation.total = max(0, reservation.total - len(hit))
         for instance in hit:
-            warning = eventbridge.reservation_interruption(standin.settings, world.now(), instance.id)
-            eventbridge.send_event(standin.settings, warning)
+            warning = eventbridge.reservation_interruption(fake_aws.settings, environment.now(), instance.id)
+            eventbridge.send_event(fake_aws.settings, warning)
             if not body.get("keep"):
-                world.schedule_reclaim(instance, float(body.get("notice_seconds", 120)))
+                environment.schedule_reclaim(instance, float(body.get("notice_seconds", 120)))
     return {"instances": [instance.id for instance in hit]}
 
 
-def set_group_full(standin: FakeAws, body: Body) -> Any:
+def set_group_full(fake_aws: FakeAws, body: Body) -> Any:
     """A placement group has no room left, in one zone or all, in one partition or all; `full` false gives it back."""
     capacity_key = (body["id"], body.get("zone") or "*", body.get("partition"))
-    with standin.default_environment.lock:
-        if body["id"] not in standin.default_environment.placement_groups:
+    with fake_aws.default_environment.lock:
+        if body["id"] not in fake_aws.default_environment.placement_groups:
             raise LookupError(body["id"])
         if body.get("full", True):
-            standin.default_environment.full_groups.add(capacity_key)
+            fake_aws.default_environment.full_groups.add(capacity_key)
         else:
-            standin.default_environment.full_groups.discard(capacity_key)
+            fake_aws.default_environment.full_groups.discard(capacity_key)
     return DONE
 
 
-def _get_reservation(standin: FakeAws, body: Body) -> Reservation:
-    standin.default_environment.run_due_transitions()
-    return standin.default_environment.reservations[body["id"]]
+def _get_reservation(fake_aws: FakeAws, body: Body) -> Reservation:
+    fake_aws.default_environment.run_due_transitions()
+    return fake_aws.default_environment.reservations[body["id"]]

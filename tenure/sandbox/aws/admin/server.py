@@ -27,18 +27,18 @@ from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 Body = dict[str, Any]
 
 
-def backdate(standin: FakeAws, body: Body) -> Any:
+def backdate(fake_aws: FakeAws, body: Body) -> Any:
     """An instance or a launch template by its `id`, an instance profile by its name; older by so many `seconds`."""
     name, earlier = str(body["id"]), dt.timedelta(seconds=float(body["seconds"]))
-    world = standin.default_environment
-    with world.lock:
-        if name in world.instances:
-            instance = world.instances[name]
+    environment = fake_aws.default_environment
+    with environment.lock:
+        if name in environment.instances:
+            instance = environment.instances[name]
             instance.launch_time -= earlier
             instance.invalidate_view()
-        elif name in world.templates:
-            world.templates[name].created -= earlier
-        elif (profile := profile_named(standin.settings.account, name)) is not None:
+        elif name in environment.templates:
+            environment.templates[name].created -= earlier
+        elif (profile := profile_named(fake_aws.settings.account, name)) is not None:
             profile.create_date -= earlier
         else:
             raise LookupError(name)
@@ -51,8 +51,8 @@ DONE = {"ok": True}
 
 
 class Control:
-    def __init__(self, standin: FakeAws) -> None:
-        self._standin = standin
+    def __init__(self, fake_aws: FakeAws) -> None:
+        self._fake_aws = fake_aws
 
     def handle(self, http: HttpRequest) -> Response:
         """400 with a text for a request that makes no sense, 404 for what does not exist."""
@@ -61,170 +61,170 @@ class Control:
             return json_response({"error": f"no such control: {http.method} {http.path}"}, 404)
         try:
             body = {**dict(parse_qsl(http.query)), **http.json()}
-            return json_response(handler(self._standin, body))
+            return json_response(handler(self._fake_aws, body))
         except LookupError as error:
             return json_response({"error": f"not found or missing: {error}"}, 404)
         except (ValueError, TypeError, AwsError, json.JSONDecodeError) as error:
             return json_response({"error": str(error)}, 400)
 
 
-def health(standin: FakeAws, body: Body) -> Any:
-    settings = standin.settings
+def health(fake_aws: FakeAws, body: Body) -> Any:
+    settings = fake_aws.settings
     return {"ok": True, "region": settings.region, "account": settings.account, "cluster": settings.cluster_name}
 
 
-def do_reset(standin: FakeAws, body: Body) -> Any:
-    reset(standin)
+def do_reset(fake_aws: FakeAws, body: Body) -> Any:
+    reset(fake_aws)
     return DONE
 
 
-def counters(standin: FakeAws, body: Body) -> Any:
-    return {"calls": standin.counters.list_calls(body.get("access_key"))}
+def counters(fake_aws: FakeAws, body: Body) -> Any:
+    return {"calls": fake_aws.counters.list_calls(body.get("access_key"))}
 
 
-def clear_counters(standin: FakeAws, body: Body) -> Any:
-    standin.counters.clear()
+def clear_counters(fake_aws: FakeAws, body: Body) -> Any:
+    fake_aws.counters.clear()
     return DONE
 
 
-def list_faults(standin: FakeAws, body: Body) -> Any:
-    return {"faults": standin.faults.list_rules()}
+def list_faults(fake_aws: FakeAws, body: Body) -> Any:
+    return {"faults": fake_aws.faults.list_rules()}
 
 
-def add_fault(standin: FakeAws, body: Body) -> Any:
-    return {"id": standin.faults.add(body).id}
+def add_fault(fake_aws: FakeAws, body: Body) -> Any:
+    return {"id": fake_aws.faults.add(body).id}
 
 
-def remove_faults(standin: FakeAws, body: Body) -> Any:
+def remove_faults(fake_aws: FakeAws, body: Body) -> Any:
     if "id" not in body:
-        standin.faults.clear()
-    elif not standin.faults.remove(body["id"]):
+        fake_aws.faults.clear()
+    elif not fake_aws.faults.remove(body["id"]):
         raise LookupError(body["id"])
     return DONE
 
 
-def seed_faults(standin: FakeAws, body: Body) -> Any:
-    standin.faults.reseed(int(body["seed"]))
+def seed_faults(fake_aws: FakeAws, body: Body) -> Any:
+    fake_aws.faults.reseed(int(body["seed"]))
     return DONE
 
 
-def list_pools(standin: FakeAws, body: Body) -> Any:
-    used = {BY_CODE[code].name: vcpus for code, vcpus in standin.default_environment.vcpus_used.items() if vcpus}
+def list_pools(fake_aws: FakeAws, body: Body) -> Any:
+    used = {BY_CODE[code].name: vcpus for code, vcpus in fake_aws.default_environment.vcpus_used.items() if vcpus}
     return {
-        "pools": standin.default_environment.pools.list_pools(),
-        "limits": standin.default_environment.quotas,
+        "pools": fake_aws.default_environment.pools.list_pools(),
+        "limits": fake_aws.default_environment.quotas,
         "used": used,
     }
 
 
-def set_pool(standin: FakeAws, body: Body) -> Any:
+def set_pool(fake_aws: FakeAws, body: Body) -> Any:
     key = (body.get("instance_type", "*"), body.get("zone", "*"), body.get("capacity_type", "*"))
     available, code = body["available"], body.get("code")
     error = (code, body.get("message") or code) if code else None
-    with standin.default_environment.lock:
-        standin.default_environment.pools.set_available(key, None if available is None else int(available), error)
+    with fake_aws.default_environment.lock:
+        fake_aws.default_environment.pools.set_available(key, None if available is None else int(available), error)
     return DONE
 
 
-def clear_pools(standin: FakeAws, body: Body) -> Any:
-    with standin.default_environment.lock:
-        standin.default_environment.pools.clear()
-        standin.default_environment.quotas.clear()
+def clear_pools(fake_aws: FakeAws, body: Body) -> Any:
+    with fake_aws.default_environment.lock:
+        fake_aws.default_environment.pools.clear()
+        fake_aws.default_environment.quotas.clear()
     return DONE
 
 
-def set_limits(standin: FakeAws, body: Body) -> Any:
+def set_limits(fake_aws: FakeAws, body: Body) -> Any:
     """vCPUs by quota code, or by usage (`spot`, `on-demand`) for all its quotas; null for no bound that matters."""
-    with standin.default_environment.lock:
+    with fake_aws.default_environment.lock:
         for name, vcpus in body.items():
             codes = [quota.code for quota in QUOTAS if name in (quota.code, quota.usage)]
             if not codes:
                 raise ValueError(f"{name} is neither spot, on-demand nor a quota code")
             for code in codes:
-                standin.default_environment.quotas.pop(code, None)
+                fake_aws.default_environment.quotas.pop(code, None)
                 if vcpus is not None:
-                    standin.default_environment.quotas[code] = int(vcpus)
+                    fake_aws.default_environment.quotas[code] = int(vcpus)
     return DONE
 
 
-def list_rates(standin: FakeAws, body: Body) -> Any:
-    return standin.rates.list_rates()
+def list_rates(fake_aws: FakeAws, body: Body) -> Any:
+    return fake_aws.rates.list_rates()
 
 
-def set_rates(standin: FakeAws, body: Body) -> Any:
+def set_rates(fake_aws: FakeAws, body: Body) -> Any:
     """`documented_rate`: EC2's own rates; or `action` with `refill` and `bucket`, both null to leave it free."""
     if body.get("documented"):
-        standin.rates.use_documented()
+        fake_aws.rates.use_documented()
     if "action" in body:
         bucket = body.get("bucket")
         rate = None if bucket is None else Rate(float(body["refill"]), float(bucket))
-        standin.rates.set_rate(body["action"], rate)
+        fake_aws.rates.set_rate(body["action"], rate)
     return DONE
 
 
-def clear_rates(standin: FakeAws, body: Body) -> Any:
-    standin.rates.clear()
+def clear_rates(fake_aws: FakeAws, body: Body) -> Any:
+    fake_aws.rates.clear()
     return DONE
 
 
-def advance_clock(standin: FakeAws, body: Body) -> Any:
-    standin.clock.advance(float(body["seconds"]))
-    for world in standin.environments().values():
-        with world.lock:
-            world.run_due_transitions()
-            world.moved.notify_all()
-    return {"now": standin.clock.now()}
+def advance_clock(fake_aws: FakeAws, body: Body) -> Any:
+    fake_aws.clock.advance(float(body["seconds"]))
+    for environment in fake_aws.environments().values():
+        with environment.lock:
+            environment.run_due_transitions()
+            environment.moved.notify_all()
+    return {"now": fake_aws.clock.now()}
 
 
-def configure(standin: FakeAws, body: Body) -> Any:
+def configure(fake_aws: FakeAws, body: Body) -> Any:
     """Change delays, the cluster's endpoint and the like, by the names of SimSettings."""
     known = {field.name: field.type for field in fields(SimSettings)}
     for name, value in body.items():
         if name not in known or name in FIXED_SETTINGS:
             raise ValueError(f"{name} cannot be set; there are {', '.join(sorted(set(known) - FIXED_SETTINGS))}")
-        setattr(standin.settings, name, value)
+        setattr(fake_aws.settings, name, value)
     return DONE
 
 
-def get_settings(standin: FakeAws, body: Body) -> Any:
-    return vars(standin.settings)
+def get_settings(fake_aws: FakeAws, body: Body) -> Any:
+    return vars(fake_aws.settings)
 
 
-def put_parameter(standin: FakeAws, body: Body) -> Any:
-    set_parameter(standin, body["name"], body["value"])
+def put_parameter(fake_aws: FakeAws, body: Body) -> Any:
+    set_parameter(fake_aws, body["name"], body["value"])
     return DONE
 
 
-def bind_key(standin: FakeAws, body: Body) -> Any:
+def bind_key(fake_aws: FakeAws, body: Body) -> Any:
     if "layer" in body:
-        standin.keys.set_guard(body["access_key"], body["layer"], body["policy"])
+        fake_aws.keys.set_guard(body["access_key"], body["layer"], body["policy"])
     else:
-        standin.keys.bind_policy(body["access_key"], body["policy"])
+        fake_aws.keys.bind_policy(body["access_key"], body["policy"])
     return DONE
 
 
-def release_key(standin: FakeAws, body: Body) -> Any:
-    standin.keys.release(body["access_key"])
+def release_key(fake_aws: FakeAws, body: Body) -> Any:
+    fake_aws.keys.release(body["access_key"])
     return DONE
 
 
-def list_keys(standin: FakeAws, body: Body) -> Any:
-    return {"keys": standin.keys.list_bindings(), "denials": standin.keys.list_denials()}
+def list_keys(fake_aws: FakeAws, body: Body) -> Any:
+    return {"keys": fake_aws.keys.list_bindings(), "denials": fake_aws.keys.list_denials()}
 
 
-def withhold_addresses(standin: FakeAws, body: Body) -> Any:
+def withhold_addresses(fake_aws: FakeAws, body: Body) -> Any:
     """Leave a subnet only so many free addresses; None gives all of them back."""
-    with standin.default_environment.lock:
-        address_pool = standin.default_environment.network.address_pool(body["subnet_id"])
+    with fake_aws.default_environment.lock:
+        address_pool = fake_aws.default_environment.network.address_pool(body["subnet_id"])
         address_pool.withheld = 0
         if body["free"] is not None:
             address_pool.withheld = max(0, address_pool.free_count() - int(body["free"]))
     return DONE
 
 
-def shift_zone(standin: FakeAws, body: Body) -> Any:
+def shift_zone(fake_aws: FakeAws, body: Body) -> Any:
     """A shift away from a zone: a person's, of some `seconds`, or AWS's own (`auto`); not `applied`: without effect."""
-    shift = standin.zonal_shifts.start(
+    shift = fake_aws.zonal_shifts.start(
         body["zone_id"],
         seconds=float(body.get("seconds", 3600)),
         applied=bool(body.get("applied", True)),
@@ -234,8 +234,8 @@ def shift_zone(standin: FakeAws, body: Body) -> Any:
     return {"id": shift.id}
 
 
-def end_shifts(standin: FakeAws, body: Body) -> Any:
-    standin.zonal_shifts.end(body.get("zone_id"))
+def end_shifts(fake_aws: FakeAws, body: Body) -> Any:
+    fake_aws.zonal_shifts.end(body.get("zone_id"))
     return DONE
 
 

@@ -33,34 +33,34 @@ class Call:
 
     action: str
     params: dict[str, Any]
-    world: Environment
-    gate: IamAuthorizer | None = None
+    environment: Environment
+    authorizer: IamAuthorizer | None = None
     starved: AwsError | None = None
 
     def permit_fleet(self, fleet_tags: dict[str, str], pools: list[Pool]) -> None:
         """May this caller create such a fleet from these templates? Raises UnauthorizedOperation."""
-        if self.gate is not None:
-            self.gate.create_fleet(self.world, fleet_tags, pools)
+        if self.authorizer is not None:
+            self.authorizer.create_fleet(self.environment, fleet_tags, pools)
 
     def permit_launch(self, prepared: PreparedLaunch, template_id: str | None) -> None:
         """May this caller launch this instance? Raises UnauthorizedOperation."""
-        if self.gate is not None:
-            self.gate.run_instances(self.world, prepared, template_id)
+        if self.authorizer is not None:
+            self.authorizer.run_instances(self.environment, prepared, template_id)
 
     def permit_each(self, action: str, kind: str, tagged: dict[str, dict[str, str]]) -> None:
         """May this caller do this to each of these resources, given their tags? Raises UnauthorizedOperation."""
-        if self.gate is not None:
-            self.gate.authorize_each(self.world, action, kind, tagged)
+        if self.authorizer is not None:
+            self.authorizer.authorize_each(self.environment, action, kind, tagged)
 
     def permit_create(self, action: str, kind: str, tags: dict[str, str]) -> None:
         """May this caller create such a resource with these tags? Raises UnauthorizedOperation."""
-        if self.gate is not None:
-            self.gate.authorize_create(self.world, action, kind, tags)
+        if self.authorizer is not None:
+            self.authorizer.authorize_create(self.environment, action, kind, tags)
 
     def permit_tagging(self, action: str, tagged: dict[str, dict[str, str]], tags: dict[str, str]) -> None:
         """May this caller put (or remove) these tags on resources that carry those? Raises UnauthorizedOperation."""
-        if self.gate is not None:
-            self.gate.authorize_tagging(self.world, action, tagged, tags)
+        if self.authorizer is not None:
+            self.authorizer.authorize_tagging(self.environment, action, tagged, tags)
 
 
 HEX_ID = re.compile(r"^[a-z]+-(?:[0-9a-f]{8}|[0-9a-f]{17})$")

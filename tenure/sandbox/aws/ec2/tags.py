@@ -73,14 +73,20 @@ NOUNS = {"i": "instance", "vol": "volume", "eni": "networkInterface", "subnet": 
 FILTERS = frozenset({"key", "value", "resource-id", "resource-type"})
 
 
-def own_tags(world: Environment) -> dict[str, dict[str, str]]:
+def own_tags(environment: Environment) -> dict[str, dict[str, str]]:
     """The live tag dictionary of every resource that is ours."""
     found: dict[str, dict[str, str]] = {}
-    for instance in world.instances.values():
+    for instance in environment.instances.values():
         found[instance.id] = instance.tags
         found |= {volume.id: volume.tags for volume in instance.volumes}
         found |= {interface.id: interface.tags for interface in instance.interfaces}
-    for table in (world.templates, world.images, world.fleets, world.reservations, world.placement_groups):
+    for table in (
+        environment.templates,
+        environment.images,
+        environment.fleets,
+        environment.reservations,
+        environment.placement_groups,
+    ):
         found |= {key: record.tags for key, record in table.items()}
     return found
 
@@ -100,7 +106,7 @@ def create_tags(call: Call) -> dict[str, Any]:
                 "TagLimitExceeded", f"The maximum number of Tags for a resource is {MAX_TAGS}: {resource_id}"
             )
     for resource_id in targets:
-        _write(call.world, resource_id, tags)
+        _write(call.environment, resource_id, tags)
     return {"Return": True}
 
 
@@ -112,7 +118,7 @@ def delete_tags(call: Call) -> dict[str, Any]:
         doomed = requested if requested is not None else [{"Key": key} for key in present if not key.startswith("aws:")]
         for tag in doomed:
             if "Value" not in tag or present.get(tag["Key"]) == tag["Value"]:
-                _remove(call.world, resource_id, tag["Key"])
+                _remove(call.environment, resource_id, tag["Key"])
     return {"Return": True}
 
 
@@ -120,20 +126,22 @@ def _tag_targets(call: Call) -> dict[str, dict[str, str]]:
     ids = call.params.get("Resources")
     if not ids:
         raise missing_parameter("resourceIdSet")
-    own = own_tags(call.world)
+    own = own_tags(call.environment)
     unseen = [
-        i for i in ids if i in call.world.instances and call.world.instances[i].visible_at > call.world.clock.now()
+        i
+        for i in ids
+        if i in call.environment.instances and call.environment.instances[i].visible_at > call.environment.clock.now()
     ]
     if unseen:
         raise not_found(unseen, "i", "instance")
-    return {one: own[one] if one in own else _foreign_tags(call.world, one) for one in dict.fromkeys(ids)}
+    return {one: own[one] if one in own else _foreign_tags(call.environment, one) for one in dict.fromkeys(ids)}
 
 
-def _foreign_tags(world: Environment, resource_id: str) -> dict[str, str]:
+def _foreign_tags(environment: Environment, resource_id: str) -> dict[str, str]:
     prefix = resource_id.split("-")[0]
     if not HEX_ID.match(resource_id):
         raise AwsError("InvalidID", f"The ID '{resource_id}' is not valid")
-    network = world.network
+    network = environment.network
     known: dict[str, bool] = {
         "subnet": network.subnet(resource_id) is not None,
         "sg": network.group(resource_id) is not None,
@@ -144,27 +152,27 @@ def _foreign_tags(world: Environment, resource_id: str) -> dict[str, str]:
     return network.tags(resource_id)
 
 
-def _write(world: Environment, resource_id: str, tags: dict[str, str]) -> None:
-    own = own_tags(world).get(resource_id)
+def _write(environment: Environment, resource_id: str, tags: dict[str, str]) -> None:
+    own = own_tags(environment).get(resource_id)
     if own is None:
-        world.network.backend.create_tags([resource_id], tags)
+        environment.network.backend.create_tags([resource_id], tags)
         return
     own.update(tags)
-    if resource_id in world.instances:
-        world.instances[resource_id].invalidate_view()
+    if resource_id in environment.instances:
+        environment.instances[resource_id].invalidate_view()
 
 
-def _remove(world: Environment, resource_id: str, key: str) -> None:
-    own = own_tags(world).get(resource_id)
-    store = own if own is not None else world.network.backend.tags.get(resource_id, {})
+def _remove(environment: Environment, resource_id: str, key: str) -> None:
+    own = own_tags(environment).get(resource_id)
+    store = own if own is not None else environment.network.backend.tags.get(resource_id, {})
     store.pop(key, None)
-    if resource_id in world.instances:
-        world.instances[resource_id].invalidate_view()
+    if resource_id in environment.instances:
+        environment.instances[resource_id].invalidate_view()
 
 
 def describe_tags(call: Call) -> dict[str, Any]:
     filters = compile_filters(call.params.get("Filters"), FILTERS)
-    every = {**call.world.network.backend.tags, **own_tags(call.world)}
+    every = {**call.environment.network.backend.tags, **own_tags(call.environment)}
     rows = sorted((resource_id, key, value) for resource_id, tags in every.items() for key, value in tags.items())
     chosen = [row for row in rows if matches_filters(filters, _filter_facts(row))]
     page_items, token = paginate(chosen, call.params, tuple, low=5, high=1000, unpaged=1000)

@@ -26,17 +26,17 @@ UNLOCKED = frozenset({"sqs", "sts", "logs", "events", "s3"})
 
 
 class Application:
-    def __init__(self, standin: FakeAws) -> None:
-        self._standin = standin
-        self._control = Control(standin)
+    def __init__(self, fake_aws: FakeAws) -> None:
+        self._fake_aws = fake_aws
+        self._control = Control(fake_aws)
 
     def __call__(self, http: HttpRequest) -> Response:
         if http.path.startswith("/_sim/"):
             return self._control.handle(http)
         call = identify_call(http)
         name = f"{call.service or 'unsigned'}:{call.action}"
-        self._standin.counters.record_call(name, call.access_key)
-        verdict = self._standin.faults.evaluate(call.service, call.action, call.parameters)
+        self._fake_aws.counters.record_call(name, call.access_key)
+        verdict = self._fake_aws.faults.evaluate(call.service, call.action, call.parameters)
         if verdict.latency:
             time.sleep(verdict.latency)
         response = self._perform_guarded(call, verdict, name)
@@ -46,19 +46,19 @@ class Application:
 
     def _perform_guarded(self, call: AwsCall, verdict: Verdict, name: str) -> Response:
         try:
-            self._standin.rates.admit(call, self._standin.clock.now())
+            self._fake_aws.rates.admit(call, self._fake_aws.clock.now())
             if verdict.error is not None and not verdict.drop_response and not verdict.empty_pools:
                 raise verdict.error
             response = self._perform(call, verdict)
         except AwsError as error:
-            self._standin.counters.record_failure(name, call.access_key, error.code)
+            self._fake_aws.counters.record_failure(name, call.access_key, error.code)
             return error_response(call.service, error)
         except Exception:
             traceback.print_exc()
-            self._standin.counters.record_failure(name, call.access_key, "Bug")
+            self._fake_aws.counters.record_failure(name, call.access_key, "Bug")
             return error_response(call.service, AwsError("InternalError", "The stand-in itself failed; see its log."))
         if response.status >= 400:
-            self._standin.counters.record_failure(name, call.access_key, str(response.status))
+            self._fake_aws.counters.record_failure(name, call.access_key, str(response.status))
         return response
 
     def _perform(self, call: AwsCall, verdict: Verdict) -> Response:
@@ -66,34 +66,36 @@ class Application:
             raise AwsError("MissingAuthenticationToken", "Request is missing Authentication Token", 403)
         if call.service == "ec2" and call.action in ACTIONS:
             return self._own_ec2(call, verdict)
-        gate = self._standin.keys.authorizer_for(call.access_key, call.region)
-        if gate is not None:
-            check_service_call(gate, call)
+        authorizer = self._fake_aws.keys.authorizer_for(call.access_key, call.region)
+        if authorizer is not None:
+            check_service_call(authorizer, call)
         if call.service in UNLOCKED and (call.service, call.action) not in SERVICE_ACTIONS:
-            return self._standin.moto.call(call.http, call.service)
+            return self._fake_aws.moto.call(call.http, call.service)
         # IAM's and other services' state is read by launches, so it changes under the home region's lock.
-        world = self._standin.environment(call.region) if call.service == "ec2" else self._standin.default_environment
-        with world.lock:
+        environment = (
+            self._fake_aws.environment(call.region) if call.service == "ec2" else self._fake_aws.default_environment
+        )
+        with environment.lock:
             return self._perform_other_service(call)
 
     def _perform_other_service(self, call: AwsCall) -> Response:
         handler = SERVICE_ACTIONS.get((call.service, call.action))
         if handler is not None:
-            return handler(self._standin, call)
-        response = self._standin.moto.call(call.http, call.service)
+            return handler(self._fake_aws, call)
+        response = self._fake_aws.moto.call(call.http, call.service)
         if response.status < 300:
-            apply_side_effects(self._standin, call)
+            apply_side_effects(self._fake_aws, call)
         return replace(response, body=amend_response(call, response.body))
 
     def _own_ec2(self, call: AwsCall, verdict: Verdict) -> Response:
-        world = self._standin.environment(call.region)
-        gate = self._standin.keys.authorizer_for(call.access_key, call.region)
+        environment = self._fake_aws.environment(call.region)
+        authorizer = self._fake_aws.keys.authorizer_for(call.access_key, call.region)
         starved = verdict.error if verdict.empty_pools else None
-        with world.lock:
-            world.run_due_transitions()
-            if gate is not None:
-                gate.authorize_plain(world, call.action)
-            parsed = Call(call.action, parse_form(call.action, call.form), world, gate, starved)
+        with environment.lock:
+            environment.run_due_transitions()
+            if authorizer is not None:
+                authorizer.authorize_plain(environment, call.action)
+            parsed = Call(call.action, parse_form(call.action, call.form), environment, authorizer, starved)
             result = ACTIONS[call.action](parsed)
             body = result if isinstance(result, bytes) else action_response(call.action, result)
         return xml_response(body)

@@ -127,18 +127,18 @@ class IamAuthorizer:
         owner = "" if kind in ("image", "snapshot") else self.account
         return f"arn:aws:ec2:{self.region}:{owner}:{kind}/{name}"
 
-    def authorize_plain(self, world: Environment, action: str) -> None:
+    def authorize_plain(self, environment: Environment, action: str) -> None:
         """An EC2 action without resources of its own, such as the Describe ones."""
         if action not in CHECKED_BY_HANDLER:
             self.authorize(f"ec2:{action}", "*")
 
-    def create_fleet(self, world: Environment, fleet_tags: Tags, pools: list[Pool]) -> None:
-        self.authorize_create(world, "CreateFleet", "fleet", fleet_tags)
+    def create_fleet(self, environment: Environment, fleet_tags: Tags, pools: list[Pool]) -> None:
+        self.authorize_create(environment, "CreateFleet", "fleet", fleet_tags)
         for template_id in {pool.template["LaunchTemplateId"] for pool in pools}:
-            self._authorize_template(world, "ec2:CreateFleet", template_id)
+            self._authorize_template(environment, "ec2:CreateFleet", template_id)
 
     def authorize_create(
-        self, world: Environment, action: str, kind: str, tags: Tags, more: Context | None = None
+        self, environment: Environment, action: str, kind: str, tags: Tags, more: Context | None = None
     ) -> None:
         """Something new: the action on it, and tagging it on creation. `more` are its kind's own condition keys."""
         context = request_context(tags) | (more or {})
@@ -146,28 +146,30 @@ class IamAuthorizer:
         if tags:
             self.authorize("ec2:CreateTags", self.arn(kind, "*"), {**context, "ec2:createaction": [action]})
 
-    def run_instances(self, world: Environment, prepared: PreparedLaunch, template_id: str | None) -> None:
+    def run_instances(self, environment: Environment, prepared: PreparedLaunch, template_id: str | None) -> None:
         action = "ec2:RunInstances"
         self.authorize(action, self.arn("image", prepared.image.id), resource_context(prepared.image.tags))
-        subnet_tags = world.network.tags(prepared.subnet.id)
+        subnet_tags = environment.network.tags(prepared.subnet.id)
         self.authorize(action, self.arn("subnet", prepared.subnet.id), resource_context(subnet_tags))
         for group_id, _ in prepared.groups:
-            self.authorize(action, self.arn("security-group", group_id), resource_context(world.network.tags(group_id)))
+            self.authorize(
+                action, self.arn("security-group", group_id), resource_context(environment.network.tags(group_id))
+            )
         if template_id:
-            self._authorize_template(world, action, template_id)
-        self._authorize_extras(world, action, prepared)
-        self._authorize_created(world, prepared)
+            self._authorize_template(environment, action, template_id)
+        self._authorize_extras(environment, action, prepared)
+        self._authorize_created(environment, prepared)
         self._pass_role(prepared)
 
-    def _authorize_extras(self, world: Environment, action: str, prepared: PreparedLaunch) -> None:
+    def _authorize_extras(self, environment: Environment, action: str, prepared: PreparedLaunch) -> None:
         data = prepared.spec.data
         for mapping in prepared.mappings:
             if mapping["Ebs"].get("SnapshotId"):
                 self.authorize(action, self.arn("snapshot", mapping["Ebs"]["SnapshotId"]))
         target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
-        reservation = world.reservations.get(target.get("CapacityReservationId", ""))
+        reservation = environment.reservations.get(target.get("CapacityReservationId", ""))
         if reservation is not None:
-            arn = world.arn("capacity-reservation", reservation.id, reservation.owner)
+            arn = environment.arn("capacity-reservation", reservation.id, reservation.owner)
             self.authorize(action, arn, resource_context(reservation.tags))
         group = prepared.placement_group
         if group is not None:
@@ -175,13 +177,13 @@ class IamAuthorizer:
         if data.get("KeyName"):
             self.authorize(action, self.arn("key-pair", data["KeyName"]))
 
-    def _authorize_created(self, world: Environment, prepared: PreparedLaunch) -> None:
+    def _authorize_created(self, environment: Environment, prepared: PreparedLaunch) -> None:
         spec = prepared.spec
         for kind in CREATED:
             if kind == "spot-instances-request" and spec.market != "spot":
                 continue
             tags = {k: v for k, v in spec.tags.get(kind, {}).items() if not k.startswith("aws:")}
-            self.authorize_create(world, "RunInstances", kind, tags, launch_context(prepared, kind))
+            self.authorize_create(environment, "RunInstances", kind, tags, launch_context(prepared, kind))
 
     def _pass_role(self, prepared: PreparedLaunch) -> None:
         profile = profile_at(self.account, prepared.profile[0]) if prepared.profile else None
@@ -191,15 +193,15 @@ class IamAuthorizer:
     def pass_role(self, role_arn: str) -> None:
         self.authorize("iam:PassRole", role_arn, {"iam:passedtoservice": ["ec2.amazonaws.com"]})
 
-    def _authorize_template(self, world: Environment, action: str, template_id: str) -> None:
-        tags = world.templates[template_id].tags
+    def _authorize_template(self, environment: Environment, action: str, template_id: str) -> None:
+        tags = environment.templates[template_id].tags
         self.authorize(action, self.arn("launch-template", template_id), resource_context(tags))
 
-    def authorize_each(self, world: Environment, action: str, kind: str, tagged: dict[str, Tags]) -> None:
+    def authorize_each(self, environment: Environment, action: str, kind: str, tagged: dict[str, Tags]) -> None:
         for name, tags in tagged.items():
             self.authorize(f"ec2:{action}", self.arn(kind, name), resource_context(tags))
 
-    def authorize_tagging(self, world: Environment, action: str, tagged: dict[str, Tags], tags: Tags) -> None:
+    def authorize_tagging(self, environment: Environment, action: str, tagged: dict[str, Tags], tags: Tags) -> None:
         for name, present in tagged.items():
             kind = KINDS.get(name.split("-")[0], name.split("-")[0])
             context: dict[str, Any] = {**request_context(tags), **resource_context(present)}

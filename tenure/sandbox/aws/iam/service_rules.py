@@ -19,43 +19,43 @@ RIGHTS = {("sqs", "DeleteMessageBatch"): "DeleteMessage"}
 """Actions that AWS allows by the name of another."""
 
 
-def check_service_call(gate: IamAuthorizer, call: AwsCall) -> None:
+def check_service_call(authorizer: IamAuthorizer, call: AwsCall) -> None:
     """Raises the service's own kind of refusal; EC2's when it is an EC2 action that moto answers."""
     if call.service == "sts":
         return
     if call.service == "ec2":
-        gate.authorize(f"ec2:{call.action}", "*")
+        authorizer.authorize(f"ec2:{call.action}", "*")
         return
-    resource, context = RESOURCES.get(call.service, _any_resource)(gate, call)
+    resource, context = RESOURCES.get(call.service, _any_resource)(authorizer, call)
     action = f"{call.service}:{RIGHTS.get((call.service, call.action), call.action)}"
-    if not gate.is_allowed(action, resource, context):
-        raise _access_denied(gate, call, action, resource)
+    if not authorizer.is_allowed(action, resource, context):
+        raise _access_denied(authorizer, call, action, resource)
     if (call.service, call.action) == ("iam", "AddRoleToInstanceProfile"):
-        _pass_role(gate, call)
+        _pass_role(authorizer, call)
 
 
-def _pass_role(gate: IamAuthorizer, call: AwsCall) -> None:
+def _pass_role(authorizer: IamAuthorizer, call: AwsCall) -> None:
     name = call.form.get("RoleName", "")
-    role = role_arn(gate.account, name) or f"arn:aws:iam::{gate.account}:role/{name}"
-    if not gate.is_allowed("iam:PassRole", role, {"iam:passedtoservice": ["ec2.amazonaws.com"]}):
-        raise _access_denied(gate, call, "iam:PassRole", role)
+    role = role_arn(authorizer.account, name) or f"arn:aws:iam::{authorizer.account}:role/{name}"
+    if not authorizer.is_allowed("iam:PassRole", role, {"iam:passedtoservice": ["ec2.amazonaws.com"]}):
+        raise _access_denied(authorizer, call, "iam:PassRole", role)
 
 
-def _access_denied(gate: IamAuthorizer, call: AwsCall, action: str, resource: str) -> AwsError:
+def _access_denied(authorizer: IamAuthorizer, call: AwsCall, action: str, resource: str) -> AwsError:
     code = "AccessDeniedException" if call.service in JSON_SERVICES else "AccessDenied"
     text = f"User is not authorized to perform: {action} on resource: {resource}"
     return AwsError(code, text, 400 if code == "AccessDeniedException" else 403)
 
 
-def _any_resource(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
+def _any_resource(authorizer: IamAuthorizer, call: AwsCall) -> AccessRequest:
     return "*", {}
 
 
-def _iam_request(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
-    form, prefix = call.form, f"arn:aws:iam::{gate.account}"
+def _iam_request(authorizer: IamAuthorizer, call: AwsCall) -> AccessRequest:
+    form, prefix = call.form, f"arn:aws:iam::{authorizer.account}"
     name = form.get("InstanceProfileName")
     if name:
-        stored = profile_named(gate.account, name)
+        stored = profile_named(authorizer.account, name)
         path = stored.path if stored is not None else form.get("Path", "/")
         present = _profile_tags(stored) if stored is not None and call.action != "CreateInstanceProfile" else {}
         context = request_context(_request_tags(form))
@@ -75,26 +75,26 @@ def _request_tags(form: dict[str, str]) -> Tags:
     return {key: form.get(f"Tags.member.{number}.Value", "") for number, key in keys.items()}
 
 
-def _ssm_request(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
+def _ssm_request(authorizer: IamAuthorizer, call: AwsCall) -> AccessRequest:
     name = str(call.parameters.get("Name", "*"))
     if name.startswith("arn:"):
         return name, {}
-    owner = "" if name.startswith("/aws/service/") else gate.account
-    return f"arn:aws:ssm:{gate.region}:{owner}:parameter/{name.lstrip('/')}", {}
+    owner = "" if name.startswith("/aws/service/") else authorizer.account
+    return f"arn:aws:ssm:{authorizer.region}:{owner}:parameter/{name.lstrip('/')}", {}
 
 
-def _sqs_request(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
+def _sqs_request(authorizer: IamAuthorizer, call: AwsCall) -> AccessRequest:
     name = str(call.parameters.get("QueueName") or call.parameters.get("QueueUrl", "*").rsplit("/", 1)[-1])
-    return f"arn:aws:sqs:{gate.region}:{gate.account}:{name}", {}
+    return f"arn:aws:sqs:{authorizer.region}:{authorizer.account}:{name}", {}
 
 
-def _eks_request(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
+def _eks_request(authorizer: IamAuthorizer, call: AwsCall) -> AccessRequest:
     if not call.path_argument:
         return "*", {}
-    return f"arn:aws:eks:{gate.region}:{gate.account}:cluster/{call.path_argument}", {}
+    return f"arn:aws:eks:{authorizer.region}:{authorizer.account}:cluster/{call.path_argument}", {}
 
 
-def _zonal_shift(gate: IamAuthorizer, call: AwsCall) -> AccessRequest:
+def _zonal_shift(authorizer: IamAuthorizer, call: AwsCall) -> AccessRequest:
     return call.path_argument or "*", {"arc-zonal-shift:resourceidentifier": [call.path_argument]}
 
 

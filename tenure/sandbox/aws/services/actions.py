@@ -37,11 +37,11 @@ SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
 }
 
 
-def apply_side_effects(standin: FakeAws, call: AwsCall) -> None:
+def apply_side_effects(fake_aws: FakeAws, call: AwsCall) -> None:
     """What moto's success means for our part: EC2 does not know a fresh profile at once, if the settings say so."""
     if (call.service, call.action) in NEW_PROFILE:
-        from_now = standin.clock.now() + standin.settings.profile_visibility_seconds
-        standin.default_environment.profiles_from[call.form.get("InstanceProfileName", "")] = from_now
+        from_now = fake_aws.clock.now() + fake_aws.settings.profile_visibility_seconds
+        fake_aws.default_environment.profiles_from[call.form.get("InstanceProfileName", "")] = from_now
 
 
 def amend_response(call: AwsCall, body: bytes) -> bytes:

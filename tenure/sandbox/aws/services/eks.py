@@ -10,19 +10,19 @@ from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
 
-def describe_cluster(standin: FakeAws, call: AwsCall) -> Response:
+def describe_cluster(fake_aws: FakeAws, call: AwsCall) -> Response:
     """Raises ResourceNotFoundException for a name that is not the seeded cluster's."""
-    if call.path_argument != standin.settings.cluster_name:
+    if call.path_argument != fake_aws.settings.cluster_name:
         raise AwsError("ResourceNotFoundException", f"No cluster found for name: {call.path_argument}.")
-    return json_response({"cluster": cluster_view(standin)})
+    return json_response({"cluster": cluster_view(fake_aws)})
 
 
-def list_clusters(standin: FakeAws, call: AwsCall) -> Response:
-    return json_response({"clusters": [standin.settings.cluster_name]})
+def list_clusters(fake_aws: FakeAws, call: AwsCall) -> Response:
+    return json_response({"clusters": [fake_aws.settings.cluster_name]})
 
 
-def cluster_view(standin: FakeAws) -> dict[str, Any]:
-    settings, seeds = standin.settings, standin.default_environment.network
+def cluster_view(fake_aws: FakeAws) -> dict[str, Any]:
+    settings, seeds = fake_aws.settings, fake_aws.default_environment.network
     mine = [s for s in seeds.subnets() if seeds.tags(s.id).get("karpenter.sh/discovery") == settings.cluster_name]
     groups = seeds.backend.groups.get(mine[0].vpc_id, {}).values() if mine else ()
     tagged = [g.id for g in groups if seeds.tags(g.id).get("karpenter.sh/discovery") == settings.cluster_name]

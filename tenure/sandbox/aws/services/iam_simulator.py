@@ -24,13 +24,13 @@ NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
 DECISIONS = {"allow": "allowed", "deny": "explicitDeny", "implicit-deny": "implicitDeny"}
 
 
-def simulate_principal_policy(standin: FakeAws, call: AwsCall) -> Response:
+def simulate_principal_policy(fake_aws: FakeAws, call: AwsCall) -> Response:
     """Raises NoSuchEntity for a principal that nobody knows."""
-    policy = _policies_of(standin, call.form.get("PolicySourceArn", ""))
+    policy = _policies_of(fake_aws, call.form.get("PolicySourceArn", ""))
     return _simulate(call, (*policy, *_read_input_policies(call)))
 
 
-def simulate_custom_policy(standin: FakeAws, call: AwsCall) -> Response:
+def simulate_custom_policy(fake_aws: FakeAws, call: AwsCall) -> Response:
     return _simulate(call, _read_input_policies(call))
 
 
@@ -50,12 +50,12 @@ def _read_input_policies(call: AwsCall) -> tuple[Statement, ...]:
         raise AwsError("InvalidInput", f"A policy cannot be read: {error}") from None
 
 
-def _policies_of(standin: FakeAws, arn: str) -> tuple[Statement, ...]:
-    settings = standin.settings
+def _policies_of(fake_aws: FakeAws, arn: str) -> tuple[Statement, ...]:
+    settings = fake_aws.settings
     if arn == f"arn:aws:iam::{settings.account}:role/{settings.controller_role()}":
-        return standin.keys.policy_of(WORKER_KEY) or ANYTHING
+        return fake_aws.keys.policy_of(WORKER_KEY) or ANYTHING
     if ":user/" in arn:
-        return standin.keys.policy_of(arn.rsplit("/", 1)[-1]) or ANYTHING
+        return fake_aws.keys.policy_of(arn.rsplit("/", 1)[-1]) or ANYTHING
     backend = iam_backends[settings.account]["aws"]
     role = next((one for one in backend.roles.values() if one.arn == arn), None)
     if role is None:

@@ -16,10 +16,10 @@ from tenure.sandbox.aws.wire.xml import iso
 NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
 
 
-def list_instance_profiles(standin: FakeAws, call: AwsCall) -> Response:
+def list_instance_profiles(fake_aws: FakeAws, call: AwsCall) -> Response:
     prefix, marker = call.form.get("PathPrefix", "/"), call.form.get("Marker", "")
     limit = int(call.form.get("MaxItems", "100"))
-    profiles = instance_profiles(standin.settings.account)
+    profiles = instance_profiles(fake_aws.settings.account)
     chosen = sorted((p for p in profiles if p.path.startswith(prefix) and p.name > marker), key=lambda p: str(p.name))
     page_items = chosen[:limit]
     more = len(chosen) > limit

@@ -21,7 +21,7 @@ DEDICATED_FACTOR = 1.06
 Product = tuple[dict[str, str], str]
 
 
-def get_products(standin: FakeAws, call: AwsCall) -> Response:
+def get_products(fake_aws: FakeAws, call: AwsCall) -> Response:
     """Raises NotFoundException for another service than AmazonEC2."""
     request = call.parameters
     if request.get("ServiceCode") != "AmazonEC2":
@@ -29,7 +29,7 @@ def get_products(standin: FakeAws, call: AwsCall) -> Response:
     filters = {
         f["Field"]: f["Value"] for f in request.get("Filters", ()) if f.get("Type", "TERM_MATCH") == "TERM_MATCH"
     }
-    region = filters.get("regionCode", standin.settings.region)
+    region = filters.get("regionCode", fake_aws.settings.region)
     chosen = [p for p in _products(region) if all(p[0].get(k, "").lower() == v.lower() for k, v in filters.items())]
     page_items, token = paginate(chosen, request, lambda p: p[0]["sku"], low=1, high=100, unpaged=100)
     response: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": [text for _, text in page_items]}

@@ -21,9 +21,9 @@ _ARN: Final = re.compile(r"arn:[\w-]+:ssm:(?P<region>[\w-]+):(?P<account>\d*):pa
 _NAME: Final = re.compile(r"[\w./:-]+")
 
 
-def get_parameter(standin: FakeAws, call: AwsCall) -> Response:
+def get_parameter(fake_aws: FakeAws, call: AwsCall) -> Response:
     """Raises ParameterNotFound, and ValidationException for what can be no name."""
-    settings, requested = standin.settings, str(call.parameters.get("Name", ""))
+    settings, requested = fake_aws.settings, str(call.parameters.get("Name", ""))
     found = _ARN.fullmatch(requested)
     if not found and not _NAME.fullmatch(requested):
         raise AwsError("ValidationException", f"Invalid parameter name {requested!r}.")
@@ -40,8 +40,8 @@ def get_parameter(standin: FakeAws, call: AwsCall) -> Response:
 NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
 
 
-def get_caller_identity(standin: FakeAws, call: AwsCall) -> Response:
-    settings = standin.settings
+def get_caller_identity(fake_aws: FakeAws, call: AwsCall) -> Response:
+    settings = fake_aws.settings
     if call.access_key == WORKER_KEY:
         name = settings.controller_role()
         arn, user = f"arn:aws:sts::{settings.account}:assumed-role/{name}/worker", "AROASTANDIN000000001:worker"

@@ -9,26 +9,26 @@ from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
 
-def get_managed_resource(standin: FakeAws, call: AwsCall) -> Response:
+def get_managed_resource(fake_aws: FakeAws, call: AwsCall) -> Response:
     """Raises ResourceNotFoundException for another resource, and for the cluster if it is not registered."""
-    settings = standin.settings
+    settings = fake_aws.settings
     if call.path_argument != settings.cluster_arn() or not settings.zonal_shift_registered:
         raise AwsError("ResourceNotFoundException", f"The resource {call.path_argument} was not found.")
-    return json_response(_managed_resource(standin))
+    return json_response(_managed_resource(fake_aws))
 
 
-def list_managed_resources(standin: FakeAws, call: AwsCall) -> Response:
-    if not standin.settings.zonal_shift_registered:
+def list_managed_resources(fake_aws: FakeAws, call: AwsCall) -> Response:
+    if not fake_aws.settings.zonal_shift_registered:
         return json_response({"items": []})
-    resource = _managed_resource(standin)
-    zones = sorted({s.availability_zone_id for s in standin.default_environment.network.subnets()})
+    resource = _managed_resource(fake_aws)
+    zones = sorted({s.availability_zone_id for s in fake_aws.default_environment.network.subnets()})
     return json_response({"items": [{**resource, "availabilityZones": zones}]})
 
 
-def _managed_resource(standin: FakeAws) -> dict[str, Any]:
-    settings, shifts = standin.settings, standin.zonal_shifts.list_current()
+def _managed_resource(fake_aws: FakeAws) -> dict[str, Any]:
+    settings, shifts = fake_aws.settings, fake_aws.zonal_shifts.list_current()
     shifted_zones = {shift.zone_id for shift in shifts if shift.applied}
-    zones = sorted({s.availability_zone_id for s in standin.default_environment.network.subnets()})
+    zones = sorted({s.availability_zone_id for s in fake_aws.default_environment.network.subnets()})
     return {
         "arn": settings.cluster_arn(),
         "name": settings.cluster_name,

@@ -21,11 +21,11 @@ from tenure.sandbox.aws.state.eks_images import published_images
 ZONES = "abc"
 
 
-def seed(standin: FakeAws) -> None:
+def seed(fake_aws: FakeAws) -> None:
     """Fill an empty stand-in. Everything found by `karpenter.sh/discovery=<cluster>` is made here."""
-    settings = standin.settings
-    _seed_network(standin)
-    _seed_images(standin)
+    settings = fake_aws.settings
+    _seed_network(fake_aws)
+    _seed_images(fake_aws)
     _seed_role(settings, settings.node_role(), "Node role", {"Service": "ec2.amazonaws.com"})
     _seed_role(settings, settings.controller_role(), "Worker's role", {"Service": "pods.eks.amazonaws.com"})
     sqs_backends[settings.account][settings.region].create_queue(
@@ -47,32 +47,32 @@ def _seed_role(settings: SimSettings, name: str, text: str, principal: dict[str,
     )
 
 
-def reset(standin: FakeAws) -> None:
+def reset(fake_aws: FakeAws) -> None:
     """Back to the seed: settings as at the start, no instances, no faults; the clock goes on."""
-    with standin.default_environment.lock:
-        _reset_locked(standin)
+    with fake_aws.default_environment.lock:
+        _reset_locked(fake_aws)
 
 
-def _reset_locked(standin: FakeAws) -> None:
-    standin.restore_settings()
-    for world in standin.environments().values():
-        world.clear()
-        world.network.backend.reset()
-    account = standin.settings.account
+def _reset_locked(fake_aws: FakeAws) -> None:
+    fake_aws.restore_settings()
+    for environment in fake_aws.environments().values():
+        environment.clear()
+        environment.network.backend.reset()
+    account = fake_aws.settings.account
     iam_backends[account]["aws"].reset()
     for backends in (ssm_backends, sqs_backends, events_backends):
         for backend in backends[account].values():
             backend.reset()
-    standin.counters.clear()
-    standin.faults.clear()
-    standin.rates.clear()
-    standin.keys.restore()
-    standin.zonal_shifts.end()
-    seed(standin)
+    fake_aws.counters.clear()
+    fake_aws.faults.clear()
+    fake_aws.rates.clear()
+    fake_aws.keys.restore()
+    fake_aws.zonal_shifts.end()
+    seed(fake_aws)
 
 
-def _seed_network(standin: FakeAws) -> None:
-    settings, backend = standin.settings, standin.default_environment.network.backend
+def _seed_network(fake_aws: FakeAws) -> None:
+    settings, backend = fake_aws.settings, fake_aws.default_environment.network.backend
     vpc = backend.create_vpc("10.0.0.0/16")
     backend.create_tags([vpc.id], _discovery_tags(settings, f"vpc-{settings.cluster_name}", owned=True))
     for index, letter in enumerate(ZONES):
@@ -91,17 +91,17 @@ def _discovery_tags(settings: SimSettings, name: str, *, owned: bool) -> dict[st
     }
 
 
-def _seed_images(standin: FakeAws) -> None:
-    world = standin.default_environment
+def _seed_images(fake_aws: FakeAws) -> None:
+    environment = fake_aws.default_environment
     for published in published_images():
-        world.images[published.image.id] = published.image
+        environment.images[published.image.id] = published.image
         for name in published.parameters:
-            set_parameter(standin, name, published.image.id)
+            set_parameter(fake_aws, name, published.image.id)
 
 
-def set_parameter(standin: FakeAws, name: str, value: str) -> None:
+def set_parameter(fake_aws: FakeAws, name: str, value: str) -> None:
     """Publish a new version of a parameter, also below /aws/service where PutParameter is refused."""
-    settings = standin.settings
+    settings = fake_aws.settings
     stored: Any = ssm_backends[settings.account][settings.region]._parameters
     versions = stored[name]
     versions.append(

@@ -25,18 +25,18 @@ NOT_SAVED = frozenset({"settings", "clock", "lock", "moved", "network", "listene
 BACKENDS: dict[str, Any] = {"ec2": ec2_backends, "events": events_backends, "iam": iam_backends, "sqs": sqs_backends}
 
 
-def save(standin: FakeAws, folder: Path) -> None:
+def save(fake_aws: FakeAws, folder: Path) -> None:
     """Write the state, whole or not at all."""
     _register_pickle_reducers()
-    account = standin.settings.account
-    worlds = {}
-    for region, world in standin.environments().items():
-        with world.lock:
-            worlds[region] = _saved_state(world)
+    account = fake_aws.settings.account
+    environments = {}
+    for region, environment in fake_aws.environments().items():
+        with environment.lock:
+            environments[region] = _saved_state(environment)
     state = {
-        "now": standin.clock.now(),
-        "worlds": worlds,
-        "parameters": dict(_ssm_parameters(standin).items()),
+        "now": fake_aws.clock.now(),
+        "worlds": environments,
+        "parameters": dict(_ssm_parameters(fake_aws).items()),
         "moto": {name: dict(backends[account].items()) for name, backends in BACKENDS.items()},
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,40 +45,40 @@ def save(standin: FakeAws, folder: Path) -> None:
     fresh.replace(folder / FILE)
 
 
-def load(standin: FakeAws, folder: Path) -> bool:
+def load(fake_aws: FakeAws, folder: Path) -> bool:
     """Bring the state back, if there is one. The clock goes on from where it stood."""
     file = folder / FILE
     if not file.exists():
         return False
     _register_pickle_reducers()
     state = pickle.loads(file.read_bytes())
-    account = standin.settings.account
+    account = fake_aws.settings.account
     for name, regions in state["moto"].items():
         for region, backend in regions.items():
             BACKENDS[name][account][region] = backend
-    _ssm_parameters(standin).update(state["parameters"])
+    _ssm_parameters(fake_aws).update(state["parameters"])
     for region, saved in state["worlds"].items():
-        _restore_environment(standin.environment(region), saved)
-    standin.clock.resume_at(state["now"])
+        _restore_environment(fake_aws.environment(region), saved)
+    fake_aws.clock.resume_at(state["now"])
     return True
 
 
-def _ssm_parameters(standin: FakeAws) -> Any:
+def _ssm_parameters(fake_aws: FakeAws) -> Any:
     """SSM's backend itself cannot be pickled, its parameters can."""
-    return ssm_backends[standin.settings.account][standin.settings.region]._parameters
+    return ssm_backends[fake_aws.settings.account][fake_aws.settings.region]._parameters
 
 
-def _saved_state(world: Environment) -> dict[str, Any]:
-    state = {name: value for name, value in vars(world).items() if name not in NOT_SAVED}
-    state["addresses"] = world.network.snapshot_addresses()
+def _saved_state(environment: Environment) -> dict[str, Any]:
+    state = {name: value for name, value in vars(environment).items() if name not in NOT_SAVED}
+    state["addresses"] = environment.network.snapshot_addresses()
     return state
 
 
-def _restore_environment(world: Environment, saved: dict[str, Any]) -> None:
+def _restore_environment(environment: Environment, saved: dict[str, Any]) -> None:
     addresses = saved.pop("addresses")
-    vars(world).update(saved)
+    vars(environment).update(saved)
     for subnet_id, stored in addresses.items():
-        world.network.address_pool(subnet_id).restore(*stored)
+        environment.network.address_pool(subnet_id).restore(*stored)
 
 
 def _register_pickle_reducers() -> None:

@@ -172,14 +172,16 @@ def test_what_feeds_ready_is_never_cleared(condition_type: str) -> None:
 
 def test_the_subject_of_each_kind() -> None:
     metadata = {"generation": 4, "creationTimestamp": "2025-01-01T00:00:00Z"}
-    assert Subject.of(NodePool.from_object({"metadata": metadata})) == Subject(
+    assert Subject.from_object(NodePool.from_object({"metadata": metadata})) == Subject(
         ("ValidationSucceeded", "NodeClassReady"), 4, CREATED
     )
-    assert Subject.of(NodeClaim.from_object({"metadata": metadata})).dependents == labels.NODECLAIM_CONDITIONS
-    assert Subject.of(EC2NodeClass.from_object({"metadata": metadata})).dependents == labels.NODECLASS_CONDITIONS
+    assert Subject.from_object(NodeClaim.from_object({"metadata": metadata})).dependents == labels.NODECLAIM_CONDITIONS
+    assert (
+        Subject.from_object(EC2NodeClass.from_object({"metadata": metadata})).dependents == labels.NODECLASS_CONDITIONS
+    )
 
 
 def test_reservations_count_only_behind_their_gate() -> None:
     nodeclass = EC2NodeClass()
-    assert "CapacityReservationsReady" not in Subject.of(nodeclass).dependents
-    assert "CapacityReservationsReady" in Subject.of(nodeclass, reserved_capacity=True).dependents
+    assert "CapacityReservationsReady" not in Subject.from_object(nodeclass).dependents
+    assert "CapacityReservationsReady" in Subject.from_object(nodeclass, reserved_capacity=True).dependents

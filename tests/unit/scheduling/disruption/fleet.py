@@ -8,9 +8,9 @@ from typing import Any
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE
 from tenure.apis.resources import NODES, add
 from tenure.model.disruption.planning import Command, Decision, DisruptionRequest
-from tenure.model.facts import ClaimFact, NodeFact, PodBudgetFact, PodFact, PoolFact
+from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodBudgetFact, PodFact
 from tenure.model.instance_types import InstanceType, Offering
-from tenure.model.provisioning import PlannedClaim
+from tenure.model.provisioning import PlannedNodeClaim
 from tenure.scheduling.disruption.cost import offering_price
 from tenure.scheduling.snapshot import Fact
 from tenure.scheduling.validation.plan import PlanInputs, matches_expression
@@ -29,7 +29,7 @@ def most_expensive(offered: Sequence[tuple[InstanceType, Offering]]) -> tuple[In
     return max(offered, key=lambda one: (one[1].price, one[0].name, one[1].zone))
 
 
-def pool(name: str = "default", *requirements: str, **more: Any) -> PoolFact:
+def pool(name: str = "default", *requirements: str, **more: Any) -> NodePoolFact:
     """One that consolidates at once, unless told."""
     defaults = {"consolidate_after": "0s", "consolidation_policy": "WhenEmptyOrUnderutilized"}
     return builders.pool(name, *requirements, **{**defaults, **more})
@@ -42,13 +42,13 @@ def pdb(name: str = "pdb", *selector: str, **more: Any) -> PodBudgetFact:
 
 class Fleet:
     def __init__(
-        self, *pools: PoolFact, instance_types: Sequence[InstanceType] = COMMON, facts: Sequence[Fact] = ()
+        self, *pools: NodePoolFact, instance_types: Sequence[InstanceType] = COMMON, facts: Sequence[Fact] = ()
     ) -> None:
         self.pools = {one.name: one for one in pools or (pool(),)}
         self.instance_types = {one.name: one for one in instance_types}
         self.facts = tuple(facts)
         self.nodes: dict[str, NodeFact] = {}
-        self.nodeclaims: dict[str, ClaimFact] = {}
+        self.nodeclaims: dict[str, NodeClaimFact] = {}
         self.pods: dict[str, list[PodFact]] = {}
 
     def node(
@@ -92,7 +92,7 @@ class Fleet:
         ]
         return self
 
-    def launch(self, planned: PlannedClaim, pods: Sequence[PodFact], choose: Choose = cheapest) -> str:
+    def launch(self, planned: PlannedNodeClaim, pods: Sequence[PodFact], choose: Choose = cheapest) -> str:
         """A planned claim as a node that is up."""
         instance_type, offering = choose(self.possible_offerings(planned))
         name = f"n{next(_numbers):05}"
@@ -107,7 +107,7 @@ class Fleet:
         )
         return name
 
-    def possible_offerings(self, planned: PlannedClaim) -> list[tuple[InstanceType, Offering]]:
+    def possible_offerings(self, planned: PlannedNodeClaim) -> list[tuple[InstanceType, Offering]]:
         """What EC2 may answer to the claim."""
         found = []
         for instance_type in self.instance_types.values():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.model.disruption.planning import BudgetHeadroom, Command, Decision, DisruptionBudgets, DisruptionSettings
-from tenure.model.facts import PodBudgetFact, PodFact, PoolFact
+from tenure.model.facts import NodePoolFact, PodBudgetFact, PodFact
 from tenure.model.provisioning import Plan
 from tenure.scheduling.validation.plan import find_violations
 from tests.support.properties import max_examples
@@ -34,7 +34,7 @@ some_budgets = st.lists(
 def some_fleets(draw: st.DrawFn, more: Any = _LONELY) -> Fleet:
     """Nodes that were bought for random pods, most of which have gone since; some are dearer than they need be."""
     pods: list[PodFact] = draw(some_pods(more))
-    pools: list[PoolFact] = [
+    pools: list[NodePoolFact] = [
         one.model_copy(
             update={
                 "consolidate_after": draw(st.sampled_from(["0s", "0s", "0s", "2h", "Never"])),

@@ -12,8 +12,8 @@ from tenure.model.facts import (
     DaemonSetFact,
     HostPort,
     NodeFact,
+    NodePoolFact,
     PodFact,
-    PoolFact,
     SpreadConstraint,
     StorageClassFact,
     StorageFact,
@@ -127,7 +127,7 @@ def some_running(draw: st.DrawFn, nodes: list[NodeFact]) -> list[PodFact]:
     return found
 
 
-Drawn = tuple[list[PodFact], list[PoolFact], list[NodeFact], list[DaemonSetFact], list[PodFact], list[CSINodeFact]]
+Drawn = tuple[list[PodFact], list[NodePoolFact], list[NodeFact], list[DaemonSetFact], list[PodFact], list[CSINodeFact]]
 
 
 @st.composite

@@ -25,7 +25,7 @@ FILTERS = frozenset(
 
 
 def describe_images(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     ids = request.get("ImageIds") or []
     if ids and "MaxResults" in request:
         raise bad_combination("The parameter imageIdsSet cannot be used with the parameter maxResults")
@@ -34,37 +34,37 @@ def describe_images(call: Call) -> dict[str, Any]:
         raise dry_run_ok()
     owners = frozenset(request.get("Owners") or ())
     deprecated_too = request.get("IncludeDeprecated") or bool(ids)
-    now = world.now()
+    now = environment.now()
     chosen = [
         image
-        for image in _select_images(world, ids)
-        if may_use(world, image)
+        for image in _select_images(environment, ids)
+        if may_use(environment, image)
         and (deprecated_too or image.deprecation is None or image.deprecation > now)
-        and (not owners or _is_owned_by(world, image, owners))
+        and (not owners or _is_owned_by(environment, image, owners))
         and matches_filters(filters, _filter_facts(image))
     ]
     chosen.sort(key=_sort_key)
     page_items, token = paginate(chosen, request, _sort_key, low=1, high=1000)
-    return {"Images": [_image_view(world, image) for image in page_items], "NextToken": token}
+    return {"Images": [_image_view(environment, image) for image in page_items], "NextToken": token}
 
 
 def _sort_key(image: Image) -> str:
     return image.id
 
 
-def _select_images(world: Environment, ids: list[str]) -> list[Image]:
+def _select_images(environment: Environment, ids: list[str]) -> list[Image]:
     require_well_formed(ids, "ami")
-    missing = [i for i in ids if i not in world.images]
+    missing = [i for i in ids if i not in environment.images]
     if missing:
         verb = "ids" if len(missing) > 1 else "id"
         tail = "do not exist" if len(missing) > 1 else "does not exist"
         raise AwsError("InvalidAMIID.NotFound", f"The image {verb} '[{', '.join(missing)}]' {tail}")
-    return [world.images[i] for i in dict.fromkeys(ids)] if ids else list(world.images.values())
+    return [environment.images[i] for i in dict.fromkeys(ids)] if ids else list(environment.images.values())
 
 
-def _is_owned_by(world: Environment, image: Image, owners: frozenset[str]) -> bool:
+def _is_owned_by(environment: Environment, image: Image, owners: frozenset[str]) -> bool:
     names = {image.owner, image.owner_alias}
-    if image.owner == world.account:
+    if image.owner == environment.account:
         names.add("self")
     return bool(names & owners)
 
@@ -96,7 +96,7 @@ def _filter_facts(image: Image) -> dict[str, list[str]]:
     }
 
 
-def _image_view(world: Environment, image: Image) -> dict[str, Any]:
+def _image_view(environment: Environment, image: Image) -> dict[str, Any]:
     return {
         "ImageId": image.id,
         "ImageLocation": f"{image.owner_alias or image.owner}/{image.name}",
@@ -127,33 +127,33 @@ def _image_view(world: Environment, image: Image) -> dict[str, Any]:
 
 
 def register_image(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     name = request.get("Name")
     if not name:
         raise missing_parameter("Name")
-    if any(image.name == name and image.owner == world.account for image in world.images.values()):
+    if any(image.name == name and image.owner == environment.account for image in environment.images.values()):
         raise AwsError("InvalidAMIName.Duplicate", f"AMI name {name} is already in use by AMI")
     root = request.get("RootDeviceName", "/dev/xvda")
     image = Image(
         id=new_id("ami"),
         name=name,
-        owner=world.account,
+        owner=environment.account,
         owner_alias=None,
         architecture=request.get("Architecture", "x86_64"),
-        created=world.now(),
+        created=environment.now(),
         description=request.get("Description", ""),
         root_device=root,
         volumes=request.get("BlockDeviceMappings") or [{"DeviceName": root, "Ebs": {"VolumeSize": 8}}],
         public=False,
         tags=read_specifications(request.get("TagSpecifications")).get("image", {}),
     )
-    world.images[image.id] = image
+    environment.images[image.id] = image
     return {"ImageId": image.id}
 
 
 def deregister_image(call: Call) -> dict[str, Any]:
     image = _require_image(call)
-    del call.world.images[image.id]
+    del call.environment.images[image.id]
     return {"Return": True}
 
 
@@ -175,4 +175,4 @@ def _require_image(call: Call) -> Image:
     image_id = call.params.get("ImageId")
     if not image_id:
         raise missing_parameter("ImageId")
-    return _select_images(call.world, [image_id])[0]
+    return _select_images(call.environment, [image_id])[0]

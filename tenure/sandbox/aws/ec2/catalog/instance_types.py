@@ -142,11 +142,11 @@ def describe_instance_type_offerings(call: Call) -> bytes:
     filters = compile_filters(request.get("Filters"), OFFERING_FILTERS)
     if request.get("DryRun"):
         raise dry_run_ok()
-    key = f"{call.world.region} {json.dumps(request, sort_keys=True)}"
+    key = f"{call.environment.region} {json.dumps(request, sort_keys=True)}"
     if key not in _pages:
         rows = [
             row
-            for row in offerings(call.world.region, location_type)
+            for row in offerings(call.environment.region, location_type)
             if not filters or matches_filters(filters, {"instance-type": [row[0]], "location": [row[1]]})
         ]
         page_items, token = paginate(rows, request, tuple, low=5, high=1000, unpaged=1000)

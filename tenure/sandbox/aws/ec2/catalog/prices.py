@@ -131,7 +131,7 @@ def describe_spot_price_history(call: Call) -> dict[str, Any]:
     since, until = _parse_time(request.get("StartTime")), _parse_time(request.get("EndTime"))
     if since and until and since > until:
         raise invalid_value("StartTime must not be after EndTime")
-    now = call.world.now()
+    now = call.environment.now()
     stamp = now.replace(minute=0, second=0, microsecond=0)
     rows = [row for row in _price_rows(call) if not filters or matches_filters(filters, _filter_facts(row))]
     page_items, token = paginate(rows, request, lambda r: r[:3], low=1, high=10000, unpaged=1000)
@@ -146,7 +146,7 @@ def _parse_time(text: str | None) -> dt.datetime | None:
 
 
 def _price_rows(call: Call) -> list[Row]:
-    request, region = call.params, call.world.region
+    request, region = call.params, call.environment.region
     instance_types = frozenset(request.get("InstanceTypes") or ())
     zone = request.get("AvailabilityZone")
     products = [p for p in PRODUCTS if p in (request.get("ProductDescriptions") or PRODUCTS)][:1]

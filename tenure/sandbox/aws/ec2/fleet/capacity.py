@@ -133,29 +133,32 @@ def quota_code(instance_type: str, lifecycle: str) -> str | None:
     return BY_FAMILY_AND_USAGE.get((family, "spot" if lifecycle == "spot" else "on-demand"))
 
 
-def limit_of(world: Environment, code: str) -> int:
-    return world.quotas.get(code, DEFAULT_VCPUS)
+def limit_of(environment: Environment, code: str) -> int:
+    return environment.quotas.get(code, DEFAULT_VCPUS)
 
 
-def require_quota(world: Environment, instance_type: str, lifecycle: str, vcpus: int) -> None:
+def require_quota(environment: Environment, instance_type: str, lifecycle: str, vcpus: int) -> None:
     """Raises VcpuLimitExceeded or MaxSpotInstanceCountExceeded when so many more vCPUs would be too many."""
     code = quota_code(instance_type, lifecycle)
-    if code is None or world.vcpus_used.get(code, 0) + vcpus <= limit_of(world, code):
+    if code is None or environment.vcpus_used.get(code, 0) + vcpus <= limit_of(environment, code):
         return
     if lifecycle == "spot":
         raise AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
     raise AwsError(
         "VcpuLimitExceeded",
-        f"You have requested more vCPU capacity than your current vCPU limit of {limit_of(world, code)} allows for the "
+        f"You have requested more vCPU capacity than your current vCPU limit of {limit_of(environment, code)} "
+        "allows for the "
         "instance bucket that the specified instance type belongs to.",
     )
 
 
-def charge_quota(world: Environment, instance: Instance, *, running: bool) -> None:
+def charge_quota(environment: Environment, instance: Instance, *, running: bool) -> None:
     """Charge the instance to its quota, or free it; repeated calls count once."""
     if instance.counted == running:
         return
     instance.counted = running
     code = quota_code(instance.instance_type, instance.lifecycle)
     if code is not None:
-        world.vcpus_used[code] = world.vcpus_used.get(code, 0) + (instance.vcpus if running else -instance.vcpus)
+        environment.vcpus_used[code] = environment.vcpus_used.get(code, 0) + (
+            instance.vcpus if running else -instance.vcpus
+        )

@@ -57,21 +57,21 @@ class Pool:
         return {"LaunchTemplateSpecification": self.template, "Overrides": overrides}
 
 
-def read_pools(world: Environment, request: dict[str, Any]) -> list[Pool]:
+def read_pools(environment: Environment, request: dict[str, Any]) -> list[Pool]:
     """Raises the launch template's NotFound code, or a validation error, for the request as a whole."""
     configs = request.get("LaunchTemplateConfigs")
     if not configs:
         raise missing_parameter("LaunchTemplateConfigs")
-    return [pool for config in configs for pool in _pools_of(world, config)]
+    return [pool for config in configs for pool in _pools_of(environment, config)]
 
 
-def _pools_of(world: Environment, config: dict[str, Any]) -> list[Pool]:
+def _pools_of(environment: Environment, config: dict[str, Any]) -> list[Pool]:
     specification = config.get("LaunchTemplateSpecification")
     if not specification:
         raise missing_parameter("LaunchTemplateSpecification")
     if not specification.get("Version"):
         raise invalid_value("LaunchTemplateSpecification must contain a version.")
-    template, version = resolve_template(world, specification)
+    template, version = resolve_template(environment, specification)
     named = {"LaunchTemplateId": template.id, "Version": str(version["VersionNumber"])}
     data = version["LaunchTemplateData"]
     pools = []
@@ -92,33 +92,35 @@ def merge(data: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def resolve_location(world: Environment, pool: Pool) -> Pool:
+def resolve_location(environment: Environment, pool: Pool) -> Pool:
     """The pool with its zone and subnet known. Raises AwsError if it names something that cannot be."""
     if pool.instance_type not in all_types():
         raise invalid_value(f"Invalid value '{pool.instance_type}' for InstanceType.")
-    subnet = subnet_of(world, pool.data)
+    subnet = subnet_of(environment, pool.data)
     return Pool(pool.data, pool.override, pool.template, pool.template_tags, subnet.availability_zone, subnet.id)
 
 
-def in_order(world: Environment, pools: list[Pool], market: str, options: dict[str, Any], need: int) -> list[Pool]:
+def in_order(
+    environment: Environment, pools: list[Pool], market: str, options: dict[str, Any], need: int
+) -> list[Pool]:
     """The pools as the strategy tries them; equal ones keep the order of the request."""
     strategy = options.get("AllocationStrategy") or "lowest-price"
     allowed = SPOT_STRATEGIES if market == "spot" else ON_DEMAND_STRATEGIES
     if strategy not in allowed:
         raise invalid_value(f"Invalid value '{strategy}' for AllocationStrategy.")
-    ordered = sorted(pools, key=_sort_key(world, strategy, market, need))
+    ordered = sorted(pools, key=_sort_key(environment, strategy, market, need))
     first = options.get("CapacityReservationOptions", {}).get("UsageStrategy")
     if first == "use-capacity-reservations-first":
-        ordered.sort(key=lambda pool: 0 if has_open_capacity(world, pool.instance_type, pool.zone) else 1)
+        ordered.sort(key=lambda pool: 0 if has_open_capacity(environment, pool.instance_type, pool.zone) else 1)
     return ordered
 
 
-def _sort_key(world: Environment, strategy: str, market: str, need: int) -> Callable[[Pool], tuple[float, ...]]:
+def _sort_key(environment: Environment, strategy: str, market: str, need: int) -> Callable[[Pool], tuple[float, ...]]:
     def price(pool: Pool) -> float:
         return pool_price(pool, market) / pool.weight
 
     def shortage(pool: Pool) -> float:
-        remaining = world.pools.remaining(
+        remaining = environment.pools.remaining(
             (pool.instance_type, pool.zone or "", "spot" if market == "spot" else "on-demand")
         )
         return 0 if remaining is None else max(0, need - remaining)

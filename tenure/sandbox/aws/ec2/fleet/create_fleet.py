@@ -67,17 +67,17 @@ class Outcome:
 
 
 def create_fleet(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     if request.get("Type", "maintain") != "instant":
         raise AwsError("UnsupportedOperation", "Only fleets of type instant are supported here.")
     targets = _capacity_targets(request)
     # A repeated call is answered from memory even if its launch templates are gone by now.
-    return perform_once(world, "CreateFleet", request, lambda: _create(call, targets))
+    return perform_once(environment, "CreateFleet", request, lambda: _create(call, targets))
 
 
 def _create(call: Call, targets: list[tuple[str, int]]) -> dict[str, Any]:
     tags = read_specifications(call.params.get("TagSpecifications"))
-    pools = read_pools(call.world, call.params)
+    pools = read_pools(call.environment, call.params)
     call.permit_fleet(tags.get("fleet", {}), pools)
     if call.params.get("DryRun"):
         raise dry_run_ok()
@@ -85,9 +85,9 @@ def _create(call: Call, targets: list[tuple[str, int]]) -> dict[str, Any]:
     for market, need in targets:
         _launch_from_pools(call, outcome, pools, market, need, fleet_id, tags)
     response = {"FleetId": fleet_id, "Errors": outcome.errors, "Instances": outcome.instance_groups()}
-    request, world = call.params, call.world
-    world.fleets[fleet_id] = Fleet(
-        fleet_id, request.get("ClientToken"), world.now(), request, tags.get("fleet", {}), response
+    request, environment = call.params, call.environment
+    environment.fleets[fleet_id] = Fleet(
+        fleet_id, request.get("ClientToken"), environment.now(), request, tags.get("fleet", {}), response
     )
     return response
 
@@ -131,7 +131,7 @@ def _launch_from_pools(
 ) -> None:
     options = call.params.get(OPTIONS.get(market, ""), {})
     resolved = _resolve_pools(call, outcome, pools, market)
-    ordered = in_order(call.world, resolved, market, options, need)
+    ordered = in_order(call.environment, resolved, market, options, need)
     before = {key: len(made) for key, made in outcome.made.items()}
     launcher = _Launcher(call, outcome, market, options, fleet_id, tags)
     got = launcher.launch(ordered, need)
@@ -143,7 +143,7 @@ def _resolve_pools(call: Call, outcome: Outcome, pools: list[Pool], market: str)
     good = []
     for pool in pools:
         try:
-            good.append(resolve_location(call.world, pool))
+            good.append(resolve_location(call.environment, pool))
         except AwsError as error:
             outcome.add_error(pool, market, error)
     return good
@@ -152,7 +152,7 @@ def _resolve_pools(call: Call, outcome: Outcome, pools: list[Pool], market: str)
 def _roll_back(call: Call, outcome: Outcome, before: dict[tuple[int, str], int]) -> None:
     for key in list(outcome.made):
         for instance in outcome.made[key][before.get(key, 0) :]:
-            call.world.enter_state(instance, "shutting-down")
+            call.environment.enter_state(instance, "shutting-down")
         del outcome.made[key][before.get(key, 0) :]
         if not outcome.made[key]:
             del outcome.made[key]
@@ -206,7 +206,7 @@ class _Launcher:
                 raise self.call.starved
             prepared = self._prepare_pool(pool)
             made = self.outcome.made.get((id(pool), self.market), [])
-            instance = launch_one(self.call.world, prepared, len(made))
+            instance = launch_one(self.call.environment, prepared, len(made))
         except AwsError as error:
             self.outcome.add_error(pool, self.market, error)
             return False
@@ -216,7 +216,7 @@ class _Launcher:
     def _prepare_pool(self, pool: Pool) -> PreparedLaunch:
         if id(pool) not in self.prepared:
             self._require_market(pool)
-            prepared = prepare_launch(self.call.world, self._launch_spec(pool))
+            prepared = prepare_launch(self.call.environment, self._launch_spec(pool))
             self.call.permit_launch(prepared, pool.template["LaunchTemplateId"])
             self.prepared[id(pool)] = prepared
         return self.prepared[id(pool)]
@@ -263,13 +263,13 @@ def delete_fleets(call: Call) -> dict[str, Any]:
     ids = call.params.get("FleetIds")
     if not ids:
         raise missing_parameter("FleetId")
-    world, deletions = call.world, []
+    environment, deletions = call.environment, []
     for fleet in _find_fleets(call, ids):
-        for instance in list(world.instances.values()):
+        for instance in list(environment.instances.values()):
             doomed = call.params.get("TerminateInstances") and instance.fleet_id == fleet.id
             if doomed and instance.state not in ("shutting-down", "terminated"):
-                terminate(world, instance)
-        del world.fleets[fleet.id]
+                terminate(environment, instance)
+        del environment.fleets[fleet.id]
         deletions.append(
             {"FleetId": fleet.id, "CurrentFleetState": "deleted_terminating", "PreviousFleetState": "active"}
         )
@@ -277,10 +277,10 @@ def delete_fleets(call: Call) -> dict[str, Any]:
 
 
 def _find_fleets(call: Call, ids: list[str]) -> list[Fleet]:
-    missing = [one for one in ids if one not in call.world.fleets]
+    missing = [one for one in ids if one not in call.environment.fleets]
     if missing:
         raise not_found(missing, "fleet", "fleet")
-    return [call.world.fleets[one] for one in dict.fromkeys(ids)]
+    return [call.environment.fleets[one] for one in dict.fromkeys(ids)]
 
 
 def _fleet_view(fleet: Fleet) -> dict[str, Any]:

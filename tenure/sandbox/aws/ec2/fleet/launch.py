@@ -76,20 +76,20 @@ class PreparedLaunch:
         )
 
 
-def prepare_launch(world: Environment, spec: LaunchSpec) -> PreparedLaunch:
+def prepare_launch(environment: Environment, spec: LaunchSpec) -> PreparedLaunch:
     """Raises AwsError with the code EC2 has for whatever is missing, malformed or does not fit together."""
     data = spec.data
     check_user_data(data.get("UserData"))
-    if spec.market == "spot" and not world.settings.spot_service_linked_role:
+    if spec.market == "spot" and not environment.settings.spot_service_linked_role:
         raise no_spot_role()
     instance_type = data.get("InstanceType") or "m1.small"
     if instance_type not in all_types():
         raise invalid_value(f"Invalid value '{instance_type}' for InstanceType.")
-    subnet = subnet_of(world, data)
-    _require_offered(world, instance_type, subnet.availability_zone)
-    image = image_of(world, data)
+    subnet = subnet_of(environment, data)
+    _require_offered(environment, instance_type, subnet.availability_zone)
+    image = image_of(environment, data)
     placement = data.get("Placement", {})
-    placement_group = group_of(world, placement)
+    placement_group = group_of(environment, placement)
     check_group(placement_group, placement, instance_type)
     _require_same_architecture(instance_type, image)
     return PreparedLaunch(
@@ -97,36 +97,39 @@ def prepare_launch(world: Environment, spec: LaunchSpec) -> PreparedLaunch:
         instance_type=instance_type,
         image=image,
         subnet=subnet,
-        groups=groups_of(world, data, subnet),
-        profile=profile_of(world, data.get("IamInstanceProfile")),
+        groups=groups_of(environment, data, subnet),
+        profile=profile_of(environment, data.get("IamInstanceProfile")),
         mappings=plan_mappings(image, data.get("BlockDeviceMappings")),
         reservation_id=new_id("r"),
         placement_group=placement_group,
     )
 
 
-def launch_one(world: Environment, prepared: PreparedLaunch, index: int) -> Instance:
+def launch_one(environment: Environment, prepared: PreparedLaunch, index: int) -> Instance:
     """Raises a capacity error (no capacity, limit, full subnet, full reservation); then nothing has been taken."""
     spec = prepared.spec
     reservation = choose_reservation(
-        world, prepared.criteria, market=spec.market, specification=spec.data.get("CapacityReservationSpecification")
+        environment,
+        prepared.criteria,
+        market=spec.market,
+        specification=spec.data.get("CapacityReservationSpecification"),
     )
-    require_quota(world, prepared.instance_type, spec.market, vcpus(prepared.instance_type))
-    if world.network.address_pool(prepared.subnet.id).free_count() < 1:
+    require_quota(environment, prepared.instance_type, spec.market, vcpus(prepared.instance_type))
+    if environment.network.address_pool(prepared.subnet.id).free_count() < 1:
         raise full_subnet(prepared.subnet.id)
-    partition = _choose_partition(world, prepared)
-    pools = None if reservation else _take_capacity(world, prepared)
-    instance = _build(world, prepared, index)
+    partition = _choose_partition(environment, prepared)
+    pools = None if reservation else _take_capacity(environment, prepared)
+    instance = _build(environment, prepared, index)
     instance.partition = partition
-    if not all(is_usable(world.account, world.region, key) for key in _keys(prepared)):
+    if not all(is_usable(environment.account, environment.region, key) for key in _keys(prepared)):
         instance.failure = ("Client.InternalError", "Client error on launch")
     instance.pools = pools or []
     if reservation is not None:
         instance.capacity_reservation_id = reservation.id
         reservation.used += 1
-    world.instances[instance.id] = instance
-    world.launched += 1
-    world.enter_state(instance, "pending")
+    environment.instances[instance.id] = instance
+    environment.launched += 1
+    environment.enter_state(instance, "pending")
     return instance
 
 
@@ -135,19 +138,19 @@ def _keys(prepared: PreparedLaunch) -> list[str]:
     return [mapping["Ebs"]["KmsKeyId"] for mapping in prepared.mappings if mapping["Ebs"].get("KmsKeyId")]
 
 
-def _choose_partition(world: Environment, prepared: PreparedLaunch) -> int | None:
+def _choose_partition(environment: Environment, prepared: PreparedLaunch) -> int | None:
     group = prepared.placement_group
     if group is None:
         return None
-    return enter_group(world, group, prepared.zone, prepared.spec.data["Placement"].get("PartitionNumber"))
+    return enter_group(environment, group, prepared.zone, prepared.spec.data["Placement"].get("PartitionNumber"))
 
 
-def _take_capacity(world: Environment, prepared: PreparedLaunch) -> list[tuple[str, str, str]]:
+def _take_capacity(environment: Environment, prepared: PreparedLaunch) -> list[tuple[str, str, str]]:
     usage = "spot" if prepared.spec.market == "spot" else "on-demand"
     key = (prepared.instance_type, prepared.zone, usage)
-    pools = world.pools.consume(key)
+    pools = environment.pools.consume(key)
     if pools is None:
-        own = world.pools.error_when_empty(key)
+        own = environment.pools.error_when_empty(key)
         raise AwsError(*own) if own else no_capacity(prepared.instance_type, prepared.zone, spot=usage == "spot")
     return pools
 
@@ -171,8 +174,8 @@ def no_capacity(instance_type: str, zone: str, *, spot: bool) -> AwsError:
     return AwsError("InsufficientInstanceCapacity", text)
 
 
-def _require_offered(world: Environment, instance_type: str, zone: str) -> None:
-    zones = offered_zones(world.region).get(instance_type, frozenset())
+def _require_offered(environment: Environment, instance_type: str, zone: str) -> None:
+    zones = offered_zones(environment.region).get(instance_type, frozenset())
     if zone not in zones:
         hint = f" or choosing {', '.join(sorted(zones))}" if zones else ""
         raise AwsError(
@@ -192,21 +195,21 @@ def _require_same_architecture(instance_type: str, image: Image) -> None:
         )
 
 
-def _build(world: Environment, prepared: PreparedLaunch, index: int) -> Instance:
+def _build(environment: Environment, prepared: PreparedLaunch, index: int) -> Instance:
     spec, data, subnet, group = prepared.spec, prepared.spec.data, prepared.subnet, prepared.placement_group
     interfaces = make_interfaces(
         data.get("NetworkInterfaces") or [],
-        address_pool=world.network.address_pool(subnet.id),
+        address_pool=environment.network.address_pool(subnet.id),
         subnet_id=subnet.id,
         groups=prepared.groups,
         public=str(subnet.map_public_ip_on_launch).lower() == "true",
         tags=spec.tags.get("network-interface", {}),
         slots=interface_slots(prepared.instance_type),
     )
-    world.sequence += 1
+    environment.sequence += 1
     return Instance(
         id=new_id("i"),
-        sequence=world.sequence,
+        sequence=environment.sequence,
         reservation_id=prepared.reservation_id,
         launch_index=index,
         instance_type=prepared.instance_type,
@@ -222,7 +225,7 @@ def _build(world: Environment, prepared: PreparedLaunch, index: int) -> Instance
         private_ip=interfaces[0].private_ip or "",
         lifecycle=spec.market,
         client_token=spec.client_token,
-        launch_time=world.now().replace(microsecond=0),
+        launch_time=environment.now().replace(microsecond=0),
         data=data,
         tags=dict(spec.tags.get("instance", {})),
         groups=prepared.groups,
@@ -234,23 +237,23 @@ def _build(world: Environment, prepared: PreparedLaunch, index: int) -> Instance
         fleet_id=spec.fleet_id,
         spot_request_id=new_spot_request_id() if spec.market == "spot" else None,
         vcpus=vcpus(prepared.instance_type),
-        visible_at=world.clock.now() + world.settings.visibility_seconds,
+        visible_at=environment.clock.now() + environment.settings.visibility_seconds,
     )
 
 
 T = TypeVar("T")
 
 
-def perform_once(world: Environment, action: str, request: dict[str, Any], perform: Callable[[], T]) -> T:
+def perform_once(environment: Environment, action: str, request: dict[str, Any], perform: Callable[[], T]) -> T:
     """Perform, or repeat the stored answer. Raises IdempotentParameterMismatch; failures are not stored."""
     token = request.get("ClientToken")
     if not token:
         return perform()
     digest = json.dumps({k: v for k, v in request.items() if k not in ("ClientToken", "DryRun")}, sort_keys=True)
-    known = world.tokens.get((action, token))
+    known = environment.tokens.get((action, token))
     if known is None:
         result = perform()
-        world.tokens[action, token] = (digest, result)
+        environment.tokens[action, token] = (digest, result)
         return result
     if known[0] != digest:
         raise AwsError(

@@ -19,28 +19,28 @@ from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run
 MISSING = "At least one of the launch templates specified in the request does not exist."
 
 
-def find_template(world: Environment, specification: dict[str, Any]) -> LaunchTemplate:
+def find_template(environment: Environment, specification: dict[str, Any]) -> LaunchTemplate:
     """Raises InvalidLaunchTemplateName.NotFoundException or InvalidLaunchTemplateId.NotFound."""
     template_id, name = specification.get("LaunchTemplateId"), specification.get("LaunchTemplateName")
     if template_id and name:
         raise bad_combination("Only one of launch template ID or launch template name may be specified.")
     if template_id:
         require_well_formed([template_id], "lt")
-        found = world.templates.get(template_id)
-        if found is None or not is_known(world, found):
+        found = environment.templates.get(template_id)
+        if found is None or not is_known(environment, found):
             raise missing_id()
         return found
     if not name:
         raise missing_parameter("LaunchTemplateName")
-    found = world.templates.get(world.template_names.get(name, ""))
-    if found is None or not is_known(world, found):
+    found = environment.templates.get(environment.template_names.get(name, ""))
+    if found is None or not is_known(environment, found):
         raise missing_name()
     return found
 
 
-def is_known(world: Environment, template: LaunchTemplate) -> bool:
+def is_known(environment: Environment, template: LaunchTemplate) -> bool:
     """A fresh template is not known everywhere at once, if the settings say so."""
-    return template.visible_at <= world.clock.now()
+    return template.visible_at <= environment.clock.now()
 
 
 def missing_id() -> AwsError:
@@ -65,8 +65,8 @@ def find_version(template: LaunchTemplate, version_name: str) -> dict[str, Any]:
     )
 
 
-def resolve_template(world: Environment, specification: dict[str, Any]) -> tuple[LaunchTemplate, dict[str, Any]]:
-    template = find_template(world, specification)
+def resolve_template(environment: Environment, specification: dict[str, Any]) -> tuple[LaunchTemplate, dict[str, Any]]:
+    template = find_template(environment, specification)
     return template, find_version(template, specification.get("Version") or "$Default")
 
 
@@ -76,7 +76,7 @@ VERSION_FILTERS = frozenset({"is-default-version", "image-id", "instance-type", 
 
 
 def create_launch_template(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     name, data = request.get("LaunchTemplateName"), request.get("LaunchTemplateData")
     if not name:
         raise missing_parameter("LaunchTemplateName")
@@ -91,25 +91,25 @@ def create_launch_template(call: Call) -> dict[str, Any]:
     call.permit_create("CreateLaunchTemplate", "launch-template", tags.get("launch-template", {}))
     if request.get("DryRun"):
         raise dry_run_ok()
-    return perform_once(world, "CreateLaunchTemplate", request, lambda: _create(call, name, data, tags))
+    return perform_once(environment, "CreateLaunchTemplate", request, lambda: _create(call, name, data, tags))
 
 
 def _create(call: Call, name: str, data: dict[str, Any], tags: dict[str, dict[str, str]]) -> dict[str, Any]:
-    world = call.world
-    if name in world.template_names:
+    environment = call.environment
+    if name in environment.template_names:
         raise AwsError("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
     template = LaunchTemplate(
         id=new_id("lt"),
         name=name,
-        created=world.now().replace(microsecond=0),
-        created_by=f"arn:aws:iam::{world.account}:root",
+        created=environment.now().replace(microsecond=0),
+        created_by=f"arn:aws:iam::{environment.account}:root",
         tags=tags.get("launch-template", {}),
         versions=[],
-        visible_at=world.clock.now() + world.settings.template_visibility_seconds,
+        visible_at=environment.clock.now() + environment.settings.template_visibility_seconds,
     )
     template.versions.append(_make_version(template, 1, data, call.params.get("VersionDescription")))
-    world.templates[template.id] = template
-    world.template_names[name] = template.id
+    environment.templates[template.id] = template
+    environment.template_names[name] = template.id
     return {"LaunchTemplate": _template_view(template)}
 
 
@@ -127,8 +127,8 @@ def _make_version(template: LaunchTemplate, number: int, data: dict[str, Any], t
 
 
 def create_launch_template_version(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
-    template = find_template(world, request)
+    request, environment = call.params, call.environment
+    template = find_template(environment, request)
     data = request.get("LaunchTemplateData")
     if data is None:
         raise missing_parameter("LaunchTemplateData")
@@ -145,7 +145,7 @@ def create_launch_template_version(call: Call) -> dict[str, Any]:
 
 
 def modify_launch_template(call: Call) -> dict[str, Any]:
-    template = find_template(call.world, call.params)
+    template = find_template(call.environment, call.params)
     call.permit_each("ModifyLaunchTemplate", "launch-template", {template.id: template.tags})
     default_version = call.params.get("DefaultVersion")
     if default_version:
@@ -154,27 +154,27 @@ def modify_launch_template(call: Call) -> dict[str, Any]:
 
 
 def describe_launch_templates(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     ids, names = request.get("LaunchTemplateIds") or [], request.get("LaunchTemplateNames") or []
     if ids and names:
         raise bad_combination("Only one of launch template IDs or launch template names may be specified.")
     filters = compile_filters(request.get("Filters"), FILTERS)
     if request.get("DryRun"):
         raise dry_run_ok()
-    chosen = [t for t in _select_templates(world, ids, names) if matches_filters(filters, _filter_facts(t))]
+    chosen = [t for t in _select_templates(environment, ids, names) if matches_filters(filters, _filter_facts(t))]
     chosen.sort(key=_sort_key)
     page_items, token = paginate(chosen, request, _sort_key, low=1, high=200, unpaged=200)
     return {"LaunchTemplates": [_template_view(t) for t in page_items], "NextToken": token}
 
 
-def _select_templates(world: Environment, ids: list[str], names: list[str]) -> list[LaunchTemplate]:
+def _select_templates(environment: Environment, ids: list[str], names: list[str]) -> list[LaunchTemplate]:
     require_well_formed(ids, "lt")
-    known = {one.id: one for one in world.templates.values() if is_known(world, one)}
+    known = {one.id: one for one in environment.templates.values() if is_known(environment, one)}
     if any(one not in known for one in ids):
         raise missing_id()
-    if any(world.template_names.get(one) not in known for one in names):
+    if any(environment.template_names.get(one) not in known for one in names):
         raise missing_name()
-    selected_ids = ids or [world.template_names[name] for name in names]
+    selected_ids = ids or [environment.template_names[name] for name in names]
     return [known[one] for one in dict.fromkeys(selected_ids)] if selected_ids else list(known.values())
 
 
@@ -201,21 +201,21 @@ def _template_view(template: LaunchTemplate) -> dict[str, Any]:
 
 
 def describe_launch_template_versions(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     filters = compile_filters(request.get("Filters"), VERSION_FILTERS)
     version_names = request.get("Versions") or []
     if request.get("LaunchTemplateId") or request.get("LaunchTemplateName"):
-        templates = [find_template(world, request)]
+        templates = [find_template(environment, request)]
     elif set(version_names) <= {"$Latest", "$Default"} and version_names:
-        templates = sorted(world.templates.values(), key=_sort_key)
+        templates = sorted(environment.templates.values(), key=_sort_key)
     else:
         raise missing_parameter("LaunchTemplateId")
     found = [version for t in templates for version in _select_versions(t, version_names)]
     page_items, token = paginate(found, request, _version_order, low=1, high=200, unpaged=200)
     views = [
-        _version_view(world, version)
+        _version_view(environment, version)
         for version in page_items
-        if matches_filters(filters, _version_facts(world, version))
+        if matches_filters(filters, _version_facts(environment, version))
     ]
     return {"LaunchTemplateVersions": views, "NextToken": token}
 
@@ -231,25 +231,25 @@ def _version_order(version: dict[str, Any]) -> tuple[str, int]:
     return version["LaunchTemplateName"], version["VersionNumber"]
 
 
-def _version_view(world: Environment, version: dict[str, Any]) -> dict[str, Any]:
-    default = world.templates[version["LaunchTemplateId"]].default_version
+def _version_view(environment: Environment, version: dict[str, Any]) -> dict[str, Any]:
+    default = environment.templates[version["LaunchTemplateId"]].default_version
     return {**version, "DefaultVersion": version["VersionNumber"] == default}
 
 
-def _version_facts(world: Environment, version: dict[str, Any]) -> dict[str, list[str]]:
+def _version_facts(environment: Environment, version: dict[str, Any]) -> dict[str, list[str]]:
     data = version["LaunchTemplateData"]
     return {
-        "is-default-version": [str(_version_view(world, version)["DefaultVersion"]).lower()],
+        "is-default-version": [str(_version_view(environment, version)["DefaultVersion"]).lower()],
         "image-id": [data.get("ImageId", "")],
         "instance-type": [data.get("InstanceType", "")],
     }
 
 
 def delete_launch_template(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
-    template = find_template(world, request)
+    request, environment = call.params, call.environment
+    template = find_template(environment, request)
     call.permit_each("DeleteLaunchTemplate", "launch-template", {template.id: template.tags})
     if request.get("DryRun"):
         raise dry_run_ok()
-    del world.templates[template.id], world.template_names[template.name]
+    del environment.templates[template.id], environment.template_names[template.name]
     return {"LaunchTemplate": _template_view(template)}

@@ -25,24 +25,24 @@ def run_instances(call: Call) -> dict[str, Any]:
         raise missing_parameter("MinCount" if low is None else "MaxCount")
     if not 1 <= low <= high:
         raise bad_combination("The value for MaxCount must be greater than or equal to MinCount")
-    made = perform_once(call.world, "RunInstances", request, lambda: _launch(call, low, high))
-    instances = [call.world.instances[i] for i in made if i in call.world.instances]
+    made = perform_once(call.environment, "RunInstances", request, lambda: _launch(call, low, high))
+    instances = [call.environment.instances[i] for i in made if i in call.environment.instances]
     return {
         "ReservationId": instances[0].reservation_id if instances else None,
-        "OwnerId": call.world.account,
+        "OwnerId": call.environment.account,
         "Groups": [],
-        "Instances": [instance_xml(call.world, instance) for instance in instances],
+        "Instances": [instance_xml(call.environment, instance) for instance in instances],
     }
 
 
 def _launch_spec(call: Call) -> tuple[LaunchSpec, str | None]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     _require_one_level(call)
     data = {key: value for key, value in request.items() if key not in NOT_DATA}
     own = read_specifications(request.get("TagSpecifications"))
     reference, template_id = request.get("LaunchTemplate"), None
     if reference:
-        template, version = resolve_template(world, reference)
+        template, version = resolve_template(environment, reference)
         template_id = template.id
         base = version["LaunchTemplateData"]
         data = {**base, **data}
@@ -63,7 +63,7 @@ def _launch_spec(call: Call) -> tuple[LaunchSpec, str | None]:
 def _require_one_level(call: Call) -> None:
     """A subnet belongs to the interfaces or to the instance. Fleets are exempt: their overrides name the subnet."""
     reference = call.params.get("LaunchTemplate")
-    base = resolve_template(call.world, reference)[1]["LaunchTemplateData"] if reference else {}
+    base = resolve_template(call.environment, reference)[1]["LaunchTemplateData"] if reference else {}
     if call.params.get("SubnetId") and (call.params.get("NetworkInterfaces") or base.get("NetworkInterfaces")):
         raise bad_combination(
             "Network interfaces and an instance-level subnet ID may not be specified on the same request"
@@ -77,17 +77,17 @@ def _merge_interfaces(base: dict[str, Any], own: list[dict[str, Any]]) -> list[d
 
 def _launch(call: Call, low: int, high: int) -> list[str]:
     spec, template_id = _launch_spec(call)
-    prepared = prepare_launch(call.world, spec)
+    prepared = prepare_launch(call.environment, spec)
     call.permit_launch(prepared, template_id)
     if call.params.get("DryRun"):
         raise dry_run_ok()
     made: list[Instance] = []
     try:
         for index in range(high):
-            made.append(launch_one(call.world, prepared, index))
+            made.append(launch_one(call.environment, prepared, index))
     except AwsError:
         if len(made) < low:
             for instance in made:
-                call.world.enter_state(instance, "shutting-down")
+                call.environment.enter_state(instance, "shutting-down")
             raise
     return [instance.id for instance in made]

@@ -16,47 +16,51 @@ from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run
 UNSTOPPABLE = frozenset({"shutting-down", "terminated"})
 
 
-def find_visible(world: Environment, instance_ids: list[str]) -> list[Instance]:
+def find_visible(environment: Environment, instance_ids: list[str]) -> list[Instance]:
     """The named instances, each once. Raises InvalidInstanceID.Malformed or .NotFound (also if not yet visible)."""
     require_well_formed(instance_ids, "i")
     unique = list(dict.fromkeys(instance_ids))
-    missing = [i for i in unique if i not in world.instances or world.instances[i].visible_at > world.clock.now()]
+    missing = [
+        i
+        for i in unique
+        if i not in environment.instances or environment.instances[i].visible_at > environment.clock.now()
+    ]
     if missing:
         raise not_found(missing, "i", "instance")
-    return [world.instances[i] for i in unique]
+    return [environment.instances[i] for i in unique]
 
 
-def all_visible(world: Environment) -> list[Instance]:
-    return [i for i in world.instances.values() if i.visible_at <= world.clock.now()]
+def all_visible(environment: Environment) -> list[Instance]:
+    return [i for i in environment.instances.values() if i.visible_at <= environment.clock.now()]
 
 
 def describe_instances(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     ids = request.get("InstanceIds") or []
     if ids and "MaxResults" in request:
         raise bad_combination("The parameter instancesSet cannot be used with the parameter maxResults")
     filters = compile_filters(request.get("Filters"), INSTANCE_FILTERS)
     _check_dry_run(request)
-    chosen = find_visible(world, ids) if ids else all_visible(world)
+    chosen = find_visible(environment, ids) if ids else all_visible(environment)
     if filters:
-        chosen = [i for i in chosen if matches_filters(filters, instance_facts(world, i))]
+        chosen = [i for i in chosen if matches_filters(filters, instance_facts(environment, i))]
     chosen.sort(key=_sort_key)
     page_items, token = paginate(chosen, request, _sort_key, low=5, high=1000)
-    return {"Reservations": _group_by_reservation(world, page_items), "NextToken": token}
+    return {"Reservations": _group_by_reservation(environment, page_items), "NextToken": token}
 
 
 def _sort_key(instance: Instance) -> int:
     return instance.sequence
 
 
-def _group_by_reservation(world: Environment, instances: list[Instance]) -> list[dict[str, Any]]:
+def _group_by_reservation(environment: Environment, instances: list[Instance]) -> list[dict[str, Any]]:
     groups = groupby(instances, key=lambda instance: instance.reservation_id)
     return [
         {
             "ReservationId": reservation_id,
-            "OwnerId": world.account,
+            "OwnerId": environment.account,
             "Groups": [],
-            "Instances": [instance_xml(world, instance) for instance in members],
+            "Instances": [instance_xml(environment, instance) for instance in members],
         }
         for reservation_id, members in groups
     ]
@@ -76,24 +80,24 @@ def terminate_instances(call: Call) -> dict[str, Any]:
                 f"The instance '{instance.id}' may not be terminated. Modify its 'disableApiTermination' instance "
                 "attribute and try again.",
             )
-    return {"TerminatingInstances": [_terminate(call.world, instance) for instance in instances]}
+    return {"TerminatingInstances": [_terminate(call.environment, instance) for instance in instances]}
 
 
-def _terminate(world: Environment, instance: Instance) -> dict[str, Any]:
+def _terminate(environment: Environment, instance: Instance) -> dict[str, Any]:
     before = state_of(instance)
     if instance.state not in UNSTOPPABLE:
-        terminate(world, instance)
+        terminate(environment, instance)
     return {"InstanceId": instance.id, "CurrentState": state_of(instance), "PreviousState": before}
 
 
-def terminate(world: Environment, instance: Instance) -> None:
+def terminate(environment: Environment, instance: Instance) -> None:
     """Begin to shut an instance down, as its owner wants it."""
-    _set_reason(world, instance)
-    world.enter_state(instance, "shutting-down")
+    _set_reason(environment, instance)
+    environment.enter_state(instance, "shutting-down")
 
 
-def _set_reason(world: Environment, instance: Instance) -> None:
-    instance.reason = f"User initiated ({world.now():%Y-%m-%d %H:%M:%S} GMT)"
+def _set_reason(environment: Environment, instance: Instance) -> None:
+    instance.reason = f"User initiated ({environment.now():%Y-%m-%d %H:%M:%S} GMT)"
     instance.reason_code = "Client.UserInitiatedShutdown"
     instance.reason_message = "Client.UserInitiatedShutdown: User initiated shutdown"
 
@@ -107,7 +111,11 @@ def stop_instances(call: Call) -> dict[str, Any]:
             raise AwsError(
                 "UnsupportedOperation", f"You can't stop the Spot Instance '{instance.id}' because it is one-time."
             )
-    return {"StoppingInstances": [_change_state(call.world, i, "stopping", ("stopping", "stopped")) for i in instances]}
+    return {
+        "StoppingInstances": [
+            _change_state(call.environment, i, "stopping", ("stopping", "stopped")) for i in instances
+        ]
+    }
 
 
 def start_instances(call: Call) -> dict[str, Any]:
@@ -115,7 +123,9 @@ def start_instances(call: Call) -> dict[str, Any]:
     for instance in instances:
         if instance.state in UNSTOPPABLE or instance.state == "stopping":
             raise _incorrect_state(instance, "started")
-    return {"StartingInstances": [_change_state(call.world, i, "pending", ("pending", "running")) for i in instances]}
+    return {
+        "StartingInstances": [_change_state(call.environment, i, "pending", ("pending", "running")) for i in instances]
+    }
 
 
 def reboot_instances(call: Call) -> dict[str, Any]:
@@ -124,19 +134,19 @@ def reboot_instances(call: Call) -> dict[str, Any]:
         if instance.state not in ("pending", "running"):
             raise _incorrect_state(instance, "rebooted")
     for instance in instances:
-        call.world.reboot(instance)
+        call.environment.reboot(instance)
     return {"Return": True}
 
 
-def _change_state(world: Environment, instance: Instance, state: str, already: tuple[str, str]) -> dict[str, Any]:
+def _change_state(environment: Environment, instance: Instance, state: str, already: tuple[str, str]) -> dict[str, Any]:
     before = state_of(instance)
     if instance.state not in already:
         if state == "stopping":
-            _set_reason(world, instance)
+            _set_reason(environment, instance)
         else:
             instance.reason, instance.reason_code = "", None
-            instance.launch_time = world.now().replace(microsecond=0)
-        world.enter_state(instance, state)
+            instance.launch_time = environment.now().replace(microsecond=0)
+        environment.enter_state(instance, state)
     return {"InstanceId": instance.id, "CurrentState": state_of(instance), "PreviousState": before}
 
 
@@ -151,7 +161,7 @@ def _named_instances(call: Call, action: str) -> list[Instance]:
     ids = call.params.get("InstanceIds")
     if not ids:
         raise missing_parameter("InstanceId")
-    instances = find_visible(call.world, ids)
+    instances = find_visible(call.environment, ids)
     call.permit_each(action, "instance", {i.id: i.tags for i in instances})
     _check_dry_run(call.params)
     return instances

@@ -23,7 +23,7 @@ def describe_instance_attribute(call: Call) -> dict[str, Any]:
         raise missing_parameter("InstanceId")
     if request.get("DryRun"):
         raise dry_run_ok()
-    (instance,) = find_visible(call.world, [request["InstanceId"]])
+    (instance,) = find_visible(call.environment, [request["InstanceId"]])
     return {"InstanceId": instance.id, **_attribute_value(instance, attribute)}
 
 
@@ -53,10 +53,10 @@ def _attribute_value(instance: Instance, attribute: str) -> dict[str, Any]:
 
 
 def modify_instance_attribute(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     if not request.get("InstanceId"):
         raise missing_parameter("InstanceId")
-    (instance,) = find_visible(world, [request["InstanceId"]])
+    (instance,) = find_visible(environment, [request["InstanceId"]])
     call.permit_each("ModifyInstanceAttribute", "instance", {instance.id: instance.tags})
     if request.get("DryRun"):
         raise dry_run_ok()
@@ -70,7 +70,7 @@ def modify_instance_attribute(call: Call) -> dict[str, Any]:
 
 
 def _change_groups(call: Call, instance: Instance, ids: list[str]) -> None:
-    subnet = call.world.network.subnet(instance.subnet_id)
-    groups = groups_of(call.world, {"SecurityGroupIds": ids}, subnet)
+    subnet = call.environment.network.subnet(instance.subnet_id)
+    groups = groups_of(call.environment, {"SecurityGroupIds": ids}, subnet)
     instance.groups = groups
     instance.interfaces[0].groups = groups

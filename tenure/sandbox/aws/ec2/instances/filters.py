@@ -11,10 +11,10 @@ from tenure.sandbox.aws.ec2.records import Instance
 from tenure.sandbox.aws.ec2.state import Environment
 
 
-def instance_facts(world: Environment, instance: Instance) -> dict[str, list[str]]:
+def instance_facts(environment: Environment, instance: Instance) -> dict[str, list[str]]:
     """What each filter of DescribeInstances compares with."""
     if instance.facts is None:
-        instance.facts = _filter_facts(instance_view(world, instance), instance)
+        instance.facts = _filter_facts(instance_view(environment, instance), instance)
     return instance.facts
 
 

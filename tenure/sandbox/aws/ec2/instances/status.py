@@ -32,14 +32,14 @@ REACHABILITY = {"ok": "passed", "impaired": "failed", "initializing": "initializ
 
 
 def describe_instance_status(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     ids = request.get("InstanceIds") or []
     if ids and "MaxResults" in request:
         raise bad_combination("The parameter instancesSet cannot be used with the parameter maxResults")
     filters = compile_filters(request.get("Filters"), frozenset(PATHS))
     if request.get("DryRun"):
         raise dry_run_ok()
-    chosen = find_visible(world, ids) if ids else all_visible(world)
+    chosen = find_visible(environment, ids) if ids else all_visible(environment)
     if not request.get("IncludeAllInstances"):
         chosen = [i for i in chosen if i.state == "running"]
     chosen.sort(key=lambda i: i.sequence)

@@ -27,20 +27,20 @@ OPERATOR = {"Managed": False}
 LIFECYCLES = frozenset({"spot", "capacity-block", "interruptible-capacity-reservation"})
 
 
-def instance_xml(world: Environment, instance: Instance) -> Raw:
+def instance_xml(environment: Environment, instance: Instance) -> Raw:
     if instance.view is None:
-        instance.view = named_shape("Instance", instance_view(world, instance))
+        instance.view = named_shape("Instance", instance_view(environment, instance))
     return Raw(instance.view)
 
 
-def dns_name(world: Environment, address: str) -> str:
+def dns_name(environment: Environment, address: str) -> str:
     if not address:
         return ""
-    domain = "ec2.internal" if world.region == "us-east-1" else f"{world.region}.compute.internal"
+    domain = "ec2.internal" if environment.region == "us-east-1" else f"{environment.region}.compute.internal"
     return f"ip-{address.replace('.', '-')}.{domain}"
 
 
-def instance_view(world: Environment, instance: Instance) -> dict[str, Any]:
+def instance_view(environment: Environment, instance: Instance) -> dict[str, Any]:
     """The instance with DescribeInstances's member names. A terminated one has lost its place in the network."""
     view = {
         **_identity_view(instance),
@@ -49,7 +49,7 @@ def instance_view(world: Environment, instance: Instance) -> dict[str, Any]:
         "Tags": tag_list(instance.tags),
     }
     if instance.state != "terminated":
-        view |= _network_view(world, instance) | _disks_view(instance)
+        view |= _network_view(environment, instance) | _disks_view(instance)
         if instance.profile:
             view["IamInstanceProfile"] = {"Arn": instance.profile[0], "Id": instance.profile[1]}
     else:
@@ -131,19 +131,19 @@ def _options_view(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _network_view(world: Environment, instance: Instance) -> dict[str, Any]:
+def _network_view(environment: Environment, instance: Instance) -> dict[str, Any]:
     public = next((i.public_ip for i in instance.interfaces if i.public_ip), None)
     return {
         "SubnetId": instance.subnet_id,
         "VpcId": instance.vpc_id,
         "PrivateIpAddress": instance.private_ip,
-        "PrivateDnsName": dns_name(world, instance.private_ip),
-        "PublicDnsName": _public_dns(world, public),
+        "PrivateDnsName": dns_name(environment, instance.private_ip),
+        "PublicDnsName": _public_dns(environment, public),
         "PublicIpAddress": public,
         "Ipv6Address": next((one for i in instance.interfaces for one in i.ipv6), None),
         "SourceDestCheck": True,
         "SecurityGroups": _groups_view(instance.groups),
-        "NetworkInterfaces": [interface_view(world, instance, i) for i in instance.interfaces],
+        "NetworkInterfaces": [interface_view(environment, instance, i) for i in instance.interfaces],
         "PrivateDnsNameOptions": {
             "HostnameType": "ip-name",
             "EnableResourceNameDnsARecord": False,
@@ -152,25 +152,25 @@ def _network_view(world: Environment, instance: Instance) -> dict[str, Any]:
     }
 
 
-def _public_dns(world: Environment, address: str | None) -> str:
-    return f"ec2-{address.replace('.', '-')}.{world.region}.compute.amazonaws.com" if address else ""
+def _public_dns(environment: Environment, address: str | None) -> str:
+    return f"ec2-{address.replace('.', '-')}.{environment.region}.compute.amazonaws.com" if address else ""
 
 
 def _groups_view(groups: list[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"GroupId": group_id, "GroupName": name} for group_id, name in groups]
 
 
-def interface_view(world: Environment, instance: Instance, interface: NetworkInterface) -> dict[str, Any]:
+def interface_view(environment: Environment, instance: Instance, interface: NetworkInterface) -> dict[str, Any]:
     """One interface as an instance shows it."""
     address = interface.private_ip
     addresses = [] if address is None else [
-        {"Primary": True, "PrivateDnsName": dns_name(world, address), "PrivateIpAddress": address}
+        {"Primary": True, "PrivateDnsName": dns_name(environment, address), "PrivateIpAddress": address}
     ]  # fmt: skip
     public = None
     if interface.public_ip:
         public = {
             "IpOwnerId": "amazon",
-            "PublicDnsName": _public_dns(world, interface.public_ip),
+            "PublicDnsName": _public_dns(environment, interface.public_ip),
             "PublicIp": interface.public_ip,
         }
     return {
@@ -178,11 +178,11 @@ def interface_view(world: Environment, instance: Instance, interface: NetworkInt
         "SubnetId": instance.subnet_id,
         "VpcId": instance.vpc_id,
         "Description": interface.description,
-        "OwnerId": world.account,
+        "OwnerId": environment.account,
         "Status": "in-use",
         "MacAddress": interface.mac,
         "PrivateIpAddress": address,
-        "PrivateDnsName": dns_name(world, address or ""),
+        "PrivateDnsName": dns_name(environment, address or ""),
         "SourceDestCheck": True,
         "InterfaceType": interface.interface_type,
         "Groups": _groups_view(interface.groups),

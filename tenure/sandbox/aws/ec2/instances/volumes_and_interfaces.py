@@ -59,7 +59,7 @@ Views = list[dict[str, Any]]
 
 
 def describe_volumes(call: Call) -> dict[str, Any]:
-    views = [_volume_view(i, v) for i in _existing_instances(call.world) for v in i.volumes]
+    views = [_volume_view(i, v) for i in _existing_instances(call.environment) for v in i.volumes]
     views = _select_by_id(views, call.params.get("VolumeIds"), "VolumeId", "vol", "volume")
     page_items, token = _filter_page(call, views, VOLUME_PATHS, "VolumeId")
     return {"Volumes": page_items, "NextToken": token}
@@ -67,8 +67,8 @@ def describe_volumes(call: Call) -> dict[str, Any]:
 
 def describe_network_interfaces(call: Call) -> dict[str, Any]:
     views = [
-        _attached_interface_view(call.world, i, n)
-        for i in _existing_instances(call.world)
+        _attached_interface_view(call.environment, i, n)
+        for i in _existing_instances(call.environment)
         for n in range(len(i.interfaces))
     ]
     interface_ids = call.params.get("NetworkInterfaceIds")
@@ -78,7 +78,7 @@ def describe_network_interfaces(call: Call) -> dict[str, Any]:
 
 
 def describe_spot_instance_requests(call: Call) -> dict[str, Any]:
-    views = [_request(i) for i in call.world.instances.values() if i.spot_request_id]
+    views = [_request(i) for i in call.environment.instances.values() if i.spot_request_id]
     request_ids = call.params.get("SpotInstanceRequestIds")
     missing = set(request_ids or ()) - {view["SpotInstanceRequestId"] for view in views}
     if missing:
@@ -90,8 +90,8 @@ def describe_spot_instance_requests(call: Call) -> dict[str, Any]:
     return {"SpotInstanceRequests": page_items, "NextToken": token}
 
 
-def _existing_instances(world: Environment) -> list[Instance]:
-    return [instance for instance in world.instances.values() if instance.state != "terminated"]
+def _existing_instances(environment: Environment) -> list[Instance]:
+    return [instance for instance in environment.instances.values() if instance.state != "terminated"]
 
 
 def _select_by_id(views: Views, ids: list[str] | None, key: str, prefix: str, noun: str) -> Views:
@@ -147,10 +147,10 @@ def _volume_view(instance: Instance, volume: Volume) -> dict[str, Any]:
     }
 
 
-def _attached_interface_view(world: Environment, instance: Instance, number: int) -> dict[str, Any]:
+def _attached_interface_view(environment: Environment, instance: Instance, number: int) -> dict[str, Any]:
     interface = instance.interfaces[number]
-    view = interface_view(world, instance, interface)
-    view["Attachment"] |= {"InstanceId": instance.id, "InstanceOwnerId": world.account}
+    view = interface_view(environment, instance, interface)
+    view["Attachment"] |= {"InstanceId": instance.id, "InstanceOwnerId": environment.account}
     return {**view, "AvailabilityZone": instance.zone, "TagSet": tag_list(interface.tags), "RequesterManaged": False}
 
 

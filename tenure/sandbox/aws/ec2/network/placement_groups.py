@@ -23,17 +23,17 @@ TERMINATING_STATES = frozenset({"shutting-down", "terminated"})
 ANYWHERE = "*"
 
 
-def group_of(world: Environment, placement: dict[str, Any]) -> PlacementGroup | None:
+def group_of(environment: Environment, placement: dict[str, Any]) -> PlacementGroup | None:
     """The group that a launch names. Raises EC2's code for one that does not exist."""
     name, group_id = placement.get("GroupName"), placement.get("GroupId")
     if group_id:
         require_well_formed([group_id], "pg")
-        if group_id not in world.placement_groups:
+        if group_id not in environment.placement_groups:
             raise not_found([group_id], "pg", "placement group")
-        return world.placement_groups[group_id]
+        return environment.placement_groups[group_id]
     if not name:
         return None
-    found = next((group for group in world.placement_groups.values() if group.name == name), None)
+    found = next((group for group in environment.placement_groups.values() if group.name == name), None)
     if found is None:
         raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
     return found
@@ -55,9 +55,11 @@ def check_group(group: PlacementGroup | None, placement: dict[str, Any], instanc
         raise invalid_value(f"Invalid value '{partition}' for PartitionNumber: there are {group.partitions}.")
 
 
-def enter_group(world: Environment, group: PlacementGroup, zone: str, requested_partition: int | None) -> int | None:
+def enter_group(
+    environment: Environment, group: PlacementGroup, zone: str, requested_partition: int | None
+) -> int | None:
     """The partition that an instance gets, if the group has any. Raises when the group has no room in the zone."""
-    inside = members(world, group)
+    inside = members(environment, group)
     if group.strategy == "cluster":
         elsewhere = {one.zone for one in inside} - {zone}
         if elsewhere:
@@ -68,29 +70,33 @@ def enter_group(world: Environment, group: PlacementGroup, zone: str, requested_
             "UnfulfillableCapacity",
             f"You've reached the limit of instances in this spread placement group: {SPREAD_LIMIT} in a zone.",
         )
-    return _choose_partition(world, group, zone, requested_partition, inside)
+    return _choose_partition(environment, group, zone, requested_partition, inside)
 
 
 def _choose_partition(
-    world: Environment, group: PlacementGroup, zone: str, requested_partition: int | None, inside: list[Instance]
+    environment: Environment, group: PlacementGroup, zone: str, requested_partition: int | None, inside: list[Instance]
 ) -> int | None:
     every: list[int | None] = [*range(1, (group.partitions or 0) + 1)] or [None]
     numbers = every if requested_partition is None else [requested_partition]
-    free = [number for number in numbers if not _is_full(world, group, zone, number)]
+    free = [number for number in numbers if not _is_full(environment, group, zone, number)]
     if not free:
         text = f"There is not enough capacity left in the placement group '{group.name}' in {zone}."
         raise AwsError("InsufficientInstanceCapacity", text)
     return min(free, key=lambda number: (sum(one.partition == number for one in inside), number or 0))
 
 
-def _is_full(world: Environment, group: PlacementGroup, zone: str, partition: int | None) -> bool:
+def _is_full(environment: Environment, group: PlacementGroup, zone: str, partition: int | None) -> bool:
     locations = ((where, number) for where in (zone, ANYWHERE) for number in (partition, None))
-    return any((group.id, where, number) in world.full_groups for where, number in locations)
+    return any((group.id, where, number) in environment.full_groups for where, number in locations)
 
 
-def members(world: Environment, group: PlacementGroup) -> list[Instance]:
+def members(environment: Environment, group: PlacementGroup) -> list[Instance]:
     """The instances in the group that are not going."""
-    return [one for one in world.instances.values() if one.group_id == group.id and one.state not in TERMINATING_STATES]
+    return [
+        one
+        for one in environment.instances.values()
+        if one.group_id == group.id and one.state not in TERMINATING_STATES
+    ]
 
 
 def visible_partition(instance: Instance) -> int | None:
@@ -105,11 +111,11 @@ FILTERS = frozenset({"group-name", "group-arn", "spread-level", "state", "strate
 
 
 def create_placement_group(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     name = request.get("GroupName")
     if not name:
         raise missing_parameter("GroupName")
-    if any(group.name == name for group in world.placement_groups.values()):
+    if any(group.name == name for group in environment.placement_groups.values()):
         raise AwsError("InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
     strategy = request.get("Strategy", "cluster")
     if strategy not in STRATEGIES:
@@ -127,25 +133,27 @@ def create_placement_group(call: Call) -> dict[str, Any]:
         spread_level=request.get("SpreadLevel", "rack") if strategy == "spread" else None,
         tags=read_specifications(request.get("TagSpecifications")).get("placement-group", {}),
     )
-    world.placement_groups[group.id] = group
-    return {"PlacementGroup": _group_view(world, group)}
+    environment.placement_groups[group.id] = group
+    return {"PlacementGroup": _group_view(environment, group)}
 
 
 def describe_placement_groups(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     filters = compile_filters(request.get("Filters"), FILTERS)
     if request.get("DryRun"):
         raise dry_run_ok()
-    chosen = _select_groups(world, request.get("GroupIds") or [], request.get("GroupNames") or [])
+    chosen = _select_groups(environment, request.get("GroupIds") or [], request.get("GroupNames") or [])
     return {
         "PlacementGroups": [
-            _group_view(world, group) for group in chosen if matches_filters(filters, _filter_facts(world, group))
+            _group_view(environment, group)
+            for group in chosen
+            if matches_filters(filters, _filter_facts(environment, group))
         ]
     }
 
 
-def _select_groups(world: Environment, ids: list[str], names: list[str]) -> list[PlacementGroup]:
-    groups = list(world.placement_groups.values())
+def _select_groups(environment: Environment, ids: list[str], names: list[str]) -> list[PlacementGroup]:
+    groups = list(environment.placement_groups.values())
     require_well_formed(ids, "pg")
     missing = set(ids) - {group.id for group in groups}
     if missing:
@@ -160,10 +168,10 @@ def _unknown_group(name: str) -> AwsError:
     return AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
 
 
-def _filter_facts(world: Environment, group: PlacementGroup) -> dict[str, list[str]]:
+def _filter_facts(environment: Environment, group: PlacementGroup) -> dict[str, list[str]]:
     return {
         "group-name": [group.name],
-        "group-arn": [world.arn("placement-group", group.name)],
+        "group-arn": [environment.arn("placement-group", group.name)],
         "spread-level": [group.spread_level] if group.spread_level else [],
         "state": [group.state],
         "strategy": [group.strategy],
@@ -171,11 +179,11 @@ def _filter_facts(world: Environment, group: PlacementGroup) -> dict[str, list[s
     }
 
 
-def _group_view(world: Environment, group: PlacementGroup) -> dict[str, Any]:
+def _group_view(environment: Environment, group: PlacementGroup) -> dict[str, Any]:
     return {
         "GroupName": group.name,
         "GroupId": group.id,
-        "GroupArn": world.arn("placement-group", group.name),
+        "GroupArn": environment.arn("placement-group", group.name),
         "State": group.state,
         "Strategy": group.strategy,
         "PartitionCount": group.partitions,
@@ -185,11 +193,11 @@ def _group_view(world: Environment, group: PlacementGroup) -> dict[str, Any]:
 
 
 def delete_placement_group(call: Call) -> dict[str, Any]:
-    name, world = call.params.get("GroupName"), call.world
-    found = next((group for group in world.placement_groups.values() if group.name == name), None)
+    name, environment = call.params.get("GroupName"), call.environment
+    found = next((group for group in environment.placement_groups.values() if group.name == name), None)
     if found is None:
         raise _unknown_group(str(name))
-    if members(world, found):
+    if members(environment, found):
         raise AwsError("InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use and may not be deleted.")
-    del world.placement_groups[found.id]
+    del environment.placement_groups[found.id]
     return {"Return": True}

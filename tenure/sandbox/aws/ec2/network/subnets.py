@@ -20,7 +20,7 @@ FILTERS = frozenset(
 
 
 def describe_subnets(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     ids = request.get("SubnetIds") or []
     if ids and "MaxResults" in request:
         raise bad_combination("The parameter subnetSet cannot be used with the parameter maxResults")
@@ -28,32 +28,32 @@ def describe_subnets(call: Call) -> dict[str, Any]:
     if request.get("DryRun"):
         raise dry_run_ok()
     require_well_formed(ids, "subnet")
-    by_id = {subnet.id: subnet for subnet in world.network.subnets()}
+    by_id = {subnet.id: subnet for subnet in environment.network.subnets()}
     missing = [one for one in ids if one not in by_id]
     if missing:
         raise not_found(missing, "subnet", "subnet")
-    views = [_subnet_view(world, by_id[one]) for one in sorted(set(ids) or by_id)]
+    views = [_subnet_view(environment, by_id[one]) for one in sorted(set(ids) or by_id)]
     chosen = [view for view in views if matches_filters(filters, _filter_facts(view))]
     page_items, token = paginate(chosen, request, lambda view: str(view["SubnetId"]), low=5, high=1000)
     return {"Subnets": page_items, "NextToken": token}
 
 
-def _subnet_view(world: Environment, subnet: Any) -> dict[str, Any]:
+def _subnet_view(environment: Environment, subnet: Any) -> dict[str, Any]:
     return {
         "SubnetId": subnet.id,
-        "SubnetArn": world.arn("subnet", subnet.id),
+        "SubnetArn": environment.arn("subnet", subnet.id),
         "VpcId": subnet.vpc_id,
-        "OwnerId": world.account,
+        "OwnerId": environment.account,
         "State": "available",
         "CidrBlock": subnet.cidr_block,
         "AvailabilityZone": subnet.availability_zone,
         "AvailabilityZoneId": subnet.availability_zone_id,
-        "AvailableIpAddressCount": world.network.address_pool(subnet.id).free_count(),
+        "AvailableIpAddressCount": environment.network.address_pool(subnet.id).free_count(),
         "DefaultForAz": str(subnet.default_for_az).lower() == "true",
         "MapPublicIpOnLaunch": str(subnet.map_public_ip_on_launch).lower() == "true",
         "MapCustomerOwnedIpOnLaunch": False,
         "AssignIpv6AddressOnCreation": False,
-        "Ipv6CidrBlockAssociationSet": _ipv6_associations(subnet) if world.settings.ip_family == "ipv6" else [],
+        "Ipv6CidrBlockAssociationSet": _ipv6_associations(subnet) if environment.settings.ip_family == "ipv6" else [],
         "Ipv6Native": False,
         "EnableDns64": False,
         "PrivateDnsNameOptionsOnLaunch": {
@@ -61,7 +61,7 @@ def _subnet_view(world: Environment, subnet: Any) -> dict[str, Any]:
             "EnableResourceNameDnsARecord": False,
             "EnableResourceNameDnsAAAARecord": False,
         },
-        "Tags": tag_list(world.network.tags(subnet.id)),
+        "Tags": tag_list(environment.network.tags(subnet.id)),
     }
 
 

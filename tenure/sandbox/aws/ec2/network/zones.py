@@ -13,18 +13,18 @@ from tenure.sandbox.aws.state.instance_profiles import profile_at, profile_named
 from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, invalid_value, missing_parameter
 
 
-def subnet_of(world: Environment, data: dict[str, Any]) -> Any:
+def subnet_of(environment: Environment, data: dict[str, Any]) -> Any:
     """The subnet that the launch, its first interface or its zone's default names."""
     interfaces = data.get("NetworkInterfaces") or [{}]
     subnet_id = data.get("SubnetId") or interfaces[0].get("SubnetId")
     zone = data.get("AvailabilityZone") or data.get("Placement", {}).get("AvailabilityZone")
     if not subnet_id:
-        subnet = world.network.default_subnet(zone)
+        subnet = environment.network.default_subnet(zone)
         if subnet is None:
             raise AwsError("MissingInput", "No subnets found for the default VPC. Please specify a subnet.")
         return subnet
     require_well_formed([subnet_id], "subnet")
-    subnet = world.network.subnet(subnet_id)
+    subnet = environment.network.subnet(subnet_id)
     if subnet is None:
         raise not_found([subnet_id], "subnet", "subnet")
     if zone and subnet.availability_zone != zone:
@@ -35,26 +35,26 @@ def subnet_of(world: Environment, data: dict[str, Any]) -> Any:
     return subnet
 
 
-def image_of(world: Environment, data: dict[str, Any]) -> Image:
+def image_of(environment: Environment, data: dict[str, Any]) -> Image:
     image_id = data.get("ImageId")
     if not image_id:
         raise missing_parameter("ImageId")
     require_well_formed([image_id], "ami")
-    image = world.images.get(image_id)
+    image = environment.images.get(image_id)
     if image is None:
         raise AwsError("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
-    if not may_use(world, image):
+    if not may_use(environment, image):
         raise AwsError("AuthFailure", f"Not authorized for images: [{image_id}]")
     if image.state != "available":
         raise AwsError("InvalidAMIID.Unavailable", f"The image ID '{image_id}' is not available")
     return image
 
 
-def may_use(world: Environment, image: Image) -> bool:
-    return image.public or image.owner == world.account
+def may_use(environment: Environment, image: Image) -> bool:
+    return image.public or image.owner == environment.account
 
 
-def groups_of(world: Environment, data: dict[str, Any], subnet: Any) -> list[tuple[str, str]]:
+def groups_of(environment: Environment, data: dict[str, Any], subnet: Any) -> list[tuple[str, str]]:
     """(id, name) of the groups of the first interface, or of the instance, or the VPC's default."""
     interfaces = data.get("NetworkInterfaces") or []
     own = [*data.get("SecurityGroupIds", ()), *data.get("SecurityGroups", ())]
@@ -63,20 +63,20 @@ def groups_of(world: Environment, data: dict[str, Any], subnet: Any) -> list[tup
             "Network interfaces and an instance-level security groups may not be specified on the same request"
         )
     ids = interfaces[0].get("Groups", []) if interfaces else data.get("SecurityGroupIds", [])
-    groups = [_find_security_group(world, group_id, subnet) for group_id in ids]
-    groups += [_named_group(world, name, subnet) for name in data.get("SecurityGroups", ())]
+    groups = [_find_security_group(environment, group_id, subnet) for group_id in ids]
+    groups += [_named_group(environment, name, subnet) for name in data.get("SecurityGroups", ())]
     if not groups:
-        groups = [_named_group(world, "default", subnet)]
+        groups = [_named_group(environment, "default", subnet)]
     return [(group.id, group.name) for group in groups]
 
 
-def profile_of(world: Environment, reference: dict[str, str] | None) -> tuple[str, str] | None:
+def profile_of(environment: Environment, reference: dict[str, str] | None) -> tuple[str, str] | None:
     """(arn, id) of the instance profile. Raises InvalidParameterValue with the text that clients look for."""
     if not reference:
         return None
     name, arn = reference.get("Name"), reference.get("Arn")
-    profile = profile_named(world.account, name) if name else profile_at(world.account, arn or "")
-    if profile is not None and world.profiles_from.get(profile.name, 0.0) > world.clock.now():
+    profile = profile_named(environment.account, name) if name else profile_at(environment.account, arn or "")
+    if profile is not None and environment.profiles_from.get(profile.name, 0.0) > environment.clock.now():
         profile = None
     if profile is not None and not profile.roles:
         raise invalid_value(f'IAM Instance Profile "{profile.arn}" has no associated IAM Roles')
@@ -88,8 +88,8 @@ def profile_of(world: Environment, reference: dict[str, str] | None) -> tuple[st
     )
 
 
-def _find_security_group(world: Environment, group_id: str, subnet: Any) -> Any:
-    group = world.network.group(group_id)
+def _find_security_group(environment: Environment, group_id: str, subnet: Any) -> Any:
+    group = environment.network.group(group_id)
     if group is None:
         raise AwsError("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
     if group.vpc_id != subnet.vpc_id:
@@ -99,8 +99,8 @@ def _find_security_group(world: Environment, group_id: str, subnet: Any) -> Any:
     return group
 
 
-def _named_group(world: Environment, name: str, subnet: Any) -> Any:
-    group = world.network.group_named(name, subnet.vpc_id)
+def _named_group(environment: Environment, name: str, subnet: Any) -> Any:
+    group = environment.network.group_named(name, subnet.vpc_id)
     if group is None:
         raise AwsError("InvalidGroup.NotFound", f"The security group '{name}' does not exist in VPC '{subnet.vpc_id}'")
     return group

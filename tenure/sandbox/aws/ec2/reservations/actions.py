@@ -44,7 +44,7 @@ class ReservationCriteria:
 
 
 def choose_reservation(
-    world: Environment, fit: ReservationCriteria, *, market: str, specification: dict[str, Any] | None
+    environment: Environment, fit: ReservationCriteria, *, market: str, specification: dict[str, Any] | None
 ) -> Reservation | None:
     """Raises ReservationCapacityExceeded when the launch insists on a reservation that has no room."""
     specification = specification or {}
@@ -55,12 +55,12 @@ def choose_reservation(
             raise bad_combination("Spot Instances cannot be launched into a Capacity Reservation.")
         return None
     if target:
-        return _find_target(world, target, fit, market)
+        return _find_target(environment, target, fit, market)
     if market in RESERVED_MARKETS:
         raise invalid_value(f"A Capacity Reservation must be targeted for the market type {market}")
     if preference == "none":
         return None
-    found = _open(world, fit)
+    found = _open(environment, fit)
     if found is None and preference == "capacity-reservations-only":
         raise _capacity_exceeded()
     return found
@@ -77,17 +77,17 @@ def market_of(reservation: Reservation) -> str:
     return "capacity-block" if reservation.kind == "capacity-block" else "on-demand"
 
 
-def has_open_capacity(world: Environment, instance_type: str, zone: str | None) -> bool:
+def has_open_capacity(environment: Environment, instance_type: str, zone: str | None) -> bool:
     """Whether an open reservation for this type and zone has room, whatever its tenancy and platform."""
     return any(
         (one.instance_type, one.zone) == (instance_type, zone) and _is_open(one) and available_count(one)
-        for one in world.reservations.values()
+        for one in environment.reservations.values()
     )
 
 
-def _find_target(world: Environment, target: str, fit: ReservationCriteria, market: str) -> Reservation:
+def _find_target(environment: Environment, target: str, fit: ReservationCriteria, market: str) -> Reservation:
     require_well_formed([target], "cr")
-    reservation = world.reservations.get(target)
+    reservation = environment.reservations.get(target)
     if reservation is None:
         raise not_found([target], "cr", "Capacity Reservation")
     if ReservationCriteria.of_reservation(reservation) != fit or market_of(reservation) != market:
@@ -100,8 +100,8 @@ def _find_target(world: Environment, target: str, fit: ReservationCriteria, mark
     return reservation
 
 
-def _open(world: Environment, fit: ReservationCriteria) -> Reservation | None:
-    for reservation in world.reservations.values():
+def _open(environment: Environment, fit: ReservationCriteria) -> Reservation | None:
+    for reservation in environment.reservations.values():
         if (
             _is_open(reservation)
             and ReservationCriteria.of_reservation(reservation) == fit
@@ -136,23 +136,23 @@ FILTERS = frozenset(PATHS) | {"start-date", "end-date", "tag-key", "tag-value", 
 
 
 def create_capacity_reservation(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     for name in ("InstanceType", "InstancePlatform", "InstanceCount"):
         if request.get(name) is None:
             raise missing_parameter(name)
     if request["InstanceType"] not in all_types():
         raise invalid_value(f"Invalid value '{request['InstanceType']}' for InstanceType.")
-    zone, zone_id = zone_of(world, request)
+    zone, zone_id = zone_of(environment, request)
     if request.get("DryRun"):
         raise dry_run_ok()
-    reservation = make_reservation(world, request, zone=zone, zone_id=zone_id)
-    set_times(world, reservation, start=reservation.start, end=_parse_time(request.get("EndDate")))
-    return {"CapacityReservation": reservation_view(world, reservation)}
+    reservation = make_reservation(environment, request, zone=zone, zone_id=zone_id)
+    set_times(environment, reservation, start=reservation.start, end=_parse_time(request.get("EndDate")))
+    return {"CapacityReservation": reservation_view(environment, reservation)}
 
 
-def make_reservation(world: Environment, request: dict[str, Any], *, zone: str, zone_id: str) -> Reservation:
+def make_reservation(environment: Environment, request: dict[str, Any], *, zone: str, zone_id: str) -> Reservation:
     """A reservation from CreateCapacityReservation's members, active from now on and without an end."""
-    now = world.now().replace(microsecond=0)
+    now = environment.now().replace(microsecond=0)
     reservation = Reservation(
         id=new_id("cr"),
         instance_type=request["InstanceType"],
@@ -161,7 +161,7 @@ def make_reservation(world: Environment, request: dict[str, Any], *, zone: str, 
         platform=request["InstancePlatform"],
         tenancy=request.get("Tenancy", "default"),
         total=request["InstanceCount"],
-        owner=world.account,
+        owner=environment.account,
         created=now,
         start=now,
         end=None,
@@ -169,12 +169,12 @@ def make_reservation(world: Environment, request: dict[str, Any], *, zone: str, 
         kind="default",
         tags=read_specifications(request.get("TagSpecifications")).get("capacity-reservation", {}),
     )
-    world.reservations[reservation.id] = reservation
+    environment.reservations[reservation.id] = reservation
     return reservation
 
 
-def zone_of(world: Environment, request: dict[str, Any]) -> tuple[str, str]:
-    for subnet in world.network.subnets():
+def zone_of(environment: Environment, request: dict[str, Any]) -> tuple[str, str]:
+    for subnet in environment.network.subnets():
         pair: tuple[str, str] = (subnet.availability_zone, subnet.availability_zone_id)
         if request.get("AvailabilityZone") == pair[0] or request.get("AvailabilityZoneId") == pair[1]:
             return pair
@@ -186,43 +186,49 @@ def _parse_time(text: str | None) -> dt.datetime | None:
 
 
 def describe_capacity_reservations(call: Call) -> dict[str, Any]:
-    request, world = call.params, call.world
+    request, environment = call.params, call.environment
     ids = request.get("CapacityReservationIds") or []
     if ids and "MaxResults" in request:
         raise bad_combination("The parameter CapacityReservationIds cannot be used with the parameter MaxResults")
     filters = compile_filters(request.get("Filters"), FILTERS)
     if request.get("DryRun"):
         raise dry_run_ok()
-    chosen = [r for r in _select_reservations(world, ids) if matches_filters(filters, _filter_facts(world, r))]
+    chosen = [
+        r for r in _select_reservations(environment, ids) if matches_filters(filters, _filter_facts(environment, r))
+    ]
     chosen.sort(key=_sort_key)
     page_items, token = paginate(chosen, request, _sort_key, low=1, high=1000)
-    return {"CapacityReservations": [reservation_view(world, r) for r in page_items], "NextToken": token}
+    return {"CapacityReservations": [reservation_view(environment, r) for r in page_items], "NextToken": token}
 
 
 def _sort_key(reservation: Reservation) -> str:
     return reservation.id
 
 
-def _select_reservations(world: Environment, ids: list[str]) -> list[Reservation]:
+def _select_reservations(environment: Environment, ids: list[str]) -> list[Reservation]:
     require_well_formed(ids, "cr")
-    missing = [one for one in ids if one not in world.reservations]
+    missing = [one for one in ids if one not in environment.reservations]
     if missing:
         raise not_found(missing, "cr", "Capacity Reservation")
-    return [world.reservations[one] for one in dict.fromkeys(ids)] if ids else list(world.reservations.values())
+    return (
+        [environment.reservations[one] for one in dict.fromkeys(ids)]
+        if ids
+        else list(environment.reservations.values())
+    )
 
 
-def _filter_facts(world: Environment, reservation: Reservation) -> dict[str, list[str]]:
-    described = reservation_view(world, reservation)
+def _filter_facts(environment: Environment, reservation: Reservation) -> dict[str, list[str]]:
+    described = reservation_view(environment, reservation)
     facts = {name: [str(described[path])] for name, path in PATHS.items()}
     facts["start-date"] = [iso(reservation.start)]
     facts["end-date"] = [iso(reservation.end)] if reservation.end else []
     return {**facts, **tag_facts(reservation.tags)}
 
 
-def reservation_view(world: Environment, reservation: Reservation) -> dict[str, Any]:
+def reservation_view(environment: Environment, reservation: Reservation) -> dict[str, Any]:
     return {
         "CapacityReservationId": reservation.id,
-        "CapacityReservationArn": world.arn("capacity-reservation", reservation.id, reservation.owner),
+        "CapacityReservationArn": environment.arn("capacity-reservation", reservation.id, reservation.owner),
         "OwnerId": reservation.owner,
         "AvailabilityZone": reservation.zone,
         "AvailabilityZoneId": reservation.zone_id,
@@ -251,9 +257,9 @@ def modify_capacity_reservation(call: Call) -> dict[str, Any]:
     if request.get("InstanceCount") is not None:
         reservation.total = request["InstanceCount"]
     if request.get("EndDate"):
-        set_times(call.world, reservation, start=reservation.start, end=_parse_time(request["EndDate"]))
+        set_times(call.environment, reservation, start=reservation.start, end=_parse_time(request["EndDate"]))
     if request.get("EndDateType") == "unlimited":
-        set_times(call.world, reservation, start=reservation.start, end=None)
+        set_times(call.environment, reservation, start=reservation.start, end=None)
     if request.get("InstanceMatchCriteria"):
         reservation.match_criteria = request["InstanceMatchCriteria"]
     return {"Return": True}
@@ -263,7 +269,7 @@ def cancel_capacity_reservation(call: Call) -> dict[str, Any]:
     reservation = _find_modifiable(call)
     if reservation.kind == BLOCK:
         raise AwsError("UnsupportedOperation", f"The capacity block {reservation.id} cannot be cancelled.")
-    close(call.world, reservation, "cancelled")
+    close(call.environment, reservation, "cancelled")
     return {"Return": True}
 
 
@@ -272,7 +278,7 @@ def _find_modifiable(call: Call) -> Reservation:
     reservation_id = call.params.get("CapacityReservationId")
     if not reservation_id:
         raise missing_parameter("CapacityReservationId")
-    (reservation,) = _select_reservations(call.world, [reservation_id])
+    (reservation,) = _select_reservations(call.environment, [reservation_id])
     if reservation.state in ENDED:
         text = f"The Capacity Reservation {reservation.id} is in the state {reservation.state}."
         raise AwsError("InvalidCapacityReservationState", text)

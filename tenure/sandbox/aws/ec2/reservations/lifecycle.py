@@ -20,32 +20,34 @@ ENDED = frozenset({"expired", "cancelled"})
 TERMINATING_STATES = frozenset({"shutting-down", "terminated"})
 
 
-def set_times(world: Environment, reservation: Reservation, *, start: dt.datetime, end: dt.datetime | None) -> None:
+def set_times(
+    environment: Environment, reservation: Reservation, *, start: dt.datetime, end: dt.datetime | None
+) -> None:
     """Fix start and end as stamps, and as readings of the clock that `advance` moves."""
-    now = world.now()
+    now = environment.now()
     reservation.start, reservation.end = start, end
-    reservation.starts_at = world.clock.now() + max(0.0, (start - now).total_seconds())
-    reservation.ends_at = None if end is None else world.clock.now() + (end - now).total_seconds()
+    reservation.starts_at = environment.clock.now() + max(0.0, (start - now).total_seconds())
+    reservation.ends_at = None if end is None else environment.clock.now() + (end - now).total_seconds()
     reservation.state = "scheduled" if start > now else "active"
 
 
-def settle_reservations(world: Environment) -> None:
+def settle_reservations(environment: Environment) -> None:
     """Let begin and end whatever is due."""
-    now = world.clock.now()
-    for reservation in world.reservations.values():
+    now = environment.clock.now()
+    for reservation in environment.reservations.values():
         if reservation.state == "scheduled" and reservation.starts_at <= now:
             reservation.state = "active"
         if reservation.state != "active" or reservation.ends_at is None:
             continue
         if reservation.kind == BLOCK and reservation.ends_at - BLOCK_RECLAIM_SECONDS <= now:
-            _reclaim_block(world, reservation)
-        if reservation.ends_at <= now or (reservation.end is not None and reservation.end <= world.now()):
-            close(world, reservation, "expired")
+            _reclaim_block(environment, reservation)
+        if reservation.ends_at <= now or (reservation.end is not None and reservation.end <= environment.now()):
+            close(environment, reservation, "expired")
 
 
-def next_reservation_due(world: Environment) -> float | None:
+def next_reservation_due(environment: Environment) -> float | None:
     """The clock's reading at which a reservation changes by itself."""
-    return min((due for one in world.reservations.values() for due in _due_times(one)), default=None)
+    return min((due for one in environment.reservations.values() for due in _due_times(one)), default=None)
 
 
 def _due_times(reservation: Reservation) -> list[float]:
@@ -57,27 +59,27 @@ def _due_times(reservation: Reservation) -> list[float]:
     return [reservation.ends_at - (BLOCK_RECLAIM_SECONDS if early else 0.0)]
 
 
-def members(world: Environment, reservation: Reservation) -> list[Instance]:
+def members(environment: Environment, reservation: Reservation) -> list[Instance]:
     """The instances that run in the reservation, shut-down ones left out."""
-    found = world.instances.values()
+    found = environment.instances.values()
     return [
         one for one in found if one.capacity_reservation_id == reservation.id and one.state not in TERMINATING_STATES
     ]
 
 
-def close(world: Environment, reservation: Reservation, state: str) -> None:
+def close(environment: Environment, reservation: Reservation, state: str) -> None:
     """End a reservation. Its instances lose it; those of a capacity block are shut down besides."""
     reservation.state = state
     if reservation.kind == BLOCK:
-        _reclaim_block(world, reservation)
-    for instance in world.instances.values():
+        _reclaim_block(environment, reservation)
+    for instance in environment.instances.values():
         if instance.capacity_reservation_id == reservation.id:
             instance.capacity_reservation_id = None
             instance.invalidate_view()
     reservation.used = 0
 
 
-def _reclaim_block(world: Environment, reservation: Reservation) -> None:
+def _reclaim_block(environment: Environment, reservation: Reservation) -> None:
     reservation.reclaimed = True
-    for instance in members(world, reservation):
-        world.reclaim(instance, "Server.CapacityBlockExpired", "The capacity block of the instance ends")
+    for instance in members(environment, reservation):
+        environment.reclaim(instance, "Server.CapacityBlockExpired", "The capacity block of the instance ends")
