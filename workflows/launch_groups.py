@@ -175,9 +175,9 @@ class LaunchGroups:
         unavailable_offerings = latest_unavailable_offerings(
             (*self._state().unavailable, *outcome.unavailable), workflow.now()
         )
-        rejection, draft = outcome.refusal, _next_attempt_draft(group, outcome)
+        rejection, draft = outcome.rejection, _next_attempt_draft(group, outcome)
         groups = tuple(one for one in self._state().groups if one.group_id != group.group_id)
-        if rejection is None or not outcome.refused:
+        if rejection is None or not outcome.rejected:
             self._update_state(groups=groups, unavailable=unavailable_offerings)
             return None
         self._update_state(groups=groups, unavailable=unavailable_offerings, drafts=(*self._state().drafts, draft))

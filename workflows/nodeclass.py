@@ -72,7 +72,7 @@ class NodeClassWorkflow:
             message=result.message,
             retry_after=result.retry_after,
         )
-        self._record_error(result.unanswered)
+        self._record_error(result.failed_lookups)
 
     async def _finalize(self) -> bool:
         try:

@@ -173,8 +173,8 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
                 self._update_state(
                     registrations=add_outcomes(written.registrations, self._state.registrations.outcomes)
                 )
-            if written.went.past:
-                past = merge_records(written.went.past, self._state.past, since=workflow.now() - span)
+            if written.recent_disruptions.past:
+                past = merge_records(written.recent_disruptions.past, self._state.past, since=workflow.now() - span)
                 self._update_state(past=past)
         except ActivityError as error:
             self._update_state(blocked_by=f"the status could not be written: {error.cause or error}"[:200])

@@ -46,8 +46,8 @@ class Message(_CompactModel):
 
 
 ClusterName = NewType("ClusterName", str)
-NodeClaimName = NewType("ClaimName", str)
-NodePoolName = NewType("PoolName", str)
+NodeClaimName = NewType("NodeClaimName", str)
+NodePoolName = NewType("NodePoolName", str)
 NodeClassName = NewType("NodeClassName", str)
 NodeName = NewType("NodeName", str)
 InstanceId = NewType("InstanceId", str)

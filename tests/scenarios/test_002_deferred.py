@@ -101,7 +101,7 @@ async def drained_at(fake: WorkerHarness, skipping: WorkflowEnvironment, handle:
     await wait_until_skipping_time(skipping, lambda: is_completed(fake, handle), hours=2)
     outcome = await latest_run(fake.client, handle).result()
     at: datetime
-    (at,) = (step.at for step in outcome.story if step.phase is Phase.DRAIN)
+    (at,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
     assert outcome.reason in ("scheduled_change", "event_status")
     return at
 

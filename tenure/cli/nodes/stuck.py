@@ -207,7 +207,7 @@ async def _query_action(client: Client, nodeclaim: NodeClaimSummary) -> str:
         )
     except RPCError:
         return ""
-    return action_of(state.seen.rules, state.phase)
+    return action_of(state.observed.rules, state.phase)
 
 
 def print_stuck(

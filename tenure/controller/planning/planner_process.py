@@ -73,11 +73,11 @@ class PlannerProcess:
         await self._call("set_catalogue", catalogue)
 
     async def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
-        await self._call("heed", discovered, specs)
+        await self._call("apply_discovered_capacity", discovered, specs)
 
     async def overlay_verdicts(self) -> Mapping[str, OverlayVerdict]:
         """Which NodeOverlays are heeded, by name."""
-        verdicts, _ = await self._call("overlays")
+        verdicts, _ = await self._call("overlay_verdicts")
         found: Mapping[str, OverlayVerdict] = verdicts
         return found
 

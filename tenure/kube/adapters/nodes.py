@@ -21,7 +21,7 @@ from tenure.kube.client.objects import Objects, SharedRead
 from tenure.kube.client.patches import AnnotationPatcher, patch_labels
 from tenure.kube.client.resources import NODES, PODS
 from tenure.kube.facts.objects import node_fact
-from tenure.kube.facts.pod_drain import is_reschedulable
+from tenure.kube.facts.pod_drain import is_protected, is_reschedulable
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.errors import NotFound
 from tenure.model.extra_capacity import MovedPod, NodeLoad

@@ -81,7 +81,7 @@ def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> RolloutTarget 
         ),
         node_class=node_class.name,
         class_hash=stamps.get(labels.NODECLASS_HASH, ""),
-        images=tuple(sorted(images, key=lambda one: (one.wants, one.id))),
+        images=tuple(sorted(images, key=lambda one: (one.requirements, one.id))),
         groups=tuple(sorted(one.id for one in node_class.status.security_groups)),
     )
 

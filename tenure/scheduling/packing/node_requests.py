@@ -88,6 +88,6 @@ class OfferSet:
     def choose_row(self, row: int) -> InstanceChoice | None:
         """To buy such a node; None when a limit forbids it."""
         offer, option = self.offers[self.offer_index[row]]
-        if offer.limited and not offer.within_limits(option.types)[self.rows[row]]:
+        if offer.has_limits and not offer.types_within_limits(option.types)[self.rows[row]]:
             return None
         return InstanceChoice(offer, option, self.rows[[row]], self.headroom[row], 1, 1)

@@ -337,7 +337,7 @@ def unlimited_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.interruption.queue_consumer.GATHERED_FOR", 10.0**9)
 
 
-@pytest.mark.usefixtures("without_end")
+@pytest.mark.usefixtures("unlimited_gathering")
 async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(harness: QueueConsumerHarness) -> None:
     for number in range(200):
         harness.queue.send(f"i-{number}", notice=rebalance_recommendation(NOW))
@@ -348,7 +348,7 @@ async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(harness: Qu
         assert harness.queue.visible
 
 
-@pytest.mark.usefixtures("without_end")
+@pytest.mark.usefixtures("unlimited_gathering")
 async def test_a_reader_that_is_killed_while_it_gathers_loses_nothing(harness: QueueConsumerHarness) -> None:
     for number in range(2000):
         harness.queue.send(f"i-{number}", notice=rebalance_recommendation(NOW))

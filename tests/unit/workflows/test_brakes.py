@@ -319,7 +319,7 @@ async def test_the_annotation_of_a_node_holds_it(fake: WorkerHarness, skipping: 
     await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/30s", pause=text)
     await skipping.sleep(timedelta(minutes=50))
     assert await is_blocked_by(handle, "the node is paused by ops@example.com until")
-    assert (await handle.result()).story[-1].at >= now + timedelta(hours=1)
+    assert (await handle.result()).history[-1].at >= now + timedelta(hours=1)
 
 
 @pytest.mark.parametrize("pauses_nodepool", [False, True], ids=["of the node", "of its pool"])

@@ -53,7 +53,7 @@ async def test_a_node_whose_deletion_came_to_nothing_does_not_wait_for_itself(
     fake.nodes.faults.clear()
     began = await skipping.get_current_time()
     outcome = await handle.result()
-    assert outcome.reason == "Empty" and outcome.story[-1].at - began < timedelta(minutes=2)
+    assert outcome.reason == "Empty" and outcome.history[-1].at - began < timedelta(minutes=2)
 
 
 async def test_while_nodes_cannot_be_put_back_it_goes_all_the_same(

@@ -40,7 +40,7 @@ async def test_a_claim_made_by_hand_lives_and_dies(fake: WorkerHarness, skipping
     await delete_nodeclaim(fake, handle)
     outcome = await handle.result()
 
-    assert [step.phase for step in outcome.story] == ALL_PHASES
+    assert [step.phase for step in outcome.history] == ALL_PHASES
     assert fake.instances.running == {} and len(fake.instances.terminated) == 1
     assert fake.claims.found == {} and fake.nodes.found == {}
 

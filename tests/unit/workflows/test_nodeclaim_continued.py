@@ -39,7 +39,7 @@ async def test_a_long_life_continues_as_new_and_goes_on(
     follower = latest_run(fake.client, handle)
     await delete_nodeclaim(fake, follower)
     outcome = await follower.result()
-    assert [step.phase for step in outcome.story] == ALL_PHASES
+    assert [step.phase for step in outcome.history] == ALL_PHASES
     assert len(fake.instances.terminated) == 1
 
 
@@ -57,5 +57,5 @@ async def test_continuing_as_new_in_every_phase_buys_nothing_twice(
     await delete_nodeclaim(fake, handle)
     outcome = await first.result()
     assert await has_continued_as_new(fake.client, first)
-    assert [step.phase for step in outcome.story] == ALL_PHASES
+    assert [step.phase for step in outcome.history] == ALL_PHASES
     assert len(fake.fleet.calls) == 1 and len(fake.instances.terminated) == 1

@@ -91,7 +91,7 @@ async def test_a_machine_that_does_not_come_back_is_drained_for_good(
     handle = await nodeclaim_with_maintenance(fake, skipping)
     began = await skipping.get_current_time()
     outcome = await handle.result()
-    (drained,) = (one.at for one in outcome.story if one.phase is Phase.DRAIN)
+    (drained,) = (one.at for one in outcome.history if one.phase is Phase.DRAIN)
     assert outcome.reason == "scheduled_change"
     assert timedelta(minutes=19) <= drained - began < timedelta(minutes=22)
 

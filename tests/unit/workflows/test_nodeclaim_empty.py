@@ -32,7 +32,7 @@ async def test_an_empty_node_goes_when_its_time_and_permit_have_come(
     await observe_empty(fake, skipping, handle)
     outcome = await handle.result()
     assert outcome.reason == "Empty"
-    assert outcome.story[-1].at - began >= timedelta(seconds=30)
+    assert outcome.history[-1].at - began >= timedelta(seconds=30)
     assert fake.instances.running == {} and fake.claims.found == {}
 
 
@@ -122,7 +122,7 @@ async def test_a_paused_node_stays_until_the_pause_ends(fake: WorkerHarness, ski
     await skipping.sleep(timedelta(hours=2))
     assert await is_blocked_by(handle, "the node is paused by ops@example.com until")
     outcome = await handle.result()
-    assert outcome.reason == "Empty" and outcome.story[-1].at >= pause.until
+    assert outcome.reason == "Empty" and outcome.history[-1].at >= pause.until
 
 
 async def test_a_pause_by_signal_is_taken_back_by_signal(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
@@ -133,7 +133,7 @@ async def test_a_pause_by_signal_is_taken_back_by_signal(fake: WorkerHarness, sk
     await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "paused by"), seconds=10)
     await handle.signal(NodeClaimWorkflow.resume_disruption, Resume(by="ops@example.com"))
     outcome = await handle.result()
-    assert outcome.story[-1].at < (await skipping.get_current_time()) + timedelta(hours=3)
+    assert outcome.history[-1].at < (await skipping.get_current_time()) + timedelta(hours=3)
     assert outcome.reason == "Empty"
 
 
@@ -144,7 +144,7 @@ async def test_resuming_lets_a_paused_node_go(fake: WorkerHarness, skipping: Wor
     await handle.execute_update(NodeClaimWorkflow.pause, pause)
     await observe_empty(fake, skipping, handle)
     await handle.execute_update(NodeClaimWorkflow.resume, Resume())
-    assert (await handle.result()).story[-1].at < pause.until
+    assert (await handle.result()).history[-1].at < pause.until
 
 
 async def test_a_pause_that_is_over_already_is_refused_with_what_to_write(
@@ -164,7 +164,7 @@ async def test_a_pause_holds_back_neither_deletion_nor_expiry(
     pause: Pause = await pause_for(skipping, hours=24)
     await handle.execute_update(NodeClaimWorkflow.pause, pause)
     outcome = await handle.result()
-    assert outcome.reason == "Expired" and outcome.story[-1].at < pause.until
+    assert outcome.reason == "Expired" and outcome.history[-1].at < pause.until
 
 
 @pytest.mark.parametrize(
@@ -203,6 +203,6 @@ async def test_the_time_of_an_empty_node_runs_on_when_a_watch_begins_that_did_no
     now = await skipping.get_current_time()
     unseen = {"empty": True, "empty_since": now, "empty_since_unseen": True, "policy": "WhenEmpty/1h"}
     await fake.signal_observed(handle, **BUSY, **unseen)
-    history = (await handle.result()).story
+    history = (await handle.result()).history
     drained = next(step.at for step in history if step.phase is Phase.DRAIN)
     assert timedelta(hours=1) <= drained - since < timedelta(minutes=70)

@@ -173,7 +173,7 @@ async def test_a_node_that_starts_goes_when_its_time_comes(
     await send_message(fake, skipping, handle, starts=began + timedelta(minutes=6))
     outcome = await handle.result()
     assert outcome.reason == "scheduled_change"
-    left = next(step.at for step in outcome.story if step.phase in (Phase.DRAIN, Phase.TERMINATION))
+    left = next(step.at for step in outcome.history if step.phase in (Phase.DRAIN, Phase.TERMINATION))
     assert timedelta(minutes=5) <= left - began < timedelta(minutes=5, seconds=30)
 
 
@@ -203,7 +203,7 @@ async def test_a_deferred_event_is_shown_and_drains_its_lead_before_aws_acts(
     handle = await nodeclaim_with_deferred_event(fake, skipping)
     began = await skipping.get_current_time()
     outcome = await handle.result()
-    (drained,) = (step for step in outcome.story if step.phase is Phase.DRAIN)
+    (drained,) = (step for step in outcome.history if step.phase is Phase.DRAIN)
     assert timedelta(hours=46, minutes=55) < drained.at - began <= timedelta(hours=47, seconds=10)
     assert drained.cause.startswith("scheduled_change: scheduledChange instance-stop at ")
 
@@ -227,7 +227,7 @@ async def test_an_event_that_aws_moves_is_timed_anew(fake: WorkerHarness, skippi
     await skipping.sleep(timedelta(hours=90))
     assert await is_in_phase(handle, Phase.READY)
     outcome = await handle.result()
-    (drained,) = (step.at for step in outcome.story if step.phase is Phase.DRAIN)
+    (drained,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
     assert abs(drained - (later - timedelta(hours=1))) < timedelta(minutes=1)
     assert any("moved from" in message for _, _, message in fake.events.published)
 
@@ -291,7 +291,7 @@ async def test_nobody_approves_and_the_deadline_decides(fake: WorkerHarness, ski
     handle = await nodeclaim_waiting_for_approval(fake, skipping)
     began = await skipping.get_current_time()
     outcome = await handle.result()
-    (drained,) = (step.at for step in outcome.story if step.phase is Phase.DRAIN)
+    (drained,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
     assert timedelta(hours=23, minutes=55) < drained - began < timedelta(hours=24, minutes=1)
 
 
@@ -460,5 +460,5 @@ async def test_a_stopped_instance_that_does_not_come_back_is_drained(
     await send_message(fake, skipping, handle, "instanceStopping")
     began = await skipping.get_current_time()
     outcome = await handle.result()
-    (drained,) = (step.at for step in outcome.story if step.phase is Phase.DRAIN)
+    (drained,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
     assert outcome.reason == "instance_stopped" and drained - began >= timedelta(minutes=29)

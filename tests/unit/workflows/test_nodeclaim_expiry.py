@@ -48,7 +48,7 @@ async def age_at_drain(handle: Handle) -> timedelta:
     born = await created_at(handle)
     outcome = await handle.result()
     assert outcome.reason == "Expired"
-    drained: datetime = next(step.at for step in outcome.story if step.phase is Phase.DRAIN)
+    drained: datetime = next(step.at for step in outcome.history if step.phase is Phase.DRAIN)
     return drained - born
 
 

@@ -46,7 +46,7 @@ async def time_until_drain(handle: Handle, since: datetime) -> timedelta:
     """Until it was drained for its health."""
     outcome = await handle.result()
     assert outcome.reason == "Unhealthy"
-    drained: datetime = next(step.at for step in outcome.story if step.phase is Phase.DRAIN)
+    drained: datetime = next(step.at for step in outcome.history if step.phase is Phase.DRAIN)
     return drained - since
 
 

@@ -249,7 +249,7 @@ async def test_older_observations_of_a_pool_are_dropped(fake: WorkerHarness, ski
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=3, exists=False))
     await skipping.sleep(timedelta(seconds=10))
     await wait_until(lambda: status_has_nodes(fake, nodes=0))
-    assert (await pools.query(NodePoolWorkflow.state)).seen == ObservedNodePool(number=9, generation=2)
+    assert (await pools.query(NodePoolWorkflow.state)).observed == ObservedNodePool(number=9, generation=2)
 
 
 async def test_a_status_that_the_api_server_refuses_stops_no_permit(

@@ -65,7 +65,7 @@ def _policies_of(fake_aws: FakeAws, arn: str) -> tuple[Statement, ...]:
 
 
 def _policy_document(managed: Any) -> str:
-    current = (one.parse_document for one in managed.versions if one.version_id == managed.default_version_id)
+    current = (one.document for one in managed.versions if one.version_id == managed.default_version_id)
     return str(next(current))
 
 

@@ -36,14 +36,14 @@ _COUNTS = {
 
 _attributes = models.SQSBackend.get_queue_attributes
 _receive = models.SQSBackend.receive_message
-_delete = models.QueueClient.delete_message
+_delete = models.Queue.delete_message
 
 
 def patch_moto() -> None:
-    models.QueueClient.BASE_ATTRIBUTES = [one for one in models.QueueClient.BASE_ATTRIBUTES if one not in _COUNTS]
+    models.Queue.BASE_ATTRIBUTES = [one for one in models.Queue.BASE_ATTRIBUTES if one not in _COUNTS]
     models.SQSBackend.get_queue_attributes = get_queue_attributes
     models.SQSBackend.receive_message = receive_message
-    models.QueueClient.delete_message = delete_message
+    models.Queue.delete_message = delete_message
 
 
 def get_queue_attributes(self: Any, queue_name: str, names: Sequence[str]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _receive_visible(queue: Any, count: int, visibility: int) -> list[Any]:
 def _remove_message(queue: Any, message: Any) -> None:
     """What was read first stands in front, so that it is soon found."""
     queue._messages.remove(message)
-    queue.pending_messages.discard_member(message)
+    queue.pending_messages.discard(message)
     for handle in filter(None, message.all_receipt_handles):
         _messages_by_receipt(queue).pop(handle, None)
         queue.deleted_messages.add(handle)
