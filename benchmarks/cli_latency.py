@@ -96,13 +96,16 @@ def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any)
         "blocked_by": "PodDisruptionBudget default/web allows 0" if phase is Phase.DRAIN else "",
         "node_name": f"ip-10-0-{number // 256}-{number % 256}.us-west-2.compute.internal" if known else "",
         "launched": launched if known else None,
-        "story": (Step(phase=Phase.LAUNCH, at=since, cause="created"), Step(phase=phase, at=since, cause="it came so")),
+        "history": (
+            Step(phase=Phase.LAUNCH, at=since, cause="created"),
+            Step(phase=phase, at=since, cause="it came so"),
+        ),
     }
     return NodeClaimState(**{**fields, **more})
 
 
 async def start(client: Client, states: Iterable[NodeClaimState], *, queue: str = "nobody") -> None:
-    """A workflow for each that shows what a life in that state shows. No worker takes tasks from `null_plan_worker`."""
+    """A workflow for each that shows what a life in that state shows. No worker takes tasks from `nobody`."""
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def start_one(state: NodeClaimState) -> None:

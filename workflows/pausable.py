@@ -118,9 +118,9 @@ class PauseController:
         own_echoes = mirror.echoes if mirror.written and workflow.now() - mirror.written < ECHO_WINDOW else ()
         if text == mirror.current or text in own_echoes:
             remaining = own_echoes[own_echoes.index(text) + 1 :] if text in own_echoes else ()
-            self._update_state(mirror=mirror.model_copy(update={"observed": text, "echoes": remaining}))
+            self._update_state(pause_annotation=mirror.model_copy(update={"observed": text, "echoes": remaining}))
             return
-        self._update_state(mirror=mirror.model_copy(update={"current": text, "observed": text, "echoes": ()}))
+        self._update_state(pause_annotation=mirror.model_copy(update={"current": text, "observed": text, "echoes": ()}))
         self._apply_pause(pause_from_annotation(text))
 
     def _apply_pause(self, pause: Pause | None) -> None:
@@ -243,7 +243,7 @@ class PauseController:
         )
 
     def _update_mirror(self, **fields: object) -> None:
-        self._update_state(mirror=self._state().pause_annotation.model_copy(update=fields))
+        self._update_state(pause_annotation=self._state().pause_annotation.model_copy(update=fields))
 
     def _publish_attribute(self, paused: bool) -> None:
         if self._sets_attribute and self._is_attribute_set is not paused:

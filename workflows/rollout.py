@@ -239,7 +239,7 @@ class RolloutController:
         permits = {one.claim_uid for one in state.permits if one.counts_until > now and one.reason == "Drifted"}
         since = state.rollout.counted_from
         failed = [one for one in state.registrations.outcomes if not one.registered and since and one.at >= since]
-        workflow_fields = {"rules": state.observed.rollout, "wished": is_requested, "failed_starts": len(failed)}
+        workflow_fields = {"rules": state.observed.rollout, "is_requested": is_requested, "failed_starts": len(failed)}
         return observed.model_copy(
             update={**workflow_fields, "departing": tuple(sorted({*observed.departing, *permits}))}
         )

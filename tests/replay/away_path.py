@@ -22,7 +22,7 @@ async def nodeclaim_flaps(fake: WorkerHarness, skipping: WorkflowEnvironment) ->
     await wait_until_phase(handle, Phase.READY)
     for flaps, boot in ((1, "boot-1"), (2, "boot-2")):
         left = (await skipping.get_current_time()).replace(microsecond=0)
-        not_ready = {**BUSY, "node_ready": False, "away_since": left, "away_for": "NotReady"}
+        not_ready = {**BUSY, "node_ready": False, "not_ready_since": left, "not_ready_reason": "NotReady"}
         await fake.signal_observed(handle, **not_ready)
         await wait_until(partial(_has_reported_intervals, handle, flaps, lasts=True))
         await skipping.sleep(timedelta(seconds=50))

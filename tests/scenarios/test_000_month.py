@@ -30,8 +30,8 @@ async def test_in_a_month_of_faults_no_node_is_empty_for_long_without_a_reason_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in (
-        ("nodeclaim.drain.LOOK_FIRST", 0.01),
-        ("nodeclaim.drain.LOOK_SLOWEST", 0.05),
+        ("nodeclaim.drain.FIRST_POLL_SECONDS", 0.01),
+        ("nodeclaim.drain.MAX_POLL_SECONDS", 0.05),
         ("nodeclaim.drain.SETTLED", 0.1),
     ):
         monkeypatch.setattr(f"activities.{name}", value)

@@ -71,27 +71,29 @@ async def call_all_adapters(cloud: AwsAdapters) -> AdapterResults:
 
 async def _call_nodeclass_adapters(cloud: AwsAdapters, results: AdapterResults) -> None:
     await results.record("zones.check", cloud.zones.check())
-    await results.record("zones.away", cloud.zones.fetch_shifted_zones())
+    await results.record("zones.fetch_shifted_zones", cloud.zones.fetch_shifted_zones())
     await results.record("offerings.refresh", cloud.offerings.refresh())
     await results.record("resolver.preview", cloud.resolver.preview(nodeclass_with_reservations()))
     await results.record("resolver.profile_of", cloud.resolver.profile_of(nodeclass_with_reservations()))
     await results.record("resolver.resolve", cloud.resolver.resolve(nodeclass_with_reservations()))
     await results.record("reservations.resolve", cloud.reservations.resolve(nodeclass_with_reservations()))
-    results["reservations.of"] = cloud.reservations.for_nodeclass(nodeclass_with_reservations())
-    await results.record("reservations.freshen", cloud.reservations.refresh_counts([nodeclass_with_reservations()]))
-    results["reservations.rooms"] = cloud.reservations.capacities([nodeclass_with_reservations()])
+    results["reservations.for_nodeclass"] = cloud.reservations.for_nodeclass(nodeclass_with_reservations())
+    await results.record(
+        "reservations.refresh_counts", cloud.reservations.refresh_counts([nodeclass_with_reservations()])
+    )
+    results["reservations.capacities"] = cloud.reservations.capacities([nodeclass_with_reservations()])
     results["reservations.remaining"] = cloud.reservations.remaining(str(LEFT["id"]))
-    await results.record("reservations.ending", cloud.reservations.find_ending([str(LEFT["id"])]))
+    await results.record("reservations.find_ending", cloud.reservations.find_ending([str(LEFT["id"])]))
 
 
 async def _call_offering_adapters(cloud: AwsAdapters, one: EC2NodeClass, results: AdapterResults) -> None:
     region = await cloud.offerings.region()
     results["offerings.region"] = region.types, region.zones_of, region.zones
     await results.record("offerings.instance_types", cloud.offerings.instance_types(one))
-    results["offerings.resolved"] = (await cloud.offerings.types_for(one)).types
+    results["offerings.types_for"] = (await cloud.offerings.types_for(one)).types
     await results.record("offerings.catalogue", cloud.offerings.catalogue([one]))
-    await results.record("offerings.rooms", cloud.offerings.reservation_capacities([one]))
-    await results.record("offerings.away", cloud.offerings.fetch_shifted_zones())
+    await results.record("offerings.reservation_capacities", cloud.offerings.reservation_capacities([one]))
+    await results.record("offerings.fetch_shifted_zones", cloud.offerings.fetch_shifted_zones())
 
 
 async def _call_launch_adapters(cloud: AwsAdapters, one: EC2NodeClass, results: AdapterResults) -> None:
@@ -104,9 +106,9 @@ async def _call_launch_adapters(cloud: AwsAdapters, one: EC2NodeClass, results: 
     first = fleet_result.instances[0].instance_id
     await results.record("instances.get", cloud.instances.get(first))
     await results.record("instances.list_managed", cloud.instances.list_managed())
-    await results.record("instances.named", cloud.instances.find_by_nodeclaim("nobody"))
-    await results.record("instances.tagged", cloud.instances.find_by_tag(labels.LAUNCH_GROUP, group.group_id))
-    await results.record("leftovers.tag", cloud.orphaned_resources.tag_instance(first, {"Name": "a"}))
+    await results.record("instances.find_by_nodeclaim", cloud.instances.find_by_nodeclaim("nobody"))
+    await results.record("instances.find_by_tag", cloud.instances.find_by_tag(labels.LAUNCH_GROUP, group.group_id))
+    await results.record("orphaned_resources.tag_instance", cloud.orphaned_resources.tag_instance(first, {"Name": "a"}))
     await results.record("instances.reboot", cloud.instances.reboot(first))
     await results.record("instances.stop", cloud.instances.stop(MISSING_INSTANCE))
     await results.record("instances.start", cloud.instances.start(MISSING_INSTANCE))
@@ -114,10 +116,14 @@ async def _call_launch_adapters(cloud: AwsAdapters, one: EC2NodeClass, results: 
 
 
 async def _call_orphaned_resource_adapters(cloud: AwsAdapters, results: AdapterResults) -> None:
-    templates = await results.record("leftovers.templates", cloud.orphaned_resources.list_launch_templates())
-    profiles = await results.record("leftovers.profiles", cloud.orphaned_resources.list_instance_profiles())
-    await results.record("leftovers.delete_template", cloud.orphaned_resources.delete_template(templates[0]))
-    await results.record("leftovers.delete_profile", cloud.orphaned_resources.delete_profile(profiles[0]))
+    templates = await results.record(
+        "orphaned_resources.list_launch_templates", cloud.orphaned_resources.list_launch_templates()
+    )
+    profiles = await results.record(
+        "orphaned_resources.list_instance_profiles", cloud.orphaned_resources.list_instance_profiles()
+    )
+    await results.record("orphaned_resources.delete_template", cloud.orphaned_resources.delete_template(templates[0]))
+    await results.record("orphaned_resources.delete_profile", cloud.orphaned_resources.delete_profile(profiles[0]))
 
 
 async def _call_event_adapters(cloud: AwsAdapters, results: AdapterResults) -> None:

@@ -120,8 +120,8 @@ def test_what_temporal_refuses_at_the_start_is_one_line_and_exit_code_2(
         raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
 
     monkeypatch.setattr("worker.run", fail_connection)
-    monkeypatch.setattr("worker.process.share_arenas", lambda: None)
-    monkeypatch.setattr("worker.process.configure", lambda *_: None)
+    monkeypatch.setattr("worker.process.limit_arenas", lambda: None)
+    monkeypatch.setattr("worker.process.configure_logging", lambda *_: None)
     assert main(["--cluster-name=demo", "--temporal-address=temporal:7233"]) == 2
     stderr = capsys.readouterr().err
     assert "Temporal at temporal:7233 refuses these credentials" in stderr and stderr.count("\n") == 1

@@ -122,7 +122,7 @@ class DisruptionPermits:
             return
         others = tuple(one for one in self._state().pending_requests if request_key(one) != key)
         notified = tuple(one for one in self._state().rejected if one not in (key, request.claim_uid))
-        self._update_state(asked=(*others, request), refused=notified)
+        self._update_state(pending_requests=(*others, request), rejected=notified)
         self._has_changed = True
 
     def _is_already_reported(self, request: PermitRequest) -> bool:
@@ -146,7 +146,7 @@ class DisruptionPermits:
             if not _is_same_holder(one.claim_uid, one.workflow_id, uid, who)
         )
         self._has_changed = self._has_changed or remaining != self._state().permits
-        self._update_state(asked=pending_requests, permits=remaining)
+        self._update_state(pending_requests=pending_requests, permits=remaining)
 
     def on_reservation_response(self, response: ReservationResult) -> None:
         """Where other NodePools were before this one."""
@@ -166,7 +166,7 @@ class DisruptionPermits:
         """Something changed that wishes depend on. `renotify`: those who wait are told what they wait for now."""
         self._has_changed = True
         if renotify:
-            self._update_state(refused=())
+            self._update_state(rejected=())
 
     # --- when something is due ---
 
@@ -299,8 +299,8 @@ class DisruptionPermits:
                 *(new_permit(one, now, until) for one in decision.granted),
             ),
             past=update_record(state.past, decision.deleted, state.name, since),
-            asked=decision.waiting,
-            refused=tuple(request_key(one) for one in evaluated),
+            pending_requests=decision.waiting,
+            rejected=tuple(request_key(one) for one in evaluated),
             causes={request_key(one): stable_cause(decision.why[request_key(one)]) for one in evaluated},
             blocked_by=decision.why[request_key(evaluated[0])] if evaluated else "",
         )

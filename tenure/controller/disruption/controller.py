@@ -204,7 +204,12 @@ class DisruptionController:
             request = await self._build_request(self._other_commands(replace_request), self._now())
             # Its nodes have their permits, so that budgets were asked already.
             ineligible = self._ineligible_nodes((), (), request.now)
-            updates = {"only": names, "reason": proposal.reason, "allowances": DisruptionBudgets(), "kept": ineligible}
+            updates = {
+                "only": names,
+                "reason": proposal.reason,
+                "allowed_disruptions": DisruptionBudgets(),
+                "ineligible": ineligible,
+            }
             try:
                 decision, _ = await process.disrupt(request.model_copy(update=updates))
                 command = next(iter(decision.commands), None)
@@ -248,7 +253,7 @@ class DisruptionController:
     def _request_updates(self, request: DisruptionDecisionRequest, now: datetime) -> dict[str, object]:
         """What the Cluster workflow says beyond what the cluster shows."""
         ineligible = self._ineligible_nodes((*request.blockers, *self._early_evicted(now)), request.backoffs, now)
-        return {"kept": ineligible, "unsold": nodepools_in_backoff(request.backoffs, now), "first": request.first}
+        return {"ineligible": ineligible, "unsold": nodepools_in_backoff(request.backoffs, now), "first": request.first}
 
     def _ineligible_nodes(
         self, holds: Sequence[DisruptionBlocker], backoffs: Sequence[CommandBackoff], now: datetime

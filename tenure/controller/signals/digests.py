@@ -262,7 +262,12 @@ def _static_capacity_fields(pool: NodePoolFact, claims: tuple[NodeClaimFact, ...
     if not gate:
         return {"static": "off"}
     terminating = sum(claim.deleting for claim in claims)
-    return {"static": "on", "replicas": pool.replicas, "standing": len(claims) - terminating, "going": terminating}
+    return {
+        "static": "on",
+        "replicas": pool.replicas,
+        "existing": len(claims) - terminating,
+        "terminating": terminating,
+    }
 
 
 def nodeclass_digest(node_class: EC2NodeClass, claims: Iterable[NodeClaimFact]) -> ObservedNodeClass:

@@ -161,8 +161,8 @@ def cancellation_changes(state: CommandState, request: CommandCancellation, now:
     protected_until = now + request.retain_for if request.retain_for else None
     until = f", and keeps its nodes until {protected_until.isoformat(timespec='minutes')}" if protected_until else ""
     return {
-        "recalled": f"{request.by.strip()} gave it up{until}: {request.reason.strip()}",
-        "keep_until": protected_until,
+        "revocation": f"{request.by.strip()} gave it up{until}: {request.reason.strip()}",
+        "retain_until": protected_until,
     }
 
 

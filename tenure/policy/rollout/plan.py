@@ -151,7 +151,13 @@ def approve(state: RolloutState, request: ApproveRollout, now: datetime) -> Roll
     """What is not refused. What had failed counts anew from now on."""
     changes: dict[str, object] = {}
     if state.halted is not None:
-        changes = {"halted": None, "failing_since": None, "soaking_since": None, "counted_from": now, "answers": ()}
+        changes = {
+            "halted": None,
+            "failing_since": None,
+            "soaking_since": None,
+            "counted_from": now,
+            "gate_results": (),
+        }
     plan = state.plan
     if plan is not None and plan.id == request.plan and plan.approvers:
         others = tuple(one for one in plan.approvals if one.by != request.by)

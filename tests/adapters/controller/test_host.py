@@ -381,7 +381,7 @@ async def test_whoever_knows_too_little_evacuates_nobody(kube: KubeAdapters, tem
     host = idle_host(kube, temporal)
     notices = [InterruptionMessage(kind="spotInterruption", id="terminate", at=datetime.now(UTC))]
     found, old = InterruptedNode(node="n", uid="u", tainted=False, pods=()), ["lifecyclepolicies"]
-    host._session = SimpleNamespace(stale=lambda within: old, leaving=lambda *args: found)  # type: ignore[assignment]
+    host._session = SimpleNamespace(stale_kinds=lambda within: old, start_early_eviction=lambda *args: found)  # type: ignore[assignment]
     assert host.find_interrupted_node("i-a", notices) is None
     old.clear()
     assert host.find_interrupted_node("i-a", notices) is found

@@ -15,7 +15,7 @@ from tenure.aws.client.client import AwsClients
 
 Response = dict[str, Any]
 _VOLATILE_FIELDS = ("StartTime", "ClientToken")
-_SERVICES = ("ec2", "launching", "iam", "ssm", "eks", "pricing")
+_SERVICES = ("ec2", "ec2_without_retries", "iam", "ssm", "eks", "pricing")
 
 
 @dataclass(frozen=True)

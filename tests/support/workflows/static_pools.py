@@ -42,8 +42,8 @@ class StaticNodePool:
             "static": self.gate,
             "node_class_ready": "True",
             "replicas": self.fake.pools.found["default"].spec.replicas,
-            "standing": len(found) - terminating,
-            "going": terminating,
+            "existing": len(found) - terminating,
+            "terminating": terminating,
         }
         await self.handle.signal(
             NodePoolWorkflow.observe,

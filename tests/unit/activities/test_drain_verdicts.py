@@ -383,7 +383,9 @@ async def test_a_pod_that_only_its_node_marked_not_ready_is_kept_and_restarted_o
     cluster: FakeCluster,
 ) -> None:
     delete_nodeclaim(cluster)
-    cluster.pods.add("node-a", "web", owner_kind="ReplicaSet", owner_name="web-5", ready=False, marked_not_ready=True)
+    cluster.pods.add(
+        "node-a", "web", owner_kind="ReplicaSet", owner_name="web-5", ready=False, controller_set_not_ready=True
+    )
     cluster.rollouts.add("web")
     result, known = await drain_status(cluster, drain_request(rules=SURGE))
     assert "goes when the new pod of Deployment web" in result.blockers

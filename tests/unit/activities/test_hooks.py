@@ -45,7 +45,7 @@ async def run_hook(
         "key": "key",
         "job": "snapshot-1" if hook.job else "",
         "seconds": 0.2,
-        "begun": earlier_starts,
+        "attempts": earlier_starts,
     }
     activities = HookActivities(
         HookPorts(jobs=jobs, calls=calls), claims=cluster.claims, nodes=cluster.nodes, instances=cluster.instances

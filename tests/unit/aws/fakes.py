@@ -36,7 +36,7 @@ class FakeClients:
         self.responses, self.call_counts, self.faults = responses, Counter[str](), dict[str, Fault]()
         self.ec2 = self.pricing = Named()
 
-    async def pages(self, method: str, key: str, pick: Callable[[Any], R], **request: Any) -> list[R]:
+    async def paginate(self, method: str, key: str, pick: Callable[[Any], R], **request: Any) -> list[R]:
         self.call_counts[method] += 1
         if method in self.faults:
             raise self.faults[method]

@@ -36,7 +36,7 @@ async def invalidated_templates_after(*codes: str) -> set[str]:
 
     templates = RecordingTemplates()
     calls = FleetCalls(
-        cast(AwsClients, SimpleNamespace(call=call, launching=SimpleNamespace(create_fleet=None))),
+        cast(AwsClients, SimpleNamespace(call=call, ec2_without_retries=SimpleNamespace(create_fleet=None))),
         templates=cast(LaunchTemplates, templates),
         instances=cast(AwsInstances, None),
         unavailable=UnavailableOfferings(),

@@ -49,7 +49,7 @@ class Cloud:
             raise NotFound("none", code="ParameterNotFound")
         return {"Parameter": {"Value": self.parameters[Name]}}
 
-    async def pages(self, method: str, key: str, pick: Any, **request: Any) -> list[Any]:
+    async def paginate(self, method: str, key: str, pick: Any, **request: Any) -> list[Any]:
         self.call_counts["describe_images"] += 1
         self.searches.append(request)
         ids = next((f["Values"] for f in request["Filters"] if f["Name"] == "image-id"), list(self.images))

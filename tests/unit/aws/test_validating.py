@@ -42,7 +42,7 @@ class FakeEc2:
     """Stands for AwsClients: allows all dry runs but those that a test says otherwise of."""
 
     def __init__(self) -> None:
-        self.ec2 = self.launching = Named()
+        self.ec2 = self.ec2_without_retries = Named()
         self.faults: dict[str, list[Fault]] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.templates: set[str] = set()

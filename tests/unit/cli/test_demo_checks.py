@@ -22,13 +22,13 @@ def test_a_demo_that_never_ran_is_broken() -> None:
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (lambda facts: setattr(facts, "ran", 29), "29 of 30"),
+        (lambda facts: setattr(facts, "max_running_pods", 29), "29 of 30"),
         (lambda facts: setattr(facts, "joined", 4), "4 of 5 lives"),
         (lambda facts: setattr(facts, "terminated", 4), "5 launched, 4 terminated"),
         (lambda facts: setattr(facts, "launched", 6), "6 launched, 5 terminated"),
         (lambda facts: facts.__dict__.update(launched=4, terminated=4), "4 launched for 5 nodes"),
-        (lambda facts: facts.left.update({"Nodes": ["ip-10-0-0-1"]}), "Nodes: ip-10-0-0-1"),
-        (lambda facts: facts.left.update({"open workflows": ["demo/watch"]}), "open workflows: demo/watch"),
+        (lambda facts: facts.remaining.update({"Nodes": ["ip-10-0-0-1"]}), "Nodes: ip-10-0-0-1"),
+        (lambda facts: facts.remaining.update({"open workflows": ["demo/watch"]}), "open workflows: demo/watch"),
         (lambda facts: facts.failed.append("demo/nodeclaim/a/1 is FAILED"), "is FAILED"),
         (lambda facts: setattr(facts, "worker_exit", None), "worker"),
         (lambda facts: setattr(facts, "worker_exit", 134), "134"),

@@ -32,7 +32,7 @@ def cluster(*facts: PolicyFact, fault: Exception | None = None) -> KubeAdapters:
             raise fault
         return list(facts)
 
-    return cast(KubeAdapters, SimpleNamespace(lifecycle_policies=SimpleNamespace(facts=read)))
+    return cast(KubeAdapters, SimpleNamespace(lifecycle_policies=SimpleNamespace(list_facts=read)))
 
 
 def policy(**selects: Any) -> PolicyFact:

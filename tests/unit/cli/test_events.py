@@ -35,7 +35,7 @@ DAY = NOW - timedelta(hours=24)
 def record(**fields: Any) -> EventRecord:
     defaults = {
         "kind": "spotInterruption",
-        "heard": NOW,
+        "received_at": NOW,
         "action": "drain",
         "done": "the node is drained",
         "since": NOW,

@@ -1,8 +1,10 @@
 """`tenure history`: what happened, in words; and histories that outlive Temporal."""
 
+import re
 from pathlib import Path
 
 import pytest
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
 from tenure.cli.exit_codes import UsageError
@@ -11,13 +13,22 @@ from tenure.cli.nodes.timeline import list_activity_calls, list_history_entries
 from tests.replay.record import HISTORIES
 
 
+def read_history(name: str) -> WorkflowHistory:
+    return WorkflowHistory.from_json("stored", (HISTORIES / f"{name}.json").read_text())
+
+
 def stored_entries(name: str) -> list[str]:
-    history = WorkflowHistory.from_json("stored", (HISTORIES / f"{name}.json").read_text())
-    return [f"{one.kind}: {one.text}" for one in list_history_entries(history.events)]
+    return [f"{one.kind}: {one.text}" for one in list_history_entries(read_history(name).events)]
+
+
+def scheduled_by(event: HistoryEvent) -> int:
+    """The event that asked for the activity that this one tells of; 0 for any other."""
+    attributes = getattr(event, event.WhichOneof("attributes") or "", None)
+    return getattr(attributes, "scheduled_event_id", 0)
 
 
 def test_a_stored_life_reads_from_its_begin_to_its_end() -> None:
-    entries = stored_entries("nodeclaim_by_hand")
+    entries = stored_entries("nodeclaim_vanished")
     assert entries[0] == "life: begins" and entries[-1] == "life: ended"
     assert any(line.startswith("shown: ") and "Phase Registration" in line for line in entries)
     assert any(line.startswith("activity: ") and line.endswith("is done") for line in entries)
@@ -29,12 +40,23 @@ def test_every_stored_history_can_be_told(path: Path) -> None:
 
 
 def test_calls_say_how_they_ended_after_how_many_tries_and_how_long_they_took() -> None:
-    history = WorkflowHistory.from_json("stored", (HISTORIES / "nodeclaim_faults.json").read_text())
-    lines = [one.format_line() for one in list_activity_calls(history.events)]
-    assert lines[1] == "launch_alone (CreateFleet) failed: 503 at try 23, 285.2 s"
-    assert "register_node (register node-a) failed: no, 0.0 s" in lines
-    history = WorkflowHistory.from_json("stored", (HISTORIES / "interruption_reads.json").read_text())
-    under_way = [one for one in list_activity_calls(history.events) if one.format_line().endswith("is under way")]
+    events = read_history("nodeclaim_faults").events
+    lines = [one.format_line() for one in list_activity_calls(events)]
+    launch = [one for one in events if one.HasField("activity_task_scheduled_event_attributes")][1]
+    begun = next(one for one in events if scheduled_by(one) == launch.event_id)
+    failed = next(one for one in events if scheduled_by(one) == launch.event_id and one.event_id > begun.event_id)
+    tries = begun.activity_task_started_event_attributes.attempt
+    seconds = (failed.event_time.ToDatetime() - launch.event_time.ToDatetime()).total_seconds()
+    name = launch.activity_task_scheduled_event_attributes.activity_type.name
+    assert tries > 20 and seconds > 240
+    assert lines[1] == f"{name} (CreateFleet) failed: 503 at try {tries}, {seconds:.1f} s"
+    assert any(re.fullmatch(r"register_node \(register node-a\) failed: no, \d\.\d s", line) for line in lines)
+
+
+def test_calls_that_have_no_end_yet_are_under_way() -> None:
+    [path] = HISTORIES.glob("interruption_*.json")
+    calls = list_activity_calls(read_history(path.stem).events)
+    under_way = [one for one in calls if one.format_line().endswith("is under way")]
     assert {one.as_json()["end"] for one in under_way} == {None}
 
 

@@ -16,7 +16,7 @@ def folder(tmp_path: Path) -> Path:
     """As the export lays them out: one life that ended by itself."""
     file = tmp_path / "demo" / "nodeclaim" / "web-1" / "0a1b2c3d" / "run.json"
     file.parent.mkdir(parents=True)
-    file.write_text((HISTORIES / "nodeclaim_by_hand.json").read_text())
+    file.write_text((HISTORIES / "nodeclaim_vanished.json").read_text())
     return tmp_path
 
 

@@ -16,7 +16,7 @@ temporal_workflow_completed{workflow_type="NodeClaim"} 5
 
 def test_failures_are_added_up_by_workflow_and_zeroes_are_left_out() -> None:
     assert failed_tasks(EXPOSITION) == {"NodePool": 12}
-    assert format_failed_tasks(failed_tasks(EXPOSITION)).endswith("repeated: NodePoolWorkflow 12")
+    assert format_failed_tasks(failed_tasks(EXPOSITION)).endswith("repeated: NodePool 12")
 
 
 def test_nothing_is_said_when_nothing_failed() -> None:

@@ -186,25 +186,25 @@ async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(harness
     harness.reserved = {"spare-0": "n1"}
     await harness.check_headroom()
     assert not harness.buffers.is_uncertain
-    assert harness.buffers.needs("c1") == "default/spare" and harness.short() == ["spare-1"]
-    changes = harness.caches.drain_changes()
-    assert changes.claims == {"c1"} and changes.pods
-    assert harness.port.said == [("spare", 2, ["Resolved", "RequiresNewCapacity"])]
+    assert harness.buffers.buffer_needing("c1") == "default/spare" and harness.unschedulable_uids() == ["spare-1"]
+    changes = harness.cache.drain_changes()
+    assert changes.nodeclaims == {"c1"} and changes.pods
+    assert harness.port.written == [("spare", 2, ["Resolved", "RequiresNewCapacity"])]
 
-    harness.headroom = {"spare-0": "n1", "spare-1": "n1"}
-    await harness.look()
-    await harness.look()
-    assert harness.short() == []
-    assert harness.port.said[1:] == [("spare", 2, ["Resolved", "FitsExistingCapacity"])]
+    harness.reserved = {"spare-0": "n1", "spare-1": "n1"}
+    await harness.check_headroom()
+    await harness.check_headroom()
+    assert harness.unschedulable_uids() == []
+    assert harness.port.written[1:] == [("spare", 2, ["Resolved", "FitsExistingCapacity"])]
 
-    harness.send_signal("capacitybuffers", by_template(), gone=True)
+    harness.apply_buffer_objects("capacitybuffers", by_template(), deleted=True)
     await harness.buffers.resolve()
-    harness.caches.drain_changes()
-    requests_before = harness.requests
-    await harness.look()
-    assert harness.buffers.needs("c1") == ""
-    assert harness.caches.drain_changes().claims == {"c1"}
-    assert harness.requests == requests_before
+    harness.cache.drain_changes()
+    requests_before = harness.plan_request_count
+    await harness.check_headroom()
+    assert harness.buffers.buffer_needing("c1") == ""
+    assert harness.cache.drain_changes().nodeclaims == {"c1"}
+    assert harness.plan_request_count == requests_before
 
 
 async def test_no_node_is_taken_for_empty_before_it_is_known_what_buffers_want(harness: BufferHarness) -> None:
@@ -217,7 +217,7 @@ async def test_no_node_is_taken_for_empty_before_it_is_known_what_buffers_want(h
     assert harness.buffers.is_uncertain
     await harness.check_headroom()
     assert not harness.buffers.is_uncertain
-    assert harness.caches.drain_changes().claims == {"c1"}
+    assert harness.cache.drain_changes().nodeclaims == {"c1"}
 
 
 async def test_a_buffer_that_could_not_be_looked_at_keeps_nodes_until_it_is(harness: BufferHarness) -> None:

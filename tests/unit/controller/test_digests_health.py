@@ -20,7 +20,7 @@ UNREADY = NodeCondition(type="Ready", status="False", since=at(-30))
 
 
 def digest(claim: dict[str, Any], node: NodeFact, *, at_: float = 0, **view: Any) -> Digest:
-    view_fields: dict[str, Any] = {"repaired": True, **view}
+    view_fields: dict[str, Any] = {"is_repair_enabled": True, **view}
     return nodeclaim_digest(NodeClaimView(claim=claim_fact(**claim), nodes=(node,), **view_fields), at(at_))
 
 
@@ -50,7 +50,7 @@ def test_what_does_not_count_makes_no_difference(conditions: tuple[NodeCondition
 
 def test_without_the_gate_nothing_is_told() -> None:
     node = node_fact(ready=False, conditions=(UNREADY, KERNEL))
-    assert digest(RUNNING, node, repaired=False).observed.unhealthy == ()
+    assert digest(RUNNING, node, is_repair_enabled=False).observed.unhealthy == ()
 
 
 def test_rules_say_which_conditions_count() -> None:
@@ -64,7 +64,7 @@ def test_rules_say_which_conditions_count() -> None:
 def test_a_node_that_starts_costs_no_signal_for_not_being_ready_yet() -> None:
     node = node_fact(ready=False, conditions=(UNREADY,))
     first = digest(STARTING, node)
-    assert first.observed == digest(STARTING, node, repaired=False).observed and first.recheck_at == at(30)
+    assert first.observed == digest(STARTING, node, is_repair_enabled=False).observed and first.recheck_at == at(30)
     later = digest(STARTING, node, at_=30)
     assert [one.since for one in later.observed.unhealthy] == [at(-30)]
 

@@ -167,8 +167,8 @@ Change = Callable[[PolicyHarness], None]
 @pytest.mark.parametrize(
     "change",
     [
-        lambda harness: harness.hear("nodepools", pool("later")),
-        lambda harness: harness.lose("nodepools", pool("general")),
+        lambda harness: harness.apply_objects("nodepools", pool("later")),
+        lambda harness: harness.delete_objects("nodepools", pool("general")),
     ],
 )
 async def test_a_pool_that_comes_or_goes_is_told_on_the_policy(harness: PolicyHarness, change: Change) -> None:

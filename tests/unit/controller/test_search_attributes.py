@@ -146,7 +146,7 @@ async def test_what_may_not_be_seen_is_told_from_a_fault() -> None:
 async def test_a_rebuild_needs_no_more_rights_than_a_worker() -> None:
     def rebuild(there: Mapping[str, int] | RPCError) -> Rebuild:
         snapshot = SimpleNamespace(
-            settings=SimpleNamespace(cluster="c", task_queue="c"), telling=lambda _: SimpleNamespace()
+            settings=SimpleNamespace(cluster="c", task_queue="c"), make_notifier=lambda _: SimpleNamespace()
         )
         return Rebuild(Namespace(there).client, cast(Any, snapshot), frozenset())
 

@@ -226,8 +226,8 @@ def test_what_aws_leaves_standing_is_no_demand_any_more(harness: InterruptedCapa
         and harness.terminating_nodeclaims() == []
         and harness.interrupted_capacity.next_expiry is None
     )
-    harness.warn("a")
-    assert harness.demand() == [], "a repeat of what was said"
+    harness.interrupt("a")
+    assert harness.pending_pods() == [], "a repeat of what was said"
 
 
 def test_what_is_gone_is_forgotten(harness: InterruptedCapacityHarness) -> None:

@@ -76,7 +76,7 @@ async def test_many_nodes_teach_in_one_signal(harness: DiscoveryNotifierHarness)
     assert len(harness.notified()) == 1 and harness.notifier.next_attempt_at == NOW + MIN_SIGNAL_INTERVAL
     await harness.notify(after=1)
     assert len(harness.notified()) == 2 and harness.notifier.next_attempt_at is None
-    assert harness.told()[-1].memory(STANDARD, "m6i.large") == 6998 << 20
+    assert harness.notified()[-1].get_memory(STANDARD, "m6i.large") == 6998 << 20
 
 
 async def test_what_the_workflow_knows_already_is_not_told(harness: DiscoveryNotifierHarness) -> None:
@@ -127,7 +127,7 @@ async def test_demand_and_what_was_learnt_do_not_take_each_others_place(harness:
     harness.temporal.gate.set()
     await run_pending_tasks()
     assert sorted(one.signal for one in harness.temporal.sent) == [
-        "pending_pods",
-        "pending_pods",
         "capacity_discovered",
+        "pending_pods",
+        "pending_pods",
     ]

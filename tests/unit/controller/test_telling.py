@@ -457,7 +457,7 @@ def test_a_static_pool_hears_of_every_claim_that_comes_and_goes_and_of_nothing_e
     harness.apply_objects("nodeclaims", claim("x2", deleting=True))
     harness.notify(6)
     notified = harness.signal_queue.arguments_to("prod/nodepool/general")
-    assert [(one.static, one.replicas, one.standing, one.going) for one in notified] == [
+    assert [(one.static, one.replicas, one.existing, one.terminating) for one in notified] == [
         ("on", 2, 2, 0),
         ("on", 2, 1, 0),
         ("on", 2, 0, 1),

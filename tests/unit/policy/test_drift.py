@@ -255,20 +255,20 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("unknown_reason", UNKNOWN)
 def test_a_verdict_stands_while_its_reason_cannot_be_looked_at(unknown_reason: str) -> None:
     before = Drift(reason=unknown_reason, message="as it was")
-    assert verdict(held=before, **UNKNOWN[unknown_reason]) == before
-    assert verdict(held=before) is None, "and goes once it can be"
+    assert verdict(previous=before, **UNKNOWN[unknown_reason]) == before
+    assert verdict(previous=before) is None, "and goes once it can be"
 
 
 @pytest.mark.parametrize("unknown_reason", UNKNOWN)
 def test_what_cannot_be_looked_at_keeps_no_other_verdict(unknown_reason: str) -> None:
     """A reason that is known to be mended is not kept by another one that is not known."""
     other = labels.NODEPOOL_DRIFTED if unknown_reason != labels.NODEPOOL_DRIFTED else labels.AMI_DRIFT
-    assert verdict(held=Drift(reason=other, message="as it was"), **UNKNOWN[unknown_reason]) is None
+    assert verdict(previous=Drift(reason=other, message="as it was"), **UNKNOWN[unknown_reason]) is None
 
 
 def test_a_new_reason_goes_before_one_that_stands() -> None:
     previous = Drift(reason=labels.SUBNET_DRIFT, message="as it was")
-    assert reason(held=previous, instance=None, claim=claim(image_id="ami-old")) == "AMIDrift"
+    assert reason(previous=previous, instance=None, claim=claim(image_id="ami-old")) == "AMIDrift"
 
 
 def test_a_reservation_that_is_not_selected_is_looked_at_once_more() -> None:
@@ -276,9 +276,9 @@ def test_a_reservation_that_is_not_selected_is_looked_at_once_more() -> None:
     assert doubtful is not None and doubtful.recheck
     sure = verdict(instance=IN_BLOCK, fresh=True)
     assert sure is not None and not sure.recheck
-    rechecked = verdict(instance=IN_BLOCK, held=sure)
+    rechecked = verdict(instance=IN_BLOCK, previous=sure)
     assert rechecked is not None and not rechecked.recheck, "not at every look"
-    assert verdict(instance=instance(), fresh=True, held=doubtful) is None
+    assert verdict(instance=instance(), fresh=True, previous=doubtful) is None
 
 
 def test_no_other_reason_is_looked_at_twice() -> None:

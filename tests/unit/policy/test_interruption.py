@@ -327,12 +327,12 @@ def test_maintenance_that_is_ignored_keeps_a_node_that_goes_away_for_it() -> Non
     not_ready = node_with_events(
         notice(starts=before(minutes=2)),
         event_rules=event_rules,
-        absences=not_ready_intervals,
+        not_ready_intervals=not_ready_intervals,
         observed={"node_ready": False},
     )
     assert (decide_interruption(not_ready, NOW).do, maintenance_until(not_ready)) == ("wait", after(minutes=19))
     early = node_with_events(
-        IN_TWO_DAYS, event_rules=event_rules, absences=not_ready_intervals, observed={"node_ready": False}
+        IN_TWO_DAYS, event_rules=event_rules, not_ready_intervals=not_ready_intervals, observed={"node_ready": False}
     )
     assert (decide_interruption(early, NOW).do, maintenance_until(early)) == ("nothing", None)
 
@@ -515,10 +515,12 @@ def test_an_instance_that_is_being_stopped_and_started_is_brought_back(step: Any
 
 def test_pods_that_a_class_holds_wait_on_while_nobody_can_read_the_rules() -> None:
     early = {"matchLabels": {"example.com/state": "kept"}, "action": "deferUntilEventStart", "lead": "72h"}
-    state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [early]}, seen=UNREAD)
+    state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [early]}, observed=UNREAD)
     event = draining_event(state)
     assert event is not None
     assert pods_blocked_by_event(state, event, NOW) == (), "its time has come"
-    late = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [{**early, "lead": "1h"}]}, decision=YES, seen=UNREAD)
+    late = ev.drained_for(
+        IN_TWO_DAYS, event_rules={"workloads": [{**early, "lead": "1h"}]}, decision=YES, observed=UNREAD
+    )
     (blocked,) = pods_blocked_by_event(late, event, NOW)
     assert blocked.blocked and WHY in blocked.why

@@ -62,12 +62,12 @@ def test_what_aws_moves_and_withdraws_is_said_each_time() -> None:
     known = versions_published_for(node_with_events(IN_TWO_DAYS))
     moved = ev.tracked_interruptions(notice(starts=after(hours=72)))
     state = node_with_events(
-        notices_told=known, notices=(moved[0].model_copy(update={"moved_from": IN_TWO_DAYS.starts}),)
+        notified_interruptions=known, notices=(moved[0].model_copy(update={"moved_from": IN_TWO_DAYS.starts}),)
     )
     (text,) = texts_published_once(state)
     assert "moved from 2026-06-03T12:00:00+00:00" in text.message
     withdrawn = node_with_events(
-        notice(starts=after(hours=72), status="withdrawn"), notices_told=versions_published_for(state)
+        notice(starts=after(hours=72), status="withdrawn"), notified_interruptions=versions_published_for(state)
     )
     (text,) = texts_published_once(withdrawn)
     assert text.reason == "InterruptionWithdrawn" and "AWS withdrew it" in text.message
@@ -80,7 +80,9 @@ def test_of_a_withdrawal_nobody_is_told_who_was_not_told_before() -> None:
 def test_what_a_person_says_is_said() -> None:
     approval = {"scheduledChange": {"action": "waitForApproval"}}
     known = versions_published_for(node_with_events(IN_TWO_DAYS, event_rules=approval))
-    (text,) = texts_published_once(node_with_events(IN_TWO_DAYS, event_rules=approval, decision=NO, notices_told=known))
+    (text,) = texts_published_once(
+        node_with_events(IN_TWO_DAYS, event_rules=approval, decision=NO, notified_interruptions=known)
+    )
     assert text.reason == "InterruptionRejected" and "rejected by bob: quarter's end" in text.message
 
 

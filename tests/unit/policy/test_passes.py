@@ -22,17 +22,17 @@ from tests.unit.policy.builders import NOW, after, before
 
 CASES: dict[str, tuple[dict[str, Any], datetime | None]] = {
     "nothing changed, and no verdict ends": ({}, None),
-    "something changed": ({"news": True}, NOW),
-    "it changes all the time": ({"news": True, "last": before(seconds=3)}, after(seconds=7)),
-    "it changed after a while": ({"news": True, "last": before(minutes=3)}, before(seconds=170)),
-    "a verdict ends": ({"last": before(minutes=3), "again": after(minutes=5)}, after(minutes=5)),
-    "a verdict ends at once": ({"last": NOW, "again": after(seconds=1)}, after(seconds=10)),
-    "some were not reached": ({"last": NOW, "again": after(seconds=2), "first": ("a",)}, after(seconds=2)),
+    "something changed": ({"has_changed": True}, NOW),
+    "it changes all the time": ({"has_changed": True, "last": before(seconds=3)}, after(seconds=7)),
+    "it changed after a while": ({"has_changed": True, "last": before(minutes=3)}, before(seconds=170)),
+    "a verdict ends": ({"last": before(minutes=3), "next_pass_at": after(minutes=5)}, after(minutes=5)),
+    "a verdict ends at once": ({"last": NOW, "next_pass_at": after(seconds=1)}, after(seconds=10)),
+    "some were not reached": ({"last": NOW, "next_pass_at": after(seconds=2), "first": ("a",)}, after(seconds=2)),
     "some were not reached, and it changes": (
-        {"last": NOW, "again": after(seconds=2), "first": ("a",), "news": True},
+        {"last": NOW, "next_pass_at": after(seconds=2), "first": ("a",), "has_changed": True},
         after(seconds=10),
     ),
-    "the last came to nothing": ({"last": NOW, "news": True, "not_before": after(minutes=1)}, after(minutes=1)),
+    "the last came to nothing": ({"last": NOW, "has_changed": True, "not_before": after(minutes=1)}, after(minutes=1)),
 }
 
 

@@ -103,7 +103,7 @@ def test_who_has_a_permit_for_a_node_on_its_way_gets_it_again_whatever_is_left()
     ("limits", "why"),
     [
         ({"cluster": BudgetHeadroom(allowed=0, why="clusterNodes 3")}, "all NodePools: clusterNodes 3"),
-        ({"youngest": timedelta(hours=2)}, "younger than minimumNodeAge 2h"),
+        ({"minimum_node_age": timedelta(hours=2)}, "younger than minimumNodeAge 2h"),
         ({"zones": {"z1": BudgetHeadroom(allowed=0, why="perZone")}}, "NodePool gpu in z1: perZone"),
         (
             {"zones_at_once": ConcurrentZoneLimit(max_zones=1, active_zones=("z2",))},

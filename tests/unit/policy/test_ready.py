@@ -75,15 +75,15 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         Verdict(do="wait", blocked_by="drifted: AMIDrift, waits for its replacement to be planned"),
     ),
     "kept for a CapacityBuffer: it is said, and it stays": (
-        node({"policy": "WhenEmpty/0s", "kept_for": "shop/web"}),
+        node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}),
         Verdict(do="wait", blocked_by="room for CapacityBuffer shop/web"),
     ),
     "kept for a CapacityBuffer after it had asked to go: it withdraws": (
-        node({"policy": "WhenEmpty/0s", "kept_for": "shop/web"}, permit_asked=before(seconds=1)),
+        node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}, permit_requested_at=before(seconds=1)),
         Verdict(do="withdraw"),
     ),
     "its pods do not come: it is said, and it stays": (
-        node({"policy": "WhenEmpty/0s", "awaits": "pod shop/web expected here, and not bound by kube-scheduler"}),
+        node({"policy": "WhenEmpty/0s", "awaited_pods": "pod shop/web expected here, and not bound by kube-scheduler"}),
         Verdict(do="wait", blocked_by="pod shop/web expected here, and not bound by kube-scheduler"),
     ),
     "drifted and empty: it goes as any other": (
@@ -91,7 +91,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         Verdict(do="ask", why="Empty"),
     ),
     "its drain was given up: it is left alone": (
-        node({**empty_for(seconds=30)}, gave_up=CANCELLED_DRAIN),
+        node({**empty_for(seconds=30)}, cancelled_drain=CANCELLED_DRAIN),
         Verdict(
             do="wait",
             until=after(hours=1),
@@ -100,11 +100,11 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         ),
     ),
     "its drain was given up long ago": (
-        node({**empty_for(seconds=30)}, gave_up=CANCELLED_DRAIN.model_copy(update={"retry_at": NOW})),
+        node({**empty_for(seconds=30)}, cancelled_drain=CANCELLED_DRAIN.model_copy(update={"retry_at": NOW})),
         Verdict(do="ask", why="Empty"),
     ),
     "its drain was given up, and it expired under the budgets": (
-        node({"rules": CANCELS_BLOCKED_DRAIN}, gave_up=CANCELLED_DRAIN, expires=before(hours=1)),
+        node({"rules": CANCELS_BLOCKED_DRAIN}, cancelled_drain=CANCELLED_DRAIN, expires=before(hours=1)),
         Verdict(
             do="wait",
             until=after(hours=1),
@@ -113,7 +113,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         ),
     ),
     "its drain was given up, and it expired as ever": (
-        node(gave_up=CANCELLED_DRAIN, expires=before(hours=1)),
+        node(cancelled_drain=CANCELLED_DRAIN, expires=before(hours=1)),
         Verdict(do="expire", why="Expired"),
     ),
     "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
@@ -137,21 +137,21 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         node(
             {"rules": UNDER_BUDGET},
             expires=NOW,
-            permit_asked=before(minutes=1),
+            permit_requested_at=before(minutes=1),
             permit_for="Expired",
             permit=rejected_permit("Expired"),
         ),
         Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REJECTED.blocked_by),
     ),
     "expired, and permitted to go for being empty": (
-        node({"rules": UNDER_BUDGET}, expires=NOW, permit_asked=before(seconds=1), permit=permit(seconds=60)),
+        node({"rules": UNDER_BUDGET}, expires=NOW, permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
         Verdict(do="ask", why="Expired"),
     ),
     "expired, and permitted": (
         node(
             {"rules": UNDER_BUDGET},
             expires=NOW,
-            permit_asked=before(seconds=1),
+            permit_requested_at=before(seconds=1),
             permit_for="Expired",
             permit=permit(seconds=60).model_copy(update={"reason": "Expired"}),
         ),
@@ -211,27 +211,27 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "the pause is over": (node(empty_for(hours=9), pause=OVER), Verdict(do="ask", why="Empty")),
     "asked and not answered": (
-        node(empty_for(hours=9), permit_asked=before(seconds=10)),
+        node(empty_for(hours=9), permit_requested_at=before(seconds=10)),
         Verdict(do="wait", until=after(seconds=20), why="the pool's permit"),
     ),
     "asked and never answered": (
-        node(empty_for(hours=9), permit_asked=before(seconds=30)),
+        node(empty_for(hours=9), permit_requested_at=before(seconds=30)),
         Verdict(do="ask", why="Empty"),
     ),
     "refused": (
-        node(empty_for(hours=9), permit_asked=before(minutes=1), permit=REJECTED),
+        node(empty_for(hours=9), permit_requested_at=before(minutes=1), permit=REJECTED),
         Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REJECTED.blocked_by),
     ),
     "refused long ago": (
-        node(empty_for(hours=9), permit_asked=before(minutes=10), permit=REJECTED),
+        node(empty_for(hours=9), permit_requested_at=before(minutes=10), permit=REJECTED),
         Verdict(do="ask", why="Empty"),
     ),
     "permitted": (
-        node(empty_for(hours=9), permit_asked=before(seconds=1), permit=permit(seconds=60)),
+        node(empty_for(hours=9), permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
         Verdict(do="disrupt", why="Empty"),
     ),
     "the permit has lapsed": (
-        node(empty_for(hours=9), permit_asked=before(minutes=5), permit=permit(seconds=0)),
+        node(empty_for(hours=9), permit_requested_at=before(minutes=5), permit=permit(seconds=0)),
         Verdict(do="ask", why="Empty"),
     ),
     "not ready a while ago": (
@@ -243,15 +243,15 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         Verdict(do="look", why="NodeNotReady"),
     ),
     "permitted and busy again": (
-        node(permit_asked=before(seconds=1), permit=permit(seconds=60)),
+        node(permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
         Verdict(do="withdraw"),
     ),
     "permitted and paused": (
-        node(empty_for(hours=9), permit_asked=before(seconds=1), permit=permit(seconds=60), pause=PAUSE),
+        node(empty_for(hours=9), permit_requested_at=before(seconds=1), permit=permit(seconds=60), pause=PAUSE),
         Verdict(do="withdraw", why="Paused"),
     ),
     "asked, used and empty again": (
-        node(empty_for(seconds=5), permit_asked=before(seconds=1)),
+        node(empty_for(seconds=5), permit_requested_at=before(seconds=1)),
         Verdict(do="withdraw", why="Empty"),
     ),
 }

@@ -14,14 +14,14 @@ REJECTED = LaunchRejection(reason="InsufficientCapacity", message="no m5.large")
 CASES: dict[str, tuple[dict[str, Any], ReplacementMessage | None]] = {
     "ready": ({"phase": Phase.READY}, ReplacementMessage(claim="a", ready=True)),
     "on its way": ({"phase": Phase.REGISTRATION}, None),
-    "it came late": ({"phase": Phase.READY, "said_ready": True}, None),
-    "it went later": ({"phase": Phase.DRAIN, "said_ready": True}, None),
+    "it came late": ({"phase": Phase.READY, "reported_ready": True}, None),
+    "it went later": ({"phase": Phase.DRAIN, "reported_ready": True}, None),
     "deleted before": (
         {"phase": Phase.DRAIN, "disruption": "Deleted"},
         ReplacementMessage(claim="a", ready=False, why="Deleted"),
     ),
     "refused": (
-        {"phase": Phase.TERMINATION, "disruption": "LaunchFailed", "refused": REJECTED},
+        {"phase": Phase.TERMINATION, "disruption": "LaunchFailed", "rejection": REJECTED},
         ReplacementMessage(claim="a", ready=False, why="LaunchFailed: InsufficientCapacity no m5.large"),
     ),
 }

@@ -74,7 +74,7 @@ def test_reservations_are_filled_before_anything_is_bought() -> None:
     assert not plan.unschedulable
 
 
-@given(room=st.integers(0, 9), other=st.integers(0, 4), wanted=st.integers(1, 20))
+@given(available=st.integers(0, 9), other=st.integers(0, 4), pod_count=st.integers(1, 20))
 def test_no_more_nodes_are_planned_into_a_reservation_than_it_has_room_for(
     available: int, other: int, pod_count: int
 ) -> None:

@@ -15,15 +15,15 @@ __all__ = ["plain_log"]
 
 POLL_SECONDS = {
     "nodeclaim.instance.STOP_START_POLL_SECONDS": 0.02,
-    "nodeclaim.drain.LOOK_FIRST": 0.01,
-    "nodeclaim.drain.LOOK_SLOWEST": 0.05,
+    "nodeclaim.drain.FIRST_POLL_SECONDS": 0.01,
+    "nodeclaim.drain.MAX_POLL_SECONDS": 0.05,
     "nodeclaim.drain.SETTLED": 0.1,
     "nodeclaim.drain_pass.MIN_DRAIN": 0.0,
     "nodeclaim.drain_pass.REFRESH": 0.0,
-    "nodeclaim.hooks.LOOK_FIRST": 0.02,
-    "nodeclaim.hooks.LOOK_SLOWEST": 0.1,
-    "nodeclaim.instance.LOOK_EVERY": 0.02,
-    "nodeclaim.instance.LOOK_SLOWEST": 0.1,
+    "nodeclaim.hooks.FIRST_POLL_SECONDS": 0.02,
+    "nodeclaim.hooks.MAX_POLL_SECONDS": 0.1,
+    "nodeclaim.instance.FIRST_POLL_SECONDS": 0.02,
+    "nodeclaim.instance.MAX_POLL_SECONDS": 0.1,
 }
 """Intervals at which activities poll. They sleep in real time, which the server does not skip."""
 

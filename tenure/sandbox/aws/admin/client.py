@@ -67,7 +67,7 @@ class AwsControl(CapacityControl):
         return str(self._call("POST", "faults", rule)["id"])
 
     def list_faults(self) -> list[Json]:
-        """The rules with how often they were tried (`seen`) and struck (`hits`)."""
+        """The rules with how often they were tried (`match_count`) and struck (`hits`)."""
         found: list[Json] = self._call("GET", "faults")["faults"]
         return found
 

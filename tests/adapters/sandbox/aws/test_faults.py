@@ -26,7 +26,7 @@ def test_a_throttle_strikes_as_often_as_it_says(kit: FakeAwsClient) -> None:
 def test_a_rule_may_let_some_calls_pass_first(kit: FakeAwsClient) -> None:
     kit.control.add_fault("5xx", service="ec2", skip=1, times=1)
     assert [fails(kit) for _ in range(3)] == [None, "InternalError", None]
-    assert [(rule["seen"], rule["hits"]) for rule in kit.control.list_faults()] == [(3, 1)]
+    assert [(rule["match_count"], rule["hits"]) for rule in kit.control.list_faults()] == [(3, 1)]
 
 
 def test_probability_is_repeatable_from_a_seed(kit: FakeAwsClient) -> None:

@@ -74,10 +74,10 @@ def test_a_rule_survives_the_wire() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"trouble": {"kind": "explode"}}',
-        '{"trouble": {"kind": "slow-boot", "seconds": -1}}',
-        '{"trouble": {"kind": "never-register"}, "count": 0}',
-        '{"trouble": {"kind": "never-register"}, "match": {"instanceType": "m5.large"}}',
+        '{"fault": {"kind": "explode"}}',
+        '{"fault": {"kind": "slow-boot", "seconds": -1}}',
+        '{"fault": {"kind": "never-register"}, "count": 0}',
+        '{"fault": {"kind": "never-register"}, "match": {"instanceType": "m5.large"}}',
     ],
 )
 def test_a_malformed_rule_is_refused(text: str) -> None:

@@ -199,7 +199,7 @@ def test_drift_does_not_wait_for_rest() -> None:
 
 def test_a_young_node_stays_until_it_is_old_enough() -> None:
     young = DisruptionBudgets(youngest={"default": timedelta(hours=2)})
-    (found,) = verdict(Fleet().node("n", "m.large"), allowances=young).excluded
+    (found,) = verdict(Fleet().node("n", "m.large"), allowed_disruptions=young).excluded
     assert (found.cause, found.until) == ("TooYoung", NOW + timedelta(hours=1))
 
 

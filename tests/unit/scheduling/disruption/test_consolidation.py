@@ -247,7 +247,7 @@ def test_a_balanced_pool_wants_its_disturbance_to_pay(cpu: int, is_disrupted: bo
 def test_nodes_that_budgets_hold_say_so() -> None:
     few: dict[str, Any] = {"pools": {"default": {"Underutilized": {"allowed": 1, "why": "budget 1 of 2 nodes"}}}}
     fleet = Fleet().node("a", "m.2xlarge", pod()).node("n", "m.xlarge", pod())
-    found = fleet.decide(allowances=few)
+    found = fleet.decide(allowed_disruptions=few)
     assert only_command(found).node_names == ("a",)
     assert rejected(found).startswith("the budgets of NodePool default let 1 nodes go (budget 1 of 2 nodes)")
 

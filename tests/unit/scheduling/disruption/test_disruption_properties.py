@@ -134,7 +134,7 @@ def test_no_more_nodes_go_than_budgets_allow(fleet: Fleet, allowed: int) -> None
     few: dict[Any, BudgetHeadroom] = dict.fromkeys(
         ("Empty", "Drifted", "Underutilized"), BudgetHeadroom(allowed=allowed)
     )
-    decision = fleet.decide(allowances=DisruptionBudgets(pools=dict.fromkeys(fleet.pools, few)))
+    decision = fleet.decide(allowed_disruptions=DisruptionBudgets(pools=dict.fromkeys(fleet.pools, few)))
     for name in fleet.pools:
         disrupted = [one for command in decision.commands for one in command.candidates if one.pool == name]
         assert len(disrupted) <= allowed

@@ -60,7 +60,7 @@ def test_empty_ones_go_first_then_the_oldest() -> None:
     fleet = Fleet(pool(**NEVER)).node("young", "m.large", pod(), **drifted_since(hours=1))
     fleet.node("old", "m.large", pod(), **drifted_since(hours=5)).node("empty", "m.large", **drifted_since(minutes=1))
     assert [one.node_names for one in drift_commands(fleet.decide())] == [("empty",), ("old",), ("young",)]
-    assert [one.node_names for one in drift_commands(fleet.decide(allowances=allow_drifted(2)))] == [
+    assert [one.node_names for one in drift_commands(fleet.decide(allowed_disruptions=allow_drifted(2)))] == [
         ("empty",),
         ("old",),
     ]
@@ -69,7 +69,7 @@ def test_empty_ones_go_first_then_the_oldest() -> None:
 def test_one_that_cannot_go_holds_up_nobody() -> None:
     picky = pod("picky", selector={"topology.kubernetes.io/zone": "nowhere"})
     fleet = Fleet(pool(**NEVER)).node("stuck", "m.large", picky, **drifted_since(hours=9))
-    found = fleet.node("n", "m.large", pod(), **drifted_since(hours=1)).decide(allowances=allow_drifted(1))
+    found = fleet.node("n", "m.large", pod(), **drifted_since(hours=1)).decide(allowed_disruptions=allow_drifted(1))
     assert [one.node_names for one in drift_commands(found)] == [("n",)]
     (message,) = next(one.rejected for one in found.nodes if one.claim == "stuck")
     assert message.startswith("cannot go: pod default/picky fits nowhere")
@@ -79,7 +79,7 @@ def test_what_the_budget_holds_says_so() -> None:
     fleet = (
         Fleet(pool(**NEVER)).node("a", "m.large", pod(), **drifted_since(hours=2)).node("b", "m.large", pod(), **OLD)
     )
-    found = fleet.decide(allowances=allow_drifted(1))
+    found = fleet.decide(allowed_disruptions=allow_drifted(1))
     (message,) = next(one.rejected for one in found.nodes if one.claim == "b")
     assert message == "the budgets of NodePool default let 1 nodes go (budget 1), and this pass takes 1"
 
@@ -90,7 +90,7 @@ def test_pods_do_not_go_from_one_drifted_node_to_the_next() -> None:
         .node("a", "m.2xlarge", pod(), **drifted_since(hours=2))
         .node("b", "m.2xlarge", pod(), **OLD)
     )
-    found = drift_commands(fleet.decide(allowances=allow_drifted(1)))
+    found = drift_commands(fleet.decide(allowed_disruptions=allow_drifted(1)))
     assert len(found[0].replacements) == 1 and found[0].moves[0].target == ""
 
 
@@ -157,25 +157,25 @@ def test_empty_nodes_go_together_as_far_as_budgets_let_them() -> None:
     (found,) = fleet.decide().commands
     assert found.kind == "empty" and found.node_names == ("c", "b", "a")
     few = DisruptionBudgets.model_validate({"pools": {"default": {"Empty": {"allowed": 2}}}})
-    (fewer,) = fleet.decide(allowances=few).commands
+    (fewer,) = fleet.decide(allowed_disruptions=few).commands
     assert fewer.node_names == ("c", "b")
 
 
 def test_zones_go_one_at_a_time() -> None:
     fleet = Fleet().node("a", "m.2xlarge", zone="a").node("b", "m.large", zone="b").node("c", "m.large", zone="a")
-    rule = DisruptionBudgets.model_validate({"zones_at_once": {"default": {"most": 1}}})
-    (found,) = fleet.decide(allowances=rule).commands
+    rule = DisruptionBudgets.model_validate({"zones_at_once": {"default": {"max_zones": 1}}})
+    (found,) = fleet.decide(allowed_disruptions=rule).commands
     assert set(found.node_names) == {"a", "c"}
-    begun = DisruptionBudgets.model_validate({"zones_at_once": {"default": {"most": 1, "begun": ["b"]}}})
-    (other,) = fleet.decide(allowances=begun).commands
+    begun = DisruptionBudgets.model_validate({"zones_at_once": {"default": {"max_zones": 1, "active_zones": ["b"]}}})
+    (other,) = fleet.decide(allowed_disruptions=begun).commands
     assert other.node_names == ("b",)
 
 
 def test_zones_and_the_cluster_have_budgets() -> None:
     fleet = Fleet().node("a", "m.2xlarge", zone="a").node("b", "m.large", zone="b").node("c", "m.large", zone="a")
     by_zone = DisruptionBudgets.model_validate({"zones": {"default": {"a": {"allowed": 1}}}})
-    (found,) = fleet.decide(allowances=by_zone).commands
+    (found,) = fleet.decide(allowed_disruptions=by_zone).commands
     assert set(found.node_names) == {"a", "b"}
     cluster_wide = DisruptionBudgets.model_validate({"cluster": {"default": {"allowed": 1}}})
-    (first,) = fleet.decide(allowances=cluster_wide).commands
+    (first,) = fleet.decide(allowed_disruptions=cluster_wide).commands
     assert first.node_names == ("a",)

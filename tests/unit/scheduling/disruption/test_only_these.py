@@ -107,7 +107,7 @@ def test_a_pause_says_why_and_until_when_and_ends_by_itself() -> None:
 def test_a_paused_node_goes_for_no_reason_at_all() -> None:
     fleet = Fleet().node("n", "m.large", drifted="AMIDrift").node("other", "m.large")
     excluded = blocking_reasons(fleet.nodeclaims, {}, [DisruptionBlocker(scope="node", name="n", why="audit")], (), NOW)
-    assert [one.node_names for one in fleet.decide(kept=excluded).commands] == [("other",)]
+    assert [one.node_names for one in fleet.decide(ineligible=excluded).commands] == [("other",)]
 
 
 def test_a_move_that_came_to_nothing_is_not_repeated_before_its_time_and_an_empty_node_still_goes() -> None:
@@ -117,13 +117,13 @@ def test_a_move_that_came_to_nothing_is_not_repeated_before_its_time_and_an_empt
         CommandBackoff(claims=("uid-n",), until=SOON),
     )
     excluded = blocking_reasons(fleet.nodeclaims, {}, (), backoffs, NOW)
-    found = fleet.decide(kept=excluded)
+    found = fleet.decide(ineligible=excluded)
     (exclusion,) = found.nodes[0].excluded
     assert not found.commands and (exclusion.cause, exclusion.until) == ("Bounced", LATER)
     assert "2 times, last: launch failed" in exclusion.message
     assert not blocking_reasons(fleet.nodeclaims, {}, (), backoffs, LATER)
     fleet.pods["n"] = []
-    assert only_command(fleet.decide(kept=excluded)).reason == "Empty"
+    assert only_command(fleet.decide(ineligible=excluded)).reason == "Empty"
 
 
 def test_where_replacements_do_not_come_up_nodes_go_only_without() -> None:

@@ -84,7 +84,9 @@ def test_the_score_is_the_share_saved_for_the_share_disturbed(saving: float, cos
 
 def test_an_empty_purse_says_whose_it_is() -> None:
     fleet = Fleet().node("n", "m.large")
-    found = fleet.decide(allowances={"cluster": {"default": {"allowed": 0, "why": "clusterNodes 1 of 9 nodes"}}})
+    found = fleet.decide(
+        allowed_disruptions={"cluster": {"default": {"allowed": 0, "why": "clusterNodes 1 of 9 nodes"}}}
+    )
     assert not found.commands
     assert found.nodes[0].rejected == ("the budgets of the cluster let 0 nodes go (clusterNodes 1 of 9 nodes)",)
     assert BudgetTracker(DisruptionRequest(now=NOW).allowed_disruptions)
