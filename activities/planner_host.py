@@ -1,7 +1,7 @@
 """The activity that keeps the watch alive somewhere, and the one that plans where it lives.
 
 `controller/` implements `WatchHost`; the Watch and Provisioning workflows call these. While a process hosts the
-watch it also polls the plan queue, which `WatchHost.add_pod` starts and stops.
+watch it also polls the plan queue, which `WatchHost.run` starts and stops.
 
 What the process that hosts the watch does for voluntary disruption: deciding, and making replacements.
 
@@ -38,7 +38,7 @@ class WatchProgress(Message):
 
 
 class WatchHost(Protocol):
-    async def add_pod(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
+    async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
         """Watch until cancelled or until another controller takes over; call `heartbeat` every second or so."""
         ...
 
@@ -61,7 +61,7 @@ class WatchActivities:
         """Runs for as long as this process may host the watch; a process that stops hands it on at once."""
         details = activity.info().heartbeat_details
         carried = WatchProgress.model_validate(details[0]) if details else None
-        hosting = asyncio.create_task(self._host.add_pod(carried, _send_heartbeat))
+        hosting = asyncio.create_task(self._host.run(carried, _send_heartbeat))
         shutdown = asyncio.create_task(activity.wait_for_worker_shutdown())
         try:
             await asyncio.wait({hosting, shutdown}, return_when=asyncio.FIRST_COMPLETED)

@@ -56,7 +56,7 @@ def _utc_now() -> datetime:
 
 
 class ClusterController:
-    """One per process; `add_pod` is called again after every fail-over back to it."""
+    """One per process; `run` is called again after every fail-over back to it."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ClusterController:
         self._session: ControllerSession | None = None
         self._interruption_notifier = InterruptionNotifier(temporal, settings.cluster)
 
-    async def add_pod(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
+    async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
         """Until cancelled. Raises Forbidden while Karpenter is at work, TryLater when no API server is to be had."""
         await self._check_karpenter_lease()
         session = ControllerSession(
@@ -90,7 +90,7 @@ class ClusterController:
         log.info("watch hosted", cluster=self._settings.cluster, carried=len(session.sent))
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(session.add_pod(), name="watch-session")
+                group.create_task(session.run(), name="watch-session")
                 group.create_task(self._send_heartbeats(session, heartbeat), name="watch-heartbeat")
                 group.create_task(self._free_coordinators(), name="watch-free")
                 group.create_task(self._watch_karpenter_lease(), name="watch-others")

@@ -228,7 +228,7 @@ class ControllerSession:
             None, self._offering_metrics.record, self._provisioner.catalogue.catalogue
         )
 
-    async def add_pod(self) -> None:
+    async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             for name, watch in self._watches.items():

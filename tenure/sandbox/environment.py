@@ -118,11 +118,11 @@ class Sandbox:
 
     def stop_part(self, name: str) -> None:
         """An outage of one part, by its process's name such as `temporal`. Its data stays for `start_part`."""
-        self.add_pod(self._find_process(name).stop())
+        self.run(self._find_process(name).stop())
 
     def start_part(self, name: str) -> None:
         """The same part again, at the same address. Raises `PartFailed`."""
-        self.add_pod(self._find_process(name).start())
+        self.run(self._find_process(name).start())
 
     # --- how to reach it ---
 
@@ -203,14 +203,14 @@ class Sandbox:
 
     def apply(self, *manifests: Path) -> None:
         """Apply files, or the YAML files of folders, as admin."""
-        self.add_pod(self._running_parts.apply(manifests))
+        self.run(self._running_parts.apply(manifests))
 
     def service_account_kubeconfig(self, namespace: str, name: str, *, through_proxy: bool = False) -> Path:
         """A kubeconfig with a token of this ServiceAccount; `through_proxy` leads it past the rules of `faults`."""
         server = _require_part(self._running_parts.proxy, "kubernetes").url if through_proxy else None
-        return self.add_pod(self._kubernetes.service_account_kubeconfig(namespace, name, server=server))
+        return self.run(self._kubernetes.service_account_kubeconfig(namespace, name, server=server))
 
-    def add_pod(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the sandbox's own loop, from plain code or another thread."""
         if self._background is None:
             work.close()

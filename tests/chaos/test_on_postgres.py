@@ -125,7 +125,7 @@ def _count_rows_with(server: TemporalServer, text: str) -> int:
 
 
 async def _run_in_sandbox(product: DedicatedProduct, work: Coroutine[Any, Any, None]) -> None:
-    await asyncio.to_thread(product.own_sandbox.add_pod, work)
+    await asyncio.to_thread(product.own_sandbox.run, work)
 
 
 async def _assert_in_phase(scope: ClusterScope, claim: str, phase: Phase) -> None:

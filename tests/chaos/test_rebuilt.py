@@ -69,7 +69,7 @@ async def test_lives_go_on_from_the_cluster_and_nothing_is_bought_twice(losable_
 
 async def _lose_temporal_store(sandbox: Sandbox) -> None:
     if sandbox.plan.temporal == "postgres":
-        await asyncio.to_thread(sandbox.add_pod, sandbox.temporal_server.lose_data())
+        await asyncio.to_thread(sandbox.run, sandbox.temporal_server.lose_data())
         return
     await asyncio.to_thread(sandbox.stop_part, "temporal")
     files = list((sandbox.directory / "temporal").glob("temporal.db*"))

@@ -50,7 +50,7 @@ async def test_nodes_and_drains_go_on_through_an_upgrade(old_product: DedicatedP
         await steady.scale_deployment(2)
         await assert_throughout(lambda: drains.assert_pods_running(1), seconds=5)
         await asyncio.to_thread(sandbox.start_part, "postgres")
-        await asyncio.to_thread(sandbox.add_pod, sandbox.temporal_server.upgrade(TEMPORAL))
+        await asyncio.to_thread(sandbox.run, sandbox.temporal_server.upgrade(TEMPORAL))
         await wait_until(lambda: steady.assert_pods_running(2))
         assert await _server_version(product) == TEMPORAL
         await drains.assert_pods_running(1)

@@ -129,7 +129,7 @@ async def running_host(
         plan_worker=plan_worker,
     )
     at_work = HostHarness(kube, temporal, name, host)
-    task = asyncio.create_task(host.add_pod(carried, at_work.progress.append))
+    task = asyncio.create_task(host.run(carried, at_work.progress.append))
     try:
         yield at_work
     finally:
@@ -443,7 +443,7 @@ async def test_another_controller_at_work_stops_the_watch(
         plan_worker=lambda: pytest.fail("nothing may be planned"),
     )
     with pytest.raises(Forbidden, match=f"karpenter-0 renews the lease {lease}"):
-        await host.add_pod(None, lambda _: None)
+        await host.run(None, lambda _: None)
     await kube.client.request("DELETE", LEASES.path(lease, namespace="kube-system"))
 
 

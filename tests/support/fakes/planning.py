@@ -24,7 +24,7 @@ class FakeHost(FaultInjectable):
     silent: bool = False
     """The process hangs: no heartbeat comes any more."""
 
-    async def add_pod(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
+    async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
         self.carried.append(carried)
         if self.ends:
             self.ends -= 1

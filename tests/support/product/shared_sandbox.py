@@ -114,7 +114,7 @@ class SandboxService:
                     kubeconfig=kubeconfig,
                     ports=self._ports,
                 )
-                self._sandbox.add_pod(self._worker.start())
+                self._sandbox.run(self._worker.start())
             return self._worker.addresses
 
     def stop_worker(self) -> int | None:
@@ -123,7 +123,7 @@ class SandboxService:
             if self._worker is None:
                 return 0
             worker, self._worker = self._worker, None
-            return self._sandbox.add_pod(worker.stop_gracefully())
+            return self._sandbox.run(worker.stop_gracefully())
 
 
 class _Manager(BaseManager):

@@ -11,7 +11,7 @@ from tests.unit.activities.builders import run_activity
 
 
 class HeartbeatingHost(FakeHost):
-    async def add_pod(self, carried: WatchProgress | None, heartbeat: Any) -> None:
+    async def run(self, carried: WatchProgress | None, heartbeat: Any) -> None:
         self.carried.append(carried)
         heartbeat(WatchProgress(digests={"life": "digest-2"}))
 

@@ -41,7 +41,7 @@ class FakeSession:
     async def forever(self) -> None:
         await asyncio.Event().wait()
 
-    add_pod = wait_until_synced = watch_drift = watch_disruption = forever
+    run = wait_until_synced = watch_drift = watch_disruption = forever
 
     async def close(self) -> None:
         await asyncio.sleep(0)
@@ -83,10 +83,10 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ClusterController:
 
 
 async def test_a_stay_that_ends_late_does_not_end_the_next_one(host: ClusterController) -> None:
-    first = asyncio.create_task(host.add_pod(None, lambda _: None))
+    first = asyncio.create_task(host.run(None, lambda _: None))
     await run_pending_tasks()
     assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "stay 1"
-    second = asyncio.create_task(host.add_pod(None, lambda _: None))
+    second = asyncio.create_task(host.run(None, lambda _: None))
     await run_pending_tasks()
     await cancel_session(first)
     assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "stay 2"
@@ -106,7 +106,7 @@ async def test_disruption_is_refused_as_a_value_while_there_is_no_host_or_its_ca
     assert (await host.create_replacements(request)).outcome == "not now" and "does not host" in (
         await host.preview_disruption(PREVIEW_REQUEST)
     ).blocked
-    session_task = asyncio.create_task(host.add_pod(None, lambda _: None))
+    session_task = asyncio.create_task(host.run(None, lambda _: None))
     await run_pending_tasks()
     assert (
         (await host.compute_disruption(DisruptionDecisionRequest())).eligible

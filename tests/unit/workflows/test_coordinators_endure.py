@@ -54,7 +54,7 @@ async def test_a_plan_that_is_blocked_for_long_is_asked_for_more_slowly(
 async def test_the_watch_outlives_a_fault_that_no_retry_helps(
     fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
-    fake.host.faults["add_pod"] = [BadInput("no such lease")]
+    fake.host.faults["run"] = [BadInput("no such lease")]
     await fake.client.start_workflow(
         ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
     )
@@ -84,4 +84,4 @@ async def is_hosted(fake: WorkerHarness) -> bool:
 
 
 async def has_pending_requests(pools: Any, count: int) -> bool:
-    return len((await pools.query(NodePoolWorkflow.state)).requests) == count
+    return len((await pools.query(NodePoolWorkflow.state)).pending_requests) == count

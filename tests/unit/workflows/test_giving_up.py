@@ -110,7 +110,10 @@ async def test_a_person_who_cancels_it_ends_the_try_to_delete_before_nodes_are_p
     [
         ({"by": " "}, "by: nobody is named"),
         ({"reason": ""}, "reason: '': write why, in 1 to 200 characters"),
-        ({"keep": timedelta(days=31)}, "keep: 31 days, 0:00:00 is not between nothing and 30 days; write such as 4h"),
+        (
+            {"retain_for": timedelta(days=31)},
+            "keep: 31 days, 0:00:00 is not between nothing and 30 days; write such as 4h",
+        ),
     ],
 )
 async def test_what_makes_no_sense_is_refused_and_the_command_goes_on(

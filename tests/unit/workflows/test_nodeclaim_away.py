@@ -34,7 +34,7 @@ async def has_intervals(fake: WorkerHarness, *intervals: tuple[float, bool]) -> 
 
 async def observe_not_ready(fake: WorkerHarness, handle: Handle, since: datetime, **more: Any) -> None:
     await fake.signal_observed(
-        handle, **{**BUSY, "node_ready": False, "away_since": since, "away_for": "NotReady", **more}
+        handle, **{**BUSY, "node_ready": False, "not_ready_since": since, "not_ready_reason": "NotReady", **more}
     )
 
 
@@ -42,7 +42,7 @@ async def current_time(skipping: WorkflowEnvironment) -> datetime:
     return (await skipping.get_current_time()).replace(microsecond=0)
 
 
-async def test_a_node_that_was_away_for_a_while_is_counted_and_its_claim_says_so(
+async def test_a_node_that_was_not_ready_reason_a_while_is_counted_and_its_claim_says_so(
     fake: WorkerHarness, skipping: WorkflowEnvironment
 ) -> None:
     handle = await ready_nodeclaim(fake, skipping)
@@ -65,7 +65,7 @@ async def test_a_node_that_flaps_is_counted_each_time(fake: WorkerHarness, skipp
     for number in range(3):
         left = began + timedelta(minutes=number)
         await observe_not_ready(fake, handle, left)
-        await observe_not_ready(fake, handle, left + timedelta(seconds=9), away_for="NotReady, cni:NoExecute")
+        await observe_not_ready(fake, handle, left + timedelta(seconds=9), not_ready_reason="NotReady, cni:NoExecute")
         await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=20))
     await wait_until(lambda: has_intervals(fake, (20, False), (20, False), (20, False)))
     assert (await query_state(handle)).flaps == 3
@@ -85,7 +85,7 @@ async def test_the_end_of_a_taint_is_when_it_was_seen(fake: WorkerHarness, skipp
     """Ready never changed, so that it says nothing of it."""
     handle = await ready_nodeclaim(fake, skipping)
     left = await current_time(skipping)
-    await observe_not_ready(fake, handle, left, node_ready=True, away_for="cni:NoExecute")
+    await observe_not_ready(fake, handle, left, node_ready=True, not_ready_reason="cni:NoExecute")
     await skipping.sleep(timedelta(seconds=30))
     await fake.signal_observed(handle, **BUSY, ready_since=left - timedelta(hours=1))
     await wait_until(lambda: interval_has_ended(fake))
@@ -97,8 +97,8 @@ async def test_a_taint_that_outlasts_not_ready_is_part_of_it(
 ) -> None:
     handle = await ready_nodeclaim(fake, skipping)
     left = await current_time(skipping)
-    await observe_not_ready(fake, handle, left, away_for="NotReady, cni:NoExecute")
-    await observe_not_ready(fake, handle, left, node_ready=True, away_for="cni:NoExecute")
+    await observe_not_ready(fake, handle, left, not_ready_reason="NotReady, cni:NoExecute")
+    await observe_not_ready(fake, handle, left, node_ready=True, not_ready_reason="cni:NoExecute")
     await skipping.sleep(timedelta(seconds=60))
     await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=5))
     await wait_until(lambda: interval_has_ended(fake))

@@ -180,7 +180,7 @@ async def test_an_expired_node_whose_drain_was_given_up_is_left_alone_for_a_whil
     fake.pods.blocked.clear()
     outcome = await handle.result()
     assert outcome.reason == "Expired" and fake.pods.evicted == ["web"]
-    assert outcome.left == ("default/web",)
+    assert outcome.evicted_pods == ("default/web",)
 
 
 async def test_pods_of_a_dead_kubelet_are_not_waited_for(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:

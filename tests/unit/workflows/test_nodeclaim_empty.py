@@ -188,7 +188,7 @@ async def test_an_empty_node_that_is_to_stay_costs_nothing_and_says_why(
 
 
 async def has_pending_requests(pools: Any, count: int) -> bool:
-    return len((await pools.query(NodePoolWorkflow.state)).requests) == count
+    return len((await pools.query(NodePoolWorkflow.state)).pending_requests) == count
 
 
 async def test_the_time_of_an_empty_node_runs_on_when_a_watch_begins_that_did_not_see_it_empty(

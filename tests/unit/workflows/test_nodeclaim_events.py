@@ -75,7 +75,7 @@ async def test_pods_that_were_told_to_go_before_are_part_of_its_story(
     handle = await ready_with_rules(fake, skipping)
     spot = InterruptionMessage(kind="spotInterruption", id="terminate", at=await skipping.get_current_time())
     await signal_interruption(fake, handle, spot, early_evicted_pods=("default/gone", "default/web"))
-    assert (await handle.result()).left == ("default/gone", "default/web")
+    assert (await handle.result()).evicted_pods == ("default/gone", "default/web")
 
 
 @pytest.mark.parametrize("kind", ["instanceStatus", "systemStatus"])
@@ -415,7 +415,7 @@ async def test_a_do_not_disrupt_pod_holds_unless_the_policy_overrides_it(
 
 # --- instances that come back ---
 
-NOT_READY: dict[str, Any] = {**BUSY, "node_ready": False, "away_for": "NotReady"}
+NOT_READY: dict[str, Any] = {**BUSY, "node_ready": False, "not_ready_reason": "NotReady"}
 
 
 async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(

@@ -85,7 +85,7 @@ async def test_an_expired_node_waits_for_its_budget_says_so_and_goes_with_what_r
     await fake.signal_observed(handle, **BUSY, rules=EXPIRY_RULES)
     await skipping.sleep(timedelta(hours=2))
     await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0 of 1 nodes allows 0"), seconds=10)
-    requests = (await pools.query(NodePoolWorkflow.state)).requests
+    requests = (await pools.query(NodePoolWorkflow.state)).pending_requests
     assert [(one.reason, one.since) for one in requests] == [("Expired", await created_at(handle) + timedelta(hours=2))]
     assert "DisruptionBlocked" in fake.events.reasons_for("a")
     assert all(one["type"] != "Consolidatable" for one in fake.claims.found["a"]["status"]["conditions"])
@@ -127,7 +127,7 @@ async def test_a_node_that_asked_to_go_empty_asks_anew_when_it_expires(
     await fake.signal_observed(handle, **BUSY, rules=EXPIRY_RULES, empty=True, empty_since=now, policy="WhenEmpty/0s")
     await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"), seconds=10)
     assert timedelta(hours=2) <= await age_at_drain(handle) < timedelta(hours=2.1)
-    assert (await pools.query(NodePoolWorkflow.state)).requests == ()
+    assert (await pools.query(NodePoolWorkflow.state)).pending_requests == ()
 
 
 async def test_a_node_that_was_never_up_needs_no_permit_to_expire(

@@ -21,10 +21,10 @@ async def start_watch(fake: WorkerHarness) -> Watch:
 
 
 async def test_a_watch_that_fails_is_started_again(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    fake.host.faults["add_pod"] = [TryLater("no API server"), Forbidden("another controller is at work")]
+    fake.host.faults["run"] = [TryLater("no API server"), Forbidden("another controller is at work")]
     await start_watch(fake)
     await wait_until_skipping_time(skipping, lambda: was_hosted(fake.host, 1), seconds=5)
-    assert fake.host.faults["add_pod"] == []
+    assert fake.host.faults["run"] == []
 
 
 async def test_a_watch_that_comes_back_is_started_again_as_a_new_run(
