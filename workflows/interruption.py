@@ -23,7 +23,7 @@ from tenure.model.interruption.records import (
     SourceState,
 )
 from workflows import current_details, ids
-from workflows.activity_options import CONTINUE_AS_NEW_AT_EVENTS, READ, READ_RECOVERED_AFTER, with_summary
+from workflows.activity_options import READ, READ_RECOVERED_AFTER, is_continue_as_new_due, with_summary
 
 MAX_PAUSE_SECONDS = 60
 """Seconds."""
@@ -42,7 +42,7 @@ class InterruptionWorkflow:
     async def run(self, state: InterruptionState) -> None:
         self._set_current_details()
         sources = [asyncio.create_task(self._consume_queue()), asyncio.create_task(self._poll_instance_status())]
-        continue_as_new_task = asyncio.create_task(workflow.wait_condition(self._is_continue_as_new_due))
+        continue_as_new_task = asyncio.create_task(workflow.wait_condition(is_continue_as_new_due))
         try:
             ended, _ = await workflow.wait([*sources, continue_as_new_task], return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -137,10 +137,6 @@ class InterruptionWorkflow:
             self._update_state(
                 **{source: self._source_state(source).model_copy(update={"failing_since": None, "failed_attempts": 0})}
             )
-
-    def _is_continue_as_new_due(self) -> bool:
-        info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= CONTINUE_AS_NEW_AT_EVENTS
 
     def _update_state(self, **fields: Any) -> None:
         self._state = self._state.model_copy(update=fields)

@@ -15,8 +15,8 @@ from tenure.model.launch import latest_unavailable_offerings
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.provisioning import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
-from workflows import current_details, ids
-from workflows.activity_options import CONTINUE_AS_NEW_AT_EVENTS, PLAN, with_summary
+from workflows import activity_options, current_details, ids
+from workflows.activity_options import PLAN, with_summary
 from workflows.launch_groups import LaunchGroups
 
 PLAN_RETRY_AFTER = timedelta(seconds=2)
@@ -159,10 +159,10 @@ class ProvisioningWorkflow:
 
         Demand never waits for it.
         """
-        events = workflow.info().get_current_history_length()
-        if events >= 4 * CONTINUE_AS_NEW_AT_EVENTS:
+        events, limit = workflow.info().get_current_history_length(), activity_options.CONTINUE_AS_NEW_AT_EVENTS
+        if events >= 4 * limit:
             return True
-        due = workflow.info().is_continue_as_new_suggested() or events >= 2 * CONTINUE_AS_NEW_AT_EVENTS
+        due = workflow.info().is_continue_as_new_suggested() or events >= 2 * limit
         return due and not self._groups.has_running_groups
 
     def _set_current_details(self) -> None:

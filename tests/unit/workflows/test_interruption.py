@@ -78,7 +78,7 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
     fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And keeps nobody from the other source."""
-    monkeypatch.setattr("workflows.activity_options.READ_RECOVERED_AFTER", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.interruption.READ_RECOVERED_AFTER", timedelta(seconds=1))
     queue, statuses = fake.interruptions.queue, fake.interruptions.statuses
     missing = NotFound("no queue demo", code="QueueDoesNotExist")
     queue.faults = {"receive": [missing] * 3}
