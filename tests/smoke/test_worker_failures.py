@@ -7,7 +7,7 @@ from tenure.kube.client.resources import NODE_CLAIMS
 from tests.support.product.drains import assert_budget_healthy, budget_path, pod_disruption_budget
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import object_names
+from tests.support.product.scene import ClusterScope, object_names
 from tests.support.product.settings import SHARED
 
 CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tenure"
@@ -85,10 +85,10 @@ async def test_iam_denial_of_launches_is_reported_and_node_launches_when_allowed
         await scope.assert_instances_alive(1)
 
 
-async def assert_nodeclaim_mentions(scope: Any, text: str) -> None:
-    claims = object_names(await scope.claims())
+async def assert_nodeclaim_mentions(scope: ClusterScope, text: str) -> None:
+    claims = object_names(await scope.nodeclaims())
     assert claims
-    await scope.says(claims[0], text)
+    await scope.assert_conditions_mention(claims[0], text)
 
 
 def deny(action: str) -> dict[str, Any]:

@@ -11,15 +11,19 @@ from tests.support.paths import ROOT
 STAYS = """
 import os, signal, sys, time
 from pathlib import Path
-from tenure.cli.sandbox.background import let_go
+from tenure.cli.sandbox.background import detach_from_parent
 log = Path(sys.argv[1])
 print("told to the terminal", flush=True)
-stayed = let_go(int(sys.argv[2].removeprefix("--tell=")), 7, log)
+stayed = detach_from_parent(int(sys.argv[2].removeprefix("--tell=")), 7, log)
 print("told to the log", os.getpid(), stayed, flush=True)
 time.sleep(60)
 """
 ENDS = "import sys; sys.exit(3)"
-PARENT = "import sys; from tenure.cli.sandbox.background import held; sys.exit(held(sys.argv[1:]))"
+PARENT = """
+import sys
+from tenure.cli.sandbox.background import run_in_background
+sys.exit(run_in_background(sys.argv[1:]))
+"""
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:

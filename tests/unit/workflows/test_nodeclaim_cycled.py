@@ -26,7 +26,7 @@ CYCLE: dict[str, Any] = {"action": "stopStart", "away": "20m"}
 
 
 @pytest.fixture(autouse=True)
-def short_poll_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_stop_start_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.nodeclaim.instance.STOP_START_POLL_SECONDS", 0.01)
 
 

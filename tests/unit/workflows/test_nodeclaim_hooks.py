@@ -41,7 +41,7 @@ ALL = ("beforeDrain", "afterDrain", "beforeTerminate")
 
 
 @pytest.fixture(autouse=True)
-def short_poll_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_hook_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.nodeclaim.hooks.FIRST_POLL_SECONDS", 0.02)
     monkeypatch.setattr("activities.nodeclaim.hooks.MAX_POLL_SECONDS", 0.05)
     monkeypatch.setattr("activities.nodeclaim.hooks.FIRST_RETRY_SECONDS", 0.02)
