@@ -46,7 +46,7 @@ class LifecyclePolicies:
         now: Callable[[], datetime],
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`usual`: the settings, which hold where no policy says anything; `on_change` is called after every change."""
+        """`default_deadlines`: used where no policy sets one. `on_change` is called after every change."""
         self._cache, self._port, self._default_deadlines, self._now, self._on_change = (
             cache,
             port,

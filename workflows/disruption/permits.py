@@ -42,7 +42,7 @@ from workflows.rollout import RolloutController
 def build_allowed_disruptions_request(
     state: NodePoolState, reason: DisruptionReason, reserved_uids: tuple[str, ...]
 ) -> AllowedDisruptionsRequest:
-    """`on_reservation_response`: UIDs of what other NodePools have permits for."""
+    """`reserved_uids`: UIDs of what other NodePools have permits for."""
     requested_uids, permitted_uids = (
         {one.claim_uid for one in state.pending_requests},
         {one.claim_uid for one in state.permits},
@@ -240,7 +240,7 @@ class DisruptionPermits:
     async def _evaluate(
         self, reserved_uids: tuple[str, ...] | None = (), only: Mapping[str, PermitRequest] | None = None
     ) -> PermitDecisions:
-        """By what is left now. `on_reservation_response`: what other NodePools have, None when that is not known;
+        """By what is left now. `reserved_uids`: what other NodePools have, None when that is not known;
         `only`: these wishes,
         by key."""
         requests = [one for one in self._state().pending_requests if only is None or request_key(one) in only]

@@ -152,7 +152,7 @@ def list_rates(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def set_rates(fake_aws: FakeAws, body: Body) -> Any:
-    """`documented_rate`: EC2's own rates; or `action` with `refill` and `bucket`, both null to leave it free."""
+    """`documented`: EC2's own rates; or `action` with `refill` and `bucket`, both null to leave it free."""
     if body.get("documented"):
         fake_aws.rates.use_documented()
     if "action" in body:
