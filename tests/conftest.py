@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{tier}: the test is in tests/{tier}")
     config.addinivalue_line("markers", "sandbox: needs real components")
     config.addinivalue_line("markers", "property: a Hypothesis test")
+    config.addinivalue_line("markers", "exact_counters: compares counters, which start at zero in each worker process")
     config.addinivalue_line("markers", "killable: a scenario that holds when --kill-seed kills the worker once")
 
 
@@ -76,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("property")
-        if tier == "scenarios" and "product" in fixtures_of(item):
+        if tier == "scenarios" and "product" in fixtures_of(item) and not item.get_closest_marker("exact_counters"):
             item.add_marker("killable")
         item.user_properties += [("row", row) for row in rows_of(item)]
         if group := group_of(item, killed, own):

@@ -86,7 +86,7 @@ async def test_nobody_is_let_in_without_a_certificate_and_the_doctor_finds_it_we
     with pytest.raises(UsageError, match="TEMPORAL_TLS_CLIENT_CERT_PATH"):
         await stranger.connect()
     _, found = await product.run_cli("doctor")
-    findings = {one["subject"]: (one["level"], one["said"]) for one in found if one["area"] == "temporal"}
+    findings = {one["subject"]: (one["level"], one["message"]) for one in found if one["area"] == "temporal"}
     assert findings["search attributes"][0] == "ok"
     assert findings["namespace default"] == ("ok", "histories are kept for 30 days")
     assert {subject: finding for subject, finding in findings.items() if finding[0] == "problem"} == {}

@@ -135,6 +135,7 @@ async def test_policies_that_contradict_each_other_say_so(product: InstalledProd
 
 
 @pytest.mark.row("001-j")
+@pytest.mark.exact_counters
 async def test_start_up_times_are_measured_by_phase_pool_and_type_and_the_slowest_is_found(
     product: InstalledProduct,
 ) -> None:

@@ -92,7 +92,7 @@ async def test_what_is_missing_of_the_shipped_stack_is_named(product: InstalledP
         "rule for spotInterruption": "problem",
         "rule for instanceTerminating": "problem",
     }
-    assert ending in found["rule for instanceTerminating"]["said"]
+    assert ending in found["rule for instanceTerminating"]["message"]
 
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": ""})
     assert "sqs:SendMessage" in (await find_problems(product, "002-m"))["queue 002-m"]["todo"]

@@ -97,6 +97,7 @@ async def product(request: pytest.FixtureRequest, shared_product: InstalledProdu
 
 async def _kill_once(product: DedicatedProduct, seconds: float) -> None:
     await asyncio.sleep(seconds)
+    product.samples_before_kill = await product.metric_samples()
     await product.kill_worker()
     print(f"{seconds:6.1f} s  the worker is killed")
     await product.resume_worker()

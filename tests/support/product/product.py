@@ -57,6 +57,8 @@ class InstalledProduct:
         self._worker = worker
         self._stack = AsyncExitStack()
         self._serial = 0
+        self.samples_before_kill: list[str] = []
+        """Metrics of a worker that was killed: counters start at zero in each process."""
         self.kube: KubeApi
         self.temporal: Client
         self.nodeclaim_workflows: NodeClaimVisibility
@@ -236,14 +238,18 @@ class InstalledProduct:
 
     async def metric_value(self, name: str, **labels: str) -> float:
         """A sample that the worker exports; asserts that it is there and above zero."""
-        async with aiohttp.ClientSession() as session, session.get(self.worker.metrics) as response:
-            text = await response.text()
-        lines = [line for line in text.splitlines() if line.startswith(name)]
+        lines = [line for line in await self.metric_samples() if line.startswith(name)]
+        if name.endswith(("_total", "_count")):
+            lines += [line for line in self.samples_before_kill if line.startswith(name)]
         found = [line for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items())]
         assert found, f"no sample of {name} with {labels} among {lines}"
         value = float(found[0].rpartition(" ")[2])
         assert value > 0, found[0]
         return value
+
+    async def metric_samples(self) -> list[str]:
+        async with aiohttp.ClientSession() as session, session.get(self.worker.metrics) as response:
+            return (await response.text()).splitlines()
 
     # --- scenes ---
 
