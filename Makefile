@@ -85,7 +85,7 @@ sbom: build/audit ## What the worker is made of, as CycloneDX: build/sbom.json
 	@echo build/sbom.json
 
 bench: controlplane ## Measure plans, then end to end: seconds, prices, nodes, AWS calls, events, CPU, memory
-	@$(BIN)/python -m benchmarks.scheduling
+	@$(BIN)/python -m benchmarks.planner
 	@$(BIN)/python -m benchmarks.consolidation
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 

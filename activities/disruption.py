@@ -24,9 +24,9 @@ from tenure.apis.labels import DO_NOT_DISRUPT
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import CommandRequest, CommandResult
-from tenure.model.disruption.planning import CommandCandidate
+from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.errors import Fault
-from tenure.model.nodeclaim_requests import DisruptionResult, NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
+from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
 
 
 def node_blocker(node: NodeState) -> str:

@@ -20,7 +20,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION, nodeclass_hash
 from tenure.model.errors import Fault
-from tenure.model.nodeclaim_requests import NodeClassRequest, NodeClassResult
+from tenure.model.nodeclaim.requests import NodeClassRequest, NodeClassResult
 from tenure.model.rollout import PinRequest, active_image_pin, add_pinned_images, ami_selector_digest
 
 USER_DATA: Final = "karpenter_ec2nodeclasses_userdata_bytes"

@@ -27,7 +27,7 @@ from tenure.model.disruption.commands import (
     ReplacementResult,
 )
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
-from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.plan import PlanOutcome, PlanRequest
 
 
 class WatchProgress(Message):

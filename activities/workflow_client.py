@@ -25,7 +25,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.errors import TryLater
 from tenure.model.launch import LaunchGroupMember
-from tenure.model.nodeclaim_state import Deadlines, NodeClaimIdentity, NodeClaimState
+from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
 from tenure.model.signals import GroupResult
 from tenure.model.workflow_states import ProvisioningState
 

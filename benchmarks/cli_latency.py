@@ -32,8 +32,8 @@ from benchmarks.harness import benchmark_app, in_sandbox, run
 from benchmarks.report import describe_machine
 from tenure.cli.exit_codes import exit_process
 from tenure.model.launch import LaunchedInstance
-from tenure.model.nodeclaim_history import NodeClaimExplanation
-from tenure.model.nodeclaim_state import NodeClaimIdentity, NodeClaimState, Phase, Step
+from tenure.model.nodeclaim.history import NodeClaimExplanation
+from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase, Step
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.sandbox.spec import Plan
 from workflows import ids, search_attributes, visibility

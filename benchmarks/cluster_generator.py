@@ -10,10 +10,10 @@ from typing import Any, Final
 from benchmarks.instance_type_generator import catalogue
 from benchmarks.workloads import SERVICES
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, SPOT, ZONE
-from tenure.model.disruption.planning import Command
+from tenure.model.disruption.decision import Command
 from tenure.model.facts import Expression, NodeClaimFact, NodeFact, NodePoolFact, PodFact, SpreadConstraint
 from tenure.model.instance_types import Catalogue, InstanceType, Offering
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.disruption.cost import offering_price
 from tenure.scheduling.settings import PlanSettings

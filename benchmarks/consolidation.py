@@ -22,7 +22,7 @@ from rich.table import Table
 from benchmarks.cluster_generator import NOW, Cluster, generate_cluster
 from benchmarks.karpenter_models import Karpenter
 from benchmarks.report import describe_machine
-from tenure.model.disruption.planning import Command, Decision, DisruptionRequest
+from tenure.model.disruption.decision import Command, Decision, DisruptionRequest
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.consolidation import Consolidation
 

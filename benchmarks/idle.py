@@ -26,7 +26,7 @@ from tenure.cli.exit_codes import exit_process
 from tenure.cli.sandbox.environment import SandboxSession
 from tenure.cli.sandbox.probes import calls_since
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS
-from tenure.model.nodeclaim_history import Phase
+from tenure.model.nodeclaim.history import Phase
 from tenure.sandbox.environment import Sandbox
 from workflows import ids
 

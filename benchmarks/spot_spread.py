@@ -18,7 +18,7 @@ from benchmarks.instance_type_generator import ZONES
 from benchmarks.workloads import Scenario, make_scenario
 from tenure.apis.labels import INSTANCE_TYPE, SPOT, ZONE
 from tenure.model.instance_types import MIN_TYPES_PER_SHARD, Catalogue, OfferingShard, list_offering_shards
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.snapshot import Change
 

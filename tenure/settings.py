@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tenure.apis.durations import DurationError, format_duration, parse_duration
-from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.nodeclaim.state import Deadlines
 
 GATES = {
     "NodeRepair": False,

@@ -10,8 +10,8 @@ from tenure.model.disruption.commands import CommandState, DisruptionState, Prop
 from tenure.model.garbage_collection import GarbageCollectionResult
 from tenure.model.interruption.records import InterruptionState, SourceState
 from tenure.model.node_health import ongoing_since
-from tenure.model.nodeclaim_history import NodeClaimExplanation
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.nodeclaim.history import NodeClaimExplanation
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.workflow_states import NodeClassState, NodePoolState, ProvisioningState
 from tenure.policy.hooks.messages import describe_runs as hook_lines
 from tenure.policy.interruption import decision

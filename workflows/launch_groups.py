@@ -25,9 +25,9 @@ from tenure.model.launch import (
     PreparedLaunchRequest,
     latest_unavailable_offerings,
 )
-from tenure.model.nodeclaim_requests import GroupLaunchRequest, GroupRejection, NodeClaimRef, PreparationResult
+from tenure.model.nodeclaim.requests import GroupLaunchRequest, GroupRejection, NodeClaimRef, PreparationResult
 from tenure.model.observations import LaunchGroupJoinRequest
-from tenure.model.provisioning import LaunchDraft
+from tenure.model.plan import LaunchDraft
 from tenure.model.workflow_states import ProvisioningState
 from workflows.activity_options import CREATE_FLEET, PATCH, PREPARE, launch_options, with_summary
 

@@ -8,7 +8,7 @@ from temporalio import workflow
 
 from tenure.apis import labels
 from tenure.model.hooks import HookRun
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.rollout import RolloutEventReason
 
 OVERDUE: Final = "tenure_overdue_total"

@@ -14,8 +14,8 @@ from temporalio.exceptions import ActivityError
 from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.interruption.notices import InterruptionMessages
 from tenure.model.launch import LaunchedInstance
-from tenure.model.nodeclaim_history import NodeClaimExplanation
-from tenure.model.nodeclaim_state import NodeClaimOutcome, NodeClaimState, Phase
+from tenure.model.nodeclaim.history import NodeClaimExplanation
+from tenure.model.nodeclaim.state import NodeClaimOutcome, NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.signals import GroupResult, PermitResult
 from tenure.policy.interruption.decision import describe_event, draining_event

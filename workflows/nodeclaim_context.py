@@ -11,8 +11,8 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
-from tenure.model.nodeclaim_requests import MAX_EVICTED_PODS
-from tenure.model.nodeclaim_state import NodeClaimState, Phase, Step
+from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS
+from tenure.model.nodeclaim.state import NodeClaimState, Phase, Step
 from tenure.policy.lifecycle.deadlines import action_of, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from workflows import current_details, ids, metrics, visibility

@@ -6,7 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.nodeclass import NodeClassActivities
-from tenure.model.nodeclaim_requests import NodeClassRequest, NodeClassResult
+from tenure.model.nodeclaim.requests import NodeClassRequest, NodeClassResult
 from tenure.model.observations import ObservedNodeClass
 from tenure.model.workflow_states import NodeClassState
 from workflows import current_details

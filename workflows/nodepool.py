@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError
 from activities.nodepool.status import NodePoolActivities
 from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.disruption.permits import RecentDisruptions, ReservationResult
-from tenure.model.nodeclaim_requests import NodePoolRequest
+from tenure.model.nodeclaim.requests import NodePoolRequest
 from tenure.model.observations import ObservedNodePool, StartupOutcome
 from tenure.model.operator_requests import PauseAnnotationRequest
 from tenure.model.signals import PermitRelease, PermitRequest

@@ -18,7 +18,7 @@ from workflows.interruption import InterruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
-from workflows.provisioning import ProvisioningWorkflow
+from workflows.provisioner import ProvisioningWorkflow
 
 WORKFLOWS: Sequence[type] = (
     ClusterWorkflow,

@@ -11,7 +11,7 @@ from typing import Any
 from temporalio.common import SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
 from tenure.model.disruption.commands import CommandState
-from tenure.model.nodeclaim_state import NodeClaimIdentity, NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase
 from tenure.policy.lifecycle.deadlines import LONGEST, WAITS_FOR_A_PERSON, describe_blocker
 from workflows import ids
 from workflows.search_attributes import (

@@ -16,7 +16,7 @@ from activities.ports.interruption import InstanceStatuses, NodeInterruptionNoti
 from activities.runtime import retry_transient
 from tenure.model.interruption.notices import KARPENTERS_KINDS, InterruptionMessage, OpenInterruption, StatusReport
 from tenure.model.interruption.records import InstanceStatusRequest, SourceReadResult
-from tenure.policy.interruption.timing import decide_status, update_open_messages
+from tenure.policy.interruption.due_times import decide_status, update_open_messages
 
 log = structlog.get_logger(__name__)
 

@@ -23,7 +23,7 @@ from tenure.apis.hash import HASH_VERSION
 from tenure.apis.labels import NOT_READY_INTERVALS, PAUSE
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.node_health import format_intervals, merge_intervals, parse_intervals
-from tenure.model.nodeclaim_requests import NotReadyNotification
+from tenure.model.nodeclaim.requests import NotReadyNotification
 from tenure.model.operator_requests import PauseAnnotationRequest
 from tenure.policy.lifecycle.adoption import decide_stamp
 

@@ -18,7 +18,7 @@ from activities.runtime import HEARTBEAT_EVERY_SECONDS, RARE_HEARTBEAT_SECONDS, 
 from tenure.apis import labels
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.disruption.drain import DrainStatus
-from tenure.model.nodeclaim_requests import CancelDrainRequest, DrainRequest, DrainResult, NodeClaimRef
+from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult, NodeClaimRef
 
 FIRST_POLL_SECONDS = 0.5
 MAX_POLL_SECONDS = 3.0

@@ -17,7 +17,7 @@ from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.disruption.drain import DrainStatus, EvictionBlocker
-from tenure.model.nodeclaim_requests import MAX_EVICTED_PODS, DrainRequest, DrainResult
+from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, DrainRequest, DrainResult
 from tenure.policy.drain.blockers import volume_blocker
 from tenure.policy.drain.decision import (
     decide_drain_status,

@@ -25,7 +25,7 @@ from activities.ports.disruption import DrainPorts
 from activities.ports.interruption import InterruptedNode
 from tenure.model.disruption.drain import BudgetFact, DrainStatus, EvictionBlocker, Rollout
 from tenure.model.errors import Fault, Throttled
-from tenure.model.nodeclaim_requests import DrainRequest, NodeClaimRef
+from tenure.model.nodeclaim.requests import DrainRequest, NodeClaimRef
 from tenure.policy.drain.blockers import (
     budget_blocker,
     budgets_of,

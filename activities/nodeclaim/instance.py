@@ -16,7 +16,7 @@ from activities.runtime import RARE_HEARTBEAT_SECONDS, background_heartbeat, map
 from tenure.apis import labels
 from tenure.model.base import REQUEST_PRIORITY, InstanceId, parse_instance_id
 from tenure.model.errors import Fault, NotFound, TryLater
-from tenure.model.nodeclaim_requests import NodeClaimRef, StopStartResult, TerminationRequest
+from tenure.model.nodeclaim.requests import NodeClaimRef, StopStartResult, TerminationRequest
 
 FIRST_POLL_SECONDS = 1.0
 """Seconds between looks at an instance that is going; looks of all nodes are batched into one DescribeInstances."""

@@ -43,7 +43,7 @@ from tenure.model.launch import (
     PreparedLaunchRequest,
     list_unavailable_offerings,
 )
-from tenure.model.nodeclaim_requests import (
+from tenure.model.nodeclaim.requests import (
     GroupLaunchRequest,
     GroupRejection,
     NodeClaimLaunchRequest,

@@ -26,7 +26,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import TryLater
 from tenure.model.launch import FleetInstance, FleetResult, LaunchedInstance
 from tenure.model.node_health import parse_intervals
-from tenure.model.nodeclaim_requests import NodeClaimRef, RecoveredState
+from tenure.model.nodeclaim.requests import NodeClaimRef, RecoveredState
 from tenure.model.provider_results import InstanceFacts, NodeState
 
 

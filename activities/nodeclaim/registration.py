@@ -10,7 +10,7 @@ from tenure.apis import labels
 from tenure.apis.meta import Taint
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
-from tenure.model.nodeclaim_requests import InitializationResult, NodeClaimRef, RegistrationResult
+from tenure.model.nodeclaim.requests import InitializationResult, NodeClaimRef, RegistrationResult
 from tenure.policy.lifecycle.initialization import (
     decide_undeclared,
     decide_waiting_for,

@@ -15,9 +15,9 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.apis.quantity import format_resources, parse_resources
 from tenure.apis.resources import sum_resources
+from tenure.model.disruption.decision import PastDisruption
 from tenure.model.disruption.permits import RecentDisruptions
-from tenure.model.disruption.planning import PastDisruption
-from tenure.model.nodeclaim_requests import NodePoolRequest, NodePoolResult
+from tenure.model.nodeclaim.requests import NodePoolRequest, NodePoolResult
 from tenure.model.observations import Registrations
 from tenure.policy.disruption import permits
 from tenure.policy.disruption.permits import disruptions_of

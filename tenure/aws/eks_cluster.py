@@ -6,8 +6,8 @@ Given by the settings, or asked of eks:DescribeCluster, once and again after som
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import AwsSettings
 from tenure.model.base import Value
 

@@ -46,10 +46,10 @@ from tenure.kube.client.resources import Resource
 from tenure.model.errors import Fault, NotFound
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import InstanceType
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
+from tenure.model.plan import Plan
 from tenure.model.provider_results import InstanceFacts, ResolvedNodeClass
-from tenure.model.provisioning import Plan
 from tenure.policy.disruption.drift import Drift
 from tenure.policy.garbage_collection import decide_orphaned_instances
 from tenure.policy.lifecycle.adoption import decide_first_phase, decide_stamp

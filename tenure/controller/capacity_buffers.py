@@ -23,8 +23,8 @@ from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.model.errors import Fault
 from tenure.model.extra_capacity import BufferFact, build_virtual_pods
 from tenure.model.facts import PodFact
+from tenure.model.plan import Plan
 from tenure.model.provider_results import ConditionPatch
-from tenure.model.provisioning import Plan
 from tenure.policy.capacity_buffer import SCALABLE, Unresolved, decide_conditions, decide_replicas
 
 log = structlog.get_logger(__name__)

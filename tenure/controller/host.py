@@ -34,7 +34,7 @@ from tenure.model.disruption.commands import (
 from tenure.model.errors import Fault, Forbidden, TryLater
 from tenure.model.interruption.notices import InterruptionMessage
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
-from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.plan import PlanOutcome, PlanRequest
 from workflows import ids
 
 log = structlog.get_logger(__name__)

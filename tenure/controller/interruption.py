@@ -36,7 +36,7 @@ from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.interruption.notices import EventKind, InterruptionMessage, InterruptionMessages
 from tenure.model.launch import interrupted_offering
-from tenure.model.nodeclaim_requests import MAX_EVICTED_PODS
+from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS
 from tenure.model.observations import ObservedUnavailableOfferings
 from tenure.policy.interruption.decision import drains_immediately
 from tenure.policy.interruption.rules import RECLAIM_KINDS, resolve_event_policy

@@ -17,7 +17,7 @@ from tenure.controller.cache.dirty import ChangeSet, set_or_remove
 from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import Fault
-from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.lifecycle.deadlines import deadlines_of, not_ready_grace_of
 from tenure.policy.lifecycle_policy import policy_names_by_event, resolve_policies

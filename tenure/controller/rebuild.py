@@ -25,7 +25,7 @@ from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.lifecycle_policies import LifecyclePolicies, PolicyPort
-from tenure.controller.planning.replanning import WARM_UP
+from tenure.controller.planning.undersized_nodes import WARM_UP
 from tenure.controller.resync import (
     list_coordinators,
     list_nodeclaim_workflows,

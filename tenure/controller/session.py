@@ -34,7 +34,7 @@ from tenure.controller.metrics.planner import CreatedNodeClaimsCounter, PlanMetr
 from tenure.controller.planning.discovered_capacity import DiscoveredCapacityNotifier
 from tenure.controller.planning.pod_nominator import PodNominator
 from tenure.controller.planning.provisioner import Provisioner
-from tenure.controller.planning.replanning import PlanningWarmUp
+from tenure.controller.planning.undersized_nodes import PlanningWarmUp
 from tenure.controller.resync import (
     list_coordinators,
     list_nodeclaim_workflows,
@@ -63,7 +63,7 @@ from tenure.model.facts import PodFact
 from tenure.model.interruption.notices import InterruptionMessage
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
-from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import ProvisioningState
 from workflows import ids
 

@@ -13,7 +13,7 @@ from typing import Final
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import CAPACITY_BUFFERS, LIFECYCLE_POLICIES, NODE_OVERLAYS, POD_TEMPLATES, Resource
 from tenure.model.errors import BadInput, Fault
-from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.workflow_states import BatchWindow
 from tenure.scheduling.settings import PlanSettings
 

@@ -13,8 +13,8 @@ from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
 from tenure.model.facts import NodeClaimFact
-from tenure.model.nodeclaim_state import Deadlines
-from tenure.model.provisioning import ExpectedDurations, PhaseDurations
+from tenure.model.nodeclaim.state import Deadlines
+from tenure.model.plan import ExpectedDurations, PhaseDurations
 from tenure.policy.lifecycle.initialization import decide_expected, default_expected_duration
 
 Step = Literal["launch", "registration", "initialization"]

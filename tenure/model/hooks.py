@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Message, Value
-from tenure.model.nodeclaim_requests import NodeClaimRef
+from tenure.model.nodeclaim.requests import NodeClaimRef
 
 Point = Literal["beforeDrain", "afterDrain", "beforeTerminate"]
 Outcome = Literal["succeeded", "failed", "timed out", "skipped"]

@@ -15,7 +15,7 @@ from tenure.model.base import Message
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.node_health import UnhealthyCondition
 from tenure.model.operator_requests import InvalidRules
-from tenure.model.provisioning import ExpectedDurations
+from tenure.model.plan import ExpectedDurations
 
 UNCOMPARED: Final = {"number", "ready_since", "expected", "disruption"}
 """What an observation may differ in and yet be no news."""

@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.base import Message, Value
-from tenure.model.disruption.planning import Method, NodeVerdict
+from tenure.model.disruption.decision import Method, NodeVerdict
 from tenure.model.signals import Pause
 
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from tenure.model.base import Message
 from tenure.model.discovered_capacity import DiscoveredCapacityState
-from tenure.model.disruption.planning import PastDisruption
+from tenure.model.disruption.decision import PastDisruption
 from tenure.model.extra_capacity import ReplicasState
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import LaunchGroup
@@ -16,7 +16,7 @@ from tenure.model.observations import (
     Registrations,
 )
 from tenure.model.operator_requests import PauseAnnotation
-from tenure.model.provisioning import LaunchDraft
+from tenure.model.plan import LaunchDraft
 from tenure.model.rollout import RolloutState
 from tenure.model.signals import Pause, PermitRequest
 

@@ -25,7 +25,7 @@ from tenure.apis.labels import CONFLICT, RUNTIME_VALIDATION
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
 from tenure.model.interruption.notices import EventKind
-from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.disruption import limits
 from tenure.policy.hooks import rules

@@ -14,7 +14,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import Registrations, StartupOutcome
 
 

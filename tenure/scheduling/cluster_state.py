@@ -12,10 +12,10 @@ from typing import Final
 from tenure.apis.labels import NODEPOOL
 from tenure.apis.resources import NODES, add
 from tenure.model.discovered_capacity import DiscoveredCapacity
-from tenure.model.disruption.planning import Decision, DisruptionRequest
+from tenure.model.disruption.decision import Decision, DisruptionRequest
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
-from tenure.model.provisioning import Plan, PlannedNodeClaim, UnschedulablePod
+from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.disruption.decision import DisruptionContext, decide_disruption
 from tenure.scheduling.existing_nodes import ExistingNodes, build_existing_nodes
 from tenure.scheduling.nodeoverlays import OverlayVerdict

@@ -23,7 +23,7 @@ from tenure.apis.labels import (
 )
 from tenure.apis.resources import PODS
 from tenure.model.facts import Expression, PodFact
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
 from tenure.scheduling.nodepool_template import INTERNAL_LABELS, Offer, Option, RejectionReason, without_internal_labels

@@ -38,7 +38,7 @@ from tenure.model.facts import (
     VolumeFact,
 )
 from tenure.model.nodeoverlays import OverlayFact
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 
 # How long a claim that was created may stay invisible before the plan no longer counts on it.
 UNOBSERVED_TTL: Final = timedelta(seconds=60)

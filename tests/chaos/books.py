@@ -5,7 +5,7 @@ from collections import Counter
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import NODES
 from tenure.model.base import parse_instance_id
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope, object_names, taint_texts

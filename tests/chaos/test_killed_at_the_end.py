@@ -4,7 +4,7 @@ Two acts: instances that end at the same time go in one call, and a fault of one
 """
 
 from tenure.kube.client.resources import NODE_CLAIMS
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct

@@ -13,7 +13,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from tenure.cli.exit_codes import UsageError
 from tenure.controller.temporal.connection import Security
 from tenure.kube.client.resources import NODE_CLAIMS
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.spec import Plan
 from tenure.sandbox.temporal.server import TemporalServer
 from tests.support.product.eventually import wait_until

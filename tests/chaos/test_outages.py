@@ -14,7 +14,7 @@ import pytest
 from tenure.apis import labels
 from tenure.controller.cache.nominations import NOMINATION_TTL
 from tenure.kube.client.resources import NODE_CLAIMS, PODS
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.nodes.fault_rules import SlowBoot
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import DedicatedProduct

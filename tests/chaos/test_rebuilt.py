@@ -11,7 +11,7 @@ import pytest_asyncio
 from temporalio.service import RPCError
 
 from tenure.kube.client.resources import NODE_CLAIMS
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
 from tests.support.product.drains import annotate_do_not_disrupt

@@ -11,7 +11,7 @@ from tenure.apis.labels import PAUSE
 from tenure.cli.disruption.pause import Target, build_pause, send_request
 from tenure.kube.client.resources import NAMESPACES, NODE_CLAIMS, NODES
 from tenure.model.disruption.drain import DrainState
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Resume
 from tests.support.product.drains import apply_drain_rules, terminating_pod
 from tests.support.product.eventually import assert_throughout, wait_until

@@ -7,7 +7,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle, is_blocked_by, query_state, wait_until, wait_until_phase
 from tests.support.workflows.lives import BUSY, JOINED, delete_nodeclaim, launched_nodeclaim

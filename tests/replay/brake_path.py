@@ -6,7 +6,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import ObservedNodePool
 from tenure.model.signals import Resume
 from tests.support.fakes.worker import WorkerHarness

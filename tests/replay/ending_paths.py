@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import is_blocked_by, wait_until_phase, wait_until_skipping_time
 from tests.support.workflows.lives import BUSY, create_nodeclaim, ready_nodeclaim, start_nodepool

@@ -14,9 +14,9 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.launch import LaunchGroupMember
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedNodeClass
-from tenure.model.provisioning import LaunchDraft, PlanOutcome
+from tenure.model.plan import LaunchDraft, PlanOutcome
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from tests.replay.away_path import nodeclaim_flaps
 from tests.replay.brake_path import nodeclaim_drain_paused
@@ -67,7 +67,7 @@ from workflows import ids
 from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
-from workflows.provisioning import ProvisioningWorkflow
+from workflows.provisioner import ProvisioningWorkflow
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 Path = Callable[[WorkerHarness, WorkflowEnvironment], Awaitable[Runs]]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import InstalledProduct

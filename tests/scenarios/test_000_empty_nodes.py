@@ -9,7 +9,7 @@ from operator import itemgetter
 import pytest
 
 from tenure.kube.client.resources import NODES
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.fault_proxy import ErrorResponse
 from tenure.sandbox.nodes.fault_rules import NeverRegister, NotReady
 from tests.support.product.drains import assert_drained_within, read_phase_times, terminating_pod

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.fault_proxy import Cut, Delay
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct

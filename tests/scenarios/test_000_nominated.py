@@ -8,7 +8,7 @@ import pytest
 
 from tenure.controller.cache.nominations import NOMINATION_TTL
 from tenure.kube.client.resources import PODS
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import pod_spec
 from tests.support.product.product import InstalledProduct

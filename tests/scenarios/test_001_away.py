@@ -8,7 +8,7 @@ import pytest
 
 from tenure.apis import labels
 from tenure.kube.client.resources import NODES, PODS
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import Object, pod_spec

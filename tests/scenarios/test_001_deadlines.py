@@ -7,8 +7,8 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import OVERDUE
-from tenure.model.nodeclaim_state import Deadlines, Phase
-from tenure.model.provisioning import ExpectedDurations, PhaseDurations
+from tenure.model.nodeclaim.state import Deadlines, Phase
+from tenure.model.plan import ExpectedDurations, PhaseDurations
 from tenure.policy.lifecycle.deadlines import describe_blocker
 from tenure.policy.lifecycle.initialization import default_expected_duration
 from tests.support.fakes.skipping import time_skipping

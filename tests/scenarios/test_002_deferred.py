@@ -15,7 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
 from tenure.model.interruption.notices import InterruptionMessage
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (

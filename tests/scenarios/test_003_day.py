@@ -8,7 +8,7 @@ import pytest
 from tenure.apis import labels
 from tenure.aws.instance.instances import instance_facts
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts
 from tests.support.controller.builders import pool
 from tests.support.fakes.skipping import time_skipping

@@ -14,7 +14,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 
 from tenure.apis.durations import parse_duration
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.scenarios.month import Month
 from tests.scenarios.month_watch import NodeSlot
 

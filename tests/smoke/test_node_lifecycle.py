@@ -1,7 +1,7 @@
 """A node from its pending pod to its terminated instance."""
 
 from tenure.apis import labels
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.product.drains import assert_budget_healthy, budget_path, pod_disruption_budget
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import pod_spec

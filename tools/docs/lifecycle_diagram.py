@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.policy.lifecycle.transitions import TRANSITIONS
 
 FILE: Final = Path(__file__).parents[2] / "docs" / "life.svg"

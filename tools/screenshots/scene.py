@@ -11,7 +11,7 @@ from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.sandbox.environment import ClusterView, SandboxSession
 from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
 from tenure.kube.client.resources import NODE_CLAIMS
-from tenure.model.nodeclaim_history import Phase
+from tenure.model.nodeclaim.history import Phase
 from tenure.sandbox.spec import CRDS, Plan
 from tools.docs.reference import QUERIES
 

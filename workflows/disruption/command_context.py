@@ -21,7 +21,7 @@ from tenure.model.disruption.commands import (
     Ending,
     Step,
 )
-from tenure.model.disruption.planning import CommandCandidate
+from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.signals import PermitRelease, PermitRequest
 from tenure.policy.disruption.commands import (
     BEGINS_WITHIN,

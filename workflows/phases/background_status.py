@@ -35,8 +35,8 @@ from tenure.model.node_health import (
     merge_intervals,
     ongoing_since,
 )
-from tenure.model.nodeclaim_requests import NotReadyNotification, ReportRequest
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.nodeclaim.requests import NotReadyNotification, ReportRequest
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.policy.lifecycle.deadlines import describe_blocker, is_alarmed
 from workflows.activity_options import PATCH, with_summary

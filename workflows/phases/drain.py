@@ -15,8 +15,8 @@ from temporalio.workflow import ActivityCancellationType
 from activities.nodeclaim.drain import DrainActivities
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.disruption.drain import CancelledDrain, DrainState
-from tenure.model.nodeclaim_requests import CancelDrainRequest, DrainRequest, DrainResult
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
+from tenure.model.nodeclaim.state import Phase
 from tenure.policy.drain.decision import DrainStep, decide_drain, retry_drain_at
 from tenure.policy.hooks.decision import reset_for_next_drain
 from tenure.policy.lifecycle.ready import drain_rules

@@ -14,8 +14,8 @@ from temporalio.exceptions import FailureError
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.instance import TerminationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim_requests import NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.requests import NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import StartupOutcome
 from tenure.policy.disruption.commands import replacement_status
 from tenure.policy.interruption.decision import requires_action

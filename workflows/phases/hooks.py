@@ -17,7 +17,7 @@ from activities.nodeclaim.hooks import HookActivities
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
 from tenure.model.hooks import HookRequest, HookResult, HookRun, Point
-from tenure.model.nodeclaim_requests import ReportRequest
+from tenure.model.nodeclaim.requests import ReportRequest
 from tenure.policy.hooks.decision import (
     HookStep,
     decide_hooks,

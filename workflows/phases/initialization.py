@@ -11,8 +11,8 @@ from temporalio import workflow
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim_requests import ReportRequest
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.requests import ReportRequest
+from tenure.model.nodeclaim.state import Phase
 from tenure.policy.interruption.decision import InterruptionDecision
 from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget

@@ -23,7 +23,7 @@ from tenure.model.base import Value
 from tenure.model.disruption.drain import DrainState, PodDrainRule
 from tenure.model.interruption.notices import InterruptionMessage, InterruptionMessages
 from tenure.model.interruption.records import MEMO, EventRecord, InterruptionNotification
-from tenure.model.nodeclaim_state import TERMINATING_PHASES, NodeClaimState, Phase
+from tenure.model.nodeclaim.state import TERMINATING_PHASES, NodeClaimState, Phase
 from tenure.policy.interruption.decision import (
     ACTING,
     InterruptionDecision,

@@ -23,8 +23,8 @@ from tenure.model.launch import (
     PreparedLaunchRequest,
     latest_unavailable_offerings,
 )
-from tenure.model.nodeclaim_requests import NodeClaimLaunchRequest, NodeClaimRef
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.requests import NodeClaimLaunchRequest, NodeClaimRef
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedUnavailableOfferings
 from workflows import ids
 from workflows.activity_options import CREATE_FLEET, PREPARE, launch_options, with_summary

@@ -18,7 +18,7 @@ from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exce
 
 from activities.disruption import DisruptionActivities
 from tenure.model.disruption.commands import PermitRevoked
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.operator_requests import PauseAnnotationRequest
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active
 from workflows.activity_options import PATCH, with_summary

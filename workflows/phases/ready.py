@@ -13,8 +13,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 from activities.disruption import DisruptionActivities
 from tenure.apis import labels
 from tenure.model.disruption.drain import DrainState
-from tenure.model.nodeclaim_requests import DisruptionResult, NodeClaimDisruptionRequest, ReportRequest
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest, ReportRequest
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import DisruptionReason, PermitRelease, PermitRequest, PermitResult
 from tenure.policy.drain.decision import can_cancel_drain
 from tenure.policy.hooks.rules import can_hook_cancel_drain as hooks_retain_nodeclaim

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.nodeclaim.recovery import RecoveryActivities
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.background_status import recover_not_ready_intervals

@@ -12,8 +12,8 @@ from temporalio.exceptions import ActivityError, RetryState
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim_requests import ReportRequest
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.requests import ReportRequest
+from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.failure import fail_nodeclaim, nodeclaim_ref

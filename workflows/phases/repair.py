@@ -13,7 +13,7 @@ from activities.disruption import DisruptionActivities
 from activities.nodeclaim.repair import RepairActivities
 from tenure.apis import labels
 from tenure.model.node_health import RepairRequest, RepairResult
-from tenure.model.nodeclaim_requests import ReportRequest
+from tenure.model.nodeclaim.requests import ReportRequest
 from tenure.policy.lifecycle import repair as policy
 from tenure.policy.lifecycle.repair import Repair, decide_repair
 from workflows.activity_options import PATCH, with_summary

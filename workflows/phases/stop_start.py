@@ -15,14 +15,14 @@ from activities.nodeclaim.drain import DrainActivities
 from activities.nodeclaim.instance import StopStartActivities
 from tenure.model.disruption.drain import DrainState
 from tenure.model.interruption.records import Event, InstanceStopStart
-from tenure.model.nodeclaim_requests import (
+from tenure.model.nodeclaim.requests import (
     CancelDrainRequest,
     DrainRequest,
     DrainResult,
     NodeClaimDisruptionRequest,
     StopStartResult,
 )
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.policy.interruption.decision import (
     decide_event,
     event_overrides_do_not_disrupt,

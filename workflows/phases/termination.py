@@ -5,8 +5,8 @@ from typing import Any
 from temporalio import workflow
 
 from activities.nodeclaim.instance import TerminationActivities
-from tenure.model.nodeclaim_requests import TerminationRequest
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.requests import TerminationRequest
+from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import RARE_HEARTBEAT, TERMINATE, drain_queue_options
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.failure import nodeclaim_ref

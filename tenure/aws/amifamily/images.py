@@ -20,8 +20,8 @@ from tenure.apis.ec2nodeclass_selectors import AmiTerm
 from tenure.apis.meta import Requirement
 from tenure.aws.amifamily.families import AliasParameter, parameters_of
 from tenure.aws.amifamily.ssm import Parameters
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.tags import tag_filters
 from tenure.model.base import Value

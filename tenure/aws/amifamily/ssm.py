@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.model.errors import NotFound, Throttled, TryLater
 
 _log = structlog.get_logger(__name__)

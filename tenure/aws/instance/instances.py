@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tenure.apis import labels
-from tenure.aws.client.batching import Batcher
 from tenure.aws.client.client import AwsClients
+from tenure.aws.client.request_batcher import Batcher
 from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings

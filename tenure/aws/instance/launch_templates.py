@@ -20,9 +20,9 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.ec2nodeclass_instance import BlockDevice, BlockDeviceMapping
 from tenure.apis.quantity import parse_quantity
 from tenure.aws.amifamily.families import GIB, Family
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
 from tenure.aws.tags import as_list, cluster_tag
 from tenure.model.base import Value

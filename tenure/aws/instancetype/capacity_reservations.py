@@ -24,8 +24,8 @@ import structlog
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
 from tenure.apis.ec2nodeclass_selectors import CapacityReservationTerm
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
 from tenure.aws.tags import tag_filters
 from tenure.model.base import Value

@@ -21,7 +21,7 @@ from tenure.aws.amifamily.families import family_of
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.instancetype.info import TypeInfo
-from tenure.aws.instancetype.pricing import PriceTable, read_prices
+from tenure.aws.instancetype.prices import PriceTable, read_prices
 from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
 from tenure.aws.instancetype.static_prices import estimate_price
 from tenure.aws.interruption.zonal_shift import ZonalShifts

@@ -20,9 +20,9 @@ from tenure.aws.amifamily.images import ImageMap
 from tenure.aws.instancetype.capacity import Machine, capacity_of, overhead_of
 from tenure.aws.instancetype.capacity_reservations import reserved_labels, reserved_offerings
 from tenure.aws.instancetype.info import TYPE_KEYS, TypeInfo, type_labels
-from tenure.aws.instancetype.pricing import PriceTable
-from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError
+from tenure.aws.instancetype.prices import PriceTable
 from tenure.aws.kubelet.config import Kubelet
+from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError
 from tenure.aws.nodeclass.placement_groups import PlacementGroup
 from tenure.aws.settings import NODECLASS_CEL, AwsSettings
 from tenure.model.discovered_capacity import DiscoveredCapacity, with_discovered_memory

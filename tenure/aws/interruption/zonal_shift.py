@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import structlog
 
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import BadInput, Fault, NotFound
 

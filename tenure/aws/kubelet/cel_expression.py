@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from cel_expr_python import cel
 
-from tenure.aws.kubelet.computed import ExpressionError, Variables
+from tenure.aws.kubelet.expressions import ExpressionError, Variables
 
 _INT, _DOUBLE = cel.Type.INT, cel.Type.DOUBLE
 

@@ -21,7 +21,6 @@ import structlog
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedSubnet
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import (
     ALREADY_EXISTS,
@@ -30,6 +29,7 @@ from tenure.aws.client.errors import (
     LAUNCH_TEMPLATE_NOT_FOUND,
     names_missing_profile,
 )
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.instance.launch_errors import LAUNCH_FAILED, create_error_reason, error_remedy
 from tenure.aws.instance.launch_templates import LaunchTemplate
 from tenure.aws.nodeclass.dry_run_request import Choice, create_fleet, create_template, run_instances, trial_template

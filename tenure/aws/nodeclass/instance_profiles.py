@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import as_dict, as_list, cluster_tag, profile_tags
 from tenure.model.base import Value

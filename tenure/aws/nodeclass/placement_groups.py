@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.model.base import Value
 from tenure.model.errors import NotFound, Throttled, TryLater
 from tenure.model.instance_types import Offering

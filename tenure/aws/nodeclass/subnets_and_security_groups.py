@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedSecurityGroup, ResolvedSubnet
-from tenure.aws.client.batching import ExpiringCache
 from tenure.aws.client.client import AwsClients
+from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.tags import tag_filters
 from tenure.model.base import Value
 

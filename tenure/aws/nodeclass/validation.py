@@ -28,8 +28,8 @@ from tenure.aws.instance.launch_templates import Placement, launch_template
 from tenure.aws.instancetype.capacity import Machine
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.instancetype.provider import AwsOfferings
-from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError, compile_expression
 from tenure.aws.kubelet.config import Kubelet
+from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError, compile_expression
 from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
 from tenure.aws.nodeclass.dry_run import DryRuns, Rejected, Trial, Verdict
 from tenure.aws.nodeclass.dry_run_request import Choice, choose_launch

@@ -28,7 +28,7 @@ from tenure.kube.client.resources import NAMESPACES, NODE_CLAIMS
 from tenure.kube.facts.objects import is_ours, nodeclaim_fact
 from tenure.model.errors import Fault, TryLater
 from tenure.model.facts import NodeClaimFact
-from tenure.model.nodeclaim_state import TERMINATING_PHASES, Phase
+from tenure.model.nodeclaim.state import TERMINATING_PHASES, Phase
 from tenure.model.signals import Pause
 from tenure.policy.lifecycle.adoption import decide_first_phase, decide_taken_over
 from tenure.policy.lifecycle.pauses import pause_from_annotation, write_pause

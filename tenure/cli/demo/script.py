@@ -19,7 +19,7 @@ from tenure.cli.exit_codes import DONE, FAILED
 from tenure.cli.sandbox.environment import ClusterView, SandboxSession
 from tenure.cli.sandbox.probes import format_failed_tasks, read_failed_tasks
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 
 
 @dataclass

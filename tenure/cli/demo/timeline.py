@@ -8,7 +8,7 @@ from itertools import pairwise
 from rich.table import Table
 
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.nodeclaim_state import NodeClaimOutcome, Phase, Step
+from tenure.model.nodeclaim.state import NodeClaimOutcome, Phase, Step
 
 COLUMNS = {
     Phase.LAUNCH: "launch",

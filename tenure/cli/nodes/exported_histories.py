@@ -16,7 +16,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.timeline import NodeExplanation, explain_completed, list_activity_calls
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.nodeclaim_history import NodeClaimOutcome, Phase
+from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
 from workflows import search_attributes
 
 Read = Callable[[Sequence[HistoryEvent]], Sequence[HistoryEvent]]

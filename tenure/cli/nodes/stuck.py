@@ -26,7 +26,7 @@ from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as
 from tenure.cli.output import Output, print_result
 from tenure.cli.temporal_client import Connection, with_connection
 from tenure.model.base import Message
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause
 from tenure.policy.disruption.commands import is_late
 from tenure.policy.lifecycle.deadlines import FIX_HOOK, SLOW, WAITS_FOR_A_PERSON, action_of

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tenure.cli.nodes.durations import format_since, format_until
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.nodeclaim_history import Phase
+from tenure.model.nodeclaim.history import Phase
 
 STYLES = {
     Phase.LAUNCH.value: "yellow",

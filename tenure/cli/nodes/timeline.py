@@ -16,7 +16,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.cli.nodes.workflows import NodeClaimSummary, as_json
 from tenure.model.base import format_short_list
-from tenure.model.nodeclaim_history import NodeClaimOutcome, Step
+from tenure.model.nodeclaim.history import NodeClaimOutcome, Step
 
 _OURS: Final = "Tenure"
 _ENDS: Final = {

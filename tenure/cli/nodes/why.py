@@ -24,8 +24,8 @@ from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
 from tenure.cli.output import Output, print_result
 from tenure.cli.temporal_client import Connection, with_connection
 from tenure.controller.temporal.errors import format_rpc_error
-from tenure.model.disruption.planning import NodeVerdict
-from tenure.model.nodeclaim_history import NodeClaimExplanation
+from tenure.model.disruption.decision import NodeVerdict
+from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from workflows import ids
 

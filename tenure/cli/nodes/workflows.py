@@ -11,7 +11,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
-from tenure.model.nodeclaim_history import NodeClaimOutcome, Phase
+from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
 from workflows import ids, search_attributes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -12,7 +12,7 @@ from tenure.apis import labels
 from tenure.apis.resources import PODS
 from tenure.model.facts import Expression, PodFact
 from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering
-from tenure.model.provisioning import Plan, PlannedNodeClaim
+from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.model.requirements import Requirements
 
 _FIRST = ("cpu", "memory")

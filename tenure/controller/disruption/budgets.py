@@ -11,7 +11,7 @@ from datetime import datetime
 from tenure.apis.labels import ZONE
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.model.disruption.planning import DisruptionBudgets
+from tenure.model.disruption.decision import DisruptionBudgets
 from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules
 from tenure.policy.disruption.limits import NodeCounted, PoolDisruptionRules, decide_pool_budgets, next_budget_opening

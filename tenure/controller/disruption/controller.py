@@ -38,7 +38,7 @@ from tenure.model.disruption.commands import (
     ReplacementRequest,
     ReplacementResult,
 )
-from tenure.model.disruption.planning import (
+from tenure.model.disruption.decision import (
     Command,
     Decision,
     DisruptionBudgets,

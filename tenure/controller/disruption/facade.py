@@ -30,10 +30,10 @@ from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.disruption_trigger import DisruptionTrigger
 from tenure.controller.signals.signaller import SignalQueue
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.model.disruption.planning import Command, Decision
+from tenure.model.disruption.decision import Command, Decision
 from tenure.model.facts import PodFact
 from tenure.model.operator_requests import CommandPreview, DisruptionPreviewRequest, DisruptionStatus
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 
 MAX_COMMANDS: Final = 100
 """Commands."""

@@ -25,11 +25,11 @@ from tenure.controller.planning.nodeclaim_factory import build_nodeclaim, claim_
 from tenure.controller.planning.planner_process import PlannerProcess
 from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.disruption.commands import InFlightCommand, Proposal, ReplacementRequest, ReplacementResult
-from tenure.model.disruption.planning import Command, CommandCandidate, Decision, Method, NodeVerdict
+from tenure.model.disruption.decision import Command, CommandCandidate, Decision, Method, NodeVerdict
 from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact
-from tenure.model.nodeclaim_naming import make_nodeclaim_name
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.nodeclaim.naming import make_nodeclaim_name
+from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.snapshot import Change
 
 EXECUTED_METHODS: Final[frozenset[Method]] = frozenset({"Drifted", "Underutilized"})

@@ -18,7 +18,7 @@ from temporalio.common import MetricGauge, MetricMeter
 
 from activities.ports.core import Events
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.model.disruption.planning import METHODS, Cause, Decision, NodeVerdict
+from tenure.model.disruption.decision import METHODS, Cause, Decision, NodeVerdict
 from tenure.model.errors import Fault
 from tenure.scheduling.nodeoverlays import OverlayVerdict
 

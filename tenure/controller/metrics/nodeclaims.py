@@ -22,7 +22,7 @@ from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.metrics.planner import LabeledGauge
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import Catalogue, InstanceType
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.scheduling.disruption.cost import offering_price
 
 NODES: Final = "tenure_nodeclaims"

@@ -22,7 +22,7 @@ from temporalio.common import MetricGauge, MetricGaugeFloat, MetricMeter
 
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.disruption.planning import METHODS, DisruptionBudgets
+from tenure.model.disruption.decision import METHODS, DisruptionBudgets
 
 AWS: Final = "tenure_aws_call_wait_seconds"
 THROTTLED: Final = "tenure_aws_throttled_total"

@@ -23,8 +23,8 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import OfferingShard, list_offering_shards
 from tenure.model.launch import LaunchGroupMember
-from tenure.model.nodeclaim_naming import make_nodeclaim_name, nodepool_owner_reference, to_requirement_json
-from tenure.model.provisioning import LaunchDraft, PlannedNodeClaim, UnschedulablePod
+from tenure.model.nodeclaim.naming import make_nodeclaim_name, nodepool_owner_reference, to_requirement_json
+from tenure.model.plan import LaunchDraft, PlannedNodeClaim, UnschedulablePod
 from tenure.model.requirements import Requirements
 
 MAX_GROUP_MEMBERS: Final = 500

@@ -27,10 +27,10 @@ from tenure.controller.disruption.status import OverlayStatusWriter
 from tenure.controller.planning.catalog import CatalogueFeed, ZonalShifts
 from tenure.controller.planning.discovered_capacity import CapacityDiscovery
 from tenure.model.discovered_capacity import DiscoveredCapacity
-from tenure.model.disruption.planning import Decision, DisruptionRequest
+from tenure.model.disruption.decision import Decision, DisruptionRequest
 from tenure.model.errors import Fault, TryLater
 from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
-from tenure.model.provisioning import Plan, PlannedNodeClaim
+from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.scheduling.nodeoverlays import OverlayVerdict
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change

@@ -32,11 +32,11 @@ from tenure.controller.planning.nodeclaim_factory import (
     within_limits,
 )
 from tenure.controller.planning.planner_process import PlannerClient, PlannerProcess
-from tenure.controller.planning.replanning import ExpiredGraceEvents, UndersizedNodes
+from tenure.controller.planning.undersized_nodes import ExpiredGraceEvents, UndersizedNodes
 from tenure.controller.signals.pending_pods import nomination_target, pods_needing_nodes
 from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.errors import Fault
-from tenure.model.provisioning import Plan, PlannedNodeClaim, PlanOutcome, PlanRequest, UnschedulablePod
+from tenure.model.plan import Plan, PlannedNodeClaim, PlanOutcome, PlanRequest, UnschedulablePod
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
 

@@ -32,9 +32,9 @@ from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.model.base import Message
 from tenure.model.facts import NodeClaimFact, NodeFact
-from tenure.model.nodeclaim_state import Deadlines, NodeClaimIdentity, NodeClaimState
+from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
-from tenure.model.provisioning import ExpectedDurations
+from tenure.model.plan import ExpectedDurations
 from tenure.model.workflow_states import NodeClassState, NodePoolState
 from tenure.policy.disruption.drift import Drift
 from workflows import ids

@@ -29,7 +29,7 @@ from workflows import metrics as measures
 from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.disruption.cluster import ClusterWorkflow
 from workflows.interruption import InterruptionWorkflow
-from workflows.provisioning import ProvisioningWorkflow
+from workflows.provisioner import ProvisioningWorkflow
 
 log = structlog.get_logger(__name__)
 

@@ -1,6 +1,6 @@
 """What the Cluster workflow, the workflows of commands and the planner's host say of voluntary disruption.
 
-The host keeps each command whole, with its pods and replacements (`tenure/model/disruption/planning.py`); workflows
+The host keeps each command whole, with its pods and replacements (`tenure/model/disruption/decision.py`); workflows
 know what is here.
 
 What the workflow of one command of voluntary disruption carries, is told and answers; and the Cluster workflow.
@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from tenure.model.base import Message, Value
+from tenure.model.disruption.decision import CommandCandidate, Method
 from tenure.model.disruption.permits import PermitReservation
-from tenure.model.disruption.planning import CommandCandidate, Method
 from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.signals import Pause, PermitResult
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.model.base import Message
-from tenure.model.disruption.planning import PastDisruption
+from tenure.model.disruption.decision import PastDisruption
 from tenure.model.operator_requests import InvalidRules
 from tenure.model.workflow_states import Permit
 

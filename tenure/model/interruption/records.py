@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from tenure.model.base import Message, Value
 from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind, InterruptionMessage, OpenInterruption
-from tenure.model.nodeclaim_requests import NodeClaimRef
+from tenure.model.nodeclaim.requests import NodeClaimRef
 
 NOTHING: Final = "no_op"
 """Karpenter's word for a message that asks for nothing."""

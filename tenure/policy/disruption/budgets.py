@@ -21,7 +21,7 @@ from cronsim import CronSim, CronSimError
 from tenure.apis.durations import parse_duration
 from tenure.apis.nodepool import Budget
 from tenure.model.base import Message
-from tenure.model.disruption.planning import BudgetHeadroom, ConcurrentZoneLimit
+from tenure.model.disruption.decision import BudgetHeadroom, ConcurrentZoneLimit
 from tenure.model.workflow_states import NodePoolCount
 
 MACROS: Final = {

@@ -34,8 +34,8 @@ from tenure.model.disruption.commands import (
     ReplacementMessage,
     Step,
 )
-from tenure.model.disruption.planning import CommandCandidate
-from tenure.model.nodeclaim_state import TERMINATING_PHASES, NodeClaimState, Phase
+from tenure.model.disruption.decision import CommandCandidate
+from tenure.model.nodeclaim.state import TERMINATING_PHASES, NodeClaimState, Phase
 from tenure.policy.lifecycle import pauses
 
 DEADLINES: Final[dict[Step, timedelta]] = {

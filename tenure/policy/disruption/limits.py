@@ -19,7 +19,7 @@ from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy_disruption import DisruptionFreeze, DisruptionRate, DisruptionRules, DisruptionWindow
 from tenure.apis.nodepool import Budget
 from tenure.model.base import Value
-from tenure.model.disruption.planning import (
+from tenure.model.disruption.decision import (
     METHODS,
     BudgetHeadroom,
     ConcurrentZoneLimit,

@@ -30,8 +30,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from tenure.apis.durations import format_duration
+from tenure.model.disruption.decision import METHODS, PastDisruption
 from tenure.model.disruption.permits import PermitReservation, ReservationRequest
-from tenure.model.disruption.planning import METHODS, PastDisruption
 from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import Permit
 from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate

@@ -12,12 +12,12 @@ from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
 from tenure.model.hooks import HookResult, HookRun, Hooks, Point
 from tenure.model.interruption.records import Event
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.hooks.messages import describe_run
 from tenure.policy.hooks.rules import hooks_of, timeout_of
 from tenure.policy.interruption.decision import live_events
+from tenure.policy.interruption.due_times import format_timestamp
 from tenure.policy.interruption.rules import RECLAIM_KINDS
-from tenure.policy.interruption.timing import format_timestamp
 
 MIN_HOOKS_TIME: Final = timedelta(seconds=10)
 """That the hooks of a point have together, however late it is: a call is made at least once."""

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.hooks import NAMESPACE, AwsEvent, CallResult, HookRun, HookSubject, Outcome, Point
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.interruption.decision import draining_event, live_events
-from tenure.policy.interruption.timing import format_timestamp
+from tenure.policy.interruption.due_times import format_timestamp
 
 
 def run_key(uid: str, point: Point, name: str, number: int) -> str:

@@ -14,9 +14,10 @@ from tenure.model.disruption.drain import PodDrainRule
 from tenure.model.interruption.notices import EventKind
 from tenure.model.interruption.records import Event, InstanceStopStart
 from tenure.model.node_health import ongoing_since
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.drain.decision import has_surge
 from tenure.policy.hooks.rules import hooks_of
+from tenure.policy.interruption.due_times import TimingDecision, decide_timing, format_timestamp, last_drain_start
 from tenure.policy.interruption.events import events_of
 from tenure.policy.interruption.rules import (
     DEFAULT_MAX_DOWNTIME,
@@ -27,7 +28,6 @@ from tenure.policy.interruption.rules import (
     resolve_timing,
     workloads_of,
 )
-from tenure.policy.interruption.timing import TimingDecision, decide_timing, format_timestamp, last_drain_start
 
 EventAction = Literal["nothing", "wait", "ask", "drain", "terminate", "stop"]
 ACTING: Final[tuple[EventAction, ...]] = ("drain", "terminate", "stop")

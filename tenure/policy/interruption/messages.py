@@ -16,7 +16,7 @@ from typing import Final
 
 from tenure.model.interruption.notices import EventKind
 from tenure.model.interruption.records import ApprovalDecision, Event, EventRecord, EventText
-from tenure.model.nodeclaim_state import TERMINATING_PHASES, NodeClaimState
+from tenure.model.nodeclaim.state import TERMINATING_PHASES, NodeClaimState
 from tenure.model.signals import OperatorRequestResult
 from tenure.policy.interruption.decision import (
     EventAction,

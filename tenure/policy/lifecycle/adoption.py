@@ -14,7 +14,7 @@ from typing import Final
 
 from tenure.apis.hash import HASH_VERSION
 from tenure.model.facts import NodeClaimFact
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 
 _LIVE_PHASES: Final = (Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
 _TERMINATING_PHASES: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)

@@ -15,8 +15,8 @@ from typing import Any, Final, get_args
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules, Overdue, PhaseRules, TerminationRules
-from tenure.model.nodeclaim_state import Deadlines, NodeClaimState, Phase
-from tenure.model.provisioning import PhaseDurations
+from tenure.model.nodeclaim.state import Deadlines, NodeClaimState, Phase
+from tenure.model.plan import PhaseDurations
 from tenure.policy.disruption.limits import problems_of
 from tenure.policy.hooks import rules as hook_rules
 from tenure.policy.hooks.messages import has_failed_hook, is_waiting_for_hook

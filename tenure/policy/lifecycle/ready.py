@@ -16,7 +16,7 @@ from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules
 from tenure.model.base import Value
 from tenure.model.disruption.drain import MAX_STATUS_LINE_LENGTH
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import DisruptionReason
 from tenure.policy.interruption.decision import ACTING, InterruptionDecision, decide_interruption, maintenance_until
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, recheck_at

@@ -13,7 +13,7 @@ from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition, RepairRules
 from tenure.model.base import Value
 from tenure.model.node_health import ConditionInterval, Health, RepairStep, UnhealthyCondition
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 
 REBOOT_FOR: Final = timedelta(minutes=10)
 DRAIN_FOR: Final = timedelta(minutes=30)

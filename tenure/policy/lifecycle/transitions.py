@@ -5,7 +5,7 @@
 
 from datetime import datetime
 
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.policy.lifecycle.deadlines import deadlines_of
 
 TRANSITIONS: dict[Phase, dict[Phase, str]] = {

@@ -13,14 +13,14 @@ from typing import Any
 
 from tenure.sandbox.aws.ec2.records import Instance
 from tenure.sandbox.aws.ec2.state import Environment
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.application import Application
 from tenure.sandbox.aws.http.server import Server
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tenure.sandbox.aws.iam.policy import render_policy
 from tenure.sandbox.aws.services.eventbridge import send_event, state_change
 from tenure.sandbox.aws.settings import DEFAULT_CA, SimSettings
-from tenure.sandbox.aws.stand_in import FakeAws
-from tenure.sandbox.aws.state.seed import seed
+from tenure.sandbox.aws.state.initial_state import seed
 from tenure.sandbox.aws.state.snapshot import load, save
 
 IDLE_SECONDS = 5.0

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from tenure.model.disruption.commands import CommandBackoff, DisruptionBlocker
-from tenure.model.disruption.planning import Ineligibility, Method
+from tenure.model.disruption.decision import Ineligibility, Method
 from tenure.model.facts import NodeClaimFact
 
 _POD_MOVING_METHODS: Final[tuple[Method, ...]] = ("Drifted", "Underutilized")

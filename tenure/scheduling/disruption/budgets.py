@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tenure.model.disruption.planning import BudgetHeadroom, DisruptionBudgets, Method
+from tenure.model.disruption.decision import BudgetHeadroom, DisruptionBudgets, Method
 from tenure.scheduling.disruption.candidates import Candidate
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from tenure.model.disruption.planning import (
+from tenure.model.disruption.decision import (
     METHODS,
     CommandCandidate,
     DisruptionRequest,

@@ -14,9 +14,9 @@ import numpy as np
 
 from tenure.apis.labels import CAPACITY_TYPE, ZONE
 from tenure.apis.resources import NODES, add, subtract
-from tenure.model.disruption.planning import Method
+from tenure.model.disruption.decision import Method
 from tenure.model.facts import HostPort, PodFact
-from tenure.model.provisioning import Plan, PlannedNodeClaim
+from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.existing_nodes import ExistingNodes

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from tenure.model.base import format_short_list
-from tenure.model.disruption.planning import Command, Method, Move, Rejection
+from tenure.model.disruption.decision import Command, Method, Move, Rejection
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import PlannedNodeClaim, UnschedulablePod
+from tenure.model.plan import PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.replacement import Replacement

@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from tenure.apis.labels import INSTANCE_TYPE
-from tenure.model.disruption.planning import Command, DisruptionSettings, Rejection
+from tenure.model.disruption.decision import Command, DisruptionSettings, Rejection
 from tenure.model.facts import PodFact
 from tenure.scheduling.disruption.budgets import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate

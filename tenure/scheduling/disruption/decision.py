@@ -7,9 +7,9 @@ Karpenter ends a pass with the first command; here each command is taken into ac
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenure.model.disruption.planning import Command, Decision, DisruptionRequest, Method, NodeVerdict
+from tenure.model.disruption.decision import Command, Decision, DisruptionRequest, Method, NodeVerdict
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tenure.scheduling.disruption.budgets import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot

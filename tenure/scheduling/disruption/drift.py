@@ -7,7 +7,7 @@ nodes go to other drifted nodes only where nothing else takes them.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tenure.model.disruption.planning import Command
+from tenure.model.disruption.decision import Command
 from tenure.scheduling.disruption.budgets import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate, drift_order
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot

@@ -11,7 +11,7 @@ from typing import Final
 
 from tenure.apis.durations import DurationError, format_duration, parse_duration
 from tenure.apis.labels import CAPACITY_TYPE, DISRUPTED_TAINT_KEY, DO_NOT_DISRUPT, INSTANCE_TYPE, NO_SCHEDULE, ZONE
-from tenure.model.disruption.planning import Cause, Ineligibility, Method
+from tenure.model.disruption.decision import Cause, Ineligibility, Method
 from tenure.model.extra_capacity import VIRTUAL_PREFIX
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodBudgetFact, PodFact, Taint
 from tenure.model.instance_types import InstanceType

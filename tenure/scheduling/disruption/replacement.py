@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from tenure.apis.labels import CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT
-from tenure.model.disruption.planning import DisruptionSettings
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.disruption.decision import DisruptionSettings
+from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot

@@ -12,9 +12,9 @@ import numpy as np
 
 from tenure.apis.quantity import format_amount
 from tenure.apis.resources import sum_resources
-from tenure.model.disruption.planning import Method
+from tenure.model.disruption.decision import Method
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import UnschedulablePod
+from tenure.model.plan import UnschedulablePod
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.nodepool_template import NOT_AVAILABLE, Offer, RejectionReason

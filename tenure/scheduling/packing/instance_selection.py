@@ -19,10 +19,10 @@ from tenure.model.facts import HostPort
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
 from tenure.scheduling.offerings import STRICT, find_missing_variety
-from tenure.scheduling.packing.instance_mix import PatternSolution, choose_exact_row, pods_in_headroom, pods_per_row
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet, TypeOptions
 from tenure.scheduling.packing.pod_requirements import Variant
 from tenure.scheduling.packing.shadow_prices import ShadowPrices
+from tenure.scheduling.packing.type_allocation import PatternSolution, choose_exact_row, pods_in_headroom, pods_per_row
 from tenure.scheduling.packing.valuation import CapacityValuation
 
 

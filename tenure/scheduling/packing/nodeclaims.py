@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
 from tenure.scheduling.nodeclaim_builder import (
     NodeClaimDraft,

@@ -13,7 +13,7 @@ import numpy as np
 
 from tenure.apis.resources import NODES
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import UnschedulablePod
+from tenure.model.plan import UnschedulablePod
 from tenure.scheduling.instance_type_table import Amounts
 from tenure.scheduling.nodepool_template import Offer, RejectionReason
 from tenure.scheduling.packing.instance_selection import InstanceSelector

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tenure.model.facts import PodFact
-from tenure.model.provisioning import Plan, PlannedNodeClaim, UnschedulablePod
+from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.instance_type_table import Amounts
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason

@@ -11,10 +11,10 @@ import numpy as np
 
 from tenure.apis.resources import CPU, MEMORY
 from tenure.model.facts import HostPort, PodFact
-from tenure.scheduling.packing.instance_mix import Sizes
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, PodShape, VolumeTerms
 from tenure.scheduling.packing.topology import UNLIMITED, TopologyGroup, new_node_cap
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative, TopologyGroups
+from tenure.scheduling.packing.type_allocation import Sizes
 
 
 @dataclass(slots=True, eq=False)

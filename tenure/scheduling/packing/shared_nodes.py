@@ -16,13 +16,13 @@ from typing import Final
 import numpy as np
 
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
-from tenure.scheduling.packing.instance_mix import PodKinds, TypeAllocation, allocate_types
 from tenure.scheduling.packing.instance_selection import InstanceSelector
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet
 from tenure.scheduling.packing.nodes import NodeArrays
 from tenure.scheduling.packing.pod_classes import PodClass
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, Variant
 from tenure.scheduling.packing.topology import UNLIMITED
+from tenure.scheduling.packing.type_allocation import PodKinds, TypeAllocation, allocate_types
 
 _MIN_USED_SHARE: Final = 0.95
 """A planned node is bought when so much of its price is used."""

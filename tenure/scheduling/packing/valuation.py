@@ -11,9 +11,9 @@ import numpy as np
 
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
-from tenure.scheduling.packing.instance_mix import MAX_SIZES, PatternSolution, Sizes, solve_patterns
 from tenure.scheduling.packing.node_requests import InstanceChoice, TypeOptions
 from tenure.scheduling.packing.shadow_prices import ShadowPrices, inverse_demand_prices, solve_shadow_prices
+from tenure.scheduling.packing.type_allocation import MAX_SIZES, PatternSolution, Sizes, solve_patterns
 
 _ROUNDING_TOLERANCE: Final = 1e-6
 _MIN_NODES_FOR_DEMAND: Final = 4

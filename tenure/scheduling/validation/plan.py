@@ -10,7 +10,7 @@ from itertools import product
 
 from tenure.model.facts import DaemonSetFact, Expression, NodeFact, NodePoolFact, PodFact, Taint, Toleration
 from tenure.model.instance_types import InstanceType, Offering
-from tenure.model.provisioning import Plan, PlannedNodeClaim
+from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.scheduling.validation.topology import Spot, one_value, topology_violations
 from tenure.scheduling.validation.volumes import (
     StorageInputs,

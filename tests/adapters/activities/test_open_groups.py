@@ -17,7 +17,7 @@ from tests.support.fakes.worker import WorkerHarness
 from tests.support.product.eventually import wait_until
 from tests.support.product.shared_sandbox import SharedSandbox
 from workflows import ids
-from workflows.provisioning import ProvisioningWorkflow
+from workflows.provisioner import ProvisioningWorkflow
 from workflows.visibility import WorkflowNames
 
 

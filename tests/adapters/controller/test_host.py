@@ -27,8 +27,8 @@ from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_POOLS, N
 from tenure.model.errors import Forbidden
 from tenure.model.interruption.notices import InterruptionMessage
 from tenure.model.observations import ObservedDemand, ObservedNodeClaim
+from tenure.model.plan import PlanRequest
 from tenure.model.provider_results import ConditionPatch
-from tenure.model.provisioning import PlanRequest
 from tenure.sandbox.fault_proxy import ErrorResponse
 from tests.adapters.kube.test_other_kinds import node_class_json
 from tests.support.fakes.cloud import FakeInstances

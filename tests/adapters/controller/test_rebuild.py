@@ -14,7 +14,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from tenure.controller.lifecycle_policies import PolicyPort
 from tenure.controller.rebuild import Discrepancy, Rebuild, Snapshot, list_running_workflows
 from tenure.controller.settings import ControllerSettings
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.workflow_states import BatchWindow
 from tests.support.cli.temporal_alone import temporal_server
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pool

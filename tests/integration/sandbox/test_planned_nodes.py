@@ -22,7 +22,7 @@ from tenure.kube.client.client import connect
 from tenure.kube.facts.objects import node_fact
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.instance_types import Catalogue, InstanceType, Offering
-from tenure.model.provisioning import Plan, PlannedNodeClaim
+from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.kube_client import KubeApi
 from tenure.scheduling.cluster_state import Change, ClusterState

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.cluster_generator import NOW, generate_cluster
 from benchmarks.consolidation import measure_row
 from benchmarks.karpenter_models import Karpenter
-from tenure.model.disruption.planning import DisruptionRequest
+from tenure.model.disruption.decision import DisruptionRequest
 
 
 @pytest.mark.parametrize("seed", [1, 2])

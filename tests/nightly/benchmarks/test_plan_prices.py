@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.karpenter_models import greedy_price
 from benchmarks.lower_bound import lower_bound, needed_nodes
-from benchmarks.scheduling import measure_row
+from benchmarks.planner import measure_row
 from benchmarks.workloads import KINDS, make_scenario
 from tenure.cli.simulate.portable_types import read_types
 

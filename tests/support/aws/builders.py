@@ -10,7 +10,7 @@ from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.eks_cluster import ClusterFacts
 from tenure.aws.instancetype.capacity import Machine
 from tenure.aws.instancetype.info import TypeInfo
-from tenure.aws.instancetype.pricing import PriceTable
+from tenure.aws.instancetype.prices import PriceTable
 from tenure.aws.instancetype.resolver import Region
 from tenure.aws.instancetype.static_prices import estimate_price
 from tenure.aws.kubelet.config import Kubelet

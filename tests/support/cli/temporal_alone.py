@@ -9,7 +9,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from benchmarks.cli_latency import start, wait_until_visible
 from tenure.cli.temporal_client import Connection
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from activities.planner_host import WatchProgress
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
-from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.plan import PlanOutcome, PlanRequest
 from tests.support.fakes.faulty import FaultInjectable
 
 

@@ -24,9 +24,9 @@ from activities.registry import (
 )
 from activities.workflow_client import CachedDiscoveredCapacity, NodeClaimWorkflows
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.nodeclaim_state import Deadlines, NodeClaimOutcome, NodeClaimState
+from tenure.model.nodeclaim.state import Deadlines, NodeClaimOutcome, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim
-from tenure.model.provisioning import ExpectedDurations
+from tenure.model.plan import ExpectedDurations
 from tests.support.fakes.asker import PermitRequesterWorkflow
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.support.fakes.disrupting import FakeDisruption

@@ -10,7 +10,7 @@ from tenure.apis.labels import DO_NOT_DISRUPT
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import NODE_CLAIMS, PODS
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, lifecycle_policy, pod_spec
 from tests.support.product.scene import ClusterScope

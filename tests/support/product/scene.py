@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from tenure.apis import labels
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.sandbox.fault_proxy import Fault as ApiFault
 from tenure.sandbox.nodes.fault_rules import InjectedFault, Match, Rule
 from tests.support.product.eventually import wait_until

@@ -8,7 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, DISRUPTION_REASON
 from tenure.model.disruption.commands import CommandFinished, CommandState, Proposal, ReplacementMessage
-from tenure.model.disruption.planning import CommandCandidate
+from tenure.model.disruption.decision import CommandCandidate
 from tests.support.fakes.granter import PermitGranterHandle, PermitGranterWorkflow, PermitRules
 from tests.support.fakes.worker import WorkerHarness
 from workflows import ids

@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.model.nodeclaim_state import NodeClaimOutcome, NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimOutcome, NodeClaimState, Phase
 from tests.support.product.eventually import TRANSIENT_STATUSES
 from workflows.nodeclaim import NodeClaimWorkflow
 

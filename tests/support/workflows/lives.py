@@ -7,7 +7,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
 from tenure.model.signals import Pause
 from tenure.model.workflow_states import NodeClassState, NodePoolState

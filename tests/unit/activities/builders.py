@@ -21,7 +21,7 @@ from tenure.apis.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.launch import LaunchGroupMember
-from tenure.model.nodeclaim_requests import NodeClaimRef
+from tenure.model.nodeclaim.requests import NodeClaimRef
 from tenure.model.provider_results import InstanceFacts
 from tenure.model.signals import GroupResult
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeResolver

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, REPLACES
 from tenure.model.disruption.commands import CommandRequest, CommandResult
-from tenure.model.disruption.planning import CommandCandidate
+from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.errors import TryLater
 from tests.unit.activities.builders import FakeCluster, run_activity
 

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.nodeclaim_requests import NodeClaimDisruptionRequest, ReportRequest
+from tenure.model.nodeclaim.requests import NodeClaimDisruptionRequest, ReportRequest
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
 
 EMPTY = NodeClaimDisruptionRequest(claim=REF, reason="Empty")

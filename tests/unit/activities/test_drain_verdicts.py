@@ -10,7 +10,7 @@ from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.disruption.drain import DrainStatus
 from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
-from tenure.model.nodeclaim_requests import CancelDrainRequest, DrainRequest, DrainResult
+from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
 from tests.unit.activities.test_draining import AT_ONCE, delete_nodeclaim
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
-from tenure.model.nodeclaim_requests import DrainRequest, DrainResult
+from tenure.model.nodeclaim.requests import DrainRequest, DrainResult
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
 
 REQUEST = DrainRequest(claim=REF)

@@ -7,7 +7,7 @@ import pytest
 
 from activities.nodeclaim.drain import REQUESTS_PER_POLL, DrainActivities
 from activities.ports.core import DrainPod, Eviction
-from tenure.model.nodeclaim_requests import DrainRequest, NodeClaimRef
+from tenure.model.nodeclaim.requests import DrainRequest, NodeClaimRef
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
 NODES = 30

@@ -7,7 +7,7 @@ import pytest
 from activities.nodeclaim.eviction import WITHIN, EarlyEvictions, NodeEarlyEviction
 from activities.ports.interruption import InterruptedNode
 from tenure.model.errors import BadInput, Fault, Throttled, TryLater
-from tenure.model.nodeclaim_requests import DrainRequest
+from tenure.model.nodeclaim.requests import DrainRequest
 from tenure.model.provider_results import DrainPod, Eviction
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
 

@@ -11,7 +11,7 @@ from activities.nodeclaim.instance import StopStartActivities
 from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_UNTIL
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.interruption.records import EventText, InterruptionNotification
-from tenure.model.nodeclaim_requests import NodeClaimRef, StopStartResult
+from tenure.model.nodeclaim.requests import NodeClaimRef, StopStartResult
 from tenure.model.provider_results import InstanceFacts
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 

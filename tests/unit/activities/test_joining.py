@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import INITIALIZED, REGISTERED, TERMINATION_FINALIZER, UNREGISTERED_TAINT_KEY
 from tenure.model.errors import Conflict
-from tenure.model.nodeclaim_requests import RegistrationResult
+from tenure.model.nodeclaim.requests import RegistrationResult
 from tests.support.fakes.kubernetes import BORN
 from tests.unit.activities.builders import PROVIDER, REF, FakeCluster, run_activity
 

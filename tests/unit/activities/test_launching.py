@@ -20,8 +20,8 @@ from tenure.model.launch import (
     LaunchRejection,
     PreparedLaunchRequest,
 )
-from tenure.model.nodeclaim_requests import GroupLaunchRequest, GroupRejection, NodeClaimLaunchRequest, NodeClaimRef
-from tenure.model.provisioning import LaunchDraft
+from tenure.model.nodeclaim.requests import GroupLaunchRequest, GroupRejection, NodeClaimLaunchRequest, NodeClaimRef
+from tenure.model.plan import LaunchDraft
 from tests.support.fakes.cloud import REQUEST
 from tests.unit.activities.builders import FakeCluster, run_activity
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tenure.apis.labels import DO_NOT_DISRUPT
-from tenure.model.nodeclaim_requests import DrainRequest, NodeClaimDisruptionRequest
+from tenure.model.nodeclaim.requests import DrainRequest, NodeClaimDisruptionRequest
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
 
 EMPTY = NodeClaimDisruptionRequest(claim=REF, reason="Empty")

@@ -5,7 +5,7 @@ from temporalio.exceptions import ApplicationError
 
 from tenure.apis import labels
 from tenure.model.errors import Forbidden, Throttled
-from tenure.model.nodeclaim_requests import NodeClassRequest, NodeClassResult
+from tenure.model.nodeclaim.requests import NodeClassRequest, NodeClassResult
 from tenure.model.provider_results import ConditionPatch
 from tests.unit.activities.builders import FakeCluster, run_activity
 

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import NODEPOOL
 from tenure.model.disruption.permits import AllowedDisruptionsRequest
-from tenure.model.nodeclaim_requests import NodePoolRequest
+from tenure.model.nodeclaim.requests import NodePoolRequest
 from tests.unit.activities.builders import FakeCluster, run_activity
 
 STATUS_REQUEST = NodePoolRequest(name="default")

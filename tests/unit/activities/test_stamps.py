@@ -9,7 +9,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION, nodeclass_hash, nodepool_hash
 from tenure.model.errors import Conflict
-from tenure.model.nodeclaim_requests import NodeClassRequest, NodePoolRequest
+from tenure.model.nodeclaim.requests import NodeClassRequest, NodePoolRequest
 from tests.unit.activities.builders import FakeCluster, run_activity
 
 POOL, CLASS = NodePoolRequest(name="default"), NodeClassRequest(name="default")

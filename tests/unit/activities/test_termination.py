@@ -7,7 +7,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.nodeclaim.instance import MAX_POLL_SECONDS
 from tenure.model.errors import NotFound, TryLater
-from tenure.model.nodeclaim_requests import NodeClaimRef, TerminationRequest
+from tenure.model.nodeclaim.requests import NodeClaimRef, TerminationRequest
 from tests.unit.activities.builders import PROVIDER, REF, FakeCluster, run_activity
 
 REQUEST = TerminationRequest(claim=REF, reason="Deleted")

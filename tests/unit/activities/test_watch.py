@@ -5,7 +5,7 @@ from typing import Any
 from temporalio.testing import ActivityEnvironment
 
 from activities.planner_host import WatchActivities, WatchProgress
-from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.plan import PlanOutcome, PlanRequest
 from tests.support.fakes.planning import FakeHost
 from tests.unit.activities.builders import run_activity
 

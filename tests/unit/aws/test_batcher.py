@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tenure.aws.client.batching import Batcher
+from tenure.aws.client.request_batcher import Batcher
 from tenure.model.errors import Throttled
 
 

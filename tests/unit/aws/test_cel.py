@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis import labels
 from tenure.aws.instancetype.resolver import resolve_types
-from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError, Variables, compile_expression
+from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError, Variables, compile_expression
 from tenure.aws.nodeclass.validation import why_not_evaluated
 from tenure.aws.settings import NODECLASS_CEL
 from tests.support.aws.builders import SETTINGS, build_nodeclass, build_type_info, machine, region, resolved_status

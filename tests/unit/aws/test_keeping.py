@@ -1,6 +1,6 @@
 """What is kept for a while, and how calls are held back: clocks and buckets."""
 
-from tenure.aws.client.batching import ExpiringCache
+from tenure.aws.client.request_batcher import ExpiringCache
 
 
 class Clock:

@@ -9,7 +9,7 @@ import pytest
 from tenure.apis import labels
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
-from tenure.aws.instancetype.pricing import PricesRead, PriceTable, read_on_demand, read_spot
+from tenure.aws.instancetype.prices import PricesRead, PriceTable, read_on_demand, read_spot
 from tenure.aws.instancetype.provider import AwsOfferings
 from tenure.aws.instancetype.static_prices import estimate_price
 from tenure.aws.settings import AwsSettings

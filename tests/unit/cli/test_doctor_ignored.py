@@ -9,7 +9,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.cli.admin.doctor import list_ignored_events
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.errors import Forbidden
-from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import PolicyFact
 
 RULES = LifecycleRules.model_validate({"interruption": {"rebalanceRecommendation": {"action": "ignore"}}})

@@ -9,7 +9,7 @@ from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.get import PhaseName, build_condition, format_table, nodes_as_json
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.output import format_columns
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 
 NOW = datetime.now(UTC)
 

@@ -19,7 +19,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import LEASES, NAMESPACES, NODE_CLAIMS, WORKLOADS
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Pause
 from tenure.policy.lifecycle.pauses import pause_from_annotation, write_pause
 from tenure.settings import load

@@ -107,7 +107,7 @@ def test_who_asks_one_question_waits_for_no_kinds_policies_or_tables(command: st
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert f"tenure.cli.nodes.{command}" in loaded
     heavy = (
-        "tenure.model.nodeclaim_state",
+        "tenure.model.nodeclaim.state",
         "tenure.apis.nodepool",
         "tenure.policy",
         "activities",

@@ -8,7 +8,7 @@ from tenure.cli.disruption.plan import as_table
 from tenure.cli.nodes.timeline import NodeExplanation
 from tenure.cli.nodes.why import as_json, format_disruption_status
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.disruption.planning import Ineligibility, NodeVerdict
+from tenure.model.disruption.decision import Ineligibility, NodeVerdict
 from tenure.model.operator_requests import CommandPreview, DisruptionStatus
 
 SINGLE = CommandPreview(

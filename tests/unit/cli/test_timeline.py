@@ -13,7 +13,7 @@ from tenure.cli.demo.timeline import (
     timeline_table,
 )
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.nodeclaim_state import NodeClaimOutcome, Phase, Step
+from tenure.model.nodeclaim.state import NodeClaimOutcome, Phase, Step
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

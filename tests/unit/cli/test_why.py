@@ -9,7 +9,7 @@ from tenure.model.disruption.drain import CancelledDrain, DrainState, DrainStatu
 from tenure.model.interruption.notices import InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
 from tenure.model.node_health import NotReadyInterval
-from tenure.model.nodeclaim_state import NodeClaimIdentity, NodeClaimOutcome, NodeClaimState, Phase, Step
+from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimOutcome, NodeClaimState, Phase, Step
 from tenure.model.observations import ObservedNodeClaim
 from workflows.current_details import (
     describe_drain,

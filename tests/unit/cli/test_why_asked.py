@@ -7,7 +7,7 @@ from temporalio.client import Client, WorkflowQueryFailedError
 
 from tenure.cli.nodes import why
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.nodeclaim_history import NodeClaimExplanation
+from tenure.model.nodeclaim.history import NodeClaimExplanation
 
 NODECLAIM = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=None)
 

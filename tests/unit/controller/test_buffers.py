@@ -9,8 +9,8 @@ import pytest
 from tenure.controller.capacity_buffers import MAX_CHECK_INTERVAL, MIN_CHECK_INTERVAL, CapacityBuffers
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater
+from tenure.model.plan import Plan
 from tenure.model.provider_results import ConditionPatch
-from tenure.model.provisioning import Plan
 from tests.support.controller.builders import CacheHarness, claim, node, node_class, pool, stamp
 from tests.unit.controller.test_planning import ProvisionerHarness
 from tests.unit.controller.test_telling import NotifierHarness as WorkflowNotifierHarness

@@ -24,7 +24,7 @@ from tenure.model.disruption.commands import (
     ReplacementRequest,
     ReplacementResult,
 )
-from tenure.model.disruption.planning import Decision
+from tenure.model.disruption.decision import Decision
 from tenure.model.facts import NodeClaimFact
 from tests.support.controller.builders import at, claim, node, node_class, pod, pool, stamp, with_binding
 from tests.unit.controller import test_planning

@@ -17,9 +17,9 @@ from tenure.model.disruption.commands import (
     ReplacementRequest,
     ReplacementResult,
 )
-from tenure.model.disruption.planning import CommandCandidate
+from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
-from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.plan import PlanOutcome, PlanRequest
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.turns import run_pending_tasks
 from tests.unit.controller.fake_temporal import FakeTemporal

@@ -16,7 +16,7 @@ from tenure.controller.planning.nodeclaim_factory import (
 )
 from tenure.model.facts import Expression, NodeClaimFact, Taint
 from tenure.model.instance_types import OfferingShard
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 
 TYPES = Expression(key="node.kubernetes.io/instance-type", operator="In", values=("m5.large",))
 

@@ -5,7 +5,7 @@ from typing import cast
 from temporalio.common import MetricMeter
 
 from tenure.controller.metrics.planner import ALLOWED, CONSUMING, DISRUPTION_DURATION, DisruptionMetrics
-from tenure.model.disruption.planning import BudgetHeadroom, DisruptionBudgets, Method
+from tenure.model.disruption.decision import BudgetHeadroom, DisruptionBudgets, Method
 from tests.unit.controller.test_offering_gauges import FakeMeter
 
 

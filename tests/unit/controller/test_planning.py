@@ -20,7 +20,7 @@ from tenure.controller.planning.provisioner import Provisioner
 from tenure.model.errors import Throttled, TryLater
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
 from tenure.model.interruption.notices import InterruptionMessage
-from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.scheduling.settings import PlanSettings
 from tests.support.controller.builders import CacheHarness, Json, at, claim, node, node_class, pod, pool, stamp
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims

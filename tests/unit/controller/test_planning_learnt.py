@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tenure.model.discovered_capacity import DiscoveredCapacity
-from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.plan import PlanOutcome, PlanRequest
 from tests.support.controller.builders import node_class, pod, pool
 from tests.unit.controller.test_learning import nodeclaim_and_node
 from tests.unit.controller.test_planning import ProvisionerHarness

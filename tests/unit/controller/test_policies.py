@@ -10,7 +10,7 @@ from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater
-from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, PolicyVerdict
 from tests.support.controller.builders import CacheHarness, claim, pool, stamp
 

@@ -11,7 +11,7 @@ from tenure.controller.settings import ControllerSettings
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import resources
 from tenure.model.errors import NotFound
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts, ResolvedNodeClass
 from tests.support.controller.builders import Json, at, claim, node, node_class, pod, pool, stamp
 from tests.support.fakes.cloud import FakeInstances

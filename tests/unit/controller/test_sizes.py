@@ -7,7 +7,7 @@ import pytest
 from tenure.apis.labels import NODECLASS_HASH
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.planning.discovered_capacity import CapacityDiscovery
-from tenure.controller.planning.replanning import UndersizedNodes
+from tenure.controller.planning.undersized_nodes import UndersizedNodes
 from tests.support.controller.builders import CacheHarness, Json, at, claim, node, pod
 from tests.unit.controller.test_learning import nodeclaim_and_node
 

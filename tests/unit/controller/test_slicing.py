@@ -7,7 +7,7 @@ import pytest
 
 from tenure.controller.planning.nodeclaim_factory import assign_shards
 from tenure.model.facts import Expression
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 
 TYPES = tuple(f"t{number}" for number in range(20))
 ZONES = ("a", "b", "c")

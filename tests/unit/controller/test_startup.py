@@ -6,8 +6,8 @@ from temporalio.common import MetricMeter
 
 from tenure.controller.metrics.nodeclaims import NAME, OverdueMetrics
 from tenure.controller.startup_durations import StartupDurations
-from tenure.model.nodeclaim_state import Deadlines
-from tenure.model.provisioning import PhaseDurations
+from tenure.model.nodeclaim.state import Deadlines
+from tenure.model.plan import PhaseDurations
 from tests.support.controller.builders import CacheHarness, claim, stamp
 from tests.unit.controller.test_offering_gauges import FakeMeter
 

@@ -19,7 +19,7 @@ from tenure.controller.signals.pending_pods import classify_pods, list_pending_p
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.controller.startup_durations import StartupDurations
 from tenure.kube.client.list_watch import Delta
-from tenure.model.nodeclaim_state import Deadlines, NodeClaimState
+from tenure.model.nodeclaim.state import Deadlines, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
 from tenure.model.operator_requests import PolicyVerdict
 from tests.support.controller.builders import (

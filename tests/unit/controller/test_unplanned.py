@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from tenure.controller.planning.replanning import WARM_UP, PlanningWarmUp
+from tenure.controller.planning.undersized_nodes import WARM_UP, PlanningWarmUp
 from tests.support.controller.builders import CacheHarness, at, claim, node, pod
 
 

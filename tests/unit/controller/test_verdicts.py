@@ -13,7 +13,7 @@ from tenure.controller.disruption.status import (
     UNCONSOLIDATABLE,
     VerdictReporter,
 )
-from tenure.model.disruption.planning import Cause, Decision, Ineligibility, NodeVerdict
+from tenure.model.disruption.decision import Cause, Decision, Ineligibility, NodeVerdict
 from tests.support.controller.builders import CacheHarness, claim, node
 from tests.support.fakes.kubernetes import FakeEvents
 from tests.unit.controller.test_offering_gauges import FakeMeter

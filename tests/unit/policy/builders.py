@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tenure.model.nodeclaim_state import NodeClaimIdentity, NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.signals import PermitResult
 

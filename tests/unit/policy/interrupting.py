@@ -7,7 +7,7 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.interruption.notices import EventKind, InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
 from tenure.model.launch import LaunchedInstance
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.interruption.events import event_key
 from tests.unit.policy.builders import NOW, before, node
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.policy.lifecycle.adoption import decide_first_phase, decide_taken_over
 from tests.unit.policy.drifting import claim
 

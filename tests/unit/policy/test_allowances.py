@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.apis.nodepool import Budget
-from tenure.model.disruption.planning import METHODS, Method, PastDisruption
+from tenure.model.disruption.decision import METHODS, Method, PastDisruption
 from tenure.model.operator_requests import InvalidRules
 from tenure.policy.disruption.limits import (
     NodeCounted,

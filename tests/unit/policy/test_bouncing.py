@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenure.model.disruption.commands import CommandBackoff, CommandFinished, Ending, Proposal
-from tenure.model.disruption.planning import CommandCandidate
+from tenure.model.disruption.decision import CommandCandidate
 from tenure.policy.disruption.commands import (
     CommandBackoffs,
     active_backoffs,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tenure.model.disruption.commands import CommandState, Proposal
-from tenure.model.disruption.planning import CommandCandidate
+from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.signals import PermitResult
 from tenure.policy.disruption.commands import (
     all_ready,

@@ -3,7 +3,7 @@
 import pytest
 
 from tenure.model.interruption.records import EventRecord, InstanceStopStart
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.policy.interruption.events import event_key, record_done
 from tenure.policy.interruption.messages import event_records
 from tests.unit.policy.builders import NOW, after

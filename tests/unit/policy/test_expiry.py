@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget
 from tests.unit.policy.builders import NOW, after, before, node
 

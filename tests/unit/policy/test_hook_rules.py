@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.kube.adapters.lifecycle_policies import policy_fact
-from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.hooks.rules import LARGEST, can_hook_cancel_drain
 from tenure.policy.lifecycle.deadlines import flatten_rules, problem_of
 from tenure.policy.lifecycle_policy import Resolved, resolve_policies

@@ -8,7 +8,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.hooks import AwsEvent, CallResult, HookResult, HookRun, Hooks, Point
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.hooks.decision import (
     decide_hooks,
     describe_failure_outcome,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenure.model.interruption.notices import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
-from tenure.policy.interruption.timing import StatusMessages, decide_status, update_open_messages
+from tenure.policy.interruption.due_times import StatusMessages, decide_status, update_open_messages
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 ONE, OTHER = "i-one", "i-other"

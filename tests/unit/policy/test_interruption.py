@@ -9,7 +9,7 @@ from tenure.model.disruption.drain import DrainState
 from tenure.model.interruption.notices import EventKind
 from tenure.model.interruption.records import ApprovalDecision, Event, InstanceStopStart
 from tenure.model.node_health import NotReadyInterval
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.interruption.decision import (
     approvable_events,
     decide_interruption,

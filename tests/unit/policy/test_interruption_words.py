@@ -6,7 +6,7 @@ import pytest
 
 from tenure.model.interruption.notices import EventKind
 from tenure.model.interruption.records import EventText
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.interruption.messages import REASONS, due_event_texts
 from tenure.policy.interruption.messages import published_versions as versions_after
 from tests.unit.policy import interrupting as ev

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tenure.model.nodeclaim_state import Deadlines, Phase
+from tenure.model.nodeclaim.state import Deadlines, Phase
 from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of, may_follow
 from tests.unit.policy.builders import NOW, after, before, node
 from workflows.current_details import PHASE_ACTIVITY, PHASE_NEXT_STEP, PHASE_WAITS_FOR

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.launch import LaunchedInstance
-from tenure.model.nodeclaim_state import Phase
-from tenure.model.provisioning import ExpectedDurations, PhaseDurations
+from tenure.model.nodeclaim.state import Phase
+from tenure.model.plan import ExpectedDurations, PhaseDurations
 from tenure.policy.lifecycle.deadlines import ADVICE, LONGEST, action_of, describe_blocker, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of
 from tests.unit.policy.builders import NOW, after, before, node

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenure.model.disruption.commands import CommandBackoff, CommandRun, DisruptionState, InFlightCommand, Proposal
-from tenure.model.disruption.planning import CommandCandidate
+from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.signals import Pause
 from tenure.policy.disruption.commands import (
     MAX_CONCURRENT_COMMANDS,

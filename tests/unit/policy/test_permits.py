@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.planning import BudgetHeadroom, ConcurrentZoneLimit, PastDisruption
+from tenure.model.disruption.decision import BudgetHeadroom, ConcurrentZoneLimit, PastDisruption
 from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import NodePoolCount, Permit
 from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate

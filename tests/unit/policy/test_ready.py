@@ -7,7 +7,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.disruption.drain import CancelledDrain
 from tenure.model.node_health import ConditionInterval, Health
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause, PermitResult
 from tenure.policy.lifecycle.pauses import describe_pause, recheck_at
 from tenure.policy.lifecycle.ready import Verdict, consolidate_after, decide_ready

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tenure.model.disruption.planning import PastDisruption
+from tenure.model.disruption.decision import PastDisruption
 from tenure.policy.disruption.permits import MAX_RECORDED, merge_records, parse_record, serialize_record
 from tests.unit.policy.builders import NOW
 

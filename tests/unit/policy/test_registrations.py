@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import Registrations, StartupOutcome
 from tenure.policy.nodepool import (
     add_outcomes,

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.apis.nodepool import Budget
-from tenure.model.disruption.planning import PastDisruption
+from tenure.model.disruption.decision import PastDisruption
 from tenure.policy.disruption.budgets import PermitCandidate
 from tenure.policy.disruption.limits import PoolDisruptionRules, next_budget_opening, next_pool_opening
 

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.node_health import Health, UnhealthyCondition
-from tenure.model.nodeclaim_state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.lifecycle.repair import (
     KARPENTERS,
     Repair,

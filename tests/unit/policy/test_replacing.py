@@ -6,7 +6,7 @@ import pytest
 
 from tenure.model.disruption.commands import ReplacementMessage
 from tenure.model.launch import LaunchRejection
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.policy.disruption.commands import replacement_status
 from tests.unit.policy.builders import node
 

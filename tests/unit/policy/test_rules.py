@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.nodeclaim_state import Deadlines, Phase
+from tenure.model.nodeclaim.state import Deadlines, Phase
 from tenure.policy.lifecycle.deadlines import action_of, deadlines_of, not_ready_grace_of, problem_of
 from tenure.policy.lifecycle.transitions import deadline_of
 from tests.unit.policy.builders import NOW, node

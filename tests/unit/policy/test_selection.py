@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.lifecycle.deadlines import flatten_rules
 from tenure.policy.lifecycle_policy import Resolved, resolve_policies

@@ -25,7 +25,7 @@ from tenure.model.facts import (
 )
 from tenure.model.instance_types import Catalogue, InstanceType, Offering
 from tenure.model.nodeoverlays import OverlayFact
-from tenure.model.provisioning import Plan, PlannedNodeClaim
+from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Fact

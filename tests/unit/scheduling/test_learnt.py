@@ -2,7 +2,7 @@
 
 from tenure.model.discovered_capacity import DiscoveredCapacity, image_spec_key
 from tenure.model.instance_types import Catalogue
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tenure.scheduling.instance_type_table import InstanceTypeTable
 from tests.unit.scheduling.builders import COMMON, GIB, Cluster, daemonset, launched_nodeclaim, pod, pool, types_of
 

@@ -4,7 +4,7 @@ import pytest
 
 from tenure.apis.labels import ZONE
 from tenure.model.instance_types import Catalogue
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import (
     COMMON,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_RESERVATION_INTERRUPTIBLE, CAPACITY_TYPE
 from tenure.model.instance_types import InstanceType, Offering, ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import UNAVAILABLE_FOR
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tests.unit.scheduling.builders import (
     COMMON,
     NOW,

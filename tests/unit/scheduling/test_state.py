@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.instance_type_generator import catalogue
 from benchmarks.workloads import make_scenario
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tenure.scheduling.cluster_state import ClusterState
 from tests.unit.scheduling.builders import NOW, Cluster, change, node, pod, pods, pool
 

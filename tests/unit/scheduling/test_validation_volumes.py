@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import HOSTNAME, ZONE
 from tenure.model.facts import CSINodeFact, PodFact, StorageClassFact, StorageFact, VolumeClaimFact, VolumeFact
-from tenure.model.provisioning import Plan, PlannedNodeClaim
+from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.scheduling.validation.plan import PlanInputs, find_violations
 from tenure.scheduling.validation.volumes import StorageInputs
 from tests.unit.scheduling.builders import (

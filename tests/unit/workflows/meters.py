@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from tenure.model.nodeclaim_state import NodeClaimIdentity
+from tenure.model.nodeclaim.state import NodeClaimIdentity
 
 BORN = datetime(2026, 3, 1, tzinfo=UTC)
 WHO = NodeClaimIdentity(cluster="prod", name="a", uid="uid-a", pool="general", created=BORN)

@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.apis.labels import PAUSE
 from tenure.model.disruption.commands import DisruptionState
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import ObservedNodePool
 from tenure.model.operator_requests import ObservedPause
 from tenure.model.signals import OperatorRequestResult, Pause, PermitRelease, PermitRequest, Resume

@@ -7,7 +7,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput
 from tenure.model.observations import ObservedDemand, ObservedNodePool
-from tenure.model.provisioning import PlanOutcome
+from tenure.model.plan import PlanOutcome
 from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import is_blocked_by, wait_until_skipping_time
@@ -15,7 +15,7 @@ from tests.support.workflows.lives import delete_nodeclaim, observe_empty, ready
 from workflows import ids
 from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.nodepool import NodePoolWorkflow
-from workflows.provisioning import ProvisioningWorkflow
+from workflows.provisioner import ProvisioningWorkflow
 
 
 async def start_provisioning_with_pods(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tenure.apis import labels
 from tenure.model.disruption.drain import DrainState
 from tenure.model.launch import LaunchedInstance
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tests.unit.workflows.meters import BORN, WHO, FakeMeter
 from workflows.metrics import DISRUPTED

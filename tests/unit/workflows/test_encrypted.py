@@ -8,7 +8,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.controller.temporal.encryption import EncryptionCodec
 from tenure.controller.temporal.payload_codec import decrypt_all
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import query_state

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tests.unit.workflows.meters import BORN, WHO, FakeMeter
 from workflows.metrics import CLAIM_ENDED, NODE_ENDED
 from workflows.nodeclaim_context import NodeClaimContext

@@ -5,14 +5,14 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.apis import labels
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.launch import LaunchGroup, LaunchGroupMember
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.cloud import REQUEST
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import is_in_phase, wait_until_skipping_time
 from tests.support.workflows.lives import create_nodeclaim
 from workflows import ids
-from workflows.provisioning import ProvisioningWorkflow
+from workflows.provisioner import ProvisioningWorkflow
 
 
 async def test_an_answer_that_cannot_be_written_down_is_no_reason_to_buy_again(

@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.model.errors import BadInput, Fault, TryLater
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle, count_scheduled, query_state, wait_until_skipping_time
 from tests.support.workflows.lives import observe_empty, pause_for, ready_nodeclaim, start_nodepool

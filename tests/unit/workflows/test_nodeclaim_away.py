@@ -7,7 +7,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import NOT_READY_INTERVALS
 from tenure.model.node_health import MAX_INTERVALS, parse_intervals
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,

@@ -10,7 +10,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.served import served_by_temporal
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (

@@ -7,7 +7,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.served import served_by_temporal
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import has_continued_as_new, latest_run, wait_until, wait_until_phase

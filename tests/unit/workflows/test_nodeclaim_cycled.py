@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import DISRUPTED_TAINT_KEY
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,

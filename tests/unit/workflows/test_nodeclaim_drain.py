@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 import workflows.activity_options
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     MAX_ATTEMPTS,

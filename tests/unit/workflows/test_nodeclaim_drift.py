@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,

@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Pause, Resume
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (

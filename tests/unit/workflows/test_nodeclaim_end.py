@@ -5,7 +5,7 @@ from datetime import timedelta
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     is_blocked_by,

@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import DrainPod
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (

@@ -9,7 +9,7 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.apis import labels
 from tenure.apis.labels import INTERRUPTIONS, NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.model.interruption.notices import EventKind, InterruptionMessage
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,

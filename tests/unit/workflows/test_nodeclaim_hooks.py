@@ -11,7 +11,7 @@ from tenure.apis.labels import DISRUPTED_TAINT_KEY
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.hooks import HOOK_NODE, CallResult, HookRun, JobFact
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.policy.hooks.messages import job_name
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (

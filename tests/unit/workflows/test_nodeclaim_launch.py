@@ -8,7 +8,7 @@ from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.launch import FleetError, LaunchedInstance, LaunchRejection
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts
 from tenure.model.signals import GroupResult
 from tests.support.fakes.worker import WorkerHarness

@@ -9,8 +9,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.model.launch import LaunchRejection
-from tenure.model.nodeclaim_state import NodeClaimState, Phase
-from tenure.model.provisioning import ExpectedDurations, PhaseDurations
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
+from tenure.model.plan import ExpectedDurations, PhaseDurations
 from tenure.policy.lifecycle.deadlines import describe_blocker
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (

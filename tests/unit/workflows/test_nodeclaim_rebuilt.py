@@ -10,7 +10,7 @@ from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import TryLater
 from tenure.model.node_health import NotReadyInterval, format_intervals, ongoing_since, parse_intervals
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (

@@ -7,7 +7,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.model.errors import Forbidden
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,

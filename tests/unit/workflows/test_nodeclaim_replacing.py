@@ -6,7 +6,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import REPLACES
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.commands import (
     CommandHandle,

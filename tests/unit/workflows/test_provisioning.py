@@ -17,9 +17,9 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import TryLater
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import FleetError, LaunchGroupMember
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedUnavailableOfferings
-from tenure.model.provisioning import LaunchDraft, PlanOutcome
+from tenure.model.plan import LaunchDraft, PlanOutcome
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
 from tests.support.workflows.eventually import (
@@ -32,7 +32,7 @@ from tests.support.workflows.eventually import (
     wait_until_skipping_time,
 )
 from workflows import ids
-from workflows.provisioning import ProvisioningWorkflow
+from workflows.provisioner import ProvisioningWorkflow
 
 Provisioning = WorkflowHandle[ProvisioningWorkflow, None]
 

@@ -10,7 +10,7 @@ import workflows.activity_options
 from activities.workflow_client import CachedDiscoveredCapacity
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacity
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import has_continued_as_new, wait_until, wait_until_phase
@@ -21,7 +21,7 @@ from tests.unit.workflows.test_provisioning import (
     start_provisioning,
 )
 from workflows import ids
-from workflows.provisioning import ProvisioningWorkflow
+from workflows.provisioner import ProvisioningWorkflow
 
 IMAGE = "ami-1"
 EARLIER = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Resume
 from tests.support.fakes.kubernetes import FakeNodeClaims
 from tests.support.fakes.worker import WorkerHarness

@@ -4,7 +4,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.cli.nodes.why import query_explanation
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.nodeclaim_history import NodeClaimExplanation, Phase
+from tenure.model.nodeclaim.history import NodeClaimExplanation, Phase
 from tenure.model.observations import ObservedNodePool
 from tenure.model.signals import Pause
 from tenure.policy.lifecycle.pauses import normalize_pause, write_pause

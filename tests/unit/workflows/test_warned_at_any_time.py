@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.nodeclaim_state import Phase
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle, is_blocked_by, query_state, wait_until, wait_until_skipping_time
 from tests.support.workflows.lives import BUSY, observe_empty, ready_nodeclaim, start_nodepool

@@ -13,10 +13,10 @@ from tenure.sandbox.aws.ec2.call import new_id
 from tenure.sandbox.aws.ec2.instances import actions
 from tenure.sandbox.aws.ec2.records import Image, Instance
 from tenure.sandbox.aws.ec2.state import Environment
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.services import eventbridge
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.state.eks_images import FAMILIES, publish_release
-from tenure.sandbox.aws.state.seed import set_parameter
+from tenure.sandbox.aws.state.initial_state import set_parameter
 
 Body = dict[str, Any]
 LONGEST_WAIT = 60.0

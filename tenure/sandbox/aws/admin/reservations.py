@@ -11,8 +11,8 @@ from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tenure.sandbox.aws.ec2.records import Reservation
 from tenure.sandbox.aws.ec2.reservations.actions import make_reservation, reservation_view, zone_of
 from tenure.sandbox.aws.ec2.reservations.lifecycle import BLOCK, ENDED, close, members, set_times
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.services import eventbridge
-from tenure.sandbox.aws.stand_in import FakeAws
 
 Body = dict[str, Any]
 DONE = {"ok": True}

@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl
 
 from tenure.sandbox.aws.admin import instances, reservations
 from tenure.sandbox.aws.ec2.fleet.capacity import BY_CODE, QUOTAS
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.rate_limits import Rate
 from tenure.sandbox.aws.http.request import HttpRequest
 from tenure.sandbox.aws.settings import SimSettings
-from tenure.sandbox.aws.stand_in import FakeAws
+from tenure.sandbox.aws.state.initial_state import reset, set_parameter
 from tenure.sandbox.aws.state.instance_profiles import profile_named
-from tenure.sandbox.aws.state.seed import reset, set_parameter
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
 Body = dict[str, Any]

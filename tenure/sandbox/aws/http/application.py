@@ -11,11 +11,11 @@ from dataclasses import replace
 from tenure.sandbox.aws.admin.server import Control
 from tenure.sandbox.aws.ec2.actions import ACTIONS
 from tenure.sandbox.aws.ec2.call import Call
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.faults import Verdict
 from tenure.sandbox.aws.http.request import AwsCall, HttpRequest, identify_call
 from tenure.sandbox.aws.iam.service_rules import check_service_call
 from tenure.sandbox.aws.services.actions import SERVICE_ACTIONS, amend_response, apply_side_effects
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.query import parse_form
 from tenure.sandbox.aws.wire.responses import AwsError, Response, error_response, xml_response
 from tenure.sandbox.aws.wire.xml import action_response

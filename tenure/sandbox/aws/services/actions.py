@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
 from tenure.sandbox.aws.services import iam_simulator, quotas
 from tenure.sandbox.aws.services.eks import describe_cluster, list_clusters
 from tenure.sandbox.aws.services.instance_profiles import list_instance_profiles
-from tenure.sandbox.aws.services.pricing import get_products
+from tenure.sandbox.aws.services.price_list import get_products
 from tenure.sandbox.aws.services.ssm import get_caller_identity, get_parameter
 from tenure.sandbox.aws.services.zonal_shift import get_managed_resource, list_managed_resources
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import Response
 
 MISSING_ROLE = re.compile(rb"<([Mm]essage)>Role (.*?) not found</\1>")

@@ -14,10 +14,10 @@ from xml.sax.saxutils import escape
 
 from moto.iam.models import iam_backends
 
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
 from tenure.sandbox.aws.iam.policy import Statement, decide, read_policy
 from tenure.sandbox.aws.settings import WORKER_KEY
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, xml_response
 
 NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"

@@ -7,8 +7,8 @@ import uuid
 from typing import Any
 from xml.sax.saxutils import escape
 
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.state.instance_profiles import instance_profiles
 from tenure.sandbox.aws.wire.responses import Response, xml_response
 from tenure.sandbox.aws.wire.xml import iso

@@ -6,8 +6,8 @@ from typing import Any
 
 from tenure.sandbox.aws.ec2.filters import paginate
 from tenure.sandbox.aws.ec2.fleet.capacity import BY_CODE, DEFAULT_VCPUS, QUOTAS, Quota, limit_of
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, aws_json
 
 

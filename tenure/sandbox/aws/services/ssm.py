@@ -12,9 +12,9 @@ from xml.sax.saxutils import escape
 
 from moto.ssm.models import ssm_backends
 
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
 from tenure.sandbox.aws.settings import WORKER_KEY
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, aws_json, xml_response
 
 _ARN: Final = re.compile(r"arn:[\w-]+:ssm:(?P<region>[\w-]+):(?P<account>\d*):parameter(?P<name>/.+)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
 

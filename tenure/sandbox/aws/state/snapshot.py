@@ -17,7 +17,7 @@ from moto.sqs.models import sqs_backends
 from moto.ssm.models import ssm_backends
 
 from tenure.sandbox.aws.ec2.state import Environment
-from tenure.sandbox.aws.stand_in import FakeAws
+from tenure.sandbox.aws.fake_aws import FakeAws
 
 FILE = "aws.pickle"
 # Live machinery of a world, made anew at every start.

@@ -7,10 +7,10 @@ from typing import Any
 
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE
 from tenure.apis.resources import NODES, add
-from tenure.model.disruption.planning import Command, Decision, DisruptionRequest
+from tenure.model.disruption.decision import Command, Decision, DisruptionRequest
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodBudgetFact, PodFact
 from tenure.model.instance_types import InstanceType, Offering
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.disruption.cost import offering_price
 from tenure.scheduling.snapshot import Fact
 from tenure.scheduling.validation.plan import PlanInputs, matches_expression

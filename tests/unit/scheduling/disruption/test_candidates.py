@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.planning import Command, CommandCandidate, Decision, DisruptionBudgets, NodeVerdict
+from tenure.model.disruption.decision import Command, CommandCandidate, Decision, DisruptionBudgets, NodeVerdict
 from tests.unit.scheduling.builders import NOW, instance_type, pod, toleration
 from tests.unit.scheduling.disruption.fleet import Fleet, pdb, pool
 

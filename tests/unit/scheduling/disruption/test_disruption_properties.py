@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.model.disruption.planning import BudgetHeadroom, Command, Decision, DisruptionBudgets, DisruptionSettings
+from tenure.model.disruption.decision import BudgetHeadroom, Command, Decision, DisruptionBudgets, DisruptionSettings
 from tenure.model.facts import NodePoolFact, PodBudgetFact, PodFact
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tenure.scheduling.validation.plan import find_violations
 from tests.support.properties import max_examples
 from tests.unit.scheduling.builders import Cluster

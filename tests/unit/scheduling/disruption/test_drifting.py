@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from tenure.apis.labels import ZONE
-from tenure.model.disruption.planning import Command, Decision, DisruptionBudgets
+from tenure.model.disruption.decision import Command, Decision, DisruptionBudgets
 from tenure.model.facts import PodFact, SpreadConstraint
 from tests.unit.scheduling.builders import NOW, expressions, instance_type, pod, pods, types_of
 from tests.unit.scheduling.disruption.fleet import Fleet, pool

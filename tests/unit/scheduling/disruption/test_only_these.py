@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenure.model.disruption.commands import CommandBackoff, DisruptionBlocker
-from tenure.model.disruption.planning import Command, CommandCandidate, Decision, Ineligibility
+from tenure.model.disruption.decision import Command, CommandCandidate, Decision, Ineligibility
 from tenure.scheduling.disruption.blocked_nodes import blocking_reasons, nodepools_in_backoff
 from tests.unit.scheduling.builders import NOW, instance_type, pod, pods
 from tests.unit.scheduling.disruption.fleet import Fleet, pool

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from tenure.model.disruption.planning import DisruptionRequest, DisruptionSettings
+from tenure.model.disruption.decision import DisruptionRequest, DisruptionSettings
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.instance_types import Catalogue, ReservationHeadroom
 from tenure.scheduling.disruption.budgets import BudgetTracker

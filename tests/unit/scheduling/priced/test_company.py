@@ -8,7 +8,7 @@ import pytest
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, ZONE
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
 from tenure.model.instance_types import InstanceType
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tenure.scheduling.packing.topology import TopologyIndex
 from tenure.scheduling.settings import PlanSettings
 from tests.unit.scheduling.builders import (

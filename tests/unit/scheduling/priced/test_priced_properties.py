@@ -22,7 +22,7 @@ from tenure.model.facts import (
     VolumeFact,
 )
 from tenure.model.instance_types import InstanceType
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tenure.scheduling.validation.plan import PlanInputs, find_violations
 from tenure.scheduling.validation.volumes import StorageInputs
 from tests.support.properties import max_examples

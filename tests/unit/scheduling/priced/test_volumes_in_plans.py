@@ -4,7 +4,7 @@ from collections import Counter
 
 from tenure.apis.labels import HOSTNAME, ZONE
 from tenure.model.facts import PodFact, StorageFact
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tenure.scheduling.snapshot import Fact
 from tests.unit.scheduling.builders import (
     Cluster,

@@ -13,7 +13,7 @@ from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import LaunchedInstance, LaunchGroupMember, LaunchPreparation
 from tenure.model.node_health import NotReadyInterval
 from tenure.model.observations import Registrations
-from tenure.model.provisioning import LaunchDraft
+from tenure.model.plan import LaunchDraft
 
 
 class NodeClaimRef(Message):

@@ -12,8 +12,8 @@ from typing import Any
 from tenure.sandbox.aws.ec2.catalog import prices
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tenure.sandbox.aws.ec2.filters import paginate
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.wire.responses import AwsError, Response, aws_json
 
 METAL, VIRTUAL = "Compute Instance (bare metal)", "Compute Instance"

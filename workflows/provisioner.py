@@ -13,7 +13,7 @@ from activities.planner_host import WatchActivities
 from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacity
 from tenure.model.launch import latest_unavailable_offerings
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedUnavailableOfferings
-from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import activity_options, current_details, ids
 from workflows.activity_options import PLAN, with_summary

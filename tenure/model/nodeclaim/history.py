@@ -1,7 +1,7 @@
 """The story of a node: the phases of its life in their order, how it came from one to the next, and how it ended.
 
 Light on purpose: the command line reads it, and need not load the whole of a workflow's state
-(`tenure/model/nodeclaim_state.py`).
+(`tenure/model/nodeclaim/state.py`).
 """
 
 from datetime import datetime

@@ -1,6 +1,6 @@
 """How fast and how cheaply the planner plans, beside what no plan can undercut.
 
-    .venv/bin/python -m benchmarks.scheduling [--runs 3] [--only plain:5000,diverse:1000] [--json FILE]
+    .venv/bin/python -m benchmarks.planner [--runs 3] [--only plain:5000,diverse:1000] [--json FILE]
 
 Each row is a process of its own, so that its peak of memory is its own; its CPU seconds are those of the fastest of
 some first passes over the same facts. Plans of at most 1,000 pods are proved by `tenure/scheduling/validation/plan.py`.
@@ -27,7 +27,7 @@ from benchmarks.report import describe_machine
 from benchmarks.workloads import Scenario, make_scenario
 from tenure.cli.simulate.results import build_simulation
 from tenure.model.instance_types import Catalogue
-from tenure.model.provisioning import Plan
+from tenure.model.plan import Plan
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.validation.plan import PlanInputs, find_violations
@@ -156,7 +156,7 @@ def main() -> int:
     rows: list[Row] = []
     for row in options.only.split(","):
         print(f"{row} ...", file=sys.stderr, flush=True)
-        command = [sys.executable, "-m", "benchmarks.scheduling", "--one", row, "--runs", str(options.runs)]
+        command = [sys.executable, "-m", "benchmarks.planner", "--one", row, "--runs", str(options.runs)]
         rows.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
     seconds = start_up()
     out = Console(width=None if Console().is_terminal else 160, highlight=False)

@@ -6,7 +6,7 @@
 What a pass of voluntary disruption thinks of a node, and what keeps it.
 
 Light on purpose: the command line reads it, and need not load what the planner is asked
-(`tenure/model/disruption/planning.py`).
+(`tenure/model/disruption/decision.py`).
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from tenure.model.base import Message, Value
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
-from tenure.model.provisioning import PlannedNodeClaim
+from tenure.model.plan import PlannedNodeClaim
 
 Method = Literal["Empty", "Drifted", "Underutilized"]
 """Karpenter's reasons, by which budgets tell disruptions apart."""

@@ -12,13 +12,13 @@ from tenure.model.instance_types import UnavailableOffering
 from tenure.model.interruption.records import InstanceStopStart, TrackedInterruption
 from tenure.model.launch import LaunchedInstance, LaunchGroup, LaunchRejection
 from tenure.model.node_health import Health, NotReadyInterval
-from tenure.model.nodeclaim_history import TERMINATING_PHASES as TERMINATING_PHASES
-from tenure.model.nodeclaim_history import NodeClaimOutcome as NodeClaimOutcome
-from tenure.model.nodeclaim_history import Phase as Phase
-from tenure.model.nodeclaim_history import Step as Step
+from tenure.model.nodeclaim.history import TERMINATING_PHASES as TERMINATING_PHASES
+from tenure.model.nodeclaim.history import NodeClaimOutcome as NodeClaimOutcome
+from tenure.model.nodeclaim.history import Phase as Phase
+from tenure.model.nodeclaim.history import Step as Step
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.operator_requests import PauseAnnotation
-from tenure.model.provisioning import ExpectedDurations
+from tenure.model.plan import ExpectedDurations
 from tenure.model.signals import DisruptionReason, Pause, PermitResult
 
 

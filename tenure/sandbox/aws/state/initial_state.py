@@ -13,9 +13,9 @@ from moto.iam.models import iam_backends
 from moto.sqs.models import sqs_backends
 from moto.ssm.models import Parameter, ssm_backends
 
+from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.services.eventbridge import queue_attributes, seed_rules
 from tenure.sandbox.aws.settings import SimSettings
-from tenure.sandbox.aws.stand_in import FakeAws
 from tenure.sandbox.aws.state.eks_images import published_images
 
 ZONES = "abc"
