@@ -65,10 +65,10 @@ test-all: ## Run every tier, the others too when one fails
 	done; \
 	exit $$failed
 
-check: setup build/audit ## Style, types, import contracts, fresh generated files, durations of unit tests, known weaknesses
+check: setup build/audit ## Check style, types, imports, names, generated files, unit test durations and advisories
 	@failed=0; \
 	for one in 'ruff check --quiet .' 'ruff format --check --quiet .' mypy 'lint-imports --no-cache --no-logo' \
-	           'python -m tools.generate --check' 'python tools/check_test_durations.py' 'python -m tools.audit'; do \
+	           'python -m tools.generate --check' 'python tools/check_names.py' 'python tools/check_test_durations.py' 'python -m tools.audit'; do \
 	    echo "-- $$one"; $(BIN)/$$one || failed=1; \
 	done; \
 	exit $$failed
@@ -96,8 +96,8 @@ chaos: controlplane ## A node's life survives anything: 100 kills, outages, 300 
 	@TENURE_KILLS=$(KILLS) TENURE_CHURN=50 TENURE_APART=400 TENURE_OUTAGE=120 TENURE_LOSSY=300 $(BIN)/python -m pytest -s \
 	    tests/chaos/test_killed_anywhere.py tests/chaos/test_outages.py tests/chaos/test_lossy_cloud.py $(ARGS)
 
-POSTGRES := $(addprefix tests/,chaos/test_on_postgres.py chaos/test_upgraded.py chaos/test_rebuilt.py chaos/test_outages.py \
-    chaos/test_killed_in_a_drain.py scenarios/test_001_killed.py scenarios/test_001_one_node.py integration/test_drains.py)
+POSTGRES := $(addprefix tests/,chaos/test_on_postgres.py chaos/test_temporal_upgrade.py chaos/test_rebuild.py chaos/test_outages.py \
+    chaos/test_killed_during_drain.py scenarios/provisioning/test_001_killed.py scenarios/provisioning/test_001_one_node.py integration/disruption/test_drain.py)
 
 postgres: controlplane ## The main scenarios with a Temporal server on PostgreSQL, with mTLS and encryption
 	@$(BIN)/python -c 'from tenure.sandbox.controlplane.tools import TEMPORALS, temporal_server as build; [build(one) for one in TEMPORALS]'

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.chaos import books
+from tests.chaos import consistency_checks
 from tests.chaos.churn import ChurnScope
 from tests.chaos.histories import HistoryFollower
-from tests.chaos.killing import WorkerKiller
+from tests.chaos.worker_killer import WorkerKiller
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
 
@@ -42,11 +42,11 @@ async def test_a_churn_ends_as_if_the_worker_had_never_been_killed(product: Dedi
             for corner in corners:
                 group.create_task(corner.run_actions(lambda: killer.kills_remaining > 0))
         for scope in scopes:
-            await wait_until(lambda one=scope: books.assert_nodes_consistent(one))  # type: ignore[misc]
+            await wait_until(lambda one=scope: consistency_checks.assert_nodes_consistent(one))  # type: ignore[misc]
         await asyncio.gather(*(corner.remove_all() for corner in corners))
         for scope in scopes:
-            await books.assert_workflows_completed(scope)
-            books.assert_client_tokens_respected(scope)
-        await wait_until(lambda: books.assert_nothing_remains(product, scopes))
+            await consistency_checks.assert_workflows_completed(scope)
+            consistency_checks.assert_client_tokens_respected(scope)
+        await wait_until(lambda: consistency_checks.assert_nothing_remains(product, scopes))
         assert len(killer.kill_log) == KILLS
         assert not histories.failed_tasks, histories.failed_tasks

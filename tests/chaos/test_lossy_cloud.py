@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tenure.sandbox.fault_proxy import ErrorResponse
-from tests.chaos import books
+from tests.chaos import consistency_checks
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
 
@@ -35,13 +35,13 @@ async def test_each_node_is_bought_once_though_answers_are_lost_late_and_refused
             print(f"{NODES} nodes are ready after {time.monotonic() - began:.0f} s")
         await wait_until(lambda: scope.assert_pods_running(NODES), seconds=TIMEOUT_SECONDS)
         await scope.wait_until_nodes_launched(NODES)
-        await wait_until(lambda: books.assert_nodes_consistent(scope))
-        books.assert_client_tokens_respected(scope)
+        await wait_until(lambda: consistency_checks.assert_nodes_consistent(scope))
+        consistency_checks.assert_client_tokens_respected(scope)
         print(f"faults: {hits}")
         assert all(hits.values()), hits
         await scope.scale_deployment(0)
         await wait_until(scope.assert_no_nodes, seconds=TIMEOUT_SECONDS)
-        await books.assert_workflows_completed(scope)
+        await consistency_checks.assert_workflows_completed(scope)
 
 
 @contextmanager

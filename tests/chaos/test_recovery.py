@@ -6,9 +6,9 @@ The figures for 500 nodes are `python -m benchmarks.recovery`'s.
 import asyncio
 
 from tests.support.product.eventually import wait_until
+from tests.support.product.garbage_collection import paused_schedule
 from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope, object_names
-from tests.support.product.tidying import paused_schedule
 
 NODES = 30
 QUIET = 8.0

@@ -14,7 +14,7 @@ from tenure.model.disruption.commands import (
     ReplacementResult,
 )
 from tenure.model.errors import BadInput
-from tests.support.fakes.granter import PermitGranterWorkflow, PermitRules
+from tests.support.fakes.permit_granter import PermitGranterWorkflow, PermitRules
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.commands import (
     CommandHandle,

@@ -10,7 +10,7 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.hooks import CallResult, JobFact
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import is_blocked_by, query_state, wait_until
-from tests.support.workflows.lives import BUSY, delete_nodeclaim, ready_nodeclaim, start_nodepool
+from tests.support.workflows.nodeclaim_workflows import BUSY, delete_nodeclaim, ready_nodeclaim, start_nodepool
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 REJECTED = CallResult(status=409)

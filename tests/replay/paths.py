@@ -18,29 +18,29 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedNodeClass
 from tenure.model.plan import LaunchDraft, PlanOutcome
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
-from tests.replay.away_path import nodeclaim_flaps
-from tests.replay.brake_path import nodeclaim_drain_paused
 from tests.replay.disruption_paths import (
     cluster_computes_disruption,
     disruption_done,
     disruption_not_permitted,
     disruption_rolled_back,
 )
-from tests.replay.ending_paths import nodeclaim_repaired, nodepool_failed_start
-from tests.replay.event_paths import (
+from tests.replay.disruption_status_path import disruption_preview
+from tests.replay.garbage_collection_path import garbage_collection_run
+from tests.replay.hook_path import nodeclaim_hook_aborts_drain, nodeclaim_hooks
+from tests.replay.interruption_path import interruption_consumes_queue
+from tests.replay.node_interruption_paths import (
     nodeclaim_approved,
     nodeclaim_event_superseded,
     nodeclaim_interrupted_early,
     nodeclaim_stop_start,
 )
-from tests.replay.hook_path import nodeclaim_hook_aborts_drain, nodeclaim_hooks
-from tests.replay.interruption_path import interruption_consumes_queue
-from tests.replay.marks_path import nodeclaim_restored_schedulable
+from tests.replay.not_ready_path import nodeclaim_flaps
+from tests.replay.pause_path import nodeclaim_drain_paused
 from tests.replay.permit_paths import disruption_cancelled, nodepool_cluster_limit, nodepool_rollout_halted
-from tests.replay.show_path import disruption_preview
-from tests.replay.static_path import nodepool_static
-from tests.replay.upkeep_path import garbage_collection_run
-from tests.replay.waiting_path import nodeclaim_not_ready, nodepool_waits_with_backoff
+from tests.replay.permit_polling_path import nodeclaim_not_ready, nodepool_waits_with_backoff
+from tests.replay.return_to_service_path import nodeclaim_restored_schedulable
+from tests.replay.static_capacity_path import nodepool_static
+from tests.replay.termination_paths import nodeclaim_repaired, nodepool_failed_start
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     has_continued_as_new,
@@ -51,7 +51,7 @@ from tests.support.workflows.eventually import (
     wait_until_phase,
     wait_until_skipping_time,
 )
-from tests.support.workflows.lives import (
+from tests.support.workflows.nodeclaim_workflows import (
     BUSY,
     JOINED,
     create_nodeclaim,

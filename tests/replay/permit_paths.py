@@ -12,8 +12,8 @@ from tenure.model.signals import PermitRelease
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.commands import add_nodes, is_in_step, make_proposal, start_command, start_permit_granter
 from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
-from tests.unit.workflows import test_cluster_budget as budget
-from tests.unit.workflows import test_nodepool_rollout as rollout
+from tests.unit.workflows.disruption import test_cluster_budget as budget
+from tests.unit.workflows.disruption import test_rollout_permits as rollout
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.nodepool import NodePoolWorkflow
 

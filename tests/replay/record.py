@@ -17,7 +17,7 @@ from typing import Any
 from temporalio.client import WorkflowHistory
 
 from tests.replay.paths import PATHS
-from tests.support.fakes.skipping import time_skipping
+from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 
 HISTORIES = Path(__file__).with_name("histories")

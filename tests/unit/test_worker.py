@@ -14,9 +14,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.model.errors import TryLater
 from tenure.settings import Settings
-from tests.support.fakes.skipping import time_skipping
+from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.paths import ROOT
-from tests.unit.controller.test_planning import FakeOfferings
+from tests.unit.controller.planning.test_provisioner import FakeOfferings
 from worker import aws_settings, host_settings, main, read_ahead
 
 NOWHERE = "127.0.0.1:1"

@@ -1,6 +1,6 @@
 """Every event that is sent to Kubernetes: reason, type, object, when, and what to do.
 
-docs/reference/events.md is made of it; tests/unit/deploy/test_reference.py compares the reasons with those in the code.
+docs/reference/events.md is made of it; tests/unit/tools/test_reference.py compares the reasons with those in the code.
 """
 
 from typing import Final, NamedTuple

@@ -1,6 +1,6 @@
 """Every metric of the worker's own: name, type, labels and what it tells; docs/reference/metrics.md is made of it.
 
-The code that tells a metric has its name as a constant; tests/unit/deploy/test_reference.py compares the two.
+The code that tells a metric has its name as a constant; tests/unit/tools/test_reference.py compares the two.
 A name that begins with `karpenter_` is Karpenter's and means the same (reference 5.1).
 """
 

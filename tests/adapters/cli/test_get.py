@@ -11,7 +11,7 @@ from benchmarks.cli_latency import state_of
 from tenure.cli.main import main
 from tenure.cli.nodes.get import build_condition, read
 from tenure.model.nodeclaim.state import NodeClaimState
-from tests.support.cli.temporal_alone import running_workflows, temporal_server
+from tests.support.cli.temporal_server import running_workflows, temporal_server
 
 NOW = datetime.now(UTC)
 

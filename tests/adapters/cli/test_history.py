@@ -14,7 +14,7 @@ from tenure.cli.exit_codes import UsageError
 from tenure.cli.main import main
 from tenure.cli.nodes.history import Archive, Folder, export_histories, format_summary, read
 from tenure.cli.temporal_client import Connection
-from tests.support.cli.temporal_alone import running_workflows, temporal_server
+from tests.support.cli.temporal_server import running_workflows, temporal_server
 
 NOW = datetime.now(UTC)
 

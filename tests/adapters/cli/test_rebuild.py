@@ -13,7 +13,7 @@ from tenure.cli.admin.rebuild import as_json, findings_table, summarize_rebuild
 from tenure.cli.console import make_console
 from tenure.controller.rebuild import Discrepancy
 from tenure.settings import Settings, load
-from tests.support.cli.temporal_alone import temporal_server
+from tests.support.cli.temporal_server import temporal_server
 
 LOST = Discrepancy(kind="NodeClaim", name="web-1", workflow="demo/nodeclaim/web-1/u")
 ORPHANED = Discrepancy(kind="NodeClaim", name="web-2", workflow="demo/nodeclaim/web-2/u", is_orphaned=True)

@@ -30,12 +30,12 @@ from tenure.model.observations import ObservedDemand, ObservedNodeClaim
 from tenure.model.plan import PlanRequest
 from tenure.model.provider_results import ConditionPatch
 from tenure.sandbox.fault_proxy import ErrorResponse
-from tests.adapters.kube.test_other_kinds import node_class_json
+from tests.adapters.kube.test_karpenter_objects import node_class_json
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
 from tests.support.product.eventually import wait_until
 from tests.support.product.shared_sandbox import SharedSandbox
-from tests.unit.controller.test_planning import FakeOfferings
+from tests.unit.controller.planning.test_provisioner import FakeOfferings
 
 Names = Callable[[str], str]
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED

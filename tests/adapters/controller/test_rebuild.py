@@ -16,7 +16,7 @@ from tenure.controller.rebuild import Discrepancy, Rebuild, Snapshot, list_runni
 from tenure.controller.settings import ControllerSettings
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.workflow_states import BatchWindow
-from tests.support.cli.temporal_alone import temporal_server
+from tests.support.cli.temporal_server import temporal_server
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pool
 from tests.support.product.eventually import wait_until
 from workflows import ids

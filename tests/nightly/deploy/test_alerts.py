@@ -23,7 +23,7 @@ from tenure.model.interruption.records import ParsedEvent, QueueMessage
 from tenure.sandbox.ports import Ports
 from tests.support.controller.builders import CacheHarness
 from tests.support.paths import ROOT
-from tests.unit.controller.test_startup import overdue_nodeclaim
+from tests.unit.controller.test_startup_durations import overdue_nodeclaim
 from tools.metrics import promtool
 from workflows.metrics import HOOKS, OVERDUE, ROLLOUTS, STARTUP, STARTUP_BUCKETS
 

@@ -27,11 +27,10 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimOutcome, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.plan import ExpectedDurations
-from tests.support.fakes.asker import PermitRequesterWorkflow
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
-from tests.support.fakes.disrupting import FakeDisruption
+from tests.support.fakes.disruption_host import FakeDisruption
 from tests.support.fakes.drains import FakeBudgets, FakeRollouts
-from tests.support.fakes.granter import PermitGranterWorkflow
+from tests.support.fakes.garbage_collection import FakeInventory, FakeOpenGroups, FakeOrphanedResources
 from tests.support.fakes.hooks import FakeHookClient, FakeJobs
 from tests.support.fakes.interruptions import FakeInterruptions
 from tests.support.fakes.kubernetes import (
@@ -43,9 +42,10 @@ from tests.support.fakes.kubernetes import (
     FakeNodes,
     FakePods,
 )
-from tests.support.fakes.loads import FakeLoads
-from tests.support.fakes.planning import FakeHost
-from tests.support.fakes.upkeep import FakeInventory, FakeOpenGroups, FakeOrphanedResources
+from tests.support.fakes.node_loads import FakeLoads
+from tests.support.fakes.permit_granter import PermitGranterWorkflow
+from tests.support.fakes.permit_requester import PermitRequesterWorkflow
+from tests.support.fakes.planner_host import FakeHost
 from tests.support.workflows.eventually import wait_until_idle
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow

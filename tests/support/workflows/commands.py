@@ -9,7 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, DISRUPTION_REASON
 from tenure.model.disruption.commands import CommandFinished, CommandState, Proposal, ReplacementMessage
 from tenure.model.disruption.decision import CommandCandidate
-from tests.support.fakes.granter import PermitGranterHandle, PermitGranterWorkflow, PermitRules
+from tests.support.fakes.permit_granter import PermitGranterHandle, PermitGranterWorkflow, PermitRules
 from tests.support.fakes.worker import WorkerHarness
 from workflows import ids
 from workflows.disruption.command import DisruptionWorkflow

@@ -34,7 +34,7 @@ from tests.support.fakes.kubernetes import (
     FakeNodes,
     FakePods,
 )
-from tests.support.fakes.loads import FakeLoads
+from tests.support.fakes.node_loads import FakeLoads
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from tenure.controller.resync import notify_orphaned_coordinators, repair_nodeclaim_workflows
 from tests.support.controller.builders import at, claim, pool
-from tests.unit.controller.test_telling import ALL_SYNCED, NotifierHarness
+from tests.unit.controller.signals.test_workflow_notifier import ALL_SYNCED, NotifierHarness
 
 
 def repair(harness: NotifierHarness, running: dict[str, datetime], seconds: float = 0) -> tuple[int, int]:

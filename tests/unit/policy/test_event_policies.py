@@ -1,7 +1,7 @@
 """The policies that speak of an event are named, also where only that counts of them."""
 
 from tenure.policy.lifecycle_policy import policy_names_by_event
-from tests.unit.policy.test_selection import POOLS, policy
+from tests.unit.policy.test_lifecycle_policy import POOLS, policy
 
 REJECTED_POLICIES = {"instanceStatus": "refused", "rebalanceRecommendation": "senseless"}
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from tests.support.fakes.skipping import time_skipping
+from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.logs import plain_log
 from tests.unit.workflows.meters import FakeMeter

@@ -19,7 +19,7 @@ from tests.support.workflows.eventually import (
     wait_until_phase,
     wait_until_skipping_time,
 )
-from tests.support.workflows.lives import (
+from tests.support.workflows.nodeclaim_workflows import (
     ALL_PHASES,
     BUSY,
     JOINED,

@@ -11,7 +11,7 @@ from tenure.model.errors import BadInput, Throttled, TryLater
 from tenure.model.provider_results import ConditionPatch
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import has_continued_as_new, wait_until, wait_until_skipping_time
-from tests.support.workflows.lives import NodeClass, observed_nodeclass, start_nodeclass
+from tests.support.workflows.nodeclaim_workflows import NodeClass, observed_nodeclass, start_nodeclass
 from workflows.nodeclass import NodeClassWorkflow
 
 UNREADY = ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="no subnet matches")

@@ -12,7 +12,7 @@ from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.errors import BadInput
 from tenure.model.observations import ObservedNodePool
 from tenure.model.signals import PermitRelease, PermitRequest, PermitResult, Resume
-from tests.support.fakes.asker import PermitRequesterWorkflow
+from tests.support.fakes.permit_requester import PermitRequesterWorkflow
 from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
 from tests.support.workflows.eventually import (
     count_scheduled,
@@ -21,7 +21,7 @@ from tests.support.workflows.eventually import (
     wait_until_idle,
     wait_until_skipping_time,
 )
-from tests.support.workflows.lives import pause_for, start_nodepool
+from tests.support.workflows.nodeclaim_workflows import pause_for, start_nodepool
 from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
 

@@ -15,7 +15,7 @@ from tests.support.workflows.eventually import (
     wait_until_idle,
     wait_until_skipping_time,
 )
-from tests.support.workflows.lives import launched_nodeclaim, ready_nodeclaim, start_nodepool
+from tests.support.workflows.nodeclaim_workflows import launched_nodeclaim, ready_nodeclaim, start_nodepool
 from workflows.nodepool import NodePoolWorkflow
 
 

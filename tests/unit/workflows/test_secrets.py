@@ -22,7 +22,7 @@ from tenure.settings import load
 from tests.support.fakes.cloud import FakeFleet, FakeResolver
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import wait_until
-from tests.support.workflows.lives import observe_empty, ready_nodeclaim, start_nodeclass, start_nodepool
+from tests.support.workflows.nodeclaim_workflows import observe_empty, ready_nodeclaim, start_nodeclass, start_nodepool
 from worker import aws_settings, temporal_security
 
 API_KEY, SECRET, SESSION, USER_DATA = (f"MARK-{name}-5f1d" for name in ("api-key", "secret", "session", "user-data"))

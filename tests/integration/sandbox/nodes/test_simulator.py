@@ -24,7 +24,7 @@ from tenure.sandbox.nodes.fault_rules import (
 from tenure.sandbox.nodes.simulator import Simulator
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 from tests.integration.sandbox.builders import condition, find, wait_until
-from tests.integration.sandbox.nodes.simulated import USER_DATA, Cloud, Json, machine_stage, running_simulator
+from tests.integration.sandbox.nodes.instance_builders import USER_DATA, Cloud, Json, machine_stage, running_simulator
 
 NODES = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.model.disruption.decision import Command, CommandCandidate, Decision, DisruptionBudgets, NodeVerdict
 from tests.unit.scheduling.builders import NOW, instance_type, pod, toleration
-from tests.unit.scheduling.disruption.fleet import Fleet, pdb, pool
+from tests.unit.scheduling.disruption.cluster_builder import Fleet, pdb, pool
 
 DO_NOT = "karpenter.sh/do-not-disrupt"
 

@@ -9,7 +9,7 @@ from tenure.apis.labels import CAPACITY_TYPE
 from tenure.model.disruption.decision import Command, Decision, DisruptionSettings
 from tenure.model.instance_types import UnavailableOffering
 from tests.unit.scheduling.builders import NOW, instance_type, pod, pods, types_of, values_of
-from tests.unit.scheduling.disruption.fleet import Fleet, pool
+from tests.unit.scheduling.disruption.cluster_builder import Fleet, pool
 
 BOTH = ("spot", "on-demand")
 MIXED = tuple(

@@ -11,9 +11,9 @@ from tenure.model.plan import Plan
 from tenure.scheduling.validation.plan import find_violations
 from tests.support.properties import max_examples
 from tests.unit.scheduling.builders import Cluster
-from tests.unit.scheduling.disruption.fleet import Choose, Fleet, cheapest, most_expensive, pdb
-from tests.unit.scheduling.priced.test_priced_properties import some_topology_terms
-from tests.unit.scheduling.random_worlds import INSTANCE_TYPES, some_pods, some_pools
+from tests.unit.scheduling.disruption.cluster_builder import Choose, Fleet, cheapest, most_expensive, pdb
+from tests.unit.scheduling.packing.test_packing_properties import some_topology_terms
+from tests.unit.scheduling.random_clusters import INSTANCE_TYPES, some_pods, some_pools
 
 _SPREADING: Any = some_topology_terms().map(lambda pod_fields: lambda name: {**pod_fields, "host_ports": ()})
 _LONELY: Any = st.just(lambda name: {"labels": {"app": "web"}})

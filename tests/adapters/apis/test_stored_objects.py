@@ -1,0 +1,323 @@
+"""What the API server makes of objects: defaults, fields that never change, status, scale, columns."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tenure.apis.capacitybuffer import CapacityBuffer
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodeoverlay import NodeOverlay
+from tenure.apis.nodepool import NodePool
+from tests.adapters.apis.server import ApiServerClient, assert_row
+from tests.support.apis.crd_rows import (
+    ABSENT,
+    CAPACITYBUFFER,
+    NODECLAIM,
+    NODECLASS,
+    NODEOVERLAY,
+    NODEPOOL,
+    Object,
+    Row,
+    accepts,
+    apply_patch,
+    rejects,
+)
+
+CONDITION = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Ready",
+    "message": "",
+    "lastTransitionTime": "2025-01-01T00:00:00Z",
+}
+
+
+POOL_CHANGES = (
+    accepts("another name of the class", template__spec__nodeClassRef__name="another"),
+    rejects("another group of the class", "write the old group again", template__spec__nodeClassRef__group="x.y"),
+    rejects("another kind of the class", "write the old kind again", template__spec__nodeClassRef__kind="Other"),
+    rejects("replicas where none were", "make a new NodePool", replicas=3),
+    accepts("another weight", weight=3),
+)
+STATIC_CHANGES = (
+    accepts("more replicas", replicas=5),
+    rejects("no replicas any more", "make a new NodePool", replicas=ABSENT),
+)
+CLAIM_CHANGES = (
+    rejects("another expiry", "the spec of a NodeClaim never changes", expireAfter="1h"),
+    rejects(
+        "another requirement",
+        "the spec of a NodeClaim never changes",
+        requirements=[{"key": "a", "operator": "Exists"}],
+    ),
+    rejects("another class", "the spec of a NodeClaim never changes", nodeClassRef__name="another"),
+    accepts("nothing"),
+)
+CLASS_CHANGES = (
+    accepts("from role to profile", role=ABSENT, instanceProfile="mine"),
+    accepts("another role", role="other"),
+    rejects("both", "write either 'role'", instanceProfile="mine"),
+)
+# Another provider's class: a controller that happens to run leaves these objects alone.
+FOREIGN = {"group": "example.com", "kind": "Foreign", "name": "other"}
+FOREIGN_POOL = apply_patch(NODEPOOL, {"template__spec__nodeClassRef": FOREIGN})
+FOREIGN_CLAIM = apply_patch(NODECLAIM, {"nodeClassRef": FOREIGN})
+
+
+@asynccontextmanager
+async def stored_object(server: ApiServerClient, manifest: Object, name: str) -> AsyncIterator[Object]:
+    """The object, really created under a name of its own, and gone afterwards."""
+    status, found = await server.create(manifest | {"metadata": {"name": name}}, persist=True)
+    assert status == 201, found
+    try:
+        yield found
+    finally:
+        await server.delete(found)
+
+
+async def test_a_nodepool_gets_karpenters_defaults(server: ApiServerClient) -> None:
+    pool = NodePool.from_object(await assert_row(server, NODEPOOL, accepts("bare")))
+    assert pool.to_object()["spec"]["disruption"] == {
+        "consolidateAfter": "0s",
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "budgets": [{"nodes": "10%"}],
+    }
+    assert pool.to_object()["spec"]["template"]["spec"]["expireAfter"] == "720h"
+
+
+async def test_a_budget_without_nodes_is_ten_percent(server: ApiServerClient) -> None:
+    row = accepts("empty budget", disruption={"consolidateAfter": "Never", "budgets": [{}]})
+    pool = NodePool.from_object(await assert_row(server, NODEPOOL, row))
+    assert pool.spec.disruption.budgets[0].nodes == "10%"
+    assert pool.spec.disruption.consolidate_after_delta is None
+
+
+async def test_the_models_defaults_are_the_api_servers(server: ApiServerClient) -> None:
+    pairs: list[tuple[Any, Object]] = [
+        (NodePool, NODEPOOL),
+        (NodeClaim, NODECLAIM),
+        (EC2NodeClass, NODECLASS),
+        (NodeOverlay, NODEOVERLAY),
+        (CapacityBuffer, CAPACITYBUFFER),
+    ]
+    for model, base in pairs:
+        response = await assert_row(server, base, accepts("bare"))
+        filled, bare = model.from_object(response).spec, model.from_object(base).spec
+        assert _values(filled) == _values(bare)
+
+
+def _values(part: Any) -> Any:
+    """A model as its attributes say, defaults included."""
+    fields = getattr(type(part), "model_fields", None)
+    if fields is not None:
+        return {name: _values(getattr(part, name)) for name in fields}
+    return tuple(map(_values, part)) if isinstance(part, tuple) else part
+
+
+async def test_a_nodeclass_gets_the_metadata_defaults(server: ApiServerClient) -> None:
+    expected = {
+        "httpEndpoint": "enabled",
+        "httpProtocolIPv6": "disabled",
+        "httpPutResponseHopLimit": 1,
+        "httpTokens": "required",
+    }
+    bare = await assert_row(server, NODECLASS, accepts("bare"))
+    partly = await assert_row(server, NODECLASS, accepts("partly", metadataOptions={"httpTokens": "required"}))
+    assert bare["spec"]["metadataOptions"] == partly["spec"]["metadataOptions"] == expected
+
+
+@pytest.mark.parametrize("row", POOL_CHANGES, ids=str)
+async def test_changing_a_nodepool(row: Row, server: ApiServerClient) -> None:
+    async with stored_object(server, FOREIGN_POOL, "changing") as pool:
+        await _assert_change(server, pool, row)
+
+
+@pytest.mark.parametrize("row", STATIC_CHANGES, ids=str)
+async def test_changing_a_static_nodepool(row: Row, server: ApiServerClient) -> None:
+    async with stored_object(server, apply_patch(FOREIGN_POOL, {"replicas": 1}), "static") as pool:
+        await _assert_change(server, pool, row)
+
+
+@pytest.mark.parametrize("row", CLAIM_CHANGES, ids=str)
+async def test_changing_a_nodeclaim(row: Row, server: ApiServerClient) -> None:
+    async with stored_object(server, FOREIGN_CLAIM, "changing") as claim:
+        await _assert_change(server, claim, row)
+
+
+@pytest.mark.parametrize("row", CLASS_CHANGES, ids=str)
+async def test_changing_a_nodeclass(row: Row, server: ApiServerClient) -> None:
+    async with stored_object(server, NODECLASS, "changing") as nodeclass:
+        await _assert_change(server, nodeclass, row)
+
+
+async def _assert_change(server: ApiServerClient, found: Object, row: Row) -> None:
+    status, response = await server.replace(apply_patch(found, row.patch))
+    assert status == (422 if row.rejection else 200), response
+    assert row.rejection in response.get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("condition", "base", "rejection"),
+    (
+        (CONDITION, FOREIGN_POOL, ""),
+        (CONDITION, FOREIGN_CLAIM, ""),
+        (CONDITION, NODECLASS, ""),
+        (CONDITION, NODEOVERLAY, ""),
+        (CONDITION, CAPACITYBUFFER, ""),
+        (CONDITION | {"reason": ""}, FOREIGN_CLAIM, ""),
+        (CONDITION | {"reason": ""}, FOREIGN_POOL, "reason"),
+        (CONDITION | {"reason": ""}, NODECLASS, "reason"),
+        (CONDITION | {"reason": "two words"}, FOREIGN_CLAIM, "should match"),
+        (CONDITION | {"status": "Maybe"}, FOREIGN_CLAIM, "Unsupported value"),
+        ({k: v for k, v in CONDITION.items() if k not in ("reason", "message")}, FOREIGN_CLAIM, ""),
+        ({k: v for k, v in CONDITION.items() if k != "message"}, FOREIGN_POOL, "message: Required"),
+        ({k: v for k, v in CONDITION.items() if k != "type"}, FOREIGN_CLAIM, "type: Required"),
+        (
+            {k: v for k, v in CONDITION.items() if k != "lastTransitionTime"},
+            FOREIGN_CLAIM,
+            "lastTransitionTime: Required",
+        ),
+    ),
+)
+async def test_status_conditions(condition: Object, base: Object, rejection: str, server: ApiServerClient) -> None:
+    async with stored_object(server, base, "condition") as found:
+        status, response = await server.replace(found | {"status": {"conditions": [condition]}}, "/status")
+    assert status == (422 if rejection else 200), response
+    assert rejection in response.get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("base", "status"),
+    (
+        (
+            FOREIGN_POOL,
+            {"nodes": 2, "resources": {"cpu": "8", "nodes": "2"}, "nodeClassObservedGeneration": 3},
+        ),
+        (
+            FOREIGN_CLAIM,
+            {
+                "nodeName": "ip-10-0-0-1",
+                "providerID": "aws:///us-west-2a/i-0123",
+                "imageID": "ami-1",
+                "capacity": {"cpu": "2", "memory": "7650Mi"},
+                "allocatable": {"cpu": "1930m"},
+                "lastPodEventTime": "2025-01-01T00:00:00Z",
+            },
+        ),
+        (
+            NODECLASS,
+            {
+                "subnets": [{"id": "subnet-1", "zone": "us-west-2a", "zoneID": "usw2-az1"}],
+                "securityGroups": [{"id": "sg-1", "name": "a"}],
+                "amis": [
+                    {
+                        "id": "ami-1",
+                        "name": "a",
+                        "deprecated": True,
+                        "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}],
+                    }
+                ],
+                "capacityReservations": [
+                    {
+                        "availabilityZone": "us-west-2a",
+                        "endTime": "2025-01-01T00:00:00Z",
+                        "id": "cr-1",
+                        "instanceMatchCriteria": "targeted",
+                        "instanceType": "m5.large",
+                        "ownerID": "012345678901",
+                        "reservationType": "capacity-block",
+                        "interruptible": False,
+                        "state": "expiring",
+                    }
+                ],
+                "instanceProfile": "a",
+            },
+        ),
+        (
+            CAPACITYBUFFER,
+            {
+                "podTemplateRef": {"name": "web"},
+                "replicas": 3,
+                "podTemplateGeneration": 2,
+                "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
+            },
+        ),
+    ),
+    ids=("NodePool", "NodeClaim", "EC2NodeClass", "CapacityBuffer"),
+)
+async def test_every_field_of_the_status_is_kept(base: Object, status: Object, server: ApiServerClient) -> None:
+    async with stored_object(server, base, "full-status") as found:
+        code, response = await server.replace(found | {"status": status}, "/status")
+    assert code == 200, response
+    assert response["status"] == status
+
+
+async def test_a_reservation_has_defaults(server: ApiServerClient) -> None:
+    reservation = {
+        "availabilityZone": "us-west-2a",
+        "id": "cr-1",
+        "instanceMatchCriteria": "open",
+        "instanceType": "m5.large",
+        "ownerID": "012345678901",
+    }
+    async with stored_object(server, NODECLASS, "reservation") as found:
+        _, response = await server.replace(found | {"status": {"capacityReservations": [reservation]}}, "/status")
+    assert response["status"]["capacityReservations"] == [
+        reservation | {"reservationType": "default", "state": "active"}
+    ]
+
+
+async def test_a_static_nodepool_scales(server: ApiServerClient) -> None:
+    async with stored_object(server, apply_patch(FOREIGN_POOL, {"replicas": 2}), "scale") as pool:
+        status, scale = await server.read(pool, "/scale")
+    assert status == 200
+    assert scale["spec"]["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("base", "default_columns", "wide"),
+    (
+        (FOREIGN_POOL, ["Name", "NodeClass", "Nodes", "Ready", "Age"], ["Weight", "CPU", "Memory"]),
+        (
+            FOREIGN_CLAIM,
+            ["Name", "Type", "Capacity", "Zone", "Node", "Ready", "Age"],
+            ["ImageID", "ID", "NodePool", "NodeClass", "Drifted"],
+        ),
+        (NODECLASS, ["Name", "Ready", "Age"], ["Role"]),
+        (NODEOVERLAY, ["Name", "Ready", "Age"], ["Weight"]),
+        (
+            CAPACITYBUFFER,
+            [
+                "Name",
+                "Strategy",
+                "PodTemplate",
+                "Replicas",
+                "ConditionsType",
+                "ConditionsStatus",
+                "ConditionsReason",
+                "Age",
+            ],
+            [],
+        ),
+    ),
+    ids=("NodePool", "NodeClaim", "EC2NodeClass", "NodeOverlay", "CapacityBuffer"),
+)
+async def test_the_columns(base: Object, default_columns: list[str], wide: list[str], server: ApiServerClient) -> None:
+    columns = (await server.get_table(base["kind"]))["columnDefinitions"]
+    assert [column["name"] for column in columns if not column["priority"]] == default_columns
+    assert [column["name"] for column in columns if column["priority"]] == wide
+
+
+async def test_names_and_categories(server: ApiServerClient) -> None:
+    found = {
+        one["kind"]: one
+        for one in [*await server.resources("karpenter.sh"), *await server.resources("karpenter.k8s.aws")]
+        if "/" not in one["name"]
+    }
+    assert {kind: one["categories"] for kind, one in found.items()} == {kind: ["karpenter"] for kind in found}
+    assert found["EC2NodeClass"]["shortNames"] == ["ec2nc", "ec2ncs"]
+    assert not any(one["namespaced"] for one in found.values())
+    assert {"NodePool", "NodeClaim", "EC2NodeClass"} <= set(found)

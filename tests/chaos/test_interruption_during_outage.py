@@ -1,0 +1,108 @@
+"""AWS's messages while Temporal is away, or while the worker is killed: none is lost.
+
+While Temporal is away they stay in the queue, and the metric that the alert goes by stands still.
+
+`TENURE_OUTAGE` is the outage in seconds.
+"""
+
+import asyncio
+import os
+
+import pytest
+
+from tests.support.product.eventually import wait_until
+from tests.support.product.interruption_events import nodeclaim_state, send_spot_warning
+from tests.support.product.interruption_queue import assert_queue_empty, queued_message_count
+from tests.support.product.objects import Object
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope, object_names
+
+TEMPORAL = "temporal"
+SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))
+TIMES = 100
+"""How often each message comes; so often come messages about instances of others."""
+TIMEOUT_SECONDS = 150.0 + SECONDS
+NODES = 3
+READ = "tenure_interruption_last_read_seconds"
+RECEIVED = 5.0
+"""Seconds in which a poll that brought nothing may still end; on a busy machine it takes longer."""
+SLOWLY = 1.0
+"""Seconds until the queue answers, so that many messages are left when the worker is killed."""
+
+
+@pytest.mark.timeout(600 + 3 * SECONDS)
+async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(product: DedicatedProduct) -> None:
+    await product.ensure_worker(INTERRUPTION_QUEUE="demo")
+    async with product.scope("warned") as scope:
+        claims = await scope.run_pods(NODES)
+        await asyncio.to_thread(product.own_sandbox.stop_part, TEMPORAL)
+        try:
+            send_spot_warning(product, *claims)
+            before = await wait_until(lambda: _assert_queue_idle(product))
+            await asyncio.sleep(SECONDS)
+            assert queued_message_count(product) == NODES
+            assert await product.metric_value(READ, source="queue") == before
+            await scope.assert_nodeclaims_exist(object_names(claims))
+        finally:
+            await asyncio.to_thread(product.own_sandbox.start_part, TEMPORAL)
+        for name in object_names(claims):
+            await wait_until(lambda name=name: scope.assert_event(name, "SpotInterrupted"), seconds=TIMEOUT_SECONDS)  # type: ignore[misc]
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)), seconds=TIMEOUT_SECONDS)
+        await wait_until(lambda: scope.assert_pods_running(NODES), seconds=TIMEOUT_SECONDS)
+        await scope.wait_until_nodes_launched(2 * NODES)
+        await wait_until(lambda: assert_queue_empty(product), seconds=TIMEOUT_SECONDS)
+
+
+async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: DedicatedProduct) -> None:
+    await product.ensure_worker(INTERRUPTION_QUEUE="demo")
+    async with product.scope("reads") as scope:
+        claims = await scope.run_pods(NODES)
+        await product.kill_worker()
+        await asyncio.to_thread(_send_many, product, scope.launched_instances())
+        await asyncio.to_thread(send_spot_warning, product, *claims[1:])
+        sent = queued_message_count(product)
+        slow = [
+            product.aws.add_fault("latency", service="sqs", action=action, latency=SLOWLY)
+            for action in ("ReceiveMessage", "DeleteMessageBatch")
+        ]
+        try:
+            await product.resume_worker()
+            await wait_until(lambda: _assert_queue_shrinks(product, sent), poll_interval=0.0)
+            await product.kill_worker()
+        finally:
+            for one in slow:
+                product.aws.remove_fault(one)
+        assert queued_message_count(product) > 0, "killed too late to show anything"
+        await product.resume_worker()
+        await wait_until(lambda: assert_queue_empty(product), seconds=TIMEOUT_SECONDS)
+        stays, *go = object_names(claims)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(go), seconds=TIMEOUT_SECONDS)
+        await wait_until(lambda: _assert_messages_recorded(scope, claims[0], "rebalanceRecommendation"))
+        await scope.assert_nodeclaims_exist([stays])
+        await wait_until(lambda: scope.assert_pods_running(NODES), seconds=TIMEOUT_SECONDS)
+        await scope.wait_until_nodes_launched(NODES + len(go))
+
+
+async def _assert_queue_idle(product: DedicatedProduct) -> float:
+    """When the queue was read last, now that it is not any more."""
+    before = await product.metric_value(READ, source="queue")
+    await asyncio.sleep(RECEIVED)
+    assert await product.metric_value(READ, source="queue") == before
+    return before
+
+
+async def _assert_messages_recorded(scope: ClusterScope, claim: Object, *kinds: str) -> None:
+    """Each once. The Kubernetes event of it may be lost with the worker, or be said again by the next."""
+    found = (await nodeclaim_state(scope, claim)).notices
+    assert [one.notice.kind for one in found] == [*kinds], found
+
+
+def _send_many(product: DedicatedProduct, instances: list[str]) -> None:
+    for number in range(TIMES):
+        product.aws.health_event([f"i-{number:017x}"])
+        for instance in instances:
+            product.aws.recommend_rebalance(instance)
+
+
+async def _assert_queue_shrinks(product: DedicatedProduct, sent: int) -> None:
+    assert queued_message_count(product) < sent

@@ -1,0 +1,55 @@
+"""What AWS says of instances on the real parts: through SQS and EC2's status to the workflow of the node, once."""
+
+from functools import partial
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType
+
+from tenure.model.interruption.notices import InterruptionMessage, InterruptionMessages
+from tests.support.product.eventually import wait_until
+from tests.support.product.interruption_queue import assert_queue_empty
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import ClusterScope
+from workflows import ids
+
+SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+
+
+async def test_what_comes_through_the_queue_is_told_to_the_node_once(product: InstalledProduct) -> None:
+    async with product.scope("queue") as scope:
+        (claim,) = await scope.run_pods(1)
+        (instance,) = scope.launched_instances()
+        product.aws.send_message({"not": "an event"})
+        for _ in range(3):
+            product.aws.recommend_rebalance(instance)
+        await wait_until(partial(_assert_notified, scope, claim, ["rebalanceRecommendation"]))
+        await wait_until(partial(assert_queue_empty, product))
+        await _assert_notified(scope, claim, ["rebalanceRecommendation"])
+        received = partial(product.metric_value, "karpenter_interruption_received_messages_total")
+        await wait_until(partial(received, message_type="rebalance_recommendation"))
+        await wait_until(partial(product.metric_value, "tenure_interruption_messages_dropped_total", why="malformed"))
+        assert [one for one in product.aws.list_denials() if one["action"].startswith("sqs:")] == []
+
+
+async def test_a_scheduled_event_that_ec2_lists_is_told_to_the_node(product: InstalledProduct) -> None:
+    async with product.scope("status") as scope:
+        (claim,) = await scope.run_pods(1)
+        (instance,) = scope.launched_instances()
+        event = {"code": "instance-retirement", "id": "instance-event-7", "not_before": "2036-12-01T04:00:00Z"}
+        product.aws.set_status(instance, events=[event])
+        await wait_until(partial(_assert_notified, scope, claim, ["scheduledChange"]))
+        product.aws.set_status(instance)
+
+
+async def _assert_notified(scope: ClusterScope, claim: dict[str, Any], kinds: list[str]) -> None:
+    assert [one.kind for one in await _notified_messages(scope, claim)] == kinds
+
+
+async def _notified_messages(scope: ClusterScope, claim: dict[str, Any]) -> list[InterruptionMessage]:
+    """What the life of a NodeClaim was told, from its history."""
+    product, metadata = scope.product, claim["metadata"]
+    workflow_id = ids.nodeclaim(product.sandbox.plan.cluster_name, metadata["name"], metadata["uid"])
+    history = await product.temporal.get_workflow_handle(workflow_id).fetch_history()
+    found = [one.workflow_execution_signaled_event_attributes for one in history.events if one.event_type == SIGNALED]
+    payloads = [one.input.payloads[0].data for one in found if one.signal_name == "interruption_events"]
+    return [notice for one in payloads for notice in InterruptionMessages.model_validate_json(one).notices]

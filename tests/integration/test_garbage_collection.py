@@ -1,0 +1,202 @@
+"""Upkeep on the real parts, under the rights that ship: what nobody owns goes, and nothing else."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from activities.garbage_collection.base import CACHE_SECONDS
+from tenure.apis import labels
+from tenure.kube.client.resources import NODE_CLAIMS
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.garbage_collection import (
+    ExternalAws,
+    collect_garbage,
+    collect_garbage_with_fresh_lists,
+    paused_schedule,
+)
+from tests.support.product.product import DedicatedProduct, InstalledProduct
+from tests.support.product.scene import ClusterScope, object_names
+
+OLD = 3 * 3600.0
+"""Seconds: older than any grace."""
+TRIALS = "/validation/"
+"""In the names of launch templates that an EC2NodeClass is tried with; they come and go."""
+
+
+async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(own_product: DedicatedProduct) -> None:
+    outside = ExternalAws(own_product)
+    await own_product.ensure_worker()
+    async with paused_schedule(own_product, "instances"), own_product.scope("upkeep") as scope:
+        await scope.run_pods(1)
+        (own,) = scope.alive_instances()
+        orphan = await outside.launch_instance(own)
+        forgotten = await outside.launch_instance(own, **{labels.LAUNCH_GROUP: "a-plan-that-is-gone-0"})
+        foreign = await outside.launch_instance(own, cluster="somebody-elses")
+        node = await wait_until(lambda: assert_node_joined(scope, orphan))
+        for old in (own, orphan, forgotten, foreign):
+            own_product.aws.backdate(old, OLD)
+        young = await outside.launch_instance(own)
+
+        async def assert_collected() -> None:
+            """A run may go by a list that is some seconds old: the young one stays young for as long."""
+            own_product.aws.backdate(young, -CACHE_SECONDS)
+            await collect_garbage(own_product, "instances")
+            await assert_running_instances(scope, [own, foreign, young])
+
+        await wait_until(assert_collected)
+        await wait_until(lambda: assert_no_node(scope, node))
+        await wait_until(lambda: scope.assert_event(scope.name, "GarbageCollected", orphan))
+        await wait_until(lambda: own_product.metric_value("tenure_garbage_collection_collected_total", kind="instance"))
+        await scope.assert_pods_running(1)
+        for other in (foreign, young):
+            own_product.aws.terminate_instance(other)
+        await wait_until(lambda: assert_running_instances(scope, [own]))
+
+
+async def test_an_instance_whose_launch_is_not_written_down_yet_is_spared(own_product: DedicatedProduct) -> None:
+    """EC2 launched them, and its answer is lost again and again: whatever their age, their NodeClaims wait for them."""
+    async with own_product.scope("upkeep") as scope:
+        lost = scope.inject_aws_fault("answer-lost", "CreateFleet")
+        await scope.create_deployment(2)
+        await wait_until(lambda: scope.assert_instances_alive(2))
+        bought = scope.alive_instances()
+        for one in bought:
+            own_product.aws.backdate(one, OLD)
+        await collect_garbage_with_fresh_lists(own_product, "instances")
+        assert scope.alive_instances() == bought
+        scope.remove_aws_fault(lost)
+        await wait_until(lambda: scope.assert_nodes_initialized(2))
+        await collect_garbage_with_fresh_lists(own_product, "instances")
+        assert scope.alive_instances() == bought
+
+
+async def test_a_nodeclaim_whose_instance_is_not_there_goes(product: InstalledProduct) -> None:
+    async with product.scope("upkeep", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        (name,) = object_names([claim])
+        await scope.scale_deployment(0)
+        elsewhere = {"status": {"providerID": "aws:///us-west-2a/i-0123456789abcdef0"}}
+        await product.patch(f"{NODE_CLAIMS.path(name)}/status", elsewhere)
+
+        async def assert_collected() -> None:
+            await collect_garbage(product, "nodeclaims")
+            await scope.assert_event(name, "GarbageCollected", "i-0123456789abcdef0")
+
+        await wait_until(assert_collected)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def test_instances_get_their_names_once_their_node_has_joined(product: InstalledProduct) -> None:
+    outside = ExternalAws(product)
+    async with product.scope("upkeep") as scope:
+        claims = await scope.run_pods(2)
+
+        async def assert_tagged() -> None:
+            """A run may go by a list that is some seconds old."""
+            await collect_garbage(product, "tags")
+            for claim in claims:
+                tags = await outside.instance_tags(claim["status"]["providerID"].rpartition("/")[2])
+                assert tags.get(labels.TAG_NAME) == claim["status"]["nodeName"]
+                assert tags[labels.TAG_NODECLAIM] == claim["metadata"]["name"]
+                assert tags[labels.TAG_EKS_CLUSTER_NAME] == product.sandbox.plan.cluster_name
+
+        await wait_until(assert_tagged)
+        for claim in await scope.nodeclaims():
+            assert claim["metadata"]["annotations"][labels.TAGGED] == "true"
+            assert claim["metadata"]["annotations"][labels.CLUSTER_NAME_TAGGED] == "true"
+
+
+async def test_launch_templates_go_when_nothing_runs_from_them_and_a_steady_pool_keeps_its_own(
+    own_product: DedicatedProduct,
+) -> None:
+    """Whichever worker looks: one that has just started remembers no launch."""
+    outside = ExternalAws(own_product)
+    await own_product.ensure_worker()
+    async with own_product.scope("upkeep") as scope:
+        claims = await scope.run_pods(1)
+        template_names = {
+            one: name for one, name in (await outside.launch_templates(scope.name)).items() if TRIALS not in name
+        }
+        assert template_names
+        await own_product.stop_workers()
+        await own_product.resume_worker()
+        for template in template_names:
+            own_product.aws.backdate(template, OLD)
+        for _ in range(3):
+            await collect_garbage(own_product, "launch-templates")
+        await wait_until(lambda: assert_templates(outside, scope, template_names))
+        await scope.scale_deployment(0)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)))
+        await wait_until(lambda: scope.assert_instances_alive(0))
+
+        async def assert_collected() -> None:
+            await collect_garbage(own_product, "launch-templates")
+            await assert_templates(outside, scope, {})
+
+        await wait_until(assert_collected)
+        await scope.scale_deployment(1)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await wait_until(lambda: assert_template_names(outside, scope, [*template_names.values()]))
+
+
+async def test_profiles_go_when_no_class_names_them(own_product: DedicatedProduct) -> None:
+    outside = ExternalAws(own_product)
+    await own_product.ensure_worker()
+    ((current, path),) = (await outside.instance_profiles()).items()
+    left = await outside.create_instance_profile(f"{current[:30]}-left", path=path, role="KarpenterNodeRole-demo")
+    own_product.aws.backdate(current, OLD)
+    await collect_garbage(own_product, "instance-profiles")
+    assert set(await outside.instance_profiles()) == {current, left}
+    own_product.aws.backdate(left, OLD)
+    await collect_garbage(own_product, "instance-profiles")
+    assert set(await outside.instance_profiles()) == {current}
+
+
+async def test_a_worker_killed_while_it_collects_leaves_the_rest_to_the_next(own_product: DedicatedProduct) -> None:
+    outside = ExternalAws(own_product)
+    await own_product.ensure_worker()
+    async with own_product.scope("upkeep") as scope:
+        await scope.run_pods(1)
+        (own,) = scope.alive_instances()
+        orphans = [await outside.launch_instance(own) for _ in range(3)]
+        slow = scope.inject_aws_fault("latency", "TerminateInstances", orphans[1], latency=20.0)
+        for orphan in orphans:
+            own_product.aws.backdate(orphan, OLD)
+        done = asyncio.create_task(collect_garbage_with_fresh_lists(own_product, "instances"))
+        await wait_until(partial(assert_fault_hit, scope, slow))
+        await own_product.kill_worker()
+        scope.remove_aws_fault(slow)
+        await own_product.resume_worker()
+        await done
+        await wait_until(lambda: assert_running_instances(scope, [own]))
+        await assert_throughout(lambda: scope.assert_pods_running(1), seconds=1)
+
+
+async def assert_templates(outside: ExternalAws, scope: ClusterScope, expected: Mapping[str, str]) -> None:
+    """These by their ids, and none of a trial."""
+    found = await outside.launch_templates(scope.name)
+    assert found == expected, found
+
+
+async def assert_template_names(outside: ExternalAws, scope: ClusterScope, expected: Sequence[str]) -> None:
+    found = await outside.launch_templates(scope.name)
+    assert sorted(found.values()) == sorted(expected), found
+
+
+async def assert_fault_hit(scope: ClusterScope, fault: str) -> None:
+    assert scope.aws_fault_hits(fault), "nothing was asked to end yet"
+
+
+async def assert_running_instances(scope: ClusterScope, instances: Sequence[str]) -> None:
+    assert sorted(scope.alive_instances()) == sorted(instances), f"{scope.name}: instances {scope.alive_instances()}"
+
+
+async def assert_node_joined(scope: ClusterScope, instance: str) -> str:
+    """The Node that an instance has made."""
+    found = [one for one in await scope.nodes() if one["spec"].get("providerID", "").endswith(f"/{instance}")]
+    assert found, f"{instance} has not joined"
+    return str(found[0]["metadata"]["name"])
+
+
+async def assert_no_node(scope: ClusterScope, name: str) -> None:
+    assert name not in object_names(await scope.nodes()), f"Node {name} is left"

@@ -1,0 +1,65 @@
+"""The last test of a run: whatever the others did, nothing of it is left when the product is asked to go."""
+
+from functools import partial
+from pathlib import Path
+
+from tenure.cli.sandbox.worker_process import WORKER_KEY
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
+from tests.integration.test_invalid_nodeclass import GOOD
+from tests.support.product.eventually import wait_until
+from tests.support.product.objects import NODE_CLASS
+from tests.support.product.product import DedicatedProduct, InstalledProduct
+from tests.support.product.scene import ALIVE, object_names
+
+
+async def test_nothing_is_left(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker()
+    await own_product.delete(EC2_NODE_CLASSES.path(NODE_CLASS))
+    for kind in (NODE_CLAIMS, NODE_POOLS, EC2_NODE_CLASSES):
+        await wait_until(partial(_assert_none, own_product, kind.path()))
+    await own_product.cancel_singletons()
+    await own_product.stop_workers()
+    assert await _our_nodes(own_product) == []
+    assert [one["id"] for one in own_product.aws.list_instances()["instances"] if one["state"] in ALIVE] == []
+    assert await own_product.launch_template_names() == []
+    assert [one.id for one in await own_product.open_workflows()] == []
+    assert await own_product.failed_workflows() == []
+    denied = [
+        (one["action"], one["resource"]) for one in own_product.aws.list_denials() if one["access_key"] == WORKER_KEY
+    ]
+    assert [one for one in denied if not _other_role(*one)] == []
+    await wait_until(lambda: _assert_no_process(own_product))
+
+
+def _other_role(action: str, resource: str) -> bool:
+    """Some tests name a role that is not the nodes'; the worker may not pass it on."""
+    return action == "iam:PassRole" and not resource.endswith(f":role/{GOOD['role']}")
+
+
+async def _assert_none(product: InstalledProduct, path: str) -> None:
+    left = object_names(await product.items(path))
+    assert not left, f"{path}: {left}"
+
+
+async def _assert_no_process(product: DedicatedProduct) -> None:
+    """A planner ends when it notices that its worker is gone."""
+    left = {worker.log.name: found for worker in product.workers if (found := _still_there(worker.session))}
+    assert not left, left
+
+
+async def _our_nodes(product: InstalledProduct) -> list[str]:
+    return object_names(await product.items(NODES.path(), label="karpenter.sh/nodepool"))
+
+
+def _still_there(session: int) -> list[str]:
+    """Processes of a worker's session, such as its planner."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        name, _, fields = text.partition("(")[2].rpartition(")")
+        if int(fields.split()[3]) == session:
+            found.append(name)
+    return found

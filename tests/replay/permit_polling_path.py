@@ -1,0 +1,65 @@
+"""Waiting: a refused node asks again, its pool looks ever more slowly until room is told of; a NotReady node is looked
+after."""
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.model.observations import ObservedNodePool
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import is_blocked_by, wait_until_skipping_time
+from tests.support.workflows.nodeclaim_workflows import (
+    BUSY,
+    delete_nodeclaim,
+    observe_empty,
+    ready_nodeclaim,
+    start_nodepool,
+)
+from workflows.nodepool import NodePoolWorkflow
+
+Runs = dict[str, WorkflowHandle[Any, Any]]
+
+
+async def nodepool_waits_with_backoff(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+    """Recorded since both come ever more slowly."""
+    return await _run_waiting_nodepool(fake, skipping)
+
+
+async def nodeclaim_not_ready(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+    """Recorded while its instance was looked at every two minutes."""
+    return await _run_not_ready_nodeclaim(fake, skipping)
+
+
+async def _run_waiting_nodepool(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+    """For a budget of nothing, then for one that another node uses up."""
+    handle = await ready_nodeclaim(fake, skipping)
+    fake.claims.add("b")
+    fake.claims.set_status("b", provider_id="aws:///us-west-2a/i-b", Initialized="True")
+    fake.nodes.join("node-b", "aws:///us-west-2a/i-b", labels={"karpenter.sh/nodepool": "default"}, ready=False)
+    pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
+    await observe_empty(fake, skipping, handle)
+    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"))
+    await skipping.sleep(timedelta(minutes=15))
+    fake.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
+    await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=2))
+    await skipping.sleep(timedelta(minutes=25))
+    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "1 in use"))
+    fake.nodes.update_node("node-b", ready=True)
+    await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=3, generation=2, freed=1))
+    await handle.result()
+    await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=99, exists=False))
+    await pools.result()
+    return {"": pools, "claim": handle}
+
+
+async def _run_not_ready_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
+    await skipping.sleep(timedelta(minutes=45))
+    await fake.signal_observed(handle, **BUSY)
+    await skipping.sleep(timedelta(minutes=1))
+    await delete_nodeclaim(fake, handle)
+    await handle.result()
+    return {"": handle}

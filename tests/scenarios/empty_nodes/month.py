@@ -1,0 +1,246 @@
+"""A month of a NodePool whose pods come and go, while much goes wrong: what happens, and what the watch says of it.
+
+`vigil.py` looks at the nodes. Faults are what the ports answer, and what befalls nodes, pool, watch and worker; it is
+killed in `tests/chaos`.
+"""
+
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.apis import labels
+from tenure.model.errors import BadInput, Conflict, Fault, Throttled, TryLater
+from tenure.model.provider_results import NodeState
+from tenure.model.signals import Pause, Resume
+from tests.scenarios.empty_nodes.month_watch import POLICY, FakeWatch, NodeSlot
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import query_state
+from tests.support.workflows.nodeclaim_workflows import start_nodepool
+from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.nodepool import NodePoolWorkflow
+
+SETTLE_STEP: Final = timedelta(seconds=5)
+AT_ONCE: Final = timedelta(minutes=10)
+SOON: Final = timedelta(minutes=5)
+MAX_SETTLE_STEPS: Final = 60
+HALF: Final = 0.5
+"""Of all calls fail while faults are due."""
+FAULT_SHARE: Final = 0.4
+"""Of all rounds something goes wrong with a node in, beside its pods' coming and going."""
+LONG: Final = 6
+"""Hours that a pause lasts at most."""
+FOR_GOOD: Final = 0.02
+"""Of these are such that no repeat helps."""
+PASSING: Final[tuple[Callable[[], Fault], ...]] = (
+    lambda: TryLater("the API server is not there"),
+    lambda: Throttled("too many requests"),
+    lambda: Conflict("the object has been modified"),
+)
+
+
+class RandomFaults(dict[str, list[Fault | None]]):
+    """What a fake looks into before each of its calls: a fault, while such are due."""
+
+    def __init__(self, roll: Callable[[], Fault | None]) -> None:
+        super().__init__()
+        self._roll = roll
+        self._drawn: list[Fault | None] = []
+
+    def get(self, name: str, default: Any = None) -> list[Fault | None]:
+        self._drawn = [self._roll()]
+        return self._drawn
+
+    def __getitem__(self, name: str) -> list[Fault | None]:
+        return self._drawn
+
+
+class Month:
+    """Each call of `step` is one round of events; time passes between them in the test."""
+
+    def __init__(
+        self, fake: WorkerHarness, skipping: WorkflowEnvironment, *, seed: int, slots: int, restarts: float = 0.0
+    ) -> None:
+        """`restarts`: the share of rounds in which the worker is restarted. Then it must remember no workflows, since
+        this server waits for a worker that is gone, to give it the tasks of those that it remembered."""
+        self.fake, self.skipping, self.dice = fake, skipping, random.Random(seed)
+        self._restarts = restarts
+        self.slots = [NodeSlot(number) for number in range(slots)]
+        self.budget, self.after = "100%", "30s"
+        self.paused: datetime | None = None
+        self.due = 0
+        self._worker = AsyncExitStack()
+        self.kinds: Counter[str] = Counter()
+        """Of faults."""
+        self.ends: Counter[str] = Counter()
+        """Of nodes: what they went for."""
+        self.changed: datetime | None = None
+        """When something last befell nodes or pool."""
+        self.watch = FakeWatch(fake, self.slots, self.dice, lambda: self.after)
+
+    @property
+    def fault_count(self) -> int:
+        return self.kinds.total()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Month"]:
+        async with self._worker:
+            await self._worker.enter_async_context(self.fake.running_worker())
+            await self._prepare()
+            yield self
+
+    async def _restart_worker(self) -> None:
+        """The worker stops, whatever is under way, and another one begins with nothing in its cache."""
+        self.kinds["restart"] += 1
+        await self._worker.aclose()
+        await self._worker.enter_async_context(self.fake.running_worker())
+
+    async def _prepare(self) -> None:
+        self.watch.pool = await start_nodepool(self.fake, budgets=[{"nodes": self.budget}], consolidateAfter=self.after)
+        fake = self.fake
+        for port in (fake.claims, fake.nodes, fake.pods, fake.pools, fake.instances, fake.fleet):
+            port.faults = RandomFaults(self._draw_fault)
+
+    def _draw_fault(self) -> Fault | None:
+        if self.fault_count >= self.due or self.dice.random() < HALF:
+            return None
+        fault = BadInput("nobody knows why") if self.dice.random() < FOR_GOOD else self.dice.choice(PASSING)()
+        self.kinds[type(fault).__name__] += 1
+        return fault
+
+    async def current_time(self) -> datetime:
+        return await self.skipping.get_current_time()
+
+    async def advance(self, time: timedelta, check: Callable[[], Awaitable[bool]]) -> None:
+        """In parts, since the server does not answer for longer than half a minute; in each the watch tells what is
+        new, and then `check` is called, which says whether to look again soon."""
+        part = AT_ONCE
+        while time > timedelta(0):
+            await self.skipping.sleep(min(time, part))
+            time -= part
+            await self.watch.notify()
+            await self.skipping.sleep(SETTLE_STEP)
+            part = SOON if await check() else AT_ONCE
+
+    async def step(self, due: int) -> None:
+        """Something happens to every place, perhaps to the pool too, and `due` faults in all are owed."""
+        self.due = due
+        now = self.changed = await self.current_time()
+        for slot in self.slots:
+            if slot.name not in self.fake.claims.found:
+                await self._launch_node(slot, now)
+            else:
+                await self._inject_events(slot, now)
+        if self.dice.random() < HALF:
+            event = self.dice.choice((self._change_nodepool, self._toggle_nodepool_pause))
+            self.kinds[event.__name__] += 1
+            await event(now)
+        if self.dice.random() < self._restarts:
+            await self._restart_worker()
+        await self.wait_until_settled()
+
+    async def wait_until_settled(self) -> None:
+        """The watch tells what changed, until nothing does any more."""
+        calm = 0
+        for _ in range(MAX_SETTLE_STEPS):
+            calm = 0 if await self.watch.notify() else calm + 1
+            if calm == 3:
+                return
+            await self.skipping.sleep(SETTLE_STEP)
+
+    async def _launch_node(self, slot: NodeSlot, now: datetime) -> None:
+        if slot.handle is not None:
+            self.ends[(await query_state(slot.handle)).disruption] += 1
+        slot.nodeclaim_count += 1
+        slot.empty_since, slot.do_not_disrupt, slot.paused, slot.last_observation = None, False, None, {}
+        claim = self.fake.claims.add(slot.name, born=now)
+        slot.handle = await self.fake.start(claim, policy=f"{POLICY}/{self.after}")
+
+    async def _inject_events(self, slot: NodeSlot, now: datetime) -> None:
+        node = self.watch.find_node(slot)
+        if node is None or slot.handle is None:
+            return
+        ordinary_events: tuple[Callable[..., Awaitable[None]], ...] = (
+            self._remove_pods,
+            self._remove_pods,
+            self._add_pod,
+        )
+        faults = (
+            self._add_unobserved_pod,
+            self._toggle_ready,
+            self._toggle_do_not_disrupt,
+            self._toggle_pause,
+            self._delete_nodeclaim,
+            self._delete_node,
+            self._terminate_instance,
+        )
+        await self.dice.choice(ordinary_events)(slot, node, now)
+        if self.dice.random() < FAULT_SHARE:
+            event = self.dice.choice(faults)
+            self.kinds[event.__name__] += 1
+            await event(slot, node, now)
+
+    async def _remove_pods(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        self.fake.pods.by_node.pop(node.name, None)
+        slot.empty_since = slot.empty_since or now
+
+    async def _add_pod(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        await self._add_unobserved_pod(slot, node, now)
+        slot.empty_since = None
+
+    async def _add_unobserved_pod(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        """A pod that the watch does not tell of."""
+        if not self.fake.pods.by_node.get(node.name):
+            self.fake.pods.add(node.name, f"pod-{slot.name}")
+
+    async def _toggle_ready(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        self.fake.nodes.update_node(node.name, ready=not node.ready)
+
+    async def _toggle_do_not_disrupt(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        slot.do_not_disrupt = not slot.do_not_disrupt
+        annotations = {labels.DO_NOT_DISRUPT: "true"} if slot.do_not_disrupt else {}
+        self.fake.nodes.update_node(node.name, annotations=annotations)
+
+    async def _toggle_pause(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        if slot.paused and slot.paused > now:
+            slot.paused = None
+            await self.watch.send_signal(slot, NodeClaimWorkflow.resume_disruption, Resume(by="ops"))
+        else:
+            slot.paused = now + timedelta(hours=self.dice.uniform(0.1, LONG))
+            await self.watch.send_signal(slot, NodeClaimWorkflow.pause_disruption, self._pause_until(slot.paused))
+
+    async def _delete_nodeclaim(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        """By hand."""
+        claim = self.fake.claims.found[slot.name]
+        claim["metadata"].setdefault("deletionTimestamp", now.isoformat())
+
+    async def _delete_node(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        self.fake.nodes.update_node(node.name, deleting=True)
+
+    async def _terminate_instance(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+        """Somebody terminates the instance; its kubelet falls silent."""
+        self.fake.instances.running.pop(node.provider_id.rpartition("/")[2], None)
+        self.fake.nodes.update_node(node.name, ready=False)
+
+    async def _change_nodepool(self, now: datetime) -> None:
+        self.budget = self.dice.choice(("100%", "100%", "10%", "1", "0"))
+        self.after = self.dice.choice(("30s", "30s", "30s", "10m", "Never"))
+        annotations = self.fake.pools.found["default"].metadata.annotations
+        self.fake.pools.add("default", disruption={"budgets": [{"nodes": self.budget}], "consolidateAfter": self.after})
+        self.fake.pools.set_annotations("default", annotations)
+        self.watch.generation += 1
+
+    async def _toggle_nodepool_pause(self, now: datetime) -> None:
+        if self.paused and self.paused > now:
+            self.paused = None
+            await self.watch.pool.signal(NodePoolWorkflow.resume_disruption, Resume(by="ops"))
+        else:
+            self.paused = now + timedelta(hours=self.dice.uniform(0.1, LONG))
+            await self.watch.pool.signal(NodePoolWorkflow.pause_disruption, self._pause_until(self.paused))
+
+    def _pause_until(self, until: datetime) -> Pause:
+        return Pause(by="ops", reason="upgrade", until=until)

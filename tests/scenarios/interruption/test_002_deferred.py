@@ -1,0 +1,233 @@
+"""Promise 3 over days, on the time-skipping server with the ports faked: what is deferred happens once, and on time.
+
+The worker goes and comes again meanwhile, and runs are continued; clocks are put forward and back.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.testing import WorkflowEnvironment
+
+import workflows.activity_options
+from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.nodeclaim.state import Phase
+from tests.support.fakes.time_skipping_server import time_skipping
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import (
+    Handle,
+    has_continued_as_new,
+    is_in_phase,
+    latest_run,
+    query_state,
+    wait_until_idle,
+    wait_until_skipping_time,
+)
+from tests.support.workflows.interruption_messages import (
+    interruption_rules,
+    ready_with_rules,
+    send_message,
+    signal_interruption,
+)
+from tests.support.workflows.nodeclaim_workflows import BUSY
+
+RESTARTS = 14
+FEW = 100
+"""Events of a run: more than before it waits, so that it is continued between two restarts."""
+LASTS = timedelta(days=14)
+LEAD = timedelta(hours=1)
+BERLIN = ZoneInfo("Europe/Berlin")
+DEFER = {"action": "deferUntilEventStart", "lead": "1h"}
+WINDOW = {"schedule": "0 2 * * 0", "duration": "2h", "timeZone": "Europe/Berlin"}
+WINDOWS = {"action": "window", "windows": [WINDOW], "lead": "1h"}
+
+
+class RestartableWorker:
+    """A worker that is stopped, and another that takes its place, with nothing in its memory."""
+
+    def __init__(self, fake: WorkerHarness) -> None:
+        self._fake, self._stack = fake, AsyncExitStack()
+
+    async def start(self) -> None:
+        await self._stack.enter_async_context(self._fake.running_worker())
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+
+
+@asynccontextmanager
+async def harness_with_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[tuple[WorkerHarness, WorkflowEnvironment, RestartableWorker]]:
+    monkeypatch.setattr("activities.nodeclaim.drain.FIRST_POLL_SECONDS", 0.01)
+    monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
+    async with time_skipping() as skipping:
+        fake = WorkerHarness(skipping.client, max_cached_workflows=0)
+        workers = RestartableWorker(fake)
+        await workers.start()
+        try:
+            yield fake, skipping, workers
+        finally:
+            await workers.stop()
+
+
+async def restart_workers(
+    workers: RestartableWorker, skipping: WorkflowEnvironment, downtime: timedelta, fake: WorkerHarness, handle: Handle
+) -> None:
+    """Nobody is at work for a while. What is begun is done before: this server's time stands still for it."""
+    await wait_until_skipping_time(skipping, lambda: _is_idle(fake, handle))
+    await workers.stop()
+    while not await _is_idle(fake, handle):
+        await workers.start()
+        await wait_until_skipping_time(skipping, lambda: _is_idle(fake, handle))
+        await workers.stop()
+    await skipping.sleep(downtime)
+    await workers.start()
+
+
+async def _is_idle(fake: WorkerHarness, handle: Handle) -> bool:
+    found = (await latest_run(fake.client, handle).describe()).raw_description
+    return not found.pending_activities and not found.HasField("pending_workflow_task")
+
+
+async def is_reported(handle: Handle, text: str) -> bool:
+    """It is shown, said and written down: nothing is under way, so that time can pass with nobody at work."""
+    state = await query_state(handle)
+    return text in state.blocked_by and bool(state.notified_interruptions) and bool(state.interruptions_annotation)
+
+
+async def drained_at(fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle) -> datetime:
+    """When the drain began, which it did once."""
+    await wait_until_skipping_time(skipping, lambda: is_completed(fake, handle), hours=2)
+    outcome = await latest_run(fake.client, handle).result()
+    at: datetime
+    (at,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
+    assert outcome.reason in ("scheduled_change", "event_status")
+    return at
+
+
+async def is_completed(fake: WorkerHarness, handle: Handle) -> bool:
+    found = await latest_run(fake.client, handle).describe()
+    return found.status is WorkflowExecutionStatus.COMPLETED
+
+
+async def before_summer_ends(skipping: WorkflowEnvironment, now: datetime, *, days: int = 7) -> datetime:
+    """Let time pass until so long before the clocks in Berlin are changed; the last moment of a day before that."""
+    change = now + timedelta(days=days + 1)
+    while (change + timedelta(days=1)).astimezone(BERLIN).utcoffset() == change.astimezone(BERLIN).utcoffset():
+        change += timedelta(days=1)
+    await skipping.sleep(change - timedelta(days=days) - now)
+    return change
+
+
+@pytest.mark.row("002-c")
+@pytest.mark.timeout(900)
+async def test_what_is_deferred_for_two_weeks_happens_once_and_on_time_through_14_restarts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", FEW)
+    async with harness_with_workers(monkeypatch) as (fake, skipping, workers):
+        change = await before_summer_ends(skipping, await skipping.get_current_time())
+        handle = await ready_with_rules(fake, skipping, scheduledChange=DEFER)
+        starts = await skipping.get_current_time() + LASTS
+        assert starts.astimezone(BERLIN).utcoffset() != change.astimezone(BERLIN).utcoffset(), "no change of clocks"
+        first = await send_message(fake, skipping, handle, starts=starts, source="status")
+        await wait_until_skipping_time(skipping, lambda: is_reported(handle, "deferred until"))
+        for number in range(RESTARTS):
+            await restart_workers(workers, skipping, timedelta(hours=1), fake, handle)
+            await _repeat_message(fake, handle, first, number)
+            await skipping.sleep(LASTS / RESTARTS - timedelta(hours=1, minutes=6))
+            assert await is_in_phase(latest_run(fake.client, handle), Phase.READY)
+        assert await has_continued_as_new(fake.client, handle)
+        assert abs(await drained_at(fake, skipping, handle) - (starts - LEAD)) < timedelta(minutes=1)
+        assert fake.events.reasons_for("a").count("InstanceUnhealthy") == 1
+        assert fake.events.reasons_for("a").count("TerminatingOnInterruption") == 1
+        assert len(fake.instances.terminated) == 1
+
+
+async def _repeat_message(fake: WorkerHarness, handle: Handle, first: InterruptionMessage, number: int) -> None:
+    """The status says it each minute; pods come and go."""
+    for _ in range(3):
+        await signal_interruption(fake, handle, first)
+        await wait_until_idle(handle)
+    await fake.signal_observed(
+        handle, **BUSY, **interruption_rules(scheduledChange=DEFER), policy=f"WhenEmpty/{number + 1}h"
+    )
+
+
+@pytest.mark.row("002-c")
+@pytest.mark.timeout(600)
+async def test_what_aws_cancels_while_nobody_is_at_work_does_not_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with harness_with_workers(monkeypatch) as (fake, skipping, workers):
+        handle = await ready_with_rules(fake, skipping, scheduledChange=DEFER)
+        await send_message(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+        await wait_until_skipping_time(skipping, lambda: is_reported(handle, "deferred until"))
+        await wait_until_skipping_time(skipping, lambda: _is_idle(fake, handle))
+        await workers.stop()
+        await skipping.sleep(timedelta(hours=40))
+        await send_message(fake, skipping, handle, status="withdrawn")
+        await workers.start()
+        await skipping.sleep(timedelta(hours=20))
+        state = await query_state(handle)
+        assert (state.phase, state.blocked_by) == (Phase.READY, "")
+        assert "InterruptionWithdrawn" in fake.events.reasons_for("a")
+
+
+@pytest.mark.row("002-h")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("days_before", [6, 8], ids=["in the week of the change", "a week before it"])
+async def test_a_drain_begins_inside_its_window_across_a_change_of_summer_time(
+    monkeypatch: pytest.MonkeyPatch, days_before: int
+) -> None:
+    async with harness_with_workers(monkeypatch) as (fake, skipping, workers):
+        change = await before_summer_ends(skipping, await skipping.get_current_time(), days=days_before + 1)
+        sunday = _sunday(change)
+        await skipping.sleep(sunday - timedelta(days=days_before) - await skipping.get_current_time())
+        handle = await ready_with_rules(fake, skipping, scheduledChange=WINDOWS)
+        now = await skipping.get_current_time()
+        await send_message(fake, skipping, handle, starts=now + timedelta(days=6, hours=12))
+        await wait_until_skipping_time(skipping, lambda: is_reported(handle, "waits for its window, which opens at"))
+        for _ in range(3):
+            await restart_workers(workers, skipping, timedelta(minutes=20), fake, handle)
+            assert await is_in_phase(handle, Phase.READY)
+        began = (await drained_at(fake, skipping, handle)).astimezone(BERLIN)
+        assert began.weekday() == 6
+        assert began.hour in (2, 3)
+        assert began < now + timedelta(days=6, hours=11)
+
+
+def _sunday(change: datetime) -> datetime:
+    """02:00 of the Sunday on which clocks are changed."""
+    day = change.astimezone(BERLIN).date()
+    while day.weekday() != 6:
+        day += timedelta(days=1)
+    return datetime(day.year, day.month, day.day, 2, tzinfo=BERLIN).astimezone(UTC)
+
+
+@pytest.mark.row("002-h")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fallback", ["drain", "notify"])
+async def test_that_no_window_lies_before_aws_acts_is_said_at_once(
+    monkeypatch: pytest.MonkeyPatch, fallback: str
+) -> None:
+    async with harness_with_workers(monkeypatch) as (fake, skipping, _):
+        half_a_year_on = ((await skipping.get_current_time()).month + 5) % 12 + 1
+        never: dict[str, Any] = {**WINDOW, "schedule": f"0 2 1 {half_a_year_on} *"}
+        handle = await ready_with_rules(
+            fake, skipping, scheduledChange={**WINDOWS, "windows": [never], "fallback": fallback}
+        )
+        now = await skipping.get_current_time()
+        starts = now + timedelta(days=2)
+        await send_message(fake, skipping, handle, starts=starts)
+        await wait_until_skipping_time(skipping, lambda: is_reported(handle, "no window opens before"))
+        assert any("no window opens before" in message for _, _, message in fake.events.published)
+        if fallback == "drain":
+            assert abs(await drained_at(fake, skipping, handle) - (starts - LEAD)) < timedelta(minutes=1)
+        else:
+            await skipping.sleep(timedelta(days=3))
+            assert await is_in_phase(handle, Phase.READY)

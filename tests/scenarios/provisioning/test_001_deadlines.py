@@ -1,0 +1,80 @@
+"""Promise 2 at the usual deadlines, which are too long to live through: on the time-skipping server."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.apis.labels import OVERDUE
+from tenure.model.nodeclaim.state import Deadlines, Phase
+from tenure.model.plan import ExpectedDurations, PhaseDurations
+from tenure.policy.lifecycle.deadlines import describe_blocker
+from tenure.policy.lifecycle.initialization import default_expected_duration
+from tests.support.fakes.time_skipping_server import time_skipping
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import query_state, wait_until_phase
+from tests.support.workflows.nodeclaim_workflows import BUSY, JOINED, create_nodeclaim
+
+DEFAULTS = Deadlines()
+UNKNOWN = PhaseDurations(
+    launch=default_expected_duration(DEFAULTS.launch),
+    registration=default_expected_duration(DEFAULTS.registration),
+    initialization=default_expected_duration(DEFAULTS.initialization),
+)
+"""What the watch hands to a first node, of which nothing is known."""
+SLACK = timedelta(seconds=30)
+
+
+@pytest.fixture
+async def skipping() -> AsyncIterator[WorkflowEnvironment]:
+    async with time_skipping() as environment:
+        yield environment
+
+
+@pytest.fixture
+async def fake(skipping: WorkflowEnvironment) -> AsyncIterator[WorkerHarness]:
+    async with WorkerHarness(skipping.client).running_worker() as working:
+        yield working
+
+
+@pytest.mark.row("001-e")
+@pytest.mark.parametrize(
+    ("group", "minutes", "reason"), [("group-1", 5, "LaunchTimeout"), ("", 15, "RegistrationTimeout")]
+)
+async def test_a_launch_has_5_minutes_and_a_registration_15_from_birth(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, group: str, minutes: int, reason: str
+) -> None:
+    """One whose launch group is never answered, and one whose instance never joins."""
+    annotations = {"tenure.sh/launch-group": group} if group else {}
+    claim = await create_nodeclaim(fake, skipping, annotations=annotations)
+    outcome = await (await fake.start(claim, expected=ExpectedDurations(default=UNKNOWN))).result()
+    assert outcome.reason == reason and reason in fake.events.reasons_for("a")
+    assert claim.metadata.creation_timestamp
+    took = (
+        next(step.at for step in outcome.history if step.phase is Phase.TERMINATION) - claim.metadata.creation_timestamp
+    )
+    assert timedelta(minutes=minutes) <= took < timedelta(minutes=minutes) + SLACK
+    assert fake.claims.found == {} and fake.instances.running == {}
+
+
+@pytest.mark.row("001-h")
+async def test_a_node_that_is_ready_only_after_6_minutes_was_slow_and_never_stuck(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await fake.start(await create_nodeclaim(fake, skipping), expected=ExpectedDurations(default=UNKNOWN))
+    await wait_until_phase(handle, Phase.REGISTRATION)
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
+    await fake.signal_observed(handle, **JOINED)
+    await wait_until_phase(handle, Phase.INITIALIZATION)
+    await skipping.sleep(timedelta(minutes=2))
+    assert not (await query_state(handle)).slow
+    await skipping.sleep(timedelta(minutes=4))
+    state = await query_state(handle)
+    assert state.slow and describe_blocker(state).startswith("slow: NodeNotReady")
+    assert not state.overdue and fake.claims.condition_text("a", OVERDUE) == ""
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    assert not {"InitializationOverdue", "InitializationTimeout"} & set(fake.events.reasons_for("a"))
+    assert list(fake.claims.found) == ["a"]

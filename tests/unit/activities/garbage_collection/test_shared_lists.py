@@ -1,0 +1,75 @@
+"""What tasks of upkeep read at about the same time is read once, and what must be fresh is read anew."""
+
+import asyncio
+
+import pytest
+
+from activities.garbage_collection import base
+from activities.garbage_collection.base import SharedList, SharedLists
+from tenure.model.errors import Throttled
+from tests.unit.activities.garbage_collection.fake_cluster import GarbageCollectionCluster, run_collection
+
+
+class CountingReader:
+    def __init__(self) -> None:
+        self.times = 0
+        self.faults: list[Exception] = []
+
+    async def read(self) -> list[int]:
+        self.times += 1
+        await asyncio.sleep(0)
+        if self.faults:
+            raise self.faults.pop()
+        return [self.times]
+
+
+async def test_who_asks_at_about_the_same_time_shares_one_list() -> None:
+    reading = CountingReader()
+    shared = SharedList(reading.read)
+    assert list(await asyncio.gather(shared.read_cached(), shared.read_cached())) == [[1], [1]]
+    assert await shared.read_cached() == [1] and reading.times == 1
+
+
+async def test_who_needs_it_fresh_reads_it_and_the_others_have_that() -> None:
+    shared = SharedList(CountingReader().read)
+    assert (await shared.read_cached(), await shared.read_fresh(), await shared.read_cached()) == ([1], [2], [2])
+
+
+async def test_it_is_kept_for_a_short_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "CACHE_SECONDS", 0.01)
+    shared = SharedList(CountingReader().read)
+    assert await shared.read_cached() == [1]
+    await asyncio.sleep(0.05)
+    assert await shared.read_cached() == [2]
+
+
+async def test_a_fault_is_nobody_else_s() -> None:
+    reading = CountingReader()
+    reading.faults = [Throttled("slow down")]
+    shared = SharedList(reading.read)
+    with pytest.raises(Throttled):
+        await shared.read_cached()
+    assert await shared.read_cached() == [2]
+
+
+async def test_a_nodeclaim_that_came_since_the_instances_were_listed_is_never_overlooked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its instance would be ended: NodeClaims are read after the instances, whatever was read lately."""
+    fake_cluster = GarbageCollectionCluster()
+    lists = SharedLists(instances=fake_cluster.found, inventory=fake_cluster.inventory)
+    monkeypatch.setattr(GarbageCollectionCluster, "lists", lists)
+    assert await lists.claims.read_cached() == []
+    fake_cluster.add_nodeclaim("late", fake_cluster.add_instance("i-late", age=600))
+    await run_collection(fake_cluster.instances.terminate_orphaned_instances)
+    assert list(fake_cluster.found.running) == ["i-late"]
+
+
+async def test_an_instance_that_came_since_the_list_keeps_its_nodeclaim(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_cluster = GarbageCollectionCluster()
+    lists = SharedLists(instances=fake_cluster.found, inventory=fake_cluster.inventory)
+    monkeypatch.setattr(GarbageCollectionCluster, "lists", lists)
+    assert await lists.instances.read_cached() == []
+    fake_cluster.add_nodeclaim("late", fake_cluster.add_instance("i-late"), Registered="True")
+    done = await run_collection(fake_cluster.objects.collect_nodeclaims)
+    assert (done.checked, done.suspects, list(fake_cluster.claims.found)) == (1, (), ["late"])

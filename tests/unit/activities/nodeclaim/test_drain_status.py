@@ -1,0 +1,413 @@
+"""A drain that is held: the verdict with its arithmetic, escalation, giving up, dead kubelets, surges."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.apis.lifecyclepolicy import DrainRules
+from tenure.model.disruption.drain import DrainStatus
+from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
+from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
+from tests.unit.activities.builders import REF, FakeCluster, run_activity
+from tests.unit.activities.nodeclaim.test_drain import AT_ONCE, delete_nodeclaim
+
+BEGAN = datetime.now(UTC) - timedelta(seconds=1)
+BUDGET_MESSAGE = "the disruption budget web needs 2 healthy pods"
+SURGE = DrainRules.model_validate({"surgeSingleReplicas": True})
+
+
+def drain_request(**fields: Any) -> DrainRequest:
+    return DrainRequest(claim=REF, began=BEGAN, **fields)
+
+
+def add_blocked_pods(cluster: FakeCluster, *names: str, **fields: Any) -> None:
+    """Pods behind a budget that is complete."""
+    delete_nodeclaim(cluster)
+    cluster.budgets.add("web", min_available="2", expected=2, desired=2, current=2)
+    for name in names or ("web",):
+        cluster.pods.add("node-a", name, labels={"app": "web"}, owner_kind="ReplicaSet", owner_name="web-5", **fields)
+        cluster.pods.blocked[name] = BUDGET_MESSAGE
+
+
+async def drain_status(cluster: FakeCluster, request: DrainRequest) -> tuple[DrainResult, DrainStatus]:
+    result = await run_activity(cluster.draining.drain_node, request)
+    assert result.outcome == "waiting" and result.verdict is not None
+    return result, result.verdict
+
+
+async def test_the_verdict_names_pod_owner_budget_arithmetic_and_what_to_do(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    result, found = await drain_status(cluster, drain_request())
+    (blocker,) = found.eviction_blockers
+    assert blocker.owner == "ReplicaSet web-5" and blocker.passes == "never"
+    assert "default/web: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go" in blocker.what
+    assert "never passes by itself: it needs all 2 pods" in cluster.claims.condition_message("a", "Drained")
+    assert result.blockers == blocker.summary and cluster.events.reasons_for("a") == ["FailedDraining"]
+
+
+async def test_since_when_it_is_held_outlives_the_activity(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    _, first = await drain_status(cluster, drain_request())
+    await asyncio.sleep(0.01)
+    _, second = await drain_status(
+        cluster, drain_request(known=first, known_blockers=first.status_line, poll_timeout=0)
+    )
+    assert (
+        second.eviction_blockers[0].since == first.eviction_blockers[0].since
+        and second.blocked_since == first.blocked_since
+    )
+
+
+async def test_one_refusal_stands_for_all_pods_of_a_budget_in_a_look(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster, *(f"web-{number}" for number in range(7)))
+    tried: list[str] = []
+    evict = cluster.pods.evict
+
+    async def recording_evict(pod: Any) -> Any:
+        tried.append(pod.name)
+        return await evict(pod)
+
+    cluster.pods.evict = recording_evict  # type: ignore[method-assign]
+    _, found = await drain_status(cluster, drain_request())
+    assert tried == ["web-0"] and (len(found.eviction_blockers), found.unnamed_blockers, found.pods) == (5, 2, 7)
+
+
+async def test_budgets_that_cannot_be_read_leave_the_servers_words(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    cluster.budgets.faults["in_namespace"] = [Forbidden("no") for _ in range(9)]
+    result, _ = await drain_status(cluster, drain_request())
+    assert BUDGET_MESSAGE in result.blockers
+
+
+async def test_a_pod_whose_eviction_is_refused_for_another_reason_hurts_only_itself(cluster: FakeCluster) -> None:
+    delete_nodeclaim(cluster)
+    cluster.pods.add("node-a", "odd")
+    cluster.pods.add("node-a", "web")
+    cluster.pods.faults["evict"] = [BadInput("denied by webhook x")]
+    result, found = await drain_status(cluster, drain_request(poll_timeout=0))
+    assert "denied by webhook x" in result.blockers and found.eviction_blockers[0].cause == "refused"
+    assert cluster.pods.evicted == ["web"]
+
+
+async def test_a_server_that_asks_for_a_pause_gets_one(cluster: FakeCluster) -> None:
+    delete_nodeclaim(cluster)
+    cluster.pods.add("node-a", "web")
+    cluster.pods.faults["evict"] = [Throttled("slow down")]
+    with pytest.raises(Exception, match="slow down"):
+        await run_activity(cluster.draining.drain_node, drain_request())
+
+
+async def test_a_fault_that_took_the_verdicts_place_is_replaced_again(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    _, found = await drain_status(cluster, drain_request())
+    result, _ = await drain_status(cluster, drain_request(known=found, known_blockers="503", poll_timeout=60))
+    assert result.blockers == found.status_line
+
+
+async def test_pods_say_that_they_are_evicted_or_deleted_for_the_deadline(cluster: FakeCluster) -> None:
+    delete_nodeclaim(cluster, grace="1h", since=timedelta(minutes=59))
+    cluster.claims.set_status("a")
+    cluster.pods.add("node-a", "web")
+    cluster.pods.add("node-a", "slow", grace_seconds=600)
+    await run_activity(cluster.draining.drain_node, drain_request())
+    assert cluster.events.reasons_for("web") == ["Evicted"] and cluster.events.reasons_for("slow") == ["Disrupted"]
+    assert ("web", "Evicted", "Evicted pod: Forceful Termination") in cluster.events.published
+
+
+async def test_a_fault_in_the_midst_takes_no_word_from_the_pods_before_it(cluster: FakeCluster) -> None:
+    delete_nodeclaim(cluster)
+    for name in ("web", "api"):
+        cluster.pods.add("node-a", name)
+    cluster.pods.faults["evict"] = [None, Throttled("slow down")]
+    with pytest.raises(Exception, match="slow down"):
+        await run_activity(cluster.draining.drain_node, drain_request())
+    (evicted,) = cluster.pods.evicted
+    assert cluster.events.reasons_for(evicted) == ["Evicted"]
+
+
+async def test_a_deadline_that_comes_nearer_during_the_drain_is_kept(cluster: FakeCluster) -> None:
+    """Repair or a person writes the annotation while the activity stays with the node."""
+    add_blocked_pods(cluster)
+    stamp = datetime.now(UTC).isoformat()
+    annotations = cluster.claims.found["a"]["metadata"]["annotations"]
+    _, known = await drain_status(cluster, drain_request())
+    asyncio.get_running_loop().call_later(0.02, annotations.update, {NODECLAIM_TERMINATION_TIMESTAMP: stamp})
+    result = await run_activity(
+        cluster.draining.drain_node, drain_request(known=known, known_blockers=known.status_line, poll_timeout=60)
+    )
+    assert result.outcome in ("drained", "deadline passed") and cluster.pods.forced == [("web", 1)]
+
+
+async def test_a_deadline_is_written_once_however_seldom_the_claim_is_read(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.nodeclaim.drain_pass.REFRESH", 60.0)
+    cluster.add_running_node()
+    cluster.claims.found["a"]["spec"]["terminationGracePeriod"] = "1h"
+    cluster.pods.add("node-a", "web")
+    cluster.pods.blocked["web"] = BUDGET_MESSAGE
+    await cluster.nodes.delete("node-a")
+    monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 0.05)
+    await drain_status(cluster, drain_request())
+    assert cluster.events.reasons_for("a").count("TerminationGracePeriodExpiring") == 1
+
+
+async def test_a_deadline_never_moves_away(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    annotations = cluster.claims.found["a"]["metadata"]["annotations"]
+    soon, later = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 5))
+    annotations[NODECLAIM_TERMINATION_TIMESTAMP] = soon.isoformat()
+    _, known = await drain_status(cluster, drain_request())
+    annotations[NODECLAIM_TERMINATION_TIMESTAMP] = later.isoformat()
+    result, _ = await drain_status(
+        cluster, drain_request(known=known, known_blockers=known.status_line, poll_timeout=0)
+    )
+    assert result.deadline == soon
+
+
+@pytest.mark.parametrize("text", ["soon", "2026-01-01T00:00:00"])
+async def test_an_annotation_that_is_no_moment_is_said_and_forces_nothing(cluster: FakeCluster, text: str) -> None:
+    add_blocked_pods(cluster)
+    cluster.claims.found["a"]["metadata"]["annotations"][NODECLAIM_TERMINATION_TIMESTAMP] = text
+    result, _ = await drain_status(cluster, drain_request())
+    assert result.deadline is None and cluster.pods.forced == []
+    assert any("is no moment" in message and text in message for _, _, message in cluster.events.published)
+
+
+async def test_an_escalation_deletes_pods_with_their_own_grace_period(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster, grace_seconds=2)
+    cluster.pods.add("node-a", "later", grace_seconds=60, group=2)
+    began = datetime.now(UTC)
+    result, found = await drain_status(cluster, drain_request(escalate=True, poll_timeout=0))
+    assert found.deadline is not None
+    assert (found.deadline - began).total_seconds() > 58 and (found.deadline - datetime.now(UTC)).total_seconds() <= 60
+    written = cluster.claims.found["a"]["metadata"]["annotations"][NODECLAIM_TERMINATION_TIMESTAMP]
+    assert datetime.fromisoformat(written) == found.deadline
+    second, _ = await drain_status(
+        cluster, drain_request(escalate=True, known=found, known_blockers=result.blockers, poll_timeout=0)
+    )
+    assert second.deadline == found.deadline
+    least = 58 - (datetime.now(UTC) - began).total_seconds()
+    assert all(name == "later" and least <= grace <= 60 for name, grace in cluster.pods.forced)
+
+
+async def test_a_node_counts_as_drained_only_some_seconds_after_its_taint(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler that has not seen the taint yet may still bind a pod, which is evicted too."""
+    monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 1.0)
+    delete_nodeclaim(cluster)
+    asyncio.get_running_loop().call_later(0.05, lambda: cluster.pods.add("node-a", "late"))
+    began = datetime.now(UTC)
+    assert (await run_activity(cluster.draining.drain_node, drain_request())).outcome == "drained"
+    assert cluster.pods.evicted == ["late"] and datetime.now(UTC) - began >= timedelta(seconds=1)
+
+
+# --- the machine ---
+
+
+async def test_a_dead_kubelets_pods_are_waited_for_only_so_long(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    cluster.nodes.update_node("node-a", ready=False)
+    _, found = await drain_status(cluster, drain_request())
+    assert found.not_ready_since and found.not_ready_until == found.not_ready_since + timedelta(minutes=5)
+    assert "the node is not Ready since" in found.status_line
+    rules = DrainRules.model_validate({"nodeNotReady": "100ms"})
+    result = await run_activity(
+        cluster.draining.drain_node,
+        drain_request(known=found, known_blockers=found.status_line, rules=rules, poll_timeout=60),
+    )
+    assert result.outcome == "not ready" and not cluster.pods.evicted and not cluster.pods.forced
+    assert cluster.claims.condition_text("a", "VolumesDetached") == "False NodeNotReady"
+
+
+async def test_that_the_node_turned_not_ready_is_said_though_something_else_is_known(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    _, known = await drain_status(cluster, drain_request())
+    cluster.nodes.update_node("node-a", ready=False)
+    result, _ = await drain_status(
+        cluster, drain_request(known=known, known_blockers=known.status_line, poll_timeout=60)
+    )
+    assert result.blockers.startswith("the node is not Ready since") and known.status_line in result.blockers
+
+
+async def test_a_kubelet_that_comes_back_has_all_its_time_again(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    cluster.nodes.update_node("node-a", ready=False)
+    _, found = await drain_status(cluster, drain_request())
+    cluster.nodes.update_node("node-a", ready=True)
+    _, well = await drain_status(cluster, drain_request(known=found, known_blockers=found.status_line, poll_timeout=0))
+    assert well.not_ready_since is None and well.blocked_since == found.blocked_since
+
+
+@pytest.mark.parametrize("missing", ["the instance", "the Node"])
+async def test_what_is_gone_in_the_middle_ends_the_drain_at_once(cluster: FakeCluster, missing: str) -> None:
+    add_blocked_pods(cluster)
+    _, known = await drain_status(cluster, drain_request())
+
+    def vanish() -> None:
+        if missing == "the Node":
+            cluster.nodes.found.clear()
+        else:
+            cluster.instances.running.clear()
+            cluster.nodes.update_node("node-a", ready=False)
+
+    asyncio.get_running_loop().call_later(0.02, vanish)
+    result = await run_activity(
+        cluster.draining.drain_node, drain_request(known=known, known_blockers=known.status_line, poll_timeout=60)
+    )
+    assert result == DrainResult(outcome="drained", evicted_pods=("default/web",)) and cluster.pods.evicted == []
+
+
+async def test_a_claim_that_vanishes_in_the_middle_does_not_stop_the_drain(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    _, known = await drain_status(cluster, drain_request())
+
+    def vanish() -> None:
+        cluster.claims.found.clear()
+        cluster.pods.blocked.clear()
+
+    asyncio.get_running_loop().call_later(0.02, vanish)
+    result = await run_activity(
+        cluster.draining.drain_node, drain_request(known=known, known_blockers=known.status_line, poll_timeout=60)
+    )
+    assert result.outcome == "drained" and cluster.pods.evicted == ["web"]
+
+
+# --- drains that may be given up ---
+
+
+async def test_a_kept_claim_is_deleted_when_the_pods_are_gone(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.pods.add("node-a", "web")
+    cluster.pods.blocked["web"] = BUDGET_MESSAGE
+    result, _ = await drain_status(cluster, drain_request(retains_nodeclaim=True))
+    claim = cluster.claims.found["a"]["metadata"]
+    assert result.retains_nodeclaim and cluster.is_disrupted()
+    assert "deletionTimestamp" not in claim and not cluster.nodes.found["node-a"].deleting
+    cluster.pods.blocked.clear()
+    assert (await run_activity(cluster.draining.drain_node, drain_request(retains_nodeclaim=True))).outcome == "drained"
+    assert "deletionTimestamp" in claim and cluster.nodes.found["node-a"].deleting
+
+
+@pytest.mark.parametrize("deleted", ["NodeClaim", "Node"])
+async def test_a_kept_claim_that_a_person_deletes_goes_as_any_other(cluster: FakeCluster, deleted: str) -> None:
+    cluster.add_running_node()
+    cluster.pods.add("node-a", "web")
+    cluster.pods.blocked["web"] = BUDGET_MESSAGE
+    rules = DrainRules.model_validate({"whenBlocked": "giveUp", "blockedFor": "2h"})
+    _, known = await drain_status(cluster, drain_request(retains_nodeclaim=True, rules=rules))
+    assert "is given up at" in known.follows
+    await (cluster.claims.delete("a", "uid-a") if deleted == "NodeClaim" else cluster.nodes.delete("node-a"))
+    result, found = await drain_status(
+        cluster,
+        drain_request(
+            retains_nodeclaim=True, rules=rules, known=known, known_blockers=known.status_line, poll_timeout=0
+        ),
+    )
+    assert not result.retains_nodeclaim and "cannot be given up any more" in found.follows
+    assert "deletionTimestamp" in cluster.claims.found["a"]["metadata"] and cluster.nodes.found["node-a"].deleting
+    assert not await run_activity(cluster.draining.uncordon_node, CancelDrainRequest(claim=REF, why="held"))
+
+
+async def test_a_drain_that_is_given_up_puts_the_node_back_and_keeps_the_reason(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.pods.add("node-a", "web")
+    cluster.pods.blocked["web"] = BUDGET_MESSAGE
+    await drain_status(cluster, drain_request(retains_nodeclaim=True))
+    assert await run_activity(
+        cluster.draining.uncordon_node, CancelDrainRequest(claim=REF, why="default/web: a budget")
+    )
+    assert not cluster.is_disrupted() and cluster.claims.condition_text("a", "Drained") == "False GaveUp"
+    assert cluster.claims.condition_message("a", "Drained") == "default/web: a budget"
+    assert "DrainGivenUp" in cluster.events.reasons_for("a")
+
+
+# --- single replicas ---
+
+
+def add_single_replica(cluster: FakeCluster, **rollout: Any) -> None:
+    delete_nodeclaim(cluster)
+    cluster.pods.add("node-a", "web", owner_kind="ReplicaSet", owner_name="web-5")
+    cluster.rollouts.add("web", **rollout)
+
+
+async def test_a_single_replica_is_restarted_once_and_goes_when_its_deployment_takes_it(cluster: FakeCluster) -> None:
+    add_single_replica(cluster)
+    result, known = await drain_status(cluster, drain_request(rules=SURGE))
+    assert "goes when the new pod of Deployment web" in result.blockers and known.blocked_since is None
+    _, known = await drain_status(
+        cluster, drain_request(rules=SURGE, known=known, known_blockers=known.status_line, poll_timeout=0)
+    )
+    assert cluster.rollouts.restarts == [BEGAN.isoformat().replace("+00:00", "Z")] and cluster.pods.evicted == []
+    asyncio.get_running_loop().call_later(0.02, cluster.pods.by_node.clear)
+    question = drain_request(rules=SURGE, known=known, known_blockers=known.status_line, poll_timeout=60)
+    assert (await run_activity(cluster.draining.drain_node, question)).outcome == "drained"
+    assert cluster.pods.evicted == [] and "SurgeStarted" in cluster.events.reasons_for("web")
+
+
+async def test_a_surge_that_takes_too_long_ends_in_an_eviction(cluster: FakeCluster) -> None:
+    add_single_replica(cluster)
+    _, known = await drain_status(cluster, drain_request(rules=SURGE))
+    old = known.eviction_blockers[0].model_copy(update={"since": datetime.now(UTC) - timedelta(minutes=10)})
+    known = known.model_copy(update={"eviction_blockers": (old,)})
+    question = drain_request(rules=SURGE, known=known, known_blockers=known.status_line)
+    assert (await run_activity(cluster.draining.drain_node, question)).outcome == "drained"
+    assert cluster.pods.evicted == ["web"] and len(cluster.rollouts.restarts) == 1
+
+
+@pytest.mark.parametrize(
+    ("rollout", "rules"),
+    [({}, None), ({}, DrainRules()), ({"replicas": 2}, SURGE), ({"surges": False}, SURGE)],
+)
+async def test_others_are_evicted_as_they_are(
+    cluster: FakeCluster, rollout: dict[str, Any], rules: DrainRules | None
+) -> None:
+    add_single_replica(cluster, **rollout)
+    assert (await run_activity(cluster.draining.drain_node, drain_request(rules=rules))).outcome == "drained"
+    assert cluster.pods.evicted == ["web"] and cluster.rollouts.restarts == []
+
+
+async def test_a_pod_that_is_not_ready_is_no_reason_to_restart_anything(cluster: FakeCluster) -> None:
+    delete_nodeclaim(cluster)
+    cluster.pods.add("node-a", "web", owner_kind="ReplicaSet", ready=False)
+    cluster.rollouts.add("web")
+    await run_activity(cluster.draining.drain_node, drain_request(rules=SURGE))
+    assert cluster.pods.evicted == ["web"] and cluster.rollouts.restarts == []
+
+
+async def test_a_pod_that_only_its_node_marked_not_ready_is_kept_and_restarted_once_it_is_ready(
+    cluster: FakeCluster,
+) -> None:
+    delete_nodeclaim(cluster)
+    cluster.pods.add(
+        "node-a", "web", owner_kind="ReplicaSet", owner_name="web-5", ready=False, controller_set_not_ready=True
+    )
+    cluster.rollouts.add("web")
+    result, known = await drain_status(cluster, drain_request(rules=SURGE))
+    assert "goes when the new pod of Deployment web" in result.blockers
+    assert cluster.pods.evicted == [] and cluster.rollouts.restarts == []
+    cluster.pods.by_node.clear()
+    cluster.pods.add("node-a", "web", owner_kind="ReplicaSet", owner_name="web-5")
+    await drain_status(
+        cluster, drain_request(rules=SURGE, known=known, known_blockers=known.status_line, poll_timeout=0)
+    )
+    assert cluster.pods.evicted == [] and len(cluster.rollouts.restarts) == 1
+
+
+async def test_a_rollout_that_may_not_be_restarted_is_said_and_the_pod_evicted(cluster: FakeCluster) -> None:
+    add_single_replica(cluster)
+    cluster.rollouts.faults["restart_deployment"] = [Forbidden("deployments.apps is forbidden")]
+    assert (await run_activity(cluster.draining.drain_node, drain_request(rules=SURGE))).outcome == "drained"
+    assert cluster.pods.evicted == ["web"] and cluster.events.reasons_for("web") == ["SurgeFailed", "Evicted"]
+
+
+async def test_looks_that_fail_leave_the_verdict_to_the_next_try(cluster: FakeCluster) -> None:
+    add_blocked_pods(cluster)
+    cluster.pods.faults["on_node"] = [TryLater("503")]
+    with pytest.raises(Exception, match="503"):
+        await run_activity(cluster.draining.drain_node, AT_ONCE)
+    await drain_status(cluster, drain_request())

@@ -1,0 +1,48 @@
+"""Which commands wait for a person, as visibility shows them."""
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowExecution
+from temporalio.client import WorkflowExecutionStatus as Status
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from tenure.cli.nodes.stuck import OverdueItem, command_item, rollout_item
+from tests.unit.cli.nodes.test_workflows import START, execution
+from workflows import ids, search_attributes
+
+
+def workflow_execution(workflow_id: str, **values: Any) -> WorkflowExecution:
+    pairs = [SearchAttributePair(getattr(search_attributes, name), value) for name, value in values.items()]
+    attrs = TypedSearchAttributes(pairs)
+    return dataclasses.replace(execution("x", Status.RUNNING), id=workflow_id, typed_search_attributes=attrs)
+
+
+COMMAND = ids.disruption("demo", "12ab")
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("values", "late"),
+    [
+        ({"PHASE": "Wait", "DEADLINE": START + MINUTE}, False),
+        ({"PHASE": "Wait", "DEADLINE": START - MINUTE}, True),
+        ({"PHASE": "Undo", "PHASE_SINCE": START - 9 * MINUTE}, False),
+        ({"PHASE": "Undo", "PHASE_SINCE": START - 11 * MINUTE, "BLOCKED_BY": "no answer"}, True),
+        ({"PHASE": "Permit"}, False),
+    ],
+)
+def test_a_command_past_its_deadline_or_that_cannot_be_undone_is_late(values: dict[str, Any], late: bool) -> None:
+    found = command_item(workflow_execution(COMMAND, **values), START)
+    assert (found is not None) == late
+    if found:
+        assert found == OverdueItem(
+            "command 12ab", values["PHASE"], values.get("PHASE_SINCE"), values.get("BLOCKED_BY", "-")
+        )
+
+
+def test_a_roll_out_says_what_it_waits_for() -> None:
+    found = rollout_item(workflow_execution(ids.nodepool("demo", "web"), BLOCKED_BY="waits for a person: it is halted"))
+    assert found == OverdueItem("roll-out of NodePool web", "-", None, "waits for a person: it is halted")

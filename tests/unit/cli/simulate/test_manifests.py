@@ -1,0 +1,404 @@
+"""What `tenure simulate` makes of manifests: as the API server would have them, and refused where it would refuse."""
+
+import json
+from typing import Any
+
+import pytest
+from _pytest.capture import CaptureFixture
+
+from tenure.cli import main as cli_main
+from tests.unit.cli.simulate.test_simulate import (
+    TYPES,
+    Files,
+    deployment,
+    files,
+    instance_type,
+    offering,
+    pod,
+    pool,
+    run_simulation,
+)
+
+__all__ = ["files"]
+
+
+def pod_with_spec(name: str = "one", **spec: Any) -> dict[str, Any]:
+    made = pod(name, cpu="1")
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
+def affinity(kind: str, *, required: Any = None, preferred: Any = None) -> dict[str, Any]:
+    terms = {
+        "requiredDuringSchedulingIgnoredDuringExecution": required,
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+    }
+    return {"affinity": {kind: {key: value for key, value in terms.items() if value is not None}}}
+
+
+def node_terms(*expressions: dict[str, Any]) -> dict[str, Any]:
+    return affinity("nodeAffinity", required={"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]})
+
+
+def container(**resources: Any) -> dict[str, Any]:
+    return {"name": "main", "image": "none", "resources": resources}
+
+
+def scheduled_pods(found: dict[str, Any]) -> list[str]:
+    """Names of pods on new nodes."""
+    return sorted(name for node in found["nodes"] for name in node["pods"])
+
+
+def usage_error(files: Files, capsys: CaptureFixture[str], *more: str) -> str:
+    assert cli_main.main(files.arguments(*more)) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert captured.out == ""
+    return line
+
+
+# --- as the API server has it ---
+
+
+def test_a_limit_without_a_request_is_a_request(files: Files, capsys: CaptureFixture[str]) -> None:
+    files.write("pods.yaml", pod_with_spec(containers=[container(limits={"nvidia.com/gpu": 1, "cpu": "1"})]))
+    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"] == ["g5.xlarge"]
+
+
+def test_a_limit_of_the_whole_pod_is_a_request_where_no_container_asks(
+    files: Files, capsys: CaptureFixture[str]
+) -> None:
+    files.write("pods.yaml", pod_with_spec(containers=[container()], resources={"limits": {"cpu": "7"}}))
+    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"] == ["m5.2xlarge"]
+    files.write(
+        "pods.yaml", pod_with_spec(containers=[container(requests={"cpu": "1"})], resources={"limits": {"cpu": "7"}})
+    )
+    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"][0] == "m5.large"
+
+
+def test_plain_numbers_are_quantities(files: Files, capsys: CaptureFixture[str]) -> None:
+    files.write("pods.yaml", pod_with_spec(containers=[container(requests={"cpu": 7.5, "memory": 1073741824})]))
+    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"] == ["m5.2xlarge"]
+
+
+def test_what_is_null_is_absent(files: Files, capsys: CaptureFixture[str]) -> None:
+    """As `kubectl create --dry-run=client -o yaml` writes it."""
+    made = deployment(2, affinity=None, nodeName=None)
+    made["metadata"]["creationTimestamp"] = None
+    made["spec"]["template"]["metadata"]["creationTimestamp"] = None
+    files.write("pods.yaml", {**made, "status": {}})
+    assert scheduled_pods(run_simulation(files, capsys)) == ["web-0", "web-1"]
+
+
+def test_dates_without_quotes_are_read(files: Files, capsys: CaptureFixture[str]) -> None:
+    one = "kind: Pod\nmetadata: {name: a, creationTimestamp: 2024-01-01T00:00:00Z}\nspec: {containers: [{name: a}]}\n"
+    (files.folder / "pods.yaml").write_text(one + "---\n" + one.replace("name: a,", "name: b,"))
+    assert scheduled_pods(run_simulation(files, capsys)) == ["a", "b"]
+
+
+def test_workloads_of_one_name_are_all_planned(files: Files, capsys: CaptureFixture[str]) -> None:
+    job = {**deployment(1), "kind": "Job"}
+    job["spec"] = {**job["spec"], "parallelism": 3, "completions": 2}
+    files.write("pods.yaml", deployment(2), job, pod("web-0", cpu="1"))
+    assert scheduled_pods(run_simulation(files, capsys)) == [
+        "Deployment/default/web-0",
+        "Deployment/default/web-1",
+        "Job/default/web-0",
+        "Job/default/web-1",
+        "Pod/default/web-0",
+    ]
+
+
+def test_a_cron_job_is_one_run_of_its_job(files: Files, capsys: CaptureFixture[str]) -> None:
+    job = {"spec": {"parallelism": 2, "template": deployment(1)["spec"]["template"]}}
+    files.write("pods.yaml", {"kind": "CronJob", "metadata": {"name": "tick"}, "spec": {"jobTemplate": job}})
+    assert scheduled_pods(run_simulation(files, capsys)) == ["tick-0", "tick-1"]
+
+
+def test_pods_that_nobody_plans_for_say_why(files: Files, capsys: CaptureFixture[str]) -> None:
+    ours = {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}
+    files.write(
+        "pods.yaml",
+        pod_with_spec("gated", schedulingGates=[{"name": "wait"}]),
+        pod_with_spec("elsewhere", **node_terms(ours)),
+        {**pod("done", cpu="1"), "status": {"phase": "Succeeded"}},
+    )
+    found = run_simulation(files, capsys)
+    assert "schedulingGates" in found["unschedulable"]["gated"] and "NodePool" in found["unschedulable"]["elsewhere"]
+    assert found["nodes"] == [] and len(found["unschedulable"]) == 2
+
+
+def test_what_stands_may_be_nodes_claims_pods_and_namespaces(files: Files, capsys: CaptureFixture[str]) -> None:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "9"}
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": allocatable}}
+    claim = {
+        "kind": "NodeClaim",
+        "metadata": {"name": "coming", "labels": {"karpenter.sh/nodepool": "general"}},
+        "spec": {"nodeClassRef": {"name": "default"}, "resources": {"requests": allocatable}, "requirements": []},
+    }
+    files.write(
+        "nodes.yaml", node, claim, pod_with_spec("there", nodeName="n1", containers=[container(limits={"cpu": 4})])
+    )
+    found = run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))
+    assert (found["existing"], found["nodes"]) == ({"coming": ["one"]}, [])
+
+
+def test_a_cordoned_node_takes_nothing(files: Files, capsys: CaptureFixture[str]) -> None:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "9"}
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "spec": {"unschedulable": True},
+        "status": {"allocatable": allocatable},
+    }
+    files.write("nodes.yaml", node)
+    assert run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
+
+
+def test_a_node_that_has_long_been_not_ready_is_no_home(files: Files, capsys: CaptureFixture[str]) -> None:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "9"}
+    conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": "2025-01-01T00:00:00Z"}]
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "n1", "creationTimestamp": "2024-12-01T00:00:00Z"},
+        "status": {"allocatable": allocatable, "conditions": conditions},
+    }
+    files.write("nodes.yaml", node)
+    assert run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
+
+
+def test_namespaces_are_selected_by_their_labels(files: Files, capsys: CaptureFixture[str]) -> None:
+    """The pods that are to be kept away from are in a namespace that only its label names."""
+    term = {
+        "topologyKey": "topology.kubernetes.io/zone",
+        "labelSelector": {"matchLabels": {"app": "noisy"}},
+        "namespaceSelector": {"matchLabels": {"team": "red"}},
+    }
+    noisy = pod_with_spec("noisy", nodeSelector={"topology.kubernetes.io/zone": "a"}, priority=1)
+    noisy["metadata"] |= {"namespace": "other", "labels": {"app": "noisy"}}
+    quiet = pod_with_spec("quiet", **affinity("podAntiAffinity", required=[term]))
+    namespace = {"kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "red"}}}
+    files.write("pods.yaml", namespace, noisy, quiet)
+    found = run_simulation(files, capsys)
+    zones = {node["pods"][0]: node["zones"] for node in found["nodes"] if len(node["pods"]) == 1}
+    assert zones["noisy"] == ["a"] and zones["quiet"] != ["a"] and len(zones["quiet"]) == 1
+
+
+@pytest.mark.parametrize("kind", ["high", "system-node-critical", ""])
+def test_priority_comes_from_the_class(files: Files, capsys: CaptureFixture[str], kind: str) -> None:
+    classes = [
+        {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9},
+        {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 5, "globalDefault": True},
+    ]
+    first = pod_with_spec("first", **({"priorityClassName": kind} if kind else {"priority": 6}))
+    limited = pool()
+    limited["spec"]["limits"] = {"nodes": "1"}
+    files.write("pools.yaml", limited)
+    files.write("pods.yaml", *classes, pod_with_spec("other", containers=[container(requests={"cpu": "7"})]), first)
+    found = run_simulation(files, capsys)
+    assert scheduled_pods(found) == ["first"] and list(found["unschedulable"]) == ["other"]
+
+
+def test_min_values_are_lowered_where_that_is_wanted(files: Files, capsys: CaptureFixture[str]) -> None:
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 5}
+    files.write("pools.yaml", pool(requirement))
+    assert "minValues" in run_simulation(files, capsys)["unschedulable"]["one"]
+    assert run_simulation(files, capsys, "--min-values-policy", "BestEffort")["unschedulable"] == {}
+
+
+@pytest.mark.parametrize(("count", "reserved"), [({}, 1), ({"ReservationCapacity": 2}, 2)])
+def test_reserved_capacity_is_used_first_and_no_further(
+    files: Files, capsys: CaptureFixture[str], count: dict[str, int], reserved: int
+) -> None:
+    reserved_offering = offering("a", "reserved", 0.001)
+    key = "karpenter.k8s.aws/capacity-reservation-id"
+    reserved_offering["Requirements"].append({"key": key, "operator": "In", "values": ["cr-1"]})
+    large = instance_type("m5.2xlarge", 8)
+    large["offerings"].append({**reserved_offering, **count})
+    (files.folder / "types.json").write_text(json.dumps([large]))
+    files.write("pods.yaml", *(pod(f"p{n}", cpu="7") for n in range(3)))
+    found = run_simulation(files, capsys)
+    kinds = [node["capacityTypes"] for node in found["nodes"]]
+    assert kinds.count(["reserved"]) == reserved and len(kinds) == 3
+    assert sorted(node["price"] for node in found["nodes"])[0] == 0.001
+
+
+def test_types_without_a_number_of_pods_have_the_kubelets(files: Files, capsys: CaptureFixture[str]) -> None:
+    kind = instance_type("m5.large", 2)
+    kind["resources"].pop("pods")
+    (files.folder / "types.json").write_text(json.dumps([kind]))
+    assert run_simulation(files, capsys)["unschedulable"] == {}
+
+
+def test_the_table_keeps_what_stands_in_brackets(
+    files: Files, capsys: CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    files.write("pods.yaml", pod_with_spec("far", nodeSelector={"topology.kubernetes.io/zone": "mars"}), pod("one"))
+    assert cli_main.main(files.arguments()) == 0
+    assert "topology.kubernetes.io/zone In [mars]" in capsys.readouterr().out
+
+
+def test_the_table_shows_the_fill_of_whatever_is_asked_for(
+    files: Files, capsys: CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    kind = instance_type("x1.large", 2)
+    kind["resources"]["example.com/dongle"] = "4"
+    (files.folder / "types.json").write_text(json.dumps([kind]))
+    files.write("pods.yaml", pod("one", **{"example.com/dongle": "3"}))
+    assert cli_main.main(files.arguments()) == 0
+    assert "example.com/dongle 75%" in capsys.readouterr().out
+
+
+# --- refused ---
+
+ZONE_TERM = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+SPREAD = {**ZONE_TERM, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"containers": [container(requests={"cpu": "1.5.2"})]},
+            "spec.containers[main].resources.requests.cpu: '1.5.2'",
+        ),
+        ({"containers": [container(requests={"cpu": "-1"})]}, "spec.containers[main].resources.requests.cpu: '-1'"),
+        ({"containers": [container(requests={"cpu": True})]}, "'True'"),
+        ({"containers": [container(requests={"cpu": "2"}, limits={"cpu": "1"})]}, "limit '1'"),
+        ({"containers": []}, "spec.containers"),
+        ({"containers": "main"}, "spec.containers: 'main'"),
+        ({"containers": [{"image": "x"}]}, "spec.containers[0].name"),
+        ({"overhead": {"memory": "lots"}}, "spec.overhead.memory: 'lots'"),
+        (node_terms({"key": "team", "operator": "Near", "values": ["x"]}), "operator 'Near'"),
+        (node_terms({"key": "cpu", "operator": "Gt", "values": ["many"]}), "many"),
+        (affinity("nodeAffinity", required={"nodeSelectorTerms": []}), "nodeSelectorTerms is missing"),
+        (affinity("nodeAffinity", preferred=[{"weight": 500, "preference": {}}]), "weight: 500"),
+        (affinity("podAffinity", preferred=[{"weight": 0, "podAffinityTerm": ZONE_TERM}]), "weight: 0"),
+        (affinity("podAffinity", required=[{**ZONE_TERM, "labelSelector": NEAR}]), "operator 'Near'"),
+        (affinity("podAntiAffinity", required=[{**ZONE_TERM, "namespaceSelector": NEAR}]), "namespaceSelector"),
+        (affinity("podAffinity", required=[{"labelSelector": {}}]), "topologyKey"),
+        ({"topologySpreadConstraints": [{**SPREAD, "labelSelector": NEAR}]}, "operator 'Near'"),
+        ({"topologySpreadConstraints": [{**SPREAD, "maxSkew": 0}]}, "maxSkew: 0"),
+        ({"topologySpreadConstraints": [{**SPREAD, "minDomains": -1}]}, "minDomains: -1"),
+        ({"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "Never"}]}, "whenUnsatisfiable: 'Never'"),
+        ({"topologySpreadConstraints": [{**SPREAD, "nodeTaintsPolicy": "Maybe"}]}, "nodeTaintsPolicy: 'Maybe'"),
+        (affinity("podAffinity", required={"topologyKey": "a"}), "DuringExecution: {'topologyKey': 'a'} is no list"),
+        ({"tolerations": ["all"]}, "spec.tolerations[0]: 'all' is no object"),
+        ({"tolerations": [{"key": "a", "operator": "Like"}]}, "operator: 'Like'"),
+        ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect: 'Never'"),
+        ({"containers": [{"name": "a", "ports": [{"hostPort": 70000}]}]}, "hostPort: 70000"),
+        ({"nodeSelector": {"team": True}}, "node_selector.team"),
+    ],
+)
+def test_a_pod_that_means_nothing_is_refused(
+    files: Files, capsys: CaptureFixture[str], spec: dict[str, Any], expected: str
+) -> None:
+    files.write("pods.yaml", pod("fine", cpu="1"), pod_with_spec("odd", **spec))
+    line = usage_error(files, capsys)
+    assert expected in line and "pods.yaml: Pod odd:" in line
+    template = {**deployment(1)["spec"]["template"], "spec": pod_with_spec("odd", **spec)["spec"]}
+    daemons = {"kind": "DaemonSet", "metadata": {"name": "odd"}, "spec": {"template": template}}
+    files.write("pods.yaml", pod("fine", cpu="1"))
+    files.write("daemons.yaml", daemons)
+    if "topologySpreadConstraints" not in spec and "pod" not in str(spec):
+        line = usage_error(files, capsys, "--daemonsets", str(files.folder / "daemons.yaml"))
+        assert "DaemonSet odd:" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kind: Pod\nspec: {containers: [{name: a}]}\n", "metadata.name is missing"),
+        ("kind: Pod\nmetadata:\nspec: {containers: [{name: a}]}\n", "metadata.name is missing"),
+        ("kind: Pod\nmetadata: here\n", "metadata: 'here'"),
+        ("kind: Pod\nmetadata: {name: a}\n", "spec.containers"),
+        ("kind: Pod\nmetadata: {name: a}\nspec: none\n", "spec: 'none'"),
+        ("kind: Pod\nmetadata: {name: a, creationTimestamp: soon}\nspec: {containers: [{name: a}]}\n", "'soon'"),
+        ("kind: Service\nmetadata: {name: a}\n", "kind 'Service'"),
+        ("kind: Pod\n  metadata: {\n", "neither YAML nor JSON"),
+        ("kind: Pod\nmetadata: {name: a}\nspec: !!python/object:os.system {}\n", "neither YAML nor JSON"),
+        ("{", "neither YAML nor JSON"),
+        ("", "no object"),
+        ("---\n---\n", "no object"),
+        ("just words", "'just words' is no object"),
+        ("- 5", "'5' in a list"),
+        ("&a [*a]", "nested too deeply"),
+        (2 * "---\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}]}\n", "stands 2 times"),
+    ],
+)
+def test_a_file_that_holds_no_pods_is_refused(
+    files: Files, capsys: CaptureFixture[str], text: str, expected: str
+) -> None:
+    (files.folder / "pods.yaml").write_text(text)
+    line = usage_error(files, capsys)
+    assert expected in line and "pods.yaml" in line
+
+
+def test_bytes_that_are_no_text_are_refused(files: Files, capsys: CaptureFixture[str]) -> None:
+    (files.folder / "pods.yaml").write_bytes(b"kind: Pod\xff\xfe")
+    assert "UTF-8" in usage_error(files, capsys)
+
+
+@pytest.mark.parametrize(
+    ("requirements", "spec", "expected"),
+    [
+        (
+            [{"key": "team", "operator": "In", "values": ["a"]}, {"key": "team", "operator": "In", "values": ["b"]}],
+            {},
+            "team",
+        ),
+        (
+            [
+                {"key": "karpenter.k8s.aws/instance-cpu", "operator": "Gt", "values": ["8"]},
+                {"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["4"]},
+            ],
+            {},
+            "instance-cpu exclude each other",
+        ),
+        (
+            [
+                {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]},
+                {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["only-b"]},
+            ],
+            {},
+            "no instance type in",
+        ),
+        ([{"key": "team", "operator": "Gt", "values": ["-1"]}], {}, "'-1'"),
+        ([{"key": "team", "operator": "Exists", "minValues": 0}], {}, "minValues: 0"),
+        ([{"key": "team", "operator": "In", "values": ["a"], "minValues": 2}], {}, "minValues: 2"),
+        ([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["cheap"]}], {}, "cheap"),
+        ([{"key": "karpenter.sh/nodepool", "operator": "Exists"}], {}, "karpenter.sh/nodepool"),
+        ([], {"limits": {"cpu": "ten"}}, "'ten'"),
+        ([], {"limits": {"cpu": "-1"}}, "spec.limits.cpu: '-1'"),
+        ([], {"weight": 101}, "spec.weight: 101"),
+    ],
+)
+def test_a_pool_that_means_nothing_is_refused(
+    files: Files, capsys: CaptureFixture[str], requirements: list[dict[str, Any]], spec: dict[str, Any], expected: str
+) -> None:
+    only_b = {**instance_type("only-b", 2), "offerings": [offering("b", "spot", 0.1)]}
+    (files.folder / "types.json").write_text(json.dumps([*TYPES, only_b]))
+    made = pool(*requirements)
+    files.write("pools.yaml", {**made, "spec": {**made["spec"], **spec}})
+    line = usage_error(files, capsys)
+    assert expected in line and "NodePool general:" in line
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ([TYPES[0], TYPES[0]], "stands twice"),
+        ([{**TYPES[0], "resources": {"cpu": "-2"}}], "resources.cpu"),
+        (["m5.large"], "number 0"),
+        ([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Price": float("nan")}]}], "Price"),
+        ([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Available": "perhaps"}]}], "perhaps"),
+    ],
+)
+def test_a_catalogue_that_means_nothing_is_refused(
+    files: Files, capsys: CaptureFixture[str], types: list[Any], expected: str
+) -> None:
+    (files.folder / "types.json").write_text(json.dumps(types))
+    line = usage_error(files, capsys)
+    assert expected in line and "types.json" in line

@@ -1,0 +1,387 @@
+"""A pass of voluntary disruption with a planner, and the replacements of what it proposed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_GROUP, PLAN, REPLACES, ZONE
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.disruption.budgets import NodePoolBudgets
+from tenure.controller.disruption.controller import DisruptionController, DisruptionPass, make_disruption_settings
+from tenure.controller.disruption.replacements import proposal_id
+from tenure.controller.planning.nodeclaim_factory import launch_hash
+from tenure.model.disruption.commands import (
+    CommandBackoff,
+    DisruptionBlocker,
+    DisruptionDecision,
+    DisruptionDecisionRequest,
+    InFlightCommand,
+    Proposal,
+    ReplacementRequest,
+    ReplacementResult,
+)
+from tenure.model.disruption.decision import Decision
+from tenure.model.facts import NodeClaimFact
+from tests.support.controller.builders import at, claim, node, node_class, pod, pool, stamp, with_binding
+from tests.unit.controller.planning import test_provisioner
+from tests.unit.scheduling.builders import COMMON
+
+KINDS = {one.name: one for one in COMMON}
+
+
+class DisruptionHarness(test_provisioner.ProvisionerHarness):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rules: dict[str, LifecycleRules] = {}
+        self.decisions: list[Decision] = []
+        self.passes: list[DisruptionPass] = []
+        self.pauses: list[DisruptionBlocker] = []
+        """What annotations say."""
+        self.controller = self.make_controller()
+
+    def make_controller(self) -> DisruptionController:
+        """Another host's, on the same planner: it remembers no command."""
+        return DisruptionController(
+            cache=self.cache,
+            planner_client=self.provisioner.planner_client,
+            nominations=self.nominations,
+            not_ready=NotReadyTracker(self.cache, lambda pool: timedelta(minutes=5)),
+            budgets=NodePoolBudgets(self.cache, self.rules.get),
+            claims=self.claims,
+            events=self.events,
+            settings=make_disruption_settings(spot_to_spot=False),
+            not_ready_grace=timedelta(minutes=5),
+            not_ready_grace_periods=dict,
+            now=lambda: self.now,
+            paused=lambda now: self.pauses,
+            on_decided=self.decisions.append,
+            on_passed=self.passes.append,
+        )
+
+    def add_node(self, name: str, kind: str, *cpus: float, drifted: bool = False, **metadata: Any) -> None:
+        """An initialized node with pods of so many CPUs, all an hour old."""
+        made = KINDS[kind]
+        node_labels = {key: values[0] for key, values in made.labels.items()}
+        node_labels |= {INSTANCE_TYPE: kind, ZONE: "a", CAPACITY_TYPE: "on-demand", "karpenter.sh/nodepool": "general"}
+        raw = claim(name, phase="Initialized", **{"labels": node_labels, **metadata})
+        for one in raw["status"]["conditions"]:
+            one["lastTransitionTime"] = stamp(-3600)
+        if drifted:
+            condition = {"type": "Drifted", "status": "True", "reason": "AMIDrift", "lastTransitionTime": stamp(-60)}
+            raw["status"]["conditions"].append(condition)
+        self.apply_objects("nodeclaims", raw)
+        up = node(f"node-{name}", of=name, labels={**node_labels, "kubernetes.io/hostname": f"node-{name}"})
+        up["status"]["allocatable"] = {
+            key: f"{value}m" if key == "cpu" else str(value) for key, value in made.allocatable().items()
+        }
+        self.apply_objects("nodes", up)
+        for number, cpu in enumerate(cpus):
+            self.add_pod(f"{name}-{number}", f"node-{name}", cpu)
+
+    def add_pod(self, name: str, on: str, cpu: float) -> None:
+        containers = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(cpu)}}}]
+        self.apply_objects("pods", with_binding(pod(name, on=on, containers=containers), -3600))
+
+    async def compute_disruption(self, **fields: Any) -> DisruptionDecision:
+        return await self.controller.compute_disruption(DisruptionDecisionRequest(**fields))
+
+    async def create_replacements(self, proposal: Proposal, plan_id: str = "cmd-1", **fields: Any) -> ReplacementResult:
+        request = ReplacementRequest(proposal=proposal, plan_id=plan_id, workflow_id="c/disruption/x", **fields)
+        return await self.controller.create_replacements(request)
+
+
+def in_flight(proposal: Proposal, *claims: str) -> InFlightCommand:
+    return InFlightCommand(proposal=proposal, claims=claims)
+
+
+@pytest.fixture
+async def harness() -> AsyncIterator[DisruptionHarness]:
+    harness = DisruptionHarness()
+    harness.apply_objects("nodepools", pool(disruption={"consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]}))
+    harness.apply_objects("ec2nodeclasses", node_class())
+    yield harness
+    await harness.provisioner.close()
+
+
+async def only_proposal(harness: DisruptionHarness, **fields: Any) -> Proposal:
+    found = await harness.compute_disruption(**fields)
+    assert len(found.proposals) == 1, found
+    return found.proposals[0]
+
+
+@pytest.mark.usefixtures("planner_in_a_process")
+async def test_what_is_worth_it_is_proposed_under_an_id_of_its_nodes(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    harness.add_node("empty", "m.large")
+    found = await harness.compute_disruption()
+    (one,) = found.proposals
+    assert (one.reason, one.replacements, one.replacement_pools) == ("Underutilized", 1, ("general",))
+    assert (one.price_before, one.price_after, found.blocked) == (0.4, 0.1, "")
+    assert (
+        one.id == proposal_id("Underutilized", one.candidates) == (await only_proposal(harness)).id
+        and len(one.id) == 12
+    )
+    assert [each.reason for each in harness.decisions[0].commands] == ["Empty", "Underutilized"], (
+        "the first asks by itself"
+    )
+    assert (found.eligible, found.excluded) == (2, 0)
+
+
+async def test_the_next_pass_comes_when_time_changes_a_verdict(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge")
+    harness.add_pod("young", "node-big", 1)
+    harness.apply_objects("pods", with_binding(pod("younger", on="node-big"), -10))
+    found = await harness.compute_disruption()
+    assert not found.proposals and found.next_pass_at == at(20)
+    harness.now = at(20)
+    assert (await harness.compute_disruption()).proposals
+
+
+async def test_a_pool_whose_budget_is_closed_is_looked_at_again_when_it_opens(harness: DisruptionHarness) -> None:
+    closed = {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"}
+    harness.apply_objects("nodepools", pool(disruption={"consolidateAfter": "30s", "budgets": [closed]}))
+    harness.add_node("big", "m.2xlarge", 1)
+    found = await harness.compute_disruption()
+    assert not found.proposals and found.next_pass_at == datetime.fromisoformat("2026-01-01T17:00:00+00:00")
+
+
+async def test_rules_of_lifecycle_policies_hold(harness: DisruptionHarness) -> None:
+    harness.rules["general"] = LifecycleRules.model_validate({"disruption": {"minimumNodeAge": "1h"}})
+    harness.add_node("big", "m.2xlarge", 1)
+    found = await harness.compute_disruption()
+    assert not found.proposals and found.next_pass_at == at(-100) + timedelta(hours=1)
+
+
+async def test_pauses_and_moves_that_bounced_keep_nodes_until_they_end(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    paused = await harness.compute_disruption(
+        blockers=(DisruptionBlocker(scope="node", name="node-big", why="debugging", until=at(60)),)
+    )
+    assert not paused.proposals and paused.next_pass_at == at(60) and paused.excluded == 1
+    backed_off = await harness.compute_disruption(
+        backoffs=(CommandBackoff(pool="general", until=at(90), why="no Node joined"),)
+    )
+    assert not backed_off.proposals and backed_off.next_pass_at == at(90)
+    assert harness.decisions[0].nodes[0].excluded[0].cause == "Paused"
+
+
+async def test_a_pause_that_an_annotation_asks_for_holds_proposals_and_replacements(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = await only_proposal(harness)
+    harness.pauses.append(DisruptionBlocker(scope="pool", name="general", why="by ann", until=at(60)))
+    found = await harness.compute_disruption()
+    assert not found.proposals and found.next_pass_at == at(60)
+    stale = await harness.create_replacements(proposal)
+    assert stale.outcome == "stale" and "NodePool general is paused: by ann" in stale.why
+
+
+async def test_a_node_that_pods_are_expected_on_stays_until_they_lapse(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    harness.nominations.nominate({"uid-waiting": "big"}, at(0))
+    found = await harness.compute_disruption()
+    assert not found.proposals and found.next_pass_at == at(110)
+    harness.now = at(110)
+    assert (await harness.compute_disruption()).proposals
+
+
+async def test_nodes_of_a_command_under_way_count_against_the_budget(harness: DisruptionHarness) -> None:
+    harness.apply_objects("nodepools", pool(disruption={"consolidateAfter": "30s", "budgets": [{"nodes": "1"}]}))
+    harness.add_node("big", "m.2xlarge", 3.5)
+    harness.add_node("bigger", "m.2xlarge", 3.5)
+    first = await only_proposal(harness)
+    assert harness.passes[-1].allowed_disruptions.pools["general"]["Underutilized"].allowed == 1
+    assert not (await harness.compute_disruption(under_way=(in_flight(first),))).proposals
+    last = harness.passes[-1]
+    assert last.allowed_disruptions.pools["general"]["Underutilized"].allowed == 0 and last.consuming == {"general": 1}
+    assert len(harness.passes) == 2 and last.seconds > 0
+
+
+async def test_the_replacement_is_made_once_and_launches_with_others_that_are_alike(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = await only_proposal(harness)
+    made = await harness.create_replacements(proposal)
+    assert made.outcome == "made" and len(made.claims) == 1
+    fact = harness.cache.nodeclaims[made.claims[0]]
+    assert (fact.annotations[PLAN], fact.annotations[REPLACES]) == ("cmd-1", "c/disruption/x")
+    assert LAUNCH_GROUP not in fact.annotations and launch_hash(fact)
+    assert harness.events.reasons_for(made.claims[0]) == ["DisruptionLaunching", "DisruptionWaitingReadiness"]
+    assert harness.nominations.pods_expected_on(made.claims[0]) == ("uid-big-0",)
+    repeated = await harness.create_replacements(proposal)
+    assert repeated == made and len(harness.claims.found) == 1
+    after = await harness.compute_disruption(under_way=(in_flight(proposal, *made.claims),))
+    assert not after.proposals
+    assert {one.claim: one.excluded[0].cause for one in harness.decisions[-1].nodes} == {
+        "big": "InProgress",
+        made.claims[0]: "NoNode",
+    }
+
+
+async def test_another_host_finds_what_was_made_and_keeps_room_for_a_command_that_it_does_not_know(
+    harness: DisruptionHarness,
+) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = await only_proposal(harness)
+    made = await harness.create_replacements(proposal)
+    harness.controller = harness.make_controller()
+    assert await harness.create_replacements(proposal) == made
+    assert not (await harness.compute_disruption(under_way=(in_flight(proposal, *made.claims),))).proposals
+
+
+async def test_what_would_not_be_decided_so_any_more_is_stale(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = await only_proposal(harness)
+    harness.add_pod("more", "node-big", 5)
+    found = await harness.create_replacements(proposal)
+    assert found.outcome == "stale" and "no single node with room" in found.why
+    cheaper = proposal.model_copy(update={"price_after": 0.05})
+    harness.delete_objects("pods", pod("more", on="node-big"))
+    harness.now = at(40)
+    assert "would cost 0.1 $/h now instead of 0.05" in (await harness.create_replacements(cheaper)).why
+    two_replacements = cheaper.model_copy(update={"replacements": 2})
+    assert (
+        "its 1 replacements would cost 0.1 $/h now instead of 0.05, and 2 were proposed"
+        in (await harness.create_replacements(two_replacements)).why
+    )
+    harness.delete_objects("nodeclaims", claim("big"))
+    assert (await harness.create_replacements(proposal)).why == "NodeClaim big is gone"
+    assert not harness.claims.found
+
+
+async def test_by_another_number_of_nodes_it_is_replaced_where_they_cost_no_more(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = (await only_proposal(harness)).model_copy(update={"replacements": 2})
+    made = await harness.create_replacements(proposal)
+    assert (made.outcome, len(made.claims)) == ("made", 1)
+    harness.controller = harness.make_controller()
+    assert await harness.create_replacements(proposal) == made, "another try finds all that was made"
+
+
+async def test_a_drifted_node_is_replaced_by_another_number_of_nodes_only_where_they_cost_no_more(
+    harness: DisruptionHarness,
+) -> None:
+    harness.add_node("old", "m.large", 1, drifted=True)
+    proposal = (await only_proposal(harness)).model_copy(update={"replacements": 2})
+    too_expensive = await harness.create_replacements(proposal.model_copy(update={"price_after": 0.01}))
+    assert too_expensive.outcome == "stale" and "and 2 were proposed" in too_expensive.why
+    assert (await harness.create_replacements(proposal)).outcome == "made"
+
+
+async def test_a_node_whose_pods_have_room_elsewhere_by_now_needs_no_replacement(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = await only_proposal(harness)
+    assert proposal.replacements == 1
+    harness.add_node("roomy", "m.xlarge", 0.5)
+    assert await harness.create_replacements(proposal) == ReplacementResult(outcome="made")
+
+
+async def test_a_drifted_node_is_replaced_whatever_it_costs_now(harness: DisruptionHarness) -> None:
+    harness.add_node("old", "m.large", 1, drifted=True)
+    proposal = await only_proposal(harness)
+    assert proposal.reason == "Drifted"
+    assert (await harness.create_replacements(proposal.model_copy(update={"price_after": 0.01}))).outcome == "made"
+
+
+async def test_room_of_a_command_that_began_later_and_was_faster_is_not_used_twice(harness: DisruptionHarness) -> None:
+    harness.add_node("old", "m.large", 1, drifted=True)
+    harness.add_node("older", "m.large", 1, drifted=True)
+    slow, fast = (await harness.compute_disruption()).proposals
+    assert (await harness.create_replacements(fast, "cmd-fast", under_way=(in_flight(slow),))).outcome == "made"
+    assert (await harness.create_replacements(slow, "cmd-slow")).outcome == "made"
+    assert len(harness.claims.found) == 2
+
+
+async def test_limits_that_were_used_up_meanwhile_make_it_stale(harness: DisruptionHarness) -> None:
+    disruption = {"consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]}
+    harness.apply_objects("nodepools", pool(disruption=disruption, limits={"nodes": "1"}))
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = await only_proposal(harness)
+    harness.claims.add("by-hand", labels={"karpenter.sh/nodepool": "general"})
+    found = await harness.create_replacements(proposal)
+    assert found.outcome == "stale" and "limits of NodePool general would be exceeded: nodes" in found.why
+
+
+async def test_replacements_are_made_all_or_none(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = await only_proposal(harness)
+    harness.claims.create_failures = 1
+    found = await harness.create_replacements(proposal)
+    assert found.outcome == "not now" and "told to fail" in found.why and not harness.claims.found
+    assert (await harness.create_replacements(proposal)).outcome == "made"
+
+
+async def test_part_of_the_replacements_alone_is_taken_back(harness: DisruptionHarness) -> None:
+    """A host was lost between two of them."""
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = (await only_proposal(harness)).model_copy(update={"replacements": 2})
+    harness.claims.add("general-x", annotations={PLAN: "cmd-1"})
+    harness.cache.assume_nodeclaim(
+        NodeClaimFact(name="general-x", uid="uid-general-x", created=at(0), annotations={PLAN: "cmd-1"})
+    )
+    found = await harness.create_replacements(proposal)
+    assert (found.outcome, found.why) == ("stale", "only 1 of 2 replacements were made")
+    rolled_back = await harness.claims.get("general-x")
+    assert rolled_back is None or rolled_back.metadata.is_deleting
+
+
+async def test_a_command_without_replacements_is_looked_at_once_more_too(harness: DisruptionHarness) -> None:
+    harness.add_node("one", "m.xlarge", 1)
+    harness.add_node("two", "m.xlarge", 1.5)
+    proposal = await only_proposal(harness)
+    assert proposal.replacements == 0
+    assert await harness.create_replacements(proposal) == ReplacementResult(outcome="made")
+    other = "two" if proposal.candidates[0].claim == "one" else "one"
+    harness.add_pod("more", f"node-{other}", 2)
+    assert (await harness.create_replacements(proposal, "cmd-2")).outcome == "stale"
+
+
+async def test_while_instance_types_are_not_known_nothing_is_said_for_sure(harness: DisruptionHarness) -> None:
+    harness.types.broken = True
+    harness.add_node("big", "m.2xlarge", 1)
+    found = await harness.compute_disruption(first=("big",))
+    assert "instance types" in found.blocked and found.first == ("big",) and found.next_pass_at == at(10)
+
+
+async def test_what_a_pass_does_not_reach_comes_first_and_then_the_round_ends(
+    harness: DisruptionHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        harness.add_node(f"n{number}", "m.2xlarge", 7)
+    few = make_disruption_settings(spot_to_spot=False).model_copy(update={"most_simulations": 5})
+    monkeypatch.setattr(harness.controller, "_settings", few)
+    found = await harness.compute_disruption()
+    assert found.first and found.next_pass_at == at(2)
+    for _ in range(5):
+        before, found = found, await harness.compute_disruption(first=found.first)
+        assert set(found.first) < set(before.first)
+        if not found.first:
+            break
+    assert found.next_pass_at is None, "nothing changes, so nobody asks again"
+
+
+async def test_pods_that_wait_for_a_plan_go_before_all_but_one_that_decide(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    await harness.compute_disruption()
+    harness.add_pods(3)
+    order: list[str] = []
+
+    async def record_order(name: str, work: Awaitable[object]) -> None:
+        await work
+        order.append(name)
+
+    deciding = [
+        asyncio.create_task(record_order("decided", harness.compute_disruption(first=(f"{one}",)))) for one in range(5)
+    ]
+    await asyncio.sleep(0)
+    await asyncio.gather(record_order("planned", harness.plan()), *deciding)
+    assert order.index("planned") <= 2
+
+
+async def test_a_claim_of_a_plan_keeps_its_launch_group(harness: DisruptionHarness) -> None:
+    harness.add_pods(1)
+    await harness.plan()
+    (fact,) = harness.cache.nodeclaims.values()
+    assert fact.annotations[LAUNCH_GROUP] and REPLACES not in fact.annotations

@@ -1,0 +1,112 @@
+"""NodeOverlays in the process that hosts the watch: from the API server's objects to verdicts that are written once."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tenure.controller import settings
+from tenure.controller.disruption.status import OverlayStatusWriter
+from tenure.kube.client.resources import NODE_OVERLAYS
+from tenure.model.errors import TryLater
+from tenure.scheduling.nodeoverlays import ACCEPTED, OverlayVerdict
+from tests.support.controller.builders import CacheHarness, node_class, pool
+from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
+
+SMALL, LARGE = "m.large", "m.2xlarge"
+
+
+class FakeOverlayPort:
+    """The port: what was said, and how often it is to fail."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, str]] = []
+        self.failures = 0
+
+    async def write_verdict(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
+        if self.failures:
+            self.failures -= 1
+            raise TryLater("told to fail")
+        self.written.append((name, reason))
+        return True
+
+
+def overlay(name: str, *types: str, generation: int = 1, **spec: Any) -> dict[str, Any]:
+    requirements = (
+        [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": list(types)}] if types else []
+    )
+    metadata = {"name": name, "uid": f"uid-{name}", "generation": generation}
+    return {"metadata": metadata, "spec": {"requirements": requirements, **spec}}
+
+
+@pytest.fixture
+def overlay_port() -> FakeOverlayPort:
+    return FakeOverlayPort()
+
+
+@pytest.fixture
+async def harness(overlay_port: FakeOverlayPort) -> AsyncIterator[ProvisionerHarness]:
+    harness = ProvisionerHarness()
+    harness.provisioner.planner_client.overlay_status = OverlayStatusWriter(
+        harness.cache, overlay_port, lambda: harness.now
+    )
+    harness.apply_objects("nodepools", pool())
+    harness.apply_objects("ec2nodeclasses", node_class())
+    yield harness
+    await harness.provisioner.close()
+
+
+async def test_a_plan_goes_by_the_overlay_and_its_verdict_is_written_before(
+    harness: ProvisionerHarness, overlay_port: FakeOverlayPort
+) -> None:
+    harness.add_pods(1)
+    harness.apply_objects("nodeoverlays", overlay("cheap", LARGE, price="0.001"))
+    outcome = await harness.plan()
+    assert outcome.created == 1
+    (claim,) = harness.claims.found.values()
+    (types,) = [
+        one["values"] for one in claim["spec"]["requirements"] if one["key"] == "node.kubernetes.io/instance-type"
+    ]
+    assert types[0] == LARGE
+    assert claim["metadata"]["annotations"]["karpenter.sh/price-overlay-applied"] == "true"
+    assert overlay_port.written == [("cheap", "")]
+
+
+async def test_a_verdict_is_written_once_and_again_when_it_turns(
+    harness: ProvisionerHarness, overlay_port: FakeOverlayPort
+) -> None:
+    harness.apply_objects("nodeoverlays", overlay("b", SMALL, price="1"), overlay("a", price="2"))
+    for _ in range(3):
+        await harness.provisioner.sync_planner()
+    assert sorted(overlay_port.written) == [("a", "Conflict"), ("b", "")]
+    harness.delete_objects("nodeoverlays", overlay("b", SMALL, price="1"))
+    await harness.provisioner.sync_planner()
+    assert overlay_port.written[2:] == [("a", "")]
+
+
+async def test_what_could_not_be_written_is_written_next_time() -> None:
+    harness, overlay_port = CacheHarness(), FakeOverlayPort()
+    harness.apply_objects("nodeoverlays", overlay("a"))
+    writer = OverlayStatusWriter(harness.cache, overlay_port, lambda: harness.now)
+    overlay_port.failures = 1
+    await writer.write({"a": ACCEPTED})
+    await writer.write({"a": ACCEPTED})
+    assert overlay_port.written == [("a", "")]
+    harness.apply_objects("nodeoverlays", overlay("a", generation=2))
+    await writer.write({"a": ACCEPTED, "gone": OverlayVerdict(reason="Conflict")})
+    assert overlay_port.written == [("a", ""), ("a", "")]
+
+
+def test_a_status_alone_is_no_change_for_the_planner() -> None:
+    harness = CacheHarness()
+    harness.apply_objects("nodeoverlays", overlay("a"))
+    assert [one.key for one in harness.cache.drain_planner_changes()] == ["a"]
+    harness.apply_objects("nodeoverlays", overlay("a") | {"status": {"conditions": []}})
+    assert harness.cache.drain_planner_changes() == ()
+    assert [one.key for one in harness.cache.snapshot_changes()] == ["a"]
+
+
+def test_the_kind_is_watched_with_its_gate_alone() -> None:
+    assert settings.gated_kinds(()) == []
+    assert settings.gated_kinds({"NodeOverlay", "ReservedCapacity"}) == [NODE_OVERLAYS]

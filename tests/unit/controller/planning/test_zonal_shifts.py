@@ -1,0 +1,69 @@
+"""Zonal shifts as planning hears of them: marks for zones by name, and one event when one begins or ends."""
+
+from tenure.controller.planning.catalog import ZonalShifts
+from tenure.model.errors import Throttled
+from tests.support.controller.builders import CacheHarness, node_class, pool
+from tests.support.fakes.kubernetes import FakeEvents
+from tests.unit.controller.planning.test_provisioner import FakeOfferings
+
+
+class FakeZonalShifts(FakeOfferings):
+    def __init__(self) -> None:
+        super().__init__()
+        self.zones: frozenset[str] = frozenset()
+
+    async def fetch_shifted_zones(self) -> frozenset[str]:
+        if self.broken:
+            raise Throttled("told to fail")
+        return self.zones
+
+
+class ZonalShiftHarness(CacheHarness):
+    def __init__(self) -> None:
+        super().__init__()
+        one = node_class("default")
+        one["status"] |= {
+            "subnets": [
+                {"id": "subnet-1", "zone": "us-west-2a", "zoneID": "usw2-az1"},
+                {"id": "subnet-2", "zone": "us-west-2b", "zoneID": "usw2-az2"},
+            ]
+        }
+        self.apply_objects("ec2nodeclasses", one)
+        self.apply_objects("nodepools", pool("general"))
+        self.types, self.events = FakeZonalShifts(), FakeEvents()
+        self.shifts = ZonalShifts(self.cache, self.types, self.events)
+
+    async def unavailable_zones(self) -> list[str]:
+        unavailable_offerings = await self.shifts.unavailable_offerings(self.now)
+        assert all(
+            offering.covers("m5.large", offering.zone, kind)
+            for offering in unavailable_offerings
+            for kind in ("spot", "on-demand", "reserved")
+        )
+        return [offering.zone for offering in unavailable_offerings]
+
+
+async def test_a_zone_that_is_away_is_marked_by_its_name() -> None:
+    harness = ZonalShiftHarness()
+    assert await harness.unavailable_zones() == []
+    harness.types.zones = frozenset({"usw2-az2", "usw2-az9"})
+    assert await harness.unavailable_zones() == ["us-west-2b"]
+
+
+async def test_beginning_and_end_are_said_once_each() -> None:
+    harness = ZonalShiftHarness()
+    harness.types.zones = frozenset({"usw2-az1"})
+    await harness.unavailable_zones()
+    await harness.unavailable_zones()
+    harness.types.zones = frozenset()
+    await harness.unavailable_zones()
+    assert harness.events.reasons_for("general") == ["ZonalShiftActive", "ZonalShiftCleared"]
+
+
+async def test_shifts_that_cannot_be_read_are_what_they_were() -> None:
+    harness = ZonalShiftHarness()
+    harness.types.zones = frozenset({"usw2-az1"})
+    await harness.unavailable_zones()
+    harness.types.broken = True
+    assert await harness.unavailable_zones() == ["us-west-2a"]
+    assert harness.events.reasons_for("general") == ["ZonalShiftActive"]

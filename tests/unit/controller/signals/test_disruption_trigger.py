@@ -1,0 +1,197 @@
+"""When the Cluster workflow is told to look: at once, then coalesced, and never while nothing that matters changes."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tenure.controller.cache.dirty import TAGS
+from tenure.controller.signals.disruption_trigger import DisruptionTrigger
+from tenure.controller.signals.signaller import Signal, SignalQueue
+from tenure.model.disruption.commands import ClusterChanged
+from tests.support.controller.builders import CacheHarness, Json, claim, node, pod, pool
+from tests.support.fakes.event_loop import run_pending_tasks
+
+STEP = 0.01
+"""Seconds."""
+
+
+class RecordingSignalQueue(SignalQueue):
+    def __init__(self) -> None:
+        self.signals: list[Signal] = []
+
+    def enqueue(self, signal: Signal) -> bool:
+        self.signals.append(signal)
+        return True
+
+
+class FakeClock:
+    """In the place of `time` and `asyncio`: it goes on only when it is told to, however busy the machine is."""
+
+    Event, time_ns = asyncio.Event, staticmethod(time.time_ns)
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def wait_for(self, waits: Coroutine[Any, Any, object], seconds: float) -> None:
+        waiting, ends = asyncio.ensure_future(waits), self.now + seconds
+        try:
+            while not waiting.done():
+                if self.now >= ends:
+                    raise TimeoutError
+                await asyncio.sleep(0)
+        finally:
+            waiting.cancel()
+
+    async def advance(self, seconds: float) -> None:
+        for _ in range(round(seconds / STEP)):
+            self.now += STEP
+            await run_pending_tasks(10)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    clock = FakeClock()
+    for name in ("time", "asyncio"):
+        monkeypatch.setattr(f"tenure.controller.signals.disruption_trigger.{name}", clock)
+    return clock
+
+
+class DisruptionTriggerHarness(CacheHarness):
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.signal_queue = RecordingSignalQueue()
+        self.disruption_trigger = DisruptionTrigger(
+            self.cache, self.signal_queue, "east", min_interval=0.05, max_interval=0.05
+        )
+        self.apply_objects("nodepools", pool())
+        self.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+        self.apply_objects("nodes", node("n1", of="c1"))
+        self.apply_objects("pods", pod("a", on="n1"), pod("agent", on="n1", owner="DaemonSet"))
+
+    async def triggers(self, kind: str = "", *objects: Json, lost: bool = False) -> bool:
+        """Whether something was told of a change, and once."""
+        before = len(self.signal_queue.signals)
+        if kind:
+            (self.delete_objects if lost else self.apply_objects)(kind, *objects)
+        self.disruption_trigger.on_change()
+        await self.clock.advance(0.02)
+        assert len(self.signal_queue.signals) <= before + 1
+        found = len(self.signal_queue.signals) > before
+        await self.clock.advance(0.06)
+        return found
+
+
+@pytest.fixture
+async def harness(clock: FakeClock) -> AsyncIterator[DisruptionTriggerHarness]:
+    harness = DisruptionTriggerHarness(clock)
+    task = asyncio.create_task(harness.disruption_trigger.run())
+    await clock.advance(0.08)
+    yield harness
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_new_watch_says_so_once(harness: DisruptionTriggerHarness) -> None:
+    (first,) = harness.signal_queue.signals
+    assert (first.workflow_id, first.name, first.start) == ("east/cluster", "cluster_changed", None)
+    assert isinstance(first.argument, ClusterChanged) and first.argument.number > 0
+    assert not await harness.triggers()
+
+
+BUDGET = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"maxUnavailable": 1}, "status": {}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "matters"),
+    [
+        ("pods", pod("b", on="n1"), True),
+        ("pods", pod("a", on="n1", phase="Succeeded"), True),
+        ("pods", pod("a", on="n1", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}}), True),
+        ("pods", pod("a", on="n1", metadata={"annotations": {"other": "true"}}), False),
+        ("pods", pod("agent", on="n1", owner="DaemonSet", phase="Failed"), False),
+        ("nodes", node("n1", of="c1", ready=False), True),
+        ("nodes", node("n1", of="c1", resourceVersion="7"), False),
+        ("nodeclaims", claim("c1", phase="Initialized", deleting=True), True),
+        ("nodeclaims", claim("c1", phase="Initialized", annotations=dict.fromkeys(TAGS, "true")), False),
+        ("nodeclaims", claim("c1", phase="Initialized", annotations=dict.fromkeys((*TAGS, "other"), "true")), True),
+        ("nodepools", pool(disruption={"consolidateAfter": "1h"}), True),
+        ("poddisruptionbudgets", BUDGET, True),
+    ],
+)
+async def test_what_matters(harness: DisruptionTriggerHarness, kind: str, changed: Json, matters: bool) -> None:
+    assert await harness.triggers(kind, changed) is matters
+
+
+async def test_a_pod_that_is_gone_and_new_prices_matter(harness: DisruptionTriggerHarness) -> None:
+    assert await harness.triggers("pods", pod("a", on="n1"), lost=True)
+    harness.disruption_trigger.trigger()
+    assert await harness.triggers()
+
+
+async def test_many_changes_are_told_as_one_and_the_last_is_not_forgotten(harness: DisruptionTriggerHarness) -> None:
+    async def change(number: int) -> None:
+        harness.apply_objects("pods", pod(f"more-{number}", on="n1"))
+        harness.disruption_trigger.on_change()
+        await asyncio.sleep(0)
+
+    for number in range(50):
+        last = time.time_ns()
+        await change(number)
+    await harness.clock.advance(0.12)
+    signals: list[Any] = harness.signal_queue.signals[1:]
+    assert len(signals) == 2, "the first change, and all that came while it was quiet"
+    assert signals[-1].argument.number >= last, "the last is among them"
+
+
+class BackoffHarness(DisruptionTriggerHarness):
+    """With pauses of 0.1 to 0.8 s."""
+
+    def __init__(self, clock: FakeClock, took: float = 0.0) -> None:
+        super().__init__(clock)
+        self.disruption_trigger = DisruptionTrigger(
+            self.cache, self.signal_queue, "east", last_pass_seconds=lambda: took, min_interval=0.1, max_interval=0.8
+        )
+        self.signal_times: list[float] = []
+
+    async def churn(self, seconds: float, deleted_at: float | None = None) -> list[float]:
+        """Pods keep coming; when words were told, in seconds since the first."""
+        number, began = 0, self.clock.now
+        running = asyncio.create_task(self.disruption_trigger.run())
+        while (now := self.clock.now - began) < seconds:
+            self.apply_objects("pods", pod(f"more-{(number := number + 1)}", on="n1"))
+            deleted = deleted_at is not None and now >= deleted_at
+            deleted_at = None if deleted else deleted_at
+            self.disruption_trigger.on_change(nodeclaims_deleted=deleted)
+            self.signal_times += [now] * (len(self.signal_queue.signals) - len(self.signal_times))
+            await self.clock.advance(STEP)
+        running.cancel()
+        return self.signal_times
+
+
+def gaps(times: list[float]) -> list[float]:
+    return [later - one for one, later in pairwise(times)]
+
+
+async def test_while_things_go_on_changing_it_is_told_ever_more_slowly(clock: FakeClock) -> None:
+    found = gaps(await BackoffHarness(clock).churn(2.6))
+    assert 3 <= len(found) <= 5 and found[0] < found[1] < found[2]
+
+
+async def test_room_that_became_free_is_told_soon(clock: FakeClock) -> None:
+    signal_times = await BackoffHarness(clock).churn(1.45, deleted_at=1.0)
+    assert any(1.0 <= one < 1.4 for one in signal_times)
+
+
+async def test_the_planner_is_left_alone_for_longer_than_its_pass_takes(clock: FakeClock) -> None:
+    found = gaps(await BackoffHarness(clock, took=0.15).churn(1.5))
+    assert found and min(found) > 0.55

@@ -1,0 +1,167 @@
+"""What a worker would make of Karpenter's cluster: phases, drift, launches and disruption, and nothing is written."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.controller.adoption_preview import AdoptedNodeClaim, AdoptionPreview, AdoptionPreviewer
+from tenure.controller.settings import ControllerSettings
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client import resources
+from tenure.model.errors import NotFound
+from tenure.model.nodeclaim.state import Phase
+from tenure.model.provider_results import InstanceFacts, ResolvedNodeClass
+from tests.support.controller.builders import Json, at, claim, node, node_class, pod, pool, stamp
+from tests.support.fakes.cloud import FakeInstances
+from tests.unit.controller.planning.test_provisioner import FakeOfferings
+from tests.unit.controller.test_adopted_objects import KARPENTERS
+from tests.unit.scheduling.builders import instance_type
+
+STATUS: dict[str, Any] = {
+    "amis": [{"id": "ami-new", "requirements": []}],
+    "subnets": [{"id": "subnet-a", "zone": "us-west-2a", "zoneID": "usw2-az1"}],
+    "securityGroups": [{"id": "sg-1"}],
+}
+NODE_LABELS = {
+    labels.NODEPOOL: "general",
+    labels.INSTANCE_TYPE: "m5.large",
+    labels.ZONE: "us-west-2a",
+    labels.CAPACITY_TYPE: "on-demand",
+}
+TAGS = {labels.TAG_NODEPOOL: "general", labels.TAG_NODECLASS: "default", labels.TAG_EKS_CLUSTER_NAME: "demo"}
+
+
+class Reader:
+    """The API server, for one who only lists; LifecyclePolicies are not installed."""
+
+    def __init__(self, objects: Mapping[str, list[Json]]) -> None:
+        self._objects = objects
+
+    async def request(self, method: str, path: str, **_: Any) -> Json:
+        assert method == "GET", f"{method} {path}"
+        plural = path.rpartition("/")[2]
+        if plural == resources.LIFECYCLE_POLICIES.plural:
+            raise NotFound(path)
+        return {"items": self._objects.get(plural, []), "metadata": {}}
+
+
+class Resolver:
+    def __init__(self) -> None:
+        self.result = ResolvedNodeClass(status=dict(STATUS), conditions=(), ca_bundle="ca")
+
+    async def preview(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
+        return self.result
+
+
+class Cluster:
+    """One node that Karpenter made, and what is changed about it."""
+
+    def __init__(self) -> None:
+        self.claim = claim("c1", phase="Initialized", annotations=dict(KARPENTERS), labels=dict(NODE_LABELS))
+        self.claim["status"] |= {"imageID": "ami-new", "nodeName": "n1"}
+        self.node = node("n1", of="c1")
+        self.pods = [pod("web", on="n1")]
+        self.instances, self.resolver, self.types = FakeInstances(), Resolver(), FakeOfferings()
+        self.types.kinds = (
+            instance_type("m5.large", cpu=2, zones=("us-west-2a", "us-west-2b")).model_copy(
+                update={"image_id": "ami-new"}
+            ),
+        )
+        self.add_instance("i-c1")
+
+    def add_instance(self, instance_id: str, **facts: Any) -> None:
+        defaults: dict[str, Any] = {"subnet_id": "subnet-a", "security_group_ids": ("sg-1",), "tags": TAGS}
+        known = {"instance_id": instance_id, "state": "running", "launched_at": at(-600), **defaults, **facts}
+        self.instances.running[instance_id] = InstanceFacts.model_validate(known)
+
+    async def preview(self) -> AdoptionPreview:
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": stamp(-900)}
+        of_karpenter = node_class()
+        of_karpenter["status"] = {"conditions": [ready]}
+        of_karpenter["metadata"]["annotations"] = {
+            labels.NODECLASS_HASH: "22",
+            labels.NODECLASS_HASH_VERSION: "v6",
+        }
+        objects = {
+            "nodepools": [pool(disruption={"consolidateAfter": "30s"})],
+            "ec2nodeclasses": [of_karpenter],
+            "nodeclaims": [self.claim],
+            "nodes": [self.node],
+            "pods": self.pods,
+        }
+        adapters = SimpleNamespace(client=Reader(objects), claims=None, lifecycle_policies=None)
+        previewer = AdoptionPreviewer(
+            settings=ControllerSettings(cluster="demo", task_queue="demo"),
+            kube=cast(KubeAdapters, adapters),
+            offerings=self.types,
+            instances=self.instances,
+            resolver=self.resolver,
+            now=lambda: at(0),
+        )
+        return await previewer.preview()
+
+    async def preview_nodeclaim(self) -> AdoptedNodeClaim:
+        (found,) = (await self.preview()).claims
+        return found
+
+
+async def test_a_node_of_karpenters_goes_on_as_it_is() -> None:
+    preview = await Cluster().preview()
+    (taken,) = preview.claims
+    assert (taken.phase, taken.drift, taken.is_evaluated, taken.tagged) == (Phase.READY, None, True, True)
+    assert taken.node is not None and taken.node.name == "n1"
+    assert preview.plan is not None and preview.plan.claims == () and preview.disruption_status.commands == ()
+    assert preview.unowned == () and preview.unreadable == ()
+
+
+async def test_what_would_drift_is_judged_by_what_the_class_selects_now() -> None:
+    cluster = Cluster()
+    cluster.claim["status"]["imageID"] = "ami-old"
+    taken = await cluster.preview_nodeclaim()
+    assert taken.drift is not None and taken.drift.reason == labels.AMI_DRIFT
+    cluster = Cluster()
+    cluster.add_instance("i-c1", subnet_id="subnet-z")
+    taken = await cluster.preview_nodeclaim()
+    assert taken.drift is not None and taken.drift.reason == labels.SUBNET_DRIFT
+    assert "subnet-z" in taken.drift.message
+
+
+async def test_what_has_drifted_with_karpenter_still_has() -> None:
+    cluster = Cluster()
+    cluster.claim["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
+    taken = await cluster.preview_nodeclaim()
+    assert taken.claim.drifted == "AMIDrift" and taken.drift is not None
+
+
+async def test_without_instance_types_no_drift_is_no_answer() -> None:
+    cluster = Cluster()
+    cluster.types.broken = True
+    preview = await cluster.preview()
+    assert (
+        not preview.claims[0].is_evaluated and preview.plan is None and "default" in preview.disruption_status.blocked
+    )
+
+
+async def test_what_would_be_launched_and_disrupted_is_planned_as_a_worker_would() -> None:
+    cluster = Cluster()
+    cluster.pods = [pod(f"p{one}", nodeSelector={labels.ZONE: "us-west-2b"}) for one in range(2)]
+    preview = await cluster.preview()
+    assert preview.plan is not None and len(preview.plan.claims) == 1 and len(preview.plan.claims[0].pods) == 2
+    assert [(one.reason, one.nodes) for one in preview.disruption_status.commands] == [("Empty", ("n1",))]
+
+
+async def test_an_instance_that_no_tag_finds_is_found_by_its_id_and_one_of_nobodys_is_named() -> None:
+    class ByTag(FakeInstances):
+        async def list_managed(self) -> list[InstanceFacts]:
+            return [one for one in self.running.values() if one.tags]
+
+    cluster = Cluster()
+    cluster.instances = ByTag()
+    cluster.add_instance("i-c1", tags={})
+    cluster.add_instance("i-stray")
+    preview = await cluster.preview()
+    (taken,) = preview.claims
+    assert taken.instance is not None and taken.instance.instance_id == "i-c1" and not taken.tagged
+    assert [one.instance_id for one in preview.unowned] == ["i-stray"]

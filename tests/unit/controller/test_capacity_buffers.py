@@ -1,0 +1,361 @@
+"""CapacityBuffers in the watch's process: what they ask for, where they have room, what is said of them."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tenure.controller.capacity_buffers import MAX_CHECK_INTERVAL, MIN_CHECK_INTERVAL, CapacityBuffers
+from tenure.kube.client.list_watch import Delta
+from tenure.model.errors import TryLater
+from tenure.model.plan import Plan
+from tenure.model.provider_results import ConditionPatch
+from tests.support.controller.builders import CacheHarness, claim, node, node_class, pool, stamp
+from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
+from tests.unit.controller.signals.test_workflow_notifier import NotifierHarness as WorkflowNotifierHarness
+
+Json = dict[str, Any]
+POD = {"containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}
+DEPLOYMENT = {"kind": "Deployment", "apiGroup": "apps", "name": "web"}
+
+
+class FakeBufferPort:
+    """Workloads by kind and name, and what is written onto buffers."""
+
+    def __init__(self) -> None:
+        self.workloads: dict[tuple[str, str], Json] = {}
+        self.written: list[tuple[str, int, list[str]]] = []
+        """Name, replicas, and the conditions' reasons."""
+        self.broken = False
+
+    async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
+        if self.broken:
+            raise TryLater("told to fail")
+        return self.workloads.get((kind, name))
+
+    async def patch_status(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        status: Mapping[str, object],
+        conditions: Sequence[ConditionPatch],
+        now: datetime,
+    ) -> bool:
+        if self.broken:
+            raise TryLater("told to fail")
+        replicas = status["replicas"]
+        assert isinstance(replicas, int)
+        self.written.append((name, replicas, [one.reason for one in conditions]))
+        return True
+
+
+class BufferHarness(CacheHarness):
+    """Buffers over caches; `reserved` is where the planner sees room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.port = FakeBufferPort()
+        self.buffers = CapacityBuffers(self.cache, self.port, lambda: self.now)
+        self.reserved: dict[str, str] = {}
+        self.plan_request_count = 0
+
+    def apply_buffer_objects(self, kind: str, *objects: Json, deleted: bool = False) -> None:
+        self.buffers.on_deltas(kind, [Delta(one, is_deleted=deleted) for one in objects])
+
+    async def check_headroom(self) -> None:
+        async def request_plan() -> Plan:
+            self.plan_request_count += 1
+            return Plan(reserved=self.reserved)
+
+        await self.buffers.check_headroom(request_plan)
+
+    def unschedulable_uids(self) -> list[str]:
+        return [one.uid for one in self.buffers.unschedulable_pods()]
+
+
+def buffer(name: str = "spare", *, generation: int = 1, **spec: Any) -> Json:
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": name,
+        "generation": generation,
+        "creationTimestamp": stamp(),
+    }
+    return {"metadata": metadata, "spec": {"provisioningStrategy": "buffer.x-k8s.io/active-capacity", **spec}}
+
+
+def by_template(replicas: int = 2, **more: Any) -> Json:
+    return buffer(podTemplateRef={"name": "web"}, replicas=replicas, **more)
+
+
+def template(name: str = "web", generation: int = 1, spec: Json = POD) -> Json:
+    return {"metadata": {"name": name, "namespace": "default", "generation": generation}, "template": {"spec": spec}}
+
+
+def workload(replicas: int | None) -> Json:
+    fields = {} if replicas is None else {"replicas": replicas}
+    return {"spec": {**fields, "template": {"metadata": {"labels": {"app": "web"}}, "spec": POD}}}
+
+
+@pytest.fixture
+def harness() -> BufferHarness:
+    return BufferHarness()
+
+
+async def test_a_buffer_by_template_becomes_a_fact_for_the_planner(harness: BufferHarness) -> None:
+    harness.apply_buffer_objects("capacitybuffers", by_template())
+    harness.apply_buffer_objects("podtemplates", template())
+    await harness.buffers.resolve()
+    (change,) = harness.cache.drain_planner_changes()
+    assert (change.kind, change.key) == ("buffer", "spare")
+    assert harness.cache.buffers["spare"].replicas == 2
+    assert harness.cache.buffers["spare"].pod.requests == {"cpu": 1000, "memory": 1 << 30, "pods": 1}
+    await harness.buffers.resolve()
+    assert harness.cache.drain_planner_changes() == ()
+    harness.apply_buffer_objects("capacitybuffers", by_template(), deleted=True)
+    await harness.buffers.resolve()
+    assert [one.fact for one in harness.cache.drain_planner_changes()] == [None]
+
+
+async def test_a_template_that_is_missing_is_said_until_it_comes(harness: BufferHarness) -> None:
+    harness.apply_buffer_objects("capacitybuffers", by_template())
+    for _ in range(2):
+        await harness.buffers.resolve()
+    assert harness.port.written == [("spare", 0, ["PodTemplateNotFound", "NotReadyForProvisioning"])]
+    harness.apply_buffer_objects("podtemplates", template())
+    await harness.buffers.resolve()
+    await harness.check_headroom()
+    assert harness.port.written[1:] == [("spare", 2, ["Resolved", "RequiresNewCapacity"])]
+
+
+async def test_a_share_follows_its_workload(harness: BufferHarness) -> None:
+    harness.apply_buffer_objects("capacitybuffers", buffer(scalableRef=DEPLOYMENT, percentage=20))
+    await harness.buffers.resolve()
+    assert harness.port.written == [("spare", 0, ["ScalableRefNotFound", "NotReadyForProvisioning"])]
+    for replicas, share in ((5, 1), (20, 4), (None, 1)):
+        harness.port.workloads["Deployment", "web"] = workload(replicas)
+        await harness.buffers.resolve()
+        assert harness.cache.buffers["spare"].replicas == share
+    assert harness.cache.buffers["spare"].pod.labels == {"app": "web"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    (
+        {},
+        {"scalableRef": {"kind": "Job", "apiGroup": "batch", "name": "x"}, "replicas": 1},
+        {"podTemplateRef": {"name": "odd"}, "replicas": 1},
+    ),
+)
+async def test_what_makes_no_sense_is_said_and_hurts_no_other(harness: BufferHarness, spec: Json) -> None:
+    odd = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "much"}}}]}
+    harness.apply_buffer_objects("podtemplates", template(), template("odd", spec=odd))
+    harness.apply_buffer_objects("capacitybuffers", buffer("wrong", **spec), by_template())
+    await harness.buffers.resolve()
+    assert harness.port.written == [("wrong", 0, ["ResolutionFailed", "NotReadyForProvisioning"])]
+    assert set(harness.cache.buffers) == {"spare"}
+
+
+async def test_the_strategy_of_somebody_else_is_left_alone(harness: BufferHarness) -> None:
+    harness.apply_buffer_objects("podtemplates", template())
+    harness.apply_buffer_objects("capacitybuffers", by_template() | {"spec": {"provisioningStrategy": "x/standby"}})
+    await harness.buffers.resolve()
+    assert (harness.port.written, harness.cache.buffers) == ([], {})
+
+
+async def test_a_silent_api_server_leaves_what_is_known(harness: BufferHarness) -> None:
+    harness.port.workloads["Deployment", "web"] = workload(10)
+    harness.apply_buffer_objects("capacitybuffers", buffer(scalableRef=DEPLOYMENT, percentage=20))
+    await harness.buffers.resolve()
+    harness.port.broken = True
+    await harness.buffers.resolve()
+    assert harness.cache.buffers["spare"].replicas == 2
+
+
+async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(harness: BufferHarness) -> None:
+    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+    harness.apply_objects("nodes", node("n1", of="c1"))
+    harness.apply_buffer_objects("podtemplates", template())
+    harness.apply_buffer_objects("capacitybuffers", by_template())
+    await harness.buffers.resolve()
+    assert harness.buffers.is_uncertain
+    harness.cache.drain_changes()
+    harness.reserved = {"spare-0": "n1"}
+    await harness.check_headroom()
+    assert not harness.buffers.is_uncertain
+    assert harness.buffers.buffer_needing("c1") == "default/spare" and harness.unschedulable_uids() == ["spare-1"]
+    changes = harness.cache.drain_changes()
+    assert changes.nodeclaims == {"c1"} and changes.pods
+    assert harness.port.written == [("spare", 2, ["Resolved", "RequiresNewCapacity"])]
+
+    harness.reserved = {"spare-0": "n1", "spare-1": "n1"}
+    await harness.check_headroom()
+    await harness.check_headroom()
+    assert harness.unschedulable_uids() == []
+    assert harness.port.written[1:] == [("spare", 2, ["Resolved", "FitsExistingCapacity"])]
+
+    harness.apply_buffer_objects("capacitybuffers", by_template(), deleted=True)
+    await harness.buffers.resolve()
+    harness.cache.drain_changes()
+    requests_before = harness.plan_request_count
+    await harness.check_headroom()
+    assert harness.buffers.buffer_needing("c1") == ""
+    assert harness.cache.drain_changes().nodeclaims == {"c1"}
+    assert harness.plan_request_count == requests_before
+
+
+async def test_no_node_is_taken_for_empty_before_it_is_known_what_buffers_want(harness: BufferHarness) -> None:
+    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+    assert harness.buffers.is_uncertain
+    harness.apply_buffer_objects("podtemplates", template())
+    harness.apply_buffer_objects("capacitybuffers", by_template())
+    harness.cache.drain_changes()
+    await harness.buffers.resolve()
+    assert harness.buffers.is_uncertain
+    await harness.check_headroom()
+    assert not harness.buffers.is_uncertain
+    assert harness.cache.drain_changes().nodeclaims == {"c1"}
+
+
+async def test_a_buffer_that_could_not_be_looked_at_keeps_nodes_until_it_is(harness: BufferHarness) -> None:
+    harness.port.broken = True
+    harness.apply_buffer_objects("capacitybuffers", buffer(scalableRef=DEPLOYMENT, replicas=1))
+    await harness.buffers.resolve()
+    assert harness.buffers.is_uncertain
+    harness.port.broken = False
+    await harness.buffers.resolve()
+    assert not harness.buffers.is_uncertain
+
+
+async def test_without_buffers_nothing_is_waited_for(harness: BufferHarness) -> None:
+    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+    harness.cache.drain_changes()
+    await harness.buffers.resolve()
+    assert not harness.buffers.is_uncertain
+    assert harness.cache.drain_changes().nodeclaims == {"c1"}
+
+
+async def test_of_two_buffers_on_a_node_the_other_keeps_it(harness: BufferHarness) -> None:
+    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+    harness.apply_objects("nodes", node("n1", of="c1"))
+    harness.apply_buffer_objects("podtemplates", template())
+    harness.apply_buffer_objects(
+        "capacitybuffers", by_template(1), buffer("other", podTemplateRef={"name": "web"}, replicas=1)
+    )
+    await harness.buffers.resolve()
+    harness.reserved = {"spare-0": "n1", "other-0": "n1"}
+    await harness.check_headroom()
+    assert harness.buffers.buffer_needing("c1") == "default/other"
+    harness.apply_buffer_objects("capacitybuffers", buffer("other"), deleted=True)
+    await harness.buffers.resolve()
+    harness.reserved = {"spare-0": "n1"}
+    await harness.check_headroom()
+    assert harness.buffers.buffer_needing("c1") == "default/spare"
+
+
+async def test_a_node_that_is_still_coming_is_no_room_yet_and_no_reason_to_buy(harness: BufferHarness) -> None:
+    harness.apply_objects("nodeclaims", claim("c1", phase="Launched"))
+    harness.apply_buffer_objects("podtemplates", template())
+    harness.apply_buffer_objects("capacitybuffers", by_template(1))
+    await harness.buffers.resolve()
+    harness.reserved = {"spare-0": "c1"}
+    await harness.check_headroom()
+    assert harness.unschedulable_uids() == []
+    assert harness.port.written == [("spare", 1, ["Resolved", "RequiresNewCapacity"])]
+
+
+async def test_looks_are_seldom_without_changes_and_never_without_buffers(harness: BufferHarness) -> None:
+    assert not harness.buffers.is_check_due(changed=True)
+    harness.apply_buffer_objects("podtemplates", template())
+    harness.apply_buffer_objects("capacitybuffers", by_template())
+    await harness.buffers.resolve()
+    assert harness.buffers.is_check_due(changed=False)
+    await harness.check_headroom()
+    assert not harness.buffers.is_check_due(changed=True)
+    harness.now += MIN_CHECK_INTERVAL
+    assert harness.buffers.is_check_due(changed=False)
+    await harness.check_headroom()
+    harness.now += MIN_CHECK_INTERVAL
+    assert not harness.buffers.is_check_due(changed=False)
+    harness.now += MAX_CHECK_INTERVAL
+    assert harness.buffers.is_check_due(changed=False)
+
+
+async def test_a_look_that_takes_long_is_repeated_seldom(harness: BufferHarness) -> None:
+    harness.apply_buffer_objects("podtemplates", template())
+    harness.apply_buffer_objects("capacitybuffers", by_template())
+    await harness.buffers.resolve()
+
+    async def slow() -> Plan:
+        return Plan(seconds=6)
+
+    await harness.buffers.check_headroom(slow)
+    harness.now += timedelta(seconds=59)
+    assert not harness.buffers.is_check_due(changed=True)
+    harness.now += timedelta(seconds=1)
+    assert harness.buffers.is_check_due(changed=True)
+
+
+async def test_a_status_that_could_not_be_written_is_written_at_the_next_look(harness: BufferHarness) -> None:
+    harness.apply_buffer_objects("podtemplates", template())
+    harness.apply_buffer_objects("capacitybuffers", by_template())
+    await harness.buffers.resolve()
+    harness.port.broken = True
+    await harness.check_headroom()
+    harness.port.broken = False
+    await harness.check_headroom()
+    assert len(harness.port.written) == 1
+
+
+# --- with the planner ---
+
+
+@pytest.fixture
+async def harness_and_buffers() -> AsyncIterator[tuple[ProvisionerHarness, CapacityBuffers]]:
+    harness = ProvisionerHarness()
+    port = FakeBufferPort()
+    buffers = harness.provisioner._buffers = CapacityBuffers(harness.cache, port, lambda: harness.now)
+    harness.apply_objects("nodepools", pool())
+    harness.apply_objects("ec2nodeclasses", node_class())
+    buffers.on_deltas("podtemplates", [Delta(template())])
+    buffers.on_deltas("capacitybuffers", [Delta(by_template(3))])
+    await buffers.resolve()
+    yield harness, buffers
+    await harness.provisioner.close()
+
+
+async def test_room_is_bought_once_and_no_pod_is_told(
+    harness_and_buffers: tuple[ProvisionerHarness, CapacityBuffers],
+) -> None:
+    harness, buffers = harness_and_buffers
+    await harness.provisioner.sync_planner()
+    assert [one.uid for one in buffers.unschedulable_pods()] == ["spare-0", "spare-1", "spare-2"]
+    outcome = await harness.plan("plan-1")
+    assert outcome.created >= 1 and outcome.nominated == 0 and outcome.unschedulable == 0
+    # A busy machine takes its time for a plan, and the next look waits for many times that.
+    harness.now += timedelta(minutes=1)
+    await harness.provisioner.sync_planner()
+    assert buffers.unschedulable_pods() == []
+    assert {name for name in harness.claims.found if buffers.buffer_needing(name)}
+    assert (await harness.plan("plan-2")).created == 0
+    assert harness.events.published == []
+    assert all(not harness.nominations.pods_expected_on(name) for name in harness.claims.found)
+
+
+# --- emptiness ---
+
+
+@pytest.mark.parametrize("is_needed", (True, False))
+def test_a_node_that_holds_room_is_not_empty(is_needed: bool) -> None:
+    harness = WorkflowNotifierHarness()
+    harness.notifier._buffer_needing = lambda name: "default/spare" if is_needed and name == "c1" else ""
+    harness.apply_objects("nodepools", pool())
+    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+    harness.apply_objects("nodes", node("n1", of="c1"))
+    harness.notify()
+    assert (harness.last_observed().empty, harness.last_observed().needed_by_buffer) == (
+        (False, "default/spare") if is_needed else (True, "")
+    )

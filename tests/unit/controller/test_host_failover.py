@@ -1,0 +1,126 @@
+"""The watch fails over back to the process that it was lost by, before that one has noticed."""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tenure.controller.host import ClusterController
+from tenure.controller.settings import ControllerSettings
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.model.disruption.commands import (
+    DisruptionDecision,
+    DisruptionDecisionRequest,
+    Proposal,
+    ReplacementRequest,
+    ReplacementResult,
+)
+from tenure.model.disruption.decision import CommandCandidate
+from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
+from tenure.model.plan import PlanOutcome, PlanRequest
+from tests.support.fakes.cloud import FakeInstances
+from tests.support.fakes.event_loop import run_pending_tasks
+from tests.unit.controller.fake_temporal import FakeTemporal
+from tests.unit.controller.planning.test_provisioner import FakeOfferings
+
+PREVIEW_REQUEST = DisruptionPreviewRequest(cluster="c")
+
+
+class FakeSession:
+    """A session that does nothing but plan."""
+
+    made = 0
+
+    def __init__(self, **_: Any) -> None:
+        FakeSession.made += 1
+        self.name = f"stay {FakeSession.made}"
+        self.sent: dict[str, str] = {}
+
+    async def forever(self) -> None:
+        await asyncio.Event().wait()
+
+    run = wait_until_synced = watch_drift = watch_disruption = forever
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+
+    def is_disconnected(self) -> bool:
+        return False
+
+    def stale_kinds(self, within: float) -> list[str]:
+        return []
+
+    async def plan(self, request: PlanRequest) -> PlanOutcome:
+        return PlanOutcome(plan_id=request.plan_id, blocked=self.name)
+
+    async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
+        return DisruptionDecision(eligible=7)
+
+    async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult:
+        return ReplacementResult(outcome="made")
+
+    async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
+        return DisruptionStatus(nodes=7)
+
+
+def null_plan_worker() -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> ClusterController:
+    monkeypatch.setattr("tenure.controller.host.ControllerSession", FakeSession)
+    return ClusterController(
+        settings=ControllerSettings(cluster="c", task_queue="c", karpenter_lease=""),
+        kube=cast(KubeAdapters, SimpleNamespace()),
+        temporal=FakeTemporal().client,
+        offerings=FakeOfferings(),
+        instances=FakeInstances(),
+        plan_worker=null_plan_worker,
+    )
+
+
+async def test_a_stay_that_ends_late_does_not_end_the_next_one(host: ClusterController) -> None:
+    first = asyncio.create_task(host.run(None, lambda _: None))
+    await run_pending_tasks()
+    assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "stay 1"
+    second = asyncio.create_task(host.run(None, lambda _: None))
+    await run_pending_tasks()
+    await cancel_session(first)
+    assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "stay 2"
+    await cancel_session(second)
+    assert "does not host" in (await host.plan(PlanRequest(plan_id="p"))).blocked
+
+
+async def test_disruption_is_refused_as_a_value_while_there_is_no_host_or_its_caches_are_old(
+    host: ClusterController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate = CommandCandidate(node="n", claim="n", pool="general")
+    request = ReplacementRequest(
+        proposal=Proposal(id="1", reason="Drifted", kind="drift", candidates=(candidate,)), plan_id="p", workflow_id="w"
+    )
+    rejected = await host.compute_disruption(DisruptionDecisionRequest(first=("n",)))
+    assert "does not host" in rejected.blocked and rejected.first == ("n",) and rejected.next_pass_at
+    assert (await host.create_replacements(request)).outcome == "not now" and "does not host" in (
+        await host.preview_disruption(PREVIEW_REQUEST)
+    ).blocked
+    session_task = asyncio.create_task(host.run(None, lambda _: None))
+    await run_pending_tasks()
+    assert (
+        (await host.compute_disruption(DisruptionDecisionRequest())).eligible
+        == (await host.preview_disruption(PREVIEW_REQUEST)).nodes
+        == 7
+    )
+    assert (await host.create_replacements(request)).outcome == "made"
+    monkeypatch.setattr(FakeSession, "stale_kinds", lambda self, within: ["pods"])
+    assert (await host.compute_disruption(DisruptionDecisionRequest())).blocked == "caches are too old: pods"
+    assert (await host.create_replacements(request)).outcome == "not now"
+    await cancel_session(session_task)
+
+
+async def cancel_session(session_task: asyncio.Task[None]) -> None:
+    session_task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await session_task

@@ -1,0 +1,226 @@
+"""From an instance to its node's life: who is told, what is news, and what is nobody's."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.ports.interruption import NotifyOutcome
+from tenure.controller import interruption
+from tenure.controller.host import ClusterController
+from tenure.controller.interruption import InterruptionNotifier
+from tenure.controller.session import ControllerSession
+from tenure.controller.settings import ControllerSettings
+from tenure.model.interruption.notices import InterruptionMessage, InterruptionMessages
+from tests.support.controller.builders import NOW, CacheHarness, at, claim
+from tests.support.fakes.event_loop import run_pending_tasks
+from tests.unit.controller.fake_temporal import FakeTemporal
+
+WORKFLOW_ID = "demo/nodeclaim/a/uid-a"
+
+
+class InterruptionNotifierHarness(CacheHarness):
+    def __init__(self, *phases: str) -> None:
+        super().__init__()
+        self.temporal = FakeTemporal()
+        self.notifier = InterruptionNotifier(self.temporal.client, "demo", now=lambda: self.now)
+        self.apply_objects("nodeclaims", claim("a", phase="Initialized"))
+
+    async def notify(self, *notices: InterruptionMessage, instance: str = "i-a", known: bool = True) -> NotifyOutcome:
+        return await self.notifier.notify(self.cache, instance, notices or (spot(),), known=known)
+
+    def signaled_ids(self) -> list[list[str]]:
+        """The ids of notices, by signal."""
+        found: Sequence[Any] = self.temporal.arguments_to(WORKFLOW_ID)
+        assert all(isinstance(one, InterruptionMessages) and one.instance_id == "i-a" for one in found)
+        return [[notice.id for notice in one.notices] for one in found]
+
+
+def spot(**more: Any) -> InterruptionMessage:
+    return InterruptionMessage.model_validate({"kind": "spotInterruption", "id": "terminate", "at": NOW, **more})
+
+
+def change(**more: Any) -> InterruptionMessage:
+    return InterruptionMessage.model_validate(
+        {"kind": "scheduledChange", "id": "arn:1", "at": NOW, "starts": at(86400), **more}
+    )
+
+
+@pytest.fixture
+def harness() -> InterruptionNotifierHarness:
+    return InterruptionNotifierHarness()
+
+
+async def test_the_life_of_the_instances_node_is_told(harness: InterruptionNotifierHarness) -> None:
+    assert await harness.notify(spot(), change()) == "told"
+    (sent,) = harness.temporal.sent
+    assert (sent.workflow_id, sent.signal) == (WORKFLOW_ID, "interruption_events")
+    assert harness.signaled_ids() == [["terminate", "arn:1"]]
+
+
+async def test_the_same_is_told_once(harness: InterruptionNotifierHarness) -> None:
+    assert await harness.notify() == "told"
+    assert await harness.notify(spot(at=at(30))) == "repeated"
+    assert await harness.notify(spot(), spot(at=at(60)), change(), change(text="said otherwise")) == "told"
+    assert harness.signaled_ids() == [["terminate"], ["arn:1"]]
+
+
+async def test_the_same_at_the_same_time_is_told_once(harness: InterruptionNotifierHarness) -> None:
+    harness.temporal.gate = asyncio.Event()
+    tasks = [asyncio.create_task(harness.notify()) for _ in range(5)]
+    await asyncio.sleep(0)
+    harness.temporal.gate.set()
+    assert sorted(await asyncio.gather(*tasks)) == ["repeated"] * 4 + ["told"]
+    assert harness.signaled_ids() == [["terminate"]]
+
+
+async def test_what_aws_moves_or_calls_off_is_news(harness: InterruptionNotifierHarness) -> None:
+    await harness.notify(change())
+    assert await harness.notify(change(starts=at(7200), at=at(10))) == "told"
+    assert await harness.notify(change(starts=at(7200), status="withdrawn", at=at(20))) == "told"
+
+
+async def test_a_late_repeat_of_an_older_word_is_no_news(harness: InterruptionNotifierHarness) -> None:
+    """SQS keeps no order, and brings some things twice."""
+    await harness.notify(change(status="withdrawn", at=at(20)))
+    assert await harness.notify(change()) == "repeated"
+
+
+async def test_of_two_words_on_one_thing_the_latest_counts(harness: InterruptionNotifierHarness) -> None:
+    await harness.notify(change(status="over", at=at(20)), change())
+    (message,) = harness.temporal.arguments_to(WORKFLOW_ID)
+    assert isinstance(message, InterruptionMessages) and [one.status for one in message.notices] == ["over"]
+
+
+async def test_what_was_not_accepted_is_told_again(harness: InterruptionNotifierHarness) -> None:
+    harness.temporal.failures = [RPCStatusCode.UNAVAILABLE, RPCStatusCode.PERMISSION_DENIED]
+    assert [await harness.notify() for _ in range(4)] == ["later", "later", "told", "repeated"]
+
+
+async def test_what_temporal_refuses_for_good_is_an_error(harness: InterruptionNotifierHarness) -> None:
+    harness.temporal.failures = [RPCStatusCode.INVALID_ARGUMENT]
+    with pytest.raises(RPCError):
+        await harness.notify()
+
+
+async def test_an_instance_of_nobodys_is_foreign(harness: InterruptionNotifierHarness) -> None:
+    assert await harness.notify(instance="i-other") == "foreign"
+    assert harness.temporal.sent == []
+
+
+async def test_it_may_be_that_of_a_claim_that_is_being_launched(harness: InterruptionNotifierHarness) -> None:
+    harness.now = at(-40)
+    harness.apply_objects("nodeclaims", claim("b"))
+    assert await harness.notify(instance="i-b") == "not yet"
+    harness.now = at(21)
+    assert await harness.notify(instance="i-b") == "foreign"
+    harness.now = at(-40)
+    harness.apply_objects("nodeclaims", claim("b", phase="Launched"))
+    assert await harness.notify(instance="i-b") == "told"
+
+
+async def test_nobody_is_foreign_to_caches_that_are_too_old(harness: InterruptionNotifierHarness) -> None:
+    assert await harness.notify(instance="i-other", known=False) == "later"
+    assert await harness.notify(known=False) == "told"
+
+
+async def test_a_life_that_is_over_needs_no_word(harness: InterruptionNotifierHarness) -> None:
+    harness.apply_objects("nodeclaims", claim("a", phase="Initialized", deleting=True))
+    harness.temporal.failures = [RPCStatusCode.NOT_FOUND]
+    assert await harness.notify() == "over"
+
+
+async def test_a_life_that_is_missing_is_about_to_be_started(harness: InterruptionNotifierHarness) -> None:
+    """Its NodeClaim is there and stays: the watch starts lives for such."""
+    harness.temporal.failures = [RPCStatusCode.NOT_FOUND]
+    assert [await harness.notify(), await harness.notify()] == ["no workflow", "told"]
+
+
+async def test_a_node_that_is_ended_is_not_told_that_its_instance_ends(harness: InterruptionNotifierHarness) -> None:
+    """Each node's own end is announced; a signal for it would be history for nothing."""
+    harness.apply_objects("nodeclaims", claim("a", phase="Initialized", deleting=True))
+    ends = InterruptionMessage(kind="instanceTerminating", id="shutting-down", at=NOW)
+    assert await harness.notify(ends) == "over"
+    assert await harness.notify(ends, spot()) == "told"
+    assert harness.signaled_ids() == [["terminate"]]
+
+
+async def test_what_is_remembered_has_an_end(
+    harness: InterruptionNotifierHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruption, "MAX_TRACKED", 2)
+    for number in range(3):
+        await harness.notify(change(id=f"arn:{number}"))
+    assert await harness.notify(change(id="arn:2")) == "repeated"
+    assert await harness.notify(change(id="arn:0")) == "told"
+
+
+async def test_signals_go_out_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = InterruptionNotifierHarness()
+    names = [f"n{number}" for number in range(3 * interruption.MAX_CONCURRENT_SIGNALS)]
+    for name in names:
+        harness.apply_objects("nodeclaims", claim(name, phase="Initialized"))
+    harness.temporal.gate = asyncio.Event()
+    tasks = [asyncio.create_task(harness.notify(instance=f"i-{name}")) for name in names]
+    await run_pending_tasks()
+    harness.temporal.gate.set()
+    assert set(await asyncio.gather(*tasks)) == {"told"}
+    assert harness.temporal.max_in_flight == interruption.MAX_CONCURRENT_SIGNALS
+
+
+def test_a_claim_is_found_by_its_instance_until_it_is_gone(harness: InterruptionNotifierHarness) -> None:
+    found = harness.cache.nodeclaim_of_instance("i-a")
+    assert found is not None and found.name == "a"
+    harness.delete_objects("nodeclaims", claim("a", phase="Initialized"))
+    assert harness.cache.nodeclaim_of_instance("i-a") is None
+    assert harness.cache.nodeclaim_of_instance("") is None
+    assert timedelta(minutes=2) == interruption.LAUNCH_WINDOW
+
+
+class FakeSession:
+    """A stay of the watch, as far as notices need it."""
+
+    def __init__(self, harness: InterruptionNotifierHarness) -> None:
+        self.cache = harness.cache
+        self.stale_kind_names: list[str] = []
+        self.observed: list[str] = []
+
+    def observe_interruption(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> None:
+        self.observed.append(instance_id)
+
+    def stale_kinds(self, within: float) -> list[str]:
+        return self.stale_kind_names
+
+
+def make_cluster_controller(harness: InterruptionNotifierHarness) -> ClusterController:
+    nothing: Any = None
+    return ClusterController(
+        settings=ControllerSettings(cluster="demo", task_queue="demo"),
+        kube=nothing,
+        temporal=harness.temporal.client,
+        offerings=nothing,
+        instances=nothing,
+        plan_worker=nothing,
+    )
+
+
+async def test_a_process_that_does_not_host_the_watch_tells_nobody(harness: InterruptionNotifierHarness) -> None:
+    host = make_cluster_controller(harness)
+    assert await host.notify("i-a", [spot()]) == "later"
+    assert host.find_owned(["i-a"]) == frozenset()
+
+
+async def test_the_host_of_the_watch_tells_and_remembers_over_its_stays(harness: InterruptionNotifierHarness) -> None:
+    host, stay = make_cluster_controller(harness), FakeSession(harness)
+    host._session = cast(ControllerSession, stay)
+    assert host.find_owned(["i-a", "i-other"]) == {"i-a"}
+    assert await host.notify("i-a", [spot()]) == "told"
+    assert await host.notify("i-other", [spot()]) == "foreign"
+    assert stay.observed == ["i-a", "i-other"], "before anybody is told"
+    stay.stale_kind_names = ["nodeclaims"]
+    assert await host.notify("i-other", [spot()]) == "later"
+    host._session = cast(ControllerSession, FakeSession(harness))
+    assert await host.notify("i-a", [spot()]) == "repeated"

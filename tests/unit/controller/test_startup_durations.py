@@ -1,0 +1,144 @@
+"""Start-up times learnt from NodeClaims, what is expected of new nodes, and the gauge of those that are overdue."""
+
+from typing import Any, cast
+
+from temporalio.common import MetricMeter
+
+from tenure.controller.metrics.nodeclaims import NAME, OverdueMetrics
+from tenure.controller.startup_durations import StartupDurations
+from tenure.model.nodeclaim.state import Deadlines
+from tenure.model.plan import PhaseDurations
+from tests.support.controller.builders import CacheHarness, claim, stamp
+from tests.unit.controller.metrics.test_offerings import FakeMeter
+
+
+def started_nodeclaim(
+    name: str, *, launch: float = 5, register: float = 30, initialize: float = 20, **more: Any
+) -> Any:
+    """A NodeClaim with what each phase took, in seconds."""
+    kind = more.pop("type", "m5.large")
+    raw = claim(name, **more)
+    raw["metadata"]["creationTimestamp"] = stamp(0)
+    raw["metadata"]["labels"]["node.kubernetes.io/instance-type"] = kind
+    transition_times = {
+        "Launched": launch,
+        "Registered": launch + register,
+        "Initialized": launch + register + initialize,
+    }
+    raw["status"]["conditions"] = [
+        {"type": one, "status": "True", "lastTransitionTime": stamp(seconds)}
+        for one, seconds in transition_times.items()
+    ]
+    return raw
+
+
+class StartupHarness(CacheHarness):
+    def __init__(self) -> None:
+        super().__init__()
+        self.startup = StartupDurations(self.cache, lambda pool: Deadlines())
+
+    def observe(self, *claims: Any) -> None:
+        self.apply_objects("nodeclaims", *claims)
+        self.startup.update(self.cache.drain_changes())
+
+    def expected(self, step: str, kind: str = "", pool: str = "general") -> float:
+        """Seconds."""
+        found = self.startup.expected_durations(pool)
+        times = found.by_type.get(kind, PhaseDurations()) if kind else found.default
+        span = getattr(times, step)
+        return span.total_seconds() if span else 0.0
+
+
+def test_while_nothing_is_known_a_share_of_the_deadline_is_expected() -> None:
+    harness = StartupHarness()
+    assert harness.expected("registration") == 90 and harness.expected("initialization") == 180
+
+
+def test_a_type_is_expected_to_take_what_it_took() -> None:
+    harness = StartupHarness()
+    harness.observe(
+        *(started_nodeclaim(f"c{n}") for n in range(5)),
+        *(started_nodeclaim(f"g{n}", type="g5", initialize=400) for n in range(5)),
+    )
+    assert harness.expected("initialization", "m5.large") == 40
+    assert harness.expected("initialization", "g5") == 800
+    assert harness.expected("registration", "g5") == 60
+
+
+def test_what_is_not_known_of_a_type_is_had_from_its_pool_and_then_from_all() -> None:
+    harness = StartupHarness()
+    harness.observe(*(started_nodeclaim(f"c{n}", initialize=50) for n in range(5)))
+    assert harness.expected("initialization", "new") == 0 and harness.expected("initialization") == 100
+    assert harness.expected("initialization", pool="other") == 100
+    harness.observe(*(started_nodeclaim(f"o{n}", pool="other", initialize=200) for n in range(3)))
+    assert harness.expected("initialization", pool="other") == 400
+
+
+def test_a_claim_counts_once_however_often_it_changes() -> None:
+    harness = StartupHarness()
+    for number in range(5):
+        harness.observe(started_nodeclaim("c1", annotations={"x": str(number)}))
+    assert harness.expected("initialization") == 180, "one node is not enough"
+
+
+def test_what_took_longer_than_its_deadline_is_no_measure() -> None:
+    harness = StartupHarness()
+    harness.observe(*(started_nodeclaim(f"c{n}", initialize=3000) for n in range(5)))
+    assert harness.expected("initialization") == 180 and harness.expected("registration") == 60
+
+
+def test_times_of_nodes_that_are_gone_are_remembered_and_of_so_many_alone() -> None:
+    harness = StartupHarness()
+    for number in range(80):
+        one = started_nodeclaim(f"c{number}", initialize=10 if number < 60 else 100)
+        harness.observe(one)
+        harness.delete_objects("nodeclaims", one)
+        harness.startup.update(harness.cache.drain_changes())
+    assert len(harness.startup._recorded) == 0
+    assert sum(len(one["initialization"]) for one in harness.startup._samples.values()) == 50
+
+
+def overdue_nodeclaim(name: str, phase: str, **more: Any) -> Any:
+    raw = claim(name, **more)
+    raw["status"]["conditions"] = [{"type": "tenure.sh/Overdue", "status": "True", "reason": phase}]
+    return raw
+
+
+def test_the_gauge_counts_by_phase_and_pool_and_goes_back_to_nothing() -> None:
+    harness, meter = CacheHarness(), FakeMeter()
+    gauges = OverdueMetrics(harness.cache, cast(MetricMeter, meter))
+
+    def update_and_drain() -> list[Any]:
+        gauges.update(harness.cache.drain_changes())
+        return meter.drain_records()
+
+    harness.apply_objects(
+        "nodeclaims",
+        overdue_nodeclaim("a", "Drain"),
+        overdue_nodeclaim("b", "Drain"),
+        overdue_nodeclaim("g", "Registration", pool="gpu"),
+    )
+    assert update_and_drain() == [(NAME, ("Drain", "general"), 2), (NAME, ("Registration", "gpu"), 1)]
+    harness.apply_objects("nodeclaims", overdue_nodeclaim("a", "Termination"))
+    assert update_and_drain() == [(NAME, ("Drain", "general"), 1), (NAME, ("Termination", "general"), 1)]
+    assert update_and_drain() == []
+    harness.delete_objects("nodeclaims", overdue_nodeclaim("a", "Termination"))
+    harness.apply_objects("nodeclaims", claim("b"))
+    assert update_and_drain() == [(NAME, ("Drain", "general"), 0), (NAME, ("Termination", "general"), 0)]
+    gauges.close()
+    assert meter.drain_records() == [(NAME, ("Registration", "gpu"), 0)]
+
+
+def test_a_watch_that_begins_anew_finds_what_is_overdue_on_the_claims() -> None:
+    harness, meter = CacheHarness(), FakeMeter()
+    harness.apply_objects("nodeclaims", overdue_nodeclaim("a", "Launch"))
+    OverdueMetrics(harness.cache, cast(MetricMeter, meter)).update(harness.cache.drain_changes())
+    assert meter.drain_records() == [(NAME, ("Launch", "general"), 1)]
+
+
+def test_expectations_are_kept_until_something_is_learnt() -> None:
+    harness = StartupHarness()
+    first = harness.startup.expected_durations("general")
+    assert harness.startup.expected_durations("general") is first
+    harness.observe(started_nodeclaim("c1"))
+    assert harness.startup.expected_durations("general") is not first

@@ -1,0 +1,101 @@
+"""Why a pod does not leave: by what, with its arithmetic, and whether that can ever pass."""
+
+from typing import Any
+
+import pytest
+
+from tenure.model.disruption.drain import BudgetFact, EvictionBlocker
+from tenure.model.facts import Expression, Selector
+from tenure.model.provider_results import Eviction
+from tenure.policy.drain import blockers
+from tenure.policy.drain.blockers import budget_blocker
+from tests.unit.policy.builders import NOW, after, before
+from tests.unit.policy.drain.drain_builders import WEB, budget, pod
+
+NO = Eviction(pod="default/web", accepted=False, blocked_by="the server's words")
+
+
+def blocker_for(*budgets: BudgetFact, **fields: Any) -> EvictionBlocker:
+    return budget_blocker(pod(**fields), NO, budgets)
+
+
+def test_a_budget_is_named_with_its_arithmetic() -> None:
+    found = blocker_for(budget())
+    assert found.what == ("PodDisruptionBudget default/web: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go")
+    assert (found.subject, found.owner, found.cause) == ("default/web", "ReplicaSet web-5d9", "budget")
+
+
+@pytest.mark.parametrize(
+    ("found", "passes", "hint"),
+    [
+        (budget(), "never", "scale the workload up"),
+        (budget(min_available="", max_unavailable="0"), "never", "allow one of them"),
+        (budget(min_available="100%", expected=3, desired=3, current=3), "never", "needs all 3 pods"),
+        (budget(expected=3, current=2), "can", "1 more of its pods has to be Ready"),
+        (budget(expected=4, desired=3, current=1), "can", "3 more of its pods have to be Ready"),
+        (budget(expected=3, current=3, allowed=1), "can", ""),
+        (budget(counted=False), "can", "not seen its latest change"),
+        (budget(sync_failed="no scale for Foo"), "never", "no scale for Foo"),
+        (budget(expected=0, desired=0, current=0), "can", "1 more of its pods has to be Ready"),
+    ],
+)
+def test_whether_a_budget_can_pass_by_itself(found: BudgetFact, passes: str, hint: str) -> None:
+    blocker = blocker_for(found)
+    assert blocker.passes == passes and hint in blocker.hint and bool(blocker.hint) == bool(hint)
+
+
+def test_a_pod_that_is_not_ready_itself_is_told_of_the_policy_for_unhealthy_pods() -> None:
+    found = blocker_for(budget(expected=3, current=1), ready=False)
+    assert found.passes == "can" and "AlwaysAllow" in found.hint
+
+
+def test_two_budgets_on_one_pod_never_pass() -> None:
+    found = blocker_for(budget("b"), budget("a"))
+    assert found.cause == "budgets" and found.passes == "never" and "a, b" in found.what
+    by_the_server = budget_blocker(pod(), NO.model_copy(update={"multiple_budgets": True}), ())
+    assert by_the_server.cause == "budgets" and by_the_server.passes == "never"
+
+
+def test_budgets_of_other_pods_and_namespaces_do_not_count() -> None:
+    others = (budget("x", namespace="other"), budget("y", selector=None))
+    assert blocker_for(*others).what == "the server's words"
+    assert "default/web" in blocker_for(*others, budget()).what
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        (None, False),
+        ((), True),
+        (WEB, True),
+        ((Expression(key="app", operator="NotIn", values=("db",)),), True),
+        ((Expression(key="tier", operator="NotIn", values=("db",)),), True),
+        ((Expression(key="app", operator="Exists"),), True),
+        ((Expression(key="app", operator="DoesNotExist"),), False),
+        ((*WEB, Expression(key="tier", operator="Exists")), False),
+    ],
+)
+def test_selectors(selector: Selector | None, selected: bool) -> None:
+    assert blockers.matches_selector(selector, {"app": "web"}) is selected
+
+
+def test_do_not_disrupt_passes_at_its_time_or_never() -> None:
+    for_good = blockers.do_not_disrupt_blocker(pod(why_not="annotation karpenter.sh/do-not-disrupt=true"))
+    assert for_good.passes == "never" and "take the annotation" in for_good.hint
+    for_an_hour = blockers.do_not_disrupt_blocker(pod(why_not="...=1h", protected_until=after(minutes=5)))
+    assert (for_an_hour.passes, for_an_hour.passes_at) == ("at", after(minutes=5))
+    assert "passes at 2026-06-01T12:05:00+00:00" in for_an_hour.description
+
+
+def test_a_pod_that_is_ending_says_since_when_and_until_when() -> None:
+    found = blockers.terminating_blocker(pod(grace_seconds=300, deletion=after(seconds=200)))
+    assert (found.since, found.passes_at) == (before(seconds=100), after(seconds=260))
+    assert "grace period of 300 s" in found.what
+
+
+def test_other_holds_say_what_to_look_at() -> None:
+    assert "webhook" in blockers.rejection_blocker(pod(), "denied by x").hint
+    surge = blockers.surge_blocker(pod(), "web", after(minutes=10))
+    assert surge.passes_at == after(minutes=10) and "Deployment web" in surge.summary
+    assert blockers.volume_blocker("csi-1").description.startswith("csi-1: volumes are still attached")
+    assert blockers.terminating_blocker(pod(deletion=NOW)).describe_prospect.startswith("passes at")

@@ -1,0 +1,188 @@
+"""What a drain does next, case by case (reference 3.12 to 3.15, and a LifecyclePolicy's drain rules)."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from tenure.apis.lifecyclepolicy import DrainRules
+from tenure.model.base import parse_timestamp
+from tenure.model.disruption.drain import DrainState, DrainStatus, Rollout
+from tenure.model.provider_results import DrainPod
+from tenure.policy.drain import decision
+from tenure.policy.drain.decision import DrainStep, decide_drain, decide_drain_status
+from tests.unit.policy.builders import NOW, after, before
+from tests.unit.policy.drain.drain_builders import blocked_drain, blocker, pod, rules
+
+ESCALATE = rules(whenBlocked="escalate", blockedFor="2h")
+GIVE_UP = rules(whenBlocked="giveUp", blockedFor="2h")
+BLOCKED = "default/web: a budget"
+
+STEPS: dict[str, tuple[DrainRules | None, DrainState, DrainStep]] = {
+    "no rules": (None, blocked_drain(blocked_since=before(days=3)), DrainStep(do="wait")),
+    "rules that wait": (rules(whenBlocked="wait"), blocked_drain(blocked_since=before(days=3)), DrainStep(do="wait")),
+    "nothing known yet": (ESCALATE, DrainState(), DrainStep(do="wait")),
+    "nothing blocks": (ESCALATE, blocked_drain(), DrainStep(do="wait")),
+    "blocked for a while": (
+        ESCALATE,
+        blocked_drain(blocked_since=before(hours=1)),
+        DrainStep(do="wait", until=after(hours=1)),
+    ),
+    "blocked for too long": (
+        ESCALATE,
+        blocked_drain(blocked_since=before(hours=2)),
+        DrainStep(do="escalate", why=BLOCKED),
+    ),
+    "given up": (
+        GIVE_UP,
+        blocked_drain(cancellable=True, blocked_since=before(hours=2)),
+        DrainStep(do="give up", why=BLOCKED),
+    ),
+    "its NodeClaim is deleted": (GIVE_UP, blocked_drain(blocked_since=before(hours=2)), DrainStep(do="wait")),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_what_follows_a_drain_that_is_held(case: str) -> None:
+    found, state, step = STEPS[case]
+    assert decide_drain(found, state, NOW) == step
+
+
+@pytest.mark.parametrize(
+    ("found", "cancellable", "prefix"),
+    [
+        (None, False, ""),
+        (rules(whenBlocked="wait"), False, ""),
+        (ESCALATE, False, "escalates at 2026-06-01T13:00:00+00:00"),
+        (GIVE_UP, True, "is given up at 2026-06-01T13:00:00+00:00"),
+        (GIVE_UP, False, "cannot be given up any more, since its NodeClaim is being deleted"),
+    ],
+)
+def test_what_follows_is_said(found: DrainRules | None, cancellable: bool, prefix: str) -> None:
+    text = decision.describe_next_step(found, before(hours=1), cancellable=cancellable)
+    assert text.startswith(prefix) and bool(text) is bool(prefix)
+    assert decision.describe_next_step(found, None, cancellable=cancellable) == ""
+
+
+def test_rules_that_are_silent_leave_the_defaults() -> None:
+    assert decision.not_ready_for(None) == decision.not_ready_for(rules()) == timedelta(minutes=5)
+    assert decision.not_ready_for(rules(nodeNotReady="30s")) == timedelta(seconds=30)
+    assert (
+        not decision.has_surge(None)
+        and not decision.has_surge(rules())
+        and decision.has_surge(rules(surgeSingleReplicas=True))
+    )
+    assert (
+        not decision.can_cancel_drain(None)
+        and not decision.can_cancel_drain(ESCALATE)
+        and decision.can_cancel_drain(GIVE_UP)
+    )
+
+
+def test_a_node_whose_drain_was_given_up_is_left_alone_for_as_long_as_it_was_held() -> None:
+    assert decision.retry_drain_at(GIVE_UP, NOW) == after(hours=2)
+    assert decision.retry_drain_at(rules(whenBlocked="giveUp", blockedFor="1s"), NOW) == after(minutes=10)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-06-01T12:00:00Z", NOW),
+        ("2026-06-01T14:00:00+02:00", NOW),
+        ("2026-06-01T12:00:00", None),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_a_termination_timestamp_is_a_moment_with_a_zone_or_nothing(text: str, expected: datetime | None) -> None:
+    assert parse_timestamp(text) == expected
+
+
+def test_deadlines_only_come_nearer() -> None:
+    assert decision.earliest_deadline(None, None) is None
+    assert decision.earliest_deadline(after(hours=1), None, after(hours=2)) == after(hours=1)
+
+
+def test_an_escalation_leaves_every_pod_its_own_grace_period() -> None:
+    pods = [pod(grace_seconds=30), pod("db", grace_seconds=90, group=3)]
+    deadline = decision.escalation_deadline(pods, NOW)
+    assert deadline == after(seconds=90)
+    assert [decision.is_late(one, deadline, after(seconds=1)) for one in pods] == [False, True]
+    assert decision.is_late(pods[0], deadline, after(seconds=61))
+
+
+def test_an_escalation_leaves_pods_without_a_grace_period_a_moment() -> None:
+    assert decision.escalation_deadline([pod(grace_seconds=0)], NOW) == after(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("found", "deadline", "late"),
+    [
+        (pod(grace_seconds=30), None, False),
+        (pod(grace_seconds=30), after(seconds=31), False),
+        (pod(grace_seconds=30), after(seconds=29), True),
+        (pod(grace_seconds=30, group=3, evictable=False), before(hours=1), True),
+        (pod(grace_seconds=30, deletion=after(seconds=10)), after(seconds=20), False),
+        (pod(grace_seconds=300, deletion=after(seconds=290)), after(seconds=20), True),
+        (pod(deletion=before(seconds=10)), before(seconds=5), False),
+    ],
+)
+def test_who_is_told_now_because_of_the_deadline(found: DrainPod, deadline: datetime | None, late: bool) -> None:
+    """A pod that is ending in time is not told again."""
+    assert decision.is_late(found, deadline, NOW) is late
+
+
+@pytest.mark.parametrize(
+    ("restarted_at", "needed"),
+    [("", True), ("2026-06-01T11:00:00Z", True), ("2026-06-01T12:00:00Z", False), ("2026-06-01T13:00:00+00:00", False)],
+)
+def test_a_rollout_is_restarted_once_for_a_drain(restarted_at: str, needed: bool) -> None:
+    found = Rollout(namespace="default", name="web", uid="u", replicas=1, surges=True, restarted_at=restarted_at)
+    assert decision.needs_restart(found, NOW) is needed
+
+
+def test_only_a_single_replica_that_can_surge_is_restarted() -> None:
+    single = Rollout(namespace="default", name="web", uid="u", replicas=1, surges=True)
+    assert decision.creates_pod_first(single) and not decision.creates_pod_first(None)
+    assert not decision.creates_pod_first(single.model_copy(update={"replicas": 2}))
+    assert not decision.creates_pod_first(single.model_copy(update={"surges": False}))
+
+
+def status_after(known: DrainStatus | None, *subjects: str, pods: int = 2, cause: str = "budget") -> DrainStatus:
+    waited = [pod(f"p{number}", group=number) for number in range(pods)]
+    holds = [blocker(one, cause=cause) for one in subjects]
+    return decide_drain_status(holds, known, waited=waited, began=before(hours=5), now=NOW)
+
+
+def test_a_hold_keeps_the_moment_since_which_it_is_known() -> None:
+    known = DrainStatus(eviction_blockers=(blocker("a", since=before(hours=1)),), pods=2, blocked_since=before(hours=1))
+    found = status_after(known, "a", "b")
+    assert [one.since for one in found.eviction_blockers] == [before(hours=1), NOW]
+    assert found.blocked_since == before(hours=1) and (found.pods, found.pods_in_later_groups) == (2, 1)
+
+
+def test_time_held_runs_on_over_whatever_holds_it_until_a_pod_leaves() -> None:
+    known = DrainStatus(eviction_blockers=(blocker("a", since=before(hours=1)),), pods=2, blocked_since=before(hours=1))
+    assert status_after(known, "b").blocked_since == before(hours=1)
+    left = status_after(known, "a", pods=1)
+    assert left.blocked_since == NOW and left.progress == NOW
+
+
+@pytest.mark.parametrize("cause", ["terminating", "surge", "volume"])
+def test_what_ends_by_itself_does_not_count_as_held(cause: str) -> None:
+    assert status_after(None, "a", cause=cause).blocked_since is None
+
+
+def test_a_verdict_says_the_same_in_one_line_while_nothing_changes() -> None:
+    first = status_after(None, *(f"default/p{number}" for number in range(7)))
+    sent = first.truncate()
+    assert first.status_line == sent.status_line and len(sent.eviction_blockers) == 5 and sent.unnamed_blockers == 2
+    assert len(status_after(None, "n" * 300).status_line) == 250
+    assert status_after(None, "default/web", cause="terminating").status_line == "pods are ending: default/web"
+
+
+def test_a_verdict_is_the_same_after_its_way_through_a_history() -> None:
+    state = blocked_drain(
+        cancellable=True, blocked_since=NOW, deadline=after(hours=1), not_ready_since=NOW, not_ready_until=NOW
+    )
+    assert DrainState.model_validate_json(state.model_dump_json()) == state
+    assert any("not Ready since" in line for line in (state.verdict or DrainStatus()).status_lines)

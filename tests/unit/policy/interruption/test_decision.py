@@ -1,0 +1,526 @@
+"""What follows what AWS says of a node, case by case: Karpenter's table, and what policies make of it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+
+import pytest
+
+from tenure.model.disruption.drain import DrainState
+from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.records import ApprovalDecision, Event, InstanceStopStart
+from tenure.model.node_health import NotReadyInterval
+from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.policy.interruption.decision import (
+    approvable_events,
+    decide_interruption,
+    draining_event,
+    maintenance_until,
+    overrides_do_not_disrupt,
+    pods_blocked_by_event,
+    superseding_interruption,
+)
+from tenure.policy.interruption.events import event_key, events_of, record_messages
+from tests.unit.policy import interruption_builders as ev
+from tests.unit.policy.builders import NOW, after, before
+from tests.unit.policy.interruption_builders import NO, SUNDAYS, YES, node_with_events, notice
+
+IN_TWO_DAYS = notice(starts=after(hours=48))
+DEFER = {"scheduledChange": {"action": "deferUntilEventStart", "lead": "1h"}}
+SUNDAY = datetime(2026, 6, 7, 0, tzinfo=UTC)
+"""The next Sunday, 02:00 in Berlin."""
+WINDOW = {"scheduledChange": {"action": "window", "windows": [SUNDAYS], "lead": "1h"}}
+APPROVAL: dict[str, Any] = {"action": "waitForApproval", "lead": "1h"}
+
+
+def approval(**fields: Any) -> dict[str, Any]:
+    return {"scheduledChange": {**APPROVAL, **fields}}
+
+
+def on(kind: EventKind, **fields: Any) -> NodeClaimState:
+    return node_with_events(notice(kind), event_rules={kind: fields})
+
+
+KARPENTERS: dict[EventKind, str] = {
+    "spotInterruption": "drain",
+    "capacityReservationInterruption": "drain",
+    "rebalanceRecommendation": "nothing",
+    "scheduledChange": "drain",
+    "instanceStopping": "drain",
+    "instanceTerminating": "drain",
+    "instanceStatus": "terminate",
+    "systemStatus": "terminate",
+}
+CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
+    "AWS says nothing": (node_with_events(), "nothing", None),
+    "maintenance that is withdrawn": (node_with_events(notice(status="withdrawn")), "nothing", None),
+    "a check that passes again": (
+        node_with_events(notice("instanceStatus", status="over", source="status")),
+        "nothing",
+        None,
+    ),
+    "a check, gently": (on("instanceStatus", action="drain"), "drain", None),
+    "a check, with honour": (on("systemStatus", doNotDisrupt="honour"), "drain", None),
+    "a check that is only told": (on("instanceStatus", action="notify"), "nothing", None),
+    "a spot interruption that is ignored": (on("spotInterruption", action="ignore"), "nothing", None),
+    "a spot interruption, while all else is only told": (
+        node_with_events(
+            notice("spotInterruption"),
+            event_rules={kind: {"action": "notify"} for kind in ("scheduledChange", "instanceStatus", "systemStatus")},
+        ),
+        "drain",
+        None,
+    ),
+    "a spot interruption, though pods wait for a person": (
+        node_with_events(notice("spotInterruption"), event_rules={"workloads": [ev.STATEFUL]}),
+        "drain",
+        None,
+    ),
+    "several: what asks for most": (
+        node_with_events(IN_TWO_DAYS, notice("systemStatus"), event_rules=DEFER),
+        "terminate",
+        None,
+    ),
+    "several: before a drain that holds pods, one that leaves no time": (
+        node_with_events(
+            notice("rebalanceRecommendation"),
+            notice("spotInterruption"),
+            event_rules={"rebalanceRecommendation": {"action": "drain"}, "workloads": [ev.STATEFUL]},
+        ),
+        "drain",
+        None,
+    ),
+    "deferred": (node_with_events(IN_TWO_DAYS, event_rules=DEFER), "wait", after(hours=47)),
+    "deferred, with the usual lead": (
+        node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"action": "deferUntilEventStart"}}),
+        "wait",
+        after(hours=48) - timedelta(minutes=10),
+    ),
+    "deferred until now": (node_with_events(notice(starts=after(hours=1)), event_rules=DEFER), "drain", None),
+    "deferred, and nobody knows until when": (node_with_events(notice(), event_rules=DEFER), "drain", None),
+    "several that are deferred: the first": (
+        node_with_events(IN_TWO_DAYS, notice(id="sooner", starts=after(hours=5)), event_rules=DEFER),
+        "wait",
+        after(hours=4),
+    ),
+    "a window before AWS acts": (node_with_events(notice(starts=ev.in_days(6)), event_rules=WINDOW), "wait", SUNDAY),
+    "a window that opens too late": (node_with_events(IN_TWO_DAYS, event_rules=WINDOW), "wait", after(hours=47)),
+    "a window that opens within the lead": (
+        node_with_events(notice(starts=SUNDAY + timedelta(minutes=30)), event_rules=WINDOW),
+        "wait",
+        SUNDAY - timedelta(minutes=30),
+    ),
+    "a window that AWS leaves time for": (node_with_events(notice(), event_rules=WINDOW), "wait", SUNDAY),
+    "no window in time, and the last moment": (
+        node_with_events(notice(starts=after(minutes=30)), event_rules=WINDOW),
+        "drain",
+        None,
+    ),
+    "no window in time, left to AWS": (
+        node_with_events(
+            notice(starts=after(minutes=30)),
+            event_rules={"scheduledChange": {**WINDOW["scheduledChange"], "fallback": "notify"}},
+        ),
+        "nothing",
+        None,
+    ),
+    "an approval": (node_with_events(notice(), event_rules=approval()), "wait", None),
+    "an approval until AWS acts": (node_with_events(IN_TWO_DAYS, event_rules=approval()), "wait", after(hours=47)),
+    "an approval with a deadline": (
+        node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="2h")),
+        "wait",
+        before(minutes=5) + timedelta(hours=2),
+    ),
+    "an approval with a deadline that AWS does not wait for": (
+        node_with_events(notice(starts=after(hours=2)), event_rules=approval(deadline="24h")),
+        "wait",
+        after(hours=1),
+    ),
+    "approved": (node_with_events(IN_TWO_DAYS, event_rules=approval(), decision=YES), "drain", None),
+    "nobody approved in time": (node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="5m")), "drain", None),
+    "nobody approved in time, left to AWS": (
+        node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="5m", fallback="notify")),
+        "nothing",
+        None,
+    ),
+    "rejected: AWS's own time counts": (
+        node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="5m"), decision=NO),
+        "wait",
+        after(hours=47),
+    ),
+    "rejected, and AWS is about to act": (
+        node_with_events(notice(starts=after(hours=1)), event_rules=approval(), decision=NO),
+        "drain",
+        None,
+    ),
+    "rejected, and left to AWS": (
+        node_with_events(IN_TWO_DAYS, event_rules=approval(fallback="notify"), decision=NO),
+        "nothing",
+        None,
+    ),
+    "rejected, and nobody knows when AWS acts": (
+        node_with_events(notice(), event_rules=approval(), decision=NO),
+        "nothing",
+        None,
+    ),
+    "under budget": (on("rebalanceRecommendation", action="drain", voluntary=True), "ask", None),
+    "under budget until AWS's time": (
+        node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"voluntary": True, "lead": "1h"}}),
+        "ask",
+        after(hours=47),
+    ),
+    "under budget, and AWS is about to act": (
+        node_with_events(
+            notice(starts=after(hours=1)), event_rules={"scheduledChange": {"voluntary": True, "lead": "1h"}}
+        ),
+        "drain",
+        None,
+    ),
+    "deferred, then under budget": (
+        node_with_events(
+            notice(starts=after(hours=1)),
+            event_rules={"scheduledChange": {"action": "deferUntilEventStart", "voluntary": True, "lead": "1h"}},
+        ),
+        "ask",
+        after(hours=1),
+    ),
+    "under budget: one that never was up asks nobody": (
+        node_with_events(
+            notice("rebalanceRecommendation"),
+            event_rules={"rebalanceRecommendation": {"action": "drain", "voluntary": True}},
+            initialized=False,
+        ),
+        "drain",
+        None,
+    ),
+    "under budget, and stopped and started by another policy": (
+        node_with_events(
+            IN_TWO_DAYS, event_rules={"scheduledChange": {"action": "stopStart", "voluntary": True, "lead": "1h"}}
+        ),
+        "ask",
+        after(hours=47),
+    ),
+    "a check, under budget": (on("instanceStatus", voluntary=True), "ask", None),
+    "stopped and started": (
+        node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"action": "stopStart"}}),
+        "stop",
+        None,
+    ),
+    "stopped and started in a window": (
+        node_with_events(
+            notice(starts=ev.in_days(6)), event_rules={"scheduledChange": {"action": "stopStart", "windows": [SUNDAYS]}}
+        ),
+        "wait",
+        SUNDAY,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", get_args(EventKind))
+def test_without_a_policy_karpenter_s_table_holds(kind: EventKind) -> None:
+    assert decide_interruption(node_with_events(notice(kind)), NOW).do == KARPENTERS[kind]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_follows(case: str) -> None:
+    state, do, until = CASES[case]
+    verdict = decide_interruption(state, NOW)
+    assert (verdict.do, verdict.until) == (do, until)
+
+
+def test_what_waits_until_a_moment_is_due_at_that_moment() -> None:
+    for case, (state, do, until) in CASES.items():
+        if do in ("wait", "ask") and until is not None:
+            assert decide_interruption(state, until).do in ("drain", "stop"), case
+            assert decide_interruption(state, until - timedelta(seconds=1)).do == do, case
+
+
+@pytest.mark.parametrize("person_decision", [None, NO])
+def test_a_person_has_their_time_anew_when_aws_moves_an_event(person_decision: ApprovalDecision | None) -> None:
+    """Else what nobody approved in time, or somebody rejected, would go as soon as AWS postponed it by two weeks."""
+    later = notice(at=NOW, starts=ev.in_days(14))
+    state = node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="24h"), decision=person_decision)
+    moved = state.model_copy(update={"notices": record_messages(state.notices, (later,), after(hours=30))})
+    verdict = decide_interruption(moved, after(hours=30))
+    assert (verdict.do, verdict.until) == ("wait", after(hours=54))
+    assert decide_interruption(moved, after(hours=54)).do == "drain"
+    (blocked,) = pods_blocked_by_event(moved_classes(moved), drained_event(moved), after(hours=30))
+    assert blocked.blocked and blocked.until == after(hours=54)
+
+
+def moved_classes(state: NodeClaimState) -> NodeClaimState:
+    """The same, where it is pods that wait for a person."""
+    rules = ev.rules(workloads=[{**ev.STATEFUL, "deadline": "24h"}])
+    return state.model_copy(update={"observed": state.observed.model_copy(update={"rules": rules})})
+
+
+def drained_event(state: NodeClaimState) -> Event:
+    (event,) = events_of(state.notices)
+    return event
+
+
+@pytest.mark.parametrize(
+    ("event_rules", "starts", "expected"),
+    [
+        (DEFER, after(hours=48), "deferred until 2026-06-03T11:00:00+00:00"),
+        (WINDOW, ev.in_days(6), "waits for its window, which opens at 2026-06-07T00:00:00+00:00"),
+        (WINDOW, after(hours=48), "no window opens before 2026-06-03T11:00:00+00:00, it is drained then"),
+        (approval(), after(hours=48), "waits for approval until 2026-06-03T11:00:00+00:00, it is drained then; tenure"),
+        (approval(), None, "waits for approval: tenure approve a lets it go"),
+    ],
+)
+def test_what_is_waited_for_is_said(event_rules: dict[str, Any], starts: datetime | None, expected: str) -> None:
+    why = decide_interruption(node_with_events(notice(starts=starts), event_rules=event_rules), NOW).why
+    assert why.startswith("scheduledChange instance-retirement") and expected in why
+
+
+def test_a_refusal_is_said_with_who_and_why() -> None:
+    why = decide_interruption(node_with_events(IN_TWO_DAYS, event_rules=approval(), decision=NO), NOW).why
+    assert "rejected by bob: quarter's end; AWS acts soon after 2026-06-03T11:00:00+00:00, it is drained then" in why
+
+
+@pytest.mark.parametrize(
+    ("now", "opens"),
+    [
+        (datetime(2026, 3, 23, tzinfo=UTC), datetime(2026, 3, 29, 1, tzinfo=UTC)),  # 02:00 does not come: 03:00 summer
+        (datetime(2026, 3, 30, tzinfo=UTC), datetime(2026, 4, 5, 0, tzinfo=UTC)),
+        (datetime(2026, 10, 19, tzinfo=UTC), datetime(2026, 10, 25, 0, tzinfo=UTC)),  # it comes twice: the first
+        (datetime(2026, 10, 26, tzinfo=UTC), datetime(2026, 11, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_window_follows_summer_time(now: datetime, opens: datetime) -> None:
+    state = node_with_events(notice(starts=now + timedelta(days=8)), event_rules=WINDOW)
+    verdict = decide_interruption(state, now)
+    assert (verdict.do, verdict.until) == ("wait", opens)
+    assert decide_interruption(state, opens).do == "drain"
+    assert decide_interruption(state, opens + timedelta(hours=1, minutes=59)).do == "drain"
+
+
+# --- instances that come back ---
+
+STOPPED = notice("instanceStopping")
+IGNORED_STOP = {"instanceStopping": {"action": "ignore", "away": "20m"}}
+UNTIL = before(minutes=5) + timedelta(minutes=20)
+
+
+@pytest.mark.parametrize(
+    ("state", "do", "until"),
+    [
+        (node_with_events(STOPPED, event_rules={"instanceStopping": {"action": "ignore"}}), "nothing", None),
+        (node_with_events(STOPPED, event_rules=IGNORED_STOP), "wait", UNTIL),
+        (node_with_events(STOPPED, event_rules=IGNORED_STOP, observed={"node_ready": False}), "wait", UNTIL),
+        (node_with_events(STOPPED.model_copy(update={"status": "over"}), event_rules=IGNORED_STOP), "nothing", None),
+        (node_with_events(STOPPED, event_rules=IGNORED_STOP, launched=ev.launched("spot")), "nothing", None),
+    ],
+)
+def test_a_stopped_instance_is_waited_for_in_its_grace(state: NodeClaimState, do: str, until: datetime | None) -> None:
+    verdict = decide_interruption(state, NOW)
+    assert (verdict.do, verdict.until, maintenance_until(state)) == (do, until, until)
+
+
+def test_a_stopped_instance_that_does_not_come_back_is_drained() -> None:
+    assert decide_interruption(node_with_events(STOPPED, event_rules=IGNORED_STOP), UNTIL).do == "drain"
+
+
+def test_maintenance_that_is_ignored_keeps_a_node_that_goes_away_for_it() -> None:
+    event_rules = {"scheduledChange": {"action": "ignore", "away": "20m"}}
+    not_ready_intervals = (NotReadyInterval(since=before(minutes=1)),)
+    not_ready = node_with_events(
+        notice(starts=before(minutes=2)),
+        event_rules=event_rules,
+        not_ready_intervals=not_ready_intervals,
+        observed={"node_ready": False},
+    )
+    assert (decide_interruption(not_ready, NOW).do, maintenance_until(not_ready)) == ("wait", after(minutes=19))
+    early = node_with_events(
+        IN_TWO_DAYS, event_rules=event_rules, not_ready_intervals=not_ready_intervals, observed={"node_ready": False}
+    )
+    assert (decide_interruption(early, NOW).do, maintenance_until(early)) == ("nothing", None)
+
+
+@pytest.mark.parametrize("step", ["stop", "start", "back"])
+@pytest.mark.parametrize("status", ["announced", "over", "withdrawn"])
+def test_an_instance_that_is_being_stopped_is_started_again_whatever_is_said_meanwhile(step: str, status: str) -> None:
+    state = stopping(step, status, event_rules={"scheduledChange": {"action": "notify"}})
+    assert decide_interruption(state, NOW).do == "stop"
+    assert decide_interruption(stopping("failed", status), NOW).do == "drain"
+    assert decide_interruption(stopping("done", "over"), NOW).do == "nothing"
+
+
+def stopping(step: str, status: str, **fields: Any) -> NodeClaimState:
+    one = notice(starts=after(hours=48), status=status)
+    stop = InstanceStopStart.model_validate({"key": event_key(one), "step": step, "since": before(minutes=1)})
+    return node_with_events(one, stop=stop, **fields)
+
+
+# --- what comes while a node is drained ---
+
+RECOMMENDED: dict[str, Any] = {"rebalanceRecommendation": {"action": "drain"}, "workloads": [ev.STATEFUL]}
+DRAIN_ALL: dict[str, Any] = {"rebalanceRecommendation": {"action": "drain"}}
+OVERRIDE: dict[str, Any] = {"spotInterruption": {"doNotDisrupt": "override"}}
+
+
+@pytest.mark.parametrize(
+    ("later_kind", "event_rules", "cancellable", "do"),
+    [
+        ("spotInterruption", RECOMMENDED, True, "drain"),
+        ("instanceTerminating", RECOMMENDED, True, "drain"),
+        ("instanceStatus", RECOMMENDED, True, "terminate"),
+        ("instanceStatus", RECOMMENDED, False, "terminate"),
+        ("spotInterruption", RECOMMENDED, False, "drain"),
+        ("spotInterruption", DRAIN_ALL, False, None),
+        ("spotInterruption", DRAIN_ALL | OVERRIDE, False, "drain"),
+        ("scheduledChange", RECOMMENDED, True, None),
+        ("spotInterruption", RECOMMENDED | {"spotInterruption": {"action": "ignore"}}, True, None),
+        ("instanceStatus", RECOMMENDED | {"instanceStatus": {"action": "notify"}}, True, None),
+    ],
+)
+def test_what_overtakes_a_drain_that_aws_recommended(
+    later_kind: EventKind, event_rules: dict[str, Any], cancellable: bool, do: str | None
+) -> None:
+    drain = DrainState(retains_nodeclaim=cancellable)
+    state = node_with_events(
+        notice("rebalanceRecommendation"),
+        notice(later_kind),
+        event_rules=event_rules,
+        interrupted="rebalanceRecommendation",
+        drain=drain,
+    )
+    found = superseding_interruption(state, NOW)
+    assert (found.do if found else None) == do
+    if found:
+        assert superseding_interruption(state.model_copy(update={"interrupted": found.key}), NOW) is None
+
+
+def test_a_warning_ends_the_waiting_of_a_drain_that_is_nobody_s_but_tenure_s() -> None:
+    assert (
+        superseding_interruption(
+            node_with_events(notice("spotInterruption"), drain=DrainState(retains_nodeclaim=True)), NOW
+        )
+        is not None
+    )
+    assert (
+        superseding_interruption(
+            node_with_events(notice("spotInterruption"), drain=DrainState(retains_nodeclaim=False)), NOW
+        )
+        is None
+    )
+    assert superseding_interruption(node_with_events(drain=DrainState(retains_nodeclaim=True)), NOW) is None
+
+
+# --- pods that leave later ---
+
+
+def test_pods_that_wait_for_a_person_are_held_while_others_leave() -> None:
+    state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [ev.STATEFUL]})
+    assert decide_interruption(state, NOW).do == "drain"
+    event = draining_event(state)
+    assert event is not None
+    (blocked,) = pods_blocked_by_event(state, event, NOW)
+    assert blocked.match_labels == ev.STATEFUL["matchLabels"]
+    assert blocked.until == after(hours=48) - timedelta(minutes=10)
+    assert "interruption.workloads[0] waits for approval until" in blocked.why
+    assert pods_blocked_by_event(state, event, blocked.until) == ()
+
+
+def test_pods_are_held_no_more_once_a_person_approved() -> None:
+    state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [ev.STATEFUL]}, decision=YES)
+    event = draining_event(state)
+    assert event is not None and pods_blocked_by_event(state, event, NOW) == ()
+
+
+def test_a_class_whose_time_has_come_still_takes_its_pods_from_later_ones() -> None:
+    later = {"matchLabels": {"example.com/tier": "gold"}, "action": "deferUntilEventStart"}
+    first = {"matchLabels": {"example.com/state": "kept"}, "action": "deferUntilEventStart", "lead": "72h"}
+    state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [first, later]})
+    event = draining_event(state)
+    assert event is not None
+    assert [one.blocked for one in pods_blocked_by_event(state, event, NOW)] == [False, True]
+
+
+@pytest.mark.parametrize("kind", ["spotInterruption", "instanceTerminating", "systemStatus"])
+def test_no_pod_is_held_where_there_is_no_time(kind: EventKind) -> None:
+    state = ev.drained_for(notice(kind), event_rules={"workloads": [ev.STATEFUL]})
+    event = draining_event(state)
+    assert event is not None and pods_blocked_by_event(state, event, NOW) == ()
+
+
+def test_what_aws_took_back_drains_nothing() -> None:
+    assert draining_event(ev.drained_for(notice(status="withdrawn"))) is None
+
+
+def test_do_not_disrupt_is_overridden_where_the_policy_of_the_kind_says_so() -> None:
+    event_rules = {"scheduledChange": {"doNotDisrupt": "override"}}
+    assert overrides_do_not_disrupt(ev.drained_for(IN_TWO_DAYS, event_rules=event_rules))
+    assert not overrides_do_not_disrupt(ev.drained_for(IN_TWO_DAYS))
+    assert not overrides_do_not_disrupt(ev.drained_for(notice("spotInterruption"), event_rules=event_rules))
+
+
+@pytest.mark.parametrize(
+    ("event_rules", "expected"),
+    [
+        ({}, 0),
+        (DEFER, 0),
+        (approval(), 1),
+        ({"workloads": [ev.STATEFUL]}, 1),
+        ({"workloads": [ev.STATEFUL], "scheduledChange": {"action": "notify"}}, 0),
+    ],
+)
+def test_a_person_is_asked_only_where_a_policy_says_so(event_rules: dict[str, Any], expected: int) -> None:
+    assert len(approvable_events(node_with_events(IN_TWO_DAYS, event_rules=event_rules))) == expected
+
+
+# --- rules that nobody can read ---
+
+WHY = "LifecyclePolicy p cannot be read, and maintenance waits until it can: spec.interruption.scheduledChange: no"
+UNREAD = {"events_unread": WHY}
+
+
+@pytest.mark.parametrize("kind", get_args(EventKind))
+def test_what_can_wait_waits_while_nobody_can_read_what_follows_and_the_rest_does_not(kind: EventKind) -> None:
+    verdict = decide_interruption(node_with_events(notice(kind), observed=UNREAD), NOW)
+    if kind not in ("scheduledChange", "instanceStatus", "systemStatus"):
+        assert verdict.do == KARPENTERS[kind], "at once; of a recommendation nothing follows anyhow"
+    else:
+        assert (verdict.do, verdict.until, verdict.what) == ("wait", None, WHY)
+
+
+@pytest.mark.parametrize(
+    ("action", "do"), [("drain", "wait"), ("terminate", "wait"), ("stopStart", "wait"), ("notify", "nothing")]
+)
+def test_other_policies_do_not_end_the_wait(action: str, do: str) -> None:
+    state = node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"action": action}}, observed=UNREAD)
+    assert decide_interruption(state, NOW).do == do
+
+
+def test_aws_does_not_wait_for_a_policy_to_be_mended() -> None:
+    state = node_with_events(IN_TWO_DAYS, observed=UNREAD)
+    verdict = decide_interruption(state, NOW)
+    last = after(hours=48) - timedelta(minutes=10)
+    assert (verdict.do, verdict.until) == ("wait", last)
+    assert verdict.what == f"{WHY}; it is drained at {last.isoformat()} all the same"
+    assert decide_interruption(state, last).do == "drain"
+
+
+def test_what_its_own_entry_leaves_to_aws_stays_left_to_aws() -> None:
+    for kind, action in (("spotInterruption", "ignore"), ("scheduledChange", "ignore"), ("systemStatus", "notify")):
+        state = node_with_events(notice(kind), event_rules={kind: {"action": action}}, observed=UNREAD)  # type: ignore[arg-type]
+        assert decide_interruption(state, NOW).do == "nothing", kind
+
+
+@pytest.mark.parametrize(("step", "do"), [("drain", "wait"), ("stop", "stop"), ("back", "stop"), ("failed", "drain")])
+def test_an_instance_that_is_being_stopped_and_started_is_brought_back(step: Any, do: str) -> None:
+    stop = InstanceStopStart(key=event_key(IN_TWO_DAYS), step=step, since=NOW)
+    assert decide_interruption(node_with_events(IN_TWO_DAYS, observed=UNREAD, stop=stop), NOW).do == do
+
+
+def test_pods_that_a_class_holds_wait_on_while_nobody_can_read_the_rules() -> None:
+    early = {"matchLabels": {"example.com/state": "kept"}, "action": "deferUntilEventStart", "lead": "72h"}
+    state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [early]}, observed=UNREAD)
+    event = draining_event(state)
+    assert event is not None
+    assert pods_blocked_by_event(state, event, NOW) == (), "its time has come"
+    late = ev.drained_for(
+        IN_TWO_DAYS, event_rules={"workloads": [{**early, "lead": "1h"}]}, decision=YES, observed=UNREAD
+    )
+    (blocked,) = pods_blocked_by_event(late, event, NOW)
+    assert blocked.blocked and WHY in blocked.why

@@ -1,0 +1,91 @@
+"""What is said of AWS's events: once for each change, with Karpenter's reasons."""
+
+from typing import get_args
+
+import pytest
+
+from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.records import EventText
+from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.policy.interruption.messages import REASONS, due_event_texts
+from tenure.policy.interruption.messages import published_versions as versions_after
+from tests.unit.policy import interruption_builders as ev
+from tests.unit.policy.builders import NOW, after
+from tests.unit.policy.interruption_builders import NO, node_with_events, notice
+
+IN_TWO_DAYS = notice(starts=after(hours=48), text="Your instance will retire.")
+DEFER = {"scheduledChange": {"action": "deferUntilEventStart"}}
+
+
+def texts_published_once(state: NodeClaimState) -> list[EventText]:
+    """And not again."""
+    texts = due_event_texts(state, NOW)
+    assert due_event_texts(state.model_copy(update={"notified_interruptions": versions_after(state, NOW)}), NOW) == {}
+    return list(texts.values())
+
+
+def versions_published_for(state: NodeClaimState) -> dict[str, str]:
+    return versions_after(state, NOW)
+
+
+def test_the_reasons_are_karpenter_s() -> None:
+    assert set(REASONS) == set(get_args(EventKind))
+    assert set(REASONS.values()) == {
+        "SpotInterrupted",
+        "CapacityReservationInstanceInterrupted",
+        "SpotRebalanceRecommendation",
+        "InstanceUnhealthy",
+        "InstanceStopping",
+        "InstanceTerminating",
+    }
+
+
+@pytest.mark.parametrize("kind", get_args(EventKind))
+def test_an_event_is_said_once(kind: EventKind) -> None:
+    (text,) = texts_published_once(node_with_events(notice(kind)))
+    assert text.reason == REASONS[kind] and text.message.startswith(kind)
+    assert text.warning is (kind != "rebalanceRecommendation")
+
+
+def test_what_follows_is_said_with_it() -> None:
+    (text,) = texts_published_once(node_with_events(IN_TWO_DAYS, event_rules=DEFER))
+    assert "deferred until 2026-06-03T11:50:00+00:00 (Your instance will retire.)" in text.message
+
+
+def test_of_what_is_ignored_nothing_is_said() -> None:
+    assert (
+        texts_published_once(node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"action": "ignore"}})) == []
+    )
+
+
+def test_what_aws_moves_and_withdraws_is_said_each_time() -> None:
+    known = versions_published_for(node_with_events(IN_TWO_DAYS))
+    moved = ev.tracked_interruptions(notice(starts=after(hours=72)))
+    state = node_with_events(
+        notified_interruptions=known, notices=(moved[0].model_copy(update={"moved_from": IN_TWO_DAYS.starts}),)
+    )
+    (text,) = texts_published_once(state)
+    assert "moved from 2026-06-03T12:00:00+00:00" in text.message
+    withdrawn = node_with_events(
+        notice(starts=after(hours=72), status="withdrawn"), notified_interruptions=versions_published_for(state)
+    )
+    (text,) = texts_published_once(withdrawn)
+    assert text.reason == "InterruptionWithdrawn" and "AWS withdrew it" in text.message
+
+
+def test_of_a_withdrawal_nobody_is_told_who_was_not_told_before() -> None:
+    assert texts_published_once(node_with_events(notice(status="withdrawn"))) == []
+
+
+def test_what_a_person_says_is_said() -> None:
+    approval = {"scheduledChange": {"action": "waitForApproval"}}
+    known = versions_published_for(node_with_events(IN_TWO_DAYS, event_rules=approval))
+    (text,) = texts_published_once(
+        node_with_events(IN_TWO_DAYS, event_rules=approval, decision=NO, notified_interruptions=known)
+    )
+    assert text.reason == "InterruptionRejected" and "rejected by bob: quarter's end" in text.message
+
+
+def test_that_the_node_goes_is_said() -> None:
+    reasons = [text.reason for text in texts_published_once(ev.drained_for(notice("spotInterruption")))]
+    assert reasons == ["SpotInterrupted", "TerminatingOnInterruption"]

@@ -1,0 +1,41 @@
+"""In which phase the life of a NodeClaim begins that another controller ran."""
+
+from typing import Any
+
+import pytest
+
+from tenure.model.nodeclaim.state import Phase
+from tenure.policy.lifecycle.adoption import decide_first_phase, decide_taken_over
+from tests.unit.policy.drift_builders import claim
+
+
+@pytest.mark.parametrize(
+    ("facts", "phase"),
+    [
+        ({"provider_id": "", "launched": False}, Phase.LAUNCH),
+        ({}, Phase.REGISTRATION),
+        ({"registered": True}, Phase.INITIALIZATION),
+        ({"registered": True, "initialized": True}, Phase.READY),
+        ({"registered": True, "initialized": True, "deleting": True}, Phase.DRAIN),
+        ({"deleting": True}, Phase.TERMINATION),
+    ],
+)
+def test_its_conditions_say_how_far_it_had_come(facts: dict[str, Any], phase: Phase) -> None:
+    assert decide_first_phase(claim(**facts)) is phase
+
+
+@pytest.mark.parametrize(
+    ("expected", "phase", "in_hand"),
+    [
+        (Phase.READY, Phase.READY, True),
+        (Phase.READY, Phase.LAUNCH, False),
+        (Phase.READY, Phase.DRAIN, False),
+        (Phase.REGISTRATION, Phase.READY, True),
+        (Phase.DRAIN, Phase.TERMINATION, True),
+        (Phase.DRAIN, Phase.READY, False),
+    ],
+)
+def test_a_workflow_has_it_in_hand_where_it_should_begin_or_further_on(
+    expected: Phase, phase: Phase, in_hand: bool
+) -> None:
+    assert decide_taken_over(expected, phase) is in_hand

@@ -1,0 +1,282 @@
+"""What a ready node does next, case by case."""
+
+from typing import Any
+
+import pytest
+
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.disruption.drain import CancelledDrain
+from tenure.model.node_health import ConditionInterval, Health
+from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.model.signals import Pause, PermitResult
+from tenure.policy.lifecycle.pauses import describe_pause, recheck_at
+from tenure.policy.lifecycle.ready import Verdict, consolidate_after, decide_ready
+from tests.unit.policy.builders import NOW, REJECTED, after, before, empty_for, node, permit
+from tests.unit.policy.interruption_builders import notice, rules, tracked_interruptions
+
+PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
+UNDER_BUDGET = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
+OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
+CANCELLED_DRAIN = CancelledDrain(at=before(hours=1), retry_at=after(hours=1), why="default/web: a budget")
+CANCELLED_DRAIN_REASON = "its drain was given up: default/web: a budget"
+CANCELS_BLOCKED_DRAIN = LifecycleRules.model_validate(
+    {"drain": {"whenBlocked": "giveUp", "blockedFor": "2h"}, "expiry": {"underBudget": True}}
+)
+
+DEFERS = rules(scheduledChange={"action": "deferUntilEventStart"})
+DEFERRED = (
+    "scheduledChange instance-retirement at 2026-06-01T14:00:00+00:00: deferred until 2026-06-01T13:50:00+00:00; "
+    "drifted: AMIDrift, waits for its replacement to be planned"
+)
+VOLUNTARY = rules(rebalanceRecommendation={"action": "drain", "voluntary": True})
+
+
+def unhealthy(**ago: float) -> Health:
+    return Health(intervals=(ConditionInterval(type="Ready", status="False", since=before(**ago)),))
+
+
+def rejected_permit(reason: str) -> PermitResult:
+    return REJECTED.model_copy(update={"reason": reason})
+
+
+CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
+    "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
+    "AWS takes it back": (
+        node(notices=tracked_interruptions(notice("spotInterruption"))),
+        Verdict(do="interrupt", why="spot_interrupted"),
+    ),
+    "AWS will take it back, and it is drifted": (
+        node(
+            {"drift": "AMIDrift", "drift_message": "old", "rules": DEFERS},
+            notices=tracked_interruptions(notice(starts=after(hours=2))),
+        ),
+        Verdict(do="wait", until=after(minutes=110), blocked_by=DEFERRED),
+    ),
+    "AWS will take it back, under budget": (
+        node({"rules": VOLUNTARY}, initialized=True, notices=tracked_interruptions(notice("rebalanceRecommendation"))),
+        Verdict(do="ask", why="Interrupted"),
+    ),
+    "AWS will take it back, under budget, while it is paused": (
+        node(
+            {"rules": VOLUNTARY},
+            initialized=True,
+            notices=tracked_interruptions(notice("rebalanceRecommendation")),
+            pause=PAUSE,
+        ),
+        Verdict(
+            do="wait",
+            until=recheck_at(PAUSE),
+            why="Paused",
+            blocked_by=f"rebalanceRecommendation; the node {describe_pause(PAUSE)}",
+        ),
+    ),
+    "drifted: it is said, and nothing is done": (
+        node({"drift": "AMIDrift", "drift_message": "an old image"}),
+        Verdict(do="wait", blocked_by="drifted: AMIDrift, waits for its replacement to be planned"),
+    ),
+    "kept for a CapacityBuffer: it is said, and it stays": (
+        node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}),
+        Verdict(do="wait", blocked_by="room for CapacityBuffer shop/web"),
+    ),
+    "kept for a CapacityBuffer after it had asked to go: it withdraws": (
+        node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}, permit_requested_at=before(seconds=1)),
+        Verdict(do="withdraw"),
+    ),
+    "its pods do not come: it is said, and it stays": (
+        node({"policy": "WhenEmpty/0s", "awaited_pods": "pod shop/web expected here, and not bound by kube-scheduler"}),
+        Verdict(do="wait", blocked_by="pod shop/web expected here, and not bound by kube-scheduler"),
+    ),
+    "drifted and empty: it goes as any other": (
+        node({**empty_for(seconds=30), "drift": "AMIDrift"}),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "its drain was given up: it is left alone": (
+        node({**empty_for(seconds=30)}, cancelled_drain=CANCELLED_DRAIN),
+        Verdict(
+            do="wait",
+            until=after(hours=1),
+            why="drain given up",
+            blocked_by="its drain was given up: default/web: a budget",
+        ),
+    ),
+    "its drain was given up long ago": (
+        node({**empty_for(seconds=30)}, cancelled_drain=CANCELLED_DRAIN.model_copy(update={"retry_at": NOW})),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "its drain was given up, and it expired under the budgets": (
+        node({"rules": CANCELS_BLOCKED_DRAIN}, cancelled_drain=CANCELLED_DRAIN, expires=before(hours=1)),
+        Verdict(
+            do="wait",
+            until=after(hours=1),
+            why="drain given up",
+            blocked_by=f"its drain was given up: {CANCELLED_DRAIN.why}",
+        ),
+    ),
+    "its drain was given up, and it expired as ever": (
+        node(cancelled_drain=CANCELLED_DRAIN, expires=before(hours=1)),
+        Verdict(do="expire", why="Expired"),
+    ),
+    "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
+    "deleted by a disruption": (node({"deleting": True, "disruption": "Drifted"}), Verdict(do="drain", why="Drifted")),
+    "gone from the API server": (node({"exists": False}), Verdict(do="drain", why="Deleted")),
+    "deleted counts before expired": (
+        node({"deleting": True}, expires=before(hours=1)),
+        Verdict(do="drain", why="Deleted"),
+    ),
+    "another boot id": (node({"boot_id": "boot-2"}), Verdict(do="initialize", why="Rebooted")),
+    "no boot id seen": (node({"boot_id": ""}), Verdict(do="wait")),
+    "no boot id known": (node({"boot_id": "boot-2"}, boot_id=""), Verdict(do="wait")),
+    "expired": (node(expires=NOW), Verdict(do="expire", why="Expired")),
+    "expires later": (node(expires=after(hours=1)), Verdict(do="wait", until=after(hours=1))),
+    "expired counts before paused": (node(expires=NOW, pause=PAUSE), Verdict(do="expire", why="Expired")),
+    "expired, and rules have it ask": (
+        node({"rules": UNDER_BUDGET}, expires=NOW),
+        Verdict(do="ask", why="Expired"),
+    ),
+    "expired, and refused": (
+        node(
+            {"rules": UNDER_BUDGET},
+            expires=NOW,
+            permit_requested_at=before(minutes=1),
+            permit_for="Expired",
+            permit=rejected_permit("Expired"),
+        ),
+        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REJECTED.blocked_by),
+    ),
+    "expired, and permitted to go for being empty": (
+        node({"rules": UNDER_BUDGET}, expires=NOW, permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
+        Verdict(do="ask", why="Expired"),
+    ),
+    "expired, and permitted": (
+        node(
+            {"rules": UNDER_BUDGET},
+            expires=NOW,
+            permit_requested_at=before(seconds=1),
+            permit_for="Expired",
+            permit=permit(seconds=60).model_copy(update={"reason": "Expired"}),
+        ),
+        Verdict(do="disrupt", why="Expired"),
+    ),
+    "expired, paused, and rules have it ask": (
+        node({"rules": UNDER_BUDGET}, expires=NOW, pause=PAUSE),
+        Verdict(do="wait", until=recheck_at(PAUSE), why="Paused", blocked_by=f"the node {describe_pause(PAUSE)}"),
+    ),
+    "unhealthy beyond what is tolerated": (
+        node(health=unhealthy(minutes=30)),
+        Verdict(do="repair", why="Ready=False"),
+    ),
+    "unhealthy, and tolerated yet": (
+        node(health=unhealthy(minutes=20)),
+        Verdict(
+            do="wait",
+            until=after(minutes=10),
+            blocked_by="unhealthy, Ready=False: replace at 2026-06-01T12:10:00+00:00",
+        ),
+    ),
+    "expired counts before unhealthy": (
+        node(health=unhealthy(minutes=30), expires=NOW),
+        Verdict(do="expire", why="Expired"),
+    ),
+    "its Node left the cluster": (node({"node_name": ""}), Verdict(do="look", why="NodeNotFound")),
+    "NotReady is no reason to go": (node({"node_ready": False}), Verdict(do="wait")),
+    "empty for less than consolidateAfter": (
+        node(empty_for(seconds=20)),
+        Verdict(do="wait", until=after(seconds=10), why="Empty"),
+    ),
+    "expires before it may be consolidated": (
+        node(empty_for(seconds=20), expires=after(seconds=5)),
+        Verdict(do="wait", until=after(seconds=5), why="Empty"),
+    ),
+    "empty for just consolidateAfter": (node(empty_for(seconds=30)), Verdict(do="ask", why="Empty")),
+    "consolidateAfter 0s": (node(empty_for("WhenEmpty/0s", seconds=0)), Verdict(do="ask", why="Empty")),
+    "the other policy empties too": (
+        node(empty_for("WhenEmptyOrUnderutilized/30s", seconds=30)),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "consolidateAfter Never": (
+        node(empty_for("WhenEmpty/Never", hours=9)),
+        Verdict(do="wait", blocked_by="consolidateAfter of NodePool default is Never"),
+    ),
+    "standalone": (
+        node(empty_for("", hours=9)),
+        Verdict(do="wait", blocked_by="no NodePool: a standalone NodeClaim goes only by hand or expiry"),
+    ),
+    "annotated do-not-disrupt": (
+        node({**empty_for(hours=9), "do_not_disrupt": True}),
+        Verdict(do="wait", blocked_by="the annotation karpenter.sh/do-not-disrupt on the Node"),
+    ),
+    "paused": (
+        node(empty_for(hours=9), pause=PAUSE),
+        Verdict(do="wait", until=recheck_at(PAUSE), why="Paused", blocked_by=f"the node {describe_pause(PAUSE)}"),
+    ),
+    "the pause is over": (node(empty_for(hours=9), pause=OVER), Verdict(do="ask", why="Empty")),
+    "asked and not answered": (
+        node(empty_for(hours=9), permit_requested_at=before(seconds=10)),
+        Verdict(do="wait", until=after(seconds=20), why="the pool's permit"),
+    ),
+    "asked and never answered": (
+        node(empty_for(hours=9), permit_requested_at=before(seconds=30)),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "refused": (
+        node(empty_for(hours=9), permit_requested_at=before(minutes=1), permit=REJECTED),
+        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REJECTED.blocked_by),
+    ),
+    "refused long ago": (
+        node(empty_for(hours=9), permit_requested_at=before(minutes=10), permit=REJECTED),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "permitted": (
+        node(empty_for(hours=9), permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
+        Verdict(do="disrupt", why="Empty"),
+    ),
+    "the permit has lapsed": (
+        node(empty_for(hours=9), permit_requested_at=before(minutes=5), permit=permit(seconds=0)),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "not ready a while ago": (
+        node(unready_since=before(minutes=1)),
+        Verdict(do="wait", until=after(minutes=1)),
+    ),
+    "not ready for long": (
+        node(unready_since=before(minutes=2)),
+        Verdict(do="look", why="NodeNotReady"),
+    ),
+    "permitted and busy again": (
+        node(permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
+        Verdict(do="withdraw"),
+    ),
+    "permitted and paused": (
+        node(empty_for(hours=9), permit_requested_at=before(seconds=1), permit=permit(seconds=60), pause=PAUSE),
+        Verdict(do="withdraw", why="Paused"),
+    ),
+    "asked, used and empty again": (
+        node(empty_for(seconds=5), permit_requested_at=before(seconds=1)),
+        Verdict(do="withdraw", why="Empty"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_ready_node(case: str) -> None:
+    state, verdict = CASES[case]
+    assert decide_ready(state, NOW) == verdict
+
+
+def test_every_kind_of_verdict_stands_in_the_table() -> None:
+    field: Any = Verdict.model_fields["do"]
+    assert {verdict.do for _, verdict in CASES.values()} == set(field.annotation.__args__)
+
+
+def test_waiting_until_a_moment_changes_the_verdict_at_that_moment() -> None:
+    for state, verdict in CASES.values():
+        if verdict.do == "wait" and verdict.until is not None:
+            assert decide_ready(state, verdict.until) != verdict
+
+
+@pytest.mark.parametrize(
+    ("policy", "seconds"), [("WhenEmpty/30s", 30), ("WhenEmpty/1h", 3600), ("WhenEmpty/Never", None), ("", None)]
+)
+def test_consolidate_after_is_read_from_the_digest(policy: str, seconds: int | None) -> None:
+    found = consolidate_after(policy)
+    assert (found.total_seconds() if found is not None else None) == seconds

@@ -1,0 +1,178 @@
+"""Whether some nodes would still go together, what people and failed moves keep, and room that nobody remembers."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tenure.model.disruption.commands import CommandBackoff, DisruptionBlocker
+from tenure.model.disruption.decision import Command, CommandCandidate, Decision, Ineligibility
+from tenure.scheduling.disruption.blocked_nodes import blocking_reasons, nodepools_in_backoff
+from tests.unit.scheduling.builders import NOW, instance_type, pod, pods
+from tests.unit.scheduling.disruption.cluster_builder import Fleet, pool
+from tests.unit.scheduling.disruption.test_consolidation import only_command, rejected
+
+SOON = NOW + timedelta(minutes=5)
+LATER = NOW + timedelta(minutes=10)
+ONE_TYPE = (instance_type("m.xlarge", cpu=4),)
+
+
+def decide_for_command(fleet: Fleet, command: Command, **more: Any) -> Decision:
+    names = tuple(one.claim for one in command.candidates)
+    return fleet.decide(only=names, reason=command.reason, **more)
+
+
+def two_halves() -> Fleet:
+    """`a` and `b` fit on one cheaper node."""
+    return Fleet().node("a", "m.2xlarge", *pods(1)).node("b", "m.2xlarge", *pods(2))
+
+
+def test_the_same_nodes_go_for_the_same_price_while_nothing_changed() -> None:
+    fleet = two_halves()
+    first = only_command(fleet.decide())
+    found = only_command(decide_for_command(fleet, first))
+    assert (found.node_names, found.kind, found.price_after) == (first.node_names, first.kind, first.price_after)
+
+
+def test_no_other_node_goes_when_one_is_asked_for() -> None:
+    fleet = Fleet().node("a", "m.2xlarge", pod()).node("b", "m.2xlarge", pod()).node("empty", "m.large")
+    found = only_command(fleet.decide(only=("a",)))
+    assert (found.node_names, found.kind) == (("a",), "single")
+
+
+def test_what_is_worth_it_no_more_says_why() -> None:
+    fleet = Fleet(instance_types=ONE_TYPE).node("other", "m.xlarge", *pods(1)).node("n", "m.xlarge", *pods(2))
+    first = only_command(fleet.decide())
+    fleet.pods["other" if first.node_names == ("n",) else "n"] += [
+        one.model_copy(update={"node_name": "other"}) for one in pods(1)
+    ]
+    stale = decide_for_command(fleet, first)
+    assert not stale.commands and "fits nowhere" in rejected(stale, first.node_names[0])
+
+
+def test_one_node_that_may_not_go_any_more_holds_the_others_too() -> None:
+    fleet = two_halves()
+    first = only_command(fleet.decide())
+    assert len(first.node_names) == 2
+    fleet.pods[first.node_names[0]][0] = fleet.pods[first.node_names[0]][0].model_copy(
+        update={"do_not_disrupt": "true"}
+    )
+    stale = decide_for_command(fleet, first)
+    assert not stale.commands
+    assert [one.excluded[0].cause for one in stale.nodes if one.claim == first.node_names[0]] == ["PodDoNotDisrupt"]
+
+
+def test_a_drifted_node_goes_whatever_its_replacement_costs() -> None:
+    fleet = Fleet().node("n", "m.large", pod(), drifted="AMIDrift")
+    found = only_command(decide_for_command(fleet, only_command(fleet.decide())))
+    assert (found.reason, found.kind, len(found.replacements)) == ("Drifted", "drift", 1)
+    assert not fleet.decide(only=("n",), reason="Underutilized").commands, "nothing cheaper is to be had"
+
+
+# --- what keeps nodes ---
+
+
+def pause_exclusions(scope: Any, name: str = "", until: datetime | None = None) -> dict[str, tuple[Ineligibility, ...]]:
+    fleet = Fleet(pool("one"), pool("two")).node("a", "m.large", of="one").node("b", "m.large", of="two")
+    return blocking_reasons(
+        fleet.nodeclaims,
+        {"a": "node-a"},
+        [DisruptionBlocker(scope=scope, name=name, why="audit", until=until)],
+        (),
+        NOW,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "expected"),
+    [
+        ("cluster", "", {"a", "b"}),
+        ("pool", "two", {"b"}),
+        ("node", "node-a", {"a"}),
+        ("node", "a", {"a"}),
+        ("node", "node-c", set()),
+    ],
+)
+def test_whom_a_pause_keeps(scope: str, name: str, expected: set[str]) -> None:
+    assert pause_exclusions(scope, name).keys() == expected
+
+
+def test_a_pause_says_why_and_until_when_and_ends_by_itself() -> None:
+    (exclusion,) = pause_exclusions("pool", "one", SOON)["a"]
+    assert (exclusion.cause, exclusion.until) == ("Paused", SOON)
+    assert exclusion.message == f"NodePool one is paused: audit, until {SOON.isoformat()}"
+    assert not pause_exclusions("pool", "one", NOW)
+
+
+def test_a_paused_node_goes_for_no_reason_at_all() -> None:
+    fleet = Fleet().node("n", "m.large", drifted="AMIDrift").node("other", "m.large")
+    excluded = blocking_reasons(fleet.nodeclaims, {}, [DisruptionBlocker(scope="node", name="n", why="audit")], (), NOW)
+    assert [one.node_names for one in fleet.decide(ineligible=excluded).commands] == [("other",)]
+
+
+def test_a_move_that_came_to_nothing_is_not_repeated_before_its_time_and_an_empty_node_still_goes() -> None:
+    fleet = Fleet().node("n", "m.2xlarge", pod())
+    backoffs = (
+        CommandBackoff(claims=("uid-n",), until=LATER, times=2, why="launch failed"),
+        CommandBackoff(claims=("uid-n",), until=SOON),
+    )
+    excluded = blocking_reasons(fleet.nodeclaims, {}, (), backoffs, NOW)
+    found = fleet.decide(ineligible=excluded)
+    (exclusion,) = found.nodes[0].excluded
+    assert not found.commands and (exclusion.cause, exclusion.until) == ("Bounced", LATER)
+    assert "2 times, last: launch failed" in exclusion.message
+    assert not blocking_reasons(fleet.nodeclaims, {}, (), backoffs, LATER)
+    fleet.pods["n"] = []
+    assert only_command(fleet.decide(ineligible=excluded)).reason == "Empty"
+
+
+def test_where_replacements_do_not_come_up_nodes_go_only_without() -> None:
+    closed = nodepools_in_backoff([CommandBackoff(pool="default", until=SOON, why="no Node joined")], NOW)
+    large = Fleet().node("n", "m.2xlarge", pod())
+    assert only_command(large.decide()).replacements
+    found = large.decide(unsold=closed)
+    assert not found.commands and "replacements of NodePool default are not tried before" in rejected(found)
+    joinable = Fleet(instance_types=ONE_TYPE).node("other", "m.xlarge", *pods(1)).node("n", "m.xlarge", *pods(2))
+    assert only_command(joinable.decide(unsold=closed)).replacements == ()
+    assert not nodepools_in_backoff([CommandBackoff(pool="default", until=NOW)], NOW)
+    assert not nodepools_in_backoff([CommandBackoff(pool="default", claims=("uid-n",), until=SOON)], NOW), (
+        "that concerns some nodes alone"
+    )
+
+
+# --- commands under way that nobody remembers ---
+
+
+def without_recorded_moves(command: Command, **more: Any) -> Command:
+    return command.model_copy(update={"moves": (), "replacements": (), **more})
+
+
+def test_a_command_that_nobody_remembers_keeps_room_for_its_pods() -> None:
+    fleet = Fleet(instance_types=ONE_TYPE).node("other", "m.xlarge", pod("held", do_not_disrupt="true"))
+    fleet.node("a", "m.xlarge", *pods(2)).node("b", "m.xlarge", *pods(2))
+    first = only_command(fleet.decide())
+    assert not fleet.decide(under_way=(without_recorded_moves(first),)).commands
+
+
+def test_the_pods_of_a_forgotten_command_count_on_its_replacement() -> None:
+    """Without the command `n` would be moved to the replacement."""
+    fleet = Fleet(instance_types=ONE_TYPE).node("leaving", "m.xlarge", *pods(3)).node("new", "m.xlarge")
+    fleet.node("n", "m.xlarge", *pods(1), initialized_at=NOW).node("full", "m.xlarge", *pods(3))
+    busy = Command(reason="Drifted", kind="drift", candidates=(command_candidate(fleet, "leaving"),), claims=("new",))
+    found = fleet.decide(under_way=(busy,), nominated=("new",))
+    assert not found.commands
+    assert any("n" in one.node_names for one in fleet.decide(nominated=("new",)).commands)
+
+
+def test_what_fits_nowhere_holds_up_no_other_node() -> None:
+    fleet = (
+        Fleet(pool(limits={"nodes": 2}), instance_types=ONE_TYPE)
+        .node("leaving", "m.xlarge", pod(cpu=100))
+        .node("n", "m.xlarge")
+    )
+    busy = Command(reason="Drifted", kind="drift", candidates=(command_candidate(fleet, "leaving"),))
+    assert only_command(fleet.decide(under_way=(busy,))).node_names == ("n",)
+
+
+def command_candidate(fleet: Fleet, name: str) -> CommandCandidate:
+    return CommandCandidate(node=name, claim=name, pool=fleet.nodeclaims[name].pool)

@@ -1,0 +1,320 @@
+"""One command of voluntary disruption: replacement first, all nodes or none, and undone when anything fails."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+import workflows.activity_options
+from tenure.apis.labels import DO_NOT_DISRUPT
+from tenure.model.disruption.commands import PermitRevoked, ReplacementMessage, ReplacementResult
+from tenure.model.errors import BadInput, TryLater
+from tests.support.fakes.permit_granter import PermitGranterWorkflow, PermitRules
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.commands import (
+    CommandHandle,
+    add_nodes,
+    command_duration,
+    initialize_replacements,
+    is_deleted,
+    is_disrupted,
+    is_in_step,
+    is_undisturbed,
+    make_proposal,
+    replacement_names,
+    report_replacements_ready,
+    start_command,
+    start_permit_granter,
+)
+from tests.support.workflows.eventually import (
+    count_scheduled,
+    has_continued_as_new,
+    wait_until,
+    wait_until_skipping_time,
+)
+from workflows.disruption.command import DisruptionWorkflow
+
+
+@pytest.fixture
+async def host(fake: WorkerHarness) -> AsyncIterator[WorkerHarness]:
+    """With two nodes that could go, and a process that hosts the planner."""
+    add_nodes(fake, "a", "b")
+    async with fake.running_planner():
+        yield fake
+
+
+async def start_waiting_command(fake: WorkerHarness, **fields: Any) -> CommandHandle:
+    """A command on both nodes, whose replacements start."""
+    await start_permit_granter(fake)
+    handle = await start_command(fake, make_proposal("a", "b", **fields))
+    await wait_until(lambda: is_in_step(handle, "Wait"))
+    return handle
+
+
+async def test_replacements_are_there_before_the_nodes_go(host: WorkerHarness) -> None:
+    handle = await start_waiting_command(host)
+    assert is_disrupted(host, "a") and is_disrupted(host, "b")
+    assert not is_deleted(host, "a") and not is_deleted(host, "b")
+    await report_replacements_ready(host, handle)
+    assert (await handle.result()).ending == "done"
+    assert is_deleted(host, "a") and is_deleted(host, "b")
+    assert not any(is_deleted(host, one) for one in await replacement_names(handle))
+
+
+async def test_without_a_replacement_nodes_go_at_once(host: WorkerHarness) -> None:
+    pools = await start_permit_granter(host)
+    handle = await start_command(host, make_proposal("a", "b", replacements=0))
+    assert (await handle.result()).ending == "done"
+    assert is_deleted(host, "a") and is_deleted(host, "b")
+    assert len(host.disruption.replace_requests) == 1
+    assert sorted(await pools.query(PermitGranterWorkflow.released_uids)) == ["uid-a", "uid-b"]
+
+
+async def test_permits_are_asked_for_in_each_nodes_pool_and_for_its_reason(host: WorkerHarness) -> None:
+    host.claims.found["b"]["metadata"]["labels"]["karpenter.sh/nodepool"] = "other"
+    pools, others = await start_permit_granter(host), await start_permit_granter(host, "other")
+    both = make_proposal("a", "b", replacements=0)
+    first, second = both.candidates
+    spread = both.model_copy(update={"candidates": (first, second.model_copy(update={"pool": "other"}))})
+    handle = await start_command(host, spread)
+    await handle.result()
+    for pool, uid in ((pools, "uid-a"), (others, "uid-b")):
+        requests = await pool.query(PermitGranterWorkflow.requests)
+        assert [(one.claim_uid, one.reason) for one in requests] == [(uid, "Underutilized")]
+
+
+async def test_one_refusal_keeps_all_nodes_in_service_until_the_command_gives_up(
+    host: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    pools = await start_permit_granter(host, rejected_uids=("uid-b",))
+    handle = await start_command(host, make_proposal("a", "b"))
+    await skipping.sleep(timedelta(minutes=9))
+    assert is_undisturbed(host, "a", "b")
+    over = await handle.result()
+    assert (over.ending, over.nodes) == ("not permitted", ("uid-b",))
+    assert "budget 1 of 2" in over.why
+    assert is_undisturbed(host, "a", "b") and host.disruption.replace_requests == []
+    assert sorted(await pools.query(PermitGranterWorkflow.released_uids)) == ["uid-a", "uid-b"]
+
+
+async def test_a_wish_that_is_granted_later_lets_the_command_go_on(
+    host: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    """Though the other permit would have lapsed: it was asked for again."""
+    pools = await start_permit_granter(host, rejected_uids=("uid-b",))
+    handle = await start_command(host, make_proposal("a", "b", replacements=0))
+    await skipping.sleep(timedelta(minutes=5))
+    await pools.signal(PermitGranterWorkflow.change_rules, PermitRules())
+    assert (await handle.result()).ending == "done"
+
+
+async def test_a_pool_that_does_not_answer_holds_nothing(host: WorkerHarness) -> None:
+    await start_permit_granter(host, ignores_requests=True)
+    over = await (await start_command(host, make_proposal("a"))).result()
+    assert (over.ending, over.why) == ("not permitted", "NodePool default does not answer")
+
+
+async def test_a_pool_without_a_workflow_permits_nothing(host: WorkerHarness) -> None:
+    over = await (await start_command(host, make_proposal("a"))).result()
+    assert over.ending == "not permitted" and "has no workflow" in over.why
+
+
+async def test_a_node_that_has_to_stay_stops_it_before_anything_is_bought(host: WorkerHarness) -> None:
+    host.nodes.update_node("node-b", annotations={DO_NOT_DISRUPT: "true"})
+    await start_permit_granter(host)
+    over = await (await start_command(host, make_proposal("a", "b"))).result()
+    assert (over.ending, over.nodes) == ("held", ("uid-b",))
+    assert is_undisturbed(host, "a", "b") and host.disruption.replace_requests == []
+
+
+async def test_what_would_not_be_decided_any_more_is_put_back(host: WorkerHarness) -> None:
+    host.disruption.replace_rejections = [ReplacementResult(outcome="stale", why="a pod came")]
+    await start_permit_granter(host)
+    over = await (await start_command(host, make_proposal("a", "b"))).result()
+    assert (over.ending, over.why) == ("stale", "a pod came")
+    assert is_undisturbed(host, "a", "b")
+
+
+async def test_a_host_that_cannot_say_yet_is_asked_again_with_the_same_plan(
+    host: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    host.disruption.replace_rejections = [ReplacementResult(outcome="not now", why="caches are too old")]
+    host.disruption.faults["create_replacements"] = [BadInput("planner"), None]
+    await start_permit_granter(host)
+    handle = await start_command(host, make_proposal("a", "b"))
+    await wait_until_skipping_time(skipping, lambda: is_in_step(handle, "Wait"), seconds=5)
+    assert len({one.plan_id for one in host.disruption.replace_requests}) == 1
+    await report_replacements_ready(host, handle)
+    assert (await handle.result()).ending == "done"
+
+
+async def test_a_host_that_cannot_say_for_long_leaves_nodes_in_service(host: WorkerHarness) -> None:
+    host.disruption.replace_rejections = [ReplacementResult(outcome="not now", why="caches are too old")] * 1000
+    await start_permit_granter(host)
+    handle = await start_command(host, make_proposal("a"))
+    over = await handle.result()
+    assert (over.ending, over.why) == ("failed", "caches are too old") and is_undisturbed(host, "a")
+    assert await command_duration(handle) < timedelta(minutes=7)
+
+
+async def test_a_replacement_that_ends_early_undoes_it_at_once(
+    host: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await start_waiting_command(host, replacements=2)
+    first, second = await replacement_names(handle)
+    initialize_replacements(host, second)
+    await handle.signal(DisruptionWorkflow.replacement_status, ReplacementMessage(claim=second, ready=True))
+    await handle.signal(
+        DisruptionWorkflow.replacement_status,
+        ReplacementMessage(claim=first, ready=False, why="InsufficientInstanceCapacity"),
+    )
+    over = await handle.result()
+    assert over.ending == "not replaced" and "InsufficientInstanceCapacity" in over.why
+    assert is_undisturbed(host, "a", "b") and is_deleted(host, first) and is_deleted(host, second)
+
+
+async def test_a_replacement_that_pods_run_on_is_not_taken_away(host: WorkerHarness) -> None:
+    handle = await start_waiting_command(host, replacements=2)
+    first, second = await replacement_names(handle)
+    initialize_replacements(host, second)
+    host.pods.add(f"node-{second}", "web-c")
+    await handle.signal(DisruptionWorkflow.replacement_status, ReplacementMessage(claim=first, ready=False, why="gone"))
+    await handle.result()
+    assert is_deleted(host, first) and not is_deleted(host, second) and not is_disrupted(host, second)
+
+
+async def test_replacements_are_not_waited_for_without_end(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await start_waiting_command(host)
+    await skipping.sleep(timedelta(minutes=55))
+    assert not is_deleted(host, "a") and is_disrupted(host, "a")
+    over = await handle.result()
+    assert over.ending == "not replaced" and "not initialized" in over.why
+    assert is_undisturbed(host, "a", "b")
+
+
+async def test_a_word_that_was_lost_is_made_good_by_a_look(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await start_waiting_command(host)
+    initialize_replacements(host, *await replacement_names(handle))
+    await skipping.sleep(timedelta(minutes=6))
+    assert (await handle.result()).ending == "done"
+
+
+async def test_a_replacement_that_somebody_deleted_is_not_waited_for(
+    host: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await start_waiting_command(host)
+    host.claims.found.pop((await replacement_names(handle))[0])
+    assert (await handle.result()).ending == "not replaced"
+    assert await command_duration(handle) < timedelta(minutes=6)
+    assert is_undisturbed(host, "a", "b")
+
+
+async def test_a_replacement_that_is_not_ready_any_more_is_waited_for(
+    host: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await start_waiting_command(host)
+    (name,) = await replacement_names(handle)
+    initialize_replacements(host, name, ready=False)
+    await handle.signal(DisruptionWorkflow.replacement_status, ReplacementMessage(claim=name, ready=True))
+    await skipping.sleep(timedelta(minutes=2))
+    assert not is_deleted(host, "a") and await count_scheduled(handle, "finish_command") > 1
+    host.nodes.update_node(f"node-{name}", ready=True)
+    assert (await handle.result()).ending == "done"
+
+
+async def test_a_wish_to_stay_is_heard_to_the_last(host: WorkerHarness) -> None:
+    handle = await start_waiting_command(host)
+    host.pods.add("node-b", "db", protected=True)
+    await report_replacements_ready(host, handle)
+    over = await handle.result()
+    assert (over.ending, over.nodes) == ("held", ("uid-b",))
+    assert is_undisturbed(host, "a", "b")
+
+
+async def test_what_is_recalled_stops_and_is_put_back(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    pools = await start_permit_granter(host)
+    handle = await start_command(host, make_proposal("a", "b"))
+    await wait_until(lambda: is_in_step(handle, "Wait"))
+    await pools.signal(PermitGranterWorkflow.revoke_permits, "paused by ops@example.com: database upgrade")
+    over = await handle.result()
+    assert over.ending == "recalled" and "ops@example.com" in over.why
+    (made,) = await replacement_names(handle)
+    assert is_undisturbed(host, "a", "b") and is_deleted(host, made)
+    assert await pools.query(PermitGranterWorkflow.released_uids)
+
+
+async def test_what_is_recalled_before_it_began_touches_nothing(host: WorkerHarness) -> None:
+    await start_permit_granter(host, rejected_uids=("uid-b",))
+    handle = await start_command(host, make_proposal("a", "b"))
+    await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
+    assert (await handle.result()).ending == "recalled"
+    assert is_undisturbed(host, "a", "b") and await count_scheduled(handle, "begin_command") == 0
+
+
+async def test_a_person_may_cancel_it(host: WorkerHarness) -> None:
+    handle = await start_waiting_command(host)
+    await handle.cancel()
+    assert (await handle.result()).ending == "recalled"
+    assert is_undisturbed(host, "a", "b")
+
+
+async def test_permits_are_kept_while_replacements_start_and_a_refusal_then_says_nothing(
+    host: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    """A tainted node uses its budget up itself; but who holds no permit could not be told of a pause."""
+    pools = await start_permit_granter(host)
+    handle = await start_command(host, make_proposal("a", "b"))
+    await wait_until(lambda: is_in_step(handle, "Wait"))
+    await pools.signal(PermitGranterWorkflow.change_rules, PermitRules(rejected_uids=("uid-a", "uid-b")))
+    await skipping.sleep(timedelta(minutes=8))
+    requests = [one.claim_uid for one in await pools.query(PermitGranterWorkflow.requests)]
+    assert requests.count("uid-a") >= 5
+    await report_replacements_ready(host, handle)
+    assert (await handle.result()).ending == "done"
+
+
+async def test_nodes_are_put_back_however_long_the_api_server_fails(
+    host: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await start_waiting_command(host)
+    host.nodes.faults["unmark_disrupted"] = [TryLater("503")] * 5 + [BadInput("422")] * 2
+    await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
+    assert (await handle.result()).ending == "recalled"
+    assert is_undisturbed(host, "a", "b")
+
+
+async def test_a_fault_that_no_retry_helps_undoes_it(host: WorkerHarness) -> None:
+    await start_permit_granter(host)
+    host.nodes.faults["mark_disrupted"] = [None, BadInput("422")]
+    over = await (await start_command(host, make_proposal("a", "b"))).result()
+    assert over.ending == "failed" and "422" in over.why and is_undisturbed(host, "a", "b")
+
+
+async def test_a_command_that_lasts_continues_as_new_where_it_stands(
+    host: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
+    handle = await start_waiting_command(host)
+    await wait_until_skipping_time(skipping, lambda: has_continued_as_new(host.client, handle), minutes=1)
+    latest: CommandHandle = host.client.get_workflow_handle_for(DisruptionWorkflow.run, handle.id)
+    assert await is_in_step(latest, "Wait")
+    await report_replacements_ready(host, latest)
+    assert (await handle.result()).ending == "done"
+    assert len(host.disruption.replace_requests) == 1
+
+
+@pytest.mark.parametrize("ends", ["done", "undone"])
+async def test_a_worker_that_forgets_everything_between_steps_takes_the_same_ones(
+    skipping: WorkflowEnvironment, ends: str
+) -> None:
+    async with WorkerHarness(skipping.client, max_cached_workflows=0).running_worker() as fake, fake.running_planner():
+        add_nodes(fake, "a", "b")
+        handle = await start_waiting_command(fake)
+        if ends == "done":
+            await report_replacements_ready(fake, handle)
+        else:
+            await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
+        await handle.result()
+        assert is_undisturbed(fake, "a", "b") is (ends == "undone")

@@ -1,0 +1,149 @@
+"""A person gives a command up: by an update that answers, by `tenure cancel`, or by a signal."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowUpdateFailedError
+
+from tenure.cli.disruption.approve import parse_cooldown, send_cancel
+from tenure.cli.exit_codes import UsageError
+from tenure.model.disruption.commands import CommandCancellation
+from tenure.model.errors import TryLater
+from tenure.policy.disruption.commands import active_backoffs, record_command_result
+from tests.support.fakes.permit_granter import PermitGranterWorkflow
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.commands import (
+    CommandHandle,
+    add_nodes,
+    is_deleted,
+    is_in_step,
+    is_undisturbed,
+    make_proposal,
+    replacement_names,
+    report_replacements_ready,
+    start_command,
+    start_permit_granter,
+)
+from tests.support.workflows.eventually import wait_until
+from tests.unit.workflows.disruption.test_command import host, start_waiting_command
+from workflows.disruption.command import DisruptionWorkflow
+
+__all__ = ["host"]
+ANN = CommandCancellation(by="ann", reason="the release goes first")
+
+
+async def test_it_is_undone_at_once_and_says_who_and_why(host: WorkerHarness) -> None:
+    handle = await start_waiting_command(host)
+    result = await handle.execute_update(DisruptionWorkflow.cancel, ANN)
+    assert result.accepted and result.message.startswith(
+        "given up by ann: its nodes are put back into service, and its"
+    )
+    over = await handle.result()
+    assert (over.ending, over.why, over.retain_until) == ("recalled", "ann gave it up: the release goes first", None)
+    (made,) = await replacement_names(handle)
+    assert is_undisturbed(host, "a", "b") and is_deleted(host, made)
+    assert "Underutilized: ann gave it up: the release goes first" in [
+        message for _, _, message in host.events.published
+    ]
+
+
+async def test_its_nodes_are_left_alone_for_as_long_as_was_asked(host: WorkerHarness) -> None:
+    handle = await start_waiting_command(host)
+    await handle.signal(DisruptionWorkflow.cancel_by_signal, ANN.model_copy(update={"retain_for": timedelta(hours=4)}))
+    over = await handle.result()
+    assert over.retain_until is not None and "keeps its nodes until" in over.why
+    memory = record_command_result((), make_proposal("a", "b"), over, over.retain_until - timedelta(hours=4))
+    assert [one.until for one in active_backoffs(memory, over.retain_until - timedelta(seconds=1))] == [
+        over.retain_until
+    ]
+
+
+async def test_before_its_permits_nothing_was_touched_and_its_wishes_are_taken_back(host: WorkerHarness) -> None:
+    pools = await start_permit_granter(host, rejected_uids=("uid-b",))
+    handle = await start_command(host, make_proposal("a", "b"))
+    await wait_until(lambda: is_in_step(handle, "Permit"))
+    await handle.execute_update(DisruptionWorkflow.cancel, ANN)
+    assert (await handle.result()).ending == "recalled" and is_undisturbed(host, "a", "b")
+    assert sorted(await pools.query(PermitGranterWorkflow.released_uids)) == ["uid-a", "uid-b"]
+
+
+async def start_deleting_command(host: WorkerHarness) -> CommandHandle:
+    """A command whose deletions are being tried, and fail."""
+    handle = await start_waiting_command(host)
+    host.claims.faults["delete"] = [TryLater("told to fail")] * 40
+    await report_replacements_ready(host, handle)
+
+    async def was_tried() -> bool:
+        return len(host.claims.faults["delete"]) < 38
+
+    await wait_until(was_tried)
+    assert await is_in_step(handle, "Finish")
+    return handle
+
+
+async def test_what_is_not_deleted_yet_is_put_back_though_its_step_has_begun(host: WorkerHarness) -> None:
+    handle = await start_deleting_command(host)
+    result = await handle.execute_update(DisruptionWorkflow.cancel, ANN)
+    assert result.message.startswith("NodeClaims are being deleted: those that are not yet")
+    host.claims.faults["delete"] = []
+    over = await handle.result()
+    assert (over.ending, over.why) == ("recalled", "ann gave it up: the release goes first")
+    assert is_undisturbed(host, "a", "b")
+
+
+async def test_a_person_who_cancels_it_ends_the_try_to_delete_before_nodes_are_put_back(host: WorkerHarness) -> None:
+    handle = await start_deleting_command(host)
+    await handle.cancel()
+    host.claims.faults["delete"] = []
+    over = await handle.result()
+    assert (over.ending, over.why) == ("recalled", "a person cancelled it")
+    assert is_undisturbed(host, "a", "b")
+    history = await handle.fetch_history()
+    kinds = [event.event_type for event in history.events]
+    assert EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED in kinds
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"by": " "}, "by: nobody is named"),
+        ({"reason": ""}, "reason: '': write why, in 1 to 200 characters"),
+        (
+            {"retain_for": timedelta(days=31)},
+            "keep: 31 days, 0:00:00 is not between nothing and 30 days; write such as 4h",
+        ),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_and_the_command_goes_on(
+    host: WorkerHarness, changes: dict[str, Any], why: str
+) -> None:
+    handle = await start_waiting_command(host)
+    invalid_cancellation = ANN.model_copy(update=changes)
+    with pytest.raises(WorkflowUpdateFailedError) as error:
+        await handle.execute_update(DisruptionWorkflow.cancel, invalid_cancellation)
+    assert why in str(error.value.__cause__)
+    await handle.signal(DisruptionWorkflow.cancel_by_signal, invalid_cancellation)
+    assert await is_in_step(handle, "Wait")
+
+
+async def test_the_command_line_names_a_command_by_its_id_or_the_last_part_of_that(host: WorkerHarness) -> None:
+    handle = await start_waiting_command(host)
+    add_nodes(host, "c", "d")
+    other = await start_command(host, make_proposal("c", "d"))
+    await wait_until(lambda: is_in_step(other, "Wait"))
+    assert (await send_cancel(host.client, host.cluster, "a-b", ANN)).startswith("given up by ann")
+    assert (await send_cancel(host.client, host.cluster, other.id, ANN)).startswith("given up by ann")
+    assert {(await handle.result()).ending, (await other.result()).ending} == {"recalled"}
+    with pytest.raises(UsageError, match=r"cancel a-b: .*`tenure"):
+        await send_cancel(host.client, host.cluster, "a-b", ANN)
+    with pytest.raises(UsageError, match=f"cancel x: no command x is being carried out in cluster {host.cluster}"):
+        await send_cancel(host.client, host.cluster, "x", ANN)
+
+
+def test_how_long_nodes_are_kept_is_a_length_of_time() -> None:
+    assert (parse_cooldown("x", ""), parse_cooldown("x", "4h")) == (timedelta(0), timedelta(hours=4))
+    for text in ("soon", "Never"):
+        with pytest.raises(UsageError, match="cancel x: --keep: "):
+            parse_cooldown("x", text)

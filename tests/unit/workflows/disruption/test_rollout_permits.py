@@ -1,0 +1,260 @@
+"""A NodePool's permits for drift go by its roll-out, beside its budgets."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION
+from tenure.apis.lifecyclepolicy_disruption import RolloutRules
+from tenure.model.errors import TryLater
+from tenure.model.observations import ObservedNodePool
+from tenure.model.operator_requests import InvalidRules
+from tenure.model.rollout import ApproveRollout, RejectRollout
+from tenure.model.signals import DisruptionReason, PermitRequest, PermitResult
+from tenure.model.workflow_states import NodePoolState
+from tests.support.fakes.permit_requester import PermitRequesterWorkflow
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import count_scheduled, wait_until, wait_until_skipping_time
+from tests.support.workflows.nodeclaim_workflows import pause_for
+from workflows import ids, search_attributes
+from workflows.nodepool import NodePoolWorkflow
+
+Asker = WorkflowHandle[PermitRequesterWorkflow, None]
+PoolHandle = WorkflowHandle[NodePoolWorkflow, None]
+WAVES = {"waves": [{"nodes": "1", "soak": "10m"}, {}]}
+NODES = ("a", "b", "c", "d")
+
+
+def set_resolved_ami(fake: WorkerHarness, image: str) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "observedGeneration": 1}
+    stamps = {labels.NODECLASS_HASH: "c1", labels.NODECLASS_HASH_VERSION: HASH_VERSION}
+    meta = {"name": "default", "uid": "u", "generation": 1, "annotations": stamps}
+    fake.node_classes.found["default"] = EC2NodeClass.model_validate(
+        {"metadata": meta, "status": {"conditions": [ready], "amis": [{"id": image}]}}
+    )
+
+
+def add_node(fake: WorkerHarness, name: str, image: str) -> None:
+    fake.claims.add(name)
+    fake.claims.found[name]["status"]["imageID"] = image
+    fake.claims.set_status(name, provider_id=f"aws:///us-west-2a/i-{name}", Initialized="True")
+    fake.nodes.join(f"node-{name}", f"aws:///us-west-2a/i-{name}")
+    fake.nodes.update_node(f"node-{name}", labels={labels.NODEPOOL: "default"}, taints=())
+
+
+class RolloutNodePool:
+    """Four nodes of ami-1, and a NodePool whose roll-outs have rules."""
+
+    def __init__(self, fake: WorkerHarness, skipping: WorkflowEnvironment, pools: PoolHandle) -> None:
+        self.fake, self.skipping, self.pools = fake, skipping, pools
+
+    async def drift(self) -> None:
+        """The class has ami-2 now."""
+        set_resolved_ami(self.fake, "ami-2")
+        for name in NODES:
+            self.fake.claims.set_status(name, Drifted="True")
+
+    async def request_permits(self, names: Sequence[str] = NODES, reason: DisruptionReason = "Drifted") -> None:
+        now = await self.skipping.get_current_time()
+        for name in names:
+            await self.fake.client.start_workflow(
+                PermitRequesterWorkflow.run, id=f"{name}-{reason}", task_queue=ids.task_queue(self.fake.cluster)
+            )
+            request = PermitRequest(
+                claim_name=name, claim_uid=f"uid-{name}", workflow_id=f"{name}-{reason}", reason=reason, since=now
+            )
+            await self.pools.signal(NodePoolWorkflow.request_permit, request)
+
+    async def permit_decisions(self, name: str, reason: str = "Drifted") -> list[PermitResult]:
+        asker: Asker = self.fake.client.get_workflow_handle_for(PermitRequesterWorkflow.run, f"{name}-{reason}")
+        return await asker.query(PermitRequesterWorkflow.decisions)
+
+    async def has_permits(self, count: int, reason: str = "Drifted") -> bool:
+        found = [any(one.granted for one in await self.permit_decisions(name, reason)) for name in NODES]
+        return sum(found) == count
+
+    async def is_blocked_by(self, name: str, text: str) -> bool:
+        return any(text in one.blocked_by for one in await self.permit_decisions(name))
+
+    def replace_node(self, name: str, by: str) -> None:
+        del self.fake.claims.found[name]
+        del self.fake.nodes.found[f"node-{name}"]
+        add_node(self.fake, by, "ami-2")
+
+    async def plan_id(self) -> str:
+        plan = (await self.pools.query(NodePoolWorkflow.state)).rollout.plan
+        return plan.id if plan else ""
+
+
+async def start_rollout_nodepool(fake: WorkerHarness, skipping: WorkflowEnvironment, **rules: Any) -> RolloutNodePool:
+    fake.pools.add("default", disruption={"budgets": [{"nodes": "100%"}]})
+    set_resolved_ami(fake, "ami-1")
+    for name in NODES:
+        add_node(fake, name, "ami-1")
+    name = ids.nodepool(fake.cluster, "default")
+    observed = ObservedNodePool(number=1, generation=1, rollout=RolloutRules.model_validate(rules) if rules else None)
+    pools = await fake.client.start_workflow(
+        NodePoolWorkflow.run,
+        NodePoolState(cluster=fake.cluster, name="default"),
+        id=name,
+        task_queue=ids.task_queue(fake.cluster),
+        start_signal="observe",
+        start_signal_args=[observed],
+    )
+    nodepool = RolloutNodePool(fake, skipping, pools)
+    if rules:
+        await wait_until(lambda: _is_finished(nodepool))
+    return nodepool
+
+
+async def _is_finished(nodepool: RolloutNodePool) -> bool:
+    return (await nodepool.pools.query(NodePoolWorkflow.state)).rollout.finished
+
+
+async def test_without_rules_drift_goes_by_budgets_and_is_not_looked_at(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    nodepool = await start_rollout_nodepool(fake, skipping)
+    await nodepool.drift()
+    await nodepool.request_permits()
+    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(4))
+    assert await count_scheduled(nodepool.pools, "observe_rollout") == 0
+
+
+async def test_one_node_goes_and_the_others_after_the_soak(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+    await nodepool.drift()
+    await nodepool.request_permits()
+    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    await wait_until_skipping_time(
+        skipping, lambda: nodepool.is_blocked_by("b", "wave 1 of 2 of the roll-out of the image")
+    )
+    (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
+    nodepool.replace_node(permit_holder, "n")
+    await skipping.sleep(timedelta(minutes=9))
+    assert await nodepool.has_permits(1)
+    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(4), seconds=30)
+
+
+async def test_a_pause_that_comes_while_health_is_looked_at_holds(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+    await nodepool.drift()
+    checks_before = await count_scheduled(nodepool.pools, "observe_rollout")
+    fake.node_classes.faults["get"] = [TryLater("told to fail")] * 1000
+    await nodepool.request_permits(("a",))
+    await wait_until_skipping_time(skipping, lambda: _was_checked_since(nodepool, checks_before))
+    await nodepool.pools.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, hours=4))
+    fake.node_classes.faults["get"] = []
+    await wait_until_skipping_time(skipping, lambda: nodepool.is_blocked_by("a", "is paused by"), seconds=60)
+    await skipping.sleep(timedelta(hours=1))
+    assert [one.granted for one in await nodepool.permit_decisions("a")] == [False]
+
+
+async def _was_checked_since(nodepool: RolloutNodePool, before: int) -> bool:
+    return await count_scheduled(nodepool.pools, "observe_rollout") > before
+
+
+async def test_other_reasons_go_on(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+    await nodepool.drift()
+    await nodepool.request_permits(reason="Underutilized")
+    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(4, "Underutilized"))
+
+
+async def test_a_plan_waits_for_a_person_and_a_sick_canary_is_taken_back(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES, approval={"required": True}, onFailure="rollBack")
+    await nodepool.drift()
+    await nodepool.request_permits()
+    await wait_until_skipping_time(skipping, lambda: nodepool.is_blocked_by("a", "tenure approve default-"))
+    assert await nodepool.has_permits(0)
+    approval = ApproveRollout(plan=await nodepool.plan_id(), by="ann")
+    await nodepool.pools.execute_update(NodePoolWorkflow.approve, approval)
+    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
+    nodepool.replace_node(permit_holder, "n")
+    fake.nodes.update_node("node-n", ready=False)
+    await skipping.sleep(timedelta(minutes=5))
+    assert not await is_overdue(nodepool)
+    pin = fake.node_classes.found["default"].metadata.annotations[labels.IMAGE_PIN]
+    assert '"ami-2":"ami-1"' in pin
+    assert {"RolloutWaits", "RolloutApproved", "RolloutRollsBack"} <= {*fake.events.reasons_for("default")}
+    assert labels.ROLLOUT in fake.pools.found["default"].metadata.annotations
+
+
+async def test_a_rejected_one_stops(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    nodepool = await start_rollout_nodepool(fake, skipping, approval={"required": True})
+    await nodepool.drift()
+    await nodepool.request_permits()
+    await wait_until_skipping_time(skipping, lambda: nodepool.is_blocked_by("a", "tenure approve default-"))
+    rejection = RejectRollout(plan=await nodepool.plan_id(), by="ben")
+    await nodepool.pools.execute_update(NodePoolWorkflow.reject, rejection)
+    await skipping.sleep(timedelta(hours=1))
+    assert await nodepool.has_permits(0)
+
+
+async def test_rules_that_cannot_be_read_hold_the_pool_and_the_roll_out_goes_on_where_it_was(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+    await nodepool.drift()
+    await nodepool.request_permits()
+    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
+    unread = InvalidRules(rollout="LifecyclePolicy p cannot be read: spec.rollout.waves: 7")
+    await nodepool.pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, unread=unread))
+    await nodepool.request_permits(["d"], reason="Underutilized")
+    await wait_until(lambda: _has_permit(nodepool, "d", "Underutilized"))
+    nodepool.replace_node(permit_holder, "n")
+    await skipping.sleep(timedelta(minutes=20))
+    assert await nodepool.has_permits(1)
+    assert (await nodepool.pools.query(NodePoolWorkflow.state)).rollout.wave_began is not None, "it is kept"
+    rules = RolloutRules.model_validate(WAVES)
+    await nodepool.pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=3, generation=1, rollout=rules))
+    await skipping.sleep(timedelta(minutes=15))
+    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(4), seconds=30)
+
+
+async def _has_permit(nodepool: RolloutNodePool, name: str, reason: str) -> bool:
+    return any(one.granted for one in await nodepool.permit_decisions(name, reason))
+
+
+async def is_overdue(nodepool: RolloutNodePool) -> bool:
+    return bool((await nodepool.pools.describe()).typed_search_attributes.get(search_attributes.OVERDUE))
+
+
+async def test_one_that_has_halted_is_found_as_overdue_nodes_are_until_somebody_lets_it_go_on(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+    await nodepool.drift()
+    await nodepool.request_permits()
+    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
+    nodepool.replace_node(permit_holder, "n")
+    fake.nodes.update_node("node-n", ready=False)
+    await wait_until_skipping_time(skipping, lambda: is_overdue(nodepool), seconds=20)
+    described = (await nodepool.pools.describe()).typed_search_attributes
+    assert (described.get(search_attributes.BLOCKED_BY) or "").startswith("waits for a person: ")
+    fake.nodes.update_node("node-n", ready=True)
+    approval = ApproveRollout(plan=await halted_plan_id(nodepool), by="ann")
+    await nodepool.pools.execute_update(NodePoolWorkflow.approve, approval)
+    await wait_until(lambda: is_healthy(nodepool))
+
+
+async def halted_plan_id(nodepool: RolloutNodePool) -> str:
+    found = (await nodepool.pools.query(NodePoolWorkflow.state)).rollout.halted
+    return found.plan if found else ""
+
+
+async def is_healthy(nodepool: RolloutNodePool) -> bool:
+    found = (await nodepool.pools.describe()).typed_search_attributes
+    return found.get(search_attributes.OVERDUE) is False and not found.get(search_attributes.BLOCKED_BY)

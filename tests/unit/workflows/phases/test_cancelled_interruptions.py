@@ -1,0 +1,75 @@
+"""What AWS calls off just as it is acted upon, on the real server: the time-skipping one may fail for good a task that
+cancels what is just over (ACTIVITY_UNKNOWN), once in some thirty times on a busy machine."""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.model.nodeclaim.state import Phase
+from tests.support.fakes.temporal_dev_server import served_by_temporal
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import (
+    Handle,
+    count_scheduled,
+    is_blocked_by,
+    is_in_phase,
+    query_state,
+    wait_until,
+)
+from tests.support.workflows.interruption_messages import ready_with_rules, send_message
+from tests.unit.workflows.phases.test_interruption_timing import blocked_for_approval
+from tests.unit.workflows.phases.test_stop_start import CYCLE, is_in_service
+
+
+@pytest.fixture
+async def skipping() -> AsyncIterator[WorkflowEnvironment]:
+    """For once it skips nothing."""
+    async with served_by_temporal() as environment:
+        yield environment
+
+
+async def test_what_aws_withdraws_puts_the_node_back_into_service(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_with_rules(fake, skipping, scheduledChange=CYCLE)
+    fake.pods.blocked["web"] = "a budget"
+    await send_message(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+    await wait_until(lambda: is_blocked_by(handle, "is emptied to be stopped"))
+    await send_message(fake, skipping, handle, status="withdrawn")
+    await wait_until(lambda: is_unaffected(handle))
+    assert is_in_service(fake) and fake.instances.entered_states == [] and await is_in_phase(handle, Phase.READY)
+
+
+async def test_what_is_over_again_by_the_time_that_a_drain_hears_of_it_fails_no_life(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await blocked_for_approval(fake, skipping)
+    await send_message(fake, skipping, handle, "instanceStatus", source="status")
+    await wait_until(lambda: _cancel_was_requested(handle))
+    await send_message(fake, skipping, handle, "instanceStatus", source="status", status="over")
+    await wait_until(lambda: _drain_was_restarted(handle))
+    with suppress(RPCError):
+        await send_message(fake, skipping, handle, "spotInterruption")
+    await handle.result()
+    assert "db" in {*fake.pods.evicted, *(name for name, _ in fake.pods.forced)}
+
+
+async def _cancel_was_requested(handle: Handle) -> bool:
+    """A drain was asked to end; it hears so by its next heartbeat."""
+    events = (await handle.fetch_history()).events
+    return any(event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED for event in events)
+
+
+async def _drain_was_restarted(handle: Handle) -> bool:
+    """The drain was told anew, or had come to its end."""
+    return await count_scheduled(handle, "drain_node") > 2 or not await is_in_phase(handle, Phase.DRAIN)
+
+
+async def is_unaffected(handle: Handle) -> bool:
+    state = await query_state(handle)
+    return state.stop is None and state.blocked_by == ""

@@ -1,0 +1,61 @@
+"""A node's life in many runs, on the real server: the time-skipping one may lose what is told to a run that is just
+being continued."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+import workflows.activity_options
+from tenure.model.nodeclaim.state import Phase
+from tests.support.fakes.temporal_dev_server import served_by_temporal
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import has_continued_as_new, latest_run, wait_until, wait_until_phase
+from tests.support.workflows.nodeclaim_workflows import (
+    ALL_PHASES,
+    BUSY,
+    JOINED,
+    delete_nodeclaim,
+    launched_nodeclaim,
+    ready_nodeclaim,
+)
+
+
+@pytest.fixture
+async def skipping() -> AsyncIterator[WorkflowEnvironment]:
+    """For once it skips nothing."""
+    async with served_by_temporal() as environment:
+        yield environment
+
+
+async def test_a_long_life_continues_as_new_and_goes_on(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
+    handle = await ready_nodeclaim(fake, skipping)
+    for number in range(30):
+        await fake.signal_observed(handle, **{**BUSY, "node_ready": bool(number % 2)})
+    await wait_until(lambda: has_continued_as_new(fake.client, handle))
+    follower = latest_run(fake.client, handle)
+    await delete_nodeclaim(fake, follower)
+    outcome = await follower.result()
+    assert [step.phase for step in outcome.history] == ALL_PHASES
+    assert len(fake.instances.terminated) == 1
+
+
+async def test_continuing_as_new_in_every_phase_buys_nothing_twice(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a limit of a few events each run is left at its first calm wait."""
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 12)
+    first = await launched_nodeclaim(fake, skipping)
+    handle = latest_run(fake.client, first)
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
+    await fake.signal_observed(handle, **JOINED)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    await delete_nodeclaim(fake, handle)
+    outcome = await first.result()
+    assert await has_continued_as_new(fake.client, first)
+    assert [step.phase for step in outcome.history] == ALL_PHASES
+    assert len(fake.fleet.calls) == 1 and len(fake.instances.terminated) == 1

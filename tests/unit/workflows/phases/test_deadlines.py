@@ -1,0 +1,320 @@
+"""LifecyclePolicies at work in a life: deadlines that are other than usual or move, and what follows when they pass."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.apis import labels
+from tenure.model.launch import LaunchRejection
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
+from tenure.model.plan import ExpectedDurations, PhaseDurations
+from tenure.policy.lifecycle.deadlines import describe_blocker
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import (
+    Handle,
+    is_blocked_by,
+    is_in_phase,
+    query_state,
+    wait_until,
+    wait_until_phase,
+    wait_until_skipping_time,
+)
+from tests.support.workflows.nodeclaim_workflows import (
+    BUSY,
+    JOINED,
+    create_nodeclaim,
+    delete_nodeclaim,
+    launched_nodeclaim,
+    ready_nodeclaim,
+    registered_nodeclaim,
+)
+from tests.unit.workflows.phases.test_recovery import add_launched_nodeclaim
+
+STAYS: dict[str, Any] = {"registration": {"whenOverdue": "alarm"}}
+OVERDUE = labels.OVERDUE
+COSTLY = (
+    EventType.EVENT_TYPE_TIMER_STARTED,
+    EventType.EVENT_TYPE_TIMER_FIRED,
+    EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
+    EventType.EVENT_TYPE_MARKER_RECORDED,
+)
+
+
+async def is_overdue(handle: Handle) -> bool:
+    return (await query_state(handle)).overdue
+
+
+async def has_overdue_condition(fake: WorkerHarness, condition: str) -> bool:
+    return fake.claims.condition_text("a", OVERDUE) == condition
+
+
+def age_at_deadline(state: NodeClaimState) -> timedelta:
+    assert state.deadline
+    return state.deadline - state.identity.created
+
+
+async def test_a_policy_s_deadline_ends_registration_sooner(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    claim = await create_nodeclaim(fake, skipping)
+    handle = await fake.start(claim, rules={"registration": {"deadline": "6m"}})
+    outcome = await handle.result()
+    assert outcome.reason == "RegistrationTimeout"
+    assert claim.metadata.creation_timestamp
+    took = outcome.history[-1].at - claim.metadata.creation_timestamp
+    assert timedelta(minutes=6) <= took < timedelta(minutes=7)
+
+
+async def test_a_deadline_that_moves_while_it_is_waited_for_is_kept(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await launched_nodeclaim(fake, skipping)
+    assert age_at_deadline(await query_state(handle)) == timedelta(minutes=15)
+    await fake.signal_observed(handle, rules={"registration": {"deadline": "40m"}})
+    await skipping.sleep(timedelta(minutes=30))
+    state = await query_state(handle)
+    assert (state.phase, state.overdue, age_at_deadline(state)) == (Phase.REGISTRATION, False, timedelta(minutes=40))
+    await fake.signal_observed(handle, rules={"registration": {"deadline": "20m"}})
+    assert (await handle.result()).reason == "RegistrationTimeout"
+
+
+async def test_what_is_kept_past_its_deadline_waits_for_a_person_and_says_so_everywhere(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await launched_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, rules=STAYS)
+    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Registration"), minutes=1)
+    state = await query_state(handle)
+    assert state.overdue and describe_blocker(state).startswith("waits for a person: ")
+    assert fake.events.reasons_for("a").count("RegistrationOverdue") == 1
+    await skipping.sleep(timedelta(hours=5))
+    assert (await query_state(handle)).phase is Phase.REGISTRATION and fake.instances.terminated == []
+
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
+    await fake.signal_observed(handle, **JOINED, rules=STAYS)
+    await wait_until_phase(handle, Phase.INITIALIZATION)
+    await wait_until(lambda: has_overdue_condition(fake, ""))
+    assert not (await query_state(handle)).overdue
+
+
+async def test_a_node_that_waits_for_a_person_costs_nothing_meanwhile(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await launched_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, rules=STAYS)
+    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Registration"), minutes=1)
+    await skipping.sleep(timedelta(minutes=1))
+    before = len((await handle.fetch_history()).events)
+    await skipping.sleep(timedelta(days=1))
+    assert len((await handle.fetch_history()).events) == before
+
+
+async def test_a_policy_that_wants_it_gone_after_all_is_heeded(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await launched_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, rules=STAYS)
+    await wait_until_skipping_time(skipping, lambda: is_overdue(handle), minutes=1)
+    await fake.signal_observed(handle)
+    assert (await handle.result()).reason == "RegistrationTimeout"
+
+
+async def test_what_is_overdue_is_so_no_more_when_its_deadline_is_put_off(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await registered_nodeclaim(fake, skipping)
+    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Initialization"), minutes=1)
+    assert "InitializationOverdue" in fake.events.reasons_for("a")
+    await fake.signal_observed(handle, **JOINED, rules={"initialization": {"deadline": "2h"}})
+    await wait_until(lambda: has_overdue_condition(fake, ""))
+    state = await query_state(handle)
+    assert not state.overdue and "person" not in describe_blocker(state)
+    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Initialization"), minutes=5)
+
+
+async def test_what_holds_up_an_overdue_node_is_told_when_it_is_something_else_and_costs_no_timers(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await registered_nodeclaim(fake, skipping)
+    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Initialization"), minutes=1)
+    assert "NodeNotReady" in describe_blocker(await query_state(handle))
+    await fake.signal_observed(handle, **BUSY, waiting_for=["StartupTaintsExist: example.com/late"])
+    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "example.com/late"), seconds=5)
+    await skipping.sleep(timedelta(minutes=1))
+    before = len((await handle.fetch_history()).events)
+    await skipping.sleep(timedelta(hours=2))
+    assert len((await handle.fetch_history()).events) == before
+
+
+@pytest.mark.parametrize("action", ["replace", "terminate"])
+async def test_a_node_that_never_initializes_goes_where_a_policy_says_so(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, action: str
+) -> None:
+    handle = await registered_nodeclaim(fake, skipping)
+    fake.pods.add("node-a", "web")
+    fake.pods.blocked["web"] = "budget 0"
+    await fake.signal_observed(handle, **JOINED, rules={"initialization": {"deadline": "10m", "whenOverdue": action}})
+    if action == "replace":
+        await skipping.sleep(timedelta(minutes=10, seconds=1))
+        await wait_until_phase(handle, Phase.DRAIN)
+        await wait_until(lambda: is_blocked_by(handle, "budget 0"))
+        fake.pods.blocked.clear()
+    outcome = await handle.result()
+    assert outcome.reason == "InitializationTimeout" and "InitializationTimeout" in fake.events.reasons_for("a")
+    assert fake.instances.running == {} and fake.claims.found == {}
+    assert OVERDUE not in fake.events.reasons_for("a") and "InitializationOverdue" not in fake.events.reasons_for("a")
+
+
+async def test_a_node_that_came_through_while_nobody_looked_is_not_replaced(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await registered_nodeclaim(fake, skipping)
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(
+        handle, **JOINED, rules={"initialization": {"deadline": "10m", "whenOverdue": "replace"}}
+    )
+    await skipping.sleep(timedelta(minutes=10, seconds=1))
+    await wait_until_phase(handle, Phase.READY)
+    assert "InitializationTimeout" not in fake.events.reasons_for("a")
+
+
+async def test_a_launch_that_is_kept_tries_on_past_its_deadline(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    fake.fleet.rejection = LaunchRejection(reason="NodeClassNotReady", message="no subnet", final=False)
+    claim = await create_nodeclaim(fake, skipping)
+    rules = {"launch": {"whenOverdue": "alarm"}}
+    handle = await fake.start(claim, rules=rules)
+    await wait_until_skipping_time(skipping, lambda: is_overdue(handle), seconds=30)
+    state = await query_state(handle)
+    assert state.phase is Phase.LAUNCH and describe_blocker(state).startswith("waits for a person: see why EC2")
+    fake.fleet.rejection = None
+    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=30)
+
+
+async def test_a_claim_whose_group_is_kept_waiting_can_be_deleted(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    claim = await create_nodeclaim(fake, skipping, annotations={labels.LAUNCH_GROUP: "group-1"})
+    rules = {"launch": {"whenOverdue": "alarm"}}
+    handle = await fake.start(claim, rules=rules)
+    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Launch"), minutes=1)
+    await skipping.sleep(timedelta(hours=3))
+    await fake.signal_observed(handle, deleting=True, rules=rules)
+    assert (await handle.result()).reason == "Deleted"
+
+
+async def test_a_deadline_that_moves_while_a_drain_runs_makes_it_overdue(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    fake.pods.add("node-a", "web")
+    fake.pods.blocked["web"] = "budget 0"
+    await delete_nodeclaim(fake, handle)
+    await wait_until(lambda: is_blocked_by(handle, "budget 0"))
+    await fake.signal_observed(handle, **BUSY, deleting=True, rules={"drain": {"deadline": "1ms"}})
+    await wait_until(lambda: is_overdue(handle))
+    assert "budget 0" in describe_blocker(await query_state(handle))
+    await wait_until(lambda: has_overdue_condition(fake, "True Drain"))
+    fake.pods.blocked.clear()
+    await handle.result()
+
+
+async def test_a_life_that_is_made_anew_takes_off_what_it_finds_written(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    claim = await add_launched_nodeclaim(fake, skipping, "Registered", "Initialized")
+    written = {"type": OVERDUE, "status": "True", "reason": "Initialization"}
+    fake.claims.found["a"]["status"]["conditions"].append(written)
+    handle = await fake.start(claim, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    await wait_until(lambda: has_overdue_condition(fake, ""))
+
+
+# --- slow ---
+
+
+async def start_with_expected_times(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, expected: ExpectedDurations
+) -> Handle:
+    """As the watch tells it with the first that it tells."""
+    claim = await create_nodeclaim(fake, skipping)
+    handle = await fake.start(claim)
+    await fake.signal_observed(handle, expected=expected)
+    await wait_until_phase(handle, Phase.REGISTRATION)
+    return handle
+
+
+def expected_times(minutes: float) -> ExpectedDurations:
+    span = timedelta(minutes=minutes)
+    return ExpectedDurations(default=PhaseDurations(launch=span, registration=span, initialization=span))
+
+
+async def is_slow(handle: Handle) -> bool:
+    return (await query_state(handle)).slow
+
+
+async def test_a_node_that_takes_longer_than_others_is_slow_and_not_overdue(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await start_with_expected_times(fake, skipping, expected_times(2))
+    await wait_until_skipping_time(skipping, lambda: is_slow(handle), seconds=15)
+    state = await query_state(handle)
+    assert describe_blocker(state).startswith("slow: ") and not state.overdue
+    assert fake.claims.condition_text("a", OVERDUE) == ""
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
+    await fake.signal_observed(handle, **JOINED)
+    await wait_until_phase(handle, Phase.INITIALIZATION)
+    assert not await is_slow(handle)
+    await wait_until_skipping_time(skipping, lambda: is_slow(handle), seconds=15)
+    state = await query_state(handle)
+    assert describe_blocker(state).startswith("slow: NodeNotReady") and not state.overdue
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    assert describe_blocker(await query_state(handle)) == ""
+
+
+async def test_what_is_expected_of_its_type_counts_before_what_is_expected_of_others(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await start_with_expected_times(fake, skipping, expected_times(1))
+    kind = (await query_state(handle)).launched
+    assert kind
+    long_times = PhaseDurations(registration=timedelta(minutes=8))
+    other = await start_with_times_of_type(fake, skipping, kind.instance_type, long_times)
+    await skipping.sleep(timedelta(minutes=5))
+    assert await is_slow(handle) and not await is_slow(other)
+
+
+async def start_with_times_of_type(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, kind: str, times: PhaseDurations
+) -> Handle:
+    claim = fake.claims.add("b", born=await skipping.get_current_time())
+    expected = ExpectedDurations(by_type={kind: times}, default=PhaseDurations(registration=timedelta(minutes=1)))
+    handle = await fake.start(claim, expected=expected)
+    await wait_until_phase(handle, Phase.REGISTRATION)
+    return handle
+
+
+async def test_a_node_that_is_not_slow_costs_no_event_for_it(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    spent = []
+    for name, expected in (("a", None), ("b", expected_times(3))):
+        claim = fake.claims.add(name, born=await skipping.get_current_time())
+        handle = await fake.start(claim, expected=expected)
+        await wait_until_phase(handle, Phase.REGISTRATION)
+        node = f"node-{name}"
+        fake.nodes.join(node, fake.claims.found[name]["status"]["providerID"], ready=False)
+        await fake.signal_observed(handle, node_name=node, node_count=1)
+        await wait_until_phase(handle, Phase.INITIALIZATION)
+        fake.nodes.update_node(node, ready=True)
+        await fake.signal_observed(handle, node_name=node, node_count=1, node_ready=True, boot_id="boot-1")
+        await wait_until_phase(handle, Phase.READY)
+        await skipping.sleep(timedelta(minutes=10))
+        events = (await handle.fetch_history()).events
+        spent.append([sum(one.event_type == kind for one in events) for kind in COSTLY])
+    assert spent[0] == spent[1]

@@ -1,0 +1,210 @@
+"""A node's drift is written to its NodeClaim once, taken back once, and costs nothing where there is none."""
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.model.errors import BadInput
+from tenure.model.nodeclaim.state import Phase
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import (
+    Handle,
+    count_scheduled,
+    has_continued_as_new,
+    is_blocked_by,
+    latest_run,
+    non_task_event_types,
+    query_state,
+    wait_until,
+    wait_until_phase,
+    wait_until_skipping_time,
+)
+from tests.support.workflows.nodeclaim_workflows import (
+    BUSY,
+    JOINED,
+    delete_nodeclaim,
+    launched_nodeclaim,
+    observe_empty,
+    ready_nodeclaim,
+    registered_nodeclaim,
+    start_nodepool,
+)
+
+OLD_IMAGE: dict[str, Any] = {"drift": "AMIDrift", "drift_message": "m6i.large runs ami-1"}
+OTHER_SUBNET: dict[str, Any] = {"drift": "SubnetDrift", "drift_message": "the instance is in subnet-a"}
+
+
+async def has_drifted_condition(fake: WorkerHarness, expected: str) -> bool:
+    return fake.claims.condition_text("a", "Drifted") == expected
+
+
+async def has_drift(handle: Handle, reason: str) -> bool:
+    return (await query_state(handle)).drift == reason
+
+
+async def count_reports(handle: Handle) -> int:
+    return await count_scheduled(handle, "publish_event")
+
+
+async def test_a_drifted_node_says_so_once_and_stays(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    before = await count_reports(handle)
+    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
+    for flicker in range(4):
+        await fake.signal_observed(handle, **{**BUSY, "node_ready": bool(flicker % 2)}, **OLD_IMAGE)
+    await skipping.sleep(timedelta(minutes=1))
+    assert await count_reports(handle) == before + 1
+    assert fake.events.reasons_for("a").count("AMIDrift") == 1
+    assert (await query_state(handle)).phase is Phase.READY and fake.instances.terminated == []
+
+
+async def test_what_a_drifted_node_waits_for_can_be_asked(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: is_blocked_by(handle, "drifted: AMIDrift, waits for its replacement to be planned"))
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until(lambda: is_unblocked(handle))
+
+
+async def is_unblocked(handle: Handle) -> bool:
+    return (await query_state(handle)).blocked_by == ""
+
+
+async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    before = await count_reports(handle)
+    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until(lambda: has_drifted_condition(fake, ""))
+    await wait_until(lambda: has_drift(handle, ""))
+    assert await count_reports(handle) == before + 2
+    assert fake.events.reasons_for("a").count("AMIDrift") == 1
+
+
+async def test_another_reason_takes_the_place_of_the_first(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    await fake.signal_observed(handle, **BUSY, **OTHER_SUBNET)
+    await wait_until(lambda: has_drifted_condition(fake, "True SubnetDrift"))
+    assert {"AMIDrift", "SubnetDrift"} <= set(fake.events.reasons_for("a"))
+
+
+async def test_new_words_of_the_same_reason_are_written_without_another_event(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    before = await count_reports(handle)
+    await fake.signal_observed(
+        handle, **BUSY, drift="AMIDrift", drift_message="m6i.large runs ami-1, another one is due"
+    )
+    await wait_until(lambda: has_reported(handle, before + 1))
+    assert fake.events.reasons_for("a").count("AMIDrift") == 1
+
+
+async def has_reported(handle: Handle, times: int) -> bool:
+    return await count_reports(handle) >= times
+
+
+async def test_a_node_that_is_still_starting_says_so_too(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await launched_nodeclaim(fake, skipping)
+    await fake.signal_observed(handle, **OLD_IMAGE)
+    await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
+    await fake.signal_observed(handle, **JOINED, **OLD_IMAGE)
+    await wait_until_phase(handle, Phase.INITIALIZATION)
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY, **OTHER_SUBNET)
+    await wait_until_phase(handle, Phase.READY)
+    await wait_until(lambda: has_drifted_condition(fake, "True SubnetDrift"))
+
+
+async def test_a_node_that_goes_is_judged_no_more(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    fake.pods.add("node-a", "web")
+    fake.pods.blocked["web"] = "PodDisruptionBudget web"
+    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    before = await count_reports(handle)
+    await delete_nodeclaim(fake, handle)
+    await wait_until_phase(handle, Phase.DRAIN)
+    await fake.signal_observed(handle, **BUSY, **OTHER_SUBNET)
+    await wait_until(lambda: has_observed(handle, fake.number))
+    assert await count_reports(handle) == before and await has_drifted_condition(fake, "True AMIDrift")
+
+
+async def has_observed(handle: Handle, number: int) -> bool:
+    return (await query_state(handle)).observed.number == number
+
+
+async def test_a_drifted_node_that_empties_goes_as_any_other(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    await start_nodepool(fake)
+    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    await observe_empty(fake, skipping, handle)
+    assert (await handle.result()).reason == "Empty"
+
+
+async def test_a_life_without_drift_has_no_event_of_it(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await registered_nodeclaim(fake, skipping)
+    before = await count_reports(handle)
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    await skipping.sleep(timedelta(hours=1))
+    assert await count_reports(handle) == before and await has_drifted_condition(fake, "")
+
+
+async def test_what_could_not_be_written_is_written_later(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    fake.claims.faults["patch"] = [BadInput("no")]
+    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
+    await wait_until_skipping_time(skipping, lambda: has_drifted_condition(fake, "True AMIDrift"), minutes=1)
+    assert (await query_state(handle)).phase is Phase.READY
+
+
+async def test_drift_is_known_to_the_next_run(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    first = await ready_nodeclaim(fake, skipping)
+    await fake.signal_observed(first, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: has_drift(first, "AMIDrift"))
+    for number in range(480):
+        await fake.signal_observed(first, **{**BUSY, "node_ready": bool(number % 2)}, **OLD_IMAGE)
+    await wait_until(lambda: has_continued_as_new(fake.client, first))
+    second = latest_run(fake.client, first)
+    assert await count_reports(second) == 0
+    await fake.signal_observed(second, **BUSY)
+    await wait_until(lambda: has_drifted_condition(fake, ""))
+
+
+async def test_a_life_that_is_begun_anew_takes_back_what_it_was_not_told_of(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    """Its workflow was lost, and what the node had drifted from was mended meanwhile."""
+    first = await ready_nodeclaim(fake, skipping)
+    await fake.signal_observed(first, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
+    await first.terminate()
+    await skipping.sleep(timedelta(minutes=1))
+    second = await fake.start((await fake.claims.list())[0], **BUSY)
+    await wait_until_phase(second, Phase.READY)
+    await wait_until(lambda: has_drifted_condition(fake, ""))
+
+
+async def test_drift_costs_few_events(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    """A signal and what it brings beside tasks: an activity, what the node shows, and its expiry set anew."""
+    handle = await ready_nodeclaim(fake, skipping)
+    await skipping.sleep(timedelta(seconds=30))
+    before = len(await non_task_event_types(handle))
+    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
+    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    await skipping.sleep(timedelta(minutes=1))
+    after = (await non_task_event_types(handle))[before:]
+    assert len(after) <= 7, after

@@ -1,0 +1,66 @@
+"""The step that initializes a node is cut off after it has written, and repeated when the node looks otherwise."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.model.errors import TryLater
+from tenure.model.nodeclaim.state import Phase
+from tenure.model.provider_results import ConditionPatch
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import (
+    is_blocked_by,
+    query_state,
+    wait_until,
+    wait_until_phase,
+    wait_until_skipping_time,
+)
+from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim, registered_nodeclaim
+
+
+async def test_what_was_written_is_not_undone_by_a_node_that_is_not_ready_since(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await registered_nodeclaim(fake, skipping)
+    lose_patch_response(fake)
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    assert fake.claims.condition_text("a", "Initialized").startswith("True")
+    state = await query_state(handle)
+    assert state.initialized and state.flaps == 0
+    assert fake.nodes.found["node-a"].ready is False, "as it was when the step was repeated"
+
+
+async def test_a_machine_that_rebooted_is_not_ready_for_what_was_written_before(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    fake.nodes.update_node("node-a", boot_id="boot-2", ready=False)
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
+    await wait_until(lambda: is_blocked_by(handle, "NodeNotReady"))
+    assert (await query_state(handle)).phase is Phase.INITIALIZATION
+    assert fake.claims.condition_text("a", "Initialized").startswith("True"), "it never reverts"
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "node_ready": False})
+    await wait_until_skipping_time(skipping, lambda: has_reboot_event(fake), seconds=5)
+    assert fake.claims.condition_text("a", "Initialized").startswith("True")
+
+
+async def has_reboot_event(fake: WorkerHarness) -> bool:
+    return any(reason == "Rebooted" and "NodeNotReady" in message for _, reason, message in fake.events.published)
+
+
+def lose_patch_response(fake: WorkerHarness) -> None:
+    """Of the call that says Initialized=True: it is done, the kubelet stops reporting, and the caller hears a fault."""
+    patch = fake.claims.patch
+
+    async def once(*args: Any, conditions: Sequence[ConditionPatch] = (), **kwargs: Any) -> Any:
+        response = await patch(*args, conditions=conditions, **kwargs)
+        if any((one.type, one.status) == ("Initialized", "True") for one in conditions):
+            fake.claims.patch = patch  # type: ignore[method-assign]
+            fake.nodes.update_node("node-a", ready=False)
+            raise TryLater("the connection was cut")
+        return response
+
+    fake.claims.patch = once  # type: ignore[method-assign]

@@ -1,0 +1,33 @@
+"""Many nodes at once: what waits for pods and instances keeps nothing else from its turn."""
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.testing import WorkflowEnvironment
+
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import Handle
+from tests.support.workflows.interruption_messages import ready_with_rules, send_message
+from workflows import ids
+
+SCHEDULED = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+
+
+async def task_queue_by_activity(handle: Handle) -> dict[str, str]:
+    """By activity, where it waits for a worker."""
+    history = await handle.fetch_history()
+    found = [one.activity_task_scheduled_event_attributes for one in history.events if one.event_type == SCHEDULED]
+    return {one.activity_type.name: one.task_queue.name for one in found}
+
+
+async def test_what_a_storm_has_many_of_waits_on_a_queue_of_their_own(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_with_rules(fake, skipping)
+    await send_message(fake, skipping, handle, "spotInterruption")
+    await handle.result()
+    found = await task_queue_by_activity(handle)
+    own = {name for name, queue in found.items() if queue == ids.drain_queue(fake.cluster)}
+    assert own == {"drain_node", "publish_interruption_events", "terminate_instance"}
+    assert {queue for name, queue in found.items() if name not in own} <= {
+        ids.task_queue(fake.cluster),
+        ids.launch_queue(fake.cluster),
+    }

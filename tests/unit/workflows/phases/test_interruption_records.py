@@ -1,0 +1,115 @@
+"""What a node's workflow keeps of AWS's events for those who ask later, and what that costs it."""
+
+import json
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.model.interruption.records import MEMO, EventRecord
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import Handle, is_blocked_by, latest_run, wait_until, wait_until_skipping_time
+from tests.support.workflows.interruption_messages import interruption_rules, ready_with_rules, send_message
+from tests.support.workflows.nodeclaim_workflows import BUSY, delete_nodeclaim, ready_nodeclaim
+from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
+from workflows.nodeclaim import NodeClaimWorkflow
+
+
+async def recorded_events(handle: Handle) -> list[tuple[EventRecord, ...]]:
+    """What was written to the memo, each time."""
+    found = []
+    async for event in handle.fetch_history_events():
+        fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
+        if MEMO in fields:
+            found.append(tuple(EventRecord.model_validate(one) for one in json.loads(fields[MEMO].data)))
+    return found
+
+
+async def recorded_actions(handle: Handle) -> list[str]:
+    return [one.done for many in await recorded_events(handle) for one in many]
+
+
+async def test_a_node_that_hears_nothing_writes_nothing(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    await delete_nodeclaim(fake, handle)
+    await handle.result()
+    assert await recorded_events(handle) == []
+
+
+async def test_what_came_its_policy_and_what_was_done_are_kept(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_with_rules(fake, skipping)
+    event_rules = interruption_rules(scheduledChange={"action": "waitForApproval"})
+    await fake.signal_observed(handle, **BUSY, **event_rules, event_policies={"scheduledChange": "databases"})
+    starts = await skipping.get_current_time() + timedelta(hours=48)
+    await send_message(fake, skipping, handle, starts=starts, code="instance-stop")
+    await wait_until(lambda: is_blocked_by(handle, "waits for approval"))
+    await handle.execute_update("approve_event", {"by": "ann"})
+    await handle.result()
+    first, *_, last = [one for (one,) in await recorded_events(handle)]
+    assert (first.kind, first.code, first.starts) == ("scheduledChange", "instance-stop", starts)
+    assert (first.policy, first.action, first.waits) == ("databases", "waitForApproval", True)
+    assert first.done.startswith("waits for approval until")
+    assert (last.done, last.waits) == ("the node is drained; approved by ann", False)
+    assert last.received_at == first.received_at and last.since >= first.since
+
+
+async def test_it_is_written_once_for_each_change(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_with_rules(fake, skipping)
+    message = await send_message(fake, skipping, handle, "rebalanceRecommendation")
+    for _ in range(3):
+        await handle.signal(
+            NodeClaimWorkflow.interruption_events, _repeat_message(fake, message.model_dump(mode="json"))
+        )
+    await skipping.sleep(timedelta(hours=3))
+    assert await recorded_actions(handle) == ["told, and nothing more"]
+
+
+def _repeat_message(fake: WorkerHarness, notice: dict[str, Any]) -> Any:
+    provider: str = fake.claims.found["a"]["status"]["providerID"]
+    return {"instance_id": provider.rpartition("/")[2], "notices": [notice]}
+
+
+async def test_the_run_that_follows_has_them_and_writes_nothing_anew(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = await ready_with_rules(fake, skipping)
+    await send_message(fake, skipping, handle, "rebalanceRecommendation")
+    await wait_until(partial(_has_recorded, handle, "told, and nothing more"))
+    await wait_until_continued_as_new(
+        handle, monkeypatch, lambda number: fake.signal_observed(handle, **BUSY | {"node_ready": bool(number % 2)})
+    )
+    follower = latest_run(fake.client, handle)
+    [began, *_] = (await follower.fetch_history()).events
+    memo = began.workflow_execution_started_event_attributes.memo.fields[MEMO].data
+    assert [one["done"] for one in json.loads(memo)] == ["told, and nothing more"]
+    await delete_nodeclaim(fake, follower)
+    await follower.result()
+    assert await recorded_actions(follower) == []
+
+
+async def _has_recorded(handle: Handle, text: str) -> bool:
+    return text in await recorded_actions(handle)
+
+
+async def test_what_aws_withdraws_is_kept_as_withdrawn(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_with_rules(fake, skipping, scheduledChange={"action": "notify"})
+    starts = await skipping.get_current_time() + timedelta(hours=48)
+    await send_message(fake, skipping, handle, starts=starts)
+    await skipping.sleep(timedelta(minutes=1))
+    await send_message(fake, skipping, handle, starts=starts, status="withdrawn")
+
+    async def withdrawn() -> bool:
+        return (await recorded_actions(handle))[-1] == "AWS withdrew it"
+
+    await wait_until_skipping_time(skipping, withdrawn)
+
+
+async def test_a_node_that_goes_at_once_writes_once(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_with_rules(fake, skipping)
+    await send_message(fake, skipping, handle, "spotInterruption")
+    await handle.result()
+    assert await recorded_actions(handle) == ["the node is drained"]

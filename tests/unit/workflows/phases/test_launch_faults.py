@@ -1,0 +1,64 @@
+"""Faults after EC2 gave instances: none is forgotten, and none is bought twice."""
+
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.apis import labels
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.launch import LaunchGroup, LaunchGroupMember
+from tenure.model.nodeclaim.state import Phase
+from tenure.model.workflow_states import ProvisioningState
+from tests.support.fakes.cloud import REQUEST
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import is_in_phase, wait_until_skipping_time
+from tests.support.workflows.nodeclaim_workflows import create_nodeclaim
+from workflows import ids
+from workflows.provisioner import ProvisioningWorkflow
+
+
+async def test_an_answer_that_cannot_be_written_down_is_no_reason_to_buy_again(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    fake.claims.faults["patch"] = [BadInput("status.capacity: Invalid value") for _ in range(3)]
+    handle = await fake.start(await create_nodeclaim(fake, skipping))
+    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION))
+    assert len(set(fake.fleet.calls)) == 1 and len(fake.instances.running) == 1
+
+
+async def test_a_group_whose_answer_cannot_be_written_down_is_not_refused(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    claim = await create_nodeclaim(fake, skipping, annotations={labels.LAUNCH_GROUP: "g"})
+    fake.claims.faults["patch"] = [BadInput("status.capacity: Invalid value") for _ in range(3)]
+    handle = await fake.start(claim)
+    await start_with_pending_group(fake, "a")
+    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION))
+    assert len(set(fake.fleet.calls)) == 1 and len(fake.instances.running) == 1
+
+
+async def test_a_hand_out_that_is_repeated_leaves_alone_what_has_come_further(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    """The Node of the one joined before a fault at the other let the whole be tried again."""
+    claims = [
+        fake.claims.add(name, born=await skipping.get_current_time(), annotations={labels.LAUNCH_GROUP: "g"})
+        for name in "ab"
+    ]
+    fake.claims.set_status("a", provider_id="aws:///us-west-2a/i-0000", Registered="True")
+    fake.claims.faults["get"] = [TryLater("503")]
+    handle = await fake.start(claims[1])
+    await start_with_pending_group(fake, "a", "b")
+    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION))
+    assert fake.claims.condition_text("a", "Registered").startswith("True")
+    assert fake.claims.condition_text("b", "Registered").startswith("Unknown")
+
+
+async def start_with_pending_group(fake: WorkerHarness, *names: str) -> None:
+    """A group whose request stands in Provisioning's state and was not answered yet."""
+    members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
+    group = LaunchGroup(group_id="g", pool="default", members=members, request=REQUEST)
+    await fake.client.start_workflow(
+        ProvisioningWorkflow.run,
+        ProvisioningState(cluster=fake.cluster, groups=(group,)),
+        id=ids.provisioning(fake.cluster),
+        task_queue=ids.task_queue(fake.cluster),
+    )

@@ -1,0 +1,68 @@
+"""Watch: one `watch_cluster` is alive somewhere, whatever becomes of the process that runs it."""
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.model.errors import Forbidden, TryLater
+from tests.support.fakes.planner_host import FakeHost
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import has_continued_as_new, wait_until, wait_until_skipping_time
+from workflows import ids
+from workflows.cluster_watch import ClusterWatchWorkflow
+
+Watch = WorkflowHandle[ClusterWatchWorkflow, None]
+
+
+async def start_watch(fake: WorkerHarness) -> Watch:
+    return await fake.client.start_workflow(
+        ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
+    )
+
+
+async def test_a_watch_that_fails_is_started_again(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    fake.host.faults["run"] = [TryLater("no API server"), Forbidden("another controller is at work")]
+    await start_watch(fake)
+    await wait_until_skipping_time(skipping, lambda: was_hosted(fake.host, 1), seconds=5)
+    assert fake.host.faults["run"] == []
+
+
+async def test_a_watch_that_comes_back_is_started_again_as_a_new_run(
+    fake: WorkerHarness, skipping: WorkflowEnvironment
+) -> None:
+    fake.host.ends = 1
+    first = await start_watch(fake)
+    await wait_until(lambda: was_hosted(fake.host, 2))
+    assert await has_continued_as_new(fake.client, first)
+
+
+async def test_a_process_that_stops_hands_the_watch_to_another(skipping: WorkflowEnvironment) -> None:
+    """And says what was signalled last, so that the successor signals differences only."""
+    one = WorkerHarness(skipping.client)
+    two = WorkerHarness(skipping.client, cluster=one.cluster)
+    async with one.running_worker():
+        await start_watch(one)
+        await wait_until(lambda: was_hosted(one.host, 1))
+    async with two.running_worker():
+        await wait_until_skipping_time(skipping, lambda: was_hosted(two.host, 1), seconds=1)
+
+
+async def test_a_process_that_falls_silent_loses_the_watch(skipping: WorkflowEnvironment) -> None:
+    """Killed or hung: its heartbeat stops, and with it nobody else is asked for anything."""
+    one = WorkerHarness(skipping.client)
+    one.host.silent = True
+    address = skipping.client.service_client.config.target_host
+    two = WorkerHarness(await Client.connect(address, data_converter=pydantic_data_converter), cluster=one.cluster)
+    async with one.running_worker():
+        await start_watch(one)
+        await wait_until(lambda: was_hosted(one.host, 1))
+        async with two.running_worker():
+            await wait_until_skipping_time(skipping, lambda: were_hosted_at_least(one.host, two.host, 2), seconds=1)
+
+
+async def was_hosted(host: FakeHost, times: int) -> bool:
+    return len(host.carried) == times
+
+
+async def were_hosted_at_least(one: FakeHost, two: FakeHost, times: int) -> bool:
+    return len(one.carried) + len(two.carried) >= times

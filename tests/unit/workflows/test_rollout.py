@@ -1,0 +1,294 @@
+"""The roll-out as a NodePool's workflow performs it: looks, gates, people, the way back; idle it costs nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.apis.lifecyclepolicy_disruption import RolloutRules
+from tenure.model.observations import ObservedNodePool, StartupOutcome
+from tenure.model.rollout import ApproveRollout, GateResult, Image, RejectRollout, RolloutState, RolloutTarget
+from tenure.model.signals import OperatorRequestResult
+from tests.support.fakes.rollout import FakeRolloutActivities, RolloutHarness, rollout_harness
+from tests.support.fakes.rollout_workflow import RolloutOnlyWorkflow
+from tests.support.workflows.eventually import (
+    count_scheduled,
+    has_continued_as_new,
+    wait_until,
+    wait_until_skipping_time,
+)
+
+GOOD = RolloutTarget(pool="p", node_class="default", images=(Image(id="ami-good"),))
+BAD = GOOD.model_copy(update={"images": (Image(id="ami-bad"),)})
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+NODES = tuple(f"n{number}" for number in range(10))
+WAVES = {"waves": [{"nodes": "1", "soak": "10m"}, {}]}
+GATE = {"queries": [{"name": "errors", "query": "sum(errors)", "below": "1"}]}
+
+
+def observed_nodepool(**rules: Any) -> ObservedNodePool:
+    return ObservedNodePool(number=1, rollout=RolloutRules.model_validate(rules))
+
+
+async def drifted_rollout(skipping: WorkflowEnvironment, **rules: Any) -> AsyncIterator[RolloutHarness]:
+    """A pool that ran well with GOOD, and whose ten nodes have drifted towards BAD."""
+    pool = FakeRolloutActivities()
+    pool.set_observed(target=GOOD, updated_nodes=10, ready=10)
+    async with rollout_harness(skipping.client, observed_nodepool(**rules), pool) as found:
+        await wait_until(lambda: _is_finished(found))
+        pool.set_observed(target=BAD, drifted=NODES, updated_nodes=0, ready=0)
+        yield found
+
+
+async def _is_finished(found: RolloutHarness) -> bool:
+    return (await found.state()).rollout.finished
+
+
+@pytest.fixture
+async def wave_rollout(skipping: WorkflowEnvironment) -> AsyncIterator[RolloutHarness]:
+    async for one in drifted_rollout(skipping, **WAVES, onFailure="rollBack"):
+        yield one
+
+
+@pytest.fixture
+async def approval_rollout(skipping: WorkflowEnvironment) -> AsyncIterator[RolloutHarness]:
+    async for one in drifted_rollout(skipping, **WAVES, approval={"required": True}):
+        yield one
+
+
+@pytest.fixture
+async def gated_rollout(skipping: WorkflowEnvironment) -> AsyncIterator[RolloutHarness]:
+    async for one in drifted_rollout(skipping, **WAVES, health=GATE):
+        yield one
+
+
+async def test_a_pool_that_is_well_costs_no_event(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
+    await skipping.sleep(timedelta(minutes=1))
+    before = len((await wave_rollout.handle.fetch_history()).events)
+    await skipping.sleep(timedelta(days=2))
+    assert len((await wave_rollout.handle.fetch_history()).events) == before
+    assert wave_rollout.activities.observe_count == 1
+
+
+async def test_waves_let_some_go_and_the_rest_after_the_soak(
+    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    await wave_rollout.request_permits(*NODES[:5], since=LONG_AGO)
+    await wait_until(lambda: wave_rollout.has_permits(1))
+    wave_rollout.activities.replace_drifted("n0")
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("is watched until"), seconds=20)
+    assert await wave_rollout.has_permits(1)
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.has_permits(4), seconds=20)
+    assert wave_rollout.activities.event_reasons()[:3] == ["RolloutBegan", "RolloutWaveSoaks", "RolloutWaveDone"]
+    wave_rollout.activities.replace_drifted(*NODES)
+    wave_rollout.activities.set_observed(updated_nodes=10, ready=10)
+    await wait_until_skipping_time(skipping, lambda: _is_finished(wave_rollout), seconds=20)
+    assert (await wave_rollout.state()).rollout.good == BAD
+
+
+async def test_the_soak_is_watched_once_a_minute(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
+    await wave_rollout.request_permits("n0", since=LONG_AGO)
+    await wait_until(lambda: wave_rollout.has_permits(1))
+    wave_rollout.activities.replace_drifted("n0")
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("is watched until"), seconds=20)
+    before = await count_scheduled(wave_rollout.handle, "observe_rollout")
+    await skipping.sleep(timedelta(minutes=5))
+    assert await count_scheduled(wave_rollout.handle, "observe_rollout") - before in (4, 5)
+
+
+async def test_a_canary_that_sickens_is_rolled_back_within_two_minutes(
+    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    await wave_rollout.request_permits(*NODES[:3], since=LONG_AGO)
+    await wait_until(lambda: wave_rollout.has_permits(1))
+    wave_rollout.activities.replace_drifted("n0")
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("is watched until"), seconds=20)
+    wave_rollout.activities.set_observed(ready=0)
+    await skipping.sleep(timedelta(minutes=3, seconds=30))
+    (pin_request, *_) = wave_rollout.activities.pin_requests
+    assert (pin_request.node_class, pin_request.images, pin_request.by) == (
+        "default",
+        {"ami-bad": "ami-good"},
+        "the health of the roll-out",
+    )
+    assert "0 of 1 new nodes are Ready" in pin_request.why
+    assert await wave_rollout.has_permits(1), "no further node went"
+    wave_rollout.activities.set_observed(target=GOOD, drifted=("bad",), updated_nodes=9, ready=9)
+    await wait_until_skipping_time(skipping, lambda: _is_finished(wave_rollout), seconds=20)
+    assert "RolloutRollsBack" in wave_rollout.activities.event_reasons()
+
+
+async def signal_startup_failures(one: RolloutHarness, now: datetime, *uids: str) -> None:
+    for uid in uids:
+        ended = StartupOutcome(uid=uid, at=now, reason="RegistrationTimeout")
+        await one.handle.signal(RolloutOnlyWorkflow.startup_failed, ended)
+
+
+async def test_nodes_that_never_come_up_halt_it_until_a_person_says_to_go_on(
+    approval_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    await signal_startup_failures(approval_rollout, LONG_AGO, "x", "y")
+    await approval_rollout.request_permits(*NODES[:3], since=LONG_AGO)
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
+    await approve_plan(approval_rollout, await plan_id(approval_rollout))
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.has_permits(1), seconds=20)
+    await skipping.sleep(timedelta(minutes=3, seconds=10))
+    assert not await approval_rollout.describes("halted"), "what failed before it began is nothing of it"
+    await signal_startup_failures(approval_rollout, await skipping.get_current_time(), "v", "w")
+    await wait_until_skipping_time(
+        skipping, lambda: approval_rollout.describes("2 new NodeClaims did not come to be nodes"), seconds=20
+    )
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("is halted since"), seconds=20)
+    await approve_plan(approval_rollout, await plan_id(approval_rollout))
+    await skipping.sleep(timedelta(minutes=5))
+    assert not await approval_rollout.describes("halted"), "what failed before a person said to go on"
+
+
+async def test_gates_are_asked_and_what_they_say_holds(
+    gated_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    gated_rollout.activities.gate_result = GateResult(outcome="failed", value=3, why="errors: 3 is not below 1")
+    await gated_rollout.request_permits(*NODES[:3], since=LONG_AGO)
+    await wait_until_skipping_time(
+        skipping, lambda: gated_rollout.describes("is held: errors: 3 is not below 1"), seconds=20
+    )
+    assert await gated_rollout.has_permits(0)
+    assert "errors: 3 is not below 1" in (await gated_rollout.state()).blocked_by
+    gated_rollout.activities.gate_result = GateResult(outcome="passed", value=0)
+    await wait_until_skipping_time(skipping, lambda: gated_rollout.has_permits(1), seconds=20)
+
+
+async def approve_plan(one: RolloutHarness, plan: str, by: str = "ann") -> OperatorRequestResult:
+    return await one.handle.execute_update(RolloutOnlyWorkflow.approve, ApproveRollout(plan=plan, by=by))
+
+
+async def plan_id(one: RolloutHarness) -> str:
+    state = (await one.state()).rollout
+    return state.halted.plan if state.halted else state.plan.id if state.plan else ""
+
+
+async def test_a_plan_waits_for_its_approval(approval_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
+    await approval_rollout.request_permits(*NODES[:3], since=LONG_AGO)
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
+    assert await approval_rollout.has_permits(0)
+    with pytest.raises(WorkflowUpdateFailedError) as error:
+        await approve_plan(approval_rollout, "web-000000")
+    assert "is stale or was never there" in str(error.value.cause)
+    verdict = await approve_plan(approval_rollout, await plan_id(approval_rollout))
+    assert verdict.accepted
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.has_permits(1), seconds=20)
+    await wait_until(lambda: approval_rollout.has_event("RolloutApproved"))
+
+
+async def test_an_approval_outlives_the_worker_and_the_run(
+    approval_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    await approval_rollout.request_permits("n0", since=LONG_AGO)
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
+    plan = await plan_id(approval_rollout)
+    await approve_plan(approval_rollout, plan)
+    await approval_rollout.handle.signal(RolloutOnlyWorkflow.force_continue_as_new)
+    await wait_until(lambda: has_continued_as_new(skipping.client, approval_rollout.handle))
+    restarted = RolloutHarness(
+        approval_rollout.activities,
+        skipping.client.get_workflow_handle_for(RolloutOnlyWorkflow.run, approval_rollout.handle.id),
+    )
+    await wait_until_skipping_time(skipping, lambda: restarted.has_permits(1), seconds=20)
+    assert await plan_id(restarted) == plan
+
+
+async def test_a_rejected_plan_stops_the_roll_out(
+    approval_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    await approval_rollout.request_permits("n0", since=LONG_AGO)
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
+    rejection = RejectRollout(plan=await plan_id(approval_rollout), by="ben", reason="not before Monday")
+    await approval_rollout.handle.execute_update(RolloutOnlyWorkflow.reject, rejection)
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("is rejected by ben"), seconds=20)
+    await skipping.sleep(timedelta(days=2))
+    assert await approval_rollout.has_permits(0)
+
+
+async def test_a_signal_that_is_refused_is_told_as_an_event(
+    approval_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    await approval_rollout.request_permits("n0", since=LONG_AGO)
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
+    await approval_rollout.handle.signal(RolloutOnlyWorkflow.approve_rollout, ApproveRollout(plan="web-1", by="ann"))
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.has_event("RolloutRefused"), seconds=20)
+
+
+async def test_what_goes_on_stands_on_the_node_pool_too(
+    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    await wave_rollout.request_permits("n0", since=LONG_AGO)
+    await wait_until(lambda: wave_rollout.has_permits(1))
+    stored_state = RolloutState.model_validate_json(wave_rollout.activities.notifications[-1].stored_state)
+    assert (stored_state.target, stored_state.good) == (BAD, GOOD)
+
+
+async def test_a_look_that_fails_lets_no_node_go_and_is_repeated(
+    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    wave_rollout.activities.fails_to_observe = True
+    await wave_rollout.request_permits("n0", since=LONG_AGO)
+    await wait_until_skipping_time(
+        skipping, lambda: wave_rollout.describes("could not be looked at: the API server is away"), seconds=5
+    )
+    assert await wave_rollout.has_permits(0)
+    wave_rollout.activities.fails_to_observe = False
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.has_permits(1), seconds=20)
+
+
+async def test_rules_that_are_taken_away_end_it(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
+    await wave_rollout.request_permits(*NODES[:5], since=LONG_AGO)
+    await wait_until(lambda: wave_rollout.has_permits(1))
+    await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, ObservedNodePool(number=2))
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.has_permits(5), seconds=20)
+    assert (await wave_rollout.state()).rollout == RolloutState()
+    assert wave_rollout.activities.notifications[-1].stored_state == ""
+    await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, observed_nodepool(**WAVES, onFailure="rollBack"))
+    await wait_until_skipping_time(skipping, lambda: _wave_has_started(wave_rollout), seconds=5)
+
+
+async def test_rules_removed_during_a_look_are_followed_when_they_return(
+    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    changed = observed_nodepool(**WAVES, onFailure="rollBack").model_copy(update={"generation": 2})
+    await wave_rollout.request_permits("n0", since=LONG_AGO)
+    await wait_until(lambda: wave_rollout.has_permits(1))
+    before, wave_rollout.activities.observe_gate = wave_rollout.activities.observe_count, asyncio.Event()
+    await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, changed)
+    await wait_until(lambda: _has_check_count(wave_rollout, before + 1))
+    await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, ObservedNodePool(number=2))
+    wave_rollout.activities.observe_gate.set()
+    await wait_until(lambda: _has_no_rollout(wave_rollout))
+    await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, changed)
+    await wait_until_skipping_time(skipping, lambda: _wave_has_started(wave_rollout), seconds=5)
+
+
+async def _has_no_rollout(one: RolloutHarness) -> bool:
+    return (await one.state()).rollout == RolloutState()
+
+
+async def _has_check_count(one: RolloutHarness, number: int) -> bool:
+    return one.activities.observe_count == number
+
+
+async def test_another_node_of_a_pool_that_is_well_is_no_news_and_another_spec_is(
+    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    known = (await wave_rollout.state()).observed
+    await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, known.model_copy(update={"usage": "11 nodes"}))
+    await skipping.sleep(timedelta(minutes=1))
+    assert wave_rollout.activities.observe_count == 1
+    await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, known.model_copy(update={"generation": 2}))
+    await wait_until_skipping_time(skipping, lambda: _wave_has_started(wave_rollout), seconds=5)
+
+
+async def _wave_has_started(one: RolloutHarness) -> bool:
+    return (await one.state()).rollout.wave_began is not None
