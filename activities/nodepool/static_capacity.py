@@ -19,7 +19,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.apis.quantity import parse_resources
 from tenure.apis.resources import NODES
 from tenure.model.extra_capacity import NodeLoad, ReplicasRequest, ReplicasResult
-from tenure.model.nodeclaim.naming import make_nodeclaim_name
+from tenure.model.nodeclaim.names import make_nodeclaim_name
 from tenure.policy.nodepool import decide_nodeclass_ready, validate_nodepool
 from tenure.policy.static_capacity import (
     MOST_DELETED,

@@ -8,7 +8,7 @@ from tenure.apis.hash import HASH_VERSION, nodepool_hash
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.facts import Expression
-from tenure.model.nodeclaim.naming import nodepool_owner_reference, to_requirement_json
+from tenure.model.nodeclaim.names import nodepool_owner_reference, to_requirement_json
 from tenure.model.requirements import Requirements
 
 

@@ -28,7 +28,7 @@ from tenure.model.disruption.commands import InFlightCommand, Proposal, Replacem
 from tenure.model.disruption.decision import Command, CommandCandidate, Decision, Method, NodeVerdict
 from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact
-from tenure.model.nodeclaim.naming import make_nodeclaim_name
+from tenure.model.nodeclaim.names import make_nodeclaim_name
 from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.snapshot import Change
 

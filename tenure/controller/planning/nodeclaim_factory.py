@@ -23,7 +23,7 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import OfferingShard, list_offering_shards
 from tenure.model.launch import LaunchGroupMember
-from tenure.model.nodeclaim.naming import make_nodeclaim_name, nodepool_owner_reference, to_requirement_json
+from tenure.model.nodeclaim.names import make_nodeclaim_name, nodepool_owner_reference, to_requirement_json
 from tenure.model.plan import LaunchDraft, PlannedNodeClaim, UnschedulablePod
 from tenure.model.requirements import Requirements
 
