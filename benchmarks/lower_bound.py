@@ -20,7 +20,7 @@ from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL,
 from tenure.apis.resources import CPU
 from tenure.model.facts import DaemonSetFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType, Offering
-from tenure.scheduling.validation.plan import matches_expression, selects_node, tolerates_taints
+from tests.oracle.plan import matches_expression, selects_node, tolerates_taints
 
 Headroom = tuple[int, ...]
 _STEP: Final = 0.02

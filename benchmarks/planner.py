@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.planner [--runs 3] [--only plain:5000,diverse:1000] [--json FILE]
 
 Each row is a process of its own, so that its peak of memory is its own; its CPU seconds are those of the fastest of
-some first passes over the same facts. Plans of at most 1,000 pods are proved by `tenure/scheduling/validation/plan.py`.
+some first passes over the same facts. Plans of at most 1,000 pods are proved by `tests/oracle/plan.py`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from tenure.model.instance_types import Catalogue
 from tenure.model.plan import Plan
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
-from tenure.scheduling.validation.plan import PlanInputs, find_violations
+from tests.oracle.plan import PlanInputs, find_violations
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 PROVED: Final = 1_000
@@ -92,7 +92,7 @@ def _run_pass(workload: Scenario, settings: PlanSettings) -> tuple[Plan, float, 
 
 
 def list_violations(plan: Plan, workload: Scenario) -> list[str]:
-    """What `tenure/scheduling/validation/plan.py` has against it."""
+    """What `tests/oracle/plan.py` has against it."""
     return find_violations(
         plan,
         PlanInputs(

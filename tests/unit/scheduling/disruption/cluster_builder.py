@@ -13,7 +13,7 @@ from tenure.model.instance_types import InstanceType, Offering
 from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.disruption.cost import offering_price
 from tenure.scheduling.snapshot import Fact
-from tenure.scheduling.validation.plan import PlanInputs, matches_expression
+from tests.oracle.plan import PlanInputs, matches_expression
 from tests.unit.scheduling import builders
 from tests.unit.scheduling.builders import COMMON, NOW, Cluster
 

@@ -1,4 +1,4 @@
-"""What holds of every command, over random clusters: `tenure/scheduling/validation/plan.py` judges where pods go."""
+"""What holds of every command, over random clusters: `tests/oracle/plan.py` judges where pods go."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tenure.model.disruption.decision import BudgetHeadroom, Command, Decision, DisruptionBudgets, DisruptionSettings
 from tenure.model.facts import NodePoolFact, PodBudgetFact, PodFact
 from tenure.model.plan import Plan
-from tenure.scheduling.validation.plan import find_violations
+from tests.oracle.plan import find_violations
 from tests.support.properties import max_examples
 from tests.unit.scheduling.builders import Cluster
 from tests.unit.scheduling.disruption.cluster_builder import Choose, Fleet, cheapest, most_expensive, pdb

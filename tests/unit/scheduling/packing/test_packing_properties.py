@@ -1,4 +1,4 @@
-"""What holds of every plan by worth, over random worlds, as judged by `tenure/scheduling/validation/plan.py`."""
+"""What holds of every plan by worth, over random worlds, as judged by `tests/oracle/plan.py`."""
 
 from typing import Any
 
@@ -23,8 +23,8 @@ from tenure.model.facts import (
 )
 from tenure.model.instance_types import InstanceType
 from tenure.model.plan import Plan
-from tenure.scheduling.validation.plan import PlanInputs, find_violations
-from tenure.scheduling.validation.volumes import StorageInputs
+from tests.oracle.plan import PlanInputs, find_violations
+from tests.oracle.volumes import StorageInputs
 from tests.support.properties import max_examples
 from tests.unit.scheduling.builders import Cluster, csi_node, expressions, pod, pvc, storage_class, volume
 from tests.unit.scheduling.random_clusters import INSTANCE_TYPES, More, some_daemons, some_nodes, some_pods, some_pools

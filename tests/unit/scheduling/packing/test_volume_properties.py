@@ -1,11 +1,11 @@
-"""What holds of plans in small worlds full of volumes, as judged by `tenure/scheduling/validation/plan.py`."""
+"""What holds of plans in small worlds full of volumes, as judged by `tests/oracle/plan.py`."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenure.apis.labels import ZONE
 from tenure.model.facts import NodeFact, PodFact
-from tenure.scheduling.validation.plan import find_violations
+from tests.oracle.plan import find_violations
 from tests.support.properties import max_examples
 from tests.unit.scheduling.builders import node, pod, pool
 from tests.unit.scheduling.packing.test_packing_properties import (

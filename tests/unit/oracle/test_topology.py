@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import ZONE
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
-from tenure.scheduling.validation.topology import Spot, topology_violations
+from tests.oracle.topology import Spot, topology_violations
 from tests.unit.scheduling.builders import expressions, pod
 
 WEB: dict[str, Any] = {"labels": {"app": "web"}}

@@ -1,6 +1,6 @@
-"""Proof that a plan keeps every constraint, by the kube-scheduler's rules and on its own reading of them.
+"""Proof that a plan keeps every constraint, by the kube-scheduler's rules.
 
-Shares no logic with the planner, so that it can find the planner's mistakes. Tests and benchmarks run plans through it.
+The oracle shares no logic with the planner, so that it can find the planner's mistakes.
 """
 
 from collections import Counter, defaultdict
@@ -11,8 +11,8 @@ from itertools import product
 from tenure.model.facts import DaemonSetFact, Expression, NodeFact, NodePoolFact, PodFact, Taint, Toleration
 from tenure.model.instance_types import InstanceType, Offering
 from tenure.model.plan import Plan, PlannedNodeClaim
-from tenure.scheduling.validation.topology import Spot, one_value, topology_violations
-from tenure.scheduling.validation.volumes import (
+from tests.oracle.topology import Spot, one_value, topology_violations
+from tests.oracle.volumes import (
     StorageInputs,
     find_exceeded_limits,
     find_unusable_volumes,

@@ -7,8 +7,8 @@ import pytest
 from tenure.apis.labels import HOSTNAME, ZONE
 from tenure.model.facts import CSINodeFact, PodFact, StorageClassFact, StorageFact, VolumeClaimFact, VolumeFact
 from tenure.model.plan import Plan, PlannedNodeClaim
-from tenure.scheduling.validation.plan import PlanInputs, find_violations
-from tenure.scheduling.validation.volumes import StorageInputs
+from tests.oracle.plan import PlanInputs, find_violations
+from tests.oracle.volumes import StorageInputs
 from tests.unit.scheduling.builders import (
     COMMON,
     Cluster,

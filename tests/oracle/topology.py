@@ -1,8 +1,6 @@
-"""Proof that a plan keeps what pods say of each other: spread, affinity, anti-affinity and host ports.
+"""Proof that a plan keeps topology spread, pod affinity, pod anti-affinity and host ports.
 
-By the kube-scheduler's rules, on its own reading of them: `tenure/scheduling/validation/plan.py` calls it, and
-neither knows the
-planner. Preferences are not proved. A node whose zone is open is taken to be in each zone that it may get.
+Preferences are not proved. A node whose zone is open counts in each zone that it may get.
 """
 
 from collections import defaultdict

@@ -7,7 +7,7 @@ import pytest
 from tenure.apis.labels import INSTANCE_TYPE, ZONE
 from tenure.model.facts import Expression, PodFact
 from tenure.model.plan import Plan, PlannedNodeClaim
-from tenure.scheduling.validation.plan import PlanInputs, find_violations, matches_expression
+from tests.oracle.plan import PlanInputs, find_violations, matches_expression
 from tests.unit.scheduling.builders import COMMON, Cluster, daemonset, expressions, node, pod, pool, taint
 
 PODS = (pod("new", cpu=6, selector={ZONE: "a"}), pod("old", cpu=3))

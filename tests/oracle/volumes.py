@@ -1,8 +1,6 @@
-"""Proof that a plan puts pods only where their volumes are or may be made, and where drivers can attach them.
+"""Proof that pods reach their volumes, and that CSI drivers can attach these.
 
-By the kube-scheduler's rules, on its own reading of them: `tenure/scheduling/validation/plan.py` calls it, and
-neither knows the
-planner. A local volume is taken to be given up with its node. Of nodes yet to be made no limit is known.
+A local volume is lost with its node. Attachment limits of planned nodes are unknown.
 """
 
 from collections import defaultdict
