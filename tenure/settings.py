@@ -9,22 +9,14 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, AliasGenerator, BeforeValidator, Field, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tenure.apis.durations import DurationError, format_duration, parse_duration
+from tenure.apis.feature_gates import gate_defaults
 from tenure.model.nodeclaim.state import Deadlines
 
-GATES = {
-    "NodeRepair": False,
-    "ReservedCapacity": True,
-    "SpotToSpotConsolidation": False,
-    "NodeOverlay": False,
-    "StaticCapacity": False,
-    "CapacityBuffer": False,
-}
-"""Feature gates and their defaults (reference 1.14)."""
-AWS_GATES = {"NodeClassCEL": False}
+GATES = gate_defaults("FEATURE_GATES")
+AWS_GATES = gate_defaults("AWS_FEATURE_GATES")
 """Those of the AWS side, a setting of their own as with Karpenter."""
 
 
@@ -106,7 +98,7 @@ def _validation_aliases(field: str) -> AliasChoices:
 
 
 class Settings(BaseSettings):
-    """The descriptions are those of docs/settings.md, with its links; `plain_description` takes these out."""
+    """The descriptions are those of docs/settings.md, with its links; `plain_text` takes these out."""
 
     model_config = SettingsConfigDict(
         alias_generator=AliasGenerator(validation_alias=_validation_aliases),
@@ -319,13 +311,13 @@ def help_text() -> str:
     for name, field in Settings.model_fields.items():
         flag = f"--{name.replace('_', '-')}"
         default = "required" if field.is_required() else format_default(field.default)
-        lines.append(f"  {flag:<30} {name.upper():<28} {default:<26} {plain_description(field)}".rstrip())
+        lines.append(f"  {flag:<30} {name.upper():<28} {default:<26} {plain_text(field.description)}".rstrip())
     return "\n".join(lines)
 
 
-def plain_description(field: FieldInfo) -> str:
-    """What a setting means, without links and marks."""
-    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", field.description or "").replace("`", "")
+def plain_text(description: str | None) -> str:
+    """A description without links and marks."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", description or "").replace("`", "")
 
 
 def format_default(default: Any) -> str:

@@ -1,12 +1,7 @@
 """What the AWS adapters are told at their start; `worker.py` fills it from its settings."""
 
-from typing import Final
-
+from tenure.apis.feature_gates import FeatureGate
 from tenure.model.base import Value
-
-RESERVED_CAPACITY: Final = "ReservedCapacity"
-NODECLASS_CEL: Final = "NodeClassCEL"
-NODE_OVERLAY: Final = "NodeOverlay"
 
 
 class AwsSettings(Value):
@@ -37,8 +32,8 @@ class AwsSettings(Value):
     pool_size: int = 16
     """Threads and connections to AWS; every other size derives from it."""
 
-    def is_gate_enabled(self, name: str) -> bool:
-        return self.feature_gates.get(name, False)
+    def is_gate_enabled(self, gate: FeatureGate) -> bool:
+        return self.feature_gates.get(gate, False)
 
     @property
     def is_ipv6(self) -> bool:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from activities.ports.core import Instances, Offerings
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.hash import HASH_VERSION, nodeclass_hash, nodepool_hash
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
@@ -78,7 +79,7 @@ def adopt_objects(
     kinds = {**objects, resources.EC2_NODE_CLASSES.plural: classes, resources.NODE_CLAIMS.plural: claims}
     kinds.pop(resources.LIFECYCLE_POLICIES.plural, None)
     # Pods of CapacityBuffers have a reader of their own, and are nobody's yet.
-    for kind in settings.gated_kinds((settings.CAPACITY_BUFFER,)):
+    for kind in settings.gated_kinds((FeatureGate.CAPACITY_BUFFER,)):
         kinds.pop(kind.plural, None)
     return kinds
 
@@ -333,7 +334,7 @@ class AdoptionPreviewer:
             budgets=NodePoolBudgets(cache, policies.rules_of, policies.unread_of),
             claims=self._kube.claims,
             events=_NullEvents(),
-            settings=disruption_settings(spot_to_spot=settings.SPOT_TO_SPOT in self._settings.gates),
+            settings=disruption_settings(spot_to_spot=FeatureGate.SPOT_TO_SPOT in self._settings.gates),
             not_ready_grace=self._settings.not_ready_grace,
             not_ready_grace_periods=policies.not_ready_grace_periods,
             now=self._now,

@@ -18,7 +18,7 @@ from typing import Final, Literal
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenure.controller import settings as gates
+from tenure.apis.feature_gates import FeatureGate
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
@@ -98,8 +98,8 @@ class Snapshot:
             began=self.now,
             number=lambda: self._number,
             observers=self._observers,
-            static_capacity=gates.STATIC_CAPACITY in settings.gates,
-            node_repair=gates.NODE_REPAIR in settings.gates,
+            static_capacity=FeatureGate.STATIC_CAPACITY in settings.gates,
+            node_repair=FeatureGate.NODE_REPAIR in settings.gates,
         )
 
     @property

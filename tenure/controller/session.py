@@ -14,6 +14,7 @@ from temporalio.client import Client
 
 from activities.ports.core import Instances, Offerings
 from activities.ports.interruption import InterruptedNode
+from tenure.apis.feature_gates import FeatureGate
 from tenure.controller import settings as gates
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
@@ -109,7 +110,7 @@ class ControllerSession:
         self.cache = ClusterCache(now, self._awake.set)
         self._nominations = Nominations(self.cache.owner_of)
         self._buffers = (
-            CapacityBuffers(self.cache, kube.buffers, now) if gates.CAPACITY_BUFFER in settings.gates else None
+            CapacityBuffers(self.cache, kube.buffers, now) if FeatureGate.CAPACITY_BUFFER in settings.gates else None
         )
         port, default_deadlines = kube.lifecycle_policies, settings.deadlines
         self._policies = LifecyclePolicies(
@@ -198,8 +199,8 @@ class ControllerSession:
             drift=lambda claim: self._drift_detector.verdict_of(claim),
             observers=self._observers,
             buffer_needing=self._buffers.buffer_needing if self._buffers else lambda claim: "",
-            static_capacity=gates.STATIC_CAPACITY in self._settings.gates,
-            node_repair=gates.NODE_REPAIR in self._settings.gates,
+            static_capacity=FeatureGate.STATIC_CAPACITY in self._settings.gates,
+            node_repair=FeatureGate.NODE_REPAIR in self._settings.gates,
         )
 
     def _make_provisioner(self, kube: KubeAdapters, offerings: Offerings) -> Provisioner:
@@ -326,7 +327,7 @@ class ControllerSession:
 
     async def _watch_buffers(self, buffers: CapacityBuffers) -> None:
         """Once they are known, since a PodTemplate that is not known yet is not one that is missing."""
-        for kind in gates.gated_kinds((gates.CAPACITY_BUFFER,)):
+        for kind in gates.gated_kinds((FeatureGate.CAPACITY_BUFFER,)):
             await self._watches[kind.plural].synced.wait()
         await buffers.run()
 
@@ -416,7 +417,7 @@ class ControllerSession:
         )
 
     def _make_handler(self, kind: str) -> Callable[[list[Delta]], None]:
-        if self._buffers and kind in {one.plural for one in gates.gated_kinds((gates.CAPACITY_BUFFER,))}:
+        if self._buffers and kind in {one.plural for one in gates.gated_kinds((FeatureGate.CAPACITY_BUFFER,))}:
             return functools.partial(self._buffers.on_deltas, kind)
         if kind == resources.LIFECYCLE_POLICIES.plural:
             return self._policies.on_deltas

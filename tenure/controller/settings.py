@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from tenure.apis.feature_gates import FeatureGate
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import CAPACITY_BUFFERS, LIFECYCLE_POLICIES, NODE_OVERLAYS, POD_TEMPLATES, Resource
 from tenure.model.errors import BadInput, Fault
@@ -39,14 +40,9 @@ class ControllerSettings:
     """The feature gates that are on."""
 
 
-NODE_OVERLAY: Final = "NodeOverlay"
-CAPACITY_BUFFER: Final = "CapacityBuffer"
-NODE_REPAIR: Final = "NodeRepair"
-STATIC_CAPACITY: Final = "StaticCapacity"
-SPOT_TO_SPOT: Final = "SpotToSpotConsolidation"
-_KINDS: Final[Mapping[str, Sequence[Resource]]] = {
-    NODE_OVERLAY: (NODE_OVERLAYS,),
-    CAPACITY_BUFFER: (CAPACITY_BUFFERS, POD_TEMPLATES),
+_KINDS: Final[Mapping[FeatureGate, Sequence[Resource]]] = {
+    FeatureGate.NODE_OVERLAY: (NODE_OVERLAYS,),
+    FeatureGate.CAPACITY_BUFFER: (CAPACITY_BUFFERS, POD_TEMPLATES),
 }
 
 
@@ -60,7 +56,7 @@ async def check(client: KubeClient, gates: Mapping[str, bool]) -> None:
     await _check_readable(client, LIFECYCLE_POLICIES)
     for gate, found in _KINDS.items():
         for kind in found if gates[gate] else ():
-            await _check_readable(client, kind, f"FEATURE_GATES={gate}=true: ", ", or switch the gate off")
+            await _check_readable(client, kind, f"{gate.example}: ", ", or switch the gate off")
 
 
 async def _check_readable(client: KubeClient, kind: Resource, why: str = "", else_do: str = "") -> None:

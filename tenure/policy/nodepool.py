@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.nodeclaim.state import Phase
@@ -51,10 +52,10 @@ def reject_static(pool: NodePool) -> tuple[str, ...]:
     """The error of a static pool while the gate StaticCapacity is off: no node is made for it."""
     if pool.spec.replicas is None:
         return ()
+    gate = FeatureGate.STATIC_CAPACITY
     return (
         f"spec.replicas: {pool.spec.replicas}: no node is made for a static NodePool while the feature gate "
-        "StaticCapacity is off; start the worker with FEATURE_GATES=StaticCapacity=true, or make a NodePool "
-        "without replicas",
+        f"{gate} is off; start the worker with {gate.example}, or make a NodePool without replicas",
     )
 
 

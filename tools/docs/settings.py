@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from tenure.settings import AWS_GATES, CLUSTER_NAME, GATES, Settings, format_default, plain_description
+from tenure.apis.feature_gates import FeatureGate
+from tenure.settings import CLUSTER_NAME, Settings, format_default, plain_text
 from tools.docs.reference import WRITTEN, markdown_table
 
 FILE: Final = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -33,21 +34,15 @@ OURS: Final = frozenset(
     }
 )
 """Beside Temporal's; the others have Karpenter's names and meanings (reference 1.14)."""
-GATES_ARE_FOR: Final = {
-    "NodeRepair": "[replaces nodes that are broken](repair.md)",
-    "ReservedCapacity": "[capacity that is paid for already](reservations.md)",
-    "SpotToSpotConsolidation": "a spot node may be replaced by a cheaper spot node",
-    "NodeOverlay": "[what you know of instance types](overlays.md)",
-    "StaticCapacity": "[pools of a fixed size](static-pools.md)",
-    "CapacityBuffer": "[room for pods that are yet to come](buffers.md)",
-    "NodeClassCEL": "[amounts by instance type](node-classes.md#amounts-by-instance-type); of `AWS_FEATURE_GATES`",
-}
 
 
 def text() -> str:
     """The page."""
     settings = markdown_table(("Variable", "Default", "", "Meaning"), list(_setting_rows()))
-    switches = [(f"`{name}`", "on" if on else "off", GATES_ARE_FOR[name]) for name, on in (GATES | AWS_GATES).items()]
+    gates = [
+        (f"`{gate}`", "on" if gate.default else "off", gate.description, gate.since, f"`{gate.example}`")
+        for gate in FeatureGate
+    ]
     return f"""{WRITTEN.format(source="tenure/settings.py")}
 # Settings of the worker
 
@@ -59,7 +54,7 @@ Each is an environment variable, and a flag of the same name in lower case with 
 
 A name that is not known is an error. The defaults are Karpenter's.
 
-{markdown_table(("Gate", "Default", "For"), switches)}"""
+{markdown_table(("Gate", "Default", "What it does", "Since", "Example"), gates)}"""
 
 
 def _setting_rows() -> Iterator[tuple[str, ...]]:
@@ -93,7 +88,7 @@ NOT_VALUES = frozenset(
 )
 """The chart sets these itself: from the release's namespace, Secrets that `temporal` names, and the image."""
 _DURATION = r"^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
-_GATES = {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
+_GATES = frozenset(gate.variable for gate in FeatureGate)
 _PLAIN: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _IN_A_POD: dict[str, Schema] = {
@@ -118,15 +113,19 @@ def settings_schema() -> Schema:
 
 
 def _property_schema(name: str, field: FieldInfo) -> Schema:
-    schema = {"description": plain_description(field)} | _type_schema(name, field)
+    schema = {"description": plain_text(field.description)} | _type_schema(name, field)
     if name not in REQUIRED and name not in _GATES:
         schema["default"] = format_default(field.default) if isinstance(field.default, timedelta) else field.default
     return schema | _IN_A_POD.get(name, {})
 
 
 def _type_schema(name: str, field: FieldInfo) -> Schema:
-    if gates := _GATES.get(name):
-        switches = {gate: {"type": "boolean", "default": on} for gate, on in gates.items()}
+    if name in _GATES:
+        switches = {
+            gate.value: {"description": plain_text(gate.description), "type": "boolean", "default": gate.default}
+            for gate in FeatureGate
+            if gate.variable == name
+        }
         return {"type": "object", "additionalProperties": False, "properties": switches}
     if get_origin(field.annotation) is Literal:
         return {"type": "string", "enum": list(get_args(field.annotation))}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.hash import HASH_VERSION, nodeclass_hash
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
@@ -34,7 +35,7 @@ from tenure.aws.instancetype.provider import AwsOfferings
 from tenure.aws.instancetype.resolver import ResolvedTypes
 from tenure.aws.instancetype.unavailable_offerings import UnavailableOfferings
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
-from tenure.aws.settings import NODE_OVERLAY, AwsSettings
+from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import node_tags
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.instance_types import InstanceType, UnavailableOffering
@@ -179,7 +180,7 @@ class AwsFleet:
             labels.PRICE_OVERLAY_APPLIED,
             labels.CAPACITY_OVERLAY_APPLIED,
         }
-        return bool(overlay_annotations) or self._settings.is_gate_enabled(NODE_OVERLAY)
+        return bool(overlay_annotations) or self._settings.is_gate_enabled(FeatureGate.NODE_OVERLAY)
 
     def _templates_for(
         self,

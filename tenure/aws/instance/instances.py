@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tenure.apis import labels
+from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.request_batcher import Batcher
 from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.interruption.zonal_shift import ZonalShifts
-from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
+from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import as_dict
 from tenure.model.errors import Fault, NotFound, Throttled, TryLater
 from tenure.model.provider_results import InstanceFacts
@@ -36,7 +37,7 @@ class AwsInstances:
     ) -> None:
         self._clients, self._settings, self._zones = clients, settings, zones
         self._counts = reservations.counts
-        self._reserved = settings.is_gate_enabled(RESERVED_CAPACITY)
+        self._reserved = settings.is_gate_enabled(FeatureGate.RESERVED_CAPACITY)
         self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe_batch, idle=0.1, longest=1.0, size=500)
         self._lists: Batcher[str, Sequence[InstanceFacts]] = Batcher(self._list, idle=0.05, longest=0.5, size=1_000)
         self._names: Batcher[str, Sequence[InstanceFacts]] = Batcher(

@@ -18,12 +18,13 @@ from typing import Any, Final
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.ec2nodeclass_instance import BlockDevice, BlockDeviceMapping
+from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.quantity import parse_quantity
 from tenure.aws.amifamily.families import GIB, Family
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
 from tenure.aws.client.request_batcher import ExpiringCache
-from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
+from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import as_list, cluster_tag
 from tenure.model.base import Value
 from tenure.model.errors import Conflict, NotFound
@@ -109,7 +110,7 @@ def launch_template(
         **_block_device_mappings(node_class, family),
         **_instance_options(node_class),
         **({"EnclaveOptions": {"Enabled": True}} if enclaves else {}),
-        **(reservation.to_request() if settings.is_gate_enabled(RESERVED_CAPACITY) else {}),
+        **(reservation.to_request() if settings.is_gate_enabled(FeatureGate.RESERVED_CAPACITY) else {}),
     }
     return LaunchTemplate(name=_template_name(data, settings), data=data, tags=dict(tags))
 

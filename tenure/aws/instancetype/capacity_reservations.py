@@ -24,9 +24,10 @@ import structlog
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
 from tenure.apis.ec2nodeclass_selectors import CapacityReservationTerm
+from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.request_batcher import ExpiringCache
-from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
+from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import tag_filters
 from tenure.model.base import Value
 from tenure.model.errors import Fault, NotFound
@@ -143,7 +144,7 @@ class Reservations:
         self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._clients, self._clock = clients, clock
-        self.enabled = settings.is_gate_enabled(RESERVED_CAPACITY)
+        self.enabled = settings.is_gate_enabled(FeatureGate.RESERVED_CAPACITY)
         self._cache: ExpiringCache[Sequence[FoundReservation]] = ExpiringCache(FRESH_SECONDS)
         self.counts = ReservationCounts(clock)
         self._known: dict[str, FoundReservation] = {}

@@ -15,6 +15,7 @@ from typing import Any, Final
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
 from tenure.apis.ec2nodeclass_instance import NetworkInterface
+from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.amifamily.families import Family, family_of
 from tenure.aws.amifamily.images import ImageMap
 from tenure.aws.instancetype.capacity import Machine, capacity_of, overhead_of
@@ -24,7 +25,7 @@ from tenure.aws.instancetype.prices import PriceTable
 from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError
 from tenure.aws.nodeclass.placement_groups import PlacementGroup
-from tenure.aws.settings import NODECLASS_CEL, AwsSettings
+from tenure.aws.settings import AwsSettings
 from tenure.model.discovered_capacity import DiscoveredCapacity, with_discovered_memory
 from tenure.model.instance_types import InstanceType, Offering
 from tenure.model.nodeoverlays import OverlayFact, apply_overlays
@@ -176,7 +177,9 @@ class _Resolver:
         self._reservations = reservations
         self._family: Family = family_of(node_class)
         self._kubelet = Kubelet.of(node_class.spec.kubelet)
-        self._computed = ComputedKubelet(node_class.spec.kubelet, enabled=settings.is_gate_enabled(NODECLASS_CEL))
+        self._computed = ComputedKubelet(
+            node_class.spec.kubelet, enabled=settings.is_gate_enabled(FeatureGate.NODECLASS_CEL)
+        )
         self.kubelets: dict[str, Mapping[str, Any]] = {}
         self._zone_ids = {subnet.zone: subnet.zone_id for subnet in node_class.status.subnets}
         self._images = ImageMap(node_class.status.amis)

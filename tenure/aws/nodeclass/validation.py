@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.families import AL2023, Family, family_of
@@ -33,7 +34,7 @@ from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError, com
 from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
 from tenure.aws.nodeclass.dry_run import DryRuns, Rejected, Trial, Verdict
 from tenure.aws.nodeclass.dry_run_request import Choice, choose_launch
-from tenure.aws.settings import NODECLASS_CEL, AwsSettings
+from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import node_tags
 from tenure.model.errors import BadInput, Forbidden, NotFound
 from tenure.model.provider_results import ConditionPatch
@@ -91,8 +92,8 @@ def _why_no_service_cidr(family: Family, cluster: ClusterFacts) -> Problem | Non
 
 def _why_expressions_disabled(raw: Mapping[str, Any]) -> Problem | None:
     for field, key, _ in expressions_of(raw):
-        message = f"spec.kubelet.{_field_name(field, key)} is an expression: write an amount, or set AWS_FEATURE_GATES"
-        return labels.KUBELET_EXPRESSIONS_DISABLED, f"{message}=NodeClassCEL=true"
+        message = f"spec.kubelet.{_field_name(field, key)} is an expression: write an amount"
+        return labels.KUBELET_EXPRESSIONS_DISABLED, f"{message}, or set {FeatureGate.NODECLASS_CEL.example}"
     return None
 
 
@@ -157,7 +158,9 @@ class Validation:
             if family is not AL2023:
                 raise
             return _invalid((labels.CLUSTER_CIDR_RESOLUTION_FAILED, fault.message))
-        problem = why_invalid(node_class, family, cluster, expressions=self._settings.is_gate_enabled(NODECLASS_CEL))
+        problem = why_invalid(
+            node_class, family, cluster, expressions=self._settings.is_gate_enabled(FeatureGate.NODECLASS_CEL)
+        )
         if problem:
             return _invalid(problem)
         waiting = _waiting_condition(dependencies)
@@ -170,7 +173,9 @@ class Validation:
         self._trials.forget(node_class)
 
     async def _not_evaluated(self, node_class: EC2NodeClass, family: Family) -> Problem | None:
-        computed = ComputedKubelet(node_class.spec.kubelet, enabled=self._settings.is_gate_enabled(NODECLASS_CEL))
+        computed = ComputedKubelet(
+            node_class.spec.kubelet, enabled=self._settings.is_gate_enabled(FeatureGate.NODECLASS_CEL)
+        )
         if not computed:
             return None
         region, settings = await self._offerings.region(), self._settings

@@ -13,6 +13,7 @@ from rich.table import Table
 import tenure.aws.adapters
 import tenure.kube.adapters.build
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.nodeclass.instance_profiles import ProfileInUse
 from tenure.aws.nodeclass.status import AwsNodeClasses
 from tenure.cli.adopt.checks import check_adopted_objects, check_controllers, check_nodeclasses, check_nodes
@@ -30,7 +31,6 @@ from tenure.cli.nodes.why import as_json as disruption_json
 from tenure.cli.simulate.results import Simulation, build_simulation
 from tenure.cli.simulate.results import as_json as plan_json
 from tenure.cli.simulate.results import as_table as plan_table
-from tenure.controller import settings
 from tenure.controller.adoption_preview import AdoptedNodeClaim, AdoptionPreview, AdoptionPreviewer
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import ObservedLease, dns_address
@@ -138,7 +138,7 @@ async def preview_adoption(
     except Fault as fault:
         finding = problem_finding("nodes", "shadow", fault.message, "see `tenure doctor`, and look again")
         return replace(known, findings=(*known.findings, finding))
-    static = known.settings.feature_gates[settings.STATIC_CAPACITY]
+    static = known.settings.feature_gates[FeatureGate.STATIC_CAPACITY]
     more = [
         *check_adopted_objects(preview, static),
         *check_nodeclasses(preview.classes, profiles, preview.objects.get(resources.EC2_NODE_CLASSES.plural, ())),

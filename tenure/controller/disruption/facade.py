@@ -13,8 +13,8 @@ from typing import Final
 
 from temporalio.common import MetricMeter
 
+from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.labels import INSTANCE_TYPE
-from tenure.controller import settings as gates
 from tenure.controller.cache.availability import ActivePauses, NotReadyTracker, early_eviction_holds
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
@@ -139,7 +139,7 @@ class VoluntaryDisruption:
             budgets=NodePoolBudgets(cache, policies.rules_of, policies.unread_of),
             claims=kube.claims,
             events=kube.events,
-            settings=make_disruption_settings(spot_to_spot=gates.SPOT_TO_SPOT in host.gates),
+            settings=make_disruption_settings(spot_to_spot=FeatureGate.SPOT_TO_SPOT in host.gates),
             not_ready_grace=host.not_ready_grace,
             not_ready_grace_periods=policies.not_ready_grace_periods,
             now=now,

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from tenure.apis import labels
+from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.instancetype.resolver import resolve_types
 from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError, Variables, compile_expression
 from tenure.aws.nodeclass.validation import why_not_evaluated
-from tenure.aws.settings import NODECLASS_CEL
 from tests.support.aws.builders import SETTINGS, build_nodeclass, build_type_info, machine, region, resolved_status
 
 FACTS = Variables(vcpus=4, memory_mib=16384, default_enis=4, ips_per_eni=15, max_pods=58, instance_type="m5.xlarge")
-GATED = SETTINGS.model_copy(update={"feature_gates": {NODECLASS_CEL: True}})
+GATED = SETTINGS.model_copy(update={"feature_gates": {FeatureGate.NODECLASS_CEL: True}})
 
 
 @pytest.mark.parametrize(

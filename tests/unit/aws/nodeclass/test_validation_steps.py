@@ -9,12 +9,12 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import ClusterFacts, Clusters
 from tenure.aws.instancetype.provider import AwsOfferings
 from tenure.aws.instancetype.resolver import Region
 from tenure.aws.nodeclass.validation import DEPENDENCIES, Validated, Validation
-from tenure.aws.settings import NODECLASS_CEL
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 from tenure.model.provider_results import ConditionPatch
 from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclass, region, resolved_status
@@ -127,7 +127,7 @@ INVALID_SPEC: dict[str, Any] = {
 
 async def test_of_several_mistakes_the_one_that_karpenter_looks_for_first_is_told() -> None:
     """Each step mends what was told, and keeps the rest."""
-    gated: dict[str, Any] = {"feature_gates": {NODECLASS_CEL: True}}
+    gated: dict[str, Any] = {"feature_gates": {FeatureGate.NODECLASS_CEL: True}}
     spec: dict[str, Any] = INVALID_SPEC | {"kubelet": INVALID_SPEC["kubelet"] | {"frobnicate": 1, "maxPods": "cores"}}
     spec["userData"] = "[settings]\n"
     no_range = ValidationHarness(CLUSTER.model_copy(update={"cidr": ""}), **gated)
@@ -387,7 +387,7 @@ async def test_images_that_no_type_runs_are_told() -> None:
 
 
 async def test_the_trial_bears_the_amounts_that_expressions_make() -> None:
-    harness = ValidationHarness(feature_gates={NODECLASS_CEL: True})
+    harness = ValidationHarness(feature_gates={FeatureGate.NODECLASS_CEL: True})
     await harness.assert_condition("True", "", kubelet={"maxPods": "vcpus * 7"})
     (request,) = [request for name, request in harness.ec2.calls if name == "create_launch_template"]
     assert "maxPods: 14" in base64.b64decode(request["LaunchTemplateData"]["UserData"]).decode()

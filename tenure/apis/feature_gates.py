@@ -1,0 +1,47 @@
+"""The feature gates. The settings, docs/settings.md, the chart's schema and `tenure adopt` are made of this table.
+
+Names and defaults are Karpenter's (reference 1.14).
+"""
+
+from enum import StrEnum
+from typing import Self
+
+
+class FeatureGate(StrEnum):
+    """Equal to its name. `description` is in Markdown, with links relative to docs/."""
+
+    default: bool
+    description: str
+    variable: str
+    since: str
+
+    def __new__(
+        cls, name: str, default: bool, description: str, variable: str = "FEATURE_GATES", since: str = "0.1.0"
+    ) -> Self:
+        gate = str.__new__(cls, name)
+        gate._value_ = name
+        gate.default, gate.description, gate.variable, gate.since = default, description, variable, since
+        return gate
+
+    @property
+    def example(self) -> str:
+        """The setting that switches it on."""
+        return f"{self.variable}={self.value}=true"
+
+    NODE_REPAIR = "NodeRepair", False, "[replace nodes that stay unhealthy](repair.md)"
+    RESERVED_CAPACITY = "ReservedCapacity", True, "[launch into capacity reservations](reservations.md)"
+    SPOT_TO_SPOT = "SpotToSpotConsolidation", False, "replace a spot node by a cheaper spot node"
+    NODE_OVERLAY = "NodeOverlay", False, "[adjust prices and capacity of instance types](overlays.md)"
+    STATIC_CAPACITY = "StaticCapacity", False, "[NodePools of a fixed size](static-pools.md)"
+    CAPACITY_BUFFER = "CapacityBuffer", False, "[keep room for pods that do not exist yet](buffers.md)"
+    NODECLASS_CEL = (
+        "NodeClassCEL",
+        False,
+        "[kubelet amounts by instance type](node-classes.md#amounts-by-instance-type)",
+        "AWS_FEATURE_GATES",
+    )
+
+
+def gate_defaults(variable: str) -> dict[str, bool]:
+    """The gates of one setting, by name."""
+    return {gate.value: gate.default for gate in FeatureGate if gate.variable == variable}
