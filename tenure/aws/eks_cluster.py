@@ -6,8 +6,10 @@ Given by the settings, or asked of eks:DescribeCluster, once and again after som
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cachetools import TTLCache
+
+from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import AwsSettings
 from tenure.model.base import Value
 
@@ -35,10 +37,10 @@ class Clusters:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._cache: ExpiringCache[ClusterFacts] = ExpiringCache(_FRESH_SECONDS)
+        self._cache: TTLCache[str, ClusterFacts] = TTLCache(MAX_ENTRIES, _FRESH_SECONDS)
 
     async def facts(self) -> ClusterFacts:
-        return await self._cache.get_or_load("", self._load)
+        return await get_or_load(self._cache, "", self._load)
 
     async def _load(self) -> ClusterFacts:
         settings = self._settings

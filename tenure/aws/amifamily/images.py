@@ -10,9 +10,11 @@ Strictly: an image that asks for a label is not for a type that lacks it. The fi
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from cachetools import TTLCache
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedAmi
@@ -20,8 +22,8 @@ from tenure.apis.ec2nodeclass_selectors import AmiTerm
 from tenure.apis.meta import Requirement
 from tenure.aws.amifamily.families import AliasParameter, parameters_of
 from tenure.aws.amifamily.ssm import Parameters
+from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.tags import tag_filters
 from tenure.model.base import Value
@@ -55,13 +57,13 @@ class Images:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clients, self._clusters = clients, clusters
-        self._resolved: ExpiringCache[Sequence[ResolvedAmi]] = ExpiringCache(refresh_seconds, clock=clock)
+        self._resolved: TTLCache[Hashable, Sequence[ResolvedAmi]] = TTLCache(MAX_ENTRIES, refresh_seconds, timer=clock)
         self._parameters = Parameters(clients, clock)
 
     async def resolve(self, node_class: EC2NodeClass) -> Sequence[ResolvedAmi]:
         """Newest first; empty when nothing is found."""
         key = (node_class.uid, node_class.metadata.generation)
-        return await self._resolved.get_or_load(key, lambda: self._find_amis(node_class.spec.ami_selector_terms))
+        return await get_or_load(self._resolved, key, lambda: self._find_amis(node_class.spec.ami_selector_terms))
 
     async def apply_pin(
         self, pin: ImagePin, found: Sequence[ResolvedAmi]

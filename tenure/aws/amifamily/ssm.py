@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 import structlog
+from cachetools import TTLCache
 
+from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.model.errors import NotFound, Throttled, TryLater
 
 _log = structlog.get_logger(__name__)
@@ -30,10 +31,10 @@ class Parameters:
 
     def __init__(self, clients: AwsClients, clock: Callable[[], float] = time.monotonic) -> None:
         self._clients = clients
-        self._published: ExpiringCache[str] = ExpiringCache(_PUBLISHED_SECONDS, clock=clock)
-        self._custom: ExpiringCache[str] = ExpiringCache(_CUSTOM_SECONDS, clock=clock)
-        self._missing: ExpiringCache[bool] = ExpiringCache(_MISSING_SECONDS, clock=clock)
-        self._invalidated: ExpiringCache[bool] = ExpiringCache(_INVALIDATION_SECONDS, clock=clock)
+        self._published: TTLCache[str, str] = TTLCache(MAX_ENTRIES, _PUBLISHED_SECONDS, timer=clock)
+        self._custom: TTLCache[str, str] = TTLCache(MAX_ENTRIES, _CUSTOM_SECONDS, timer=clock)
+        self._missing: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, _MISSING_SECONDS, timer=clock)
+        self._invalidated: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, _INVALIDATION_SECONDS, timer=clock)
         self._last: dict[str, str] = {}
         self._read_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -49,18 +50,18 @@ class Parameters:
         """The image that it named is deprecated or gone: whether it is to be asked for again now."""
         if self._invalidated.get(path):
             return False
-        self._invalidated.put(path, True)
-        self._published.forget(path)
+        self._invalidated[path] = True
+        self._published.pop(path, None)
         return True
 
-    async def _get_value(self, name: str, cache: ExpiringCache[str]) -> str:
+    async def _get_value(self, name: str, cache: TTLCache[str, str]) -> str:
         async with self._read_locks[name]:
             if self._missing.get(name):
                 return ""
             try:
-                return await cache.get_or_load(name, lambda: self._read(name))
+                return await get_or_load(cache, name, lambda: self._read(name))
             except NotFound:
-                self._missing.put(name, True)
+                self._missing[name] = True
                 self._last.pop(name, None)
                 return ""
             except (Throttled, TryLater) as fault:

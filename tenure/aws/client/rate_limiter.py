@@ -2,7 +2,8 @@
 
 The rates are what AWS grants an account in a region by default; each replica of the worker takes its share of them.
 Where the account has others who call, EC2 refuses sooner: the pace then falls, and rises again while nothing is
-refused. Why so: docs/decisions/aws-call-rates.md.
+refused. Why so: docs/decisions/aws-call-rates.md. aiolimiter does not fit: neither the rate nor the level of its
+AsyncLimiter can be changed after a refusal or when replicas come and go, and no token can be returned.
 """
 
 import asyncio
@@ -113,10 +114,9 @@ class TokenBuckets:
         self._replicas = 1
 
     def bucket_for(self, operation: str) -> TokenBucket:
-        bucket = self._buckets.get(operation)
-        if bucket is None:
-            bucket = self._buckets[operation] = TokenBucket(rate_of(operation), replicas=self._replicas)
-        return bucket
+        if operation not in self._buckets:
+            self._buckets[operation] = TokenBucket(rate_of(operation), replicas=self._replicas)
+        return self._buckets[operation]
 
     def set_replicas(self, replicas: int) -> None:
         """So many workers call the APIs of this account and region."""

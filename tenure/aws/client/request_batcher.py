@@ -1,12 +1,9 @@
 """Joins the calls of many callers into one: asked for within a short window, answered together.
 
 A window closes when nobody has asked for `idle` seconds, at the latest after `longest` seconds or at `size` items.
-
-Answers that may be used again for a while. Only speed rests on it: what is gone is asked for again.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
@@ -73,50 +70,3 @@ class Batcher(Generic[K, R]):
         for key, future in batch.items():
             if not future.done():
                 future.set_result(results.get(key))
-
-
-V = TypeVar("V")
-
-
-class ExpiringCache(Generic[V]):
-    """Values by key, each for `seconds`; with `sliding` a use counts as new."""
-
-    def __init__(
-        self, seconds: float, *, sliding: bool = False, clock: Callable[[], float] = time.monotonic, limit: int = 4096
-    ) -> None:
-        self._seconds, self._sliding, self._clock, self._limit = seconds, sliding, clock, limit
-        self._entries: dict[Hashable, tuple[float, V]] = {}
-
-    def get(self, key: Hashable) -> V | None:
-        entry = self._entries.get(key)
-        if entry is None or entry[0] <= self._clock():
-            self._entries.pop(key, None)
-            return None
-        if self._sliding:
-            self.put(key, entry[1])
-        return entry[1]
-
-    def put(self, key: Hashable, value: V) -> None:
-        if len(self._entries) >= self._limit:
-            self._remove_expired()
-        self._entries[key] = (self._clock() + self._seconds, value)
-
-    def forget(self, key: Hashable) -> None:
-        self._entries.pop(key, None)
-
-    def clear(self) -> None:
-        self._entries.clear()
-
-    async def get_or_load(self, key: Hashable, load: Callable[[], Awaitable[V]]) -> V:
-        """What is held, or what `fetch` answers, which is then held."""
-        value = self.get(key)
-        if value is None:
-            value = await load()
-            self.put(key, value)
-        return value
-
-    def _remove_expired(self) -> None:
-        now = self._clock()
-        self._entries = {key: entry for key, entry in self._entries.items() if entry[0] > now}
-        if len(self._entries) >= self._limit:
-            self._entries.clear()

@@ -11,9 +11,12 @@ import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, Final
+
+from cachetools import TTLCache
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -21,9 +24,9 @@ from tenure.apis.ec2nodeclass_instance import BlockDevice, BlockDeviceMapping
 from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.quantity import parse_quantity
 from tenure.aws.amifamily.families import GIB, Family
+from tenure.aws.client.cache import MAX_ENTRIES
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import as_list, cluster_tag
 from tenure.model.base import Value
@@ -244,33 +247,33 @@ _FILTER_VALUES: Final = 200
 class LaunchTemplates:
     """Raises model.faults. Templates are only deleted with their class: another worker may be about to use them."""
 
-    def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
+    def __init__(
+        self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._clients, self._settings = clients, settings
-        self._existence_cache: ExpiringCache[LaunchTemplate] = ExpiringCache(_EXISTENCE_SECONDS, sliding=True)
-        self._known: ExpiringCache[LaunchTemplate] = ExpiringCache(_EXISTENCE_SECONDS * 30, limit=512)
+        self._existing: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, _EXISTENCE_SECONDS, timer=clock)
+        self._known: TTLCache[str, LaunchTemplate] = TTLCache(512, _EXISTENCE_SECONDS * 30, timer=clock)
         self._turn = asyncio.Lock()
 
     async def ensure(self, templates: Sequence[LaunchTemplate]) -> None:
         """Make those that are not there."""
-        for template in templates:
-            self._known.put(template.name, template)
+        self._known.update((one.name, one) for one in templates)
         async with self._turn:
-            unsure = {one.name: one for one in templates if self._existence_cache.get(one.name) is None}
-            if not unsure:
-                return
-            found = await self._find_existing(sorted(unsure))
-            await asyncio.gather(*(self._create(one) for name, one in unsure.items() if name not in found))
-            for name, template in unsure.items():
-                self._existence_cache.put(name, template)
+            unsure = {one.name: one for one in templates if one.name not in self._existing}
+            if unsure:
+                found = await self._find_existing(sorted(unsure))
+                await asyncio.gather(*(self._create(one) for name, one in unsure.items() if name not in found))
+            # A use renews the entry.
+            self._existing.update((one.name, True) for one in templates)
 
     def used_lately(self, name: str) -> bool:
         """Whether a launch of this process has asked for it in the last half hour."""
-        return self._known.get(name) is not None
+        return name in self._known
 
     def forget(self, names: Iterable[str]) -> None:
         """EC2 says that they are not there: look before they are used again."""
         for name in names:
-            self._existence_cache.forget(name)
+            self._existing.pop(name, None)
 
     async def recreate(self, names: Sequence[str]) -> bool:
         """Make those again that EC2 misses; False when this process does not know what one of them says."""
@@ -293,7 +296,7 @@ class LaunchTemplates:
         )
         await asyncio.gather(*(self._delete(template_id) for template_id, _ in found))
         for _, name in found:
-            self._existence_cache.forget(name)
+            self._existing.pop(name, None)
 
     async def _find_existing(self, names: Sequence[str]) -> Collection[str]:
         found: list[str] = []

@@ -14,19 +14,20 @@ Pure: `reservations.py` says which there are, `instance_types.py` puts them besi
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import structlog
+from cachetools import TTLCache
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
 from tenure.apis.ec2nodeclass_selectors import CapacityReservationTerm
 from tenure.apis.feature_gates import FeatureGate
+from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import tag_filters
 from tenure.model.base import Value
@@ -52,7 +53,7 @@ class ReservationCounts:
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
         self._counts: dict[str, _Count] = {}
-        self._running: ExpiringCache[str] = ExpiringCache(_COUNT_TTL.total_seconds())
+        self._running: TTLCache[str, str] = TTLCache(MAX_ENTRIES, _COUNT_TTL.total_seconds())
 
     def record_counts(self, available: Mapping[str, int], requested_at: datetime) -> None:
         """EC2's counts; `asked` is when the question went out, and what happened after that still counts."""
@@ -77,13 +78,13 @@ class ReservationCounts:
     def record_running(self, instance_id: str, reservation_id: str) -> None:
         """Seen running there, by whoever will also see its end."""
         if reservation_id:
-            self._running.put(instance_id, reservation_id)
+            self._running[instance_id] = reservation_id
 
     def record_termination(self, instance_id: str) -> None:
         """It runs no more: its place is free, if it was seen to have one."""
         reservation_id = self._running.get(instance_id)
         if reservation_id is not None:
-            self._running.forget(instance_id)
+            self._running.pop(instance_id, None)
             self._record_change(reservation_id, 1)
 
     def set_full(self, reservation_id: str) -> None:
@@ -145,7 +146,7 @@ class Reservations:
     ) -> None:
         self._clients, self._clock = clients, clock
         self.enabled = settings.is_gate_enabled(FeatureGate.RESERVED_CAPACITY)
-        self._cache: ExpiringCache[Sequence[FoundReservation]] = ExpiringCache(FRESH_SECONDS)
+        self._cache: TTLCache[Hashable, Sequence[FoundReservation]] = TTLCache(MAX_ENTRIES, FRESH_SECONDS)
         self.counts = ReservationCounts(clock)
         self._known: dict[str, FoundReservation] = {}
         """As EC2 last described each."""
@@ -205,11 +206,11 @@ class Reservations:
         ids = sorted({term.id for term in terms if term.id})
         queries = [self._by_filters(_term_filters(term)) for term in terms if not term.id]
         if ids:
-            queries.append(self._cache.get_or_load(("ids", *ids), lambda: self._describe_by_ids(ids)))
+            queries.append(get_or_load(self._cache, ("ids", *ids), lambda: self._describe_by_ids(ids)))
         return [one for found in await asyncio.gather(*queries) for one in found]
 
     async def _by_filters(self, filters: Sequence[Any]) -> Sequence[FoundReservation]:
-        return await self._cache.get_or_load(str(filters), lambda: self._describe(Filters=list(filters)))
+        return await get_or_load(self._cache, str(filters), lambda: self._describe(Filters=list(filters)))
 
     async def _describe_by_ids(self, ids: Sequence[str]) -> Sequence[FoundReservation]:
         """EC2 refuses all for one that is not there: then each is asked for by itself."""

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
+from cachetools import TTLCache
 
+from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import BadInput, Fault, NotFound
 
@@ -26,7 +27,7 @@ class ZonalShifts:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._cache: ExpiringCache[frozenset[str]] = ExpiringCache(_FRESH_SECONDS)
+        self._cache: TTLCache[str, frozenset[str]] = TTLCache(MAX_ENTRIES, _FRESH_SECONDS)
         self._last: frozenset[str] | None = None
         self._arn = ""
 
@@ -38,11 +39,11 @@ class ZonalShifts:
         if not self._settings.zonal_shift:
             return frozenset()
         try:
-            self._last = await self._cache.get_or_load(_KEY, self._fetch)
+            self._last = await get_or_load(self._cache, _KEY, self._fetch)
         except Fault as fault:
             if self._last is None:
                 raise
-            self._cache.put(_KEY, self._last)
+            self._cache[_KEY] = self._last
             _log.warning("zonal shifts could not be read; the last known ones stand", reason=fault.message)
         return self._last
 

@@ -18,9 +18,11 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
+from cachetools import TTLCache
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedSubnet
+from tenure.aws.client.cache import MAX_ENTRIES
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import (
     ALREADY_EXISTS,
@@ -29,7 +31,6 @@ from tenure.aws.client.errors import (
     LAUNCH_TEMPLATE_NOT_FOUND,
     names_missing_profile,
 )
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.instance.launch_errors import LAUNCH_FAILED, create_error_reason, error_remedy
 from tenure.aws.instance.launch_templates import LaunchTemplate
 from tenure.aws.nodeclass.dry_run_request import Choice, create_fleet, create_template, run_instances, trial_template
@@ -154,8 +155,8 @@ class DryRuns:
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
-        self._good: ExpiringCache[str] = ExpiringCache(_GOOD_SECONDS)
-        self._rejected: ExpiringCache[tuple[str, Rejected]] = ExpiringCache(_REJECTED_SECONDS)
+        self._good: TTLCache[str, str] = TTLCache(MAX_ENTRIES, _GOOD_SECONDS)
+        self._rejected: TTLCache[str, tuple[str, Rejected]] = TTLCache(MAX_ENTRIES, _REJECTED_SECONDS)
         self._undeleted_templates: set[str] = set()
         """Names of launch templates that could not be deleted; the next look at any class tries again."""
 
@@ -170,14 +171,14 @@ class DryRuns:
             return cached[1]
         verdict = await self._run_trial(trial)
         if verdict is None:
-            self._good.put(uid, key)
+            self._good[uid] = key
         elif isinstance(verdict, Rejected) and verdict.cacheable:
-            self._rejected.put(uid, (key, verdict))
+            self._rejected[uid] = (key, verdict)
         return verdict
 
     def forget(self, node_class: EC2NodeClass) -> None:
-        self._good.forget(node_class.uid)
-        self._rejected.forget(node_class.uid)
+        self._good.pop(node_class.uid, None)
+        self._rejected.pop(node_class.uid, None)
 
     async def _run_trial(self, trial: Trial) -> Verdict:
         template = trial_template(trial.template)

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal
 
+from cachetools import TTLCache
+
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import as_dict, as_list, cluster_tag, profile_tags
 from tenure.model.base import Value
@@ -44,8 +46,8 @@ class Profiles:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._known: ExpiringCache[str] = ExpiringCache(_FRESH_SECONDS)
-        self._missing: ExpiringCache[bool] = ExpiringCache(_MISSING_SECONDS)
+        self._known: TTLCache[tuple[str, str], str] = TTLCache(MAX_ENTRIES, _FRESH_SECONDS)
+        self._missing: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, _MISSING_SECONDS)
 
     async def resolve(self, node_class: EC2NodeClass) -> str:
         """The profile's name; made when it is not there. Raises NotFound for the role."""
@@ -54,7 +56,7 @@ class Profiles:
         role = _role_of(node_class)
         if self._missing.get(role):
             raise _no_role(role, "")
-        return await self._known.get_or_load((node_class.uid, role), lambda: self._find_or_create(node_class, role))
+        return await get_or_load(self._known, (node_class.uid, role), lambda: self._find_or_create(node_class, role))
 
     async def _find_or_create(self, node_class: EC2NodeClass, role: str) -> str:
         if await self._is_usable(node_class, role):
@@ -172,7 +174,7 @@ class Profiles:
             )
         except NotFound as fault:
             await self._forget_empty(name)
-            self._missing.put(role, True)
+            self._missing[role] = True
             raise _no_role(role, fault.code) from fault
         except Forbidden as fault:
             # IAM says so too of a role that does not exist, where the policy names those that may be passed on.

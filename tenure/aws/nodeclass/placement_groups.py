@@ -3,10 +3,12 @@
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
+from cachetools import TTLCache
+
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.model.base import Value
 from tenure.model.errors import NotFound, Throttled, TryLater
 from tenure.model.instance_types import Offering
@@ -45,8 +47,8 @@ class PlacementGroups:
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
-        self._cache: ExpiringCache[PlacementGroup] = ExpiringCache(_FRESH_SECONDS)
-        self._last: ExpiringCache[PlacementGroup] = ExpiringCache(_LAST_SECONDS)
+        self._cache: TTLCache[Hashable, PlacementGroup] = TTLCache(MAX_ENTRIES, _FRESH_SECONDS)
+        self._last: TTLCache[Hashable, PlacementGroup] = TTLCache(MAX_ENTRIES, _LAST_SECONDS)
 
     async def resolve(self, node_class: EC2NodeClass) -> PlacementGroup | None:
         """None when the class asks for none; NotFound when the one that it asks for is not there."""
@@ -55,21 +57,21 @@ class PlacementGroups:
             return None
         query = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
         key = (node_class.uid, node_class.metadata.generation)
-        return await self._cache.get_or_load(key, lambda: self._find_or_last(key, query, selector.id or selector.name))
+        return await get_or_load(self._cache, key, lambda: self._find_or_last(key, query, selector.id or selector.name))
 
     async def _find_or_last(self, key: Hashable, query: Mapping[str, Any], identifier: str) -> PlacementGroup:
         """A group that EC2 says is gone is gone; one that it cannot be asked about now is as it was."""
         try:
             found = await self._find_group(query, identifier)
         except NotFound:
-            self._last.forget(key)
+            self._last.pop(key, None)
             raise
         except (Throttled, TryLater):
             known = self._last.get(key)
             if known is None:
                 raise
             return known
-        self._last.put(key, found)
+        self._last[key] = found
         return found
 
     async def _find_group(self, query: Mapping[str, Any], identifier: str) -> PlacementGroup:

@@ -4,12 +4,14 @@
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from cachetools import TTLCache
+
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedSecurityGroup, ResolvedSubnet
+from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
-from tenure.aws.client.request_batcher import ExpiringCache
 from tenure.aws.tags import tag_filters
 from tenure.model.base import Value
 
@@ -33,20 +35,20 @@ class FreeAddresses:
     """Free addresses per subnet: what EC2 said, less what was launched since. A hint, never a promise."""
 
     def __init__(self, refresh_seconds: float = 60) -> None:
-        self._free: ExpiringCache[int] = ExpiringCache(refresh_seconds + _FREE_BEYOND_SECONDS)
+        self._free: TTLCache[str, int] = TTLCache(MAX_ENTRIES, refresh_seconds + _FREE_BEYOND_SECONDS)
 
     def record_subnets(self, subnets: Iterable[FoundSubnet]) -> None:
         for subnet in subnets:
-            self._free.put(subnet.id, subnet.free)
+            self._free[subnet.id] = subnet.free
 
     def record_launch(self, subnet_id: str, count: int) -> None:
         free = self._free.get(subnet_id)
         if free is not None:
-            self._free.put(subnet_id, max(0, free - count))
+            self._free[subnet_id] = max(0, free - count)
 
     def set_full(self, subnet_id: str) -> None:
         """EC2 refused for want of addresses."""
-        self._free.put(subnet_id, 0)
+        self._free[subnet_id] = 0
 
     def choose_subnets(self, subnets: Sequence[ResolvedSubnet]) -> dict[str, str]:
         """Per zone the subnet with most free addresses; where nothing is known, the first. Full ones are left out."""
@@ -64,16 +66,16 @@ class Networks:
 
     def __init__(self, clients: AwsClients, free: FreeAddresses, *, refresh_seconds: float = 60) -> None:
         self._clients, self._free = clients, free
-        self._subnets: ExpiringCache[Sequence[FoundSubnet]] = ExpiringCache(refresh_seconds)
-        self._groups: ExpiringCache[Sequence[ResolvedSecurityGroup]] = ExpiringCache(refresh_seconds)
+        self._subnets: TTLCache[Hashable, Sequence[FoundSubnet]] = TTLCache(MAX_ENTRIES, refresh_seconds)
+        self._groups: TTLCache[Hashable, Sequence[ResolvedSecurityGroup]] = TTLCache(MAX_ENTRIES, refresh_seconds)
 
     async def find_subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
         """Those with most free addresses first."""
-        return await self._subnets.get_or_load(_cache_key(node_class), lambda: self._find_subnets(node_class))
+        return await get_or_load(self._subnets, _cache_key(node_class), lambda: self._find_subnets(node_class))
 
     async def find_security_groups(self, node_class: EC2NodeClass) -> Sequence[ResolvedSecurityGroup]:
         """By id."""
-        return await self._groups.get_or_load(_cache_key(node_class), lambda: self._find_groups(node_class))
+        return await get_or_load(self._groups, _cache_key(node_class), lambda: self._find_groups(node_class))
 
     async def _find_subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
         terms = node_class.spec.subnet_selector_terms

@@ -6,32 +6,16 @@ from contextvars import copy_context
 from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.model.base import REQUEST_PRIORITY, RequestPriority
 
-
-class Clock:
-    """Time passes when somebody sleeps, and not before all others have done what they can."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        for _ in range(3):
-            await asyncio.sleep(0)
-        self.now += seconds
-
-
-def build_rate_limiter(clock: Clock, *, qps: float, burst: int) -> RateLimiter:
-    return RateLimiter(qps, burst, clock=clock, sleep=clock.sleep)
+QPS = 100
 
 
 class ConcurrentCallers:
-    """Many who ask at once: when each had its turn."""
+    """Many who ask at once: in which order they had their turns, and after how many seconds."""
 
-    def __init__(self, rate_limiter: RateLimiter, clock: Clock) -> None:
-        self._rate_limiter, self._clock = rate_limiter, clock
-        self.acquisitions: list[tuple[str, float]] = []
+    def __init__(self, *, burst: int = 1) -> None:
+        self.waits: list[float] = []
+        self._rate_limiter = RateLimiter(QPS, burst, observe_wait=self.waits.append)
+        self.turns: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
 
     def start_calls(self, count: int, request_class: RequestPriority = "") -> None:
@@ -41,54 +25,61 @@ class ConcurrentCallers:
 
     async def _acquire(self, request_class: str) -> None:
         await self._rate_limiter.acquire()
-        self.acquisitions.append((request_class, round(self._clock.now, 6)))
+        self.turns.append(request_class)
 
-    async def wait_for_all(self) -> list[tuple[str, float]]:
+    async def wait_for_all(self) -> list[str]:
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        return self.acquisitions
+        return self.turns
+
+
+def assert_waits(waits: list[float], *, burst: int, count: int) -> None:
+    """The burst at once, and each later turn no earlier than the pace allows."""
+    assert len(waits) == count and waits[:burst] == [0.0] * burst
+    assert all(wait >= 0.9 * number / QPS for number, wait in enumerate(waits[burst:], start=1))
 
 
 async def test_a_burst_goes_at_once_and_the_rest_in_turn() -> None:
-    clock = Clock()
-    callers = ConcurrentCallers(build_rate_limiter(clock, qps=10, burst=3), clock)
+    callers = ConcurrentCallers(burst=3)
     callers.start_calls(6)
-    assert [at for _, at in await callers.wait_for_all()] == [0, 0, 0, 0.1, 0.2, 0.3]
+    await callers.wait_for_all()
+    assert_waits(callers.waits, burst=3, count=6)
+    assert callers.waits[-1] < 1
 
 
 async def test_tokens_come_back_with_time_and_never_more_than_the_burst() -> None:
-    clock = Clock()
-    rate_limiter = build_rate_limiter(clock, qps=10, burst=2)
-    callers = ConcurrentCallers(rate_limiter, clock)
+    callers = ConcurrentCallers(burst=2)
     callers.start_calls(3)
     await callers.wait_for_all()
-    clock.now = 100.0
-    later = ConcurrentCallers(rate_limiter, clock)
-    later.start_calls(3)
-    assert [at for _, at in await later.wait_for_all()] == [100, 100, 100.1]
+    await asyncio.sleep(10 / QPS)
+    callers.waits.clear()
+    callers.start_calls(3)
+    await callers.wait_for_all()
+    assert_waits(callers.waits, burst=2, count=3)
 
 
 async def test_who_comes_beside_a_crowd_has_every_other_turn() -> None:
-    clock = Clock()
-    callers = ConcurrentCallers(build_rate_limiter(clock, qps=10, burst=1), clock)
+    callers = ConcurrentCallers()
     callers.start_calls(20, "crowd")
     await asyncio.sleep(0)
     callers.start_calls(5)
-    acquisitions = await callers.wait_for_all()
-    assert [request_class for request_class, _ in acquisitions[:11]].count("") == 5
-    assert len(acquisitions) == 25 and acquisitions[-1] == ("crowd", 2.4)
+    turns = await callers.wait_for_all()
+    assert turns[:11].count("") == 5
+    assert len(turns) == 25 and turns[-1] == "crowd"
 
 
 async def test_a_crowd_has_all_turns_that_nobody_else_wants() -> None:
-    clock = Clock()
-    callers = ConcurrentCallers(build_rate_limiter(clock, qps=10, burst=1), clock)
+    callers = ConcurrentCallers()
     callers.start_calls(11, "crowd")
-    assert (await callers.wait_for_all())[-1] == ("crowd", 1.0)
+    assert await callers.wait_for_all() == ["crowd"] * 11
+    assert_waits(callers.waits, burst=1, count=11)
 
 
 async def test_a_turn_that_is_given_up_is_somebody_elses() -> None:
-    clock = Clock()
-    callers = ConcurrentCallers(build_rate_limiter(clock, qps=10, burst=1), clock)
-    callers.start_calls(4)
+    callers = ConcurrentCallers()
+    callers.start_calls(140)
     await asyncio.sleep(0)
-    callers.tasks[2].cancel()
-    assert [at for _, at in await callers.wait_for_all()] == [0, 0.1, 0.2]
+    for task in callers.tasks[2:139]:
+        task.cancel()
+    await callers.wait_for_all()
+    assert_waits(callers.waits, burst=1, count=3)
+    assert callers.waits[-1] < 1
