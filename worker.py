@@ -36,7 +36,7 @@ from activities.registry import (
     list_launch_activities,
     list_planner_activities,
 )
-from activities.workflow_client import CachedDiscoveredCapacity, NodeClaimWorkflows, OpenLaunchGroups
+from activities.workflow_client import NodeClaimWorkflows, OpenLaunchGroups
 from tenure.aws.settings import AwsSettings
 from tenure.controller import process
 from tenure.controller import settings as gates
@@ -265,7 +265,6 @@ def build_ports(
         resolver=cloud.resolver,
         reservations=cloud.reservations,
         nodeclaim_workflows=NodeClaimWorkflows(temporal, name, WorkflowNames(name), settings.build_deadlines()),
-        discovered_capacity=CachedDiscoveredCapacity(temporal, ids.provisioning(name)),
         pauses=PauseActivities(
             claims=cluster.claims,
             nodes=cluster.nodes,

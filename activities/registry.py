@@ -30,7 +30,6 @@ from activities.nodepool.status import NodePoolActivities
 from activities.planner_host import DisruptionPlanningActivities
 from activities.ports.core import (
     Claims,
-    DiscoveredCapacitySource,
     Events,
     Fleet,
     Instances,
@@ -63,7 +62,6 @@ class Ports:
     resolver: NodeClassResolver
     reservations: Reservations
     nodeclaim_workflows: NodeClaimWorkflows
-    discovered_capacity: DiscoveredCapacitySource
     gates: GateActivities
     """Of roll-outs through NodePools; `rollouts` are those of Deployments, which drains restart."""
     garbage_collection: GarbageCollectionPorts
@@ -127,7 +125,6 @@ def _launch_activities(ports: Ports) -> LaunchActivities:
         instances=ports.instances,
         events=ports.events,
         nodeclaim_workflows=ports.nodeclaim_workflows,
-        discovered_capacity=ports.discovered_capacity,
     )
 
 
@@ -158,7 +155,6 @@ def _node_activities(ports: Ports) -> list[Callable[..., Any]]:
         node_classes=ports.node_classes,
         fleet=ports.fleet,
         instances=ports.instances,
-        discovered_capacity=ports.discovered_capacity,
     )
     registration = RegistrationActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)

@@ -4,25 +4,19 @@ Launch groups that still hand out what they bought, as the workflows that launch
 
 Satisfies `upkeep_ports.LaunchGroups`. A group of many is in the Provisioning workflow's state; a NodeClaim that
 launches alone is a group of its own name, in its own workflow.
-
-What nodes have shown of their machines, as the Provisioning workflow keeps it: for launches, without the watch.
 """
 
-import asyncio
 import re
-import time
-from collections.abc import Callable, Set
+from collections.abc import Set
 from datetime import timedelta
 from typing import Final, Protocol
 
-import structlog
-from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, NODEPOOL, REPLACES
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.errors import TryLater
 from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
@@ -137,41 +131,3 @@ class OpenLaunchGroups:
             if state.group is not None and state.launched is None:
                 return True
         return False
-
-
-log = structlog.get_logger(__name__)
-
-_QUERY_TIMEOUT: Final = timedelta(seconds=2)
-_FRESH_SECONDS: Final = 2.0
-"""Launches that come together ask once."""
-
-
-class CachedDiscoveredCapacity:
-    """Satisfies `activities.ports.DiscoveredCapacitySource`."""
-
-    def __init__(self, client: Client, workflow_id: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client, self._workflow_id, self._clock = client, workflow_id, clock
-        self._lock = asyncio.Lock()
-        self._known, self._queried_at = DiscoveredCapacity(), -_FRESH_SECONDS
-
-    async def fetch(self) -> DiscoveredCapacity:
-        """The last known when there is no answer at once: a node that is too small is worse than none, but not much."""
-        async with self._lock:
-            if self._clock() - self._queried_at >= _FRESH_SECONDS:
-                self._known, self._queried_at = await self._query(), self._clock()
-            return self._known
-
-    async def _query(self) -> DiscoveredCapacity:
-        handle = self._client.get_workflow_handle(self._workflow_id)
-        try:
-            query = handle.query("discovered_capacity", result_type=DiscoveredCapacity, rpc_timeout=_QUERY_TIMEOUT)
-            # The client repeats calls that time out, so that the time-out of a call is not the end of it.
-            known: DiscoveredCapacity = await asyncio.wait_for(query, _QUERY_TIMEOUT.total_seconds())
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                log.warning("what nodes have shown is not told", error=str(error))
-        except (TimeoutError, WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
-            log.warning("what nodes have shown is not told", error=str(error) or "no answer")
-        else:
-            return known
-        return self._known

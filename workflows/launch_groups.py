@@ -14,6 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.nodeclaim.launch import LaunchActivities
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import (
     DELETED,
@@ -126,7 +127,12 @@ class LaunchGroups:
     async def _prepare_group(self, draft: LaunchDraft) -> LaunchGroup | None:
         """From a draft to a group with a frozen request and so a token; None when it was refused for good."""
         while True:
-            request = GroupLaunchRequest(draft=draft, unavailable=self._unavailable_offerings(), retry=_is_retry(draft))
+            request = GroupLaunchRequest(
+                draft=draft,
+                unavailable=self._unavailable_offerings(),
+                retry=_is_retry(draft),
+                discovered=self._discovered_capacity(draft.node_class),
+            )
             try:
                 prepared = await workflow.execute_activity_method(
                     LaunchActivities.prepare_launch_group,
@@ -166,9 +172,10 @@ class LaunchGroups:
         """The draft of the next attempt, for those that got nothing; None when the group is over."""
         summary = f"CreateFleet {_format_group(group)}: {len(group.members)} x {group.pool}"
         queue = launch_options(self._state().cluster, group.pool, len(group.members))
+        request = group.model_copy(update={"discovered": self._discovered_capacity(group.request.node_class)})
         try:
             outcome = await workflow.execute_activity_method(
-                LaunchActivities.launch_group, group, **with_summary(CREATE_FLEET, summary), **queue
+                LaunchActivities.launch_group, request, **with_summary(CREATE_FLEET, summary), **queue
             )
         except ActivityError as error:
             outcome = GroupOutcome(group_id=group.group_id, rejected=group.members, rejection=_launch_failure(error))
@@ -227,6 +234,9 @@ class LaunchGroups:
 
     def _unavailable_offerings(self) -> tuple[UnavailableOffering, ...]:
         return latest_unavailable_offerings(self._state().unavailable, workflow.now())
+
+    def _discovered_capacity(self, node_class: str) -> DiscoveredCapacity:
+        return self._state().discovered_capacity.for_node_class(node_class)
 
     def _drafts_without(self, draft: LaunchDraft) -> tuple[LaunchDraft, ...]:
         return tuple(one for one in self._state().drafts if one.group_id != draft.group_id)

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.planner_host import WatchActivities
-from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacity
+from tenure.model.discovered_capacity import ObservedCapacity
 from tenure.model.launch import latest_unavailable_offerings
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.plan import PlanOutcome, PlanRequest
@@ -77,11 +77,6 @@ class ProvisioningWorkflow:
     def set_batch_window(self, window: BatchWindow) -> None:
         """A worker started; its settings are newer than those of workers before it."""
         self._update_state(window=window)
-
-    @workflow.query(description="What nodes have shown of their machines, for launches")
-    def discovered_capacity(self) -> DiscoveredCapacity:
-        """What nodes have shown of their machines, for launches."""
-        return self._state.discovered_capacity.discovered
 
     @workflow.query(description="All that the workflow knows")
     def state(self) -> ProvisioningState:

@@ -17,7 +17,6 @@ from temporalio import activity
 from activities.nodeclaim.instance_assignment import InstanceAssigner, launched_from_status
 from activities.ports.core import (
     Claims,
-    DiscoveredCapacitySource,
     Events,
     Fleet,
     Instances,
@@ -107,10 +106,9 @@ class LaunchActivities:
         instances: Instances,
         events: Events,
         nodeclaim_workflows: NodeClaimWorkflows,
-        discovered_capacity: DiscoveredCapacitySource,
     ) -> None:
         self._claims, self._node_classes, self._fleet = claims, node_classes, fleet
-        self._nodeclaim_workflows, self._discovered_capacity = nodeclaim_workflows, discovered_capacity
+        self._nodeclaim_workflows = nodeclaim_workflows
         self._assigner = InstanceAssigner(
             claims=claims, instances=instances, events=events, nodeclaim_workflows=nodeclaim_workflows
         )
@@ -179,7 +177,7 @@ class LaunchActivities:
             self._fleet.prepare,
             claim,
             node_class,
-            discovered=await self._discovered_capacity.fetch(),
+            discovered=request.discovered,
             now=now,
             is_retry=request.retry,
         )
@@ -271,8 +269,7 @@ class LaunchActivities:
             if activity.info().attempt >= ATTEMPTS_PER_CHECK:
                 return ()
             raise TryLater(f"EC2NodeClass {group.request.node_class} is gone while instances of it were launched")
-        discovered_capacity = await self._discovered_capacity.fetch()
-        return await self._fleet.describe(fleet_result, node_class, claim, discovered=discovered_capacity)
+        return await self._fleet.describe(fleet_result, node_class, claim, discovered=group.discovered)
 
     async def _find_first(self, members: Sequence[LaunchGroupMember]) -> NodeClaim | None:
         for member in members:

@@ -12,7 +12,6 @@ from activities.nodeclaim.instance_assignment import launched_from_status, write
 from activities.ports.core import (
     Claims,
     ConditionPatch,
-    DiscoveredCapacitySource,
     Fleet,
     Instances,
     LaunchFacts,
@@ -39,10 +38,9 @@ class RecoveryActivities:
         node_classes: NodeClasses,
         fleet: Fleet,
         instances: Instances,
-        discovered_capacity: DiscoveredCapacitySource,
     ) -> None:
         self._claims, self._nodes, self._node_classes = claims, nodes, node_classes
-        self._fleet, self._instances, self._discovered_capacity = fleet, instances, discovered_capacity
+        self._fleet, self._instances = fleet, instances
 
     @activity.defn
     @map_faults
@@ -121,8 +119,7 @@ class RecoveryActivities:
                 ),
             )
         )
-        discovered_capacity = await self._discovered_capacity.fetch()
-        return (await self._fleet.describe(fleet_result, node_class, claim, discovered=discovered_capacity))[0]
+        return (await self._fleet.describe(fleet_result, node_class, claim))[0]
 
     async def _find_node(self, claim: NodeClaim) -> NodeState | None:
         node = await self._nodes.get(claim.status.node_name) if claim.status.node_name else None

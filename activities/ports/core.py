@@ -14,7 +14,7 @@ from typing import Protocol
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
-from tenure.model.discovered_capacity import DiscoveredCapacity
+from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import FleetResult, LaunchGroup, LaunchPreparation
 from tenure.model.provider_results import (
@@ -30,7 +30,6 @@ from tenure.model.provider_results import (
 __all__ = [
     "Claims",
     "ConditionPatch",
-    "DiscoveredCapacitySource",
     "DrainPod",
     "Events",
     "Eviction",
@@ -227,15 +226,15 @@ class Fleet(Protocol):
         claim: NodeClaim,
         node_class: EC2NodeClass,
         *,
-        discovered: DiscoveredCapacity,
+        discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
         now: datetime,
         unavailable: Sequence[UnavailableOffering] = (),
         is_retry: bool = False,
     ) -> LaunchPreparation:
         """Choose offerings, ensure launch templates, freeze the request. Changes nothing that costs money.
 
-        `fetch` takes the place of the estimates that it has something for; `unavailable` is left out. `is_retry`: an
-        attempt failed before, so that nothing is taken to be there unseen."""
+        `discovered` replaces estimates; `unavailable` is left out. `is_retry`: an attempt failed before, so that
+        nothing is taken to be there unseen."""
         ...
 
     async def create(self, group: LaunchGroup) -> FleetResult:
@@ -249,7 +248,12 @@ class Fleet(Protocol):
         ...
 
     async def describe(
-        self, result: FleetResult, node_class: EC2NodeClass, claim: NodeClaim, *, discovered: DiscoveredCapacity
+        self,
+        result: FleetResult,
+        node_class: EC2NodeClass,
+        claim: NodeClaim,
+        *,
+        discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
     ) -> Sequence[LaunchFacts]:
         """What each instance's NodeClaim will show, in the order of `result.instances`."""
         ...
@@ -284,14 +288,6 @@ class Instances(Protocol):
 
     async def start(self, instance_id: str) -> bool:
         """Ask for the start of one that is stopped; False when it is gone."""
-        ...
-
-
-class DiscoveredCapacitySource(Protocol):
-    """What nodes have shown of their machines."""
-
-    async def fetch(self) -> DiscoveredCapacity:
-        """What is known, be it nothing: a launch waits for no better knowledge."""
         ...
 
 

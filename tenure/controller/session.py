@@ -199,6 +199,7 @@ class ControllerSession:
             drift=lambda claim: self._drift_detector.verdict_of(claim),
             observers=self._observers,
             buffer_needing=self._buffers.buffer_needing if self._buffers else lambda claim: "",
+            discovered=lambda node_class: self._provisioner.capacity_discovery.for_node_class(node_class),
             static_capacity=FeatureGate.STATIC_CAPACITY in self._settings.gates,
             node_repair=FeatureGate.NODE_REPAIR in self._settings.gates,
         )

@@ -74,6 +74,8 @@ class ObservedCapacity(Message):
     """What the workflow may not know yet."""
     images: tuple[str, ...] = ()
     """Every image that any EC2NodeClass resolves to now."""
+    images_by_class: dict[str, tuple[str, ...]] = {}
+    """The same by EC2NodeClass."""
 
 
 class DiscoveredCapacityState(Message):
@@ -82,6 +84,12 @@ class DiscoveredCapacityState(Message):
     discovered: DiscoveredCapacity = DiscoveredCapacity()
     unused_since: dict[str, datetime] = {}
     """Images that no EC2NodeClass has, and since when that is known."""
+    images_by_class: dict[str, tuple[str, ...]] = {}
+    """Images of each EC2NodeClass."""
+
+    def for_node_class(self, name: str) -> DiscoveredCapacity:
+        """Small enough for the request of every launch group."""
+        return self.discovered.restrict_to_images(set(self.images_by_class.get(name, ())))
 
     def apply_observation(self, observed: ObservedCapacity, now: datetime) -> "DiscoveredCapacityState":
         """With what was seen. Images that nobody has used for long are dropped, and beyond the bound the longest
@@ -97,6 +105,7 @@ class DiscoveredCapacityState(Message):
         return DiscoveredCapacityState(
             discovered=DiscoveredCapacity(images=images),
             unused_since={image: unused[image] for image in images if image in unused},
+            images_by_class=observed.images_by_class,
         )
 
 

@@ -22,6 +22,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, INSTANCE_TYPE, RESERVED, SPOT, ZONE
 from tenure.model.base import Message
+from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.instance_types import Market, UnavailableOffering
 
 
@@ -129,6 +130,8 @@ class LaunchGroup(Message):
     request: LaunchRequest
     failures: int = 0
     """Attempts before this one that failed for another reason than capacity."""
+    discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
+    """Set for the call only; not part of the token."""
 
     def client_token(self) -> str:
         """At most 64 ASCII characters, as EC2 demands. A field that a newer version adds does not change it."""

@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.nodeclaim.launch import LaunchActivities
 from tenure.apis import labels
+from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY
 from tenure.model.launch import (
     DELETED,
     GroupOutcome,
@@ -105,7 +106,7 @@ async def _launch_individually(context: NodeClaimContext) -> Phase:
         if result is None:
             return await recover_state(context) or Phase.TERMINATION
         if isinstance(result, LaunchedInstance):
-            context.update_state(launched=result, rejection=None, group=None)
+            context.update_state(launched=result, rejection=None, group=None, discovered=NO_DISCOVERED_CAPACITY)
         else:
             context.update_state(rejection=result, group=None, launch_attempt=context.state.launch_attempt + 1)
             if not result.final:
@@ -148,6 +149,7 @@ async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:
                             pool=context.state.identity.pool,
                             members=(member,),
                             request=request,
+                            discovered=context.state.discovered,
                         )
                     )
         group = context.state.group
@@ -194,6 +196,7 @@ def _build_launch_request(context: NodeClaimContext) -> NodeClaimLaunchRequest:
         claim=NodeClaimRef(name=context.name, uid=context.uid),
         unavailable=latest_unavailable_offerings(context.state.unavailable, context.now),
         retry=context.state.launch_attempt > 1,
+        discovered=context.state.discovered,
     )
 
 

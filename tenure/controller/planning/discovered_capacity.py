@@ -46,7 +46,7 @@ class CapacityDiscovery:
         self._images: dict[str, tuple[tuple[ResolvedAmi, ...], ImageMap]] = {}
         self._mismatched: set[str] = set()
         self._stored = DiscoveredCapacity()
-        self._digest: tuple[DiscoveredCapacity, tuple[str, ...], str] | None = None
+        self._digest: tuple[DiscoveredCapacity, dict[str, tuple[str, ...]], str] | None = None
         self.discovered = DiscoveredCapacity()
         """All that is known: what this host saw, and what the workflow kept."""
 
@@ -102,7 +102,14 @@ class CapacityDiscovery:
 
     def unreported(self) -> ObservedCapacity:
         """What the workflow may not know yet, and which images are in use."""
-        return ObservedCapacity(discovered=self.discovered.find_updates(self._stored), images=self._in_use())
+        return ObservedCapacity(
+            discovered=self.discovered.find_updates(self._stored),
+            images=self._in_use(),
+            images_by_class=self._images_by_class(),
+        )
+
+    def for_node_class(self, name: str) -> DiscoveredCapacity:
+        return self.discovered.restrict_to_images(set(self._images_by_class().get(name, ())))
 
     @property
     def is_full(self) -> bool:
@@ -111,14 +118,18 @@ class CapacityDiscovery:
 
     def digest(self) -> str:
         """Of all that the workflow should know."""
-        cached, in_use = self._digest, self._in_use()
-        if cached is None or cached[0] is not self.discovered or cached[1] != in_use:
+        cached, images = self._digest, self._images_by_class()
+        if cached is None or cached[0] is not self.discovered or cached[1] != images:
             entries = sorted((image, sorted(types.items())) for image, types in self.discovered.images.items())
-            cached = self._digest = (self.discovered, in_use, short_hash(f"{entries} {in_use}"))
+            cached = self._digest = (self.discovered, images, short_hash(f"{entries} {sorted(images.items())}"))
         return cached[2]
 
     def _in_use(self) -> tuple[str, ...]:
-        return tuple(sorted({ami.id for one in self._cache.nodeclasses.values() for ami in one.status.amis}))
+        return tuple(sorted({image for images in self._images_by_class().values() for image in images}))
+
+    def _images_by_class(self) -> dict[str, tuple[str, ...]]:
+        classes = self._cache.nodeclasses.values()
+        return {one.name: tuple(sorted(ami.id for ami in one.status.amis)) for one in classes}
 
     def _observations(self, claims: Iterable[str]) -> Iterator[CapacityObservation]:
         for claim in filter(None, map(self._cache.nodeclaims.get, claims)):

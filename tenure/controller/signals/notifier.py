@@ -31,6 +31,7 @@ from tenure.controller.signals.digests import (
 from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.model.base import Message
+from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
@@ -80,6 +81,7 @@ class WorkflowNotifier:
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[NodeClaimFact], Drift | None] = lambda claim: None,
         buffer_needing: Callable[[str], str] = lambda claim: "",
+        discovered: Callable[[str], DiscoveredCapacity] = lambda node_class: NO_DISCOVERED_CAPACITY,
         observers: LifecycleObservers | None = None,
         static_capacity: bool = False,
         node_repair: bool = False,
@@ -94,7 +96,7 @@ class WorkflowNotifier:
             ExpectedPods(cache, nominations, not_ready),
             observers,
         )
-        self._static_capacity, self._node_repair = static_capacity, node_repair
+        self._static_capacity, self._node_repair, self._discovered = static_capacity, node_repair, discovered
         self._due = DelayingQueue()
         self._deferred: dict[str, set[str]] = {}
         self._nodepools_notified: dict[str, datetime] = {}
@@ -183,7 +185,12 @@ class WorkflowNotifier:
         identity = self.identity_of(claim)
         start = Start(
             "NodeClaim",
-            NodeClaimState(identity=identity, deadlines=self._deadlines, records_events=True),
+            NodeClaimState(
+                identity=identity,
+                deadlines=self._deadlines,
+                discovered=self._discovered_capacity(claim),
+                records_events=True,
+            ),
             claim_start(identity, identity.created + self._deadlines_of(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,
             allow_restart=allow_restart,
@@ -192,6 +199,10 @@ class WorkflowNotifier:
             update={"number": self._number(), "expected": self._expected_durations(claim)}
         )
         self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _stored_digest(digest.observed), start))
+
+    def _discovered_capacity(self, claim: NodeClaimFact) -> DiscoveredCapacity:
+        """Of a NodeClaim that launches itself; Provisioning knows it for others."""
+        return NO_DISCOVERED_CAPACITY if claim.pool or claim.provider_id else self._discovered(claim.node_class)
 
     def _expected_durations(self, claim: NodeClaimFact) -> ExpectedDurations | None:
         """Of a node that starts; it is worth no signal of its own."""

@@ -7,6 +7,7 @@ from pydantic import model_validator
 
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.base import Message
+from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.disruption.drain import DrainStatus, PodDrainRule
 from tenure.model.disruption.permits import RecentDisruptions
 from tenure.model.instance_types import UnavailableOffering
@@ -35,6 +36,7 @@ class NodeClaimLaunchRequest(Message):
     """What is not to be asked for now."""
     retry: bool = False
     """An attempt failed before."""
+    discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
 
 
 class GroupLaunchRequest(Message):
@@ -43,6 +45,7 @@ class GroupLaunchRequest(Message):
     draft: LaunchDraft
     unavailable: tuple[UnavailableOffering, ...] = ()
     retry: bool = False
+    discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
 
 
 class PreparationResult(Message):

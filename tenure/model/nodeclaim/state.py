@@ -6,6 +6,7 @@ Phases are in the order of life; `tenure/policy/lifecycle/transitions.py` has th
 from datetime import datetime, timedelta
 
 from tenure.model.base import Message
+from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.disruption.drain import CancelledDrain, DrainState
 from tenure.model.hooks import Hooks
 from tenure.model.instance_types import UnavailableOffering
@@ -76,6 +77,8 @@ class NodeClaimState(Message):
     """Frozen before CreateFleet is called; holds until an attempt ends."""
     unavailable: tuple[UnavailableOffering, ...] = ()
     """What its own attempts were refused lately, where it launches itself."""
+    discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
+    """Of its EC2NodeClass, where it launches itself; empty once it has."""
     joined: bool = False
     """Provisioning puts it into a launch group; from there on it must not launch itself unless that is refused."""
     launched: LaunchedInstance | None = None

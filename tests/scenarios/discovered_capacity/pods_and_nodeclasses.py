@@ -9,6 +9,7 @@ from tenure.apis import labels
 from tenure.apis.quantity import parse_quantity
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODES
 from tenure.model.discovered_capacity import DiscoveredCapacity
+from tenure.model.workflow_states import ProvisioningState
 from tenure.sandbox.nodes.fault_rules import LessMemory
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, node_class, pod_spec
@@ -59,8 +60,8 @@ async def wait_until_launched_types(scope: ClusterScope, *types: str) -> None:
 async def discovered_capacity(product: InstalledProduct) -> DiscoveredCapacity:
     """What the Provisioning workflow keeps."""
     handle = product.temporal.get_workflow_handle(ids.provisioning(product.sandbox.plan.cluster_name))
-    found: DiscoveredCapacity = await handle.query("discovered_capacity", result_type=DiscoveredCapacity)
-    return found
+    state: ProvisioningState = await handle.query("state", result_type=ProvisioningState)
+    return state.discovered_capacity.discovered
 
 
 async def assert_discovered(product: InstalledProduct, image: str, instance_type: str, memory: int) -> None:

@@ -9,7 +9,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
-from tenure.model.discovered_capacity import DiscoveredCapacity
+from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.errors import Fault
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import (
@@ -126,8 +126,10 @@ class FakeFleet(FaultInjectable):
     """Where set, calls wait for it."""
     results: dict[str, FleetResult] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
-    discovered: DiscoveredCapacity = field(default_factory=DiscoveredCapacity)
-    """What the last launch was prepared with."""
+    discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
+    """What the last launch was prepared with, ..."""
+    described_with: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
+    """... and its instances were described with."""
 
     def fail_once(self) -> None:
         """The next fleet fails for a reason that may pass."""
@@ -138,7 +140,7 @@ class FakeFleet(FaultInjectable):
         claim: NodeClaim,
         node_class: EC2NodeClass,
         *,
-        discovered: DiscoveredCapacity,
+        discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
         now: datetime,
         unavailable: Sequence[UnavailableOffering] = (),
         is_retry: bool = False,
@@ -204,8 +206,14 @@ class FakeFleet(FaultInjectable):
         return FleetResult(instances=tuple(made), errors=(missing,) if launched < count else ())
 
     async def describe(
-        self, result: FleetResult, node_class: EC2NodeClass, claim: NodeClaim, *, discovered: DiscoveredCapacity
+        self,
+        result: FleetResult,
+        node_class: EC2NodeClass,
+        claim: NodeClaim,
+        *,
+        discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
     ) -> Sequence[LaunchFacts]:
+        self.described_with = discovered
         return [
             LaunchFacts(
                 provider_id=f"aws:///{one.zone}/{one.instance_id}",

@@ -22,8 +22,9 @@ from activities.registry import (
     list_launch_activities,
     list_planner_activities,
 )
-from activities.workflow_client import CachedDiscoveredCapacity, NodeClaimWorkflows
+from activities.workflow_client import NodeClaimWorkflows
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimOutcome, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.plan import ExpectedDurations
@@ -95,7 +96,6 @@ class WorkerHarness:
         self.nodeclaim_workflows = NodeClaimWorkflows(
             self.client, self.cluster, WorkflowNames(self.cluster), self.deadlines
         )
-        self.discovered_capacity = CachedDiscoveredCapacity(self.client, ids.provisioning(self.cluster))
         self.node_classes.add("default")
         self.disruption = FakeDisruption(self.claims)
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
@@ -106,6 +106,7 @@ class WorkerHarness:
         *,
         alike: str = "",
         expected: ExpectedDurations | None = None,
+        discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
         **observed: object,
     ) -> WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome]:
         """`alike`: for a NodeClaim that no plan made; `expected`: the durations of its type; `observed`: signalled
@@ -114,7 +115,13 @@ class WorkerHarness:
         identity = self.nodeclaim_workflows.build_identity(claim).model_copy(update={"launch_hash": alike})
         return await self.client.start_workflow(
             NodeClaimWorkflow.run,
-            NodeClaimState(identity=identity, deadlines=self.deadlines, expected=expected, records_events=True),
+            NodeClaimState(
+                identity=identity,
+                deadlines=self.deadlines,
+                expected=expected,
+                discovered=discovered,
+                records_events=True,
+            ),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=claim_start(identity),
@@ -156,7 +163,6 @@ class WorkerHarness:
             resolver=self.resolver,
             reservations=self.reservations,
             nodeclaim_workflows=self.nodeclaim_workflows,
-            discovered_capacity=self.discovered_capacity,
             pauses=PauseActivities(
                 claims=self.claims,
                 nodes=self.nodes,

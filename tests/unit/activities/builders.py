@@ -19,7 +19,6 @@ from activities.nodepool.status import NodePoolActivities
 from activities.workflow_client import NodeClaimWorkflows
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim.requests import NodeClaimRef
 from tenure.model.provider_results import InstanceFacts
@@ -55,13 +54,6 @@ class RecordingNodeClaimWorkflows(NodeClaimWorkflows):
         self.results[member.uid] = result
 
 
-class NoDiscoveredCapacity:
-    """No node has shown anything of its machine."""
-
-    async def fetch(self) -> DiscoveredCapacity:
-        return DiscoveredCapacity()
-
-
 class FakeCluster:
     """The fakes, and every class of activities made over them."""
 
@@ -78,7 +70,6 @@ class FakeCluster:
             instances=self.instances,
             events=self.events,
             nodeclaim_workflows=self.workflows,
-            discovered_capacity=NoDiscoveredCapacity(),
         )
         self.joining = RegistrationActivities(claims=self.claims, nodes=self.nodes, events=self.events)
         self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)

@@ -1,26 +1,25 @@
-"""What nodes have shown is kept by the Provisioning workflow, handed to every plan, and answered to launches."""
+"""What nodes have shown is kept by the Provisioning workflow, handed to every plan and launch group."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
-from activities.workflow_client import CachedDiscoveredCapacity
-from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacity
 from tenure.model.nodeclaim.state import Phase
-from tenure.model.workflow_states import ProvisioningState
+from tenure.model.plan import PlanOutcome
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import has_continued_as_new, wait_until, wait_until_phase
 from tests.unit.workflows.test_provisioning import (
     Provisioning,
     has_planning_passes,
+    make_launch_draft,
     signal_pending_pods,
     start_provisioning,
+    wait_until_launched,
 )
-from workflows import ids
+from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.provisioner import ProvisioningWorkflow
 
 IMAGE = "ami-1"
@@ -43,7 +42,7 @@ async def signal_discovered(handle: Provisioning, discovered: DiscoveredCapacity
 
 
 async def query_discovered(handle: Provisioning) -> DiscoveredCapacity:
-    return await handle.query(ProvisioningWorkflow.discovered_capacity)
+    return (await handle.query(ProvisioningWorkflow.state)).discovered_capacity.discovered
 
 
 async def test_the_next_plan_is_told_the_smallest(
@@ -82,42 +81,28 @@ async def test_an_image_that_nobody_uses_is_forgotten_after_sixty_days(
     assert await query_discovered(handle) == DiscoveredCapacity()
 
 
-async def test_a_claim_that_launches_alone_is_chosen_for_by_what_was_learnt(
-    fake: WorkerHarness, handle: Provisioning, monkeypatch: pytest.MonkeyPatch
+async def test_a_launch_group_is_told_of_the_images_of_its_class(
+    fake: WorkerHarness, handle: Provisioning, skipping: WorkflowEnvironment
 ) -> None:
-    monkeypatch.setattr("activities.workflow_client._QUERY_TIMEOUT", timedelta(minutes=1))
-    await signal_discovered(handle, discovered_memory(7640))
-    fake.claims.add("by-hand")
-    nodeclaim_handle = await fake.start(NodeClaim.model_validate(fake.claims.found["by-hand"]))
+    others = DiscoveredCapacity(images={"ami-2": {"m5.large": 7000}})
+    known = ObservedCapacity(
+        discovered=discovered_memory(7640).merge(others), images_by_class={"default": (IMAGE,), "other": ("ami-2",)}
+    )
+    await handle.signal(ProvisioningWorkflow.capacity_discovered, known)
+    draft = await make_launch_draft(fake, skipping, "a")
+    fake.host.outcomes.append(PlanOutcome(plan_id="", drafts=(draft,)))
+    async with fake.running_planner():
+        await signal_pending_pods(fake, handle, await skipping.get_current_time() - EARLIER)
+        await wait_until_launched(fake, "a")
+    assert fake.fleet.discovered == fake.fleet.described_with == discovered_memory(7640)
+
+
+@pytest.mark.parametrize("known", [DiscoveredCapacity(), discovered_memory(7640)], ids=["nothing", "something"])
+async def test_a_claim_that_launches_alone_goes_by_what_it_was_told_at_its_start(
+    fake: WorkerHarness, known: DiscoveredCapacity
+) -> None:
+    claim = fake.claims.add("by-hand")
+    nodeclaim_handle = await fake.start(claim, discovered=known)
     await wait_until_phase(nodeclaim_handle, Phase.REGISTRATION)
-    assert fake.fleet.discovered == discovered_memory(7640)
-
-
-async def test_a_launch_waits_for_nobody_where_there_is_no_such_workflow(fake: WorkerHarness) -> None:
-    fake.claims.add("by-hand")
-    handle = await fake.start(NodeClaim.model_validate(fake.claims.found["by-hand"]))
-    await wait_until_phase(handle, Phase.REGISTRATION)
-    assert fake.fleet.discovered == DiscoveredCapacity()
-
-
-async def test_a_launch_goes_by_what_was_known_where_the_workflow_does_not_answer(fake: WorkerHarness) -> None:
-    name = ids.provisioning(fake.cluster)
-    state = ProvisioningState(cluster=fake.cluster)
-    await fake.client.start_workflow(ProvisioningWorkflow.run, state, id=name, task_queue="nobody-polls-it")
-    machines = CachedDiscoveredCapacity(fake.client, name)
-    machines._known = discovered_memory(7640)
-    assert await machines.fetch() == discovered_memory(7640)
-
-
-async def test_launches_that_come_together_ask_once(
-    fake: WorkerHarness, handle: Provisioning, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("activities.workflow_client._QUERY_TIMEOUT", timedelta(minutes=1))
-    await signal_discovered(handle, discovered_memory(7640))
-    now = 0.0
-    machines = CachedDiscoveredCapacity(fake.client, handle.id, clock=lambda: now)
-    assert set(map(str, await asyncio.gather(*(machines.fetch() for _ in range(20))))) == {str(discovered_memory(7640))}
-    await signal_discovered(handle, discovered_memory(7000))
-    assert await machines.fetch() == discovered_memory(7640)
-    now = 3.0
-    assert await machines.fetch() == discovered_memory(7000)
+    assert fake.fleet.discovered == fake.fleet.described_with == known
+    assert (await nodeclaim_handle.query(NodeClaimWorkflow.state)).discovered == DiscoveredCapacity()

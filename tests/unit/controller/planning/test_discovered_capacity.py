@@ -159,9 +159,12 @@ def test_the_workflow_is_told_what_it_does_not_know(harness: CacheHarness) -> No
     discovery = discover(harness, nodeclaim_and_node("a", "7650Mi"), nodeclaim_and_node("b", of="m6i.xlarge"))
     assert discovery.unreported().discovered == discovery.discovered
     assert discovery.unreported().images == tuple(sorted(image for image, _, _ in FOUR))
+    assert discovery.unreported().images_by_class == {"default": discovery.unreported().images}
     discovery.apply_stored(DiscoveredCapacity(images={STANDARD: {"m6i.large": 7650 * MIB}, "ami-gone": {"t3.nano": 1}}))
     assert discovery.unreported().discovered.images == {STANDARD: {"m6i.xlarge": 7650 * MIB}}
     assert discovery.discovered.get_memory("ami-gone", "t3.nano") == 1
+    assert discovery.for_node_class("default") == discovery.discovered.restrict_to_images({STANDARD})
+    assert discovery.for_node_class("other") == DiscoveredCapacity()
 
 
 def test_what_the_workflow_let_go_is_let_go_here_unless_somebody_uses_or_runs_it(harness: CacheHarness) -> None:

@@ -19,6 +19,7 @@ from tenure.controller.signals.pending_pods import classify_pods, list_pending_p
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.controller.startup_durations import StartupDurations
 from tenure.kube.client.list_watch import Delta
+from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
 from tenure.model.operator_requests import PolicyVerdict
@@ -77,6 +78,7 @@ class NotifierHarness(CacheHarness):
             signal_queue=self.signal_queue,
             began=NOW,
             number=lambda: next(self.numbers),
+            discovered=lambda node_class: DiscoveredCapacity(images={node_class: {"m5.large": 7640}}),
             static_capacity=True,
         )
 
@@ -116,6 +118,25 @@ def test_a_new_claim_starts_its_life_with_all_that_is_known_of_it(harness: Notif
     assert (identity.cluster, identity.name, identity.uid, identity.pool) == ("prod", "c1", "uid-c1", "general")
     assert (identity.node_class, identity.group_id, identity.created) == ("default", "p-0", at(-100))
     assert identity.replaces == "prod/disruption/1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "images"),
+    [
+        ({"labels": {}}, {"default": {"m5.large": 7640}}),
+        ({"labels": {}, "phase": "Launched"}, {}),
+        ({}, {}),
+    ],
+    ids=["of no pool", "launched", "of a pool"],
+)
+def test_a_claim_that_launches_itself_starts_with_what_nodes_of_its_class_have_shown(
+    harness: NotifierHarness, fields: dict[str, Any], images: dict[str, dict[str, int]]
+) -> None:
+    harness.apply_objects("nodeclaims", claim("c1", **fields))
+    harness.notify()
+    start = next(one.start for one in harness.signal_queue.signals if one.workflow_id == CLAIM)
+    assert start is not None and isinstance(start.state, NodeClaimState)
+    assert start.state.discovered == DiscoveredCapacity(images=images)
 
 
 def test_numbers_rise(harness: NotifierHarness) -> None:
