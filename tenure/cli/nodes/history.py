@@ -1,8 +1,6 @@
 """`tenure history NAME`: all that happened to a node, step by step; `tenure history export`: kept beyond Temporal.
 
 `tenure history export`: histories of lives that ended, before Temporal lets them go. Safe to repeat.
-
-Where histories are kept when Temporal lets them go: a folder, or a prefix in a bucket of S3.
 """
 
 import asyncio
@@ -10,29 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 from typer.core import TyperGroup
 
-from tenure.aws.client.s3_archive import Bucket
 from tenure.cli.exit_codes import FAILED, UsageError
 from tenure.cli.nodes.events import parse_span
 from tenure.cli.nodes.timeline import HistoryEntry, format_time, list_history_entries
 from tenure.cli.nodes.workflows import NodeClaimVisibility
 from tenure.cli.output import Output, format_columns, print_result
 from tenure.cli.temporal_client import Connection, with_connection
-from tenure.model.errors import Fault
-
-S3 = "s3://"
-
-
-class Archive(Protocol):
-    def has(self, name: str) -> bool: ...
-
-    def put(self, name: str, text: str) -> None: ...
 
 
 class Folder:
@@ -51,16 +39,11 @@ class Folder:
         part.replace(file)
 
 
-def open_archive(to: str) -> Archive:
-    """Raises `Refused` for what is neither."""
-    if not to.startswith(S3):
-        if "://" in to:
-            raise UsageError(f"history export: --to {to}: write a folder, or s3://bucket/prefix")
-        return Folder(Path(to))
-    bucket, _, prefix = to.removeprefix(S3).partition("/")
-    if not bucket:
-        raise UsageError(f"history export: --to {to}: which bucket? Write s3://bucket/prefix")
-    return Bucket(bucket, prefix)
+def open_folder(to: str) -> Folder:
+    """Raises UsageError for a URL."""
+    if "://" in to:
+        raise UsageError(f"history export: --to: {to!r} is a URL, expected a folder, e.g. ./histories")
+    return Folder(Path(to))
 
 
 AT_ONCE = 8
@@ -80,7 +63,7 @@ def archive_name(execution: WorkflowExecution) -> str:
     return f"{execution.id}/{execution.run_id}.json"
 
 
-async def export_histories(client: Client, cluster: str, to: Archive, after: datetime | None) -> ExportResult:
+async def export_histories(client: Client, cluster: str, to: Folder, after: datetime | None) -> ExportResult:
     """Lives that ended since then, or all that Temporal still has. One that fails does not keep the others."""
     closed = "ExecutionStatus != 'Running'"
     if after:
@@ -97,7 +80,7 @@ async def export_histories(client: Client, cluster: str, to: Archive, after: dat
                 handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
                 history = await handle.fetch_history()
                 await asyncio.to_thread(to.put, name, history.to_json())
-            except (RPCError, Fault, OSError, ValueError) as error:
+            except (RPCError, OSError, ValueError) as error:
                 return ExportResult(failed=(f"{name}: {getattr(error, 'message', None) or error}",))
             return ExportResult(written=(name,))
 
@@ -119,7 +102,7 @@ app = typer.Typer(
     cls=_NameFirst, add_completion=False, no_args_is_help=True, context_settings={"ignore_unknown_options": True}
 )
 Name = Annotated[str, typer.Argument(help="A NodeClaim, Node or instance, or the id of any workflow of the cluster.")]
-To = Annotated[str, typer.Option("--to", help="A folder, or s3://bucket/prefix.")]
+To = Annotated[str, typer.Option("--to", help="A folder.")]
 Since = Annotated[str, typer.Option("--since", help="Those that ended since then, such as 48h; all without it.")]
 
 
@@ -158,7 +141,7 @@ def format_summary(done: ExportResult, to: str) -> str:
 
 
 async def _connect_and_export(connection: Connection, to: str, after: datetime | None) -> ExportResult:
-    return await export_histories(await connection.connect(), connection.cluster, open_archive(to), after)
+    return await export_histories(await connection.connect(), connection.cluster, open_folder(to), after)
 
 
 async def read(connection: Connection, name: str) -> list[tuple[str, list[HistoryEntry]]]:

@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowHistory
 from benchmarks.cli_latency import state_of
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.main import main
-from tenure.cli.nodes.history import Archive, Folder, export_histories, format_summary, read
+from tenure.cli.nodes.history import Folder, export_histories, format_summary, read
 from tenure.cli.temporal_client import Connection
 from tests.support.cli.temporal_server import running_workflows, temporal_server
 
@@ -69,8 +69,7 @@ async def test_one_that_cannot_be_written_does_not_keep_the_others(address: str,
     connection = await ended(address, "broken")
     client = await connection.connect()
     await closed(client, "broken", 3)
-    full: Archive = Full(tmp_path)
-    done = await export_histories(client, "broken", full, NOW - timedelta(hours=1))
+    done = await export_histories(client, "broken", Full(tmp_path), NOW - timedelta(hours=1))
     assert len(done.written) == 2
     [line] = done.failed
     assert "web-00001" in line and "no space left" in line

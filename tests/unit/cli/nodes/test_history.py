@@ -8,7 +8,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
 from tenure.cli.exit_codes import UsageError
-from tenure.cli.nodes.history import open_archive
+from tenure.cli.nodes.history import open_folder
 from tenure.cli.nodes.timeline import list_activity_calls, list_history_entries
 from tests.replay.record import HISTORIES
 
@@ -60,7 +60,7 @@ def test_calls_that_have_no_end_yet_are_under_way() -> None:
     assert {one.as_json()["end"] for one in under_way} == {None}
 
 
-@pytest.mark.parametrize("to", ["gs://bucket", "s3://"])
+@pytest.mark.parametrize("to", ["gs://bucket", "s3://bucket/prefix"])
 def test_what_is_no_place_is_refused_with_what_to_write(to: str) -> None:
-    with pytest.raises(UsageError, match="s3://bucket/prefix"):
-        open_archive(to)
+    with pytest.raises(UsageError, match="expected a folder"):
+        open_folder(to)
