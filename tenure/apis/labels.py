@@ -4,7 +4,7 @@ The names are Karpenter's, Kubernetes' and EC2's own, so that manifests and dash
 own stand at the end. Restricted-label rules are here too. Taints as objects are in `tenure/apis/resources.py`.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 KARPENTER_GROUP: Final = "karpenter.sh"
 AWS_GROUP: Final = "karpenter.k8s.aws"
@@ -312,62 +312,84 @@ REQUIRES_NEW_CAPACITY: Final = "RequiresNewCapacity"
 NOT_READY_FOR_PROVISIONING: Final = "NotReadyForProvisioning"
 BUFFER_EMPTY: Final = "BufferEmpty"
 
+
 # --- Tenure's own -------------------------------------------------------------------------------------
-LAUNCH_GROUP: Final = "tenure.sh/launch-group"
-"""Annotation of a NodeClaim that launches with others, and tag of its instance: the group's id."""
-OFFERING_SHARD: Final = "tenure.sh/offering-shard"
-"""Annotation of a NodeClaim that replaces others in a storm: from which capacity pools it is asked for at first."""
-PLAN: Final = "tenure.sh/plan"
-"""Annotation of a NodeClaim: the planning pass that made it."""
-LAUNCH_REASON: Final = "tenure.sh/launch-reason"
-"""Annotation of a NodeClaim: for which pods, and why this machine."""
-REPLACES: Final = "tenure.sh/replaces"
-"""Annotation of a NodeClaim: the workflow of the disruption that it replaces nodes for."""
-REPLACEMENTS: Final = "tenure.sh/replacements"
-"""Annotation of such a NodeClaim: how many there are of them, for whoever finds only some."""
-PAUSE: Final = "tenure.sh/pause"
-"""Annotation of a NodePool, a NodeClaim, a Node or the worker's namespace: `tenure/policy/lifecycle/pauses.py` has
-its form."""
-INTERRUPTIONS: Final = "tenure.sh/interruptions"
-MAINTENANCE_UNTIL: Final = "tenure.sh/maintenance-until"
-"""Annotations of a NodeClaim: what AWS and people said of its instance, and until when a stopped one is waited for."""
-NOT_READY_INTERVALS: Final = "tenure.sh/not-ready-intervals"
-"""Annotation of a NodeClaim: when its node was NotReady, or under a taint that passes, after initialization."""
+class OwnName(NamedTuple):
+    """A name under `tenure.sh/`; docs/reference/annotations.md is made of these."""
+
+    name: str
+    objects: str
+    description: str
+    example: str
+    since: str = "0.1.0"
+
+
+OWN_NAMES: Final[list[OwnName]] = []
+
+
+def _own_name(name: str, objects: str, description: str, example: str) -> str:
+    OWN_NAMES.append(OwnName(f"{TENURE_GROUP}/{name}", objects, description, example))
+    return OWN_NAMES[-1].name
+
+
+LAUNCH_GROUP: Final = _own_name(
+    "launch-group", "NodeClaim, instance tag", "the group that it launches with", "4nmqjrc67h-0"
+)
+OFFERING_SHARD: Final = _own_name(
+    "offering-shard", "NodeClaim", "capacity pools requested first, in a storm", "us-west-2a/0/3"
+)
+PLAN: Final = _own_name("plan", "NodeClaim", "planning pass that created it", "4nmqjrc67h")
+LAUNCH_REASON: Final = _own_name(
+    "launch-reason", "NodeClaim", "pods that it is for, and why this type", "one of spec.replicas=3"
+)
+REPLACES: Final = _own_name("replaces", "NodeClaim", "workflow whose nodes it replaces", "demo/disruption/1f0c22d4")
+REPLACEMENTS: Final = _own_name("replacements", "NodeClaim", "replacements of that workflow", "2")
+PAUSE: Final = _own_name(
+    "pause", "NodePool, NodeClaim, Node, Namespace", "a pause", "until=2026-06-01T18:00:00Z, by=ann, reason=upgrade"
+)
+INTERRUPTIONS: Final = _own_name(
+    "interruptions", "NodeClaim", "AWS events and approvals, JSON", '[{"notice":{"kind":"systemStatus"}}]'
+)
+MAINTENANCE_UNTIL: Final = _own_name(
+    "maintenance-until", "NodeClaim", "end of the wait for a stopped instance", "2026-06-01T13:00:00+00:00"
+)
+NOT_READY_INTERVALS: Final = _own_name(
+    "not-ready-intervals", "NodeClaim", "NotReady since initialization", "2026-06-01T12:00:00Z/2026-06-01T12:00:10Z"
+)
+REBOOTED: Final = _own_name(
+    "rebooted", "NodeClaim", "repair step that rebooted it, and when", "0@2026-06-01T12:00:00+00:00"
+)
+OVERDUE: Final = _own_name("Overdue", "NodeClaim condition", "phase that is past its deadline", "Drain")
+IMAGE_PIN: Final = _own_name(
+    "image-pin", "EC2NodeClass", "images kept after a rollback, JSON", '{"images":{"ami-2":"ami-1"},"by":"tenure"}'
+)
+ROLLOUT: Final = _own_name("rollout", "NodePool", "progress of the rollout, for recovery, JSON", '{"wave":1,"done":3}')
+EARLY_EVICTED_AT: Final = _own_name(
+    "early-evicted-at", "Node", "eviction ahead of its workflow", "2026-06-01T12:00:00Z"
+)
+RECENT_DISRUPTIONS: Final = _own_name(
+    "recent-disruptions", "NodePool", "disruptions that rates count, JSON", '[["Drifted","2026-06-01T12:00:00Z","uid"]]'
+)
+REPLICAS_BEFORE: Final = _own_name("replicas-before", "Deployment", "replicas before `tenure adopt` stopped it", "2")
+NOMINATED: Final = _own_name(
+    "Nominated", "Pod condition", "node on which a plan expects it", "ip-10-0-1-2.ec2.internal"
+)
+
+# Reasons of events and conditions.
 HAS_REBOOTED: Final = "Rebooted"
-"""Reason of an event of a NodeClaim: its machine came back with another boot id, and its node starts again."""
-REBOOTED: Final = "tenure.sh/rebooted"
-"""Annotation of a NodeClaim whose node was rebooted for repair: which step of the ladder, and when."""
 UNHEALTHY: Final = "Unhealthy"
-"""Why a node that was replaced for repair goes, and reason of the event."""
 OVERPROVISIONED: Final = "Overprovisioned"
-"""Reason of DisruptionReason, and of an event: a static pool has more nodes than it should."""
 REPLICAS_WAIT: Final = "ReplicasWait"
-"""Reason of an event of a static pool: why it has not as many nodes as it should."""
-OVERDUE: Final = "tenure.sh/Overdue"
-"""Condition of a NodeClaim that does not feed `Ready`: a phase is past its deadline; the reason is the phase."""
-IMAGE_PIN: Final = "tenure.sh/image-pin"
-"""Annotation of an EC2NodeClass whose roll-out of an image was rolled back (`tenure/model/rollout.py`)."""
-IMAGES_PINNED: Final = "ImagesPinned"
-"""Condition of an EC2NodeClass that does not feed `Ready`: True while such a pin is in force."""
 ROLLED_BACK: Final = "RolledBack"
 IMAGE_DELETED: Final = "ImageGone"
-ROLLOUT: Final = "tenure.sh/rollout"
-"""Annotation of a NodePool: how far its roll-out is, for a workflow that has lost it."""
-EARLY_EVICTED_AT: Final = "tenure.sh/early-evicted-at"
-"""Annotation of a Node: when pods were told to go from it, since AWS takes it back, before its workflow was told."""
-RECENT_DISRUPTIONS: Final = "tenure.sh/recent-disruptions"
-"""Annotation of a NodePool: nodes that went voluntarily, as far back as rates look, for a workflow that lost it."""
-AWS_REACHABLE: Final = "AWSAnswers"
-"""Condition of an EC2NodeClass that does not feed `Ready`: False while a part of it cannot be asked of AWS."""
 INVALID_USER_DATA: Final = "InvalidUserData"
 DRY_RUN_FAILED: Final = "DryRunFailed"
 USER_DATA_NEAR_LIMIT: Final = "UserDataNearLimit"
 AWS_UNREACHABLE: Final = "AWSNotAnswering"
 CLEAN_UP_FAILED: Final = "CleanUpFailed"
-REPLICAS_BEFORE: Final = "tenure.sh/replicas-before"
-"""Annotation of a Deployment that `tenure adopt` scaled to zero: how many replicas there were."""
-NOMINATED: Final = "tenure.sh/Nominated"
-"""Condition of a pod whose `status.nominatedNodeName` says where a plan expects it; the message is that node."""
+# Conditions of an EC2NodeClass that do not feed `Ready`.
+IMAGES_PINNED: Final = "ImagesPinned"
+AWS_REACHABLE: Final = "AWSAnswers"
 
 
 def domain_of(key: str) -> str:

@@ -1,6 +1,5 @@
 """Writes docs/reference from the tables and the code: metrics, events, search attributes, conditions, annotations."""
 
-import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -167,29 +166,18 @@ def _conditions_page() -> str:
 
 
 def _annotations_page() -> str:
-    rows = markdown_table(("Name", "What it is"), ((f"`{name}`", text) for name, text in own_names().items()))
+    rows = markdown_table(
+        ("Name", "Object", "Meaning", "Example", "Since"),
+        (
+            (f"`{one.name}`", one.objects, one.description, f"`{one.example}`", one.since)
+            for one in sorted(labels.OWN_NAMES)
+        ),
+    )
     return (
         WRITTEN.format(source="tenure/apis/labels.py")
-        + "# Annotations and labels\n\nKarpenter's are as in its manual. These are Tenure's own; none "
-        f"is for you to write but `tenure.sh/pause` ([pause](../pause.md)).\n\n{rows}"
+        + "# Annotations and conditions of Tenure\n\nKarpenter's are as in its manual. Of Tenure's own, only "
+        f"`tenure.sh/pause` is for you to write ([pause](../pause.md)). JSON examples are shortened.\n\n{rows}"
     )
-
-
-def own_names() -> dict[str, str]:
-    """Names under `tenure.sh/` that `tenure/apis/labels.py` has, with the words below each."""
-    found: dict[str, str] = {}
-    waiting: list[str] = []
-    for node in ast.parse(Path(labels.__file__).read_text()).body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            value = getattr(labels, node.target.id)
-            waiting = [*waiting, value] if isinstance(value, str) and value.startswith("tenure.sh/") else []
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and waiting:
-            text = " ".join(str(node.value.value).split()).replace(
-                "`tenure/policy/lifecycle/pauses.py` has its form", "who, why and until when"
-            )
-            found |= dict.fromkeys(waiting, text)
-            waiting = []
-    return dict(sorted(found.items()))
 
 
 def markdown_table(head: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:

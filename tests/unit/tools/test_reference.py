@@ -13,7 +13,7 @@ from tenure.policy.interruption.messages import REASONS as INTERRUPTED
 from tenure.settings import Settings
 from tests.support.paths import ROOT
 from tools.docs.events import REASONS
-from tools.docs.reference import ATTRIBUTES, CONDITIONS, own_names
+from tools.docs.reference import ATTRIBUTES, CONDITIONS
 from tools.docs.settings import OURS
 from tools.metrics.catalog import MEASURES
 from workflows import search_attributes
@@ -132,7 +132,7 @@ def test_every_search_attribute_is_explained() -> None:
 def test_every_annotation_of_ours_is_explained() -> None:
     ours = {name for name in vars(labels).values() if isinstance(name, str) and name.startswith("tenure.sh/")}
     ours.discard(labels.LIFECYCLEPOLICY_API_VERSION)
-    assert own_names().keys() == ours
+    assert {one.name for one in labels.OWN_NAMES} == ours
 
 
 def test_conditions_that_feed_ready_are_explained() -> None:
