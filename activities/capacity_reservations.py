@@ -125,9 +125,7 @@ class ReservationActivities:
         await self._publish(claim, "CapacityBlockEnding", f"Capacity block {block} ends {until:%Y-%m-%d %H:%M} UTC")
 
     async def _publish(self, claim: NodeClaim, reason: str, message: str) -> None:
-        await self._events.publish(
-            kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message, warning=True
-        )
+        await self._events.publish(kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message)
 
 
 def _label_changes(claim: NodeClaim, facts: InstanceFacts | None, *, reserved: bool) -> dict[str, str | None]:

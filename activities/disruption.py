@@ -324,12 +324,7 @@ class DisruptionActivities:
 
     async def _publish(self, ref: NodeClaimRef, report: ReportRequest) -> None:
         await self._events.publish(
-            kind="NodeClaim",
-            name=ref.name,
-            uid=ref.uid,
-            reason=report.event,
-            message=report.message,
-            warning=report.warning,
+            kind="NodeClaim", name=ref.name, uid=ref.uid, reason=report.event, message=report.message
         )
 
 

@@ -89,7 +89,7 @@ class RolloutController:
         self._update_rollout(reject(self._state().rollout, request, workflow.now()))
         roll_back_text = ", and the last good image is taken again" if request.roll_back else ""
         message = _with_reason(f"plan {request.plan} is rejected by {request.by}{roll_back_text}", request.reason)
-        return self._record_event(RolloutEvent(reason="RolloutRejected", message=message, warning=True))
+        return self._record_event(RolloutEvent(reason="RolloutRejected", message=message))
 
     def record_granted(self, uids: Iterable[str]) -> None:
         """These NodeClaims got permits for Drifted."""
@@ -102,9 +102,7 @@ class RolloutController:
 
     def _reject_request(self, request: ApproveRollout | RejectRollout, why: str) -> OperatorRequestResult:
         """A signal has no answer: it is told as an event."""
-        self._record_event(
-            RolloutEvent(reason="RolloutRefused", message=f"{request.by or 'nobody'}: {why}", warning=True)
-        )
+        self._record_event(RolloutEvent(reason="RolloutRefused", message=f"{request.by or 'nobody'}: {why}"))
         return OperatorRequestResult(accepted=False, message=why)
 
     # --- when something is due ---

@@ -102,7 +102,9 @@ class InstanceCollector:
         pool = instance.tags.get(labels.TAG_NODEPOOL, "")
         message = f"instance {instance.instance_id} ({instance.instance_type} in {instance.zone}) had no NodeClaim"
         if pool:
-            await self._events.publish(kind="NodePool", name=pool, uid="", reason=GARBAGE, message=message)
+            await self._events.publish(
+                kind="NodePool", name=pool, uid="", reason=GARBAGE, message=message, warning=False
+            )
 
 
 def _find_orphaned(
@@ -232,5 +234,5 @@ class InstanceTagger:
     async def _publish_event(self, claim: InventoryNodeClaim, reason: str) -> None:
         message = f"instance {claim.instance_id} could not be tagged: {reason}"
         await self._events.publish(
-            kind="NodeClaim", name=claim.name, uid=claim.uid, reason="TaggingFailed", message=message, warning=True
+            kind="NodeClaim", name=claim.name, uid=claim.uid, reason="TaggingFailed", message=message
         )

@@ -89,9 +89,7 @@ class NodeClaimCollector:
 
     async def _publish_event(self, claim: InventoryNodeClaim) -> None:
         message = f"instance {claim.instance_id} is gone and its Node is not Ready"
-        await self._events.publish(
-            kind="NodeClaim", name=claim.name, uid=claim.uid, reason=GARBAGE, message=message, warning=True
-        )
+        await self._events.publish(kind="NodeClaim", name=claim.name, uid=claim.uid, reason=GARBAGE, message=message)
 
 
 def _has_live_node(claim: InventoryNodeClaim, nodes: Sequence[InventoryNode]) -> bool:

@@ -141,6 +141,4 @@ class NodeInterruptionActivities:
             objects.append(("Node", node.name, node.uid))
         for event in request.events:
             for kind, name, uid in objects:
-                await self._events.publish(
-                    kind=kind, name=name, uid=uid, reason=event.reason, message=event.message, warning=event.warning
-                )
+                await self._events.publish(kind=kind, name=name, uid=uid, reason=event.reason, message=event.message)

@@ -94,13 +94,11 @@ class DrainActivities:
             ConditionPatch(type=labels.DRAINED, status="False", reason=labels.DRAIN_CANCELLED, message=request.why),
         )
         await claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
-        await self._publish_event(ref, request.event, f"the node is kept: {request.why}", warning=request.warning)
+        await self._publish_event(ref, request.event, f"the node is kept: {request.why}")
         return True
 
-    async def _publish_event(self, ref: NodeClaimRef, reason: str, message: str, *, warning: bool) -> None:
-        await self._ports.events.publish(
-            kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message, warning=warning
-        )
+    async def _publish_event(self, ref: NodeClaimRef, reason: str, message: str) -> None:
+        await self._ports.events.publish(kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message)
 
 
 def _remaining_timeout(request: DrainRequest, began: datetime) -> float:

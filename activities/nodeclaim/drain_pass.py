@@ -121,7 +121,7 @@ class DrainPass:
         message = "; ".join(status.status_lines) or status.status_line
         await self._write_conditions(_waiting_conditions(status, message))
         if status.pods and status.blocker_summary:
-            await self._publish_event("FailedDraining", message, warning=True)
+            await self._publish_event("FailedDraining", message)
         elif not status.pods:
             await self._publish_event(labels.AWAITING_VOLUME_DETACHMENT, message)
         return DrainResult(
@@ -203,13 +203,13 @@ class DrainPass:
         if pods and not self._escalated:
             self._escalated, desired = True, earliest_deadline(desired, escalation_deadline(pods, now))
         if text and desired is None and self._deadline is None:
-            await self._publish_event("FailedDraining", f"{_INVALID_TIMESTAMP} '{text}'", warning=True)
+            await self._publish_event("FailedDraining", f"{_INVALID_TIMESTAMP} '{text}'")
         if desired is not None and desired != written:
             stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: desired.isoformat().replace("+00:00", "Z")}
             await self._claims.patch(self._ref.name, self._ref.uid, annotations=stamp, now=now)
             self._read_at = None
             await self._publish_event(
-                "TerminationGracePeriodExpiring", f"all pods must be gone by {desired.isoformat()}", warning=True
+                "TerminationGracePeriodExpiring", f"all pods must be gone by {desired.isoformat()}"
             )
         return desired
 
@@ -268,16 +268,12 @@ class DrainPass:
     async def _write_conditions(self, conditions: Sequence[ConditionPatch]) -> None:
         await self._claims.patch(self._ref.name, self._ref.uid, conditions=conditions, now=datetime.now(UTC))
 
-    async def _publish_event(self, reason: str, message: str, *, warning: bool = False) -> None:
+    async def _publish_event(self, reason: str, message: str) -> None:
         """On the NodeClaim, and on the Node, where Karpenter says it."""
         ref, node = self._ref, self._node
-        await self._ports.events.publish(
-            kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message, warning=warning
-        )
+        await self._ports.events.publish(kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message)
         if node is not None:
-            await self._ports.events.publish(
-                kind="Node", name=node.name, uid=node.uid, reason=reason, message=message, warning=warning
-            )
+            await self._ports.events.publish(kind="Node", name=node.name, uid=node.uid, reason=reason, message=message)
 
 
 def _waiting_conditions(status: DrainStatus, message: str) -> Sequence[ConditionPatch]:

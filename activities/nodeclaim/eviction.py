@@ -158,9 +158,7 @@ class EvictionQueue:
         except Throttled:
             raise
         except Fault as fault:
-            await self._publish_event(
-                pod, "SurgeFailed", f"evicted without a new pod first: {fault.message}", warning=True
-            )
+            await self._publish_event(pod, "SurgeFailed", f"evicted without a new pod first: {fault.message}")
         self._without_surge.add(pod.uid)
         return None
 
@@ -183,15 +181,9 @@ class EvictionQueue:
     def _count_drained(self) -> None:
         _increment_counter(DRAINED_PODS, "Pods that were told to leave their node", reason=self._reason)
 
-    async def _publish_event(self, pod: DrainPod, reason: str, message: str, *, warning: bool = False) -> None:
+    async def _publish_event(self, pod: DrainPod, reason: str, message: str) -> None:
         await self._events.publish(
-            kind="Pod",
-            name=pod.name,
-            uid=pod.uid,
-            namespace=pod.namespace,
-            reason=reason,
-            message=message,
-            warning=warning,
+            kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace, reason=reason, message=message
         )
 
 

@@ -105,7 +105,6 @@ class RegistrationActivities:
             uid=claim.metadata.uid,
             reason="UndeclaredTaint",
             message=undeclared_message(node.name, undeclared),
-            warning=True,
         )
 
     async def _warn_if_open(self, claim: NodeClaim, node: NodeState) -> None:
@@ -119,7 +118,6 @@ class RegistrationActivities:
             uid=claim.metadata.uid,
             reason="UnregisteredTaintMissing",
             message=f"Node {node.name} joined without {labels.UNREGISTERED_TAINT_KEY}:NoExecute; user data must add it",
-            warning=True,
         )
 
 

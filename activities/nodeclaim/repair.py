@@ -94,7 +94,7 @@ class RepairActivities:
         await self._publish_event("NodeClaim", request.name, request.uid, reason, message)
 
     async def _publish_event(self, kind: str, name: str, uid: str, reason: str, message: str) -> None:
-        await self._events.publish(kind=kind, name=name, uid=uid, reason=reason, message=message, warning=True)
+        await self._events.publish(kind=kind, name=name, uid=uid, reason=reason, message=message)
 
 
 def _is_healthy(node: NodeState, request: RepairRequest) -> bool:

@@ -79,12 +79,7 @@ class RolloutActivities:
             return
         for event in request.events:
             await self._events.publish(
-                kind="NodePool",
-                name=request.name,
-                uid=pool.metadata.uid,
-                reason=event.reason,
-                message=event.message,
-                warning=event.warning,
+                kind="NodePool", name=request.name, uid=pool.metadata.uid, reason=event.reason, message=event.message
             )
         if request.stored_state != pool.metadata.annotations.get(labels.ROLLOUT, ""):
             now = datetime.now(UTC)

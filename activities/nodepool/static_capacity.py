@@ -166,7 +166,6 @@ class ReplicaActivities:
             uid=pool.metadata.uid,
             reason=labels.REPLICAS_WAIT,
             message=f"{result.existing} of {result.desired} nodes: {result.waits_for}",
-            warning=True,
         )
 
 

@@ -165,9 +165,11 @@ class Events(Protocol):
         uid: str,
         reason: str,
         message: str,
-        warning: bool = False,
+        warning: bool | None = None,
         namespace: str = "",
-    ) -> None: ...
+    ) -> None:
+        """`warning`: None takes the type that `tenure/model/event_reasons.toml` has for the reason."""
+        ...
 
 
 class Pools(Protocol):

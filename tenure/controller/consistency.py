@@ -63,6 +63,4 @@ class ConsistencyChecker:
         )
         await self._claims.patch(claim.name, claim.uid, conditions=(condition,), now=self._now())
         if lacking:
-            await self._events.publish(
-                kind="NodeClaim", name=claim.name, uid=claim.uid, reason=EVENT, message=lacking, warning=True
-            )
+            await self._events.publish(kind="NodeClaim", name=claim.name, uid=claim.uid, reason=EVENT, message=lacking)

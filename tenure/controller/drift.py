@@ -232,7 +232,6 @@ class DriftDetector:
                 uid=view.fact.uid,
                 reason=labels.NODECLASS_TERMINATING if node_class else labels.NODECLASS_NOT_FOUND,
                 message=f"Failed resolving NodeClass {view.fact.node_class}: its nodes are not looked at for drift",
-                warning=True,
             )
 
 

@@ -65,7 +65,7 @@ class PauseAnnotationRequest(Message):
     """Taken off only where it says this: a person may have changed it in the meantime."""
     event: str = ""
     message: str = ""
-    warning: bool = False
+    warning: bool | None = None
 
 
 class DisruptionPreviewRequest(Message):

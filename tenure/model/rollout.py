@@ -214,7 +214,6 @@ class RolloutEvent(Message):
 
     reason: RolloutEventReason
     message: str
-    warning: bool = False
 
 
 class RolloutDecision(Value):

@@ -6,7 +6,7 @@ from typing import Final
 
 from tenure.apis import labels
 from tenure.controller.temporal.namespace import create_commands
-from tools.docs.events import REASONS
+from tenure.model.event_reasons import EVENT_REASONS, EventReason
 from tools.metrics.catalog import KARPENTER_ONLY, MEASURES, TEMPORALS
 from workflows import search_attributes
 
@@ -117,16 +117,23 @@ def _metrics_page() -> str:
 
 def _events_page() -> str:
     rows = markdown_table(
-        ("Reason", "Type", "Object", "When", "What to do"),
-        ((f"`{one.reason}`", "Warning" if one.warning else "Normal", one.kinds, one.when, one.todo) for one in REASONS),
+        ("Reason", "Type", "Object", "When", "What to do", "Since", "Example"),
+        (
+            (f"`{name}`", _event_type(one), one.objects, one.description, one.todo, one.since, f"`{one.example}`")
+            for name, one in sorted(EVENT_REASONS.items())
+        ),
     )
     return (
-        WRITTEN.format(source="tools/docs/events.py")
+        WRITTEN.format(source="tenure/model/event_reasons.toml")
         + "# Events\n\nFrom the component `karpenter`, in `kubectl describe` and `kubectl get events`. "
-        "The same words about the same object are said once in two minutes. "
-        "A node that drifts has its reason as an event too, such as `AMIDrift`; a "
-        f"[condition](conditions.md) that turns has an event of its type.\n\n{rows}"
+        "The same event about the same object is published once in two minutes. A launch that EC2 refuses has EC2's "
+        "reason too, such as `Unauthorized`, and a node that drifts its reason, such as `AMIDrift`. "
+        f"A [condition](conditions.md) that changes has an event of its type.\n\n{rows}"
     )
+
+
+def _event_type(reason: EventReason) -> str:
+    return "Warning" if reason.warning else "Normal"
 
 
 def _search_attributes_page() -> str:

@@ -136,7 +136,6 @@ async def _write_overdue(context: NodeClaimContext) -> None:
                 "reason": phase.value,
                 "message": message,
                 "event": f"{phase.value}Overdue",
-                "warning": True,
             }
         )
     summary = f"say that {phase.value} is overdue" if phase else "say that it is overdue no more"

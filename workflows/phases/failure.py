@@ -28,7 +28,7 @@ from workflows.nodeclaim_context import NodeClaimContext
 async def fail_nodeclaim(context: NodeClaimContext, *, reason: str, message: str, at_once: bool = False) -> None:
     """An event with the reason, then deletion. Conditions keep what was last known."""
     context.update_state(disruption=reason)
-    report = ReportRequest(claim=nodeclaim_ref(context), event=reason, message=message, warning=True)
+    report = ReportRequest(claim=nodeclaim_ref(context), event=reason, message=message)
     await workflow.execute_activity_method(
         DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {reason}")
     )
@@ -108,9 +108,7 @@ async def _report_missing_node(context: NodeClaimContext) -> None:
     if context.state.blocked_by == why:
         return
     context.set_blocked_by(why)
-    report = ReportRequest(
-        claim=nodeclaim_ref(context), event=labels.NODE_NOT_FOUND, message=why.partition(": ")[2], warning=True
-    )
+    report = ReportRequest(claim=nodeclaim_ref(context), event=labels.NODE_NOT_FOUND, message=why.partition(": ")[2])
     await workflow.execute_activity_method(
         DisruptionActivities.publish_event, report, **with_summary(PATCH, "say that it is lost")
     )

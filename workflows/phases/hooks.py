@@ -172,10 +172,7 @@ async def _record_result(context: NodeClaimContext, point: Point, hook: Hook, re
     metrics.count_hook(context.state, run)
     context.publish_status()
     report = ReportRequest(
-        claim=nodeclaim_ref(context),
-        event=_event_reason(run),
-        message=_event_message(context, point, hook, run),
-        warning=_is_failure(run),
+        claim=nodeclaim_ref(context), event=_event_reason(run), message=_event_message(context, point, hook, run)
     )
     options = {
         **with_summary(PATCH, f"say what came of {point}/{hook.name}"),

@@ -100,11 +100,11 @@ async def _execute_step(context: NodeClaimContext, verdict: Repair) -> RepairRes
 
 
 async def _report_recovered(context: NodeClaimContext, verdict: Repair) -> None:
-    await _publish_event(context, "Repaired", f"the node is well again after {verdict.condition}", warning=False)
+    await _publish_event(context, "Repaired", f"the node is well again after {verdict.condition}")
 
 
-async def _publish_event(context: NodeClaimContext, event: str, message: str, *, warning: bool = True) -> None:
-    report = ReportRequest(claim=nodeclaim_ref(context), event=event, message=message, warning=warning)
+async def _publish_event(context: NodeClaimContext, event: str, message: str) -> None:
+    report = ReportRequest(claim=nodeclaim_ref(context), event=event, message=message)
     await workflow.execute_activity_method(
         DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {event}")
     )

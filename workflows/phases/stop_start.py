@@ -211,7 +211,7 @@ async def _fail_stop_start(context: NodeClaimContext, why: str) -> None:
 
 async def _return_to_service(context: NodeClaimContext, why: str) -> None:
     """Into service, where it is not being deleted."""
-    request = CancelDrainRequest(claim=nodeclaim_ref(context), why=why, event="StopStartOver", warning=False)
+    request = CancelDrainRequest(claim=nodeclaim_ref(context), why=why, event="StopStartOver")
     await workflow.execute_activity_method(
         DrainActivities.uncordon_node, request, **with_summary(PATCH, "put the node back into service")
     )

@@ -153,10 +153,5 @@ class ZonalShifts:
             for zone in sorted(zones):
                 for name, view in self._cache.nodepools.items():
                     await self._events.publish(
-                        kind="NodePool",
-                        name=name,
-                        uid=view.fact.uid,
-                        reason=reason,
-                        message=f"Zone {zone} {text}",
-                        warning=reason == "ZonalShiftActive",
+                        kind="NodePool", name=name, uid=view.fact.uid, reason=reason, message=f"Zone {zone} {text}"
                     )

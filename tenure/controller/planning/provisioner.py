@@ -252,7 +252,6 @@ class Provisioner:
                 uid=one.pod_uid,
                 reason="FailedScheduling",
                 message=one.reason,
-                warning=True,
             )
         for uid, target in nominated.items():
             pod = self._cache.pods.get(uid)
@@ -277,7 +276,6 @@ class Provisioner:
                 message=f"{one.subject} has {format_amount(one.resource, one.available)} of {one.resource} "
                 "for pods, and "
                 f"{format_amount(one.resource, one.required)} were planned onto it: its pods are planned anew",
-                warning=True,
             )
 
     def _kind_of(self, target: str) -> str:

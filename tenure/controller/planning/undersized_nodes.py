@@ -177,9 +177,7 @@ class ExpiredGraceEvents:
             await self._publish(claim, "UndeclaredTaint", undeclared_message(node.name, strange))
 
     async def _publish(self, claim: NodeClaimFact, reason: str, message: str) -> None:
-        await self._events.publish(
-            kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message, warning=True
-        )
+        await self._events.publish(kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message)
 
 
 def format_expired_grace(node: NodeFact, grace: NotReadyGrace, now: datetime) -> str:

@@ -29,13 +29,11 @@ from tenure.kube.client.resources import (
 )
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.errors import Conflict, Fault, Throttled, TryLater
+from tenure.model.event_reasons import EVENT_REASONS, UNLISTED
 
 log = structlog.get_logger(__name__)
 
 COMPONENT: Final = "karpenter"
-_DEDUPLICATION_SECONDS: Final = {"FailedScheduling": 300.0, "Unconsolidatable": 900.0, "NodeRepairBlocked": 900.0}
-"""Seconds in which the same event about the same object is not repeated, where it is not the default."""
-_DEFAULT_DEDUPLICATION_SECONDS: Final = 120.0
 _CHANGED_MESSAGE_SECONDS: Final = 10.0
 """Seconds between two events of one reason about one object that say different things."""
 _NOMINATED: Final = "Nominated"
@@ -88,13 +86,15 @@ class KubeEvents:
         uid: str,
         reason: str,
         message: str,
-        warning: bool = False,
+        warning: bool | None = None,
         namespace: str = "",
     ) -> None:
         if self._is_duplicate(uid or name, reason, message) or self._is_rate_limited(reason):
             return
         self._start_senders()
         try:
+            if warning is None:
+                warning = EVENT_REASONS.get(reason, UNLISTED).warning
             self._queue.put_nowait(_build_event(kind, name, uid, reason, message[:_MESSAGE_LIMIT], warning, namespace))
         except asyncio.QueueFull:
             log.debug("event dropped", reason=reason, object=name)
@@ -118,9 +118,8 @@ class KubeEvents:
         last = self._last_published.get((about, reason))
         if last is not None:
             same = last[1] == message
-            quiet = (
-                _DEDUPLICATION_SECONDS.get(reason, _DEFAULT_DEDUPLICATION_SECONDS) if same else _CHANGED_MESSAGE_SECONDS
-            )
+            known = EVENT_REASONS.get(reason, UNLISTED)
+            quiet = known.repeat_after_seconds if same else _CHANGED_MESSAGE_SECONDS
             if now - last[0] < quiet:
                 return True
         self._last_published[about, reason] = (now, message)
@@ -129,7 +128,7 @@ class KubeEvents:
         return False
 
     def _drop_expired(self, now: float) -> None:
-        longest = max(_DEDUPLICATION_SECONDS.values())
+        longest = max(one.repeat_after_seconds for one in EVENT_REASONS.values())
         self._last_published = {
             key: published for key, published in self._last_published.items() if now - published[0] < longest
         }

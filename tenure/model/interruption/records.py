@@ -183,7 +183,6 @@ class EventText(Message):
 
     reason: str
     message: str
-    warning: bool = True
 
 
 class InterruptionNotification(Message):

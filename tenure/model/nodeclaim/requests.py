@@ -160,7 +160,6 @@ class CancelDrainRequest(Message):
     claim: NodeClaimRef
     why: str
     event: str = "DrainGivenUp"
-    warning: bool = True
 
 
 class StopStartResult(Message):
@@ -180,7 +179,6 @@ class ReportRequest(Message):
     reason: str = ""
     message: str = ""
     event: str = ""
-    warning: bool = False
 
 
 class NotReadyNotification(Message):

@@ -86,13 +86,12 @@ def _event_texts(state: NodeClaimState, now: datetime) -> dict[str, tuple[str, E
 def _status_text(state: NodeClaimState, event: Event, now: datetime) -> EventText:
     if event.status != "announced":
         over = "AWS withdrew it" if event.status == "withdrawn" else "it is over"
-        return EventText(reason="InterruptionWithdrawn", message=f"{describe_event(event)}: {over}", warning=False)
+        return EventText(reason="InterruptionWithdrawn", message=f"{describe_event(event)}: {over}")
     moved = f", moved from {event.moved_from.isoformat(timespec='seconds')}" if event.moved_from else ""
     text = f" ({event.text[:200]})" if event.text else ""
     return EventText(
         reason=REASONS[event.kind],
         message=f"{describe_event(event)}{moved}: {_describe_next_step(state, event, now)}{text}",
-        warning=event.kind != "rebalanceRecommendation",
     )
 
 
@@ -110,7 +109,7 @@ def _decision_text(event: Event) -> EventText:
     verb = "approved" if decision.approved else "rejected"
     why = f": {decision.reason}" if decision.reason else ""
     reason = "InterruptionApproved" if decision.approved else "InterruptionRejected"
-    return EventText(reason=reason, message=f"{describe_event(event)} is {verb} by {decision.by}{why}", warning=False)
+    return EventText(reason=reason, message=f"{describe_event(event)} is {verb} by {decision.by}{why}")
 
 
 def _action_text(event: Event) -> EventText:

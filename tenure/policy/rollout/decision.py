@@ -271,7 +271,7 @@ class _RolloutEvaluation:
         plan = plan_id(self.pool, self.state, self.target)
         halted = RolloutHalt(why=why, since=self.now, plan=plan, rolling_back=rolls)
         self._update_state(halted=halted, failing_since=None, plans=self.state.plans + 1)
-        self._add_event("RolloutRollsBack" if rolls else "RolloutHalted", self.text.describe_halt(halted), warning=True)
+        self._add_event("RolloutRollsBack" if rolls else "RolloutHalted", self.text.describe_halt(halted))
         return self._halted_result(halted)
 
     def _halted_result(self, halted: RolloutHalt) -> RolloutDecision:
@@ -291,8 +291,8 @@ class _RolloutEvaluation:
     def text(self) -> RolloutText:
         return RolloutText(self.state, self.target, self.rules, self.size)
 
-    def _add_event(self, reason: RolloutEventReason, message: str, *, warning: bool = False) -> None:
-        self.events = (*self.events, RolloutEvent(reason=reason, message=message, warning=warning))
+    def _add_event(self, reason: RolloutEventReason, message: str) -> None:
+        self.events = (*self.events, RolloutEvent(reason=reason, message=message))
 
     def _update_state(self, **fields: object) -> None:
         self.state = self.state.model_copy(update=fields)

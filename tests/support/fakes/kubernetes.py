@@ -307,7 +307,7 @@ class FakeEvents:
         uid: str,
         reason: str,
         message: str,
-        warning: bool = False,
+        warning: bool | None = None,
         namespace: str = "",
     ) -> None:
         self.published.append((name, reason, message))

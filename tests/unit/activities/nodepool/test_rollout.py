@@ -172,7 +172,7 @@ async def test_a_class_that_is_not_resolved_as_it_is_now_tells_no_target(
 async def test_news_are_events_and_the_state_stands_on_the_node_pool(
     cluster: FakeCluster, rollout_activities: RolloutActivities
 ) -> None:
-    updates = (RolloutEvent(reason="RolloutHalted", message="halted", warning=True),)
+    updates = (RolloutEvent(reason="RolloutHalted", message="halted"),)
     await run_activity(
         rollout_activities.publish_rollout_status,
         RolloutNotification(name="default", events=updates, stored_state='{"wave": 1}'),

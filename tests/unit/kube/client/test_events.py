@@ -161,3 +161,22 @@ async def test_an_event_that_is_refused_is_not_sent_again(
     await publish_and_flush(events, "Evicted")
     assert clock.now == 0.0 and not sent.reasons_and_messages
     await events.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "warning", "expected"),
+    [
+        ("LaunchFailed", None, "Warning"),
+        ("Evicted", None, "Normal"),
+        ("AMIDrift", None, "Normal"),
+        ("DisruptionPaused", True, "Warning"),
+        ("GarbageCollected", False, "Normal"),
+    ],
+)
+async def test_the_type_is_that_of_the_reason_unless_given(
+    events: KubeEvents, sent: RecordingClient, reason: str, warning: bool | None, expected: str
+) -> None:
+    await events.publish(kind="NodeClaim", name="c", uid="u", reason=reason, message="m", warning=warning)
+    await events.flush()
+    assert [one["type"] for one in sent.events] == [expected]
+    await events.close()

@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 
+from tenure.model.event_reasons import EVENT_REASONS
 from tenure.model.interruption.notices import EventKind
 from tenure.model.interruption.records import EventText
 from tenure.model.nodeclaim.state import NodeClaimState
@@ -44,7 +45,7 @@ def test_the_reasons_are_karpenter_s() -> None:
 def test_an_event_is_said_once(kind: EventKind) -> None:
     (text,) = texts_published_once(node_with_events(notice(kind)))
     assert text.reason == REASONS[kind] and text.message.startswith(kind)
-    assert text.warning is (kind != "rebalanceRecommendation")
+    assert EVENT_REASONS[text.reason].warning is (kind != "rebalanceRecommendation")
 
 
 def test_what_follows_is_said_with_it() -> None:
