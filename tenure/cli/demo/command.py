@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli.demo.screen import Screen, console_for_output, screen_for
+from tenure.cli.demo.screen import Screen, console_for_output
 from tenure.cli.demo.script import Demo, Options, wait_until_interrupted
 from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError, end_like_ctrl_c
 from tenure.cli.sandbox.background import detach_from_parent, run_in_background, tenure_command
@@ -42,7 +42,7 @@ def demo(
     end_like_ctrl_c()
     options = Options(pods=pods, boot_seconds=boot_seconds, retain=retain, exit_code_fd=tell, began=time.monotonic())
     directory = _prepare_directory(retain=retain)
-    screen = screen_for(console_for_output())
+    screen = Screen(console_for_output())
     try:
         code = _run_demo(options, directory, screen)
     except KeyboardInterrupt:

@@ -1,44 +1,30 @@
-"""Where the demo shows itself: a live table on a terminal, a line per change elsewhere."""
+"""The demo's output: a `rich.live` table below the lines on a terminal, a line per change elsewhere."""
 
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol, Self
+from typing import Final, Self
 
-from rich.console import Console, Group
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.rule import Rule
+from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.nodes.tables import nodeclaims_table
+from tenure.cli.nodes.durations import format_since, format_until
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.sandbox.environment import ClusterView
-from tenure.cli.sandbox.probes import PodCount
+from tenure.model.nodeclaim.history import Phase
 
-WIDTH_OF_A_LOG = 160
-
-
-class Screen(Protocol):
-    console: Console
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def print_heading(self, title: str) -> None:
-        """A new part of the demo begins."""
-        ...
-
-    def print_line(self, line: str) -> None: ...
-
-    def update(self, view: ClusterView) -> None: ...
-
-    def clear(self) -> None:
-        """Nothing is looked at any more."""
-        ...
-
-
-def screen_for(console: Console) -> Screen:
-    return LiveScreen(console) if console.is_terminal else LineScreen(console)
+WIDTH_OF_A_LOG: Final = 160
+_STYLES: Final = {
+    Phase.LAUNCH: "yellow",
+    Phase.REGISTRATION: "dark_orange",
+    Phase.INITIALIZATION: "cyan",
+    Phase.READY: "bold green",
+    Phase.DRAIN: "magenta",
+    Phase.TERMINATION: "red",
+    Phase.DELETED: "dim",
+}
 
 
 def console_for_output() -> Console:
@@ -47,14 +33,16 @@ def console_for_output() -> Console:
     return console if console.is_terminal else Console(width=WIDTH_OF_A_LOG, highlight=False)
 
 
-class LiveScreen:
-    """The table stays below what is said."""
+class Screen:
+    """A context manager: the table is live inside it."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._live = Live(console=console, refresh_per_second=4, transient=True, vertical_overflow="ellipsis")
         self._view: ClusterView | None = None
-        self._live.get_renderable = self.render  # type: ignore[method-assign]  # its times tick between two views
+        self._live = Live(console=console, transient=True, get_renderable=self.render)
+        self._began = time.monotonic()
+        self._printed: dict[str, tuple[str, bool, str]] = {}
+        self._pods_line, self._pods_printed_at = "", 0.0
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -64,76 +52,76 @@ class LiveScreen:
         self._live.stop()
 
     def print_heading(self, title: str) -> None:
-        self.console.print(Rule(Text(title, style="bold"), align="left"))
+        if self.console.is_terminal:
+            self.console.rule(Text(title, style="bold"), align="left")
+        else:
+            self.print_line(f"== {title}")
 
     def print_line(self, line: str) -> None:
-        self.console.print(line, markup=False)
+        time_of_log = "" if self.console.is_terminal else f"{time.monotonic() - self._began:7.1f} s  "
+        self.console.print(f"{time_of_log}{line}", markup=False, soft_wrap=not self.console.is_terminal)
 
     def update(self, view: ClusterView) -> None:
         self._view = view
+        if not self.console.is_terminal:
+            self._print_changes(view)
 
     def clear(self) -> None:
+        """Remove the table."""
         self._live.stop()
 
-    def render(self) -> Group:
+    def render(self) -> RenderableType:
+        """Rendered at each refresh, so that the durations tick between two views."""
         if self._view is None or not self._view.nodeclaims:
-            return Group()
+            return ""
         view = self._view
-        running = [nodeclaim for nodeclaim in view.nodeclaims if nodeclaim.open] or list(view.nodeclaims)
-        title = f"pods: {view.pods}   nodes: {sum(nodeclaim.open for nodeclaim in view.nodeclaims)}"
-        return Group(nodeclaims_table(running, now=datetime.now(UTC), pods=view.pods.by_node, title=title))
+        running = [one for one in view.nodeclaims if one.open]
+        table = nodeclaims_table(running or view.nodeclaims, view.pods.by_node, datetime.now(UTC))
+        table.title = f"pods: {view.pods}   nodes: {len(running)}"
+        return table
 
-
-class LineScreen:
-    """Every change of a node's phase is a line, and so is the pods' count when it moved."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self._began = time.monotonic()
-        self._phases: dict[str, tuple[str, bool, str]] = {}
-        self._pods, self._pods_printed_at = "", 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def print_heading(self, title: str) -> None:
-        self.print_line(f"== {title}")
-
-    def print_line(self, line: str) -> None:
-        self.console.print(f"{time.monotonic() - self._began:7.1f} s  {line}", markup=False, soft_wrap=True)
-
-    def update(self, view: ClusterView) -> None:
+    def _print_changes(self, view: ClusterView) -> None:
         for nodeclaim in view.nodeclaims:
-            now = (nodeclaim.phase, nodeclaim.overdue, nodeclaim.blocked_by)
-            if self._phases.get(nodeclaim.workflow_id) != now:
-                self._phases[nodeclaim.workflow_id] = now
+            state = (nodeclaim.phase, nodeclaim.overdue, nodeclaim.blocked_by)
+            if self._printed.get(nodeclaim.workflow_id) != state:
+                self._printed[nodeclaim.workflow_id] = state
                 self.print_line(format_nodeclaim(nodeclaim))
-        self._print_pods(view.pods)
-
-    def _print_pods(self, pods: PodCount) -> None:
-        """While they move, a line a second; the end of it at once."""
+        pods = view.pods
         moving = 0 < pods.running < pods.total or pods.terminating
-        if str(pods) == self._pods or (moving and time.monotonic() < self._pods_printed_at + 1):
-            return
-        self._pods, self._pods_printed_at = str(pods), time.monotonic()
-        self.print_line(f"pods: {pods}")
+        if str(pods) != self._pods_line and not (moving and time.monotonic() < self._pods_printed_at + 1):
+            self._pods_line, self._pods_printed_at = str(pods), time.monotonic()
+            self.print_line(f"pods: {pods}")
 
-    def clear(self) -> None:
-        return None
+
+def nodeclaims_table(nodeclaims: Sequence[NodeClaimSummary], pods: Mapping[str, int], now: datetime) -> Table:
+    """`pods`: the number of Running ones by node name."""
+    table = Table("NodeClaim", "phase", "since", "deadline", "instance", "type", "zone", title_justify="left")
+    for column in table.columns:
+        column.no_wrap = True
+    table.add_column("pods", justify="right")
+    if any(one.blocked_by for one in nodeclaims):
+        table.add_column("blocked by", overflow="ellipsis", max_width=40)
+    for one in nodeclaims:
+        cells = (
+            one.name,
+            Text(f"{one.phase} overdue" if one.overdue else one.phase, style=_STYLES.get(one.phase, "")),
+            format_since(one, now),
+            format_until(one, now),
+            one.instance_id or "-",
+            f"{one.instance_type} {one.capacity_type}".strip() or "-",
+            one.zone or "-",
+            str(pods.get(one.node_name, 0)) if one.node_name and one.open else "-",
+            one.blocked_by,
+        )
+        table.add_row(*cells[: len(table.columns)], style=None if one.open else "dim")
+    return table
 
 
 def format_nodeclaim(nodeclaim: NodeClaimSummary) -> str:
-    """One node's state in a line of a log."""
-    machine = " ".join(
-        part
-        for part in (nodeclaim.instance_id, nodeclaim.instance_type, nodeclaim.capacity_type, nodeclaim.zone)
-        if part
-    )
-    columns = [f"{nodeclaim.name:<24}", f"{nodeclaim.phase:<14}", machine]
+    """One line of a log."""
+    machine = (nodeclaim.instance_id, nodeclaim.instance_type, nodeclaim.capacity_type, nodeclaim.zone)
+    columns = [f"{nodeclaim.name:<24}", f"{nodeclaim.phase:<14}", " ".join(filter(None, machine))]
     columns += ["OVERDUE"] if nodeclaim.overdue else []
     columns += [f"until {nodeclaim.deadline:%H:%M:%S} UTC"] if nodeclaim.deadline else []
     columns += [f"blocked by {nodeclaim.blocked_by}"] if nodeclaim.blocked_by else []
-    return "  ".join(column for column in columns if column).rstrip()
+    return "  ".join(filter(None, columns)).rstrip()

@@ -4,29 +4,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from typing import Final
 
 from rich.table import Table
 
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.nodeclaim.state import NodeClaimOutcome, Phase, Step
 
-COLUMNS = {
-    Phase.LAUNCH: "launch",
-    Phase.REGISTRATION: "regis.",
-    Phase.INITIALIZATION: "init.",
-    Phase.READY: "ready",
-    Phase.DRAIN: "drain",
-    Phase.TERMINATION: "term.",
+PHASES: Final = {
+    Phase.LAUNCH: ("L", "launch"),
+    Phase.REGISTRATION: ("R", "regis."),
+    Phase.INITIALIZATION: ("I", "init."),
+    Phase.READY: ("=", "ready"),
+    Phase.DRAIN: ("D", "drain"),
+    Phase.TERMINATION: ("T", "term."),
 }
-LETTERS = {
-    Phase.LAUNCH: "L",
-    Phase.REGISTRATION: "R",
-    Phase.INITIALIZATION: "I",
-    Phase.READY: "=",
-    Phase.DRAIN: "D",
-    Phase.TERMINATION: "T",
-}
-LEGEND = "L launch  R registration  I initialization  = ready  D drain  T termination"
+"""Letter of the bar, and heading."""
+LEGEND: Final = "  ".join(f"{letter} {phase.value.lower()}" for phase, (letter, _) in PHASES.items())
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ def timeline_table(completed: Sequence[CompletedNodeClaim], *, start: datetime, 
     )
     for name in ("NodeClaim", "type", "zone", "went for"):
         table.add_column(name, no_wrap=True)
-    for title in COLUMNS.values():
+    for _, title in PHASES.values():
         table.add_column(title, justify="right")
     table.add_column("life", no_wrap=True, min_width=width)
     for one in sorted(completed, key=lambda one: one.outcome.history[0].at):
@@ -79,7 +73,7 @@ def _timeline_row(one: CompletedNodeClaim, start: datetime, total_seconds: float
         one.outcome.instance_type or "-",
         one.nodeclaim.zone or "-",
         one.outcome.reason or "-",
-        *(f"{seconds[phase]:.1f}" if phase in seconds else "-" for phase in LETTERS),
+        *(f"{seconds[phase]:.1f}" if phase in seconds else "-" for phase in PHASES),
         render_bar(intervals, total_seconds, width),
     ]
 
@@ -97,7 +91,7 @@ def render_bar(intervals: Sequence[PhaseInterval], total_seconds: float, width: 
     for interval in intervals:
         first = min(width - 1, max(0, int(interval.begin * scale)))
         last = min(width, max(first + 1, int(interval.end * scale)))
-        slots[first:last] = LETTERS[interval.phase] * (last - first)
+        slots[first:last] = PHASES[interval.phase][0] * (last - first)
     return "".join(slots).rstrip()
 
 

@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from tenure.cli.demo.screen import LineScreen, LiveScreen, screen_for
+from tenure.cli.demo.screen import Screen, nodeclaims_table
 from tenure.cli.nodes.durations import format_span
-from tenure.cli.nodes.tables import nodeclaims_table
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.sandbox.environment import ClusterView
 from tenure.cli.sandbox.probes import PodCount, pod_state
@@ -36,7 +35,7 @@ def make_console() -> Console:
 def table_text(*nodeclaims: NodeClaimSummary, pods: dict[str, int] | None = None) -> str:
     terminal = make_console()
     with terminal.capture() as capture:
-        terminal.print(nodeclaims_table(nodeclaims, now=NOW, pods=pods))
+        terminal.print(nodeclaims_table(nodeclaims, pods or {}, NOW))
     return capture.get()
 
 
@@ -64,7 +63,7 @@ def test_spans_fit_a_column() -> None:
 
 def test_lines_are_said_once_per_change() -> None:
     terminal = make_console()
-    screen = LineScreen(terminal)
+    screen = Screen(terminal)
     waiting = ClusterView(PodCount(pending=3), [make_nodeclaim()])
     running = ClusterView(PodCount(running=3), [READY])
     with terminal.capture() as capture:
@@ -81,7 +80,7 @@ def test_lines_are_said_once_per_change() -> None:
 
 def test_the_live_table_shows_running_nodes_and_drops_those_that_are_gone() -> None:
     terminal = Console(width=200, force_terminal=True, color_system=None)
-    screen = LiveScreen(terminal)
+    screen = Screen(terminal)
     screen.update(ClusterView(PodCount(running=1), [READY, make_nodeclaim("gone-1", phase="Gone", status="COMPLETED")]))
     with terminal.capture() as capture:
         terminal.print(screen.render())
@@ -89,9 +88,11 @@ def test_the_live_table_shows_running_nodes_and_drops_those_that_are_gone() -> N
     assert "gone-1" not in capture.get()
 
 
-def test_a_log_gets_lines_and_a_terminal_gets_the_table() -> None:
-    assert isinstance(screen_for(Console(force_terminal=False)), LineScreen)
-    assert isinstance(screen_for(Console(force_terminal=True)), LiveScreen)
+def test_a_terminal_has_the_table_and_no_lines() -> None:
+    terminal = Console(width=200, force_terminal=True, color_system=None)
+    with terminal.capture() as capture:
+        Screen(terminal).update(ClusterView(PodCount(running=1), [READY]))
+    assert capture.get() == ""
 
 
 def test_a_pod_that_is_being_deleted_no_longer_runs() -> None:
