@@ -1,53 +1,64 @@
-"""Answers with tables, as wide as the terminal.
-
-Findings for the eye: a table, worst last so that it stands above the prompt, and one line that sums it up.
-"""
+"""Tables of the answers, as wide as the terminal. Apart from `output.py`, since importing rich takes time."""
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
-from tenure.cli.output import print_result
 from tenure.model.errors import Finding, Level
 
 WIDE: Final = 240
 """Characters in a line where no terminal says how many there are: a row stays a line for `grep`."""
-
-
-def make_console() -> Console:
-    """Brackets in reasons are no markup."""
-    width = None if sys.stdout.isatty() else WIDE
-    return Console(width=width, markup=False, highlight=False, emoji=False)
-
-
-def print_renderables(output: str, data: Any, *renderables: RenderableType) -> None:
-    """`data` as JSON, or what people read, one below the other."""
-    if output == "json":
-        print_result(output, data)
-        return
-    for one in renderables:
-        make_console().print(one)
-
-
 _STYLES: Final[dict[Level, str]] = {"ok": "green", "advice": "yellow", "unknown": "cyan", "problem": "bold red"}
 _ORDER: Final = tuple(_STYLES)
 
 
-def findings_table(findings: Sequence[Finding]) -> Table:
-    table = Table(expand=False, show_lines=False)
-    table.add_column("", no_wrap=True)
-    table.add_column("area", no_wrap=True)
-    table.add_column("what", overflow="fold", max_width=38)
-    table.add_column("found", overflow="fold", max_width=60)
-    table.add_column("to do", overflow="fold", max_width=50)
-    for one in sorted(findings, key=lambda finding: _ORDER.index(finding.level)):
-        table.add_row(Text(one.level, style=_STYLES[one.level]), one.area, one.subject, one.message, one.todo)
-    return table
+@dataclass(frozen=True)
+class PrintableTable:
+    table: Table
+
+    def __str__(self) -> str:
+        """Brackets in reasons are no markup."""
+        width = None if sys.stdout.isatty() else WIDE
+        console = Console(width=width, markup=False, highlight=False, emoji=False)
+        with console.capture() as captured:
+            console.print(self.table)
+        return captured.get().rstrip("\n")
+
+
+def make_table(*columns: str | Column, rows: Iterable[Sequence[str | Text]], title: str = "") -> PrintableTable:
+    table = Table(*columns, title=title or None, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    return PrintableTable(table)
+
+
+def unwrapped(*names: str) -> list[Column]:
+    return [Column(name, no_wrap=True) for name in names]
+
+
+def folded(*names: str, min_width: int | None = None, max_width: int | None = None) -> list[Column]:
+    """Columns whose long words continue on the next line instead of being cut off."""
+    return [Column(name, overflow="fold", min_width=min_width, max_width=max_width) for name in names]
+
+
+def findings_table(findings: Sequence[Finding]) -> PrintableTable:
+    """Worst last, so that it stands above the prompt."""
+    return make_table(
+        *unwrapped("", "area"),
+        *folded("what", max_width=38),
+        *folded("found", max_width=60),
+        *folded("to do", max_width=50),
+        rows=(
+            (Text(one.level, style=_STYLES[one.level]), one.area, one.subject, one.message, one.todo)
+            for one in sorted(findings, key=lambda finding: _ORDER.index(finding.level))
+        ),
+    )
 
 
 def summarize_findings(findings: Sequence[Finding]) -> str:

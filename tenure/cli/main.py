@@ -1,16 +1,13 @@
-"""The `tenure` command: one short entry per verb; the work is done in the neighbours of this file.
+"""The `tenure` command. `run` is the entry point of the package.
 
-`run` is the entry point of the package. Commands are imported when they are asked for, since the demo and the sandbox
-need an extra that a worker's image does not carry.
-
-`tenure version`.
+Commands are imported when they are called: imports take most of the time, and the demo and the sandbox need an extra
+that a worker's image does not have.
 """
 
 import gc
 import importlib
 import sys
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from typing import Any
 
 import typer
@@ -18,79 +15,77 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from tenure.cli.exit_codes import DONE, CommandFailed, UsageError, exit_code_of, exit_process, format_error
-from tenure.cli.output import Output, print_result
-
-
-@dataclass(frozen=True)
-class Verb:
-    """Where a command is written. An attribute that is a Typer app becomes the command."""
-
-    module: str
-    attribute: str = "app"
-
-    def load(self) -> Any:
-        """Raises ModuleNotFoundError when the extra that it needs is not installed."""
-        gc.disable()  # What is imported stays: looking through it for garbage is a tenth of the time, now and later.
-        try:
-            return getattr(importlib.import_module(self.module), self.attribute)
-        finally:
-            gc.freeze()
-            gc.enable()
-
-    def is_installed(self) -> bool:
-        try:
-            self.load()
-        except ModuleNotFoundError:
-            return False
-        return True
-
+from tenure.cli.output import Output, Result
 
 VERBS = {
-    "adopt": Verb("tenure.cli.adopt.command"),
-    "approve": Verb("tenure.cli.disruption.approve"),
-    "reject": Verb("tenure.cli.disruption.approve", "rejecting"),
-    "cancel": Verb("tenure.cli.disruption.approve", "cancel_app"),
-    "codec-server": Verb("tenure.cli.admin.servers", "codec_server_app"),
-    "crds": Verb("tenure.cli.admin.crds"),
-    "demo": Verb("tenure.cli.demo.command"),
-    "sandbox": Verb("tenure.cli.sandbox.command"),
-    "doctor": Verb("tenure.cli.admin.doctor"),
-    "events": Verb("tenure.cli.nodes.events"),
-    "get": Verb("tenure.cli.nodes.get"),
-    "history": Verb("tenure.cli.nodes.history"),
-    "instance-types": Verb("tenure.cli.simulate.instance_types"),
-    "plan": Verb("tenure.cli.disruption.plan"),
-    "pause": Verb("tenure.cli.disruption.pause", "pausing"),
-    "rebuild": Verb("tenure.cli.admin.rebuild"),
-    "resume": Verb("tenure.cli.disruption.pause", "resuming"),
-    "simulate": Verb("tenure.cli.simulate.command"),
-    "startup-times": Verb("tenure.cli.nodes.startups"),
-    "stuck": Verb("tenure.cli.nodes.stuck"),
-    "why": Verb("tenure.cli.nodes.why"),
-    "worker": Verb("tenure.cli.admin.servers"),
-    "version": Verb("tenure.cli.main", "version_app"),
+    "adopt": "adopt.command",
+    "approve": "disruption.approve",
+    "reject": "disruption.approve:reject",
+    "cancel": "disruption.approve:cancel",
+    "codec-server": "admin.servers:codec_server",
+    "crds": "admin.crds",
+    "demo": "demo.command",
+    "sandbox": "sandbox.command:app",
+    "doctor": "admin.doctor",
+    "events": "nodes.events",
+    "get": "nodes.get",
+    "history": "nodes.history:app",
+    "instance-types": "simulate.instance_types:app",
+    "plan": "disruption.plan",
+    "pause": "disruption.pause",
+    "rebuild": "admin.rebuild",
+    "resume": "disruption.pause:resume",
+    "simulate": "simulate.command",
+    "startup-times": "nodes.startups",
+    "stuck": "nodes.stuck",
+    "why": "nodes.why",
+    "worker": "admin.servers",
+    "version": "main",
 }
+"""Module below `tenure.cli`, and the attribute there where it is not named as the command is: a function or a Typer
+app."""
+
+
+def load_command(name: str) -> Any:
+    """Raises ModuleNotFoundError when the extra that it needs is not installed."""
+    module, _, attribute = VERBS[name].partition(":")
+    gc.disable()  # What is imported stays: looking through it for garbage is a tenth of the time, now and later.
+    try:
+        found = getattr(importlib.import_module(f"tenure.cli.{module}"), attribute or name.replace("-", "_"))
+    finally:
+        gc.freeze()
+        gc.enable()
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(add_completion=False)
+        found.command(context_settings=getattr(function, "context_settings", None))(function)
+    command = get_command(found)
+    command.name = name
+    return command
 
 
 class Verbs(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """For the help, which is there also where the sandbox is not."""
-        return [name for name, verb in VERBS.items() if verb.is_installed()]
+        return [name for name in VERBS if _is_installed(name)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """None for a word that is no command. Raises `Refused` when the extra that it needs is not installed."""
-        verb = VERBS.get(cmd_name)
-        if verb is None:
+        """None for an unknown command. Raises `UsageError` when the extra that it needs is not installed."""
+        if cmd_name not in VERBS:
             return None
         try:
-            found = verb.load()
+            return load_command(cmd_name)
         except ModuleNotFoundError as missing:
             raise UsageError(
-                f"{cmd_name}: the module {missing.name} is not installed; try: pip install 'tenure[sandbox]'"
+                f"{cmd_name}: module {missing.name} is not installed, try: pip install 'tenure[sandbox]'"
             ) from missing
-        command = get_command(found)
-        command.name = cmd_name
-        return command
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        load_command(name)
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 app = typer.Typer(cls=Verbs, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -102,7 +97,7 @@ def tenure() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code. Whatever a user can mend is one line on stderr."""
+    """The exit code. An error that the user can correct is one line on stderr."""
     command = get_command(app)
     try:
         result = command.main(args=arguments, prog_name="tenure", standalone_mode=False)
@@ -117,17 +112,13 @@ def run() -> None:
     exit_process(main(sys.argv[1:]))
 
 
-version_app = typer.Typer(add_completion=False)
-
-
-@version_app.command()
-def print_version(output: Output = "table") -> None:
+def version(output: Output = "table") -> int:
     """Print the version."""
-    print_result(output, {"version": installed_version()}, f"tenure {installed_version()}")
+    return Result({"version": installed_version()}, [f"tenure {installed_version()}"]).print(output)
 
 
 def installed_version() -> str:
     try:
-        return version("tenure")
-    except PackageNotFoundError:
+        return metadata.version("tenure")
+    except metadata.PackageNotFoundError:
         return "(not installed: run from its source)"

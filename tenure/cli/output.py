@@ -1,36 +1,45 @@
-"""How commands answer: text for people, or JSON for scripts; one option and one check for all. Tables: `drawn.py`.
-
-Rows as aligned columns, one line each: quick with thousands, and good for `grep`, `sort` and `awk`.
-"""
+"""The result of a command: a table for people, or JSON for scripts."""
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import typer
 
-Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="For people, or for scripts.")]
+from tenure.cli.exit_codes import DONE
 
-
-def print_result(output: str, data: Any, *texts: str) -> None:
-    """`data` as JSON, or what people read."""
-    if output == "json":
-        typer.echo(json.dumps(data, indent=2))
-        return
-    for one in texts:
-        typer.echo(one)
-
-
-def print_message(output: str, message: str, **more: Any) -> None:
-    """One line, or `{"message": ...}`."""
-    typer.echo(json.dumps({"message": message, **more}, indent=2) if output == "json" else message)
-
-
+Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="Output format.")]
 GAP: Final = "   "
 
 
+@dataclass(frozen=True)
+class Result:
+    data: Any
+    """For JSON."""
+    parts: Sequence[object] = ()
+    """For people; printed as `str` writes them, one below the other."""
+    code: int = DONE
+    error: Exception | None = None
+    """Raised after printing."""
+
+    def print(self, output: str) -> int:
+        """The exit code."""
+        parts = [json.dumps(self.data, indent=2)] if output == "json" else self.parts
+        for part in parts:
+            typer.echo(part)
+        if self.error:
+            raise self.error
+        return self.code
+
+
+def message_result(message: str, code: int = DONE, **more: Any) -> Result:
+    """One line, or `{"message": ...}`."""
+    return Result({"message": message, **more}, [message], code)
+
+
 def format_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The last column is as long as it is; each other is as wide as its widest cell."""
+    """The last column is as long as it is; each other is as wide as its widest cell. Quick with thousands of rows."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
     return "\n".join(

@@ -1,17 +1,16 @@
-"""The way to Temporal for commands that ask about nodes: their options, which are the same everywhere."""
+"""The connection to Temporal of commands, and its options."""
 
 import asyncio
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import typer
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from tenure.cli.command import command, option, with_options
 from tenure.cli.exit_codes import CommandFailed, UsageError
 from tenure.controller.temporal.connection import Security, why_not
 from tenure.controller.temporal.errors import format_rpc_error
@@ -20,7 +19,6 @@ from tenure.model.errors import BadInput
 
 SECONDS = 5.0
 PLAIN: Final = Security()
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,9 +29,9 @@ class Connection:
     security: Security = PLAIN
 
     async def connect(self) -> Client:
-        """Raises `Refused` when nobody answers there."""
+        """Raises `UsageError` when no Temporal answers there."""
         if not self.cluster:
-            raise UsageError("--cluster-name: which cluster? Give the option or set CLUSTER_NAME")
+            raise UsageError("--cluster-name: required, set it or CLUSTER_NAME, e.g. --cluster-name demo")
         try:
             connection = Client.connect(
                 self.address,
@@ -51,7 +49,7 @@ class Connection:
             raise UsageError(self._address_error(why_not(str(error)))) from error
 
     def decrypt_events(self, events: Sequence[HistoryEvent]) -> Sequence[HistoryEvent]:
-        """Events of a history, in the clear. Raises `Refused` for what these keys do not open."""
+        """Events of a history, decrypted. Raises `UsageError` where these keys do not fit."""
         if self.security.payload_keys:
             try:
                 decrypted = codec_of(self.security.payload_keys).decrypt
@@ -67,90 +65,49 @@ class Connection:
         return f"--temporal-address: no Temporal at {self.address} (or TEMPORAL_ADDRESS): {why}"
 
 
-def _temporal_option(flag: str, variable: str, help_text: str) -> Any:
-    return typer.Option(flag, envvar=variable, help=help_text)
+def _text(flag: str, variable: str, help_text: str) -> Any:
+    return Annotated[str, typer.Option(flag, envvar=variable, help=help_text)]
 
 
+_TLS: Final = Annotated[bool, typer.Option("--temporal-tls", envvar="TEMPORAL_TLS", help="Connect with TLS.")]
 _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
-    "address": (
-        Annotated[str, _temporal_option("--temporal-address", "TEMPORAL_ADDRESS", "host:port of Temporal.")],
-        "127.0.0.1:7233",
-    ),
-    "namespace": (
-        Annotated[str, _temporal_option("--temporal-namespace", "TEMPORAL_NAMESPACE", "One per cluster.")],
-        "default",
-    ),
-    "cluster": (Annotated[str, _temporal_option("--cluster-name", "CLUSTER_NAME", "As the worker was told.")], ""),
-    "tls": (Annotated[bool, _temporal_option("--temporal-tls", "TEMPORAL_TLS", "Connect with TLS.")], False),
+    "address": (_text("--temporal-address", "TEMPORAL_ADDRESS", "host:port of Temporal."), "127.0.0.1:7233"),
+    "namespace": (_text("--temporal-namespace", "TEMPORAL_NAMESPACE", "Temporal namespace."), "default"),
+    "cluster": (_text("--cluster-name", "CLUSTER_NAME", "Cluster name (must match the worker's CLUSTER_NAME)."), ""),
+    "tls": (_TLS, False),
     "api_key": (
-        Annotated[
-            str, _temporal_option("--temporal-api-key", "TEMPORAL_API_KEY", "Better in the environment; with TLS.")
-        ],
+        _text("--temporal-api-key", "TEMPORAL_API_KEY", "API key; prefer the environment variable. Implies TLS."),
         "",
     ),
     "api_key_path": (
-        Annotated[
-            str, _temporal_option("--temporal-api-key-path", "TEMPORAL_API_KEY_PATH", "File: the API key; with TLS.")
-        ],
+        _text("--temporal-api-key-path", "TEMPORAL_API_KEY_PATH", "File with the API key. Implies TLS."),
         "",
     ),
-    "ca": (
-        Annotated[
-            str, _temporal_option("--temporal-ca", "TEMPORAL_TLS_SERVER_CA_CERT_PATH", "File: who signs the server.")
-        ],
-        "",
-    ),
-    "cert": (
-        Annotated[
-            str, _temporal_option("--temporal-cert", "TEMPORAL_TLS_CLIENT_CERT_PATH", "File: for mTLS, with the key.")
-        ],
-        "",
-    ),
-    "key": (Annotated[str, _temporal_option("--temporal-key", "TEMPORAL_TLS_CLIENT_KEY_PATH", "Its key.")], ""),
+    "ca": (_text("--temporal-ca", "TEMPORAL_TLS_SERVER_CA_CERT_PATH", "PEM file with the server CA."), ""),
+    "cert": (_text("--temporal-cert", "TEMPORAL_TLS_CLIENT_CERT_PATH", "PEM client certificate, for mTLS."), ""),
+    "key": (_text("--temporal-key", "TEMPORAL_TLS_CLIENT_KEY_PATH", "PEM client key."), ""),
     "payload_keys": (
-        Annotated[
-            str, _temporal_option("--temporal-payload-keys", "TEMPORAL_PAYLOAD_KEYS_PATH", "File: what encrypts.")
-        ],
+        _text("--temporal-payload-keys", "TEMPORAL_PAYLOAD_KEYS_PATH", "File with payload encryption keys."),
         "",
     ),
-    "server_name": (
-        Annotated[str, _temporal_option("--temporal-server-name", "TEMPORAL_TLS_SERVER_NAME", "On its certificate.")],
-        "",
-    ),
+    "server_name": (_text("--temporal-server-name", "TEMPORAL_TLS_SERVER_NAME", "Server name (SNI)."), ""),
 }
 _PREFIX: Final = "temporal__"
-"""Keeps them apart from what a command calls its own."""
+"""Keeps them apart from a command's own parameters."""
 
 
-def with_connection(command: Callable[..., T]) -> Callable[..., T]:
-    """The command as Typer sees it: where its parameter `connection` stands, there are the options for it.
+def temporal_command(function: Callable[..., Any]) -> Callable[..., int]:
+    """A `command` whose parameter `connection` comes from the options of Temporal, the same for every command.
 
-    What Temporal refuses while the command asks it is told in one place, here: it raises `CommandFailed`."""
+    An error of Temporal while `function` runs becomes `CommandFailed`."""
 
-    @wraps(command)
-    def run_with_connection(**arguments: Any) -> T:
-        temporal_options = {name: arguments.pop(_PREFIX + name) for name in _OPTIONS}
-        address, namespace, cluster = (
-            temporal_options.pop("address"),
-            temporal_options.pop("namespace"),
-            temporal_options.pop("cluster"),
-        )
+    async def run_with_connection(**arguments: Any) -> Any:
+        given = {name: arguments.pop(_PREFIX + name) for name in _OPTIONS}
+        address, namespace, cluster = (given.pop(name) for name in ("address", "namespace", "cluster"))
         try:
-            return command(
-                connection=Connection(address, namespace, cluster, Security(**temporal_options)), **arguments
-            )
+            return await function(connection=Connection(address, namespace, cluster, Security(**given)), **arguments)
         except RPCError as error:
             raise CommandFailed(format_rpc_error(error, namespace=namespace, address=address)) from error
 
-    signature = inspect.signature(command, eval_str=True)
-    own = [one for name, one in signature.parameters.items() if name != "connection"]
-    options = [
-        inspect.Parameter(_PREFIX + name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _OPTIONS.items()
-    ]
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *options)]
-    run_with_connection.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run_with_connection.__annotations__ = {one.name: one.annotation for one in parameters} | {
-        "return": signature.return_annotation
-    }
-    return run_with_connection
+    options = [option(_PREFIX + name, annotation, default) for name, (annotation, default) in _OPTIONS.items()]
+    return command(with_options(run_with_connection, function, options, instead_of="connection"))

@@ -1,4 +1,4 @@
-"""What a person says to a workflow, as an update: its answer, or why there is none. For `pause`, `approve` and such."""
+"""Requests of a person to a workflow, sent as updates."""
 
 import asyncio
 from datetime import timedelta
@@ -12,7 +12,7 @@ from tenure.model.base import Message
 from tenure.model.signals import OperatorRequestResult
 
 UPDATE_TIMEOUT = timedelta(seconds=20)
-"""A task may wait 15 s for a worker that is gone."""
+"""A task may wait 15 s for a worker that is no longer there."""
 _TIMEOUT_STATUSES = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 
 
@@ -30,9 +30,8 @@ class WorkflowNotFound(Exception):
 async def send_update(
     handle: WorkflowHandle[object, object], verb: str, request: Message, *, about: str
 ) -> OperatorRequestResult:
-    """What the workflow answers. Raises `NoResponse`, `WorkflowNotFound`, `Refused`, which begins with `about`, where
-    it says
-    no, and RPCError where Temporal does."""
+    """The answer. Raises `NoResponse`, `WorkflowNotFound`, RPCError, or for a rejection `UsageError`, which begins with
+    `about`."""
     try:
         update = handle.execute_update(verb, request, result_type=OperatorRequestResult, rpc_timeout=UPDATE_TIMEOUT)
         verdict: OperatorRequestResult = await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds())
@@ -52,13 +51,13 @@ async def send_update(
 async def send_update_for_message(
     handle: WorkflowHandle[object, object], verb: str, request: Message, *, about: str, absent: str
 ) -> str:
-    """The message of the answer. Raises `Refused`, which begins with `about`, where it is no, or there is none;
-    `absent`: what it means that there is no such workflow."""
+    """The message of the answer. Raises `UsageError`, which begins with `about`, for a rejection, or without an answer;
+    `absent`: the message where no such workflow runs."""
     try:
         verdict = await send_update(handle, verb, request, about=about)
     except NoResponse as late:
-        todo = "`tenure doctor` says whether one runs; then say it again"
-        raise UsageError(f"{about}: no worker answered {late}, so nothing is said; {todo}") from None
+        todo = "run `tenure doctor` to see whether one runs, then repeat the command"
+        raise UsageError(f"{about}: no worker responded {late}, so nothing was changed; {todo}") from None
     except WorkflowNotFound as unknown:
         raise UsageError(f"{about}: {absent}") from unknown
     if not verdict.accepted:

@@ -1,7 +1,4 @@
-"""`tenure doctor`: looks at AWS, the cluster and Temporal, changes nothing, and says what a person has to do.
-
-It takes the worker's own settings, and is best run with the worker's own credentials.
-"""
+"""`tenure doctor`: checks AWS, the cluster and Temporal with the worker's settings, and best with its credentials."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,10 +14,10 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.doctor.account import Caller
 from tenure.aws.doctor.checks import AwsDoctor
-from tenure.cli.console import findings_table, print_renderables, summarize_findings
-from tenure.cli.exit_codes import UsageError
-from tenure.cli.output import Output
-from tenure.cli.temporal_client import Connection
+from tenure.cli.console import findings_table, summarize_findings
+from tenure.cli.exit_codes import DONE, FAILED, UsageError
+from tenure.cli.output import Result
+from tenure.cli.worker_settings import settings_command, temporal_connection
 from tenure.controller.temporal.doctor import check_temporal
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.doctor import check_kinds, check_objects, check_rights, check_version, rights_of
@@ -29,32 +26,26 @@ from tenure.model.interruption.notices import EventKind
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.interruption.rules import ignored_by_all
 from tenure.policy.lifecycle_policy import resolve_policies
-from tenure.settings import Settings, SettingsError, load
-from worker import aws_settings, temporal_security
+from tenure.settings import Settings
+from worker import aws_settings
 
-app = typer.Typer(add_completion=False)
-
-Role = Annotated[str, typer.Option(help="ARN of the worker's role, where others' credentials look for it.")]
+Role = Annotated[str, typer.Option(help="ARN of the worker's role, when run with other credentials.")]
 NodeRole = Annotated[str, typer.Option(help="Name of the nodes' role, which the worker passes on.")]
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def doctor(context: typer.Context, role: Role = "", node_role: NodeRole = "", output: Output = "table") -> int:
-    """Check credentials, selectors, queue, quotas, rights and Temporal. Exit code 1 when something must be mended.
+@settings_command
+async def doctor(settings: Settings, role: Role = "", node_role: NodeRole = "") -> Result:
+    """Check credentials, selectors, queue, quotas, permissions and Temporal. Exit code 1 when there is a problem.
 
     Settings come from the environment and flags, as for `tenure worker`.
     """
-    try:
-        settings = load(list(context.args))
-    except SettingsError as error:
-        raise UsageError(f"doctor: {error}") from error
-    found = asyncio.run(run_checks(settings, role=role, node_role=node_role))
-    print_renderables(output, [one.model_dump() for one in found], findings_table(found), summarize_findings(found))
-    return int(has_problem(found))
+    found = await run_checks(settings, role=role, node_role=node_role)
+    parts = [findings_table(found), summarize_findings(found)]
+    return Result([one.model_dump() for one in found], parts, FAILED if has_problem(found) else DONE)
 
 
 async def run_checks(settings: Settings, *, role: str = "", node_role: str = "") -> list[Finding]:
-    """All findings: of the cluster, of AWS, of Temporal. What does not answer is a finding too."""
+    """Of the cluster, AWS and Temporal. A service that does not respond is a finding too."""
     in_cluster, cluster_objects = await _check_cluster(settings)
     in_aws, in_temporal = await asyncio.gather(
         _check_aws(settings, role, node_role, cluster_objects), _check_temporal(settings)
@@ -64,7 +55,7 @@ async def run_checks(settings: Settings, *, role: str = "", node_role: str = "")
 
 @dataclass(frozen=True)
 class _ClusterObjects:
-    """What the cluster has that AWS is asked about."""
+    """Objects of the cluster that the checks of AWS need."""
 
     pools: Sequence[NodePool] = ()
     classes: Sequence[EC2NodeClass] = ()
@@ -82,13 +73,11 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
         found += await check_kinds(cluster.client)
         found += await check_rights(cluster.client, rights_of(rbac_documents()), account=service_account())
         objects, pools, classes = await check_objects(cluster, settings.leader_election_name, datetime.now(UTC))
-        return [*found, *objects], _ClusterObjects(
-            pools, classes, await list_ignored_events(cluster, settings.build_deadlines(), pools)
-        )
+        ignored = await list_ignored_events(cluster, settings.build_deadlines(), pools)
+        return [*found, *objects], _ClusterObjects(pools, classes, ignored)
     except Fault as fault:
-        return [
-            problem_finding("cluster", "API server", fault.message, "see whether KUBECONFIG names the right one")
-        ], _ClusterObjects()
+        todo = "check that KUBECONFIG names the right cluster"
+        return [problem_finding("cluster", "API server", fault.message, todo)], _ClusterObjects()
     finally:
         await cluster.close()
 
@@ -135,17 +124,15 @@ async def _check_aws(settings: Settings, role: str, node_role: str, cluster_obje
 
 
 def _node_role(settings: Settings, classes: Sequence[EC2NodeClass]) -> str:
-    """What the classes name; else the custom of Karpenter's template."""
+    """From the EC2NodeClasses; else the name in Karpenter's CloudFormation template."""
     named = sorted({one.spec.role.rpartition("/")[2] for one in classes if one.spec.role})
     return named[0] if named else f"KarpenterNodeRole-{settings.cluster_name}"
 
 
 async def _check_temporal(settings: Settings) -> list[Finding]:
-    address, namespace = settings.temporal_address, settings.temporal_namespace
-    connection = Connection(address, namespace, settings.cluster_name, temporal_security(settings))
     try:
         return await check_temporal(
-            await connection.connect(),
+            await temporal_connection(settings).connect(),
             settings.cluster_name,
             queue=settings.interruption_queue,
             build=settings.temporal_worker_build_id,

@@ -1,10 +1,8 @@
-"""`tenure rebuild`: start what a cluster should have in Temporal and has not, after Temporal's database was lost or set
-back.
+"""`tenure rebuild`: start the workflows and Schedules that Temporal lacks after its database was lost or restored.
 
-It takes the worker's own settings, since what it starts is told them; best run where a worker runs.
+It takes the worker's settings, since the started workflows receive them.
 """
 
-import asyncio
 import logging
 import sys
 from collections import Counter
@@ -14,22 +12,20 @@ from typing import Annotated, Any, Final
 
 import structlog
 import typer
-from rich.table import Table
 from temporalio.service import RPCError
 
 import tenure.kube.adapters.build
-from tenure.cli.console import print_renderables
+from tenure.cli.console import PrintableTable, folded, make_table, unwrapped
 from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError
-from tenure.cli.output import Output
-from tenure.cli.temporal_client import Connection
+from tenure.cli.output import Result
+from tenure.cli.worker_settings import settings_command, temporal_connection
 from tenure.controller.rebuild import Discrepancy, Rebuild, list_running_workflows, read
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.errors import BadInput, Fault
-from tenure.settings import Settings, SettingsError, load
-from worker import batch_window, host_settings, temporal_security
+from tenure.settings import Settings
+from worker import batch_window, host_settings
 
-app = typer.Typer(add_completion=False)
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what is missing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what is missing.")]
 _MISSING: Final = {
     "SearchAttribute": "not registered",
     "Cluster": "no open workflow",
@@ -38,38 +34,25 @@ _MISSING: Final = {
 _AFTER: Final = "Workers take it on from here; `tenure doctor` and `tenure stuck` say how it goes."
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def rebuild(context: typer.Context, dry_run: DryRun = False, output: Output = "table") -> int:
+@settings_command
+async def rebuild(settings: Settings, dry_run: DryRun = False) -> Result:
     """Start the workflows and Schedules that Temporal lacks, from the objects in the cluster. With --dry-run the exit
     code is 1 when something is missing.
 
     Settings come from the environment and flags, as for `tenure worker`.
     """
-    try:
-        settings = load(list(context.args))
-    except SettingsError as error:
-        raise UsageError(f"rebuild: {error}") from error
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    found = asyncio.run(rebuild_workflows(settings, dry_run=dry_run))
-    listed = [as_json(one, dry_run) for one in found]
-    print_renderables(
-        output,
-        listed,
-        *([findings_table(found, settings, dry_run)] if found else []),
-        summarize_rebuild(found, dry_run),
-    )
-    return FAILED if found and dry_run else DONE
+    found = await rebuild_workflows(settings, dry_run=dry_run)
+    parts = [*([findings_table(found, settings, dry_run)] if found else []), summarize_rebuild(found, dry_run)]
+    return Result([as_json(one, dry_run) for one in found], parts, FAILED if found and dry_run else DONE)
 
 
 async def rebuild_workflows(settings: Settings, *, dry_run: bool) -> list[Discrepancy]:
-    """What was found, and, but for a dry run, mended. Raises `Refused` and `CommandFailed`."""
-    connection = Connection(
-        settings.temporal_address, settings.temporal_namespace, settings.cluster_name, temporal_security(settings)
-    )
-    temporal = await connection.connect()
+    """What was found, and, except in a dry run, repaired. Raises `UsageError` and `CommandFailed`."""
+    temporal = await temporal_connection(settings).connect()
     try:
         cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     except Fault as fault:
@@ -85,9 +68,8 @@ async def rebuild_workflows(settings: Settings, *, dry_run: bool) -> list[Discre
         reason = format_rpc_error(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
         raise UsageError(f"rebuild: {reason}") from error
     except Fault as fault:
-        raise UsageError(
-            f"rebuild: the API server: {fault.message}; see whether KUBECONFIG names the right one"
-        ) from fault
+        todo = "check that KUBECONFIG names the right cluster"
+        raise UsageError(f"rebuild: the API server: {fault.message}; {todo}") from fault
     finally:
         await cluster.close()
     return found
@@ -113,21 +95,19 @@ def as_json(one: Discrepancy, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def findings_table(found: Sequence[Discrepancy], settings: Settings, dry_run: bool) -> Table:
-    table = Table(expand=False)
-    for name in ("kind", "name"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("found", overflow="fold")
-    table.add_column("would be" if dry_run else "done", overflow="fold")
-    for one in found:
-        table.add_row(
-            one.kind, one.name, _describe_finding(one), f"{_describe_action(one)}{_describe_queue(one, settings)}"
-        )
-    return table
+def findings_table(found: Sequence[Discrepancy], settings: Settings, dry_run: bool) -> PrintableTable:
+    return make_table(
+        *unwrapped("kind", "name"),
+        *folded("found", "would be" if dry_run else "done"),
+        rows=(
+            (one.kind, one.name, _describe_finding(one), f"{_describe_action(one)}{_describe_queue(one, settings)}")
+            for one in found
+        ),
+    )
 
 
 def summarize_rebuild(found: Sequence[Discrepancy], dry_run: bool) -> str:
-    """`3 NodeClaim, 1 Cluster started. ...`: what there was, and what to do next."""
+    """`3 started. ...`, and the next step."""
     if not found:
         return "Nothing is missing in Temporal, and nothing runs there without its object."
     counts = Counter("told that their object is gone" if one.is_orphaned else "started" for one in found)
@@ -148,7 +128,7 @@ def _describe_action(one: Discrepancy) -> str:
 
 
 def _describe_queue(one: Discrepancy, settings: Settings) -> str:
-    """What AWS says is read by this one; a queue that only the worker knows is named at the worker's next start."""
+    """Of the Interruption workflow; without INTERRUPTION_QUEUE here, the worker sets the queue at its next start."""
     if (one.kind, one.name) != ("Cluster", "interruption"):
         return ""
     queue = settings.interruption_queue

@@ -1,9 +1,8 @@
-"""`tenure adopt`: take over a cluster that Karpenter runs; look first with --dry-run, and hand back with --back.
+"""`tenure adopt`: take over a cluster from Karpenter; preview with --dry-run, and hand back with --back.
 
-`foreseen.py` reads and judges, `handover.py` acts. It runs with a person's rights: the worker's may scale nothing.
+It runs with a person's permissions: the worker may not scale Deployments.
 """
 
-import asyncio
 import logging
 import sys
 from collections.abc import Sequence
@@ -13,41 +12,39 @@ import structlog
 import typer
 from temporalio.client import Client
 
-from tenure.apis.durations import DurationError, parse_duration
 from tenure.cli.adopt.handover import Handover, HandoverResult
 from tenure.cli.adopt.preview import (
     AdoptionReport,
     DeploymentReference,
     as_json,
-    as_tables,
     connect_cluster,
+    format_report,
     format_verdict,
     inspect_controllers,
     preview_adoption,
 )
-from tenure.cli.console import print_renderables, summarize_findings
-from tenure.cli.exit_codes import CommandFailed, UsageError
-from tenure.cli.output import Output, print_result
-from tenure.cli.temporal_client import Connection
+from tenure.cli.command import WORKER_FLAGS, command, parse_length
+from tenure.cli.console import summarize_findings
+from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError
+from tenure.cli.output import Result
+from tenure.cli.worker_settings import temporal_connection
+from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.errors import Fault
 from tenure.settings import Settings
-from worker import temporal_security
 
-app = typer.Typer(add_completion=False)
-
-Karpenter = Annotated[str, typer.Option(help="Karpenter's Deployment, as namespace/name.")]
-Tenure = Annotated[str, typer.Option(help="Tenure's Deployment, as namespace/name.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Look and report; write nothing anywhere.")]
+Karpenter = Annotated[str, typer.Option(help="Karpenter's Deployment (namespace/name).")]
+Tenure = Annotated[str, typer.Option(help="Tenure's Deployment (namespace/name).")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Report without changing anything.")]
 Back = Annotated[bool, typer.Option("--back", help="Hand the cluster back to Karpenter.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Deadline = Annotated[str, typer.Option("--within", help="How long to wait for all of it together, such as 10m.")]
-Settle = Annotated[str, typer.Option(help="How long to watch for drift at the end, such as 30s.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Deadline = Annotated[str, typer.Option("--within", help="Total time limit, e.g. 10m.")]
+Settle = Annotated[str, typer.Option(help="How long to watch for drift at the end, e.g. 30s.")]
 _CONFIRM_ADOPTION: Final = "Scale Deployment {karpenter} to zero and let Tenure take over its NodeClaims?"
 _CONFIRM_HAND_BACK: Final = "Scale Deployment {tenure} to zero and let Karpenter run the cluster again?"
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def adopt(
+@command
+async def adopt(
     context: typer.Context,
     dry_run: DryRun = False,
     back: Back = False,
@@ -56,44 +53,40 @@ def adopt(
     tenure: Tenure = "tenure/tenure",
     within: Deadline = "10m",
     settle: Settle = "30s",
-    output: Output = "table",
-) -> int:
-    """Take over a cluster that Karpenter runs. Exit code 1 when something stands in the way, or did not come true.
+) -> Result:
+    """Take over a cluster from Karpenter. Exit code 1 when something blocks it, or it did not complete.
 
     Settings come from flags and the environment, as for `tenure worker`, and else from both Deployments.
     """
     if dry_run and back:
-        raise UsageError("adopt: --dry-run and --back: give one; going back needs no look ahead")
-    # What the worker's own code logs is for a worker's log.
+        raise UsageError("adopt: --dry-run and --back exclude each other")
+    # The worker's own code logs for a worker's log.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    karpenter_reference, tenure_reference = (
+    references = (
         _parse_deployment_reference("--karpenter", karpenter),
         _parse_deployment_reference("--tenure", tenure),
     )
-    seconds = (_parse_seconds("--within", within), _parse_seconds("--settle", settle))
-    if dry_run:
-        found = asyncio.run(_preview_adoption(context.args, karpenter_reference, tenure_reference))
-        print_renderables(output, as_json(found), *as_tables(found))
-        return int(not found.is_ready)
-    result = asyncio.run(
-        _run_handover(context.args, karpenter_reference, tenure_reference, seconds, back=back, yes=yes)
+    seconds = (
+        parse_length("adopt: --within", within, "10m").total_seconds(),
+        parse_length("adopt: --settle", settle, "30s").total_seconds(),
     )
-    data = {"message": result.message, "nodeClaims": result.nodeclaims, "left": list(result.unfinished)}
-    print_result(output, data, result.message)
-    return 0
-
-
-async def _preview_adoption(
-    flags: Sequence[str], karpenter: DeploymentReference, tenure: DeploymentReference
-) -> AdoptionReport:
-    cluster = await connect_cluster(flags)
+    cluster = await connect_cluster(context.args)
     try:
-        return await preview_adoption(cluster, flags, karpenter, tenure)
+        if dry_run:
+            found = await preview_adoption(cluster, context.args, *references)
+            return Result(as_json(found), format_report(found), DONE if found.is_ready else FAILED)
+        result = await _run_handover(cluster, context.args, *references, seconds, back=back, yes=yes)
     finally:
         await cluster.close()
+    data = {"message": result.message, "nodeClaims": result.nodeclaims, "left": list(result.unfinished)}
+    return Result(data, [result.message])
+
+
+adopt.context_settings = WORKER_FLAGS  # type: ignore[attr-defined]
 
 
 async def _run_handover(
+    cluster: KubeAdapters,
     flags: Sequence[str],
     karpenter: DeploymentReference,
     tenure: DeploymentReference,
@@ -102,7 +95,6 @@ async def _run_handover(
     back: bool,
     yes: bool,
 ) -> HandoverResult:
-    cluster = await connect_cluster(flags)
     try:
         found = await (inspect_controllers if back else preview_adoption)(cluster, flags, karpenter, tenure)
         if found.karpenter is not None:
@@ -118,19 +110,15 @@ async def _run_handover(
             deadline=seconds[0],
             settle=seconds[1],
         )
-        _confirm(
-            (_CONFIRM_HAND_BACK if back else _CONFIRM_ADOPTION).format(karpenter=karpenter.path, tenure=tenure.path),
-            yes,
-        )
+        question = _CONFIRM_HAND_BACK if back else _CONFIRM_ADOPTION
+        _confirm(question.format(karpenter=karpenter.path, tenure=tenure.path), yes)
         return await (handover.hand_back() if back else handover.take_over())
     except Fault as fault:
-        raise CommandFailed(f"adopt: {fault.message}; mend that and run the same again") from fault
-    finally:
-        await cluster.close()
+        raise CommandFailed(f"adopt: {fault.message}; fix that and run the same again") from fault
 
 
 def _check_preconditions(found: AdoptionReport, karpenter: DeploymentReference, *, back: bool) -> None:
-    """Raises `Refused` where there is nobody to hand back to, `CommandFailed` where something stands in the way."""
+    """Raises `UsageError` without a Karpenter to hand back to, `CommandFailed` for a problem."""
     if back:
         if found.karpenter is None:
             raise UsageError(
@@ -146,25 +134,22 @@ def _check_preconditions(found: AdoptionReport, karpenter: DeploymentReference, 
 
 
 async def _connect_temporal(settings: Settings, *, needed: bool) -> Client | None:
-    """None where it does not answer and is not needed: without it no workflow acts anyhow. Raises `Refused`."""
-    connection = Connection(
-        settings.temporal_address, settings.temporal_namespace, settings.cluster_name, temporal_security(settings)
-    )
+    """None where it does not respond and is not needed: without it no workflow acts. Raises `UsageError`."""
     try:
-        return await connection.connect()
+        return await temporal_connection(settings).connect()
     except UsageError as error:
         if needed:
             raise
-        _print_progress(f"{error}: what is under way is not known")
+        _print_progress(f"{error}: nodes under way are unknown")
         return None
 
 
 def _confirm(question: str, yes: bool) -> None:
-    """Raises `Refused` for no."""
+    """Raises `UsageError` for no."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("adopt: nobody is there to be asked; give --yes")
+        raise UsageError("adopt: --yes is required without a terminal")
     try:
         agreed = typer.confirm(question, err=True)
     except typer.Abort:
@@ -174,22 +159,14 @@ def _confirm(question: str, yes: bool) -> None:
 
 
 def _print_progress(line: str) -> None:
-    """On stderr, so that what scripts read is the outcome alone."""
+    """On stderr, so that stdout has only the result."""
     print(f"adopt: {line}", file=sys.stderr, flush=True)
 
 
 def _parse_deployment_reference(option: str, text: str) -> DeploymentReference:
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name):
-        raise UsageError(f"adopt: {option} {text}: write namespace/name, such as kube-system/karpenter")
+        raise UsageError(
+            f"adopt: {option}: invalid reference {text!r}, expected namespace/name, e.g. kube-system/karpenter"
+        )
     return DeploymentReference(namespace, name)
-
-
-def _parse_seconds(option: str, text: str) -> float:
-    try:
-        length = parse_duration(text)
-    except DurationError as error:
-        raise UsageError(f"adopt: {option}: {error}") from error
-    if length is None or length.total_seconds() < 0:
-        raise UsageError(f"adopt: {option} {text}: write a time such as 10m")
-    return length.total_seconds()

@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rich.console import RenderableType
-from rich.table import Table
-
 import tenure.aws.adapters
 import tenure.kube.adapters.build
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -24,13 +21,12 @@ from tenure.cli.adopt.karpenter_settings import (
     format_flags,
     inherit_settings,
 )
-from tenure.cli.console import findings_table, summarize_findings
-from tenure.cli.disruption.plan import as_table as disruption_table
+from tenure.cli.console import PrintableTable, findings_table, make_table, summarize_findings
+from tenure.cli.disruption.plan import format_status
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.why import as_json as disruption_json
-from tenure.cli.simulate.results import Simulation, build_simulation
+from tenure.cli.simulate.results import Simulation, build_simulation, format_simulation
 from tenure.cli.simulate.results import as_json as plan_json
-from tenure.cli.simulate.results import as_table as plan_table
 from tenure.controller.adoption_preview import AdoptedNodeClaim, AdoptionPreview, AdoptionPreviewer
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import ObservedLease, dns_address
@@ -201,21 +197,16 @@ def as_json(found: AdoptionReport) -> dict[str, Any]:
     }
 
 
-def as_tables(found: AdoptionReport) -> list[RenderableType]:
-    """Worst last, so that it stands above the prompt."""
-    parts: list[RenderableType] = []
-    if found.setting_comparisons:
-        parts.append(_settings_table(found.setting_comparisons))
-    preview = found.preview
-    if preview is not None:
+def format_report(found: AdoptionReport) -> list[object]:
+    """Problems last, so that they stand above the prompt."""
+    parts: list[object] = [_settings_table(found.setting_comparisons)] if found.setting_comparisons else []
+    if (preview := found.preview) is not None:
         parts += [_nodeclaims_table(preview.claims)] if preview.claims else []
+        unknown = f"not known: {preview.disruption_status.blocked}"
         parts.append("What would be launched first:")
-        parts.append(
-            plan_table(_to_simulation(preview)) if preview.plan else f"not known: {preview.disruption_status.blocked}"
-        )
-        parts += ["What would be disrupted first:", disruption_table(preview.disruption_status)]
-    parts += [findings_table(found.findings), summarize_findings(found.findings), format_verdict(found)]
-    return parts
+        parts += format_simulation(_to_simulation(preview)) if preview.plan else [unknown]
+        parts += ["What would be disrupted first:", *format_status(preview.disruption_status)]
+    return [*parts, findings_table(found.findings), summarize_findings(found.findings), format_verdict(found)]
 
 
 def format_verdict(found: AdoptionReport) -> str:
@@ -244,23 +235,27 @@ def _nodeclaim_json(one: AdoptedNodeClaim) -> dict[str, Any]:
     }
 
 
-def _nodeclaims_table(claims: Sequence[AdoptedNodeClaim]) -> Table:
-    table = Table("NodeClaim", "NodePool", "node", "instance", "begins as", "drift with Karpenter", "with Tenure")
-    for one in claims:
-        instance = one.instance.instance_id if one.instance else "-"
-        drift = one.drift.reason if one.drift else "-" if one.is_evaluated else "not known"
-        node = one.node.name if one.node else "-"
-        table.add_row(
-            one.claim.name, one.claim.pool or "-", node, instance, one.phase.value, one.claim.drifted or "-", drift
+def _nodeclaims_table(claims: Sequence[AdoptedNodeClaim]) -> PrintableTable:
+    columns = ("NodeClaim", "NodePool", "node", "instance", "begins as", "drift with Karpenter", "with Tenure")
+    rows = (
+        (
+            one.claim.name,
+            one.claim.pool or "-",
+            one.node.name if one.node else "-",
+            one.instance.instance_id if one.instance else "-",
+            one.phase.value,
+            one.claim.drifted or "-",
+            one.drift.reason if one.drift else "-" if one.is_evaluated else "not known",
         )
-    return table
+        for one in claims
+    )
+    return make_table(*columns, rows=rows)
 
 
-def _settings_table(rows: Sequence[SettingComparison]) -> Table:
-    table = Table("Karpenter's variable", "its value", "Tenure's", "", "to do")
-    for one in rows:
-        table.add_row(one.variable, one.karpenter, one.tenure or "-", one.verdict, one.todo)
-    return table
+def _settings_table(rows: Sequence[SettingComparison]) -> PrintableTable:
+    columns = ("Karpenter's variable", "its value", "Tenure's", "", "to do")
+    cells = ((one.variable, one.karpenter, one.tenure or "-", one.verdict, one.todo) for one in rows)
+    return make_table(*columns, rows=cells)
 
 
 def _deployment_json(one: DeploymentState | None) -> dict[str, Any] | None:

@@ -16,14 +16,14 @@ from tenure.cli.sandbox.environment import ClusterView
 from tenure.model.nodeclaim.history import Phase
 
 WIDTH_OF_A_LOG: Final = 160
-_STYLES: Final = {
-    Phase.LAUNCH: "yellow",
-    Phase.REGISTRATION: "dark_orange",
-    Phase.INITIALIZATION: "cyan",
-    Phase.READY: "bold green",
-    Phase.DRAIN: "magenta",
-    Phase.TERMINATION: "red",
-    Phase.DELETED: "dim",
+_STYLES: Final[dict[str, str]] = {
+    Phase.LAUNCH.value: "yellow",
+    Phase.REGISTRATION.value: "dark_orange",
+    Phase.INITIALIZATION.value: "cyan",
+    Phase.READY.value: "bold green",
+    Phase.DRAIN.value: "magenta",
+    Phase.TERMINATION.value: "red",
+    Phase.DELETED.value: "dim",
 }
 
 

@@ -1,30 +1,26 @@
-"""`tenure events [NAME]`: what AWS said of instances, for which node, under which policy, and what was done.
+"""`tenure events [NAME]`: AWS events per node with the policy applied and the outcome.
 
-All of it comes with Temporal's list of workflows, so that hundreds of nodes are one answer and no worker is needed;
-nodes that are gone are told of for as long as Temporal keeps their workflows.
-
-What nodes heard from AWS, as their workflows' memos keep it, and what became of the queue's messages.
+The events come from the memos of the NodeClaim workflows: one request lists hundreds of nodes, and no worker is needed.
+Deleted nodes are listed for as long as Temporal keeps their workflows.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
 from pydantic import TypeAdapter, ValidationError
-from rich.console import Console
-from rich.table import Table
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenure.apis.durations import DurationError, parse_duration
-from tenure.cli.console import make_console
+from tenure.cli.command import NodePoolName, parse_length
+from tenure.cli.console import PrintableTable, folded, make_table
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, merge_runs
-from tenure.cli.output import Output, print_result
-from tenure.cli.temporal_client import Connection, with_connection
+from tenure.cli.output import Result
+from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.interruption.records import MEMO, EventRecord, MessageCounts
 from workflows import ids
 
@@ -44,8 +40,7 @@ class NodeEventReader:
         self._client, self._cluster = client, cluster
 
     async def list_node_events(self, after: datetime) -> list[NodeEvents]:
-        """Nodes that heard something: those that live, and those that ended since then. One list, whatever their
-        number."""
+        """Nodes with events: running ones and those that ended since then. One list, whatever their number."""
         condition = f"(ExecutionStatus = 'Running' OR CloseTime >= '{after.astimezone(UTC).isoformat()}')"
         found = await NodeClaimVisibility(self._client, self._cluster).list_runs(condition)
         memos = {one.id: one for one in found if MEMO in one.raw_info.memo.fields}
@@ -54,9 +49,8 @@ class NodeEventReader:
 
     async def has_node(self, name: str) -> bool:
         """Whether a node of that name lives, or lived."""
-        return any(
-            nodeclaim.is_called(name) for nodeclaim in await NodeClaimVisibility(self._client, self._cluster).list_all()
-        )
+        every = await NodeClaimVisibility(self._client, self._cluster).list_all()
+        return any(one.is_called(name) for one in every)
 
     async def read_message_counts(self) -> MessageCounts | None:
         """None where no queue is read at present."""
@@ -90,11 +84,8 @@ def _parse_message_counts(payload: object) -> MessageCounts | None:
         return None
 
 
-app = typer.Typer(add_completion=False)
-
-Name = Annotated[str, typer.Argument(help="A node by its NodeClaim, its Node or its instance; all of them without it.")]
-Pool = Annotated[str, typer.Option("--nodepool", help="Nodes of this NodePool alone.")]
-Since = Annotated[str, typer.Option("--since", help="What was heard since then, such as 30m, 24h or 168h.")]
+Name = Annotated[str, typer.Argument(help="NodeClaim, Node or instance (default: all nodes).")]
+Since = Annotated[str, typer.Option("--since", help="Only events received since then, e.g. 30m, 24h or 168h.")]
 _DROPPED: Final = {
     "repeated": "repeats",
     "foreign": "about instances of nobody's",
@@ -106,50 +97,26 @@ _DROPPED: Final = {
 """By the words of tenure_interruption_messages_dropped_total."""
 
 
-@app.command()
-@with_connection
-def events(
-    connection: Connection,
-    name: Name = "",
-    nodepool: Pool = "",
-    since: Since = "24h",
-    output: Output = "table",
-) -> None:
-    """List what AWS said of instances: for which node, under which policy, and what was done.
+@temporal_command
+async def events(connection: Connection, name: Name = "", nodepool: NodePoolName = "", since: Since = "24h") -> Result:
+    """List AWS events per node with the policy applied and the outcome.
 
-    What still waits is listed however old it is. Below stands what became of the queue's other messages.
+    Pending events are always listed. A summary of the other messages of the queue follows.
     """
-    asyncio.run(_print_node_events(connection, name, nodepool, parse_span(since), output))
-
-
-def parse_span(text: str, command: str = "events") -> timedelta:
-    """Raises `Refused` for what is no length of time."""
-    try:
-        span = parse_duration(text)
-    except DurationError as error:
-        raise UsageError(f"{command}: --since: {error}") from error
-    if span is None or span <= timedelta(0):
-        raise UsageError(f"{command}: --since {text}: write a length of time, such as 30m, 24h or 168h")
-    return span
-
-
-async def _print_node_events(connection: Connection, name: str, pool: str, span: timedelta, output: str) -> None:
+    after = datetime.now(UTC) - parse_length("events: --since", since, "30m, 24h or 168h", zero=False)
     reader = NodeEventReader(await connection.connect(), connection.cluster)
-    after = datetime.now(UTC) - span
     node_events, message_counts = await asyncio.gather(reader.list_node_events(after), reader.read_message_counts())
-    found = [one for one in node_events if _is_selected(one.nodeclaim, name, pool)]
+    found = [one for one in node_events if _is_selected(one.nodeclaim, name, nodepool)]
     if name and not found and not await reader.has_node(name):
-        hint = "`tenure get` lists the nodes, `tenure events` without a name all that was said"
+        hint = "`tenure get` lists the nodes, `tenure events` without a name all events"
         raise UsageError(
             f"events {name}: no NodeClaim, Node or instance of this name in cluster {connection.cluster}; {hint}"
         )
     rows = select_rows(found, after)
-    if output == "json":
-        print_result(output, as_json(rows, message_counts))
-        return
-    print_events(
-        make_console(), rows, message_counts, about=name or (f"the nodes of {pool}" if pool else ""), after=after
-    )
+    about = name or (f"the nodes of {nodepool}" if nodepool else "any node")
+    nothing = f"AWS said nothing of {about} since {_format_time(after)}."
+    parts = [events_table(rows) if rows else nothing, format_message_counts(message_counts)]
+    return Result(as_json(rows, message_counts), parts)
 
 
 def _is_selected(nodeclaim: NodeClaimSummary, name: str, pool: str) -> bool:
@@ -167,36 +134,26 @@ def select_rows(node_events: Sequence[NodeEvents], after: datetime) -> list[tupl
     return sorted(rows, key=lambda row: (row[1].received_at, row[0].name))
 
 
-def print_events(
-    out: Console,
-    rows: Sequence[tuple[NodeClaimSummary, EventRecord]],
-    message_counts: MessageCounts | None,
-    *,
-    about: str,
-    after: datetime,
-) -> None:
-    if rows:
-        out.print(_events_table(rows))
-    else:
-        out.print(f"AWS said nothing of {about or 'any node'} since {_format_time(after)}.")
-    out.print(_format_message_counts(message_counts), soft_wrap=True)
-
-
-def _events_table(rows: Sequence[tuple[NodeClaimSummary, EventRecord]]) -> Table:
-    table = Table(expand=False)
-    for name in ("heard", "event", "AWS acts"):
-        table.add_column(name, overflow="fold")
-    for name in ("NodeClaim", "instance", "NodePool"):
-        table.add_column(name, overflow="fold", min_width=8)
-    table.add_column("policy", overflow="fold")
-    table.add_column("what was done", overflow="fold", min_width=20)
-    for nodeclaim, record in rows:
-        event = f"{record.kind} {record.code}".rstrip()
-        policy = f"{record.policy or 'none'}: {record.action}"
-        acts = _format_time(record.starts) if record.starts else "-"
-        who = (nodeclaim.name, nodeclaim.instance_id or "-", nodeclaim.pool or "-")
-        table.add_row(_format_time(record.received_at), event, acts, *who, policy, describe_outcome(nodeclaim, record))
-    return table
+def events_table(rows: Sequence[tuple[NodeClaimSummary, EventRecord]]) -> PrintableTable:
+    return make_table(
+        *folded("heard", "event", "AWS acts"),
+        *folded("NodeClaim", "instance", "NodePool", min_width=8),
+        *folded("policy"),
+        *folded("what was done", min_width=20),
+        rows=(
+            (
+                _format_time(record.received_at),
+                f"{record.kind} {record.code}".rstrip(),
+                _format_time(record.starts),
+                nodeclaim.name,
+                nodeclaim.instance_id or "-",
+                nodeclaim.pool or "-",
+                f"{record.policy or 'none'}: {record.action}",
+                describe_outcome(nodeclaim, record),
+            )
+            for nodeclaim, record in rows
+        ),
+    )
 
 
 def describe_outcome(nodeclaim: NodeClaimSummary, record: EventRecord) -> str:
@@ -204,29 +161,24 @@ def describe_outcome(nodeclaim: NodeClaimSummary, record: EventRecord) -> str:
     if nodeclaim.open:
         since = "" if record.since == record.received_at else f" (since {_format_time(record.since)})"
         return f"{record.done}{since}"
-    return f"{_describe_final_outcome(record)}; the node is gone since {_format_time(nodeclaim.since)}"
+    waited = "it waited: " if record.waits else ""
+    return f"{waited}{record.done}; the node is gone since {_format_time(nodeclaim.since)}"
 
 
-def _describe_final_outcome(record: EventRecord) -> str:
-    """Nothing is waited for any more once the node is gone."""
-    return f"it waited: {record.done}" if record.waits else record.done
-
-
-def _format_message_counts(message_counts: MessageCounts | None) -> str:
+def format_message_counts(message_counts: MessageCounts | None) -> str:
     if message_counts is None:
         return "The queue is not read at present: `tenure doctor` says why; INTERRUPTION_QUEUE may not be set."
-    dropped = [
-        f"{message_counts.counts[why]} {text}" for why, text in _DROPPED.items() if message_counts.counts.get(why)
-    ]
-    of_use = message_counts.counts.get("deleted", 0) - sum(message_counts.counts.get(why, 0) for why in _DROPPED)
-    parts = [f"{message_counts.counts.get('received', 0)} received", f"{max(0, of_use)} told to nodes", *dropped]
+    counts = message_counts.counts
+    dropped = {text: counts[why] for why, text in _DROPPED.items() if counts.get(why)}
+    used = max(0, counts.get("deleted", 0) - sum(dropped.values()))
+    parts = [f"{counts.get('received', 0)} received", f"{used} told to nodes"]
+    parts += [f"{number} {text}" for text, number in dropped.items()]
     return f"The queue's messages since {_format_time(message_counts.since)}: {', '.join(parts)}."
 
 
 def as_json(
     rows: Sequence[tuple[NodeClaimSummary, EventRecord]], message_counts: MessageCounts | None
 ) -> dict[str, Any]:
-    """For scripts: every field, times in ISO 8601."""
     return {
         "events": [
             {

@@ -1,6 +1,6 @@
-"""Stories of nodes out of exported histories: `tenure why NAME --from FOLDER`, with neither Temporal nor a worker."""
+"""Explanations of nodes from exported histories: `tenure why NAME --from FOLDER`, without Temporal or a worker."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from google.protobuf.json_format import ParseError
 from pydantic import ValidationError
-from temporalio.api.common.v1 import Payload
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
+from temporalio.common import SearchAttributeKey
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.timeline import NodeExplanation, explain_completed, list_activity_calls
-from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.nodes.workflows import NodeClaimSummary, nodeclaim_name
 from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
 from workflows import search_attributes
 
@@ -24,12 +24,10 @@ _CONVERTER: Final = pydantic_data_converter.payload_converter
 
 
 def explain_exported_nodes(folder: Path, name: str, read: Read = tuple) -> list[NodeExplanation]:
-    """By NodeClaim at once, else by Node or instance, for which all files are read; `read` decrypts events. Raises
-    `Refused` for none."""
+    """By NodeClaim, else by Node or instance, for which all files are read; `read` decrypts events. Raises `UsageError`
+    for an unknown name."""
     if not folder.is_dir():
-        raise UsageError(
-            f"why {name}: --from {folder}: there is no such folder; `tenure history export --to` writes one"
-        )
+        raise UsageError(f"why {name}: --from: no folder {folder}; `tenure history export --to` writes one")
     files = sorted(folder.glob("*/nodeclaim/*/*/*.json"))
     mine = [one for one in files if one.parts[-3] == name]
     found = [one for one in _read_explanations(mine or files, read) if one.nodeclaim.is_called(name)]
@@ -41,7 +39,7 @@ def explain_exported_nodes(folder: Path, name: str, read: Read = tuple) -> list[
 
 
 def _read_explanations(files: Iterable[Path], read: Read) -> Iterator[NodeExplanation]:
-    """One for each life, by the last of its runs; a file that cannot be read is told of and hurts only its own."""
+    """One per workflow, from the last of its runs; a file that cannot be read affects only its own node."""
     runs: dict[Path, list[Sequence[HistoryEvent]]] = {}
     for file in files:
         try:
@@ -57,18 +55,22 @@ def _read_explanations(files: Iterable[Path], read: Read) -> Iterator[NodeExplan
 
 def _explain_history(workflow_id: str, events: Sequence[HistoryEvent]) -> NodeExplanation:
     attributes = _final_search_attributes(events)
+
+    def text(key: SearchAttributeKey[Any]) -> str:
+        return str(attributes.get(key.name, ""))
+
     nodeclaim = NodeClaimSummary(
         workflow_id=workflow_id,
-        name=workflow_id.rsplit("/", 2)[-2],
+        name=nodeclaim_name(workflow_id),
         phase=Phase.DELETED.value,
-        pool=str(attributes.get(search_attributes.NODE_POOL.name, "")).removeprefix("-"),
+        pool=text(search_attributes.NODE_POOL).removeprefix("-"),
         since=events[-1].event_time.ToDatetime(tzinfo=UTC),
-        instance_type=attributes.get(search_attributes.INSTANCE_TYPE.name, ""),
-        instance_id=attributes.get(search_attributes.INSTANCE_ID.name, ""),
-        zone=attributes.get(search_attributes.ZONE.name, ""),
-        capacity_type=attributes.get(search_attributes.CAPACITY_TYPE.name, ""),
+        instance_type=text(search_attributes.INSTANCE_TYPE),
+        instance_id=text(search_attributes.INSTANCE_ID),
+        zone=text(search_attributes.ZONE),
+        capacity_type=text(search_attributes.CAPACITY_TYPE),
         price=attributes.get(search_attributes.PRICE.name, 0.0),
-        node_name=attributes.get(search_attributes.NODE_NAME.name, ""),
+        node_name=text(search_attributes.NODE_NAME),
         status="EXPORTED",
     )
     result = events[-1].workflow_execution_completed_event_attributes.result.payloads
@@ -85,16 +87,11 @@ def _explain_history(workflow_id: str, events: Sequence[HistoryEvent]) -> NodeEx
 
 
 def _final_search_attributes(events: Iterable[HistoryEvent]) -> dict[str, Any]:
-    """The search attributes as they stood at the end."""
     found: dict[str, Any] = {}
     for event in events:
         for upserted in (
             event.workflow_execution_started_event_attributes.search_attributes,
             event.upsert_workflow_search_attributes_event_attributes.search_attributes,
         ):
-            found |= _read(upserted.indexed_fields)
+            found |= {name: _CONVERTER.from_payload(payload) for name, payload in upserted.indexed_fields.items()}
     return {name: value for name, value in found.items() if value not in (None, [])}
-
-
-def _read(fields: Mapping[str, Payload]) -> dict[str, Any]:
-    return {name: _CONVERTER.from_payload(payload) for name, payload in fields.items()}

@@ -1,9 +1,8 @@
-"""`tenure get [NAME...]`: the nodes of a cluster, each with its phase, since when, until when, and what it waits for.
+"""`tenure get [NAME...]`: the nodes of a cluster, each with its phase, deadline and blocker.
 
-All of it comes with Temporal's list of workflows: one request for a thousand nodes, and no worker is needed.
+Everything comes from Temporal's list of workflows: one request for a thousand nodes, and no worker is needed.
 """
 
-import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,20 +10,18 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from tenure.cli.command import NodePoolName
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.durations import format_since, format_until
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as_json
-from tenure.cli.output import Output, format_columns, print_result
-from tenure.cli.temporal_client import Connection, with_connection
+from tenure.cli.output import Result, format_columns
+from tenure.cli.temporal_client import Connection, temporal_command
 
-app = typer.Typer(add_completion=False)
-
-Names = Annotated[list[str] | None, typer.Argument(help="NodeClaims, Nodes or instances; all of them without it.")]
-Pool = Annotated[str, typer.Option("--nodepool", help="Of this NodePool alone.")]
+Names = Annotated[list[str] | None, typer.Argument(help="NodeClaims, Nodes or instances (default: all nodes).")]
 PhaseName = Literal["Launch", "Registration", "Initialization", "Ready", "Drain", "Termination"]
-Phase = Annotated[PhaseName | None, typer.Option("--phase", case_sensitive=False, help="In this phase alone.")]
-Overdue = Annotated[bool, typer.Option("--overdue", help="Past the deadline of their phase alone.")]
-_COLUMNS: Final = (
+Phase = Annotated[PhaseName | None, typer.Option("--phase", case_sensitive=False, help="Only this phase.")]
+Overdue = Annotated[bool, typer.Option("--overdue", help="Only nodes past the deadline of their phase.")]
+_COLUMNS: Final = [
     "NodeClaim",
     "node",
     "NodePool",
@@ -36,36 +33,34 @@ _COLUMNS: Final = (
     "capacity",
     "$/h",
     "blocked by",
-)
+]
 _POOL: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
-@app.command()
-@with_connection
-def get(
+@temporal_command
+async def get(
     connection: Connection,
     names: Names = None,
-    nodepool: Pool = "",
+    nodepool: NodePoolName = "",
     phase: Phase = None,
     overdue: Overdue = False,
-    output: Output = "table",
-) -> None:
-    """List nodes: phase, since when, until when, what they wait for, type, zone and price as launched."""
+) -> Result:
+    """List nodes with phase, deadline, blocker, instance type, zone and price at launch."""
     query = build_condition(nodepool, phase or "", overdue=overdue)
-    found = asyncio.run(read(connection, names or (), query))
-    print_result(output, nodes_as_json(found), format_table(found, datetime.now(UTC)))
-    missing = [name for name in names or () if not any(nodeclaim.is_called(name) for nodeclaim in found)]
-    if missing:
-        raise UsageError(
+    found = await read(connection, names or (), query)
+    error = None
+    if missing := [name for name in names or () if not any(one.is_called(name) for one in found)]:
+        error = UsageError(
             f"get {' '.join(missing)}: no node of this name lives in cluster {connection.cluster}"
             f"{' that these options choose' if query else ''}; `tenure why NAME` tells of those that are gone"
         )
+    return Result(nodes_as_json(found), [format_table(found, datetime.now(UTC))], error=error)
 
 
 def build_condition(pool: str, phase: str, *, overdue: bool) -> str:
-    """What the list is narrowed by, in Temporal's words. Raises `Refused` for what is no NodePool's name."""
+    """A visibility query. Raises `UsageError` for an invalid NodePool name."""
     if pool and not _POOL.fullmatch(pool):
-        raise UsageError(f"get: --nodepool {pool}: that is no name; write that of a NodePool, such as web")
+        raise UsageError(f"--nodepool: invalid name {pool!r}, expected the name of a NodePool, e.g. web")
     parts = (
         f"TenureNodePool = '{pool}'" if pool else "",
         f"TenurePhase = '{phase}'" if phase else "",
@@ -90,12 +85,10 @@ def nodes_as_json(found: Sequence[NodeClaimSummary]) -> dict[str, Any]:
 
 
 def format_table(found: Sequence[NodeClaimSummary], now: datetime) -> str:
-    """A row each, and one line that sums it up and says what is next."""
+    """One row per node, and a summary with the next step."""
     if not found:
         return "There is no such node. `tenure plan` says what would be done, `tenure doctor` what is missing."
-    return (
-        f"{format_columns(_COLUMNS, [_table_row(nodeclaim, now) for nodeclaim in found])}\n\n{_format_summary(found)}"
-    )
+    return f"{format_columns(_COLUMNS, [_table_row(one, now) for one in found])}\n\n{_format_summary(found)}"
 
 
 def _table_row(nodeclaim: NodeClaimSummary, now: datetime) -> tuple[str, ...]:
@@ -115,10 +108,7 @@ def _table_row(nodeclaim: NodeClaimSummary, now: datetime) -> tuple[str, ...]:
 
 
 def _format_summary(found: Sequence[NodeClaimSummary]) -> str:
-    overdue = sum(nodeclaim.overdue for nodeclaim in found)
-    unknown = sum(not nodeclaim.price for nodeclaim in found)
-    price = f"{sum(nodeclaim.price for nodeclaim in found):.4g} $/h" + (
-        f" without {unknown} of unknown price" if unknown else ""
-    )
+    overdue, unknown = sum(one.overdue for one in found), sum(not one.price for one in found)
+    price = f"{sum(one.price for one in found):.4g} $/h" + (f" without {unknown} of unknown price" if unknown else "")
     summary = f"{len(found)} node{'s' if len(found) != 1 else ''}, {price}"
     return f"{summary}, {overdue} overdue: `tenure stuck` says what follows" if overdue else summary

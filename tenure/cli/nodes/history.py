@@ -1,6 +1,6 @@
-"""`tenure history NAME`: all that happened to a node, step by step; `tenure history export`: kept beyond Temporal.
+"""`tenure history NAME`: everything that happened to a node, step by step.
 
-`tenure history export`: histories of lives that ended, before Temporal lets them go. Safe to repeat.
+`tenure history export` copies histories of deleted nodes to a folder before Temporal's retention ends.
 """
 
 import asyncio
@@ -8,19 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 from typer.core import TyperGroup
 
-from tenure.cli.exit_codes import FAILED, UsageError
-from tenure.cli.nodes.events import parse_span
+from tenure.cli.command import parse_length
+from tenure.cli.exit_codes import DONE, FAILED, UsageError
 from tenure.cli.nodes.timeline import HistoryEntry, format_time, list_history_entries
 from tenure.cli.nodes.workflows import NodeClaimVisibility
-from tenure.cli.output import Output, format_columns, print_result
-from tenure.cli.temporal_client import Connection, with_connection
+from tenure.cli.output import Result, format_columns
+from tenure.cli.temporal_client import Connection, temporal_command
+
+MAX_CONCURRENT: Final = 8
 
 
 class Folder:
@@ -31,7 +33,7 @@ class Folder:
         return (self._path / name).exists()
 
     def put(self, name: str, text: str) -> None:
-        """Whole or not at all: what is cut off is written again by the next run."""
+        """Atomic, so that the next run repeats an interrupted write."""
         file = self._path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(".part")
@@ -40,39 +42,31 @@ class Folder:
 
 
 def open_folder(to: str) -> Folder:
-    """Raises UsageError for a URL."""
+    """Raises `UsageError` for a URL."""
     if "://" in to:
         raise UsageError(f"history export: --to: {to!r} is a URL, expected a folder, e.g. ./histories")
     return Folder(Path(to))
-
-
-AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class ExportResult:
     written: tuple[str, ...] = ()
     there: int = 0
-    """That an earlier run wrote."""
+    """Written by an earlier run."""
     failed: tuple[str, ...] = ()
-    """A line each: which, and why."""
-
-
-def archive_name(execution: WorkflowExecution) -> str:
-    """A run each: a life that was continued has several."""
-    return f"{execution.id}/{execution.run_id}.json"
+    """One line per failure: name and reason."""
 
 
 async def export_histories(client: Client, cluster: str, to: Folder, after: datetime | None) -> ExportResult:
-    """Lives that ended since then, or all that Temporal still has. One that fails does not keep the others."""
+    """Histories of nodes deleted since then, or of all that Temporal still has. A failure does not stop the others."""
     closed = "ExecutionStatus != 'Running'"
     if after:
         closed += f" AND CloseTime >= '{after.isoformat()}'"
     found = await NodeClaimVisibility(client, cluster).list_runs(closed)
-    limit = asyncio.Semaphore(AT_ONCE)
+    limit = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def export_run(execution: WorkflowExecution) -> ExportResult:
-        name = archive_name(execution)
+        name = f"{execution.id}/{execution.run_id}.json"
         async with limit:
             try:
                 if await asyncio.to_thread(to.has, name):
@@ -94,58 +88,53 @@ async def export_histories(client: Client, cluster: str, to: Folder, after: date
 
 class _NameFirst(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """What is no command's name is a node's."""
+        """Any word that is not a subcommand is the name of a node."""
         return super().resolve_command(ctx, args if args and args[0] in self.commands else ["show", *args])
 
 
 app = typer.Typer(
     cls=_NameFirst, add_completion=False, no_args_is_help=True, context_settings={"ignore_unknown_options": True}
 )
-Name = Annotated[str, typer.Argument(help="A NodeClaim, Node or instance, or the id of any workflow of the cluster.")]
-To = Annotated[str, typer.Option("--to", help="A folder.")]
-Since = Annotated[str, typer.Option("--since", help="Those that ended since then, such as 48h; all without it.")]
+Name = Annotated[str, typer.Argument(help="NodeClaim, Node or instance, or the ID of any workflow of the cluster.")]
+To = Annotated[str, typer.Option("--to", help="Folder.")]
+Since = Annotated[str, typer.Option("--since", help="Only nodes deleted since then, e.g. 48h (default: all).")]
 
 
 @app.callback()
 def history() -> None:
-    """All that happened to a node (`tenure history NAME`), or to files before Temporal forgets it
-    (`export_histories`)."""
+    """Show everything that happened to a node (`tenure history NAME`), or save histories (`tenure history export`)."""
 
 
 @app.command()
-@with_connection
-def show(connection: Connection, name: Name, output: Output = "table") -> None:
-    """Tell step by step what happened: phases, activities with how they ended, waits, signals, what people said."""
-    found = asyncio.run(read(connection, name))
-    steps = [{"workflow": workflow, "events": [one.as_json() for one in events]} for workflow, events in found]
-    print_result(output, steps, "\n\n".join(format_history(workflow, events) for workflow, events in found))
+@temporal_command
+async def show(connection: Connection, name: Name) -> Result:
+    """List every step: phases, activities with their results, timers, signals and operator requests."""
+    found = await read(connection, name)
+    data = [{"workflow": workflow, "events": [one.as_json() for one in events]} for workflow, events in found]
+    return Result(data, ["\n\n".join(format_history(workflow, events) for workflow, events in found)])
 
 
 @app.command("export")
-@with_connection
-def export_all(connection: Connection, to: To, since: Since = "", output: Output = "table") -> int:
-    """Write the histories of nodes that are gone, as JSON that Temporal's UI and replayer read. Safe to repeat: what is
-    there is not written again. Exit code 1 when one could not be written."""
-    after = datetime.now(UTC) - parse_span(since, "history export") if since else None
-    done = asyncio.run(_connect_and_export(connection, to, after))
+@temporal_command
+async def export_all(connection: Connection, to: To, since: Since = "") -> Result:
+    """Write the histories of deleted nodes as JSON that Temporal's UI and replayer read. Safe to repeat: files that
+    exist are not written again. Exit code 1 when one could not be written."""
+    after = datetime.now(UTC) - parse_length("history export: --since", since, "48h", zero=False) if since else None
+    folder = open_folder(to)
+    done = await export_histories(await connection.connect(), connection.cluster, folder, after)
     data = {"written": list(done.written), "there": done.there, "failed": list(done.failed)}
-    print_result(output, data, format_summary(done, to))
-    return FAILED if done.failed else 0
+    return Result(data, [format_summary(done, to)], FAILED if done.failed else DONE)
 
 
 def format_summary(done: ExportResult, to: str) -> str:
     failed = [f"failed: {line}" for line in done.failed]
-    next_ = "; run it again when that is mended" if failed else ""
+    next_ = "; fix that and run it again" if failed else ""
     counts = f"{len(done.written)} written to {to}, {done.there} were there, {len(failed)} failed{next_}"
     return "\n".join([*failed, counts])
 
 
-async def _connect_and_export(connection: Connection, to: str, after: datetime | None) -> ExportResult:
-    return await export_histories(await connection.connect(), connection.cluster, open_folder(to), after)
-
-
 async def read(connection: Connection, name: str) -> list[tuple[str, list[HistoryEntry]]]:
-    """By workflow, all runs of it together. Raises `Refused` where nothing has that name."""
+    """By workflow, with all its runs. Raises `UsageError` where nothing has that name."""
     client = await connection.connect()
     runs = await _list_runs(client, connection.cluster, name)
     if not runs:

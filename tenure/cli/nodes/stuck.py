@@ -1,30 +1,22 @@
-"""`tenure stuck`: the nodes that are past the deadline of their phase, or wait for a hook that failed, and what each
-waits for; roll-outs and commands that wait for a person; slow nodes apart, and what people have paused.
+"""`tenure stuck`: overdue nodes, rollouts and commands with what follows; slow nodes apart, and pauses.
 
-A slow node takes longer than such nodes have taken so far, and is within its deadline: it is shown, and is no alarm.
-
-What waits for a person besides nodes: roll-outs that go no further, commands past their deadlines. For `stuck`.
-
-What is paused: asked of visibility, and of the workflows for who, until when and why. For `stuck`.
+A slow node takes longer than similar nodes did, and is within its deadline: it is listed, and is no failure.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import typer
-from rich.console import Console
-from rich.table import Table
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
-from tenure.cli.console import make_console
+from tenure.cli.console import PrintableTable, folded, make_table, unwrapped
+from tenure.cli.exit_codes import DONE, FAILED
 from tenure.cli.nodes.durations import format_since, format_span, format_until
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as_json
-from tenure.cli.output import Output, print_result
-from tenure.cli.temporal_client import Connection, with_connection
+from tenure.cli.output import Result
+from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.base import Message
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause
@@ -32,6 +24,23 @@ from tenure.policy.disruption.commands import is_late
 from tenure.policy.lifecycle.deadlines import FIX_HOOK, SLOW, WAITS_FOR_A_PERSON, action_of
 from tenure.policy.lifecycle.pauses import describe_pause
 from workflows import ids, search_attributes
+
+RUNNING = "ExecutionStatus = 'Running'"
+OVERDUE = f"(TenureOverdue = true OR TenureBlockedBy STARTS_WITH '{WAITS_FOR_A_PERSON}: {FIX_HOOK}') AND {RUNNING}"
+"""A failed hook blocks its node before the deadline too."""
+SLOW_ONES = f"TenureBlockedBy STARTS_WITH '{SLOW}: ' AND {RUNNING}"
+MAX_QUERIES = 50
+"""Workflows that are queried for their pause or their next action."""
+_QUERY_TIMEOUT = timedelta(seconds=2)
+
+
+@temporal_command
+async def stuck(connection: Connection) -> Result:
+    """List overdue nodes, rollouts and commands, and slow nodes. Exit code 1 when one is overdue."""
+    now = datetime.now(UTC)
+    overdue, slow, follows, paused = await find_stuck_nodes(connection)
+    overdue_items = await list_overdue_items(await connection.connect(), connection.cluster, now)
+    return stuck_result(overdue, slow, follows, paused, overdue_items, now)
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class OverdueItem:
 
 
 async def list_overdue_items(client: Client, cluster: str, now: datetime) -> list[OverdueItem]:
-    """Roll-outs first, each as visibility shows it."""
+    """From visibility; rollouts first."""
     pools = ids.nodepool(cluster, "")
     halted = f"WorkflowType = 'NodePool' AND {search_attributes.OVERDUE.name} = true AND {_running_condition(pools)}"
     commands = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
@@ -63,7 +72,7 @@ def rollout_item(execution: WorkflowExecution) -> OverdueItem:
 
 
 def command_item(execution: WorkflowExecution, now: datetime) -> OverdueItem | None:
-    """None for one that goes its way."""
+    """None for a command within its deadline."""
     found = execution.typed_search_attributes
     step, since = found.get(search_attributes.PHASE) or "", found.get(search_attributes.PHASE_SINCE)
     if not is_late(step, since, found.get(search_attributes.DEADLINE), now):
@@ -75,20 +84,16 @@ def _short_name(execution: WorkflowExecution) -> str:
     return execution.id.rpartition("/")[2]
 
 
-def overdue_items_table(overdue_items: Sequence[OverdueItem], now: datetime) -> Table:
-    table = Table(title="Stopped, or late", title_justify="left", expand=False)
-    for name in ("what", "step", "since"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("blocked by", overflow="fold")
-    for one in overdue_items:
-        since = f"{format_span(now - one.since)} ago" if one.since else "-"
-        table.add_row(one.what, one.step, since, one.blocked_by)
-    return table
-
-
-MAX_QUERIES = 50
-"""Workflows that are asked who paused them."""
-_QUERY_TIMEOUT = timedelta(seconds=2)
+def overdue_items_table(overdue_items: Sequence[OverdueItem], now: datetime) -> PrintableTable:
+    return make_table(
+        *unwrapped("what", "step", "since"),
+        *folded("blocked by"),
+        rows=(
+            (one.what, one.step, f"{format_span(now - one.since)} ago" if one.since else "-", one.blocked_by)
+            for one in overdue_items
+        ),
+        title="Stopped, or late",
+    )
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class PausedObject:
 
 
 class _PausedState(Message):
-    """The part of any state that says so."""
+    """The part of any workflow's state that holds its pause."""
 
     pause: Pause | None = None
 
@@ -129,69 +134,19 @@ def paused_object_name(workflow_id: str, cluster: str) -> str:
     return {"nodepool": f"NodePool {name}", "nodeclaim": f"NodeClaim {name}", "cluster": "the cluster"}.get(kind, kind)
 
 
-def paused_table(paused: Sequence[PausedObject]) -> Table:
-    table = Table(title="Paused", title_justify="left", expand=False)
-    table.add_column("what", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for one in paused:
-        table.add_row(one.what, describe_pause(one.pause) if one.pause else "its workflow does not answer")
-    return table
-
-
-app = typer.Typer(add_completion=False)
-RUNNING = "ExecutionStatus = 'Running'"
-OVERDUE = f"(TenureOverdue = true OR TenureBlockedBy STARTS_WITH '{WAITS_FOR_A_PERSON}: {FIX_HOOK}') AND {RUNNING}"
-"""Also what a hook that failed holds up, before the deadline."""
-SLOW_ONES = f"TenureBlockedBy STARTS_WITH '{SLOW}: ' AND {RUNNING}"
-
-
-@app.command()
-@with_connection
-def stuck(connection: Connection, output: Output = "table") -> int:
-    """List nodes, roll-outs and commands that are overdue, and slow nodes. Exit code 1 when one is overdue."""
-    return asyncio.run(_report_stuck(connection, output))
-
-
-async def _report_stuck(connection: Connection, output: str) -> int:
-    now = datetime.now(UTC)
-    overdue, slow, follows, paused = await find_stuck_nodes(connection)
-    overdue_items = await list_overdue_items(await connection.connect(), connection.cluster, now)
-    if output == "json":
-        print_result(output, stuck_as_json(overdue, slow, follows, paused, overdue_items))
-        return int(bool(overdue or overdue_items))
-    return print_stuck(make_console(), overdue, slow, follows, now, paused, overdue_items)
-
-
-def stuck_as_json(
-    overdue: Sequence[NodeClaimSummary],
-    slow: Sequence[NodeClaimSummary],
-    follows: Mapping[str, str],
-    paused: Sequence[PausedObject] = (),
-    overdue_items: Sequence[OverdueItem] = (),
-) -> dict[str, Any]:
-    """For scripts. `action`: what follows by itself, null where no worker says it."""
-    return {
-        "overdue": [{**as_json(nodeclaim), "action": follows.get(nodeclaim.workflow_id)} for nodeclaim in overdue],
-        "slow": [as_json(nodeclaim) for nodeclaim in slow],
-        "late": [
-            {
-                "what": one.what,
-                "step": one.step,
-                "since": one.since.isoformat() if one.since else None,
-                "blockedBy": one.blocked_by,
-            }
-            for one in overdue_items
-        ],
-        "paused": [
-            {"what": one.what, "pause": one.pause.model_dump(mode="json") if one.pause else None} for one in paused
-        ],
-    }
+def paused_table(paused: Sequence[PausedObject]) -> PrintableTable:
+    return make_table(
+        *unwrapped("what"),
+        *folded("why"),
+        rows=((one.what, describe_pause(one.pause) if one.pause else "its workflow does not answer") for one in paused),
+        title="Paused",
+    )
 
 
 async def find_stuck_nodes(
     connection: Connection,
 ) -> tuple[list[NodeClaimSummary], list[NodeClaimSummary], dict[str, str], list[PausedObject]]:
-    """Overdue ones, slow ones, what follows for the first by workflow id as far as a worker answers; what is paused."""
+    """Overdue nodes, slow nodes, the next action by workflow ID of the overdue ones, and paused objects."""
     client = await connection.connect()
     visibility = NodeClaimVisibility(client, connection.cluster)
     overdue, slow = await visibility.list_all(OVERDUE), await visibility.list_all(SLOW_ONES)
@@ -210,47 +165,57 @@ async def _query_action(client: Client, nodeclaim: NodeClaimSummary) -> str:
     return action_of(state.observed.rules, state.phase)
 
 
-def print_stuck(
-    out: Console,
+def stuck_result(
     overdue: Sequence[NodeClaimSummary],
     slow: Sequence[NodeClaimSummary],
     follows: Mapping[str, str],
+    paused: Sequence[PausedObject],
+    overdue_items: Sequence[OverdueItem],
     now: datetime,
-    paused: Sequence[PausedObject] = (),
-    overdue_items: Sequence[OverdueItem] = (),
-) -> int:
-    """The exit code."""
-    if overdue:
-        out.print(_nodes_table("Overdue", overdue, now, follows))
-    else:
-        out.print("No node is overdue.")
-    if overdue_items:
-        out.print(overdue_items_table(overdue_items, now))
-    if slow:
-        out.print(_nodes_table("Slow, and within their deadlines", slow, now))
-    if paused:
-        out.print(paused_table(paused))
-    return 1 if overdue or overdue_items else 0
+) -> Result:
+    """`follows`: the next action by workflow ID; absent where no worker answered."""
+    data = {
+        "overdue": [{**as_json(one), "action": follows.get(one.workflow_id)} for one in overdue],
+        "slow": [as_json(one) for one in slow],
+        "late": [
+            {
+                "what": one.what,
+                "step": one.step,
+                "since": one.since.isoformat() if one.since else None,
+                "blockedBy": one.blocked_by,
+            }
+            for one in overdue_items
+        ],
+        "paused": [
+            {"what": one.what, "pause": one.pause.model_dump(mode="json") if one.pause else None} for one in paused
+        ],
+    }
+    parts: list[object] = [_nodes_table("Overdue", overdue, now, follows) if overdue else "No node is overdue."]
+    parts += [overdue_items_table(overdue_items, now)] if overdue_items else []
+    parts += [_nodes_table("Slow, and within their deadlines", slow, now)] if slow else []
+    parts += [paused_table(paused)] if paused else []
+    return Result(data, parts, FAILED if overdue or overdue_items else DONE)
 
 
 def _nodes_table(
     title: str, nodeclaims: Sequence[NodeClaimSummary], now: datetime, follows: Mapping[str, str] | None = None
-) -> Table:
-    table = Table(title=title, title_justify="left", expand=False)
-    names = ["NodeClaim", "NodePool", "type", "phase", "since", "deadline"]
-    for name in (*names, "action") if follows is not None else names:
-        table.add_column(name, no_wrap=True)
-    table.add_column("blocked by", overflow="fold")
-    for nodeclaim in nodeclaims:
-        cells = [
-            nodeclaim.name,
-            nodeclaim.pool or "-",
-            nodeclaim.instance_type or "-",
-            nodeclaim.phase,
-            format_since(nodeclaim, now),
-            format_until(nodeclaim, now),
-        ]
-        if follows is not None:
-            cells.append(follows.get(nodeclaim.workflow_id, "-"))
-        table.add_row(*cells, nodeclaim.blocked_by or "-")
-    return table
+) -> PrintableTable:
+    action = [] if follows is None else ["action"]
+    return make_table(
+        *unwrapped("NodeClaim", "NodePool", "type", "phase", "since", "deadline", *action),
+        *folded("blocked by"),
+        rows=(
+            (
+                one.name,
+                one.pool or "-",
+                one.instance_type or "-",
+                one.phase,
+                format_since(one, now),
+                format_until(one, now),
+                *([] if follows is None else [follows.get(one.workflow_id, "-")]),
+                one.blocked_by or "-",
+            )
+            for one in nodeclaims
+        ),
+        title=title,
+    )

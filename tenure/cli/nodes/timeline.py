@@ -1,9 +1,4 @@
-"""One node's story: what is so now, then how it came to be. As lines for people, and whole for scripts.
-
-What happened to a workflow, in words, from its history alone: no worker is needed, and a file will do.
-
-What a workflow had done for it: its activities, each with how it ended and how long that took, from its history.
-"""
+"""The explanation of one node: its state now, then its history; and the steps of any workflow's history as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,15 +28,15 @@ _ENDS: Final = {
 class HistoryEntry:
     at: datetime
     kind: str
-    """`nodeclaim`, `text`, `activity`, `timer`, `signal` or `update`."""
+    """`life`, `shown` (search attributes), `activity`, `timer`, `signal` or `update`."""
     text: str
 
     def as_json(self) -> dict[str, str]:
-        return {"at": self.at.isoformat(), "kind": self.kind, "said": self.text}
+        return {"at": self.at.isoformat(), "kind": self.kind, "message": self.text}
 
 
 def list_history_entries(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
-    """In order. Workflow tasks, which are the machinery's own, are left out."""
+    """In order, without workflow tasks."""
     known: dict[int, HistoryEvent] = {}
     found: list[HistoryEntry] = []
     for event in events:
@@ -68,10 +63,8 @@ def _describe_event(event: HistoryEvent, known: dict[int, HistoryEvent]) -> Iter
     elif name.startswith("ACTIVITY_TASK_") and name != "ACTIVITY_TASK_STARTED":
         begun = known.get(attributes.scheduled_event_id)
         what = begun.activity_task_scheduled_event_attributes.activity_type.name if begun else "an activity"
-        yield (
-            "activity",
-            f"{format_call_name(begun, what)} {describe_activity_end(name.removeprefix('ACTIVITY_TASK_'), attributes)}",
-        )
+        ended = describe_activity_end(name.removeprefix("ACTIVITY_TASK_"), attributes)
+        yield "activity", f"{format_call_name(begun, what)} {ended}"
     elif name in ("TIMER_STARTED", "TIMER_FIRED", "TIMER_CANCELED"):
         yield from _describe_timer(name, event, attributes, known)
     elif name.startswith("WORKFLOW_EXECUTION_") and (end := _ENDS.get(name.removeprefix("WORKFLOW_EXECUTION_"))):
@@ -89,14 +82,14 @@ def _describe_timer(
 
 
 def _format_search_attributes(fields: Any) -> str:
-    """`Phase Ready, NodeName n1`; what no longer holds is not named."""
+    """`Phase Ready, NodeName n1`, without attributes that were removed."""
     read = pydantic_data_converter.payload_converter.from_payload
     values = {name.removeprefix(_OURS): read(one) for name, one in sorted(fields.items()) if name.startswith(_OURS)}
     return ", ".join(f"{name} {value}" for name, value in values.items() if value not in (None, [], ""))
 
 
 def format_call_name(event: HistoryEvent | None, name: str) -> str:
-    """With its summary, as Temporal's UI has it."""
+    """With its summary, as in Temporal's UI."""
     if event is None or not event.user_metadata.HasField("summary"):
         return name
     summary = pydantic_data_converter.payload_converter.from_payload(event.user_metadata.summary)
@@ -104,7 +97,7 @@ def format_call_name(event: HistoryEvent | None, name: str) -> str:
 
 
 def describe_activity_end(suffix: str, attributes: Any) -> str:
-    """Of an activity, by the last word of its event."""
+    """`suffix`: the end of the event type, such as `TIMED_OUT`."""
     descriptions = {"COMPLETED": "is done", "CANCEL_REQUESTED": "is asked to stop", "CANCELED": "has stopped"}
     return descriptions.get(suffix) or f"{suffix.lower().replace('_', ' ')}{_failure_suffix(attributes)}"
 
@@ -126,9 +119,9 @@ class ActivityCall:
     end: str = ""
     """How it ended; empty while it is under way."""
     seconds: float = 0.0
-    """From when it was asked for, waits and tries included."""
+    """Since it was scheduled, including retries."""
     tries: int = 1
-    """Of one that is under way, those that Temporal has written down: 1."""
+    """1 while it is under way: Temporal records attempts at the end."""
 
     def format_line(self) -> str:
         if not self.end:
@@ -147,7 +140,7 @@ class ActivityCall:
 
 
 def list_activity_calls(events: Iterable[HistoryEvent]) -> list[ActivityCall]:
-    """In the order in which they were asked for."""
+    """In the order of scheduling."""
     found: dict[int, ActivityCall] = {}
     for event in events:
         name = EventType.Name(event.event_type)
@@ -158,20 +151,22 @@ def list_activity_calls(events: Iterable[HistoryEvent]) -> list[ActivityCall]:
         suffix = name.removeprefix(_PREFIX)
         if suffix == "SCHEDULED":
             found[event.event_id] = ActivityCall(at, format_call_name(event, attributes.activity_type.name))
-        elif (begun := found.get(attributes.scheduled_event_id)) is None:
             continue
-        elif suffix == "STARTED":
-            found[attributes.scheduled_event_id] = replace(begun, tries=max(attributes.attempt, 1))
+        scheduled = attributes.scheduled_event_id
+        if (begun := found.get(scheduled)) is None:
+            continue
+        if suffix == "STARTED":
+            found[scheduled] = replace(begun, tries=max(attributes.attempt, 1))
         elif suffix != "CANCEL_REQUESTED":
-            seconds = (at - begun.at).total_seconds()
-            found[attributes.scheduled_event_id] = replace(
-                begun, end=describe_activity_end(suffix, attributes), seconds=seconds
-            )
+            end, seconds = describe_activity_end(suffix, attributes), (at - begun.at).total_seconds()
+            found[scheduled] = replace(begun, end=end, seconds=seconds)
     return list(found.values())
 
 
 NAMED: Final = 8
+"""Evicted pods that are listed by name."""
 CALLS: Final = 8
+"""Calls that are listed, the latest."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +174,7 @@ class NodeExplanation:
     nodeclaim: NodeClaimSummary
     steps: Sequence[Step] = ()
     reason: str = ""
-    """What it went for."""
+    """Why it was deleted."""
     remark: str = ""
     drift: str = ""
     drain: Sequence[str] = ()
@@ -190,7 +185,6 @@ class NodeExplanation:
     disruption: Sequence[str] = ()
     paused: Sequence[str] = ()
     evicted_pods: Sequence[str] = ()
-    """Pods that had to go."""
     calls: Sequence[ActivityCall] = ()
     """Of its last run."""
 
@@ -210,7 +204,6 @@ class NodeExplanation:
         return "\n".join(lines)
 
     def _format_calls(self) -> Iterator[str]:
-        """The last ones; where all of them are told."""
         if self.calls:
             few_of = f"the last {CALLS} of {len(self.calls)} calls" if len(self.calls) > CALLS else "calls"
             yield f"  {few_of}; with waits and signals: tenure history {self.nodeclaim.name}"

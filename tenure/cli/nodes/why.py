@@ -1,8 +1,6 @@
-"""`tenure why NAME`: one node's story, also after it is gone, and what keeps it; or why a pod keeps its node.
+"""`tenure why NAME`: explain a node, also after it is deleted, or why a pod keeps its node.
 
 The name is that of a NodeClaim, of a Node, of an instance, or of a pod: `namespace/name`, or the name alone.
-
-What the worker says of voluntary disruption, asked for `tenure plan` and `tenure why`, and told as text.
 """
 
 import asyncio
@@ -21,8 +19,8 @@ from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.exported_histories import explain_exported_nodes
 from tenure.cli.nodes.timeline import ActivityCall, NodeExplanation, explain_completed, list_activity_calls
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
-from tenure.cli.output import Output, print_result
-from tenure.cli.temporal_client import Connection, with_connection
+from tenure.cli.output import Result
+from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.disruption.decision import NodeVerdict
 from tenure.model.nodeclaim.history import NodeClaimExplanation
@@ -53,7 +51,7 @@ async def query_disruption_status(client: Client, cluster: str, name: str = "") 
 
 
 def format_disruption_status(found: DisruptionStatus) -> list[str]:
-    """What keeps a node or a pod where it is, or what would become of it."""
+    """Why a node or a pod stays, or what disruption would do with it."""
     if found.blocked:
         return [f"not known now: {found.blocked}"]
     return [
@@ -69,7 +67,7 @@ def _format_commands(found: DisruptionStatus) -> Iterator[str]:
 
 
 def _format_verdict(one: NodeVerdict) -> Iterator[str]:
-    """All that keeps it, so that whoever removes one obstacle knows the next."""
+    """Every reason, so that a user who removes one sees the next."""
     for exclusion in one.excluded:
         yield f"stays ({exclusion.cause}; not for {', '.join(exclusion.methods)}): {exclusion.message}"
     if one.eligible:
@@ -81,13 +79,11 @@ def as_json(found: DisruptionStatus) -> dict[str, Any]:
     return found.model_dump(mode="json", exclude_defaults=True)
 
 
-app = typer.Typer(add_completion=False)
 DETAIL_TIMEOUT: Final = timedelta(seconds=2)
-"""That a pause or the calls are worth: the story is told without them."""
+"""For pauses and calls, which are left out where Temporal takes longer."""
 RETRY_DELAYS_SECONDS: Final = (0.2, 0.5, 1.0)
-"""Seconds."""
 
-ExportedHistory = Annotated[Path | None, typer.Option("--from", help="A folder that `tenure history export` wrote.")]
+ExportedHistory = Annotated[Path | None, typer.Option("--from", help="Folder written by `tenure history export`.")]
 
 
 @dataclass(frozen=True)
@@ -106,21 +102,20 @@ class PodExplanation:
         return as_json(self.status)
 
 
-@app.command()
-@with_connection
-def why(connection: Connection, name: str, exported_history: ExportedHistory = None, output: Output = "table") -> None:
-    """Say what a node is doing, since when, until when, what blocks it, how it came there, and why it stays; or why a
-    pod keeps its node."""
+@temporal_command
+async def why(connection: Connection, name: str, exported_history: ExportedHistory = None) -> Result:
+    """Explain a node: current phase, deadline, blockers, history, and why it is not disrupted. With a pod name, explain
+    why the pod keeps its node alive."""
     found = (
         explain_exported_nodes(exported_history, name, connection.decrypt_events)
         if exported_history
-        else asyncio.run(explain_nodes_or_pod(connection, name))
+        else await explain_nodes_or_pod(connection, name)
     )
-    print_result(output, [one.as_json() for one in found], format_explanations(found))
+    return Result([one.as_json() for one in found], [format_explanations(found)])
 
 
 async def explain_as_text(connection: Connection, name: str) -> str:
-    """What people read. Raises `Refused` when no node ever had that name, and no pod has it."""
+    """Raises `UsageError` for an unknown name."""
     return format_explanations(await explain_nodes_or_pod(connection, name))
 
 
@@ -129,7 +124,7 @@ def format_explanations(found: Sequence[NodeExplanation | PodExplanation]) -> st
 
 
 async def explain_nodes_or_pod(connection: Connection, name: str) -> Sequence[NodeExplanation | PodExplanation]:
-    """All nodes that ever had that name, oldest first. Raises `Refused` when there is none, and no pod has it."""
+    """All nodes that ever had that name, oldest first. Raises `UsageError` for an unknown name."""
     client = await connection.connect()
     found = await NodeClaimVisibility(client, connection.cluster).find_by_names([name])
     if not found:
@@ -157,7 +152,7 @@ async def _explain_node(connection: Connection, client: Client, nodeclaim: NodeC
 
 
 async def _fetch_calls(connection: Connection, client: Client, nodeclaim: NodeClaimSummary) -> Sequence[ActivityCall]:
-    """The calls of its last run; none where Temporal does not give its history out."""
+    """The calls of its last run; none where Temporal does not return its history."""
     try:
         history = await client.get_workflow_handle(nodeclaim.workflow_id).fetch_history(rpc_timeout=DETAIL_TIMEOUT)
     except RPCError:
@@ -190,31 +185,31 @@ async def _explain_running(client: Client, cluster: str, nodeclaim: NodeClaimSum
 
 
 async def query_explanation(client: Client, nodeclaim: NodeClaimSummary) -> NodeClaimExplanation | str:
-    """Or why nothing is told."""
+    """Or why there is none."""
     try:
         return await _query_with_retry(client.get_workflow_handle(nodeclaim.workflow_id))
     except RPCError as error:
-        return f"its story needs a worker, and none answers: {error.message}; start one, see `tenure doctor`"
+        return f"no worker responded: {error.message}; the explanation requires a running worker, see `tenure doctor`"
     except WorkflowQueryFailedError as rejection:
-        return f"its worker does not tell its story: {rejection}; it may be of an older version than this command"
+        return f"the worker rejected the query: {rejection}; it may be of an older version than this command"
 
 
 async def _query_with_retry(handle: WorkflowHandle[Any, Any]) -> NodeClaimExplanation:
-    """Asked again by a worker that has just started and hears of the node for the first time."""
-    for pause in RETRY_DELAYS_SECONDS:
+    """Retries while a worker that has just started loads the workflow."""
+    delays = iter(RETRY_DELAYS_SECONDS)
+    while True:
         try:
             state: NodeClaimExplanation = await handle.query("explain", result_type=NodeClaimExplanation)
             return state
         except WorkflowQueryFailedError as rejection:
-            if "ask again" not in str(rejection):
+            delay = next(delays, None)
+            if delay is None or "ask again" not in str(rejection):
                 raise
-        await asyncio.sleep(pause)
-    last: NodeClaimExplanation = await handle.query("explain", result_type=NodeClaimExplanation)
-    return last
+        await asyncio.sleep(delay)
 
 
 async def _query_pauses(client: Client, cluster: str, pool: str) -> tuple[str, ...]:
-    """Of a node's NodePool and of the cluster, a line each; none where nobody answers."""
+    """Of a node's NodePool and of the cluster, a line each; none where no worker responds."""
     if not pool:
         return ()
     handle = client.get_workflow_handle(ids.nodepool(cluster, pool))

@@ -1,7 +1,4 @@
-"""What Temporal knows of the nodes' lives: running ones by their search attributes, ended ones by their outcome.
-
-The demo's table and timeline, the benchmark and `tenure stuck` read here.
-"""
+"""The NodeClaim workflows of a cluster: running ones by their search attributes, ended ones by their result."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,7 +12,7 @@ from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
 from workflows import ids, search_attributes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""What anything of Kubernetes or EC2 can be called; nothing else may stand in a query."""
+"""Names of Kubernetes and EC2; no other text may stand in a query."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +29,17 @@ class NodeClaimSummary:
     overdue: bool = False
     blocked_by: str = ""
     paused: bool = False
-    """By itself; pauses of its NodePool and of the cluster are theirs."""
+    """By a pause of its own, not of its NodePool or of the cluster."""
     instance_type: str = ""
     instance_id: str = ""
     zone: str = ""
     capacity_type: str = ""
     price: float = 0.0
-    """US dollars an hour as it was launched; 0 where that is not known."""
+    """US dollars per hour at launch; 0 where unknown."""
     node_name: str = ""
     status: str = "RUNNING"
     events: int = 0
-    """Events of its history; counted once the run is closed."""
+    """History events of closed runs."""
 
     @property
     def open(self) -> bool:
@@ -66,9 +63,8 @@ class NodeClaimVisibility:
     async def list_runs(self, condition: str = "") -> list[WorkflowExecution]:
         """Every run, oldest first."""
         prefix = ids.nodeclaim(self._cluster, "", "").rstrip("/") + "/"
-        query = f"WorkflowType = 'NodeClaim' AND WorkflowId STARTS_WITH '{prefix}'"
-        if condition:
-            query += f" AND {condition}"
+        parts = ("WorkflowType = 'NodeClaim'", f"WorkflowId STARTS_WITH '{prefix}'", condition)
+        query = " AND ".join(filter(None, parts))
         found = [execution async for execution in self._client.list_workflows(query, page_size=1000)]
         return sorted(found, key=lambda execution: execution.start_time)
 
@@ -76,12 +72,12 @@ class NodeClaimVisibility:
         return await self.list_all("ExecutionStatus = 'Running'")
 
     async def find_running(self, name: str) -> NodeClaimSummary | None:
-        """The youngest that runs of those that are called so."""
+        """The newest running one of that name."""
         found = await self.find_by_names([name], "ExecutionStatus = 'Running'")
         return found[-1] if found else None
 
     async def find_by_names(self, names: Iterable[str], condition: str = "") -> list[NodeClaimSummary]:
-        """Those that are called so, by NodeClaim, Node or instance; the service picks them out."""
+        """By NodeClaim, Node or instance; the service filters."""
         conditions = [self._name_condition(name) for name in names if _NAME.fullmatch(name)]
         if not conditions:
             return []
@@ -93,14 +89,14 @@ class NodeClaimVisibility:
         return f"{of_claim} OR {node} = '{name}' OR {instance} = '{name}'"
 
     async def fetch_outcome(self, nodeclaim: NodeClaimSummary) -> NodeClaimOutcome:
-        """How it ended; raises `WorkflowFailureError` for one that failed. Waits for one that runs."""
+        """Waits for a running one. Raises `WorkflowFailureError` for a failed one."""
         handle = self._client.get_workflow_handle(nodeclaim.workflow_id, result_type=NodeClaimOutcome)
         outcome: NodeClaimOutcome = await handle.result()
         return outcome
 
 
 def merge_runs(executions: Sequence[WorkflowExecution]) -> list[NodeClaimSummary]:
-    """One life per workflow id: the last run's attributes and all runs' events."""
+    """One per workflow ID: the last run's attributes and the sum of all runs' events."""
     nodeclaims: dict[str, NodeClaimSummary] = {}
     for execution in executions:
         before = nodeclaims.get(execution.id)
@@ -139,7 +135,6 @@ def nodeclaim_name(workflow_id: str) -> str:
 
 
 def as_json(nodeclaim: NodeClaimSummary) -> dict[str, Any]:
-    """For scripts: times in ISO 8601, nothing left out."""
     return {
         "nodeClaim": nodeclaim.name,
         "node": nodeclaim.node_name,

@@ -1,41 +1,41 @@
-"""`tenure simulate`: the planner on manifests, with no cluster, no AWS and no Temporal.
-
-What is planned is what the worker would plan: the same code, the same settings.
-"""
+"""`tenure simulate`: the worker's planner, with the worker's settings, on manifests. No cluster, AWS or Temporal."""
 
 import gc
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 import typer
 
-from tenure.cli.console import print_renderables
-from tenure.cli.exit_codes import UsageError
-from tenure.cli.output import Output
+from tenure.cli.command import command
+from tenure.cli.output import Result
 from tenure.cli.simulate.inputs import SimulationInputs, check_nodepools_satisfiable, read_inputs
 from tenure.cli.simulate.portable_types import read_types
-from tenure.cli.simulate.results import Simulation, as_json, as_table, build_simulation
+from tenure.cli.simulate.results import Simulation, as_json, build_simulation, format_simulation
 from tenure.model.instance_types import Catalogue, ReservationHeadroom
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
 
-app = typer.Typer(add_completion=False)
-
-_STORAGE = "PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes may stand in any of the files."
-_PODS = f"Pods, workloads, CapacityBuffers, Namespaces and PriorityClasses. {_STORAGE}"
+_DEFAULTS: Final = PlanSettings()
+_STORAGE: Final = "PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes may be in any of the files."
+_PODS: Final = f"Pods, workloads, CapacityBuffers, Namespaces and PriorityClasses. {_STORAGE}"
 Pools = Annotated[Path, typer.Option(help="NodePools and NodeOverlays in YAML or JSON.")]
 Pods = Annotated[Path, typer.Option(help=_PODS)]
 Daemons = Annotated[Path | None, typer.Option(help="DaemonSets in YAML or JSON.")]
-Nodes = Annotated[Path | None, typer.Option(help="What stands: Nodes, NodeClaims, Pods, Namespaces.")]
-Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
-Preferences = Annotated[str, typer.Option(envvar="PREFERENCE_POLICY", help="Respect or Ignore.")]
-MinValues = Annotated[str, typer.Option(envvar="MIN_VALUES_POLICY", help="Strict or BestEffort.")]
+Nodes = Annotated[Path | None, typer.Option(help="Existing Nodes, NodeClaims, Pods and Namespaces.")]
+Types = Annotated[Path, typer.Option(help="Instance types, exported by Tenure or in the portable form.")]
+Preferences = Annotated[
+    Literal["Respect", "Ignore"], typer.Option(envvar="PREFERENCE_POLICY", help="Preferred affinities and spreads.")
+]
+MinValues = Annotated[
+    Literal["Strict", "BestEffort"], typer.Option(envvar="MIN_VALUES_POLICY", help="minValues of requirements.")
+]
+NodeCost = Annotated[float, typer.Option(envvar="NODE_COST", min=0, help="Penalty per node in USD/h.")]
 
 
-@app.command()
+@command
 def simulate(
     nodepools: Pools,
     pods: Pods,
@@ -44,28 +44,21 @@ def simulate(
     nodes: Nodes = None,
     preference_policy: Preferences = "Respect",
     min_values_policy: MinValues = "Strict",
-    node_cost: Annotated[float, typer.Option(envvar="NODE_COST", min=0)] = PlanSettings().node_cost,
-    output: Output = "table",
-) -> None:
-    """Say which nodes would be bought for these pods, what they would cost, and which pods find no place and why."""
-    _check_choice("--preference-policy", preference_policy, "Respect", "Ignore")
-    _check_choice("--min-values-policy", min_values_policy, "Strict", "BestEffort")
-    settings = PlanSettings.model_validate(
-        {
-            "preference_policy": preference_policy,
-            "min_values_policy": min_values_policy,
-            "node_cost": node_cost,
-        }
+    node_cost: NodeCost = _DEFAULTS.node_cost,
+) -> Result:
+    """List the nodes that would be launched for these pods, their prices, and the unschedulable pods with reasons."""
+    settings = PlanSettings(
+        preference_policy=preference_policy, min_values_policy=min_values_policy, node_cost=node_cost
     )
     types, reservations = read_types(instance_types)
     inputs = read_inputs(nodepools, pods, types, daemonsets, nodes)
     check_nodepools_satisfiable(nodepools, inputs.pools, instance_types, types)
     found = plan_simulation(inputs, settings, reservations)
-    print_renderables(output, as_json(found), as_table(found))
+    return Result(as_json(found), format_simulation(found))
 
 
 def plan_simulation(inputs: SimulationInputs, settings: PlanSettings, reservations: Mapping[str, int]) -> Simulation:
-    """The plan, with how long planning itself took. `reservations`: how many nodes each has room for."""
+    """The plan and its duration. `reservations`: the number of nodes that fit into each."""
     now = datetime.now(UTC)
     state = ClusterState(settings)
     state.set_catalogue(Catalogue(by_node_class={pool.node_class: inputs.types for pool in inputs.pools}))
@@ -82,15 +75,10 @@ def plan_simulation(inputs: SimulationInputs, settings: PlanSettings, reservatio
         ]
     )
     headroom = {key: ReservationHeadroom(available=number, at=now) for key, number in reservations.items()}
-    # What is read stays until the end: no need to look through it for garbage.
+    # The inputs stay until the end: garbage collection need not scan them.
     gc.freeze()
     began = time.perf_counter()
     plan = state.provision(now=now, reservations=headroom)
     seconds = time.perf_counter() - began
     offered_types = {one.name: {kind.name: kind for kind in inputs.types_offered_to(one)} for one in inputs.pools}
     return build_simulation(plan, {one.uid: one for one in inputs.pods}, offered_types, seconds)
-
-
-def _check_choice(option: str, value: str, *choices: str) -> None:
-    if value not in choices:
-        raise UsageError(f"simulate: {option} {value}: write {' or '.join(choices)}")

@@ -1,7 +1,4 @@
-"""`tenure instance-types export`: what may be launched under an EC2NodeClass, for `tenure simulate`.
-
-Reads AWS and the cluster with the worker's own settings, and changes nothing.
-"""
+"""`tenure instance-types export`: the instance types of an EC2NodeClass, for `tenure simulate`."""
 
 import asyncio
 import json
@@ -12,31 +9,30 @@ import typer
 import tenure.aws.adapters
 import tenure.kube.adapters.build
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.cli.command import WORKER_FLAGS
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.simulate.portable_types import EXPORTED
+from tenure.cli.worker_settings import load_settings
 from tenure.model.errors import Fault
 from tenure.model.instance_types import InstanceType
-from tenure.settings import Settings, SettingsError, load
+from tenure.settings import Settings
 from worker import aws_settings
 
 app = typer.Typer(add_completion=False)
 
-NodeClass = Annotated[str, typer.Option(help="Which EC2NodeClass; may be left out where there is one alone.")]
-Form = Annotated[Literal["json"], typer.Option("--output", "-o", help="`tenure simulate` reads JSON.")]
+NodeClass = Annotated[str, typer.Option(help="EC2NodeClass; optional where there is only one.")]
+Form = Annotated[Literal["json"], typer.Option("--output", "-o", help="Output format.")]
 
 
 @app.callback()
 def instance_types() -> None:
-    """Instance types with labels, room, offerings and prices."""
+    """Instance types with labels, capacity, offerings and prices."""
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command("export", context_settings=WORKER_FLAGS)
 def export(context: typer.Context, node_class: NodeClass = "", output: Form = "json") -> None:
     """Print the instance types of a class as JSON. Settings come from the environment and flags, as for the worker."""
-    try:
-        settings = load(list(context.args))
-    except SettingsError as error:
-        raise UsageError(f"instance-types export: {error}") from error
+    settings = load_settings(context)
     try:
         types = asyncio.run(read(settings, node_class))
     except Fault as fault:
@@ -45,7 +41,7 @@ def export(context: typer.Context, node_class: NodeClass = "", output: Form = "j
 
 
 async def read(settings: Settings, name: str) -> tuple[InstanceType, ...]:
-    """Raises `Refused` when there is no such class, model.faults when the cluster or AWS do not answer."""
+    """Raises `UsageError` for an unknown class, `Fault` when the cluster or AWS does not respond."""
     cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     try:
         chosen = _select_nodeclass(list(await cluster.node_classes.list()), name)

@@ -1,15 +1,13 @@
-"""What a simulation found: nodes with prices, pods on nodes that stand, pods without a place; as JSON or a table."""
+"""The result of a simulation: new nodes with prices, pods on existing nodes, unschedulable pods; as JSON or tables."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rich.console import Group
-from rich.table import Table
-
 from tenure.apis import labels
 from tenure.apis.resources import PODS
+from tenure.cli.console import PrintableTable, make_table, unwrapped
 from tenure.model.facts import Expression, PodFact
 from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering
 from tenure.model.plan import Plan, PlannedNodeClaim
@@ -101,47 +99,54 @@ def as_json(found: Simulation) -> dict[str, Any]:
     }
 
 
-def as_table(found: Simulation) -> Group:
-    """Equal nodes are one line; then what stands, what finds no place and why, and one line that sums it up."""
-    parts: list[Any] = [_nodes_table(found)] if found.nodes else []
+def format_simulation(found: Simulation) -> list[object]:
+    """Equal nodes are one row."""
+    parts: list[object] = [_nodes_table(found)] if found.nodes else []
     if found.existing:
-        table = Table("existing node", "pods", title_justify="left")
-        for node, pods in sorted(found.existing.items()):
-            table.add_row(node, str(len(pods)))
-        parts.append(table)
+        rows = ((node, str(len(pods))) for node, pods in sorted(found.existing.items()))
+        parts.append(make_table("existing node", "pods", rows=rows))
     if found.unschedulable:
-        reasons = Counter(found.unschedulable.values())
-        table = Table("no place for", "because", title_justify="left")
-        for reason, number in reasons.most_common():
-            first = next(pod for pod, why in found.unschedulable.items() if why == reason)
-            table.add_row(first if number == 1 else f"{number} pods, such as {first}", reason)
-        parts.append(table)
+        parts.append(make_table("no place for", "because", rows=_unschedulable_rows(found.unschedulable)))
     scheduled = found.pods - len(found.unschedulable)
     parts.append(
         f"{scheduled} of {found.pods} pods placed, {len(found.nodes)} new nodes, "
         f"{found.price:.4g} $/h, planned in {found.seconds:.3f} s"
     )
-    return Group(*parts)
+    return parts
 
 
-def _nodes_table(found: Simulation) -> Table:
-    table = Table("nodes", "pool")
-    table.add_column("cheapest type", no_wrap=True)
-    for name in ("or", "zones", "capacity", "pods", "fill", "$/h each"):
-        table.add_column(name)
-    alike: Counter[tuple[str, ...]] = Counter()
-    for one in found.nodes:
-        utilization = ", ".join(f"{key} {share:.0%}" for key, share in one.utilization.items())
-        others = str(len(one.types) - 1)
-        key = (one.pool, one.types[0], others, " ".join(one.zones), " ".join(one.capacity_types))
-        alike[(*key, str(len(one.pods)), utilization, f"{one.price:.4f}")] += 1
-    for line, number in alike.items():
-        table.add_row(str(number), *line)
-    return table
+def _unschedulable_rows(unschedulable: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for reason, number in Counter(unschedulable.values()).most_common():
+        first = next(pod for pod, why in unschedulable.items() if why == reason)
+        yield first if number == 1 else f"{number} pods, such as {first}", reason
+
+
+def _nodes_table(found: Simulation) -> PrintableTable:
+    alike = Counter(
+        (
+            one.pool,
+            one.types[0],
+            str(len(one.types) - 1),
+            " ".join(one.zones),
+            " ".join(one.capacity_types),
+            str(len(one.pods)),
+            ", ".join(f"{key} {share:.0%}" for key, share in one.utilization.items()),
+            f"{one.price:.4f}",
+        )
+        for one in found.nodes
+    )
+    others = ("or", "zones", "capacity", "pods", "fill", "$/h each")
+    return make_table(
+        "nodes",
+        "pool",
+        *unwrapped("cheapest type"),
+        *others,
+        rows=((str(number), *line) for line, number in alike.items()),
+    )
 
 
 def _to_new_node(claim: PlannedNodeClaim, types: Mapping[str, InstanceType]) -> NewNode:
-    """Still without what it is for."""
+    """Without its pods."""
     requirements = Requirements.from_expressions(claim.requirements)
     named = next(one.values for one in claim.requirements if one.key == labels.INSTANCE_TYPE)
     fitting = {name: [one for one in types[name].offerings if _is_allowed(one, requirements)] for name in named}
@@ -172,7 +177,7 @@ def _lowest_price(offerings: list[Offering]) -> float:
 
 
 def _exclusion_reason(pod: PodFact) -> str:
-    """Why it is nothing to plan for (reference 2.2)."""
+    """Why the planner ignores it (reference 2.2)."""
     if pod.daemonset or pod.mirror:
         return f"its node is chosen by {'its DaemonSet' if pod.daemonset else 'the kubelet'}"
     if pod.deleting:

@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from typer.main import get_command
 
 from tenure.cli.exit_codes import UsageError
-from tenure.cli.main import VERBS, app, main
+from tenure.cli.main import VERBS, app, load_command, main
 from tenure.cli.temporal_client import Connection
 from tenure.cli.temporal_updates import send_update_for_message
 from tenure.model.disruption.commands import CommandCancellation
@@ -21,9 +21,7 @@ TEMPORAL_VERBS = ("approve", "cancel", "events", "get", "pause", "plan", "reject
 
 
 def options_of(verb: str) -> dict[str, Any]:
-    group: Any = get_command(app)
-    command = group.get_command(None, verb)
-    return {name: one for one in command.params for name in one.opts}
+    return {name: one for one in load_command(verb).params for name in one.opts}
 
 
 @pytest.mark.parametrize("verb", TEMPORAL_VERBS)
@@ -32,11 +30,6 @@ def test_a_command_that_asks_temporal_takes_every_way_to_it(verb: str) -> None:
     assert found["--temporal-api-key"].envvar == "TEMPORAL_API_KEY"
     assert found["--temporal-cert"].envvar == "TEMPORAL_TLS_CLIENT_CERT_PATH"
     assert {"--temporal-address", "--temporal-tls", "--temporal-ca", "--temporal-key", "--cluster-name"} <= set(found)
-
-
-@pytest.mark.parametrize("verb", [*TEMPORAL_VERBS, "doctor", "simulate", "startup-times"])
-def test_whatever_prints_something_prints_json_too(verb: str) -> None:
-    assert {"--output", "-o"} <= set(options_of(verb))
 
 
 def test_another_form_of_output_is_refused_by_one_line(capsys: CaptureFixture[str]) -> None:
@@ -55,9 +48,7 @@ def test_half_of_mtls_is_refused_before_anyone_is_asked(
 
 def test_completion_is_the_program_s_and_not_a_command_s() -> None:
     assert "--install-completion" in {name for one in get_command(app).params for name in one.opts}
-    assert not [
-        verb for verb, one in VERBS.items() if one.is_installed() and "--install-completion" in options_of(verb)
-    ]
+    assert not [verb for verb in VERBS if "--install-completion" in options_of(verb)]
 
 
 class FailingTemporal:
@@ -163,7 +154,9 @@ def test_a_name_that_is_not_there_comes_with_where_names_are_found(
 
 async def test_where_no_worker_answers_it_says_who_knows_whether_one_runs() -> None:
     late = FailingTemporal(RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""))
-    with pytest.raises(UsageError, match=r"no worker answered within 20 s, so nothing is said; `tenure doctor`"):
+    with pytest.raises(
+        UsageError, match=r"no worker responded within 20 s, so nothing was changed; run `tenure doctor`"
+    ):
         await send_update_for_message(
             cast(WorkflowHandle[object, object], late),
             "cancel",

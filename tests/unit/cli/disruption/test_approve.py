@@ -76,7 +76,7 @@ async def test_a_plan_is_rejected(waiting_rollout: RolloutHarness, skipping: Wor
         ("web-000000", "ann", "approve web-000000: plan 'web-000000' is stale or was never there: web-"),
         ("web-000000", "", "approve web-000000: by: nobody is named"),
         ("other-000000", "ann", "approve other-000000: there is no NodePool other in cluster c"),
-        ("web", "ann", "approve web: that is no plan; write its whole name, such as web-3f2a9c"),
+        ("web", "ann", "approve web: invalid plan, expected NODEPOOL-HASH, e.g. web-3f2a9c"),
     ],
 )
 async def test_what_is_refused_says_why(
@@ -98,7 +98,7 @@ async def test_a_roll_back_without_a_way_back_is_refused(
 async def test_without_a_worker_nothing_is_said(skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenure.cli.temporal_updates.UPDATE_TIMEOUT", timedelta(seconds=0.5))
     await skipping.client.start_workflow("NodePool", id="c/nodepool/web", task_queue="nobody")
-    with pytest.raises(UsageError, match="no worker answered within"):
+    with pytest.raises(UsageError, match="no worker responded within"):
         await send_rollout_decision(skipping.client, "c", ApproveRollout(plan="web-000000", by="ann"))
 
 
@@ -126,4 +126,4 @@ def test_the_commands_say_which_cluster_is_missing(
 ) -> None:
     monkeypatch.delenv("CLUSTER_NAME", raising=False)
     assert main([verb, "web-000000", "--by", "ann"]) == 2
-    assert "--cluster-name: which cluster?" in capsys.readouterr().err
+    assert "--cluster-name: required" in capsys.readouterr().err

@@ -2,9 +2,7 @@
 
 from datetime import UTC, datetime
 
-from rich.console import Console
-
-from tenure.cli.disruption.plan import as_table
+from tenure.cli.disruption.plan import format_status
 from tenure.cli.nodes.timeline import NodeExplanation
 from tenure.cli.nodes.why import as_json, format_disruption_status
 from tenure.cli.nodes.workflows import NodeClaimSummary
@@ -24,10 +22,7 @@ EMPTY = CommandPreview(reason="Empty", nodes=("n2", "n3", "n4", "n5"), price_bef
 
 
 def render_text(found: DisruptionStatus) -> str:
-    console = Console(width=160, record=True, markup=False, highlight=False)
-    with console.capture() as captured:
-        console.print(as_table(found))
-    return captured.get()
+    return "\n".join(map(str, format_status(found)))
 
 
 def test_a_plan_is_a_table_with_what_is_saved() -> None:
@@ -42,8 +37,8 @@ def test_a_plan_is_a_table_with_what_is_saved() -> None:
 def test_where_nothing_would_be_done_it_says_so_and_what_keeps_the_nodes() -> None:
     output = render_text(DisruptionStatus(nodes=2, ineligible={"Paused": 2}))
     nothing = "Nothing would be done now; `tenure why NODE` says what keeps one of them."
-    assert output == f"2 nodes, 0 could go; kept by Paused 2\n{nothing}\n"
-    assert render_text(DisruptionStatus(blocked="no worker answers")) == "nothing can be said now: no worker answers\n"
+    assert output == f"2 nodes, 0 could go; kept by Paused 2\n{nothing}"
+    assert render_text(DisruptionStatus(blocked="no worker answers")) == "nothing can be said now: no worker answers"
 
 
 def test_as_json_it_is_whole() -> None:

@@ -1,7 +1,6 @@
 """`tenure events`: what came, for which node, under which policy, and what was done, from Temporal's list alone."""
 
 import asyncio
-import io
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 from _pytest.capture import CaptureFixture
-from rich.console import Console
 from temporalio.api.common.v1 import Memo
 from temporalio.api.workflow.v1 import PendingActivityInfo, WorkflowExecutionInfo
 from temporalio.client import Client, WorkflowExecution
@@ -21,8 +19,14 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.cli import main as cli_main
-from tenure.cli.exit_codes import UsageError
-from tenure.cli.nodes.events import NodeEventReader, as_json, describe_outcome, parse_span, print_events, select_rows
+from tenure.cli.nodes.events import (
+    NodeEventReader,
+    as_json,
+    describe_outcome,
+    events_table,
+    format_message_counts,
+    select_rows,
+)
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.temporal_client import Connection
 from tenure.model.interruption.records import MEMO, EventRecord, MessageCounts
@@ -232,37 +236,26 @@ def test_what_was_done_says_whether_the_node_is_there_still() -> None:
     assert describe_outcome(DELETED, waits).startswith("it waited: waits for approval; the node is gone since ")
 
 
-def printed_events(
-    *found: tuple[NodeClaimSummary, EventRecord], message_counts: MessageCounts | None = None, about: str = ""
-) -> str:
-    console = Console(file=io.StringIO(), width=240)
-    print_events(console, found, message_counts, about=about, after=DAY)
-    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
-
-
 def test_a_row_has_the_event_the_node_the_policy_and_what_was_done() -> None:
     starts = NOW + timedelta(days=2)
-    output = printed_events(
-        (NODECLAIM, record(kind="scheduledChange", code="instance-stop", starts=starts, policy="databases"))
+    output = str(
+        events_table(
+            [(NODECLAIM, record(kind="scheduledChange", code="instance-stop", starts=starts, policy="databases"))]
+        )
     )
     for part in ("scheduledChange instance-stop", "one", "i-1", "web", "databases: drain", "the node is drained"):
         assert part in output
     assert f"{starts:%Y-%m-%d %H:%M:%S}" in output
-    assert "none: drain" in printed_events((NODECLAIM, record()))
+    assert "none: drain" in str(events_table([(NODECLAIM, record())]))
 
 
 def test_what_was_dropped_is_counted_in_words() -> None:
     counts = {"received": 20, "deleted": 18, "repeated": 5, "foreign": 4, "malformed": 1, "unknown": 2}
-    output = " ".join(printed_events(message_counts=MessageCounts(since=NOW, counts=counts)).split())
     assert (
-        "20 received, 6 told to nodes, 5 repeats, 4 about instances of nobody's, 2 of an unknown kind, 1 that" in output
+        "20 received, 6 told to nodes, 5 repeats, 4 about instances of nobody's, 2 of an unknown kind, 1 that"
+        in format_message_counts(MessageCounts(since=NOW, counts=counts))
     )
-    assert "`tenure doctor` says why" in printed_events()
-
-
-def test_nothing_is_a_line_that_says_of_whom() -> None:
-    assert printed_events().startswith("AWS said nothing of any node since ")
-    assert printed_events(about="the nodes of web").startswith("AWS said nothing of the nodes of web since ")
+    assert "`tenure doctor` says why" in format_message_counts(None)
 
 
 def test_the_json_has_every_field_for_scripts() -> None:
@@ -301,6 +294,11 @@ async def test_a_nodepool_s_nodes_are_asked_for_by_its_name(
     for pool, count in (("web", 1), ("other", 0)):
         assert await run("events", "--nodepool", pool, "-o", "json") == 0
         assert len(json.loads(capsys.readouterr().out)["events"]) == count
+    assert await run("events", "--nodepool", "other") == 0
+    assert capsys.readouterr().out.startswith("AWS said nothing of the nodes of other since ")
+    temporal.found.clear()
+    assert await run("events") == 0
+    assert capsys.readouterr().out.startswith("AWS said nothing of any node since ")
 
 
 async def test_a_node_that_heard_nothing_is_no_mistake_and_one_that_never_was_is(
@@ -324,10 +322,3 @@ async def test_a_wrong_option_is_one_line(
 async def run(*arguments: str) -> int:
     """In a thread: the command has a loop of its own."""
     return await asyncio.to_thread(cli_main.main, list(arguments))
-
-
-@pytest.mark.parametrize(("text", "hours"), [("24h", 24), ("90m", 1.5), ("168h", 168)])
-def test_since_is_a_length_of_time(text: str, hours: float) -> None:
-    assert parse_span(text) == timedelta(hours=hours)
-    with pytest.raises(UsageError):
-        parse_span("yesterday")

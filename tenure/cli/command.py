@@ -1,0 +1,73 @@
+"""The shape of all commands: a function whose parameters are the options, and whose `Result` is printed.
+
+`temporal_client.temporal_command` and `worker_settings.settings_command` build on it. Options that several commands
+take are declared here.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from functools import update_wrapper
+from typing import Annotated, Any, Final
+
+import typer
+
+from tenure.apis.durations import DurationError, parse_duration
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.output import Output
+from tenure.model.errors import Fault
+
+NodePoolName = Annotated[str, typer.Option("--nodepool", help="Only this NodePool.")]
+Kubeconfig = Annotated[str, typer.Option("--kubeconfig", envvar="KUBECONFIG", help="Path of the kubeconfig file.")]
+RequestedBy = Annotated[str, typer.Option("--by", envvar="USER", help="Who requests it.")]
+
+WORKER_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""The attribute `context_settings` of a command that takes the worker's flags."""
+
+
+def option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def command(function: Callable[..., Any]) -> Callable[..., int]:
+    """`function`, which may be async, for Typer. --output chooses the form of the `Result` that it returns, and a fault
+    of the outside is a usage error."""
+
+    def run(*, output: str, **arguments: Any) -> int:
+        try:
+            found = function(**arguments)
+            result = asyncio.run(found) if inspect.iscoroutine(found) else found
+        except Fault as fault:
+            raise UsageError(f"{function.__name__.replace('_', '-')}: {fault.message}") from fault
+        code: int = result.print(output)
+        return code
+
+    return with_options(run, function, [option("output", Output, "table")])
+
+
+def with_options(
+    wrapper: Callable[..., Any],
+    function: Callable[..., Any],
+    options: Iterable[inspect.Parameter],
+    instead_of: str = "",
+) -> Callable[..., Any]:
+    """`wrapper`, with the name, help and parameters of `function`, and with `options` in the place of one of them."""
+    signature = inspect.signature(function, eval_str=True)
+    own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in signature.parameters.values()]
+    parameters = [*(one for one in own if one.name != instead_of), *options]
+    update_wrapper(wrapper, function)
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {one.name: one.annotation for one in parameters}
+    return wrapper
+
+
+def parse_length(option_name: str, text: str, example: str, *, zero: bool = True) -> timedelta:
+    """Raises `UsageError` for a text that is no duration, for a negative one, and for `Never`."""
+    try:
+        length = parse_duration(text)
+    except DurationError as error:
+        raise UsageError(f"{option_name}: {error}") from error
+    if length is None or length < timedelta(0) or not (length or zero):
+        raise UsageError(f"{option_name}: invalid duration {text!r}, expected a length of time, e.g. {example}")
+    return length
