@@ -17,7 +17,7 @@ from tools.crds import reference
 from tools.crds.kinds import KINDS, Kind
 from tools.crds.schema import root_schema
 from tools.docs import lifecycle_diagram, settings
-from tools.docs.reference import render_pages
+from tools.docs.reference import FOLDER, render_pages
 from tools.metrics import dashboard
 
 _HEADER = "# Written by `python -m tools.generate` from tenure/apis: change the models, not this file.\n"
@@ -62,6 +62,7 @@ def render_files() -> dict[Path, str]:
         **crds,
         **charts,
         **render_pages(),
+        FOLDER / "karpenter-settings.md": settings.karpenter_page(),
         **reference.render_pages(),
         **{one.FILE: one.text() for one in (dashboard, lifecycle_diagram, settings, cloudformation_role)},
     }

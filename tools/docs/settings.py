@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from tenure.apis.feature_gates import FeatureGate
+from tenure.cli.adopt.karpenter_settings import KARPENTER_VARIABLES, is_shared
 from tenure.settings import CLUSTER_NAME, Settings, format_default, plain_text
 from tools.docs.reference import WRITTEN, markdown_table
 
@@ -55,6 +56,30 @@ Each is an environment variable, and a flag of the same name in lower case with 
 A name that is not known is an error. The defaults are Karpenter's.
 
 {markdown_table(("Gate", "Default", "What it does", "Since", "Example"), gates)}"""
+
+
+def karpenter_page() -> str:
+    """docs/reference/karpenter-settings.md."""
+    shared = [
+        (
+            f"`{name.upper()}`",
+            re.sub(r"\]\((?=[a-z-]+\.md|decisions/)", "](../", field.description or ""),
+            "the same setting",
+            _format_default(field).replace("(#", "(../settings.md#"),
+            "0.1.0",
+        )
+        for name, field in Settings.model_fields.items()
+        if name not in OURS and is_shared(name.upper())
+    ]
+    others = [
+        (f"`{one.name}`", one.description, one.todo, f"`{one.example}`", one.since) for one in KARPENTER_VARIABLES
+    ]
+    return f"""{WRITTEN.format(source="tenure/settings.py and tenure/cli/adopt/karpenter_settings.py")}
+# Karpenter's settings
+
+`tenure adopt` compares both Deployments by this table ([adoption](../adoption.md)).
+
+{markdown_table(("Variable", "Meaning", "With Tenure", "Example", "Since"), sorted([*shared, *others]))}"""
 
 
 def _setting_rows() -> Iterator[tuple[str, ...]]:

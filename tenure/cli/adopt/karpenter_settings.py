@@ -5,7 +5,7 @@ Pure, over the environments of both Deployments. `adopt.py` shows the rows, and 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from tenure.apis.durations import DurationError
 from tenure.kube.adapters.workloads import DeploymentState
@@ -14,33 +14,70 @@ from tenure.settings import AWS_GATES, GATES, Settings, SettingsError, load
 
 AREA: Final = "settings"
 Verdict = Literal["same", "set", "differs", "none", "elsewhere", "wrong"]
-_SET_BY_CHART: Final = frozenset({"SYSTEM_NAMESPACE", "METRICS_PORT", "HEALTH_PROBE_PORT", "KUBECONFIG"})
-"""Each chart sets them for its own pods."""
 _GATED: Final = {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
 _MUST_AGREE: Final = ("CLUSTER_NAME", "LEADER_ELECTION_NAME")
 """By the first instances are found, by the second Karpenter is."""
-_CONFIGURED_ELSEWHERE: Final = {
-    "KARPENTER_SERVICE": "nothing: the chart names the Service",
-    "KUBERNETES_MIN_VERSION": "nothing",
-    "LOG_OUTPUT_PATHS": "nothing: logs go to stdout",
-    "LOG_ERROR_OUTPUT_PATHS": "nothing: logs go to stdout",
-    "CPU_REQUESTS": "nothing: `resources` of the chart",
-    "MEMORY_LIMIT": "nothing: `resources` of the chart",
-    "ENABLE_PROFILING": "nothing",
-    "DISABLE_CONTROLLER_WARMUP": "nothing: there is no leader to warm up for",
-    "LEADER_ELECTION_NAMESPACE": "nothing: the lease is looked for in every namespace",
-    "DISABLE_CLUSTER_STATE_OBSERVABILITY": "nothing",
-    "EKS_CONTROL_PLANE": "nothing",
-}
-_UNSUPPORTED: Final = {
-    "IGNORE_DRA_REQUESTS": ("true", "Tenure does not plan for ResourceClaims: keep such pods on nodes of their own"),
-    "SCHEDULER_CONFIG": ("", "write its default constraints into the pods as topologySpreadConstraints"),
-    "DISABLE_LEADER_ELECTION": (
-        "false",
-        "no lease tells that Karpenter runs: see to it yourself that it does not when a worker starts",
+
+
+class KarpenterVariable(NamedTuple):
+    """A variable of Karpenter's that has no counterpart in Tenure's settings, or is not taken from there."""
+
+    name: str
+    description: str
+    todo: str = "nothing"
+    example: str = ""
+    harmless: str | None = None
+    """The value at which there is nothing to do; None: at any."""
+    since: str = "0.1.0"
+
+
+_CHART: Final = "nothing: Tenure's chart sets its own"
+_STDOUT: Final = "nothing: logs go to stdout"
+_RESOURCES: Final = "nothing: `resources` of the chart"
+KARPENTER_VARIABLES: Final = (
+    KarpenterVariable("SYSTEM_NAMESPACE", "its namespace", _CHART, "kube-system"),
+    KarpenterVariable("METRICS_PORT", "port of its metrics", _CHART, "8080"),
+    KarpenterVariable("HEALTH_PROBE_PORT", "port of its probes", _CHART, "8081"),
+    KarpenterVariable("KUBECONFIG", "path of a kubeconfig", _CHART, "/etc/kubeconfig"),
+    KarpenterVariable("KARPENTER_SERVICE", "its Service", "nothing: the chart names the Service", "karpenter"),
+    KarpenterVariable("KUBERNETES_MIN_VERSION", "oldest Kubernetes it starts on", example="1.26.0-0"),
+    KarpenterVariable("LOG_OUTPUT_PATHS", "where logs go", _STDOUT, "stdout"),
+    KarpenterVariable("LOG_ERROR_OUTPUT_PATHS", "where errors of its logger go", _STDOUT, "stderr"),
+    KarpenterVariable("CPU_REQUESTS", "its CPU request", _RESOURCES, "1"),
+    KarpenterVariable("MEMORY_LIMIT", "its memory limit", _RESOURCES, "1Gi"),
+    KarpenterVariable("ENABLE_PROFILING", "serve profiles", example="false"),
+    KarpenterVariable(
+        "DISABLE_CONTROLLER_WARMUP", "start without warm caches", "nothing: there is no leader to warm up for", "true"
     ),
-}
-"""What Tenure has nothing for, with the value at which nothing is missed."""
+    KarpenterVariable(
+        "LEADER_ELECTION_NAMESPACE", "its lease's namespace", "nothing: Tenure looks in every namespace", "kube-system"
+    ),
+    KarpenterVariable("DISABLE_CLUSTER_STATE_OBSERVABILITY", "fewer metrics", example="false"),
+    KarpenterVariable("EKS_CONTROL_PLANE", "the control plane is EKS", example="true"),
+    KarpenterVariable(
+        "IGNORE_DRA_REQUESTS",
+        "ignore pods with ResourceClaims",
+        "Tenure does not plan for ResourceClaims: keep such pods on nodes of their own",
+        "true",
+        harmless="true",
+    ),
+    KarpenterVariable(
+        "SCHEDULER_CONFIG",
+        "default scheduling constraints",
+        "write its default constraints into the pods as topologySpreadConstraints",
+        "/etc/scheduler.yaml",
+        harmless="",
+    ),
+    KarpenterVariable(
+        "DISABLE_LEADER_ELECTION",
+        "run without a lease",
+        "no lease tells that Karpenter runs: see to it yourself that it does not when a worker starts",
+        "false",
+        harmless="false",
+    ),
+)
+"""docs/reference/karpenter-settings.md is made of these."""
+_VARIABLES: Final = {one.name: one for one in KARPENTER_VARIABLES}
 
 
 @dataclass(frozen=True)
@@ -72,13 +109,10 @@ class SettingComparison:
 def compare_settings(karpenter: DeploymentState, tenure: DeploymentState | None) -> list[SettingComparison]:
     """By variable, in order."""
     rows = [_compare_variable(name, value, tenure) for name, value in sorted(karpenter.environment.items())]
-    unread = [
-        one for one in karpenter.external_variables if one not in _CONFIGURED_ELSEWHERE and one not in _SET_BY_CHART
-    ]
-    rows += [
-        SettingComparison(one, "", "", "elsewhere", "look there, and set what it says for Tenure") for one in unread
-    ]
-    return rows
+    ignored = {one.name for one in KARPENTER_VARIABLES if one.todo.startswith("nothing")}
+    todo = "look there, and set what it says for Tenure"
+    unread = (one for one in karpenter.external_variables if one not in ignored)
+    return [*rows, *(SettingComparison(one, "", "", "elsewhere", todo) for one in unread)]
 
 
 def check_settings(rows: list[SettingComparison]) -> list[Finding]:
@@ -93,7 +127,7 @@ def inherit_settings(karpenter: DeploymentState | None, tenure: DeploymentState 
     found: dict[str, str] = {}
     for one in (karpenter, tenure):
         environment = one.environment if one else {}
-        shared = {name: value for name, value in environment.items() if _is_shared(name)}
+        shared = {name: value for name, value in environment.items() if is_shared(name)}
         found |= {name: _known_gates(name, value) for name, value in shared.items() if _read(name, value) is not None}
     if tenure is not None and "SYSTEM_NAMESPACE" not in found:
         found["SYSTEM_NAMESPACE"] = tenure.namespace
@@ -101,15 +135,11 @@ def inherit_settings(karpenter: DeploymentState | None, tenure: DeploymentState 
 
 
 def _compare_variable(name: str, value: str, tenure: DeploymentState | None) -> SettingComparison:
-    if name in _SET_BY_CHART:
-        return SettingComparison(name, value, "", "none", "nothing: Tenure's chart sets its own")
-    if name in _UNSUPPORTED:
-        harmless, todo = _UNSUPPORTED[name]
-        return SettingComparison(name, value, "", "none", "nothing" if value in ("", harmless) else todo)
-    if not _is_shared(name):
-        return SettingComparison(
-            name, value, "", "none", _CONFIGURED_ELSEWHERE.get(name, "see whether the worker needs it too: `env`")
-        )
+    if known := _VARIABLES.get(name):
+        is_harmless = known.harmless is not None and value in ("", known.harmless)
+        return SettingComparison(name, value, "", "none", "nothing" if is_harmless else known.todo)
+    if not is_shared(name):
+        return SettingComparison(name, value, "", "none", "see whether the worker needs it too: `env`")
     expected = _known_gates(name, value)
     meant = _read(name, expected)
     if meant is None:
@@ -126,9 +156,10 @@ def _compare_variable(name: str, value: str, tenure: DeploymentState | None) -> 
     return SettingComparison(name, value, has or "its default", "differs", f"set {name}={expected} of the worker")
 
 
-def _is_shared(name: str) -> bool:
+def is_shared(name: str) -> bool:
+    """Whether a setting of the worker has the meaning of Karpenter's variable."""
     field = name.lower()
-    ours = name.startswith("TEMPORAL_") or name in _SET_BY_CHART or name.startswith("AWS_ENDPOINT")
+    ours = name in _VARIABLES or name.startswith(("TEMPORAL_", "AWS_ENDPOINT"))
     return field in Settings.model_fields and name == field.upper() and not ours
 
 
