@@ -62,7 +62,7 @@ class NodeClaimWorkflows:
         identity = self.build_identity(claim)
         await self._client.start_workflow(
             "NodeClaim",
-            NodeClaimState(identity=identity, deadlines=self._deadlines, records_events=True),
+            NodeClaimState(identity=identity, deadlines=self._deadlines),
             id=self._names.nodeclaim_workflow_id(identity.name, identity.uid),
             task_queue=self._names.task_queue(),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

@@ -54,6 +54,8 @@ PATCH: ActivityOptions = {
     "start_to_close_timeout": timedelta(seconds=45),
     "retry_policy": _retry_policy(0.5, 2, 10),
 }
+REPORT: ActivityOptions = {**PATCH, "retry_policy": _retry_policy(0.5, 2, 10, attempts=20)}
+"""About three minutes. Then the outbox sends other reports first."""
 REPLICAS: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=2),
     "heartbeat_timeout": HEARTBEAT,

@@ -5,7 +5,8 @@ phase that follows; `tenure/policy/lifecycle/transitions.py` has the table of wh
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from temporalio import workflow
@@ -23,29 +24,33 @@ from tenure.policy.lifecycle.repair import record_conditions
 from workflows import current_details
 from workflows.approvals import EventApprovals
 from workflows.nodeclaim_context import ContinueAsNewRequested, NodeClaimContext
+from workflows.outbox import STOP_TIMEOUT, Outbox, Report, has_pending_events, send_pending_event
 from workflows.pausable import Pausable
-from workflows.phases.background_status import (
-    enforce_changed_deadline,
-    flush_pending_writes,
-    record_not_ready_interval,
-    report_drift,
-    report_not_ready_intervals,
-    report_overdue,
-)
 from workflows.phases.drain import run_drain
 from workflows.phases.failure import signal_replacement_status
 from workflows.phases.initialization import run_initialization
 from workflows.phases.interruption import (
-    record_events,
+    has_new_event_records,
+    has_unreported_events,
     record_interruption_messages,
-    report_interruption_events,
     settle_interruptions,
+    store_event_records,
+    write_interruption_events,
 )
 from workflows.phases.launch import run_launch
 from workflows.phases.pause import create_pause_controller, handle_permit_revoked
 from workflows.phases.ready import run_ready
 from workflows.phases.recovery import nodeclaim_exists
 from workflows.phases.registration import run_registration
+from workflows.phases.status_reports import (
+    is_drift_unreported,
+    is_not_ready_unreported,
+    is_overdue_unreported,
+    record_not_ready_interval,
+    write_drift,
+    write_not_ready_intervals,
+    write_overdue,
+)
 from workflows.phases.termination import run_termination
 
 PHASES: dict[Phase, Callable[[NodeClaimContext], Awaitable[Phase]]] = {
@@ -56,6 +61,14 @@ PHASES: dict[Phase, Callable[[NodeClaimContext], Awaitable[Phase]]] = {
     Phase.DRAIN: run_drain,
     Phase.TERMINATION: run_termination,
 }
+REPORTS = (
+    Report("AWS events in the memo", has_new_event_records, store_event_records),
+    Report("AWS events", has_unreported_events, write_interruption_events),
+    Report("events", has_pending_events, send_pending_event),
+    Report("the deadline", is_overdue_unreported, write_overdue),
+    Report("NotReady intervals", is_not_ready_unreported, write_not_ready_intervals),
+    Report("drift", is_drift_unreported, write_drift),
+)
 
 
 @workflow.defn(name="NodeClaim")
@@ -64,21 +77,14 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
     def __init__(self, state: NodeClaimState) -> None:
         self._nodeclaim_context = NodeClaimContext(state)
         self._pause_controller = create_pause_controller(self._nodeclaim_context)
+        self._outbox = Outbox(self._nodeclaim_context, REPORTS)
 
     @workflow.run
     async def run(self, state: NodeClaimState) -> NodeClaimOutcome:
         context = self._nodeclaim_context
         context.start_run()
-        background_loops = (
-            report_drift,
-            report_not_ready_intervals,
-            report_overdue,
-            report_interruption_events,
-            record_events,
-            enforce_changed_deadline,
-        )
-        background_tasks = [asyncio.create_task(background_loop(context)) for background_loop in background_loops]
-        background_tasks.append(asyncio.create_task(self._pause_controller.run()))
+        background_loops = (self._outbox.run(), self._pause_controller.run(), context.enforce_changed_deadline())
+        background_tasks = [asyncio.create_task(loop) for loop in background_loops]
         try:
             while context.state.phase is not Phase.DELETED:
                 try:
@@ -88,22 +94,30 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
                 else:
                     context.transition_to(next_phase, _transition_cause(context.state, next_phase))
                     await signal_replacement_status(context)
-            await flush_pending_writes(context)
+            await self._outbox.flush()
         except ContinueAsNewRequested:
-            await workflow.wait_condition(
-                lambda: (
-                    workflow.all_handlers_finished()
-                    and not context.pending_writes
-                    and not self._pause_controller.is_writing
-                )
-            )
+            await self._stop(background_tasks)
+            await workflow.wait_condition(workflow.all_handlers_finished)
             # Temporal hands on the memo of the first run alone.
-            carried = context.state.model_copy(update={"records_events": True})
-            workflow.continue_as_new(carried, memo=workflow.memo())
+            workflow.continue_as_new(context.state, memo=workflow.memo())
         finally:
             for task in background_tasks:
                 task.cancel()
         return _build_outcome(context.state)
+
+    async def _stop(self, background_tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Let a write end, at most STOP_TIMEOUT. The state has what was not written; the next run writes that."""
+        if self._is_writing():
+            with suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: not self._is_writing(), timeout=STOP_TIMEOUT, timeout_summary="a report that is being sent"
+                )
+        for task in background_tasks:
+            task.cancel()
+        await asyncio.gather(*background_tasks, return_exceptions=True)
+
+    def _is_writing(self) -> bool:
+        return self._outbox.is_sending or self._pause_controller.is_writing
 
     @workflow.signal(description="From the watch: the NodeClaim and its Node as they are now")
     async def observe(self, observed: ObservedNodeClaim) -> None:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
-from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS
+from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, NodeClaimRef, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase, Step
 from tenure.policy.lifecycle.deadlines import action_of, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
@@ -21,6 +22,7 @@ from workflows.activity_options import is_continue_as_new_due
 T = TypeVar("T")
 RETRY_AFTER = timedelta(seconds=20)
 """Before a phase begins again after a fault that retries could not help."""
+MAX_PENDING_EVENTS = 20
 
 
 class ContinueAsNewRequested(Exception):
@@ -30,8 +32,6 @@ class ContinueAsNewRequested(Exception):
 class NodeClaimContext:
     def __init__(self, state: NodeClaimState) -> None:
         self.state = state
-        self.pending_writes = 0
-        """Things that are being written beside the phases, so that this is no moment to roll over."""
         self.deadline_changed = False
         """A LifecyclePolicy moved the deadline, ..."""
         self.is_executing_activity = False
@@ -51,6 +51,17 @@ class NodeClaimContext:
         return self.state.identity.uid
 
     @property
+    def nodeclaim_ref(self) -> NodeClaimRef:
+        launched = self.state.launched
+        return NodeClaimRef(
+            name=self.name,
+            uid=self.uid,
+            node_name=self.state.node_name,
+            provider_id=launched.provider_id if launched else "",
+            initialized=self.state.initialized,
+        )
+
+    @property
     def is_deleting(self) -> bool:
         """The NodeClaim is being deleted, or gone."""
         return self.state.observed.deleting or not self.state.observed.exists
@@ -62,6 +73,19 @@ class NodeClaimContext:
     def record_evicted_pods(self, pods: Iterable[str]) -> None:
         """These were told to go, as `namespace/name`."""
         self.update_state(evicted_pods=tuple(dict.fromkeys((*self.state.evicted_pods, *pods)))[:MAX_EVICTED_PODS])
+
+    def publish_event(self, reason: str, message: str, *, condition: str = "", status: str = "Unknown") -> None:
+        """Queue an event for the NodeClaim, and a condition with the same message. The outbox sends them in order.
+
+        Without an API server the queue keeps the latest MAX_PENDING_EVENTS."""
+        request = ReportRequest(
+            claim=self.nodeclaim_ref,
+            condition=condition,
+            status=status,
+            message=message,
+            event=reason,
+        )
+        self.update_state(pending_events=(*self.state.pending_events, request)[-MAX_PENDING_EVENTS:])
 
     def start_run(self) -> None:
         """At the top of every run: what a run does not inherit is set again."""
@@ -157,6 +181,28 @@ class NodeClaimContext:
             self.update_state(deadline=deadline, overdue=overdue)
             self.deadline_changed = True
         self.publish_status()
+
+    async def enforce_changed_deadline(self) -> None:
+        """Until cancelled: mark the node overdue at a deadline that a LifecyclePolicy moves while an activity runs.
+
+        `execute_until_done` bounds the activity by the earlier deadline only; waits notice a change themselves.
+        """
+        while True:
+            await workflow.wait_condition(lambda: self.is_executing_activity and self.deadline_changed)
+            self.deadline_changed = False
+            if self.state.deadline is not None and not self.state.overdue:
+                await self._wait_for_changed_deadline(self.state.deadline - self.now)
+                if self.is_executing_activity and self.is_past_deadline():
+                    self.mark_overdue()
+
+    async def _wait_for_changed_deadline(self, remaining: timedelta) -> None:
+        if remaining > timedelta(0):
+            with suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self.deadline_changed or not self.is_executing_activity or self.state.overdue,
+                    timeout=remaining,
+                    timeout_summary="the changed deadline",
+                )
 
     def watch_deadline(self) -> Callable[[], bool]:
         """Whether a LifecyclePolicy has since changed what a wait within the phase goes by."""

@@ -22,7 +22,6 @@ from tenure.policy.hooks.decision import reset_for_next_drain
 from tenure.policy.lifecycle.ready import drain_rules
 from workflows.activity_options import DRAIN, PATCH, RARE_HEARTBEAT, drain_queue_options, poll_timeout, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.failure import nodeclaim_ref
 from workflows.phases.hooks import run_hooks
 from workflows.phases.interruption import (
     drain_cancellation_reason,
@@ -82,7 +81,7 @@ async def _run_drain_activity(context: NodeClaimContext, step: DrainStep, option
     """None when the rules changed meanwhile, so that the activity has to be told anew."""
     rules, previous, event_options = _drain_rules(context), context.state.drain, event_drain_options(context)
     request = DrainRequest(
-        claim=nodeclaim_ref(context),
+        claim=context.nodeclaim_ref,
         known_blockers=context.state.blocked_by,
         known=previous.verdict if previous else None,
         poll_timeout=poll_timeout(context.now, step.until, event_options.blocked_until).total_seconds(),
@@ -157,7 +156,7 @@ def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:
 async def _abort_drain(context: NodeClaimContext, step: DrainStep) -> bool:
     """Uncordon the node and hand the permit back; False where the NodeClaim has come to be deleted meanwhile."""
     rules, pause_reason = _drain_rules(context), drain_pause_reason(context)
-    request = CancelDrainRequest(claim=nodeclaim_ref(context), why=step.why)
+    request = CancelDrainRequest(claim=context.nodeclaim_ref, why=step.why)
     is_uncordoned = await workflow.execute_activity_method(
         DrainActivities.uncordon_node, request, **with_summary(PATCH, "give the drain up: keep the node")
     )

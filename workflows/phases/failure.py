@@ -14,7 +14,7 @@ from temporalio.exceptions import FailureError
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.instance import TerminationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim.requests import NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
+from tenure.model.nodeclaim.requests import NodeClaimDisruptionRequest
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import StartupOutcome
 from tenure.policy.disruption.commands import replacement_status
@@ -28,10 +28,7 @@ from workflows.nodeclaim_context import NodeClaimContext
 async def fail_nodeclaim(context: NodeClaimContext, *, reason: str, message: str, at_once: bool = False) -> None:
     """An event with the reason, then deletion. Conditions keep what was last known."""
     context.update_state(disruption=reason)
-    report = ReportRequest(claim=nodeclaim_ref(context), event=reason, message=message)
-    await workflow.execute_activity_method(
-        DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {reason}")
-    )
+    context.publish_event(reason, message)
     await _report_startup_failure(context, reason=reason, message=message)
     await delete_nodeclaim(context, reason=reason, at_once=at_once)
 
@@ -51,7 +48,7 @@ async def _report_startup_failure(context: NodeClaimContext, *, reason: str, mes
 
 async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: bool = False) -> None:
     """Delete the NodeClaim forcefully: by a deadline or expiry, which no budget holds up. `at_once`: no pod either."""
-    request = NodeClaimDisruptionRequest(claim=nodeclaim_ref(context), reason=reason, voluntary=False, at_once=at_once)
+    request = NodeClaimDisruptionRequest(claim=context.nodeclaim_ref, reason=reason, voluntary=False, at_once=at_once)
     await workflow.execute_activity_method(
         DisruptionActivities.delete_nodeclaim, request, **with_summary(PATCH, f"delete the NodeClaim: {reason}")
     )
@@ -62,7 +59,7 @@ async def handle_missing_node(context: NodeClaimContext) -> bool:
     before = context.state.observed
     if await _fail_if_instance_terminated(context, "the Node and its instance are gone"):
         return True
-    await _report_missing_node(context)
+    _report_missing_node(context)
     if context.state.observed is not before:
         return False
     pause = check_interval(_count_poll(context))
@@ -94,7 +91,7 @@ def _count_poll(context: NodeClaimContext) -> int:
 async def _fail_if_instance_terminated(context: NodeClaimContext, message: str) -> bool:
     is_running = await workflow.execute_activity_method(
         TerminationActivities.instance_is_running,
-        nodeclaim_ref(context),
+        context.nodeclaim_ref,
         **with_summary(PATCH, "does the instance still run?"),
     )
     if not is_running:
@@ -102,27 +99,13 @@ async def _fail_if_instance_terminated(context: NodeClaimContext, message: str) 
     return not is_running
 
 
-async def _report_missing_node(context: NodeClaimContext) -> None:
+def _report_missing_node(context: NodeClaimContext) -> None:
     """Once, however often it is looked for."""
     why = f"{labels.NODE_NOT_FOUND}: the Node left the cluster while its instance runs on"
     if context.state.blocked_by == why:
         return
     context.set_blocked_by(why)
-    report = ReportRequest(claim=nodeclaim_ref(context), event=labels.NODE_NOT_FOUND, message=why.partition(": ")[2])
-    await workflow.execute_activity_method(
-        DisruptionActivities.publish_event, report, **with_summary(PATCH, "say that it is lost")
-    )
-
-
-def nodeclaim_ref(context: NodeClaimContext) -> NodeClaimRef:
-    launched = context.state.launched
-    return NodeClaimRef(
-        name=context.name,
-        uid=context.uid,
-        node_name=context.state.node_name,
-        provider_id=launched.provider_id if launched else "",
-        initialized=context.state.initialized,
-    )
+    context.publish_event(labels.NODE_NOT_FOUND, why.partition(": ")[2])
 
 
 async def signal_replacement_status(context: NodeClaimContext) -> None:

@@ -9,15 +9,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from activities.disruption import DisruptionActivities
 from activities.nodeclaim.hooks import HookActivities
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
 from tenure.model.hooks import HookRequest, HookResult, HookRun, Point
-from tenure.model.nodeclaim.requests import ReportRequest
 from tenure.policy.hooks.decision import (
     HookStep,
     decide_hooks,
@@ -33,13 +30,10 @@ from tenure.policy.hooks.decision import (
 from tenure.policy.hooks.messages import describe_run, hook_subject, hook_title, is_waiting_for_hook, job_name, run_key
 from tenure.policy.hooks.rules import hooks_of
 from workflows import metrics
-from workflows.activity_options import HOOK, PATCH, drain_queue_options, execute_unless, with_summary
+from workflows.activity_options import HOOK, drain_queue_options, execute_unless
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.failure import nodeclaim_ref
 from workflows.phases.interruption import is_forced_drain
 
-EVENT_TIMEOUT = timedelta(seconds=30)
-"""An event that cannot be written holds up nothing."""
 _ACTIVITY_OVERHEAD = timedelta(minutes=2)
 """For what an activity does beside the hook itself."""
 StopReason = Callable[[NodeClaimContext], str]
@@ -135,7 +129,7 @@ async def _run_hook(
     if result is not None and result.outcome is None:
         context.update_state(hooks=record_progress(context.state.hooks, point, hook.name, result))
     elif result is not None:
-        await _record_result(context, point, hook, result)
+        _record_result(context, point, hook, result)
 
 
 async def _run_hook_activity(
@@ -149,7 +143,7 @@ async def _run_hook_activity(
         return _hook_inputs(context, point, hook.name) != inputs or bool(stop_reason(context))
 
     request = HookRequest(
-        claim=nodeclaim_ref(context),
+        claim=context.nodeclaim_ref,
         subject=hook_subject(context.state, point, hook),
         hook=hook,
         key=key,
@@ -164,25 +158,14 @@ async def _run_hook_activity(
     return result
 
 
-async def _record_result(context: NodeClaimContext, point: Point, hook: Hook, result: HookResult) -> None:
-    """Once, whatever restarts: in the state, in the metrics, and as an event."""
+def _record_result(context: NodeClaimContext, point: Point, hook: Hook, result: HookResult) -> None:
+    """In the state, in the metrics, and as an event."""
     context.update_state(hooks=record_outcome(context.state.hooks, point, hook.name, result, context.now))
     run = find_run(context.state.hooks, point, hook.name)
     assert run is not None
     metrics.count_hook(context.state, run)
     context.publish_status()
-    report = ReportRequest(
-        claim=nodeclaim_ref(context), event=_event_reason(run), message=_event_message(context, point, hook, run)
-    )
-    options = {
-        **with_summary(PATCH, f"say what came of {point}/{hook.name}"),
-        "schedule_to_close_timeout": EVENT_TIMEOUT,
-    }
-    try:
-        await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **options)
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise
+    context.publish_event(_event_reason(run), _event_message(context, point, hook, run))
 
 
 def _event_reason(run: HookRun) -> str:

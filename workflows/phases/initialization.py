@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-from activities.disruption import DisruptionActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim.requests import ReportRequest
 from tenure.model.nodeclaim.state import Phase
 from tenure.policy.interruption.decision import InterruptionDecision
 from tenure.policy.lifecycle.deadlines import action_of
@@ -19,7 +17,8 @@ from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budge
 from tenure.policy.lifecycle.repair import Repair, decide_repair
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.failure import delete_nodeclaim, fail_nodeclaim, handle_missing_node, nodeclaim_ref
+from workflows.outbox import write_condition
+from workflows.phases.failure import delete_nodeclaim, fail_nodeclaim, handle_missing_node
 from workflows.phases.interruption import decide_for_starting_node, disrupt_for_interruption, requires_drain
 from workflows.phases.repair import repair_node
 
@@ -42,10 +41,10 @@ async def run_initialization(context: NodeClaimContext) -> Phase:
             await delete_nodeclaim(context, reason="Expired")
             return Phase.DRAIN
         if context.is_past_deadline() and not context.state.overdue:
-            reported_reason = _initialization_blocker(context) or context.state.blocked_by
-            context.update_state(blocked_by=reported_reason)
+            why = _initialization_blocker(context) or context.state.blocked_by
+            context.update_state(blocked_by=why)
             context.mark_overdue()
-            await _report_blocked(context, reported_reason)
+            reported_reason = why if await _report_blocked(context, why) else ""
         if context.state.overdue and not context.is_alarmed():
             return Phase.READY if await _initialize_node(context) else await _fail_overdue_nodeclaim(context)
         if decide_repair(context.state, context.now).do != "wait":
@@ -121,8 +120,7 @@ async def _wait_for_change(context: NodeClaimContext, reported_reason: str, chec
         return reported_reason
     if is_unreported and (context.state.overdue or not context.is_past_deadline()):
         context.set_blocked_by(why)
-        await _report_blocked(context, why)
-        return why
+        return why if await _report_blocked(context, why) else reported_reason
     context.mark_slow_if_due()
     return reported_reason
 
@@ -130,7 +128,7 @@ async def _wait_for_change(context: NodeClaimContext, reported_reason: str, chec
 async def _initialize_node(context: NodeClaimContext) -> bool:
     result = await context.execute_until_done(
         lambda options: workflow.execute_activity_method(
-            RegistrationActivities.initialize_node, nodeclaim_ref(context), **options
+            RegistrationActivities.initialize_node, context.nodeclaim_ref, **options
         ),
         with_summary(PATCH, f"initialize {context.state.node_name}"),
     )
@@ -143,20 +141,16 @@ async def _initialize_node(context: NodeClaimContext) -> bool:
     return False
 
 
-async def _report_blocked(context: NodeClaimContext, why: str) -> None:
-    """On the condition; of a machine that rebooted by an event, since the condition never reverts (reference 3.4)."""
+async def _report_blocked(context: NodeClaimContext, why: str) -> bool:
+    """In the condition Initialized; as an event after a reboot, since that condition never reverts (reference 3.4).
+
+    False if it was not written."""
+    if context.state.initialized:
+        message = f"the machine rebooted, and its Node is not back yet: {why}"
+        context.publish_event(labels.HAS_REBOOTED, message)
+        return True
     reason, _, message = why.partition(": ")
-    has_rebooted = context.state.initialized
-    report = ReportRequest(
-        claim=nodeclaim_ref(context),
-        condition="" if has_rebooted else labels.INITIALIZED_CONDITION,
-        reason=reason,
-        message=f"the machine rebooted, and its Node is not back yet: {why}" if has_rebooted else message,
-        event=labels.HAS_REBOOTED if has_rebooted else "",
-    )
-    await workflow.execute_activity_method(
-        DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {reason}")
-    )
+    return await write_condition(context, labels.INITIALIZED_CONDITION, reason=reason, message=message)
 
 
 def _pending_decisions(context: NodeClaimContext) -> tuple[datetime | None, Repair, InterruptionDecision]:

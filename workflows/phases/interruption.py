@@ -38,10 +38,9 @@ from tenure.policy.interruption.decision import (
 from tenure.policy.interruption.events import end_stopping_events, format_annotation, record_messages, restore_messages
 from tenure.policy.interruption.messages import due_event_texts, event_records, published_versions
 from workflows import metrics
-from workflows.activity_options import PATCH, drain_queue_options, with_summary
+from workflows.activity_options import REPORT, drain_queue_options, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.background_status import write_on_change
-from workflows.phases.failure import delete_nodeclaim, nodeclaim_ref
+from workflows.phases.failure import delete_nodeclaim
 
 _PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY, Phase.DRAIN)
 
@@ -110,15 +109,10 @@ async def disrupt_for_interruption(context: NodeClaimContext) -> Phase:
     return Phase.DRAIN
 
 
-async def report_interruption_events(context: NodeClaimContext) -> None:
-    """For as long as the run lasts: whenever there is something to say or to write down, do that."""
-    await write_on_change(context, _has_unreported_events, _write_interruption_events, subject="what AWS says")
-
-
-def _has_unreported_events(state: NodeClaimState) -> bool:
+def has_unreported_events(state: NodeClaimState) -> bool:
     if not state.notices and not state.interruptions_annotation:
         return False
-    if state.phase not in _PHASES or not state.observed.exists or (state.records_events and is_about_to_drain(state)):
+    if state.phase not in _PHASES or not state.observed.exists or is_about_to_drain(state):
         return False
     return _is_unwritten(state) or bool(due_event_texts(state, workflow.now()))
 
@@ -142,13 +136,13 @@ def _is_unwritten(state: NodeClaimState) -> bool:
     )
 
 
-async def _write_interruption_events(context: NodeClaimContext) -> None:
+async def write_interruption_events(context: NodeClaimContext) -> None:
     """What acts at once is told beside its drain, and not written."""
     state, now = context.state, context.now
     write = _is_unwritten(state) and not requires_drain(decide_interruption(state, now))
     event_texts, reported_texts = due_event_texts(state, now), published_versions(state, now)
     request = InterruptionNotification(
-        claim=nodeclaim_ref(context),
+        claim=context.nodeclaim_ref,
         events=tuple(event_texts.values()),
         write=write,
         text=format_annotation(state.notices),
@@ -169,12 +163,9 @@ async def _write_interruption_events(context: NodeClaimContext) -> None:
 
 
 def _publish_options(state: NodeClaimState) -> Any:
-    """Of hundreds that go at once, each is told of beside its drain."""
-    summary = "tell what AWS says"
-    is_during_drain = state.records_events and bool(state.interrupted)
-    return (
-        drain_queue_options(PATCH, state.identity.cluster, summary) if is_during_drain else with_summary(PATCH, summary)
-    )
+    """Hundreds of nodes may drain at once: their reports use the queue of their drains."""
+    options = with_summary(REPORT, "report AWS events")
+    return drain_queue_options(options, state.identity.cluster, options["summary"]) if state.interrupted else options
 
 
 # --- in a drain for an event ---
@@ -239,23 +230,19 @@ def stop_retaining_if_unblocked(context: NodeClaimContext) -> None:
 _EVENT_RECORDS = TypeAdapter(tuple[EventRecord, ...])
 
 
-async def record_events(context: NodeClaimContext) -> None:
-    """For as long as the run lasts: whenever something else is so, keep it. One event each time; a mark that the code
-    of before replays by would be two more, for each node of a storm. A run that goes on from another one finds its
-    memo, or writes it anew."""
-    if not context.state.records_events:
-        return
-    await workflow.wait_condition(lambda: bool(context.state.notices))
-    recorded = _EVENT_RECORDS.validate_python(workflow.memo_value(MEMO, []))
+def has_new_event_records(state: NodeClaimState) -> bool:
+    """Not while a drain is about to begin: then one change of the memo has all of it."""
+    if not state.notices or is_about_to_drain(state):
+        return False
+    recorded = _recorded_events()
+    return event_records(state, recorded, workflow.now()) != recorded
 
-    def current_records() -> tuple[EventRecord, ...]:
-        return event_records(context.state, recorded, workflow.now())
 
-    def has_changes() -> bool:
-        """One that is about to go is kept once it does."""
-        return current_records() != recorded and not is_about_to_drain(context.state)
+async def store_event_records(context: NodeClaimContext) -> None:
+    """In the memo, where `tenure events` reads them."""
+    records = event_records(context.state, _recorded_events(), workflow.now())
+    workflow.upsert_memo({MEMO: _EVENT_RECORDS.dump_python(records, mode="json", exclude_defaults=True)})
 
-    while True:
-        await workflow.wait_condition(has_changes)
-        recorded = current_records()
-        workflow.upsert_memo({MEMO: _EVENT_RECORDS.dump_python(recorded, mode="json", exclude_defaults=True)})
+
+def _recorded_events() -> tuple[EventRecord, ...]:
+    return _EVENT_RECORDS.validate_python(workflow.memo_value(MEMO, []))

@@ -24,7 +24,6 @@ from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.pausable import PauseController
-from workflows.phases.failure import nodeclaim_ref
 from workflows.phases.interruption import is_forced_drain
 
 
@@ -97,7 +96,7 @@ async def restore_schedulable(context: NodeClaimContext) -> bool:
     options = {**with_summary(PATCH, "put the node back into service"), "schedule_to_close_timeout": RESTORE_TIMEOUT}
     try:
         await workflow.execute_activity_method(
-            DisruptionActivities.restore_schedulable, nodeclaim_ref(context), **options
+            DisruptionActivities.restore_schedulable, context.nodeclaim_ref, **options
         )
     except ActivityError as error:
         if is_cancelled_exception(error):

@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 from activities.disruption import DisruptionActivities
 from tenure.apis import labels
 from tenure.model.disruption.drain import DrainState
-from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest, ReportRequest
+from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import DisruptionReason, PermitRelease, PermitRequest, PermitResult
 from tenure.policy.drain.decision import can_cancel_drain
@@ -36,7 +36,6 @@ from workflows.phases.failure import (
     delete_nodeclaim,
     handle_missing_node,
     handle_not_ready_node,
-    nodeclaim_ref,
     watch_observed,
 )
 from workflows.phases.interruption import disrupt_for_interruption, event_drain_options
@@ -107,7 +106,7 @@ async def _wait_for_change(context: NodeClaimContext, verdict: Verdict) -> None:
     """News that changes nothing leaves the timer as it is. A refusal is said on the NodeClaim, once for each."""
     is_rejected = bool(verdict.blocked_by) and context.state.permit is not None
     if is_rejected and verdict.blocked_by != context.state.blocked_by:
-        await _report_blocked(context, verdict.blocked_by)
+        _report_blocked(context, verdict.blocked_by)
     context.update_state(waits_until=decide_interruption(context.state, context.now).until)
     context.set_blocked_by(verdict.blocked_by or _previous_blocked_by(context, verdict))
     await context.wait(
@@ -124,15 +123,10 @@ def _previous_blocked_by(context: NodeClaimContext, verdict: Verdict) -> str:
     return state.blocked_by if is_repeated_request and state.blocked_by else ""
 
 
-async def _report_blocked(context: NodeClaimContext, why: str) -> None:
+def _report_blocked(context: NodeClaimContext, why: str) -> None:
     """It could go and may not: Karpenter's words for both (reference 3.9, 5.2)."""
     consolidatable = labels.CONSOLIDATABLE if context.state.permit_for == EMPTY else ""
-    report = ReportRequest(
-        claim=nodeclaim_ref(context), condition=consolidatable, status="True", event="DisruptionBlocked", message=why
-    )
-    await workflow.execute_activity_method(
-        DisruptionActivities.publish_event, report, **with_summary(PATCH, "say what blocks it")
-    )
+    context.publish_event("DisruptionBlocked", why, condition=consolidatable, status="True")
 
 
 async def _request_permit(context: NodeClaimContext, verdict: Verdict) -> None:
@@ -193,7 +187,7 @@ async def _delete_with_permit(context: NodeClaimContext, verdict: Verdict) -> bo
         or bool(event_drain_options(context).blocked_pods)
     )
     request = NodeClaimDisruptionRequest(
-        claim=nodeclaim_ref(context),
+        claim=context.nodeclaim_ref,
         reason=reason,
         voluntary=verdict.why not in _INVOLUNTARY_REASONS,
         retains_nodeclaim=retains_nodeclaim,

@@ -13,9 +13,8 @@ from activities.nodeclaim.recovery import RecoveryActivities
 from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.background_status import recover_not_ready_intervals
-from workflows.phases.failure import nodeclaim_ref
 from workflows.phases.interruption import recover_interruption_messages
+from workflows.phases.status_reports import recover_not_ready_intervals
 
 MAX_START_DELAY = timedelta(seconds=30)
 """A life that begins so soon after its NodeClaim's birth is taken for its first."""
@@ -36,7 +35,7 @@ async def recover_state(context: NodeClaimContext) -> Phase | None:
     """The phase to go on with; None when there is no instance, as far as anyone knows."""
     recovered = await workflow.execute_activity_method(
         RecoveryActivities.recover_state,
-        nodeclaim_ref(context),
+        context.nodeclaim_ref,
         **with_summary(PATCH, "what is known of this NodeClaim?"),
     )
     if recovered.launched is None:
@@ -64,7 +63,7 @@ async def nodeclaim_exists(context: NodeClaimContext) -> bool:
     """Whether the NodeClaim is there, from a live read: what follows where it is not cannot be undone."""
     try:
         return await workflow.execute_activity_method(
-            RecoveryActivities.nodeclaim_exists, nodeclaim_ref(context), **with_summary(PATCH, "is the NodeClaim gone?")
+            RecoveryActivities.nodeclaim_exists, context.nodeclaim_ref, **with_summary(PATCH, "is the NodeClaim gone?")
         )
     except ActivityError:
         return True

@@ -9,14 +9,13 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
-from activities.disruption import DisruptionActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
-from tenure.model.nodeclaim.requests import ReportRequest
 from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.failure import fail_nodeclaim, nodeclaim_ref
+from workflows.outbox import write_condition
+from workflows.phases.failure import fail_nodeclaim
 from workflows.phases.interruption import (
     decide_for_starting_node,
     disrupt_for_interruption,
@@ -94,7 +93,7 @@ async def _register_node(context: NodeClaimContext) -> bool:
     options = named_options if context.is_past_deadline() else context.bound_by_deadline(named_options)
     try:
         result = await workflow.execute_activity_method(
-            RegistrationActivities.register_node, nodeclaim_ref(context), **options
+            RegistrationActivities.register_node, context.nodeclaim_ref, **options
         )
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
@@ -119,18 +118,9 @@ async def _report_multiple_nodes(context: NodeClaimContext) -> None:
     """Once, on the condition too (reference 3.3)."""
     if context.state.blocked_by == MULTIPLE_NODES:
         return
-    context.set_blocked_by(MULTIPLE_NODES)
     reason, _, message = MULTIPLE_NODES.partition(": ")
-    report = ReportRequest(
-        claim=nodeclaim_ref(context),
-        condition=labels.REGISTERED_CONDITION,
-        status="False",
-        reason=reason,
-        message=message,
-    )
-    await workflow.execute_activity_method(
-        DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {reason}")
-    )
+    if await write_condition(context, labels.REGISTERED_CONDITION, status="False", reason=reason, message=message):
+        context.set_blocked_by(MULTIPLE_NODES)
 
 
 def _has_joined(context: NodeClaimContext, checked_number: int) -> bool:

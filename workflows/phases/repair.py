@@ -9,16 +9,13 @@ from typing import assert_never
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from activities.disruption import DisruptionActivities
 from activities.nodeclaim.repair import RepairActivities
 from tenure.apis import labels
 from tenure.model.node_health import RepairRequest, RepairResult
-from tenure.model.nodeclaim.requests import ReportRequest
 from tenure.policy.lifecycle import repair as policy
 from tenure.policy.lifecycle.repair import Repair, decide_repair
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.failure import nodeclaim_ref
 
 
 async def repair_node(context: NodeClaimContext) -> bool:
@@ -30,7 +27,8 @@ async def repair_node(context: NodeClaimContext) -> bool:
             return False
         case "recovered":
             context.update_state(health=policy.after_recovery(health, context.now))
-            await _report_recovered(context, verdict)
+            message = f"the node is well again after {verdict.condition}"
+            context.publish_event("Repaired", message)
             return False
         case "reboot":
             await _reboot_node(context, verdict)
@@ -56,9 +54,7 @@ async def _reboot_node(context: NodeClaimContext, verdict: Repair) -> None:
         context.update_state(
             health=policy.after_failure(context.state.health, verdict, boot_id=boot_id, now=started_at)
         )
-        await _publish_event(
-            context, "RebootFailed", f"{verdict.condition}: {result.why or 'there is no instance to reboot'}"
-        )
+        context.publish_event("RebootFailed", f"{verdict.condition}: {result.why or 'there is no instance to reboot'}")
     else:
         _postpone_repair(context, result)
 
@@ -78,7 +74,7 @@ def _postpone_repair(context: NodeClaimContext, result: RepairResult) -> None:
 
 
 async def _execute_step(context: NodeClaimContext, verdict: Repair) -> RepairResult:
-    state, claim = context.state, nodeclaim_ref(context)
+    state, claim = context.state, context.nodeclaim_ref
     request = RepairRequest(
         name=claim.name,
         uid=claim.uid,
@@ -97,14 +93,3 @@ async def _execute_step(context: NodeClaimContext, verdict: Repair) -> RepairRes
     if request.step == "reboot":
         options = {**options, "schedule_to_close_timeout": policy.reboot_for(state.observed.rules)}
     return await workflow.execute_activity_method(RepairActivities.repair_node, request, **options)
-
-
-async def _report_recovered(context: NodeClaimContext, verdict: Repair) -> None:
-    await _publish_event(context, "Repaired", f"the node is well again after {verdict.condition}")
-
-
-async def _publish_event(context: NodeClaimContext, event: str, message: str) -> None:
-    report = ReportRequest(claim=nodeclaim_ref(context), event=event, message=message)
-    await workflow.execute_activity_method(
-        DisruptionActivities.publish_event, report, **with_summary(PATCH, f"say {event}")
-    )

@@ -43,7 +43,6 @@ from workflows.activity_options import (
     with_summary,
 )
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.failure import nodeclaim_ref
 
 RETURNED_MESSAGE = "its instance was stopped and started, and is back"
 
@@ -85,7 +84,7 @@ def _update_step(context: NodeClaimContext, **fields: Any) -> None:
 async def _take_out_of_service(context: NodeClaimContext) -> None:
     """With the reason on the NodeClaim, so that a rebuilt workflow puts the node back into service."""
     request = NodeClaimDisruptionRequest(
-        claim=nodeclaim_ref(context), reason="StopStart", voluntary=False, retains_nodeclaim=True
+        claim=context.nodeclaim_ref, reason="StopStart", voluntary=False, retains_nodeclaim=True
     )
     await workflow.execute_activity_method(
         DisruptionActivities.delete_nodeclaim, request, **with_summary(PATCH, "take the node out of service")
@@ -103,7 +102,7 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
         previous = context.state.drain
         blocked_until = [pods.until for pods in blocked_pods if pods.blocked]
         request = DrainRequest(
-            claim=nodeclaim_ref(context),
+            claim=context.nodeclaim_ref,
             known_blockers=context.state.blocked_by,
             known=previous.verdict if previous else None,
             poll_timeout=poll_timeout(context.now, event.starts, *blocked_until).total_seconds(),
@@ -165,7 +164,7 @@ async def _stop_or_start_instance(context: NodeClaimContext, stop: InstanceStopS
         "schedule_to_close_timeout": _remaining_time(context, stop.deadline),
     }
     try:
-        result: StopStartResult = await workflow.execute_activity_method(activity, nodeclaim_ref(context), **options)
+        result: StopStartResult = await workflow.execute_activity_method(activity, context.nodeclaim_ref, **options)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
@@ -211,7 +210,7 @@ async def _fail_stop_start(context: NodeClaimContext, why: str) -> None:
 
 async def _return_to_service(context: NodeClaimContext, why: str) -> None:
     """Into service, where it is not being deleted."""
-    request = CancelDrainRequest(claim=nodeclaim_ref(context), why=why, event="StopStartOver")
+    request = CancelDrainRequest(claim=context.nodeclaim_ref, why=why, event="StopStartOver")
     await workflow.execute_activity_method(
         DrainActivities.uncordon_node, request, **with_summary(PATCH, "put the node back into service")
     )

@@ -9,7 +9,6 @@ from tenure.model.nodeclaim.requests import TerminationRequest
 from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import RARE_HEARTBEAT, TERMINATE, drain_queue_options
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.failure import nodeclaim_ref
 from workflows.phases.hooks import run_hooks
 
 
@@ -26,5 +25,5 @@ async def run_termination(context: NodeClaimContext) -> Phase:
 
 async def _terminate_instance(context: NodeClaimContext, options: Any) -> None:
     """Asked anew at every try: the launch group may have answered in between."""
-    request = TerminationRequest(claim=nodeclaim_ref(context), reason=context.state.disruption or "Deleted")
+    request = TerminationRequest(claim=context.nodeclaim_ref, reason=context.state.disruption or "Deleted")
     await workflow.execute_activity_method(TerminationActivities.terminate_instance, request, **options)

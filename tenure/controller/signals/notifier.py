@@ -189,7 +189,6 @@ class WorkflowNotifier:
                 identity=identity,
                 deadlines=self._deadlines,
                 discovered=self._discovered_capacity(claim),
-                records_events=True,
             ),
             claim_start(identity, identity.created + self._deadlines_of(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,

@@ -17,6 +17,7 @@ from tenure.model.nodeclaim.history import TERMINATING_PHASES as TERMINATING_PHA
 from tenure.model.nodeclaim.history import NodeClaimOutcome as NodeClaimOutcome
 from tenure.model.nodeclaim.history import Phase as Phase
 from tenure.model.nodeclaim.history import Step as Step
+from tenure.model.nodeclaim.requests import ReportRequest
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.plan import ExpectedDurations
@@ -137,9 +138,8 @@ class NodeClaimState(Message):
     """What was said of them, as `tenure/policy/interruption/messages.py` counts it."""
     interruptions_annotation: str = ""
     """What its NodeClaim's annotation says of them."""
-    records_events: bool = False
-    """It keeps what came from AWS in its memo, and tells of what acts beside its drain; a run that began before that
-    was so does neither."""
+    pending_events: tuple[ReportRequest, ...] = ()
+    """Events for its NodeClaim that were not sent yet, oldest first."""
     maintenance_until: datetime | None = None
     """Until when its stopped instance is waited for, as its NodeClaim says."""
     out_of_service: bool = False

@@ -113,7 +113,7 @@ async def test_a_life_begins_as_the_watch_begins_it(cluster: RebuildCluster) -> 
     started, signalled, *_ = await cluster.history_events(cluster.workflow_id("c1"))
     (payload,) = started.workflow_execution_started_event_attributes.input.payloads
     (state,) = await cluster.temporal.data_converter.decode([payload], [NodeClaimState])
-    assert (state.identity.name, state.identity.pool, state.records_events) == ("c1", "general", True)
+    assert (state.identity.name, state.identity.pool) == ("c1", "general")
     assert signalled.workflow_execution_signaled_event_attributes.signal_name == "observe"
 
 

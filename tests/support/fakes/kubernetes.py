@@ -296,7 +296,7 @@ class FakePods(FaultInjectable):
 
 
 @dataclass
-class FakeEvents:
+class FakeEvents(FaultInjectable):
     published: list[tuple[str, str, str]] = field(default_factory=list)
 
     async def publish(

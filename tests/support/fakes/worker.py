@@ -120,7 +120,6 @@ class WorkerHarness:
                 deadlines=self.deadlines,
                 expected=expected,
                 discovered=discovered,
-                records_events=True,
             ),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),

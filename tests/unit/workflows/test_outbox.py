@@ -1,0 +1,89 @@
+"""Reports that cannot be written hold up neither a node nor continue-as-new."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from tenure.apis import labels
+from tenure.model.errors import BadInput, Fault, TryLater
+from tests.support.fakes.temporal_dev_server import served_by_temporal
+from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import Handle, wait_until
+from tests.support.workflows.nodeclaim_workflows import BUSY, create_nodeclaim, pause_for, ready_nodeclaim
+from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
+from workflows.nodeclaim import NodeClaimWorkflow
+
+DRIFT = {"drift": "NodePoolDrifted", "drift_message": "labels changed"}
+
+
+class TestOnTheRealServer:
+    @pytest.fixture
+    async def skipping(self) -> AsyncIterator[WorkflowEnvironment]:
+        """The time-skipping server may lose a signal to a run that is just being continued."""
+        async with served_by_temporal() as environment:
+            yield environment
+
+    async def test_continue_as_new_does_not_wait_for_an_event_that_cannot_be_written(
+        self, fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handle = await ready_nodeclaim(fake, skipping)
+        fake.events.faults["publish"] = [TryLater("503") for _ in range(1000)]
+        await continue_as_new(fake, handle, monkeypatch, **DRIFT)
+        assert "NodePoolDrifted" not in fake.events.reasons_for("a")
+        fake.events.faults.clear()
+        await wait_until(lambda: has_event(fake, "NodePoolDrifted"))
+
+    async def test_continue_as_new_does_not_wait_for_an_annotation_that_cannot_be_written(
+        self, fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handle = await ready_nodeclaim(fake, skipping)
+        fake.claims.faults["patch_annotations"] = [TryLater("503") for _ in range(1000)]
+        await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=1))
+        await continue_as_new(fake, handle, monkeypatch)
+        assert "DisruptionPaused" not in fake.events.reasons_for("a")
+        fake.claims.faults.clear()
+        await wait_until(lambda: has_event(fake, "DisruptionPaused"))
+        assert labels.PAUSE in fake.claims.found["a"]["metadata"]["annotations"]
+
+
+async def continue_as_new(
+    fake: WorkerHarness, handle: Handle, monkeypatch: pytest.MonkeyPatch, **observed: object
+) -> None:
+    monkeypatch.setattr("workflows.nodeclaim.STOP_TIMEOUT", timedelta(milliseconds=200))
+
+    async def observe(number: int) -> None:
+        await handle.signal("observe", fake.make_observation(**{**BUSY, **observed, "node_ready": bool(number % 2)}))
+
+    await wait_until_continued_as_new(handle, monkeypatch, observe)
+
+
+@pytest.mark.parametrize("fault", [BadInput("403 Forbidden"), TryLater("503")], ids=["refused", "unavailable"])
+async def test_a_node_ends_although_its_last_event_cannot_be_written(
+    fake: WorkerHarness, skipping: WorkflowEnvironment, fault: Fault
+) -> None:
+    fake.events.faults["publish"] = [fault for _ in range(1000)]
+    handle = await fake.start(await create_nodeclaim(fake, skipping))
+    outcome = await handle.result()
+    assert outcome.reason == "RegistrationTimeout" and fake.instances.running == {}
+
+
+async def test_a_refused_event_does_not_block_later_ones(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+    handle = await ready_nodeclaim(fake, skipping)
+    fake.events.faults["publish"] = [BadInput("403 Forbidden")]
+    fake.nodes.found.clear()
+    await fake.signal_observed(handle, node_name="", node_ready=False)
+    await wait_until(lambda: has_refused_event(fake))
+    fake.instances.running.clear()
+    await handle.result()
+    assert fake.events.reasons_for("a").count("NodeNotFound") == 0
+    assert "GarbageCollected" in fake.events.reasons_for("a")
+
+
+async def has_event(fake: WorkerHarness, reason: str) -> bool:
+    return reason in fake.events.reasons_for("a")
+
+
+async def has_refused_event(fake: WorkerHarness) -> bool:
+    return not fake.events.faults["publish"]

@@ -1,0 +1,138 @@
+"""Reports of the node's condition: overdue, NotReady intervals and drift.
+
+A node for which none of them changes costs no history event.
+"""
+
+from temporalio import workflow
+
+from activities.disruption import DisruptionActivities
+from activities.nodeclaim.annotations import NotReadyActivities
+from tenure.apis import labels
+from tenure.model.node_health import (
+    NotReadyInterval,
+    begin_interval,
+    end_interval,
+    format_intervals,
+    merge_intervals,
+    ongoing_since,
+)
+from tenure.model.nodeclaim.requests import NotReadyNotification, ReportRequest
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
+from tenure.model.observations import ObservedNodeClaim
+from tenure.policy.lifecycle.deadlines import describe_blocker, is_alarmed
+from workflows.activity_options import REPORT, with_summary
+from workflows.nodeclaim_context import NodeClaimContext
+
+
+def is_overdue_unreported(state: NodeClaimState) -> bool:
+    if state.phase is Phase.DELETED or not state.observed.exists:
+        return False
+    return state.notified_overdue is not _overdue_phase(state)
+
+
+def _overdue_phase(state: NodeClaimState) -> Phase | None:
+    return state.phase if is_alarmed(state) else None
+
+
+async def write_overdue(context: NodeClaimContext) -> None:
+    state = context.state
+    phase = _overdue_phase(state)
+    report = ReportRequest(claim=context.nodeclaim_ref, condition=labels.OVERDUE, status="")
+    if phase:
+        since, until = (at.isoformat(timespec="seconds") if at else "-" for at in (state.since, state.deadline))
+        message = f"in {phase.value} since {since}, deadline {until}; {describe_blocker(state)}"
+        report = report.model_copy(
+            update={
+                "status": "True",
+                "reason": phase.value,
+                "message": message,
+                "event": f"{phase.value}Overdue",
+            }
+        )
+    summary = f"say that {phase.value} is overdue" if phase else "say that it is overdue no more"
+    await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(REPORT, summary))
+    context.update_state(notified_overdue=phase)
+
+
+NOT_READY = "NotReady"
+_PHASES = (Phase.INITIALIZATION, Phase.READY)
+
+
+def record_not_ready_interval(context: NodeClaimContext, observed: ObservedNodeClaim) -> None:
+    """Take into the record what the watch sees now, beside what it saw last: `context.state.observed`. A node that is
+    going is
+    away for good, which is no flap."""
+    intervals = context.state.not_ready_intervals
+    if observed.deleting or not observed.exists or not observed.node_name:
+        return
+    if observed.not_ready_since and ongoing_since(intervals) is None:
+        context.update_state(
+            not_ready_intervals=begin_interval(intervals, observed.not_ready_since), flaps=context.state.flaps + 1
+        )
+    elif observed.not_ready_since is None and ongoing_since(intervals):
+        context.update_state(not_ready_intervals=_end_not_ready_interval(context, intervals, observed))
+
+
+def recover_not_ready_intervals(context: NodeClaimContext, known: tuple[NotReadyInterval, ...]) -> None:
+    """Of a life that is begun anew: what its NodeClaim says of the time before; and its end, if the node is back."""
+    intervals, observed = merge_intervals(known, context.state.not_ready_intervals), context.state.observed
+    if observed.node_name and observed.not_ready_since is None and ongoing_since(intervals):
+        intervals = _end_not_ready_interval(context, intervals, observed)
+    context.update_state(
+        not_ready_intervals=intervals, notified_intervals=format_intervals(known), flaps=len(intervals)
+    )
+
+
+def _end_not_ready_interval(
+    context: NodeClaimContext, known: tuple[NotReadyInterval, ...], observed: ObservedNodeClaim
+) -> tuple[NotReadyInterval, ...]:
+    """The watch may tell late that it is Ready again, and then says since when; that a taint went it sees, or not."""
+    ready_since, not_ready_since = observed.ready_since, ongoing_since(known)
+    is_late = (
+        NOT_READY in context.state.observed.not_ready_reason
+        and ready_since
+        and not_ready_since
+        and ready_since > not_ready_since
+    )
+    return end_interval(known, ready_since if is_late and ready_since else context.now)
+
+
+def is_not_ready_unreported(state: NodeClaimState) -> bool:
+    is_observable = state.phase in _PHASES and state.observed.exists and not state.observed.deleting
+    return is_observable and format_intervals(state.not_ready_intervals) != state.notified_intervals
+
+
+async def write_not_ready_intervals(context: NodeClaimContext) -> None:
+    intervals = context.state.not_ready_intervals
+    request = NotReadyNotification(claim=context.nodeclaim_ref, not_ready_intervals=intervals)
+    summary = "write down that it is away" if ongoing_since(intervals) else "write down that it is back"
+    await workflow.execute_activity_method(
+        NotReadyActivities.record_not_ready_intervals, request, **with_summary(REPORT, summary)
+    )
+    context.update_state(notified_intervals=format_intervals(intervals))
+
+
+_DRIFT_PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
+
+
+def is_drift_unreported(state: NodeClaimState) -> bool:
+    """A node that is going is judged no more, so what its NodeClaim says of drift stays as it is."""
+    observed = state.observed
+    is_observable = state.phase in _DRIFT_PHASES and observed.exists and not observed.deleting
+    return is_observable and (observed.drift, observed.drift_message) != (state.drift, state.drift_message)
+
+
+async def write_drift(context: NodeClaimContext) -> None:
+    observed = context.state.observed
+    is_same_drift = observed.drift == context.state.drift
+    report = ReportRequest(
+        claim=context.nodeclaim_ref,
+        condition=labels.DRIFTED,
+        status="True" if observed.drift else "",
+        reason=observed.drift,
+        message=observed.drift_message,
+        event=observed.drift if not is_same_drift else "",
+    )
+    summary = f"say that it drifted: {observed.drift}" if observed.drift else "say that it has not drifted"
+    await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(REPORT, summary))
+    context.update_state(drift=observed.drift, drift_message=observed.drift_message)
