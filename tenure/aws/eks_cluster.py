@@ -1,7 +1,4 @@
-"""What the adapters must know of the cluster: version, endpoint, certificate, address range.
-
-Given by the settings, or asked of eks:DescribeCluster, once and again after some minutes for the version.
-"""
+"""The cluster as nodes must know it: given by the settings, or read from eks:DescribeCluster."""
 
 from collections.abc import Mapping
 from typing import Any, Final

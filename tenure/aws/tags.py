@@ -1,6 +1,6 @@
-"""The tags that everything Tenure makes in AWS carries, exactly as the IAM policy demands them.
+"""The tags of everything that Tenure makes in AWS, as the IAM policy demands them.
 
-Discovery, permissions and clean-up rest on them, so that they win over what an EC2NodeClass says.
+Discovery, permissions and clean-up rest on them, so that they win over the tags of an EC2NodeClass.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,6 @@ def node_tags(settings: AwsSettings, node_class: EC2NodeClass, pool: str) -> dic
 
 
 def profile_tags(settings: AwsSettings, node_class: EC2NodeClass) -> dict[str, str]:
-    """Of instance profiles."""
     return {
         **node_class.spec.tags,
         cluster_tag(settings): OWNED,

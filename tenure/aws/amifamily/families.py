@@ -1,11 +1,6 @@
-"""What differs between the image families that an EC2NodeClass can name: one row each.
+"""The image families that an EC2NodeClass can name, one row each, and the SSM parameters of their aliases.
 
-`images.py` finds a family's images, `capacity.py` and `overhead.py` compute with its row, and
-`user_data/` speaks its dialect.
-
-Which SSM parameters an alias of images stands for, and which nodes each image is for.
-
-`images.py` reads the parameters. The paths are those that AWS publishes for EKS, Bottlerocket and Windows.
+The paths are those that AWS publishes for EKS, Bottlerocket and Windows.
 """
 
 from dataclasses import dataclass

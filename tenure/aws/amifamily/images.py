@@ -1,11 +1,7 @@
-"""The images that an EC2NodeClass's `amiSelectorTerms` select, and the nodes that each is for.
+"""The images that `amiSelectorTerms` select, and the one that each instance type boots.
 
-Aliases and parameters are looked up in SSM, all images are described by EC2; of images for the same kind of node the
-newest that is not deprecated is kept.
-
-Which of an EC2NodeClass's images an instance type boots: exactly one, by the type's own labels.
-
-Strictly: an image that asks for a label is not for a type that lacks it. The first that fits in `status.amis` is taken.
+Of images for the same kind of node the newest that is not deprecated is kept. An image that asks for a label is not for
+a type that lacks it; the first that fits in `status.amis` is taken.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
-"""What SSM parameters hold: the ids of images, published by AWS or by the user.
+"""SSM parameters that hold image IDs, published by AWS or by the user.
 
-`images.py` asks. That a parameter is not there is an answer; while one cannot be read its last known value stands, so
-that no kind of node loses its image because SSM is busy.
+A missing parameter is an answer; while one cannot be read its last known value stands.
 """
 
 import asyncio

@@ -1,12 +1,8 @@
-"""boto3 behind one door: clients built once, calls in threads of their own, errors as faults of the model.
+"""boto3's clients of one region: calls in threads, botocore's errors as faults of the model.
 
-Nothing here knows what a call is for. A call is `await clients.call(clients.ec2.describe_subnets, Filters=[...])`.
-
-A botocore session that holds service models without their prose, reads times without guessing at their form, and of
-an instance what somebody here asks for.
-
-With botocore's own, six services' models take 36 MB, and of the time that a list of instances takes two thirds go to
-the parsing of their times, and half of the rest to what nobody reads (docs/decisions/memory-of-a-worker.md).
+With botocore's own session, six services' models take 36 MB, and listing instances takes six times as long
+(docs/decisions/memory-of-a-worker.md). This one drops documentation, reads times by their form, and of an instance
+only the members that are read.
 """
 
 import asyncio
@@ -190,7 +186,6 @@ class AwsClients:
         return self._session.client("service-quotas", endpoint_url=self._endpoint, config=self._config)
 
     async def call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a client's method in a thread. Raises model.faults."""
         operation = method.__name__
         return await self._call_rate_limited(operation, lambda: _invoke(operation, method, *args, **kwargs))
 
@@ -243,7 +238,6 @@ class AwsClients:
             raise
 
     async def in_thread(self, work: Callable[[], R]) -> R:
-        """Run what would hold up the event loop in one of the threads."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
@@ -259,7 +253,6 @@ def _invoke(operation: str, method: Callable[..., R], *args: Any, **kwargs: Any)
 
 
 def _pricing_region(region: str) -> str:
-    """The price list is served from few regions."""
     regions = {"ap-": "ap-south-1", "cn-": "cn-northwest-1", "eu-": "eu-central-1"}
     return next(
         (pricing_region for prefix, pricing_region in regions.items() if region.startswith(prefix)), "us-east-1"

@@ -1,6 +1,6 @@
-"""The one table of EC2's, IAM's and SSM's error codes, and how botocore's errors become faults of the model.
+"""EC2's, IAM's and SSM's error codes, and the faults of the model that botocore's errors become.
 
-Codes decide, never texts, but for two codes that AWS uses for many things and whose text alone tells them apart.
+Codes decide; texts do only for two codes that AWS uses for many things.
 """
 
 from typing import Final
@@ -109,7 +109,6 @@ def names_missing_profile(fault: Fault) -> bool:
 
 
 def fault_of(error: Exception, operation: str) -> Fault:
-    """The fault that an error of botocore stands for, its message led by the operation."""
     if isinstance(error, ClientError):
         return _fault_of_response(error, operation)
     text = f"{operation}: {error}"

@@ -1,9 +1,7 @@
-"""One token bucket per API, so that a burst of nodes waits here and not in EC2's answers.
+"""One token bucket per API, at the rates that AWS grants an account in a region by default, shared by the replicas.
 
-The rates are what AWS grants an account in a region by default; each replica of the worker takes its share of them.
-Where the account has others who call, EC2 refuses sooner: the pace then falls, and rises again while nothing is
-refused. Why so: docs/decisions/aws-call-rates.md. aiolimiter does not fit: neither the rate nor the level of its
-AsyncLimiter can be changed after a refusal or when replicas come and go, and no token can be returned.
+Where EC2 refuses sooner the pace falls, and rises again while nothing is refused (docs/decisions/aws-call-rates.md).
+aiolimiter does not fit: neither rate nor level of its AsyncLimiter can be changed, and no token can be returned.
 """
 
 import asyncio
@@ -73,7 +71,6 @@ class TokenBucket:
         return max(1.0, self._rate.burst / self._replicas)
 
     def set_replicas(self, replicas: int) -> None:
-        """So many workers call this API."""
         self._refill()
         self._replicas = max(1, replicas)
         self._tokens = min(self._tokens, self._max_tokens)
@@ -87,7 +84,6 @@ class TokenBucket:
             self._tokens -= 1
 
     def give_back(self) -> None:
-        """The call turned out not to be needed."""
         self._tokens = min(self._max_tokens, self._tokens + 1)
 
     def on_throttled(self) -> None:
@@ -107,8 +103,6 @@ class TokenBucket:
 
 
 class TokenBuckets:
-    """A bucket per operation, made when it is first called."""
-
     def __init__(self) -> None:
         self._buckets: dict[str, TokenBucket] = {}
         self._replicas = 1
@@ -119,7 +113,6 @@ class TokenBuckets:
         return self._buckets[operation]
 
     def set_replicas(self, replicas: int) -> None:
-        """So many workers call the APIs of this account and region."""
         self._replicas = max(1, replicas)
         for bucket in self._buckets.values():
             bucket.set_replicas(self._replicas)

@@ -1,4 +1,4 @@
-"""Joins the calls of many callers into one: asked for within a short window, answered together.
+"""Joins the calls of many callers into one.
 
 A window closes when nobody has asked for `idle` seconds, at the latest after `longest` seconds or at `size` items.
 """

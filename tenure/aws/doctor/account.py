@@ -1,7 +1,4 @@
-"""Who the credentials belong to, and the cluster as EKS knows it.
-
-Whether the account's quotas leave room: vCPUs by class of instance type, running against allowed.
-"""
+"""Checks of the credentials, the cluster in EKS, and the vCPU quotas."""
 
 import re
 from collections import Counter

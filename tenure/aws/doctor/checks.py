@@ -1,7 +1,4 @@
-"""All AWS checks of `tenure doctor`, put together.
-
-The queue of EC2's events and the EventBridge rules that fill it: whatever is missing is named.
-"""
+"""All AWS checks of `tenure doctor`, put together."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -1,11 +1,7 @@
-"""Whether an EventBridge rule's pattern matches an event, and an event of each kind to ask it with. Pure.
+"""The EventBridge rules that fill the queue: each kind of event needs a rule that matches, is enabled and targets it.
 
-The operators are those that make sense of names: of numbers and addresses nothing here is. What cannot be read
-matches nothing, so that the doctor rather says too much.
-
-The EventBridge rules that fill the queue: each kind that is wanted needs one that matches, is on, and targets it.
-
-AWS's own events come to the default bus of the queue's region, and to no other.
+AWS's own events come to the default bus of the queue's region only. Pattern operators for numbers and addresses, which
+no such event has, and patterns that cannot be read match nothing.
 """
 
 import json
@@ -162,8 +158,6 @@ class Rule(Value):
 
 
 class QueueTarget(Value):
-    """The queue whose rules are looked at."""
-
     queue: str
     arn: str
 
@@ -176,7 +170,6 @@ class QueueTarget(Value):
         return not rule.targets or any(":sqs:" in one and one.endswith(f":{self.queue}") for one in rule.targets)
 
     def accepts_kind(self, rule: Rule, kind: EventKind) -> bool:
-        """Whether its pattern lets the kind through."""
         events = events_of(kind, account=self.arn.split(":")[4], region=self.region)
         return any(matches_pattern(rule.pattern, one) for one in events)
 

@@ -1,9 +1,6 @@
-"""Whether what an EC2NodeClass selects is there: subnets with room, security groups, images, the role.
+"""Checks of what an EC2NodeClass selects, and dry runs of launches and clean-ups with it.
 
-Launches and clean-ups tried as dry runs: EC2 says whether they would be allowed, and does nothing.
-
-A trial launch also shows what no simulator can: that image, subnet, groups and profile go together, and that the role
-may be passed on.
+A dry run shows that image, subnet, groups and profile go together and that the role may be passed on.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Whether a role may do what the shipped policy lets it do: asked of IAM's own simulator, action by action.
+"""Whether a role may do what the shipped policy allows, asked of IAM's simulator.
 
-The statements themselves say what to ask: their actions, a sample of their resources, and the conditions' values. EC2's
-reads are tried as dry runs too, since a service control policy shows there.
+The statements say what to ask: actions, a sample of the resources, and the conditions' values. EC2's reads are tried as
+dry runs too, since a service control policy shows there.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
-"""The queue of EC2's events by itself: how long it keeps, whether EventBridge may send to it, and with which key.
+"""Checks of the queue of EC2's events: its retention, policy and key.
 
-Whether a resource's policy lets EventBridge do something with it: a queue's, or a key's. Pure.
-
-No simulator judges resource policies for services, so that the few conditions that such policies have are judged here.
-A condition that is not known here is taken as met by what allows and as not met by what denies.
+No simulator judges resource policies for services, so that their few conditions are judged here. An unknown condition
+counts as met in a statement that allows, and as not met in one that denies.
 """
 
 import json
@@ -43,7 +41,6 @@ def denial_reason(statements: list[Statement], action: str, resource: str, conte
 
 
 def open_to_all(statements: list[Statement], action: str) -> bool:
-    """Whether anybody may do it."""
     return any(
         one.get("Effect") == "Allow"
         and _is_for_everyone(one)
@@ -116,7 +113,6 @@ _AWS_OWN: Final = "alias/aws/sqs"
 
 
 def check_retention(queue: str, attributes: Mapping[str, str]) -> Finding:
-    """How long Temporal may be away before a message is lost."""
     subject, retention = (
         f"queue {queue} retention",
         timedelta(seconds=int(attributes.get("MessageRetentionPeriod", 345600))),

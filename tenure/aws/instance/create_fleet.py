@@ -1,11 +1,7 @@
-"""CreateFleet itself: called with the group's token, and what became of it as a value wherever that is known.
+"""CreateFleet with a launch group's token: the request, the call, and the answer as values.
 
-A call that EC2 refuses as a whole is an answer too: no instance and the reason. Only where it cannot be known whether
-instances were made a fault is raised, and the same call is to be repeated.
-
-CreateFleet's words: the request that a launch group stands for, and the answer as values.
-
-Pure on both sides. The request is made of nothing but the group, so that repeating it repeats the token's own request.
+The request is made of nothing but the group, so that a repetition is identical. A refusal of the whole call is an
+answer; a fault is raised only where it is unknown whether instances were made, and the same call is to be repeated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +47,6 @@ UNFULFILLABLE: Final = "UnfulfillableCapacity"
 
 
 def create_fleet_request(group: LaunchGroup) -> dict[str, Any]:
-    """What CreateFleet is told."""
     request = group.request
     found: dict[str, Any] = {
         "Type": "instant",
@@ -98,7 +93,6 @@ def parse_fleet_result(group: LaunchGroup, raw: Mapping[str, Any]) -> FleetResul
 
 
 def classify_fleet_error(code: str, message: str, capacity_type: str, **location: str) -> FleetError:
-    """A FleetError, classified."""
     return FleetError(
         code=code,
         message=message,

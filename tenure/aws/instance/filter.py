@@ -1,13 +1,4 @@
-"""Which instance types and offerings a NodeClaim is launched with: Karpenter's filters, in its order.
-
-Pure: from the class's types and the claim to the candidates of one CreateFleet, or the reason why there are none.
-
-An instance type beside those of its offerings that one launch may use; what `selection.py` narrows.
-
-Which reserved capacity a launch goes into: one kind of reservation, and per type and zone one reservation.
-
-Karpenter's filters 2 to 4 (reference 2.4), between what can be had at all and the choice by price in `selection.py`.
-"""
+"""Instance types and offerings for a NodeClaim: Karpenter's filters in its order (reference 2.4), and reservations."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,13 +27,11 @@ class Candidate:
 
 
 def make_candidate(instance_type: InstanceType, offerings: Iterable[Offering]) -> Candidate | None:
-    """None when there is nothing to launch."""
     ordered = tuple(sorted(offerings, key=_offering_order))
     return Candidate(instance_type, ordered) if ordered else None
 
 
 def filter_offerings(found: Iterable[Candidate], predicate: Callable[[Offering], bool]) -> Sequence[Candidate]:
-    """With only the offerings that are kept; candidates left without any are gone."""
     candidates = (
         make_candidate(one.type, (offering for offering in one.offerings if predicate(offering))) for one in found
     )
@@ -255,7 +244,6 @@ def _take_cheapest(found: Sequence[Candidate], minimum: Mapping[str, int]) -> Se
 
 
 def _meets_min_values(found: Sequence[Candidate], minimum: Mapping[str, int]) -> bool:
-    """Whether as many distinct values are left of each key as minValues asks for."""
     return all(
         len({value for one in found for value in one.type.labels.get(key, ())}) >= count
         for key, count in minimum.items()
@@ -292,5 +280,4 @@ def _in_partition(found: Sequence[Candidate], requirements: Requirements) -> tup
 
 
 def _merge_partitions(offerings: Iterable[Offering]) -> Iterable[Offering]:
-    """Offerings that differ in their partition alone are one."""
     return dict.fromkeys(one.model_copy(update={"partition": ""}) if one.partition else one for one in offerings)

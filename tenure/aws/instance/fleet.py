@@ -1,7 +1,4 @@
-"""The port `Fleet`: choose and freeze a launch, call CreateFleet with the group's token, describe what came.
-
-`selection.py` chooses, `launch_template_data.py` and `fleet_request.py` find the words; here they meet AWS.
-"""
+"""The port `Fleet`: choose and freeze a launch, call CreateFleet, describe what came."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -302,5 +299,4 @@ def _nodeclass_stamp(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
 
 
 def _spec_hash(node_class: EC2NodeClass) -> str:
-    """Of its spec, as its NodeClaims bear it too."""
     return node_class.metadata.annotations.get(labels.NODECLASS_HASH, "")

@@ -1,4 +1,4 @@
-"""The port `Instances`: what runs, asked for and ended in batches across all NodeClaims.
+"""The port `Instances`: describes and terminates in batches across all NodeClaims.
 
 An instance that EC2 lists as terminated, or does not list at all, is gone.
 """

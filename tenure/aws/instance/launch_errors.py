@@ -1,6 +1,6 @@
-"""Why a launch failed: EC2's codes and texts as the reason that a NodeClaim shows, and what a person has to mend.
+"""Reasons of failed launches, and remedies, by EC2's codes and texts.
 
-The reasons are Karpenter's and so is their order: of several errors in one answer the first in this table is told.
+The reasons are Karpenter's and so is their order: of several errors the first in this table is reported.
 Codes decide; a text only where AWS uses one code for many things.
 """
 
@@ -98,7 +98,6 @@ SPREAD_GROUP_FULL: Final = "limit of instances in this spread placement group"
 
 
 def create_error_reason(code: str, message: str) -> str:
-    """The reason a NodeClaim shows for a launch that failed with this code; `LaunchFailed` for any other."""
     return _match_case(code, message)[1].reason
 
 

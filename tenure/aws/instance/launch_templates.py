@@ -1,10 +1,6 @@
-"""The launch templates that a launch needs: one for each image and set of numbers that user data carries.
+"""Launch templates: one for each image and set of numbers in the user data, named by a hash of their content.
 
-Pure: `launch_templates.py` brings them into EC2. A template's name is a hash of all it says.
-
-Brings launch templates into EC2 and, with their EC2NodeClass, out of it again.
-
-A template that this process saw lately is taken to be there; one that CreateFleet misses is made again.
+One that this process saw lately is taken to exist; one that CreateFleet misses is made again.
 """
 
 import asyncio
@@ -55,8 +51,6 @@ class Placement(Value):
 
 
 class ReservationTarget(Value):
-    """The one reservation that the template's instances go into, or none at all."""
-
     reservation_id: str = ""
     market: Market = ""
 
@@ -80,8 +74,6 @@ NO_RESERVATION: Final = ReservationTarget()
 
 
 class LaunchTemplate(Value):
-    """A template: its name, what it says, and the tags that it carries itself."""
-
     name: str
     data: dict[str, Any]
     tags: dict[str, str]
@@ -256,7 +248,6 @@ class LaunchTemplates:
         self._turn = asyncio.Lock()
 
     async def ensure(self, templates: Sequence[LaunchTemplate]) -> None:
-        """Make those that are not there."""
         self._known.update((one.name, one) for one in templates)
         async with self._turn:
             unsure = {one.name: one for one in templates if one.name not in self._existing}
@@ -283,7 +274,6 @@ class LaunchTemplates:
         return len(known) == len(names)
 
     async def delete_of(self, node_class: EC2NodeClass) -> None:
-        """Delete all that were made for this class in this cluster."""
         found = await self._clients.paginate(
             self._clients.ec2.describe_launch_templates,
             "LaunchTemplates",

@@ -1,7 +1,4 @@
-"""What a NodeClaim shows once its instance runs: labels with one value each, capacity and allocatable.
-
-Pure: from CreateFleet's answer and the instance type as resolved under the class.
-"""
+"""Labels, capacity and allocatable of a NodeClaim whose instance runs."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -63,7 +60,6 @@ def _placement_labels(instance: FleetInstance, found: InstanceType | None) -> di
 
 
 def _claim_tenancy(claim: NodeClaim) -> str:
-    """As the launch chose it."""
     try:
         return tenancy_of(requirements_of(claim))
     except RequirementError:

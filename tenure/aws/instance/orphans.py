@@ -1,7 +1,4 @@
-"""What is made in AWS for launches, listed and put away again; and the names that instances are given.
-
-Satisfies `activities.upkeep_ports.OrphanedResources`. `launch_templates.py` and `profiles.py` make what is listed here.
-"""
+"""The port `OrphanedResources`: lists and deletes what launches made in AWS; names instances."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

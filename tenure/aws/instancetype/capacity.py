@@ -1,11 +1,4 @@
-"""How much a machine of an instance type has: Karpenter's formulas, with the numbers that EC2 gives.
-
-`overhead.py` says what of it pods do not get.
-
-What of a machine's capacity pods do not get: kube-reserved, system-reserved, the hard eviction threshold.
-
-Karpenter's formulas; `capacity.py` comes before, `model.catalogue.InstanceType.allocatable` after.
-"""
+"""Capacity of an instance type and the overhead that pods do not get, by Karpenter's formulas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

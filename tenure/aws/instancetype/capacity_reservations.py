@@ -1,16 +1,8 @@
-"""The capacity reservations that an EC2NodeClass selects, and how many instances each has room for now.
+"""Capacity reservations that an EC2NodeClass selects, the room in each, and the offerings and labels that they add.
 
-The one place where the gate ReservedCapacity lets reservations in: with it off nothing is asked and nothing is known.
-Counts are this process's memory of EC2's last answer and of its own launches since; only speed rests on them.
-
-How many instances capacity reservations have room for: EC2's last count and what this process did since.
-
-Rather too many than too few: a launch that finds no room after all is refused and planned anew, while room that
-nobody sees is paid for and not used.
-
-What capacity reservations add to an instance type: an offering each, and the labels that their nodes carry.
-
-Pure: `reservations.py` says which there are, `instance_types.py` puts them beside the offerings that anyone can buy.
+Counts are EC2's last answer and this process's own launches since. Rather too many than too few: a launch that finds no
+room is refused and planned again, while unseen room is paid for and unused. With the gate ReservedCapacity off nothing
+is asked.
 """
 
 import asyncio
@@ -123,8 +115,6 @@ _ACTIVE: Final = {"Name": "state", "Values": ["active"]}
 
 
 class FoundReservation(Value):
-    """A reservation as EC2 described it."""
-
     resolved: ResolvedCapacityReservation
     active: bool
     available: int
@@ -185,7 +175,6 @@ class Reservations:
         }
 
     def remaining(self, reservation_id: str) -> int:
-        """For a launch of this process."""
         return self.counts.remaining(reservation_id) if self._is_usable(reservation_id) else 0
 
     def _is_usable(self, reservation_id: str) -> bool:

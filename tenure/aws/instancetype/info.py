@@ -1,10 +1,6 @@
-"""DescribeInstanceTypes, pruned: what labels, capacity and compatibility are computed from, and no more.
+"""DescribeInstanceTypes, pruned to what labels, capacity and compatibility need, and the labels by Karpenter's rules.
 
-Kept once per process for the whole region; `instance_types.py` resolves it against an EC2NodeClass.
-
-The labels that a node of an instance type will have: key to possible values, Karpenter's rules.
-
-A well-known key that is not among them does not exist on such a node.
+A well-known key that is not among the labels does not exist on such a node.
 """
 
 import re
@@ -75,7 +71,6 @@ class TypeInfo:
 
     @property
     def default_interfaces(self) -> int:
-        """Interfaces that the default network card takes."""
         return next((card.interfaces for card in self.cards if card.index == self.default_card), 0)
 
     @classmethod

@@ -1,12 +1,8 @@
-"""Branch interfaces that an instance type's trunk takes: what `vpc.amazonaws.com/pod-eni` counts.
+"""Branch interfaces (`vpc.amazonaws.com/pod-eni`) and baseline bandwidth in Mbit/s (`instance-network-bandwidth`).
 
-Made by `tools/aws_data.py` from the limits that AWS publishes for its VPC resource controller; edit it there.
-A type that is not here cannot be a trunk, or is too new to be known.
-
-The bandwidth that the label `instance-network-bandwidth` tells: the baseline, in Mbit/s, as Karpenter has it.
-
-EC2's API gives the baseline of each card. Karpenter took its numbers from EC2's user guide, which counts one card of
-several for some types and knows no number for old ones; selectors that work there must work here, so those differ.
+`tools/aws_data.py` makes the table of branch interfaces; a type that is not in it cannot be a trunk. EC2's API gives
+the bandwidth of each card. Karpenter took it from EC2's user guide, which counts one card of several for some types
+and has no number for old ones; selectors that work there must work here, so those differ.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""What an hour of an instance costs, in US dollars (in China: yuan): on-demand by the price list, spot by its history.
+"""Prices per hour in US dollars (in China: yuan): on-demand by the price list, spot by its history.
 
-Where AWS gives no price list, `price_estimates.py` stands in for it, and spot without a history is taken for as dear.
-A type that the price list leaves out, such as one in preview, has no price, and so cannot be bought.
+Where AWS gives no price list, the static table stands in; spot without a history counts as on-demand. A type that the
+price list leaves out, such as one in preview, has no price and cannot be bought.
 """
 
 import asyncio

@@ -1,11 +1,6 @@
-"""The port `Offerings`: instance types with their offerings and prices, read once and kept.
+"""The port `Offerings`: the region's instance types, offerings and prices, read once and kept.
 
-`instance_types.py` resolves them against an EC2NodeClass; the result is kept until the class or the region changes.
-
-Resolved instance types, kept by all that they depend on: classes that ask for the same share them.
-
-A change that does not matter to types (tags, user data, the order of subnets) resolves nothing, and one that does is a
-key of its own, so that nothing stale is ever found.
+Resolved types are kept by all that they depend on, so that classes share them and nothing stale is found.
 """
 
 import asyncio
@@ -86,7 +81,6 @@ class TypeCache:
         self._remove_unused()
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """The others are gone."""
         self._key_of_class = {uid: key for uid, key in self._key_of_class.items() if uid in uids}
         self._remove_unused()
 
@@ -157,7 +151,6 @@ class AwsOfferings:
         return self._reservations.capacities(node_classes)
 
     async def fetch_shifted_zones(self) -> frozenset[str]:
-        """Ids of the zones that the cluster is shifted away from."""
         return await self._zones.fetch_shifted_zones()
 
     async def types_for(self, node_class: EC2NodeClass) -> ResolvedTypes:

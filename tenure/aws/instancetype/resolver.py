@@ -1,10 +1,4 @@
-"""The instance types of the region as they would run under one EC2NodeClass.
-
-From `type_info.py` (EC2's facts), prices and the subnets and images that the class resolved to; the result is what
-planning sees and what `fleet_request.py` launches from.
-
-Which instance types cannot run what an EC2NodeClass asks for. They stay listed, with nothing available.
-"""
+"""The instance types of the region under one EC2NodeClass. Incompatible types stay listed, with nothing available."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence

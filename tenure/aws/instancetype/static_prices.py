@@ -1,7 +1,6 @@
-"""What an instance type costs about, where AWS tells no price: in GovCloud, in an isolated VPC, while the API is down.
+"""Approximate prices, for GovCloud, isolated VPCs, and while the price list cannot be read.
 
-`prices.py` uses it. The numbers are public on-demand prices of us-east-1 as of the autumn of 2026 (docs/prices.md says
-how good they are, `tools/aws_data.py` makes the table).
+Public on-demand prices of us-east-1, autumn of 2026 (docs/prices.md; `tools/aws_data.py` makes the table).
 """
 
 import re

@@ -1,7 +1,6 @@
-"""What EC2 lately said cannot be had: what the caller knows, and what this process heard itself.
+"""Offerings that EC2 refused lately, as the caller knows them and as this process heard.
 
-The Provisioning workflow keeps the durable marks and hands them to every plan and every launch; what is kept here is
-but a hint that spares a launch of another pool the round trip.
+The Provisioning workflow keeps the durable marks; those kept here only spare other pools a call.
 """
 
 from collections.abc import Collection, Iterable
@@ -56,7 +55,6 @@ class UnavailableOfferings:
     def for_nodeclass(
         self, known: Iterable[UnavailableOffering], *, node_class: str, placement_group: str, now: datetime
     ) -> UnavailableForNodeClass:
-        """What is `known` to the caller, and what was heard here."""
         return UnavailableForNodeClass(
             (*known, *self._offerings), node_class=node_class, placement_group=placement_group, now=now
         )

@@ -1,7 +1,6 @@
-"""The port `InstanceStatuses`: DescribeInstanceStatus, as far as it tells of trouble. Reference 2.2 and 5.1.
+"""The port `InstanceStatuses`: DescribeInstanceStatus, three lists of impaired instances (reference 2.2, 5.1).
 
-Three lists of what is not well, in place of one of all instances: in an account with thousands they are nearly empty,
-and no instance that is gone can make them fail. Whose the instances are is not known here.
+In an account with thousands of instances they are nearly empty, and no instance that is gone can make them fail.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
-"""EventBridge's envelopes, as they stand in the queue, parsed into notices per instance. Pure; reference 5.1.
+"""EventBridge envelopes of the queue, parsed into notices per instance (reference 5.1).
 
-The kinds are Karpenter's, found by version, source and detail-type. What cannot be read, or is of another kind, is a
-value that says so.
+The kinds are Karpenter's, found by version, source and detail-type. Anything else is a value that says so.
 """
 
 import json

@@ -1,7 +1,6 @@
-"""The port `EventQueue`: the SQS queue with EC2's events, by name.
+"""The port `EventQueue`: the SQS queue with EC2's events.
 
-Polls wait at the service, so they have threads of their own. A poll that its caller gave up is kept, and its messages
-go to the next caller: else they would be hidden from everyone for as long as the service hides what was read.
+A poll that its caller gave up is kept for the next caller: else its messages would be hidden until they time out.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Zones that AWS, or a person by ARC zonal shift, has moved the cluster away from (setting ENABLE_ZONAL_SHIFT).
 
-Nothing is bought there while it lasts, and that EC2 does not list an instance is not taken for its end.
+Nothing is launched there meanwhile, and an instance that EC2 does not list is not taken for ended.
 """
 
 from collections.abc import Iterator, Mapping

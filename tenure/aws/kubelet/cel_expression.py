@@ -68,6 +68,5 @@ def _make_overload(name: str, left: cel.Type, right: cel.Type, choose: Callable[
 
 
 def _first_error(message: str) -> str:
-    """The first complaint of the library, without its drawing of where."""
     first = message.split("ERROR: ")[1:2] or [message]
     return first[0].partition("\n")[0].removeprefix("<input>:").partition(" [INVALID_ARGUMENT]")[0]

@@ -1,12 +1,7 @@
-"""`spec.kubelet` as it is on one instance type, where some of its amounts are expressions.
+"""CEL expressions in `spec.kubelet` (Karpenter's gate NodeClassCEL), evaluated per instance type.
 
 The amounts take Karpenter's units and steps (reference 1.3). An expression that has no value makes its type
-unlaunchable and no other; `validation.py` tells the user of it.
-
-Expressions in CEL for amounts that differ by instance type: read, type-checked and evaluated.
-
-Behind Karpenter's gate NodeClassCEL (reference 1.3). `kubelet_computed.py` says which values are expressions and what
-becomes of the numbers. An expression of an unknown variable or of mismatched types is refused when it is read.
+unlaunchable and no other.
 """
 
 from collections.abc import Mapping
@@ -32,8 +27,6 @@ class ExpressionError(ValueError):
 
 
 class Variables(TypedDict):
-    """What an expression may name."""
-
     vcpus: int
     memory_mib: int
     default_enis: int

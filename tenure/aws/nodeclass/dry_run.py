@@ -1,11 +1,6 @@
-"""Asks EC2 whether a launch with an EC2NodeClass would be allowed and make sense, without launching anything.
+"""Asks EC2 by DryRun whether a launch with an EC2NodeClass would be allowed and make sense.
 
-A launch template is made for one instance type and deleted again; CreateFleet and RunInstances are called with DryRun.
-`node_class.py` asks when everything else about the class is well. What EC2 was too busy to say is no verdict.
-
-What EC2's answer to a trial says of the EC2NodeClass: nothing against it, something with a reason, or nothing yet.
-
-Pure. Throttling and server errors are no verdict; neither is a want of capacity, which is not the class's.
+Throttling and server errors are no verdict; neither is a want of capacity, which is not the class's.
 """
 
 import asyncio
@@ -122,8 +117,6 @@ _OWN: Final = frozenset({labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION})
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is tried, and what it depends on."""
-
     node_class: EC2NodeClass
     choice: Choice
     template: LaunchTemplate

@@ -1,12 +1,7 @@
-"""With what a launch is tried: one instance type, and the tenancy and tags that pools would give it.
+"""The instance type of a trial launch, and the three requests of it (reference 2.4, 7.2).
 
-Pure, and Karpenter's choice (reference 7.2): what a pool of the class could get with the plain image, else something
-common, else anything that has an image. Of what a pool could get the common comes first: it works with most images,
-and the other thousand types need not be looked at.
-
-The three requests of a trial launch: its launch template, CreateFleet and RunInstances, both with DryRun.
-
-Pure. They say what a real launch would say (reference 2.4, 7.2), so that what EC2 refuses here it would refuse there.
+Karpenter's choice: what a pool could get with the plain image, else something common, else anything with an image. Of
+what a pool could get the common comes first: it works with most images, and a thousand types need not be looked at.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """The instance profile that gives nodes their role: the user's own, or one that Tenure makes for the role.
 
-A made profile's name is a hash of region, class and role: asking twice makes one, and a class that changes its role
-gets a new one, while running instances keep theirs until the class is cleaned up.
+A made profile's name is a hash of region, class and role: a class that changes its role gets a new one, and running
+instances keep theirs until the class is cleaned up.
 """
 
 import hashlib
@@ -33,8 +33,6 @@ _FNV_PRIME: Final = 0x100000001B3
 
 
 class ProfileInUse(Value):
-    """The instance profile that new nodes of a class have."""
-
     name: str
     there: bool
     """False: it would be made."""
@@ -92,7 +90,6 @@ class Profiles:
         return f"/karpenter/{self._settings.region}/{self._settings.cluster_name}/{node_class.uid}/"
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:
-        """Delete all that were made for this class."""
         if self._settings.isolated_vpc:
             return
         found = await self._clients.paginate(
@@ -129,7 +126,6 @@ class Profiles:
         self.forget()
 
     def forget(self) -> None:
-        """Look all up again before they are used."""
         self._known.clear()
 
     async def _ensure_profile(self, node_class: EC2NodeClass, name: str, role: str) -> None:

@@ -1,11 +1,7 @@
 """The port `NodeClassResolver`: what an EC2NodeClass's selectors mean now, and its conditions with Karpenter's reasons.
 
-Each part stands by itself: what cannot be asked at the moment keeps its last value and condition, is told of, and keeps
-no other part from being written. Only an empty answer makes a class not ready.
-
-The parts of an EC2NodeClass that AWS resolves, each by itself: status fields, and a condition with its reason.
-
-Every method raises model.faults where AWS does not answer; `node_class.py` keeps that from the other parts.
+Each part stands by itself: one that cannot be read keeps its last value and condition, and keeps no other part from
+being written. Only an empty answer makes a class not ready.
 """
 
 import asyncio

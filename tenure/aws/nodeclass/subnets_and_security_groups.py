@@ -1,7 +1,4 @@
-"""Subnets and security groups that an EC2NodeClass selects, and how many addresses are still free where.
-
-`node_class.py` writes them to the status; `fleet_request.py` picks one subnet per zone by what is free.
-"""
+"""Subnets and security groups that an EC2NodeClass selects, and free addresses per subnet."""
 
 import asyncio
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -47,7 +44,6 @@ class FreeAddresses:
             self._free[subnet_id] = max(0, free - count)
 
     def set_full(self, subnet_id: str) -> None:
-        """EC2 refused for want of addresses."""
         self._free[subnet_id] = 0
 
     def choose_subnets(self, subnets: Sequence[ResolvedSubnet]) -> dict[str, str]:
@@ -74,7 +70,6 @@ class Networks:
         return await get_or_load(self._subnets, _cache_key(node_class), lambda: self._find_subnets(node_class))
 
     async def find_security_groups(self, node_class: EC2NodeClass) -> Sequence[ResolvedSecurityGroup]:
-        """By id."""
         return await get_or_load(self._groups, _cache_key(node_class), lambda: self._find_groups(node_class))
 
     async def _find_subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:

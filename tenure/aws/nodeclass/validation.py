@@ -1,12 +1,6 @@
-"""Whether nodes can be launched with an EC2NodeClass: Karpenter's checks in Karpenter's order (reference 7.2).
+"""Whether nodes can be launched with an EC2NodeClass: Karpenter's checks in its order and with its reasons.
 
-`validation.py` has what the class says by itself, `dry_run.py` what EC2 says to a trial; here they meet the cluster,
-the conditions of the other parts and the instance types.
-
-What is wrong with an EC2NodeClass by itself, in Karpenter's order (reference 7.2) and with its reasons.
-
-Pure. The schema has caught what the API server can; this is the rest. `node_class.py` adds what depends on others, and
-`dry_run.py` what only EC2 knows.
+Reference 7.2. The CRD's schema has caught what the API server can check.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -21,7 +21,6 @@ def render_al2023(bootstrap: Bootstrap) -> str:
 
 
 def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
-    """The NodeConfig document: cluster, kubelet and local disks."""
     spec: dict[str, Any] = {
         "cluster": {
             "name": bootstrap.cluster.name,

@@ -1,7 +1,4 @@
-"""What user data is made from, and the one place that knows which dialect a family speaks.
-
-Every dialect but Custom's registers the Node with the claim's taints and `karpenter.sh/unregistered`.
-"""
+"""Values that user data is made from. All dialects but Custom's register the Node with `karpenter.sh/unregistered`."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
-"""Bottlerocket: settings in TOML. The user's other settings stay; those of `settings.kubernetes` that it knows remain.
+"""Bottlerocket: settings in TOML. The user's other settings stay.
 
-Bottlerocket refuses to boot with a setting that it does not know, so that unknown ones are left out and told of.
+Bottlerocket refuses to boot with a setting that it does not know: unknown ones of `settings.kubernetes` are left out.
 """
 
 import re

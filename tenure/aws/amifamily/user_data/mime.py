@@ -1,6 +1,6 @@
 """MIME user data, as AL2 and AL2023 read it: the user's parts in their order, then ours.
 
-Parts are carried over as they are, headers included, since cloud-init heeds more of them than the content type.
+Parts keep their headers, since cloud-init reads more of them than the content type.
 """
 
 import io

@@ -1,7 +1,6 @@
-"""Whether `spec.userData` is what the image family reads, told before anything is launched with it.
+"""Whether `spec.userData` is in a form that the image family reads.
 
-Pure. What could be meant for the family passes, since nobody can tell what a script does; what is plainly in another
-family's form, or broken in the form it claims, does not. Custom images take anything.
+A script passes, since its effect is unknown; another family's form, or a broken one, does not. Custom takes anything.
 """
 
 from email import errors, message_from_string
