@@ -159,6 +159,7 @@ def describe_drain(state: NodeClaimState) -> tuple[str, ...]:
 def explain_nodeclaim(state: NodeClaimState) -> NodeClaimExplanation:
     """What `tenure why` says of a node that lives."""
     return NodeClaimExplanation(
+        blocked_by=describe_blocker(state),
         bought_for=state.identity.why,
         events=describe_interruption_events(state),
         paused=describe_pause(state.pause) if state.pause else "",

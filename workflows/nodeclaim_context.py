@@ -12,12 +12,15 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
+from tenure.model.blockers import CALL_FAILED
+from tenure.model.disruption.drain import MAX_STATUS_LINE_LENGTH
 from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, NodeClaimRef, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase, Step
-from tenure.policy.lifecycle.deadlines import action_of, is_alarmed, slow_at
+from tenure.policy.lifecycle.deadlines import action_of, describe_blocker, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from workflows import current_details, ids, metrics, visibility
 from workflows.activity_options import is_continue_as_new_due
+from workflows.search_attributes import BLOCKED_BY
 
 T = TypeVar("T")
 RETRY_AFTER = timedelta(seconds=20)
@@ -37,6 +40,7 @@ class NodeClaimContext:
         self.is_executing_activity = False
         """... and an activity runs that knows the one before."""
         self._published_attributes: dict[str, SearchAttributeUpdate[Any]] = {}
+        self._published_blocker = ""
 
     @property
     def now(self) -> datetime:
@@ -92,7 +96,7 @@ class NodeClaimContext:
         if self.state.since is None:
             self.transition_to(Phase.LAUNCH, "created")
             return
-        self._published_attributes = visibility.nodeclaim_attributes(self.state)
+        self._record_published(self.state)
         self._set_current_details()
 
     def transition_to(self, phase: Phase, cause: str) -> None:
@@ -122,30 +126,35 @@ class NodeClaimContext:
         )
         if phase in (Phase.LAUNCH, Phase.DELETED):
             # An answer may have come before the first phase began: it is not in the start's attributes.
-            self._published_attributes = visibility.nodeclaim_attributes(
-                self.state.model_copy(update={"launched": None})
-            )
+            self._record_published(self.state.model_copy(update={"launched": None}))
             self._set_current_details()
         else:
             self.publish_status()
 
     def publish_status(self) -> None:
         """One batched upsert of the search attributes that changed, and the details for the Temporal UI."""
-        attributes = visibility.nodeclaim_attributes(self.state)
+        before, blocker_before = self._published_attributes, self._published_blocker
+        self._record_published(self.state)
+        # Each new sentence is an upsert, also where its code stays: recorded histories have it.
+        has_new_sentence = self._published_blocker != blocker_before
         changed = [
             update
-            for name, update in attributes.items()
-            if not _has_same_value(self._published_attributes.get(name), update)
+            for name, update in self._published_attributes.items()
+            if not _has_same_value(before.get(name), update) or (has_new_sentence and name == BLOCKED_BY.name)
         ]
-        self._published_attributes = attributes
         if changed:
             workflow.upsert_search_attributes(changed)
         self._set_current_details()
 
-    def set_blocked_by(self, why: str) -> None:
-        """Say what is waited for; seen as TenureBlockedBy and in the details."""
+    def _record_published(self, state: NodeClaimState) -> None:
+        self._published_attributes = visibility.nodeclaim_attributes(state)
+        self._published_blocker = describe_blocker(state)[:MAX_STATUS_LINE_LENGTH]
+
+    def set_blocked_by(self, why: str, code: str = "") -> None:
+        """Say what is waited for: `why` in the details, `code` of `tenure/model/blockers.py` as TenureBlockedBy. It may
+        be left out where `why` begins with it, such as `NodeNotReady: ...`."""
         if why != self.state.blocked_by:
-            self.update_state(blocked_by=why)
+            self.update_state(blocked_by=why, blocked_code=code or why.partition(":")[0])
             self.publish_status()
 
     def is_past_deadline(self) -> bool:
@@ -244,7 +253,7 @@ class NodeClaimContext:
                 if error.retry_state is not RetryState.TIMEOUT:
                     raise
                 if not self.state.blocked_by:
-                    self.update_state(blocked_by=str(error.cause or error)[:200])
+                    self.update_state(blocked_by=str(error.cause or error)[:200], blocked_code=CALL_FAILED)
         if self.state.deadline is not None:
             self.mark_overdue()
             self.publish_status()
@@ -254,7 +263,7 @@ class NodeClaimContext:
         """A fault that retries cannot help: a life is not ended by it. Say so, and let the phase begin again."""
         if is_cancelled_exception(error):
             raise error
-        self.set_blocked_by(str(error.cause or error)[:200])
+        self.set_blocked_by(str(error.cause or error)[:200], CALL_FAILED)
         if self.is_past_deadline():
             self.mark_overdue()
         await self.wait(lambda: False, until=self.now + RETRY_AFTER, summary="before trying again")

@@ -310,9 +310,10 @@ class RolloutController:
 
     def _publish_attributes(self) -> None:
         """One that waits for a person is found as nodes are."""
+        self._update_state(rollout_blocked_by=self.status_text if self.is_overdue else "")
         attributes = workflow.info().typed_search_attributes
         current = (bool(attributes.get(search_attributes.OVERDUE)), attributes.get(search_attributes.BLOCKED_BY))
-        desired = visibility.rollout_attributes(self.is_overdue, self.status_text)
+        desired = visibility.rollout_attributes(self.is_overdue, self._state().rollout)
         if current != tuple(one.value for one in desired) and (self.is_overdue or current[0]):
             workflow.upsert_search_attributes(desired)
 

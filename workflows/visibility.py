@@ -10,9 +10,10 @@ from typing import Any
 
 from temporalio.common import SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
-from tenure.model.disruption.commands import CommandState
+from tenure.model.disruption.commands import CommandState, Step
 from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase
-from tenure.policy.lifecycle.deadlines import LONGEST, WAITS_FOR_A_PERSON, describe_blocker
+from tenure.model.rollout import RolloutState
+from tenure.policy.lifecycle.deadlines import blocker_code
 from workflows import ids
 from workflows.search_attributes import (
     BLOCKED_BY,
@@ -47,7 +48,7 @@ def claim_start(identity: NodeClaimIdentity, deadline: datetime | None = None) -
 
 def nodeclaim_attributes(state: NodeClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
     """Every attribute that this state shows, by name; the caller upserts those that changed, in one batch."""
-    launched, blocked = state.launched, describe_blocker(state)
+    launched, blocked = state.launched, blocker_code(state)
     deadline = state.deadline or state.waits_until
     values: list[SearchAttributeUpdate[Any]] = [
         PHASE.value_set(state.phase.value),
@@ -77,10 +78,22 @@ def command_start(pool: str, now: datetime) -> TypedSearchAttributes:
     return TypedSearchAttributes([SearchAttributePair(NODE_POOL, pool), *pairs])
 
 
-def rollout_attributes(overdue: bool, why: str) -> list[SearchAttributeUpdate[Any]]:
+def rollout_attributes(overdue: bool, state: RolloutState) -> list[SearchAttributeUpdate[Any]]:
     """Of a NodePool: a roll-out that waits for a person."""
-    blocked = BLOCKED_BY.value_set(f"{WAITS_FOR_A_PERSON}: {why}"[:LONGEST]) if overdue else BLOCKED_BY.value_unset()
+    code = "RolloutHalted" if state.halted else "RolloutWaits"
+    blocked = BLOCKED_BY.value_set(code) if overdue else BLOCKED_BY.value_unset()
     return [OVERDUE.value_set(overdue), blocked]
+
+
+COMMAND_BLOCKERS: dict[Step, str] = {
+    "Permit": "PermitDenied",
+    "Begin": "NotTainted",
+    "Replace": "PlannerUnavailable",
+    "Wait": "ReplacementsNotReady",
+    "Finish": "LiveStateDiffers",
+    "Undo": "RollbackFailed",
+}
+"""The code of what blocks a command, by its step."""
 
 
 def command_attributes(state: CommandState) -> list[SearchAttributeUpdate[Any]]:
@@ -88,7 +101,7 @@ def command_attributes(state: CommandState) -> list[SearchAttributeUpdate[Any]]:
     since = [PHASE_SINCE.value_set(state.since)] if state.since else []
     return [
         PHASE.value_set(state.step),
-        BLOCKED_BY.value_set(state.blocked_by) if state.blocked_by else BLOCKED_BY.value_unset(),
+        BLOCKED_BY.value_set(COMMAND_BLOCKERS[state.step]) if state.blocked_by else BLOCKED_BY.value_unset(),
         DEADLINE.value_set(state.deadline) if state.deadline else DEADLINE.value_unset(),
         *since,
     ]

@@ -93,6 +93,8 @@ class NodePoolState(Message):
     registrations: Registrations = Registrations()
     rollout: RolloutState = RolloutState()
     """Of drift, while a LifecyclePolicy speaks of roll-outs."""
+    rollout_blocked_by: str = ""
+    """What a roll-out that is overdue waits for."""
 
 
 class NodeClassState(Message):

@@ -6,6 +6,7 @@ from typing import Final
 
 from tenure.apis import labels
 from tenure.controller.temporal.namespace import create_commands
+from tenure.model.blockers import BLOCKERS, INELIGIBILITIES
 from tenure.model.event_reasons import EVENT_REASONS, EventReason
 from tools.metrics.catalog import KARPENTER_ONLY, MEASURES, TEMPORALS
 from workflows import search_attributes
@@ -16,7 +17,7 @@ WRITTEN: Final = "<!-- Written by `python -m tools.generate`: change {source}, n
 ATTRIBUTES: Final = {
     "TenureNodePool": "NodePool; `-` for a NodeClaim without one",
     "TenurePhase": "Launch, Registration, Initialization, Ready, Drain or Termination; of a command its step",
-    "TenureBlockedBy": "what it waits for, in words",
+    "TenureBlockedBy": "the [code](reasons.md) of what it waits for; the sentence is in the details",
     "TenureInstanceType": "once launched",
     "TenureZone": "once launched",
     "TenureCapacityType": "spot, on-demand or reserved, once launched",
@@ -39,7 +40,10 @@ QUERIES: Final = (
         "nodes that start",
         "TenurePhase IN ('Launch', 'Registration', 'Initialization') AND ExecutionStatus = 'Running'",
     ),
-    ("what waits for a person", "TenureBlockedBy STARTS_WITH 'waits for a person' AND ExecutionStatus = 'Running'"),
+    (
+        "what waits for a person",
+        "(TenureOverdue = true OR TenureBlockedBy IN ('HookFailed', 'NodeNotFound')) AND ExecutionStatus = 'Running'",
+    ),
     ("what is paused", "TenurePaused = true AND ExecutionStatus = 'Running'"),
     ("the node of an instance, also a gone one", "TenureInstanceId = 'i-0123456789abcdef0'"),
 )
@@ -85,6 +89,7 @@ def render_pages() -> Mapping[Path, str]:
         FOLDER / "metrics.md": _metrics_page(),
         FOLDER / "events.md": _events_page(),
         FOLDER / "search-attributes.md": _search_attributes_page(),
+        FOLDER / "reasons.md": _reasons_page(),
         FOLDER / "conditions.md": _conditions_page(),
         FOLDER / "annotations.md": _annotations_page(),
     }
@@ -147,6 +152,24 @@ def _search_attributes_page() -> str:
         + "# Search attributes\n\nOf the workflows, in Temporal's UI and `temporal workflow list --query`. The worker "
         "registers what is missing at its start, [where it may](#by-hand); `tenure doctor` says which are missing."
         f"\n\n{rows}\n## Queries\n{queries}\n## By hand\n{_by_hand()}"
+    )
+
+
+def _reasons_page() -> str:
+    blockers, ineligibilities = (
+        markdown_table(
+            ("Code", "Meaning", "What to do"), ((f"`{code}`", one.meaning, one.remedy) for code, one in reasons.items())
+        )
+        for reasons in (BLOCKERS, INELIGIBILITIES)
+    )
+    return (
+        WRITTEN.format(source="tenure/model/blockers.py")
+        + "# Blockers and ineligibility reasons\n\nThe sentence that goes with a code is in `tenure why`, "
+        "`tenure stuck`, the workflow's details, conditions and events.\n\n## What a workflow waits for\n"
+        "`TenureBlockedBy`. A node that EC2 gives no instance for has the reason of its "
+        "condition `Launched`, such as `InsufficientCapacityError`."
+        f"\n\n{blockers}\n## Why a node is not disrupted\nBy `tenure plan`, `tenure why` and "
+        f"`tenure_disruption_excluded_nodes{{cause}}`.\n\n{ineligibilities}"
     )
 
 

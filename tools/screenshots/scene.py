@@ -6,11 +6,13 @@ from typing import Final
 
 from temporalio.service import RPCError
 
+from tenure.apis.labels import STARTUP_TAINTS_EXIST
 from tenure.cli.exit_codes import CommandFailed
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.sandbox.environment import ClusterView, SandboxSession
 from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
 from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.blockers import SLOW
 from tenure.model.nodeclaim.history import Phase
 from tenure.sandbox.spec import CRDS, Plan
 from tools.docs.reference import QUERIES
@@ -64,7 +66,7 @@ async def prepare_nodes(session: SandboxSession) -> Nodes:
 
 def _is_prepared(view: ClusterView) -> bool:
     ready = [one for one in view.nodeclaims if one.phase == Phase.READY.value]
-    return len(ready) == 2 and any(TAINT in one.blocked_by for one in view.nodeclaims)
+    return len(ready) == 2 and any(one.blocked_by in (STARTUP_TAINTS_EXIST, SLOW) for one in view.nodeclaims)
 
 
 async def count_query_matches(session: SandboxSession) -> dict[str, int]:

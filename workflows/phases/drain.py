@@ -150,7 +150,7 @@ def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:
     context.update_state(drain=DrainState(retains_nodeclaim=result.retains_nodeclaim, verdict=result.verdict))
     if result.blockers == context.state.blocked_by:
         context.publish_status()
-    context.set_blocked_by(result.blockers)
+    context.set_blocked_by(result.blockers, result.verdict.blocker_code if result.verdict else "PodsTerminating")
 
 
 async def _abort_drain(context: NodeClaimContext, step: DrainStep) -> bool:

@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.nodeclaim.hooks import HookActivities
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
+from tenure.model.blockers import HOOK_FAILED, HOOK_RUNNING
 from tenure.model.hooks import HookRequest, HookResult, HookRun, Point
 from tenure.policy.hooks.decision import (
     HookStep,
@@ -98,7 +99,7 @@ async def _wait_for_retry(
     context: NodeClaimContext, point: Point, step: HookStep, hook: Hook, stop_reason: StopReason
 ) -> None:
     """Until it is tried again, or the policy or AWS says otherwise."""
-    context.set_blocked_by(step.why)
+    context.set_blocked_by(step.why, HOOK_FAILED)
     inputs, wakeup_times = _hook_inputs(context, point, hook.name), (step.until, context.next_slow_or_overdue_at())
     await context.wait(
         lambda: _hook_inputs(context, point, hook.name) != inputs or bool(stop_reason(context)),
@@ -116,7 +117,7 @@ async def _run_hook(
     context.update_state(hooks=start_run(context.state.hooks, point, hook, step.number, context.now))
     key = run_key(context.uid, point, hook.name, step.number)
     description = hook_title(point, hook, job_name(key, hook.name))
-    context.set_blocked_by(f"{description} runs")
+    context.set_blocked_by(f"{description} runs", HOOK_RUNNING)
     try:
         options = drain_queue_options(HOOK, context.state.identity.cluster, description)
         result = await context.execute_until_done(

@@ -42,7 +42,7 @@ async def run_initialization(context: NodeClaimContext) -> Phase:
             return Phase.DRAIN
         if context.is_past_deadline() and not context.state.overdue:
             why = _initialization_blocker(context) or context.state.blocked_by
-            context.update_state(blocked_by=why)
+            context.update_state(blocked_by=why, blocked_code=why.partition(":")[0])
             context.mark_overdue()
             reported_reason = why if await _report_blocked(context, why) else ""
         if context.state.overdue and not context.is_alarmed():

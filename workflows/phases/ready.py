@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
 from activities.disruption import DisruptionActivities
 from tenure.apis import labels
+from tenure.model.blockers import CALL_FAILED
 from tenure.model.disruption.drain import DrainState
 from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest
 from tenure.model.nodeclaim.state import Phase
@@ -108,7 +109,10 @@ async def _wait_for_change(context: NodeClaimContext, verdict: Verdict) -> None:
     if is_rejected and verdict.blocked_by != context.state.blocked_by:
         _report_blocked(context, verdict.blocked_by)
     context.update_state(waits_until=decide_interruption(context.state, context.now).until)
-    context.set_blocked_by(verdict.blocked_by or _previous_blocked_by(context, verdict))
+    if verdict.blocked_by:
+        context.set_blocked_by(verdict.blocked_by, verdict.blocked_code)
+    else:
+        context.set_blocked_by(_previous_blocked_by(context, verdict), context.state.blocked_code)
     await context.wait(
         lambda: decide_ready(context.state, context.now) != verdict,
         until=limit_to_restore_retry(context, verdict.until),
@@ -200,7 +204,7 @@ async def _delete_with_permit(context: NodeClaimContext, verdict: Verdict) -> bo
         if error.retry_state is not RetryState.TIMEOUT:
             raise
         await release_permit(context)
-        context.set_blocked_by(str(error.cause or error)[:200])
+        context.set_blocked_by(str(error.cause or error)[:200], CALL_FAILED)
         return False
     if result is None:
         return False
@@ -215,7 +219,7 @@ async def _delete_with_permit(context: NodeClaimContext, verdict: Verdict) -> bo
         return True
     context.update_state(out_of_service=False)
     await release_permit(context)
-    context.set_blocked_by(result.why)
+    context.set_blocked_by(result.why, "LiveStateDiffers")
     return False
 
 

@@ -11,6 +11,7 @@ from temporalio.exceptions import ActivityError, RetryState
 
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
+from tenure.model.blockers import CALL_FAILED
 from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
@@ -98,7 +99,7 @@ async def _register_node(context: NodeClaimContext) -> bool:
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise
-        context.set_blocked_by(str(error.cause or error)[:200])
+        context.set_blocked_by(str(error.cause or error)[:200], CALL_FAILED)
         return False
     match result.outcome:
         case "registered":

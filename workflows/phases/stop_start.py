@@ -44,6 +44,7 @@ from workflows.activity_options import (
 )
 from workflows.nodeclaim_context import NodeClaimContext
 
+STOP_START = "StopStart"
 RETURNED_MESSAGE = "its instance was stopped and started, and is back"
 
 
@@ -119,7 +120,7 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
             return True
         if result is not None:
             context.update_state(drain=DrainState(retains_nodeclaim=True, verdict=result.verdict))
-            context.set_blocked_by(f"is emptied to be stopped: {result.blockers}")
+            context.set_blocked_by(f"is emptied to be stopped: {result.blockers}", STOP_START)
     context.update_state(drain=None)
     return False
 
@@ -156,7 +157,8 @@ def _find_requested_event(context: NodeClaimContext, key: str) -> Event | None:
 async def _stop_or_start_instance(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
     """To a stop, and up again. False where that failed: the node is to be drained as usual."""
     context.set_blocked_by(
-        "its instance is stopped for maintenance" if stop.step == "stop" else "its instance is started again"
+        "its instance is stopped for maintenance" if stop.step == "stop" else "its instance is started again",
+        STOP_START,
     )
     activity = StopStartActivities.stop_instance if stop.step == "stop" else StopStartActivities.start_instance
     options = {
@@ -181,7 +183,7 @@ def _remaining_time(context: NodeClaimContext, deadline: datetime | None) -> Any
 
 
 async def _wait_for_reboot(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
-    context.set_blocked_by("its machine boots after maintenance")
+    context.set_blocked_by("its machine boots after maintenance", STOP_START)
     has_changed = await context.wait(
         lambda: _has_rebooted(context, stop) or context.is_deleting,
         until=stop.deadline,
@@ -204,7 +206,7 @@ def _has_rebooted(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
 
 async def _fail_stop_start(context: NodeClaimContext, why: str) -> None:
     """`tenure/policy/interruption/decision.py` makes a drain of it."""
-    context.set_blocked_by(f"stop and start came to nothing: {why}")
+    context.set_blocked_by(f"stop and start came to nothing: {why}", "StopStartFailed")
     _update_step(context, step="failed", until=context.now)
 
 

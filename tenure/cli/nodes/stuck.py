@@ -5,8 +5,9 @@ A slow node takes longer than similar nodes did, and is within its deadline: it 
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
@@ -18,20 +19,22 @@ from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.base import Message
+from tenure.model.blockers import HOOK_FAILED, SLOW
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause
 from tenure.policy.disruption.commands import is_late
-from tenure.policy.lifecycle.deadlines import FIX_HOOK, SLOW, WAITS_FOR_A_PERSON, action_of
+from tenure.policy.lifecycle.deadlines import WAITS_FOR_A_PERSON, action_of, describe_blocker
 from tenure.policy.lifecycle.pauses import describe_pause
 from workflows import ids, search_attributes
 
 RUNNING = "ExecutionStatus = 'Running'"
-OVERDUE = f"(TenureOverdue = true OR TenureBlockedBy STARTS_WITH '{WAITS_FOR_A_PERSON}: {FIX_HOOK}') AND {RUNNING}"
+OVERDUE = f"(TenureOverdue = true OR TenureBlockedBy = '{HOOK_FAILED}') AND {RUNNING}"
 """A failed hook blocks its node before the deadline too."""
-SLOW_ONES = f"TenureBlockedBy STARTS_WITH '{SLOW}: ' AND {RUNNING}"
+SLOW_ONES = f"TenureBlockedBy = '{SLOW}' AND {RUNNING}"
 MAX_QUERIES = 50
-"""Workflows that are queried for their pause or their next action."""
+"""Workflows of a kind that are queried for what visibility does not hold."""
 _QUERY_TIMEOUT = timedelta(seconds=2)
+S = TypeVar("S", bound=Message)
 
 
 @temporal_command
@@ -56,28 +59,39 @@ async def list_overdue_items(client: Client, cluster: str, now: datetime) -> lis
     pools = ids.nodepool(cluster, "")
     halted = f"WorkflowType = 'NodePool' AND {search_attributes.OVERDUE.name} = true AND {_running_condition(pools)}"
     commands = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
-    rollouts = [rollout_item(one) async for one in client.list_workflows(halted, page_size=1000)]
-    found = [command_item(one, now) async for one in client.list_workflows(commands, page_size=1000)]
-    return [*rollouts, *(one for one in found if one)]
+    rollouts = [one async for one in client.list_workflows(halted, page_size=1000)]
+    under_way = [one async for one in client.list_workflows(commands, page_size=1000)]
+    states = await _query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState)
+    found = [command_item(one, states.get(one.id), now) for one in under_way]
+    return [*(rollout_item(one, states.get(one.id)) for one in rollouts), *(one for one in found if one)]
 
 
 def _running_condition(prefix: str) -> str:
     return f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
 
 
-def rollout_item(execution: WorkflowExecution) -> OverdueItem:
-    found = execution.typed_search_attributes
-    why = found.get(search_attributes.BLOCKED_BY) or "its workflow says more"
+class BlockedState(Message):
+    """The part of the state of a NodePool or a command that says what it waits for."""
+
+    blocked_by: str = ""
+    rollout_blocked_by: str = ""
+
+
+def rollout_item(execution: WorkflowExecution, state: BlockedState | None) -> OverdueItem:
+    code = execution.typed_search_attributes.get(search_attributes.BLOCKED_BY)
+    message = state.rollout_blocked_by if state else ""
+    why = f"{WAITS_FOR_A_PERSON}: {message}" if message else code or "its workflow says more"
     return OverdueItem(f"roll-out of NodePool {_short_name(execution)}", "-", None, why)
 
 
-def command_item(execution: WorkflowExecution, now: datetime) -> OverdueItem | None:
+def command_item(execution: WorkflowExecution, state: BlockedState | None, now: datetime) -> OverdueItem | None:
     """None for a command within its deadline."""
     found = execution.typed_search_attributes
     step, since = found.get(search_attributes.PHASE) or "", found.get(search_attributes.PHASE_SINCE)
     if not is_late(step, since, found.get(search_attributes.DEADLINE), now):
         return None
-    return OverdueItem(f"command {_short_name(execution)}", step, since, found.get(search_attributes.BLOCKED_BY) or "-")
+    why = (state.blocked_by if state else "") or found.get(search_attributes.BLOCKED_BY) or "-"
+    return OverdueItem(f"command {_short_name(execution)}", step, since, why)
 
 
 def _short_name(execution: WorkflowExecution) -> str:
@@ -113,18 +127,25 @@ async def list_paused_objects(client: Client, cluster: str) -> list[PausedObject
     """The cluster, NodePools and nodes that people paused."""
     query = f"TenurePaused = true AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{cluster}/'"
     found = sorted([one.id async for one in client.list_workflows(query, page_size=1000)])
-    pauses = await asyncio.gather(*(_query_pause(client, one) for one in found[:MAX_QUERIES]))
-    results = [*pauses, *([None] * (len(found) - len(pauses)))]
-    return [PausedObject(paused_object_name(one, cluster), pause) for one, pause in zip(found, results, strict=True)]
+    states = await _query_states(client, found, _PausedState)
+    pauses = {workflow_id: state.pause for workflow_id, state in states.items()}
+    return [PausedObject(paused_object_name(one, cluster), pauses.get(one)) for one in found]
 
 
-async def _query_pause(client: Client, workflow_id: str) -> Pause | None:
+async def _query_states(client: Client, workflow_ids: Sequence[str], state_type: type[S]) -> dict[str, S]:
+    """By workflow id, of the first `MAX_QUERIES` of them those that answer."""
+    asked = workflow_ids[:MAX_QUERIES]
+    states = await asyncio.gather(*(_query_state(client, one, state_type) for one in asked))
+    return {one: state for one, state in zip(asked, states, strict=True) if state}
+
+
+async def _query_state(client: Client, workflow_id: str, state_type: type[S]) -> S | None:
     handle = client.get_workflow_handle(workflow_id)
     try:
-        state: _PausedState = await handle.query("state", result_type=_PausedState, rpc_timeout=_QUERY_TIMEOUT)
+        state: S = await handle.query("state", result_type=state_type, rpc_timeout=_QUERY_TIMEOUT)
     except RPCError:
         return None
-    return state.pause
+    return state
 
 
 def paused_object_name(workflow_id: str, cluster: str) -> str:
@@ -150,19 +171,16 @@ async def find_stuck_nodes(
     client = await connection.connect()
     visibility = NodeClaimVisibility(client, connection.cluster)
     overdue, slow = await visibility.list_all(OVERDUE), await visibility.list_all(SLOW_ONES)
-    actions = await asyncio.gather(*(_query_action(client, nodeclaim) for nodeclaim in overdue[:MAX_QUERIES]))
-    follows = {nodeclaim.workflow_id: action for nodeclaim, action in zip(overdue, actions, strict=False) if action}
+    states = await _query_states(client, [one.workflow_id for one in (*overdue, *slow)], NodeClaimState)
+    follows: dict[str, str] = {one: action_of(state.observed.rules, state.phase) for one, state in states.items()}
+    overdue, slow = ([_with_message(one, states) for one in nodeclaims] for nodeclaims in (overdue, slow))
     return overdue, slow, follows, await list_paused_objects(client, connection.cluster)
 
 
-async def _query_action(client: Client, nodeclaim: NodeClaimSummary) -> str:
-    try:
-        state = await client.get_workflow_handle(nodeclaim.workflow_id).query(
-            "state", result_type=NodeClaimState, rpc_timeout=_QUERY_TIMEOUT
-        )
-    except RPCError:
-        return ""
-    return action_of(state.observed.rules, state.phase)
+def _with_message(nodeclaim: NodeClaimSummary, states: Mapping[str, NodeClaimState]) -> NodeClaimSummary:
+    """With the sentence in place of the code, where its workflow answers."""
+    state = states.get(nodeclaim.workflow_id)
+    return replace(nodeclaim, blocked_by=describe_blocker(state) or nodeclaim.blocked_by) if state else nodeclaim
 
 
 def stuck_result(

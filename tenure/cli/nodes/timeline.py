@@ -179,6 +179,7 @@ class NodeExplanation:
     drift: str = ""
     drain: Sequence[str] = ()
     expires: datetime | None = None
+    blocked_by: str = ""
     bought_for: str = ""
     not_ready: str = ""
     events: Sequence[str] = ()
@@ -212,7 +213,7 @@ class NodeExplanation:
     def _list_facts(self) -> Iterator[tuple[str, str]]:
         yield "bought for", self.bought_for
         yield "deadline", format_time(self.nodeclaim.deadline) if self.nodeclaim.deadline else ""
-        yield "blocked by", self.nodeclaim.blocked_by
+        yield "blocked by", self.blocked_by or self.nodeclaim.blocked_by
         yield from (("from AWS", line) for line in self.events)
         yield from (("paused", line) for line in self.paused)
         yield from (("drain", line) for line in self.drain)

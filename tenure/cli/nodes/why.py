@@ -174,6 +174,7 @@ async def _explain_running(client: Client, cluster: str, nodeclaim: NodeClaimSum
         state.steps,
         drift=state.drift,
         drain=state.drain,
+        blocked_by=state.blocked_by,
         bought_for=state.bought_for,
         expires=state.expires,
         not_ready=state.not_ready,

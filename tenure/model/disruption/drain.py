@@ -4,6 +4,7 @@ The drain activity finds it out, a NodeClaim's workflow carries it in its state,
 UI and the command line show it. Moments are absolute, so that a verdict that does not change reads the same.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Literal
 
@@ -21,6 +22,17 @@ MAX_STATUS_LINE_LENGTH: Final = 250
 """Characters: SQL visibility has room for 255 in a Keyword."""
 MAX_NAMED_BLOCKERS: Final = 5
 """Holds that a verdict names; the others are counted."""
+
+
+_BLOCKER_CODES: Final[Mapping[Cause, str]] = {
+    "budget": "PodDisruptionBudget",
+    "budgets": "MultiplePodDisruptionBudgets",
+    "do-not-disrupt": "PodDoNotDisrupt",
+    "refused": "EvictionRefused",
+    "surge": "NewPodPending",
+    "volume": "VolumesAttached",
+    "policy": "PodsDeferred",
+}
 
 
 class EvictionBlocker(Message):
@@ -90,6 +102,14 @@ class DrainStatus(Message):
         if self.not_ready_since:
             parts.insert(0, f"the node is not Ready since {self.not_ready_since.isoformat(timespec='seconds')}")
         return "; ".join(parts)
+
+    @property
+    def blocker_code(self) -> str:
+        """The code of what comes first in `status_line`, of `tenure/model/blockers.py`."""
+        if self.not_ready_since:
+            return "NodeNotReady"
+        causes = [one.cause for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
+        return _BLOCKER_CODES[causes[0]] if causes else "PodsTerminating"
 
     @property
     def status_line(self) -> str:

@@ -39,6 +39,7 @@ class NodeClaimExplanation(Message):
     bought_for: str = ""
     events: tuple[str, ...] = ()
     """From AWS."""
+    blocked_by: str = ""
     paused: str = ""
     drain: tuple[str, ...] = ()
     drift: str = ""

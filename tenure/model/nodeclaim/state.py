@@ -73,6 +73,8 @@ class NodeClaimState(Message):
     """This phase takes longer than expected, and is within its deadline."""
     blocked_by: str = ""
     """What was found; `tenure/policy/lifecycle/deadlines.py` says how it is shown."""
+    blocked_code: str = ""
+    """Its code, of `tenure/model/blockers.py`; counts only with `blocked_by`."""
     launch_attempt: int = 1
     group: LaunchGroup | None = None
     """Frozen before CreateFleet is called; holds until an attempt ends."""

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tenure.apis.lifecyclepolicy_events import Hook
+from tenure.model.blockers import HOOK_FAILED, HOOK_RUNNING
 from tenure.model.hooks import NAMESPACE, AwsEvent, CallResult, HookRun, HookSubject, Outcome, Point
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.interruption.decision import draining_event, live_events
@@ -49,13 +50,12 @@ def describe_runs(state: NodeClaimState) -> tuple[str, ...]:
 
 def is_waiting_for_hook(state: NodeClaimState) -> bool:
     """A hook is what the node waits for."""
-    return state.blocked_by.startswith("hook ")
+    return bool(state.blocked_by) and state.blocked_code in (HOOK_RUNNING, HOOK_FAILED)
 
 
 def has_failed_hook(state: NodeClaimState) -> bool:
     """It waits for a hook that failed, and is tried again."""
-    over = [one for one in state.hooks.runs if one.outcome is not None and not one.past]
-    return any(state.blocked_by.startswith(f"hook {one.point}/{one.name} ") for one in over)
+    return bool(state.blocked_by) and state.blocked_code == HOOK_FAILED
 
 
 def hook_subject(state: NodeClaimState, point: Point, hook: Hook) -> HookSubject:

@@ -15,6 +15,7 @@ from typing import Any, Final, get_args
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules, Overdue, PhaseRules, TerminationRules
+from tenure.model.blockers import BLOCKERS, HOOK_FAILED, NODE_NOT_FOUND, SLOW
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimState, Phase
 from tenure.model.plan import PhaseDurations
 from tenure.policy.disruption.limits import problems_of
@@ -153,20 +154,8 @@ def _duration_or_default(text: str | None, default: timedelta) -> timedelta:
     return default if isinstance(span, str) else span
 
 
-SLOW: Final = "slow"
 WAITS_FOR_A_PERSON: Final = "waits for a person"
 WAITS_FOR_ITS_END: Final = "waits for its end"
-ADVICE: Final[Mapping[Phase, str]] = {
-    Phase.LAUNCH: "see why EC2 gives no instance, or delete the NodeClaim",
-    Phase.REGISTRATION: "see why the instance's Node does not join, or delete the NodeClaim",
-    Phase.INITIALIZATION: "mend what holds up the Node, or delete the NodeClaim",
-    Phase.DRAIN: "let its pods go, or delete them",
-    Phase.TERMINATION: "see why the instance does not end",
-}
-"""What a person can do about a phase that is overdue."""
-FIX_HOOK: Final = "mend the hook, or take it out of its LifecyclePolicy"
-LONGEST: Final = 250
-"""Characters; a Keyword in SQL visibility holds 255."""
 
 
 def is_alarmed(state: NodeClaimState) -> bool:
@@ -176,18 +165,29 @@ def is_alarmed(state: NodeClaimState) -> bool:
 
 def describe_blocker(state: NodeClaimState) -> str:
     """Who or what is waited for, as everybody is shown it; empty while the node goes its way."""
-    message = state.blocked_by
-    if state.overdue and state.phase in ADVICE:
-        advice = FIX_HOOK if is_waiting_for_hook(state) else ADVICE[state.phase]
-        whom = f"{WAITS_FOR_A_PERSON}: {advice}" if is_alarmed(state) else WAITS_FOR_ITS_END
-        message = f"{whom}; {message}" if message else whom
-    elif has_failed_hook(state):
-        message = f"{WAITS_FOR_A_PERSON}: {FIX_HOOK}; {message}"
-    elif is_lost(state):
-        message = f"{WAITS_FOR_A_PERSON}: bring its Node back, or delete the NodeClaim; {message}"
-    elif state.slow:
-        message = f"{SLOW}: {message}" if message else f"{SLOW}: nothing is known to hold it up"
-    return message[:LONGEST]
+    message, code = state.blocked_by, blocker_code(state)
+    if state.overdue and state.phase in ACTIONS:
+        remedy = BLOCKERS[HOOK_FAILED if is_waiting_for_hook(state) else _overdue_code(state)].remedy
+        whom = f"{WAITS_FOR_A_PERSON}: {remedy}" if is_alarmed(state) else WAITS_FOR_ITS_END
+        return f"{whom}; {message}" if message else whom
+    if has_failed_hook(state) or is_lost(state):
+        return f"{WAITS_FOR_A_PERSON}: {BLOCKERS[code].remedy}; {message}"
+    return f"slow: {message or 'nothing is known to hold it up'}" if code == SLOW else message
+
+
+def blocker_code(state: NodeClaimState) -> str:
+    """A code of `tenure/model/blockers.py`, for lists; empty while the node goes its way."""
+    if is_lost(state):
+        return NODE_NOT_FOUND
+    if state.slow and not state.overdue:
+        return SLOW
+    if state.blocked_by:
+        return state.blocked_code
+    return _overdue_code(state) if state.overdue and state.phase in ACTIONS else ""
+
+
+def _overdue_code(state: NodeClaimState) -> str:
+    return f"{state.phase.value}Overdue"
 
 
 def is_lost(state: NodeClaimState) -> bool:

@@ -82,6 +82,8 @@ class Verdict(Value):
     why: str = ""
     blocked_by: str = ""
     """Who or what holds the node back, in words; empty while it goes its way."""
+    blocked_code: str = ""
+    """Its code, of `tenure/model/blockers.py`."""
 
 
 def decide_ready(state: NodeClaimState, now: datetime) -> Verdict:
@@ -142,14 +144,14 @@ def _decide_drain_backoff(state: NodeClaimState, now: datetime) -> Verdict | Non
         return None
     blocked_by = f"its drain was given up: {cancelled_drain.why}"[:MAX_STATUS_LINE_LENGTH]
     return _withdraw_request(
-        state, Verdict(do="wait", until=cancelled_drain.retry_at, why="drain given up", blocked_by=blocked_by)
+        state, _blocked("DrainCancelled", blocked_by, until=cancelled_drain.retry_at, why="drain given up")
     )
 
 
 def _decide_empty(state: NodeClaimState, now: datetime) -> Verdict:
     due = empty_due_at(state)
     if due is None:
-        return _withdraw_request(state, Verdict(do="wait", blocked_by=_why_not_removed(state)))
+        return _withdraw_request(state, _blocked(*_why_not_removed(state)))
     if blocked := _decide_paused(state, now) or _decide_drain_backoff(state, now):
         return blocked
     if now < due:
@@ -160,10 +162,8 @@ def _decide_empty(state: NodeClaimState, now: datetime) -> Verdict:
 def _decide_paused(state: NodeClaimState, now: datetime) -> Verdict | None:
     if state.pause is None or not is_pause_active(state.pause, now):
         return None
-    blocked_by = f"the node {describe_pause(state.pause)}"
-    return _withdraw_request(
-        state, Verdict(do="wait", until=recheck_at(state.pause), why="Paused", blocked_by=blocked_by)
-    )
+    blocked = _blocked("Paused", f"the node {describe_pause(state.pause)}", until=recheck_at(state.pause), why="Paused")
+    return _withdraw_request(state, blocked)
 
 
 def _decide_permit(state: NodeClaimState, now: datetime, why: DisruptionReason) -> Verdict:
@@ -180,25 +180,29 @@ def _decide_permit(state: NodeClaimState, now: datetime, why: DisruptionReason) 
     )
     if now >= retry_at:
         return Verdict(do="ask", why=why)
-    return Verdict(do="wait", until=retry_at, why=PERMIT, blocked_by=permit.blocked_by if permit else "")
+    return _blocked("PermitDenied", permit.blocked_by if permit else "", until=retry_at, why=PERMIT)
 
 
-def _why_not_removed(state: NodeClaimState) -> str:
-    """Why an empty node stays all the same, or one that has drifted; any other occupied one needs no reason."""
-    if not state.observed.empty:
-        if state.observed.drift:
-            return f"drifted: {state.observed.drift}, {REPLACED_LATER}"
-        return (
-            f"room for CapacityBuffer {state.observed.needed_by_buffer}"
-            if state.observed.needed_by_buffer
-            else state.observed.awaited_pods
-        )
-    if state.observed.do_not_disrupt:
-        return "the annotation karpenter.sh/do-not-disrupt on the Node"
-    if not state.observed.policy:
-        return "no NodePool: a standalone NodeClaim goes only by hand or expiry"
-    never = consolidate_after(state.observed.policy) is None
-    return f"consolidateAfter of NodePool {state.identity.pool} is Never" if never else ""
+def _blocked(code: str, blocked_by: str, *, until: datetime | None = None, why: str = "") -> Verdict:
+    return Verdict(do="wait", until=until, why=why, blocked_by=blocked_by, blocked_code=code if blocked_by else "")
+
+
+def _why_not_removed(state: NodeClaimState) -> tuple[str, str]:
+    """Code and words of why an empty node stays all the same, or one that has drifted; any other occupied one needs no
+    reason."""
+    observed = state.observed
+    if not observed.empty:
+        if observed.drift:
+            return "ReplacementPending", f"drifted: {observed.drift}, {REPLACED_LATER}"
+        if observed.needed_by_buffer:
+            return "CapacityBuffer", f"room for CapacityBuffer {observed.needed_by_buffer}"
+        return "PodsExpected", observed.awaited_pods
+    if observed.do_not_disrupt:
+        return "NodeDoNotDisrupt", "the annotation karpenter.sh/do-not-disrupt on the Node"
+    if not observed.policy:
+        return "NoPool", "no NodePool: a standalone NodeClaim goes only by hand or expiry"
+    never = consolidate_after(observed.policy) is None
+    return "Never", f"consolidateAfter of NodePool {state.identity.pool} is Never" if never else ""
 
 
 def empty_due_at(state: NodeClaimState) -> datetime | None:
@@ -219,7 +223,7 @@ def consolidate_after(policy: str) -> timedelta | None:
 def _with_repair(repair: Repair, verdict: Verdict) -> Verdict:
     """Health is looked at again at its own time, and holds back nothing that has a reason of its own."""
     if verdict.do == "wait" and repair.blocked_by and not verdict.blocked_by:
-        verdict = verdict.model_copy(update={"blocked_by": repair.blocked_by})
+        verdict = verdict.model_copy(update={"blocked_by": repair.blocked_by, "blocked_code": "Unhealthy"})
     return _wake_by(verdict, repair.until)
 
 
@@ -228,7 +232,8 @@ def _with_interruption(event: InterruptionDecision, verdict: Verdict) -> Verdict
     if verdict.do != "wait" or event.do not in ("wait", "ask"):
         return verdict
     blocked_by = "; ".join(part for part in (event.why, verdict.blocked_by) if part)
-    return _wake_by(verdict.model_copy(update={"blocked_by": blocked_by}), event.until)
+    code = verdict.blocked_code if event.do == "ask" and verdict.blocked_by else "InterruptionDeferred"
+    return _wake_by(verdict.model_copy(update={"blocked_by": blocked_by, "blocked_code": code}), event.until)
 
 
 def _withdraw_request(state: NodeClaimState, verdict: Verdict) -> Verdict:

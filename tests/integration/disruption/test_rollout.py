@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from tenure.cli.disruption.approve import send_rollout_decision
+from tenure.model.disruption.commands import CommandState
 from tenure.model.rollout import ApproveRollout
 from tenure.sandbox.nodes.fault_rules import NeverRegister
 from tests.support.product.eventually import assert_throughout, wait_until
@@ -80,7 +81,8 @@ async def _assert_command_blocked(scope: ClusterScope, text: str) -> None:
     """One that would take a node of this pool says so."""
     query = f"WorkflowType = 'Disruption' AND {search_attributes.NODE_POOL.name} = '{scope.name}'"
     found = [one async for one in scope.product.temporal.list_workflows(query)]
-    blocked_by = [one.typed_search_attributes.get(search_attributes.BLOCKED_BY) or "" for one in found]
+    handles = [scope.product.temporal.get_workflow_handle(one.id) for one in found]
+    blocked_by = [(await one.query("state", result_type=CommandState)).blocked_by for one in handles]
     assert any(text in one for one in blocked_by), f"{scope.name}: commands are blocked by {blocked_by}"
 
 

@@ -118,15 +118,15 @@ class BlockingReasonAudit:
         if status.phase != Phase.READY:
             unready = "NodeNotReady" in blocked_by and node is not None and not node.ready
             return unready or (status.deadline is not None and now < status.deadline)
+        is_paused = bool(month.paused and month.paused > now) or bool(slot.paused and slot.paused > now)
         causes = {
-            "paused": bool(month.paused and month.paused > now) or bool(slot.paused and slot.paused > now),
-            "budget 0": month.budget == "0",
-            "budget 1": month.budget in ("1", "10%") and self._used == now,
-            "do-not-disrupt": slot.do_not_disrupt,
-            "not empty": bool(node and month.fake.pods.by_node.get(node.name)),
-            "consolidateAfter": month.after == "Never",
+            "Paused": is_paused,
+            "PermitDenied": is_paused or month.budget == "0" or (month.budget in ("1", "10%") and self._used == now),
+            "NodeDoNotDisrupt": slot.do_not_disrupt,
+            "LiveStateDiffers": slot.do_not_disrupt or bool(node and month.fake.pods.by_node.get(node.name)),
+            "Never": month.after == "Never",
         }
-        return any(text in blocked_by and holds for text, holds in causes.items())
+        return causes.get(blocked_by, False)
 
     def __str__(self) -> str:
         month = self.month

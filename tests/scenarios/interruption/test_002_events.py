@@ -186,7 +186,7 @@ async def _deleting_names(scope: ClusterScope, names: list[str]) -> list[str]:
 
 
 async def _assert_others_wait_for_budget(scope: ClusterScope, names: list[str]) -> None:
-    waiting = [one for one in names if "budget 1 of 5" in (await scope.nodeclaim_workflow(one)).blocked_by]
+    waiting = [one for one in names if "budget 1 of 5" in (await scope.nodeclaim_state(one)).blocked_by]
     assert len(waiting) == len(names) - 1, waiting
 
 

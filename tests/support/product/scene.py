@@ -16,6 +16,7 @@ from tenure.apis import labels
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
 from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.policy.lifecycle.deadlines import describe_blocker
 from tenure.sandbox.fault_proxy import Fault as ApiFault
 from tenure.sandbox.nodes.fault_rules import InjectedFault, Match, Rule
 from tests.support.product.eventually import wait_until
@@ -334,7 +335,7 @@ class ClusterScope:
 
     async def assert_blocked_by(self, claim: str, *texts: str) -> None:
         """Its workflow says so."""
-        blocked = (await self.nodeclaim_workflow(claim)).blocked_by
+        blocked = describe_blocker(await self.nodeclaim_state(claim))
         assert all(text in blocked for text in texts), f"{claim} is blocked by {blocked!r}"
 
     async def assert_nodeclaims_deleted(self, names: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowExecution
 from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
-from tenure.cli.nodes.stuck import OverdueItem, command_item, rollout_item
+from tenure.cli.nodes.stuck import BlockedState, OverdueItem, command_item, rollout_item
 from tests.unit.cli.nodes.test_workflows import START, execution
 from workflows import ids, search_attributes
 
@@ -35,7 +35,7 @@ MINUTE = timedelta(minutes=1)
     ],
 )
 def test_a_command_past_its_deadline_or_that_cannot_be_undone_is_late(values: dict[str, Any], late: bool) -> None:
-    found = command_item(workflow_execution(COMMAND, **values), START)
+    found = command_item(workflow_execution(COMMAND, **values), None, START)
     assert (found is not None) == late
     if found:
         assert found == OverdueItem(
@@ -44,5 +44,15 @@ def test_a_command_past_its_deadline_or_that_cannot_be_undone_is_late(values: di
 
 
 def test_a_roll_out_says_what_it_waits_for() -> None:
-    found = rollout_item(workflow_execution(ids.nodepool("demo", "web"), BLOCKED_BY="waits for a person: it is halted"))
-    assert found == OverdueItem("roll-out of NodePool web", "-", None, "waits for a person: it is halted")
+    execution = workflow_execution(ids.nodepool("demo", "web"), BLOCKED_BY="RolloutHalted")
+    for state, message in (
+        (None, "RolloutHalted"),
+        (BlockedState(rollout_blocked_by="it is halted"), "waits for a person: it is halted"),
+    ):
+        assert rollout_item(execution, state) == OverdueItem("roll-out of NodePool web", "-", None, message)
+
+
+def test_a_late_command_says_what_it_waits_for_where_its_workflow_answers() -> None:
+    execution = workflow_execution(COMMAND, PHASE="Wait", DEADLINE=START - MINUTE, BLOCKED_BY="ReplacementsNotReady")
+    found = command_item(execution, BlockedState(blocked_by="waits for web-1"), START)
+    assert found == OverdueItem("command 12ab", "Wait", None, "waits for web-1")

@@ -112,12 +112,12 @@ def test_waiting_is_trying_again_ever_more_slowly_as_another_run() -> None:
     found = decide_hooks(state, "beforeDrain", NOW, cancellable=False)
     assert (found.do, found.until) == ("wait", after(minutes=1))
     assert found.why == "hook beforeDrain/snapshot failed, is tried again at 2026-06-01T12:01:00+00:00: answers 400"
-    waiting = state.model_copy(update={"blocked_by": found.why})
+    waiting = state.model_copy(update={"blocked_by": found.why, "blocked_code": "HookFailed"})
     prefix = (
         "waits for a person: mend the hook, or take it out of its LifecyclePolicy; hook beforeDrain/snapshot failed"
     )
     assert describe_blocker(waiting).startswith(prefix)
-    retrying = waiting.model_copy(update={"blocked_by": "hook beforeDrain/snapshot: POST hooks.example.com runs"})
+    retrying = waiting.model_copy(update={"blocked_code": "HookRunning"})
     assert not describe_blocker(retrying).startswith("waits")
     assert step(state, after(minutes=1)) == ("run", "snapshot", 2)
     assert [pause_after(number).total_seconds() / 60 for number in (1, 2, 3, 4, 5, 50)] == [1, 2, 4, 8, 10, 10]

@@ -1,17 +1,21 @@
 """No state without a deadline or somebody who is waited for; slow is neither."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.blockers import BLOCKERS, INELIGIBILITIES
+from tenure.model.disruption.decision import Cause as IneligibilityCause
+from tenure.model.disruption.drain import Cause as BlockerCause
+from tenure.model.disruption.drain import DrainStatus, EvictionBlocker
 from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.plan import ExpectedDurations, PhaseDurations
-from tenure.policy.lifecycle.deadlines import ADVICE, LONGEST, action_of, describe_blocker, is_alarmed, slow_at
+from tenure.policy.lifecycle.deadlines import action_of, blocker_code, describe_blocker, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of
 from tests.unit.policy.builders import NOW, after, before, node
 
@@ -34,7 +38,8 @@ def test_every_phase_that_waits_has_a_deadline_and_past_it_an_end_or_a_person(ph
     assert deadline_of(state, phase, NOW) is not None
     late = state.model_copy(update={"overdue": True})
     if action_of(late.observed.rules, phase) == "alarm":
-        assert describe_blocker(late).startswith("waits for a person: ") and ADVICE[phase] in describe_blocker(late)
+        remedy = BLOCKERS[f"{phase.value}Overdue"].remedy
+        assert describe_blocker(late) == f"waits for a person: {remedy}"
     else:
         ends = {Phase.DRAIN, Phase.TERMINATION} & set(TRANSITIONS[phase])
         assert describe_blocker(late).startswith("waits for its end")
@@ -45,6 +50,7 @@ STATES = st.fixed_dictionaries(
     {
         "phase": st.sampled_from(Phase),
         "blocked_by": st.sampled_from(["", "NodeNotFound: the Node left", "x" * 300]),
+        "blocked_code": st.just("NodeNotFound"),
         "slow": st.booleans(),
         "late": st.sampled_from([0, 1, 10_000]),
     }
@@ -66,18 +72,45 @@ def test_no_state_waits_without_a_deadline_to_come_or_a_word_of_whom_it_waits_fo
     lost = phase is Phase.READY and not there and bool(drawn["blocked_by"])
     at_rest = phase in AT_REST and not lost
     assert in_time or at_rest or text.startswith("waits for ")
-    assert len(text) <= LONGEST
+    assert bool(blocker_code(state)) == bool(text)
 
 
 @pytest.mark.parametrize("phase", AT_REST)
 def test_what_waits_for_nothing_has_no_deadline(phase: Phase) -> None:
-    assert deadline_of(node(phase=phase), phase, NOW) is None and phase not in ADVICE
+    assert deadline_of(node(phase=phase), phase, NOW) is None and f"{phase.value}Overdue" not in BLOCKERS
 
 
-def test_what_holds_it_up_stands_behind_who_is_waited_for_and_fits_into_a_keyword() -> None:
+def test_what_holds_it_up_stands_behind_who_is_waited_for() -> None:
     late = node(phase=Phase.DRAIN, overdue=True, blocked_by="default/web: PodDisruptionBudget web")
     assert describe_blocker(late).endswith("; default/web: PodDisruptionBudget web")
-    assert len(describe_blocker(late.model_copy(update={"blocked_by": "x" * 400}))) <= LONGEST < 255
+
+
+BLOCKED = {"blocked_by": "PodDisruptionBudget web", "blocked_code": "PodDisruptionBudget"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"phase": Phase.READY}, ""),
+        ({"phase": Phase.DRAIN, **BLOCKED}, "PodDisruptionBudget"),
+        ({"phase": Phase.DRAIN, "overdue": True, **BLOCKED}, "PodDisruptionBudget"),
+        ({"phase": Phase.DRAIN, "overdue": True}, "DrainOverdue"),
+        ({"phase": Phase.DRAIN, "blocked_code": "PodDisruptionBudget"}, ""),
+        ({"phase": Phase.LAUNCH, "slow": True, **BLOCKED}, "Slow"),
+        ({"phase": Phase.LAUNCH, "slow": True, "overdue": True}, "LaunchOverdue"),
+    ],
+)
+def test_lists_show_a_code_of_the_registry(fields: dict[str, Any], code: str) -> None:
+    assert blocker_code(node({"node_name": "node-a"}, **fields)) == code
+    assert not code or code in BLOCKERS
+
+
+def test_the_registry_has_every_cause() -> None:
+    assert INELIGIBILITIES.keys() == {*get_args(IneligibilityCause)}
+    for cause in get_args(BlockerCause):
+        blocker = EvictionBlocker(subject="default/web", cause=cause, what="held")
+        assert DrainStatus(eviction_blockers=(blocker,)).blocker_code in BLOCKERS
+    assert DrainStatus(not_ready_since=NOW).blocker_code in BLOCKERS
 
 
 MINUTE = timedelta(minutes=1)

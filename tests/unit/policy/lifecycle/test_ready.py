@@ -39,6 +39,10 @@ def rejected_permit(reason: str) -> PermitResult:
     return REJECTED.model_copy(update={"reason": reason})
 
 
+def waits(code: str, blocked_by: str, **fields: Any) -> Verdict:
+    return Verdict(do="wait", blocked_by=blocked_by, blocked_code=code, **fields)
+
+
 CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
     "AWS takes it back": (
@@ -50,7 +54,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
             {"drift": "AMIDrift", "drift_message": "old", "rules": DEFERS},
             notices=tracked_interruptions(notice(starts=after(hours=2))),
         ),
-        Verdict(do="wait", until=after(minutes=110), blocked_by=DEFERRED),
+        waits("InterruptionDeferred", DEFERRED, until=after(minutes=110)),
     ),
     "AWS will take it back, under budget": (
         node({"rules": VOLUNTARY}, initialized=True, notices=tracked_interruptions(notice("rebalanceRecommendation"))),
@@ -63,20 +67,20 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
             notices=tracked_interruptions(notice("rebalanceRecommendation")),
             pause=PAUSE,
         ),
-        Verdict(
-            do="wait",
+        waits(
+            "Paused",
+            f"rebalanceRecommendation; the node {describe_pause(PAUSE)}",
             until=recheck_at(PAUSE),
             why="Paused",
-            blocked_by=f"rebalanceRecommendation; the node {describe_pause(PAUSE)}",
         ),
     ),
     "drifted: it is said, and nothing is done": (
         node({"drift": "AMIDrift", "drift_message": "an old image"}),
-        Verdict(do="wait", blocked_by="drifted: AMIDrift, waits for its replacement to be planned"),
+        waits("ReplacementPending", "drifted: AMIDrift, waits for its replacement to be planned"),
     ),
     "kept for a CapacityBuffer: it is said, and it stays": (
         node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}),
-        Verdict(do="wait", blocked_by="room for CapacityBuffer shop/web"),
+        waits("CapacityBuffer", "room for CapacityBuffer shop/web"),
     ),
     "kept for a CapacityBuffer after it had asked to go: it withdraws": (
         node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}, permit_requested_at=before(seconds=1)),
@@ -84,7 +88,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "its pods do not come: it is said, and it stays": (
         node({"policy": "WhenEmpty/0s", "awaited_pods": "pod shop/web expected here, and not bound by kube-scheduler"}),
-        Verdict(do="wait", blocked_by="pod shop/web expected here, and not bound by kube-scheduler"),
+        waits("PodsExpected", "pod shop/web expected here, and not bound by kube-scheduler"),
     ),
     "drifted and empty: it goes as any other": (
         node({**empty_for(seconds=30), "drift": "AMIDrift"}),
@@ -92,11 +96,11 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "its drain was given up: it is left alone": (
         node({**empty_for(seconds=30)}, cancelled_drain=CANCELLED_DRAIN),
-        Verdict(
-            do="wait",
+        waits(
+            "DrainCancelled",
+            "its drain was given up: default/web: a budget",
             until=after(hours=1),
             why="drain given up",
-            blocked_by="its drain was given up: default/web: a budget",
         ),
     ),
     "its drain was given up long ago": (
@@ -105,11 +109,11 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "its drain was given up, and it expired under the budgets": (
         node({"rules": CANCELS_BLOCKED_DRAIN}, cancelled_drain=CANCELLED_DRAIN, expires=before(hours=1)),
-        Verdict(
-            do="wait",
+        waits(
+            "DrainCancelled",
+            f"its drain was given up: {CANCELLED_DRAIN.why}",
             until=after(hours=1),
             why="drain given up",
-            blocked_by=f"its drain was given up: {CANCELLED_DRAIN.why}",
         ),
     ),
     "its drain was given up, and it expired as ever": (
@@ -141,7 +145,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
             permit_for="Expired",
             permit=rejected_permit("Expired"),
         ),
-        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REJECTED.blocked_by),
+        waits("PermitDenied", REJECTED.blocked_by, until=after(minutes=9), why="the pool's permit"),
     ),
     "expired, and permitted to go for being empty": (
         node({"rules": UNDER_BUDGET}, expires=NOW, permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
@@ -159,7 +163,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "expired, paused, and rules have it ask": (
         node({"rules": UNDER_BUDGET}, expires=NOW, pause=PAUSE),
-        Verdict(do="wait", until=recheck_at(PAUSE), why="Paused", blocked_by=f"the node {describe_pause(PAUSE)}"),
+        waits("Paused", f"the node {describe_pause(PAUSE)}", until=recheck_at(PAUSE), why="Paused"),
     ),
     "unhealthy beyond what is tolerated": (
         node(health=unhealthy(minutes=30)),
@@ -167,11 +171,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "unhealthy, and tolerated yet": (
         node(health=unhealthy(minutes=20)),
-        Verdict(
-            do="wait",
-            until=after(minutes=10),
-            blocked_by="unhealthy, Ready=False: replace at 2026-06-01T12:10:00+00:00",
-        ),
+        waits("Unhealthy", "unhealthy, Ready=False: replace at 2026-06-01T12:10:00+00:00", until=after(minutes=10)),
     ),
     "expired counts before unhealthy": (
         node(health=unhealthy(minutes=30), expires=NOW),
@@ -195,19 +195,19 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "consolidateAfter Never": (
         node(empty_for("WhenEmpty/Never", hours=9)),
-        Verdict(do="wait", blocked_by="consolidateAfter of NodePool default is Never"),
+        waits("Never", "consolidateAfter of NodePool default is Never"),
     ),
     "standalone": (
         node(empty_for("", hours=9)),
-        Verdict(do="wait", blocked_by="no NodePool: a standalone NodeClaim goes only by hand or expiry"),
+        waits("NoPool", "no NodePool: a standalone NodeClaim goes only by hand or expiry"),
     ),
     "annotated do-not-disrupt": (
         node({**empty_for(hours=9), "do_not_disrupt": True}),
-        Verdict(do="wait", blocked_by="the annotation karpenter.sh/do-not-disrupt on the Node"),
+        waits("NodeDoNotDisrupt", "the annotation karpenter.sh/do-not-disrupt on the Node"),
     ),
     "paused": (
         node(empty_for(hours=9), pause=PAUSE),
-        Verdict(do="wait", until=recheck_at(PAUSE), why="Paused", blocked_by=f"the node {describe_pause(PAUSE)}"),
+        waits("Paused", f"the node {describe_pause(PAUSE)}", until=recheck_at(PAUSE), why="Paused"),
     ),
     "the pause is over": (node(empty_for(hours=9), pause=OVER), Verdict(do="ask", why="Empty")),
     "asked and not answered": (
@@ -220,7 +220,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "refused": (
         node(empty_for(hours=9), permit_requested_at=before(minutes=1), permit=REJECTED),
-        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REJECTED.blocked_by),
+        waits("PermitDenied", REJECTED.blocked_by, until=after(minutes=9), why="the pool's permit"),
     ),
     "refused long ago": (
         node(empty_for(hours=9), permit_requested_at=before(minutes=10), permit=REJECTED),

@@ -243,7 +243,8 @@ async def test_one_that_has_halted_is_found_as_overdue_nodes_are_until_somebody_
     fake.nodes.update_node("node-n", ready=False)
     await wait_until_skipping_time(skipping, lambda: is_overdue(nodepool), seconds=20)
     described = (await nodepool.pools.describe()).typed_search_attributes
-    assert (described.get(search_attributes.BLOCKED_BY) or "").startswith("waits for a person: ")
+    assert described.get(search_attributes.BLOCKED_BY) == "RolloutHalted"
+    assert "tenure approve" in (await nodepool.pools.query(NodePoolWorkflow.state)).rollout_blocked_by
     fake.nodes.update_node("node-n", ready=True)
     approval = ApproveRollout(plan=await halted_plan_id(nodepool), by="ann")
     await nodepool.pools.execute_update(NodePoolWorkflow.approve, approval)
