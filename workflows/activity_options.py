@@ -1,9 +1,4 @@
-"""The one table of time-outs and retries. Phases bound the whole; these bound single tries.
-
-An activity that is to be told anew, or stopped, as soon as something else holds.
-
-How long an activity stays with a node whose pods leave, before it comes back in any case.
-"""
+"""Timeouts and retries of activities."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -17,10 +12,10 @@ from temporalio.workflow import ActivityCancellationType
 from workflows import ids
 
 HEARTBEAT = timedelta(seconds=5)
-"""An activity whose worker was killed is tried elsewhere after this long."""
+"""An activity of a killed worker is retried after one to four times this."""
 
 CONTINUE_AS_NEW_AT_EVENTS = 500
-"""A run longer than this continues as new in its next calm phase."""
+"""A longer run continues as new at its next wait."""
 
 
 class ActivityOptions(TypedDict, total=False):
@@ -61,16 +56,16 @@ REPLICAS: ActivityOptions = {
     "heartbeat_timeout": HEARTBEAT,
     "retry_policy": _retry_policy(0.5, 2, 15, attempts=6),
 }
-"""Then the workflow says what is wrong, and asks again under the same plan."""
+"""Then the workflow reports the fault and retries the same plan."""
 RARE_HEARTBEAT: ActivityOptions = {"heartbeat_timeout": 4 * HEARTBEAT}
-"""Of what hundreds do at once and nobody stops: each heartbeat is a write of Temporal's."""
+"""For activities that run by the hundred and are not cancelled: each heartbeat costs Temporal a write."""
 DRAIN: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=10),
     "heartbeat_timeout": 2 * HEARTBEAT,
     "retry_policy": _retry_policy(0.5, 2, 10),
 }
 HOOK: ActivityOptions = {"heartbeat_timeout": 2 * HEARTBEAT, "retry_policy": _retry_policy(0.5, 2, 10)}
-"""Each try is bounded by what the hook's own time-out leaves."""
+"""The hook's own timeout bounds each attempt."""
 TERMINATE: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=5),
     "heartbeat_timeout": 2 * HEARTBEAT,
@@ -88,7 +83,7 @@ DECIDE: ActivityOptions = {
     "heartbeat_timeout": HEARTBEAT,
     "retry_policy": _retry_policy(0.5, 2, 5, attempts=2),
 }
-"""Then the workflow says what is wrong, and asks again by its own timer."""
+"""Then the workflow reports the fault and retries by its own timer."""
 COMMAND: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=2),
     "heartbeat_timeout": HEARTBEAT,
@@ -107,14 +102,14 @@ READ: ActivityOptions = {
     "retry_policy": _retry_policy(0.5, 2, 5),
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
 }
-"""A host that comes within the half minute reads on at once; then the workflow says that nobody does."""
+"""A new host within this time continues reading; else the workflow reports that none does."""
 READ_RECOVERED_AFTER = timedelta(minutes=1)
-"""What could not be read, and is for so long, is well again."""
+"""How long reading must succeed before it counts as recovered."""
 OBSERVE: ActivityOptions = {
     "start_to_close_timeout": timedelta(seconds=60),
     "retry_policy": _retry_policy(0.5, 2, 10, attempts=5),
 }
-"""Then the workflow says what is wrong, and looks again soon."""
+"""Then the workflow reports the fault and retries soon."""
 GATE: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=2),
     "retry_policy": _retry_policy(1, 2, 5, attempts=2),
@@ -124,7 +119,7 @@ RESOLVE: ActivityOptions = {
     "heartbeat_timeout": 3 * HEARTBEAT,
     "retry_policy": _retry_policy(1, 2, 30, attempts=5),
 }
-"""Then the workflow says that it stumbles, and looks again by its own timer."""
+"""Then the workflow reports the fault and retries by its own timer."""
 
 
 GARBAGE_COLLECTION: ActivityOptions = {
@@ -132,23 +127,22 @@ GARBAGE_COLLECTION: ActivityOptions = {
     "heartbeat_timeout": HEARTBEAT,
     "retry_policy": _retry_policy(2, 2, 30, attempts=5),
 }
-"""Bounded as a whole by each task: what one run cannot do, the next one does."""
+"""Each task has a total timeout; the next run continues."""
 
 
 def is_continue_as_new_due() -> bool:
-    """Whether this run is to continue as new in its next calm phase."""
     info = workflow.info()
     return info.is_continue_as_new_suggested() or info.get_current_history_length() >= CONTINUE_AS_NEW_AT_EVENTS
 
 
 def launch_options(cluster: str, pool: str, members: int) -> Any:
-    """CreateFleet's own queue. A call for many goes before calls for one, pools take turns where the server can."""
+    """Calls for several nodes precede calls for one. NodePools take turns if the server supports fairness."""
     priority = Priority(priority_key=2 if members > 1 else 3, fairness_key=pool[:64] or None)
     return {"task_queue": ids.launch_queue(cluster), "priority": priority}
 
 
 def drain_queue_options(options: ActivityOptions, cluster: str, summary: str) -> Any:
-    """Of a drain, a hook or a termination: hundreds of them wait at once, on a queue of their own."""
+    """Drains, hooks and terminations have a queue of their own, since hundreds may wait at once."""
     return {**with_summary(options, summary), "task_queue": ids.drain_queue(cluster)}
 
 
@@ -160,16 +154,15 @@ DELETE_RUN: ActivityOptions = {
 
 
 def with_summary(options: ActivityOptions, summary: str) -> Any:
-    """Options with the line that the Temporal UI shows."""
+    """`summary`: shown in the Temporal UI."""
     return {**options, "summary": summary}
 
 
 async def execute_unless(
     activity: Callable[..., Any], request: Any, options: Any, condition: Callable[[], bool]
 ) -> Any:
-    """Its answer; None where it ended because `condition` came to hold. What is being tried goes to its end first, so
-    that
-    two never run side by side. Raises ActivityError."""
+    """Run an activity; None if `condition` became true before its end. Waits for the running attempt, so that two never
+    overlap. Raises ActivityError."""
     options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     handle = workflow.start_activity_method(activity, request, **options)
     await workflow.wait_condition(lambda: handle.done() or condition())
@@ -179,7 +172,7 @@ async def execute_unless(
     try:
         return await handle
     except ActivityError as error:
-        # `condition` may hold no longer.
+        # `condition` may be false again by now.
         if is_cancelled_exception(error) and is_cancelled:
             return None
         raise
@@ -190,6 +183,6 @@ MIN_POLL_TIMEOUT = timedelta(seconds=1)
 
 
 def poll_timeout(now: datetime, *deadlines: datetime | None) -> timedelta:
-    """Until the first of these moments, within reason."""
+    """Until the earliest deadline, within the limits above."""
     earliest = min((one for one in deadlines if one), default=None)
     return min(MAX_POLL_TIMEOUT, max(MIN_POLL_TIMEOUT, earliest - now)) if earliest else MAX_POLL_TIMEOUT

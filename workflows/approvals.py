@@ -1,12 +1,6 @@
-"""What people may say of a roll-out, in every form: answered updates, and signals that also wait for a worker.
+"""Updates and signals with which a person approves or rejects rollouts (NodePool) and AWS events (NodeClaim).
 
-A NodePool's workflow takes `RolloutApprovals` as a base and makes `_rollouts` in `__init__`;
-`tenure/cli/disruption/approve.py` calls it.
-
-What people may say of a node's events: answered updates, and signals that also wait for a worker.
-
-A NodeClaim's workflow takes `EventApprovals` as a base and makes `_nodeclaim_context` in `__init__`;
-`tenure/cli/disruption/approve.py` calls it.
+`tenure/cli/disruption/approve.py` sends them.
 """
 
 from temporalio import workflow
@@ -29,7 +23,6 @@ class RolloutApprovals:
         '{"plan": "web-3f2a9c", "by": "ann"}'
     )
     def approve(self, request: ApproveRollout) -> OperatorRequestResult:
-        """Let the wave of this plan begin, or a roll-out that has halted go on."""
         return self._rollouts.approve(request)
 
     @approve.validator
@@ -41,7 +34,6 @@ class RolloutApprovals:
         '{"plan": "web-3f2a9c", "by": "ann", "roll_back": true}'
     )
     def reject(self, request: RejectRollout) -> OperatorRequestResult:
-        """No further node goes."""
         return self._rollouts.reject(request)
 
     @reject.validator
@@ -65,7 +57,6 @@ class EventApprovals:
         '{"by": "ann", "reason": "moved the database"}'
     )
     def approve_event(self, request: ApproveEvent) -> OperatorRequestResult:
-        """Let the node go, or those of its pods that wait for it."""
         return self._apply_decision(request, approved=True)
 
     @approve_event.validator
@@ -77,7 +68,6 @@ class EventApprovals:
         '{"by": "ann", "reason": "not today"}'
     )
     def reject_event(self, request: RejectEvent) -> OperatorRequestResult:
-        """Keep it, for as long as its policy lets that be."""
         return self._apply_decision(request, approved=False)
 
     @reject_event.validator

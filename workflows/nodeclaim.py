@@ -1,7 +1,7 @@
-"""A NodeClaim's whole life, one durable workflow: launch, register, initialize, ready, drain, terminate.
+"""The NodeClaim workflow: launch, registration, initialization, ready, drain and termination of one node.
 
-The watch starts it by signal, whoever made the NodeClaim. Each phase is one file in `phases/` and answers with the
-phase that follows; `tenure/policy/lifecycle/transitions.py` has the table of what may follow what.
+The controller starts it with a signal. Each phase is a function in `phases/` that returns the next phase;
+`tenure/policy/lifecycle/transitions.py` lists the legal transitions.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
         except ContinueAsNewRequested:
             await self._stop(background_tasks)
             await workflow.wait_condition(workflow.all_handlers_finished)
-            # Temporal hands on the memo of the first run alone.
+            # Without an explicit memo, the new run gets the memo of the first run.
             workflow.continue_as_new(context.state, memo=workflow.memo())
         finally:
             for task in background_tasks:
@@ -106,7 +106,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
         return _build_outcome(context.state)
 
     async def _stop(self, background_tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Let a write end, at most STOP_TIMEOUT. The state has what was not written; the next run writes that."""
+        """Wait up to STOP_TIMEOUT for a write to end. The next run repeats a write that did not."""
         if self._is_writing():
             with suppress(TimeoutError):
                 await workflow.wait_condition(
@@ -119,9 +119,9 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
     def _is_writing(self) -> bool:
         return self._outbox.is_sending or self._pause_controller.is_writing
 
-    @workflow.signal(description="From the watch: the NodeClaim and its Node as they are now")
+    @workflow.signal(description="From the watch: the current state of the NodeClaim and its Node")
     async def observe(self, observed: ObservedNodeClaim) -> None:
-        """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
+        """Store what the watch saw, unless it is outdated. A live read confirms that a NodeClaim is gone."""
         if (
             self._is_newer(observed)
             and (observed.exists or not await nodeclaim_exists(self._nodeclaim_context))
@@ -143,8 +143,8 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
                 self._pause_controller.observe_annotation(observed.pause)
 
     def _merge_with_known(self, observed: ObservedNodeClaim) -> ObservedNodeClaim:
-        """A watch that just began does not know since when a node is empty; its time runs on. Rules outlive the
-        NodeClaim."""
+        """Keep what the observation cannot know: when a node became empty before the watch started, and the rules of a
+        deleted NodeClaim."""
         before, observed = self._nodeclaim_context.state.observed, observed.model_copy(update={"expected": None})
         if not observed.exists:
             retained_fields = ("rules", "event_policies", "events_unread")
@@ -163,9 +163,9 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
     def _is_newer(self, observed: ObservedNodeClaim) -> bool:
         return observed.number > self._nodeclaim_context.state.observed.number
 
-    @workflow.signal(description="From the launch: the instance, or why there is none")
+    @workflow.signal(description="From the launch group: the instance, or why there is none")
     def launch_result(self, group_result: GroupResult) -> None:
-        """What the launch group was answered; only the first answer counts."""
+        """Store the result of the launch group. A later result does not replace an instance or a final rejection."""
         state = self._nodeclaim_context.state
         if state.launched or (state.rejection and state.rejection.final):
             return
@@ -174,32 +174,31 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
         else:
             self._nodeclaim_context.update_state(rejection=group_result.result)
 
-    @workflow.signal(description="From its NodePool: a permit to go, or why not now")
+    @workflow.signal(description="From its NodePool: a disruption permit, or what blocks it")
     def permit_decided(self, response: PermitResult) -> None:
         if self._nodeclaim_context.state.permit_requested_at:
             self._nodeclaim_context.update_state(permit=response)
 
-    @workflow.signal(description="From its NodePool: the permit is called back")
+    @workflow.signal(description="From its NodePool: the disruption permit is revoked")
     def permit_revoked(self, revocation: PermitRevoked) -> None:
-        """Its NodePool called the permit back: what has not begun does not begin."""
         handle_permit_revoked(self._nodeclaim_context, revocation.why)
 
-    @workflow.signal(description="From AWS: what it announced of the instance")
+    @workflow.signal(description="From the Interruption workflow: AWS events of the instance")
     def interruption_events(self, messages: InterruptionMessages) -> None:
-        """What AWS says of its instance; repeats and any order are harmless."""
+        """Idempotent; messages may arrive in any order."""
         record_interruption_messages(self._nodeclaim_context, messages)
 
-    @workflow.query(description="All that the workflow knows")
+    @workflow.query(description="The complete state of the workflow")
     def state(self) -> NodeClaimState:
         return self._nodeclaim_context.state
 
-    @workflow.query(description="Why the node is where it is, in words, and how it came there")
+    @workflow.query(description="Why the node is in its phase, and its history")
     def explain(self) -> NodeClaimExplanation:
         return current_details.explain_nodeclaim(self._nodeclaim_context.state)
 
 
 def _transition_cause(state: NodeClaimState, phase: Phase) -> str:
-    """The line of the story for entering a phase."""
+    """The cause of a transition, as `tenure why` lists it."""
     launched = state.launched
     if state.phase is Phase.LAUNCH and phase in (Phase.INITIALIZATION, Phase.READY):
         return f"{state.node_name} was there already"

@@ -1,6 +1,6 @@
-"""What a phase holds in its hands: the claim's state, the clock, and the ways to wait, show and remember.
+"""The context of a NodeClaim workflow run: its state, and operations that all phases use.
 
-`nodeclaim.py` makes one per run and walks the phases with it. Handlers only replace `state`; phases do the rest.
+Signal handlers only replace `state`; phases act on it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -24,21 +24,19 @@ from workflows.search_attributes import BLOCKED_BY
 
 T = TypeVar("T")
 RETRY_AFTER = timedelta(seconds=20)
-"""Before a phase begins again after a fault that retries could not help."""
+"""Before a phase restarts after an activity failed for good."""
 MAX_PENDING_EVENTS = 20
 
 
 class ContinueAsNewRequested(Exception):
-    """Raised out of a calm wait: the run continues as new with the state as it stands."""
+    """Raised from `wait`: the run continues as new with its current state."""
 
 
 class NodeClaimContext:
     def __init__(self, state: NodeClaimState) -> None:
         self.state = state
         self.deadline_changed = False
-        """A LifecyclePolicy moved the deadline, ..."""
         self.is_executing_activity = False
-        """... and an activity runs that knows the one before."""
         self._published_attributes: dict[str, SearchAttributeUpdate[Any]] = {}
         self._published_blocker = ""
 
@@ -67,21 +65,20 @@ class NodeClaimContext:
 
     @property
     def is_deleting(self) -> bool:
-        """The NodeClaim is being deleted, or gone."""
         return self.state.observed.deleting or not self.state.observed.exists
 
     def update_state(self, **fields: Any) -> None:
-        """Replace fields of the state."""
         self.state = self.state.model_copy(update=fields)
 
     def record_evicted_pods(self, pods: Iterable[str]) -> None:
-        """These were told to go, as `namespace/name`."""
+        """`pods`: `namespace/name`."""
         self.update_state(evicted_pods=tuple(dict.fromkeys((*self.state.evicted_pods, *pods)))[:MAX_EVICTED_PODS])
 
     def publish_event(self, reason: str, message: str, *, condition: str = "", status: str = "Unknown") -> None:
-        """Queue an event for the NodeClaim, and a condition with the same message. The outbox sends them in order.
+        """Queue an event for the NodeClaim, and a condition with the same message.
 
-        Without an API server the queue keeps the latest MAX_PENDING_EVENTS."""
+        The outbox sends them in this order. It keeps the latest MAX_PENDING_EVENTS that it could not send.
+        """
         request = ReportRequest(
             claim=self.nodeclaim_ref,
             condition=condition,
@@ -92,7 +89,7 @@ class NodeClaimContext:
         self.update_state(pending_events=(*self.state.pending_events, request)[-MAX_PENDING_EVENTS:])
 
     def start_run(self) -> None:
-        """At the top of every run: what a run does not inherit is set again."""
+        """Restore the search attributes and details of a continued run; a new workflow enters launch."""
         if self.state.since is None:
             self.transition_to(Phase.LAUNCH, "created")
             return
@@ -100,9 +97,9 @@ class NodeClaimContext:
         self._set_current_details()
 
     def transition_to(self, phase: Phase, cause: str) -> None:
-        """Step into a phase: its time starts, its deadline is known, and everyone can see it.
+        """Enter a phase: set its deadline, record it in the history, and publish it.
 
-        The first phase is in the start's own attributes, and a life that is over shows as a closed workflow.
+        The start request already has the search attributes of launch; a deleted NodeClaim's workflow closes.
         """
         before = self.state.phase
         if self.state.since is not None and not may_follow(before, phase):
@@ -125,14 +122,14 @@ class NodeClaimContext:
             history=(*self.state.history, Step(phase=phase, at=now, cause=cause)),
         )
         if phase in (Phase.LAUNCH, Phase.DELETED):
-            # An answer may have come before the first phase began: it is not in the start's attributes.
+            # A launch result may arrive before the first phase; the start request did not have its attributes.
             self._record_published(self.state.model_copy(update={"launched": None}))
             self._set_current_details()
         else:
             self.publish_status()
 
     def publish_status(self) -> None:
-        """One batched upsert of the search attributes that changed, and the details for the Temporal UI."""
+        """Upsert the search attributes that changed, in one batch, and set the details for the Temporal UI."""
         before, blocker_before = self._published_attributes, self._published_blocker
         self._record_published(self.state)
         # Each new sentence is an upsert, also where its code stays: recorded histories have it.
@@ -151,7 +148,7 @@ class NodeClaimContext:
         self._published_blocker = describe_blocker(state)[:MAX_STATUS_LINE_LENGTH]
 
     def set_blocked_by(self, why: str, code: str = "") -> None:
-        """Say what is waited for: `why` in the details, `code` of `tenure/model/blockers.py` as TenureBlockedBy. It may
+        """Publish what the node waits for: `why` in the details, `code` of `tenure/model/blockers.py` as TenureBlockedBy. It may
         be left out where `why` begins with it, such as `NodeNotReady: ...`."""
         if why != self.state.blocked_by:
             self.update_state(blocked_by=why, blocked_code=code or why.partition(":")[0])
@@ -162,25 +159,25 @@ class NodeClaimContext:
         return deadline is not None and self.now >= deadline
 
     def mark_overdue(self) -> None:
-        """Seen as TenureOverdue, and counted in the worker's metrics."""
+        """Publish TenureOverdue and count it in the worker's metrics, once per phase."""
         if not self.state.overdue:
             self.update_state(overdue=True)
             self.publish_status()
             metrics.count_overdue(self.state)
 
     def raise_alarm(self) -> bool:
-        """The deadline has passed: True where nothing follows but that a person is waited for."""
+        """Mark the node overdue if its LifecyclePolicy only raises an alarm at the deadline; False otherwise."""
         if action_of(self.state.observed.rules, self.state.phase) != "alarm":
             return False
         self.mark_overdue()
         return True
 
     def is_alarmed(self) -> bool:
-        """It is overdue, and waits for a person."""
+        """The node is overdue and stays until a person acts."""
         return is_alarmed(self.state)
 
     def recompute_deadline(self) -> None:
-        """Other rules hold: the deadline counts from when it always did, and may be past now, or no more."""
+        """Apply a changed LifecyclePolicy: the deadline counts from the start of the phase."""
         state = self.state
         if state.since is None:
             return
@@ -214,17 +211,17 @@ class NodeClaimContext:
                 )
 
     def watch_deadline(self) -> Callable[[], bool]:
-        """Whether a LifecyclePolicy has since changed what a wait within the phase goes by."""
+        """Whether the deadline has changed since this call."""
         known = (self.state.deadline, self.is_alarmed())
         return lambda: (self.state.deadline, self.is_alarmed()) != known
 
     def next_slow_or_overdue_at(self) -> datetime | None:
-        """When time alone makes the phase slow, or overdue; None for one that waits for a person."""
+        """When the phase becomes slow or overdue without any event; None if neither can happen."""
         candidates = (slow_at(self.state), None if self.is_alarmed() else self.state.deadline)
         return min((at for at in candidates if at), default=None)
 
     def mark_slow_if_due(self) -> bool:
-        """Show it, once, if it is so; it costs no event before."""
+        """Publish, once per phase, that it takes longer than expected. False if it does not."""
         at = slow_at(self.state)
         if at is None or self.now < at:
             return False
@@ -233,9 +230,10 @@ class NodeClaimContext:
         return True
 
     async def execute_until_done(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
-        """Run an activity for as long as it takes; when its retries pass the deadline, the phase shows as overdue.
+        """Run an activity without a time limit. At the phase's deadline the node becomes overdue and the activity is
+        retried.
 
-        Costs no timer. Raises ActivityError for a fault that no retry can help.
+        Costs no timer. Raises ActivityError for a fault that is not retryable.
         """
         self.is_executing_activity, self.deadline_changed = True, False
         try:
@@ -260,7 +258,7 @@ class NodeClaimContext:
         return await call(options)
 
     async def handle_activity_error(self, error: ActivityError) -> None:
-        """A fault that retries cannot help: a life is not ended by it. Say so, and let the phase begin again."""
+        """Publish a fault that is not retryable, and wait before the phase restarts. It never ends the workflow."""
         if is_cancelled_exception(error):
             raise error
         self.set_blocked_by(str(error.cause or error)[:200], CALL_FAILED)
@@ -269,14 +267,14 @@ class NodeClaimContext:
         await self.wait(lambda: False, until=self.now + RETRY_AFTER, summary="before trying again")
 
     def bound_by_deadline(self, options: Any) -> Any:
-        """The same options, with no retry beyond the phase's deadline."""
+        """`options` without retries past the phase's deadline."""
         deadline = self.state.deadline
         return {**options, "schedule_to_close_timeout": deadline - self.now} if deadline else options
 
     async def wait(self, happened: Callable[[], bool], *, until: datetime | None, summary: str) -> bool:
-        """Sleep until something happened or the time is there; False for the latter. Calm: the run may roll over.
+        """Wait for a condition, at most until `until`; False at a timeout. Raises ContinueAsNewRequested.
 
-        Without `until` no timer is made, so a node that waits for nothing but news costs no event.
+        Without `until` there is no timer, so an idle node costs no history event.
         """
         if happened():
             return True
@@ -299,8 +297,8 @@ class NodeClaimContext:
     async def wait_until_deadline(
         self, happened: Callable[[], bool], *, sooner: datetime | None = None, summary: str
     ) -> bool:
-        """`wait` until the phase's deadline, wherever it is moved to, or until `sooner`; a phase that takes long is
-        marked slow on the way. One that waits for a person has no deadline."""
+        """`wait` until the phase's deadline or `sooner`. The deadline may move meanwhile. Marks a phase that takes long
+        as slow. A node that waits for a person has no deadline."""
         while True:
             until = min((at for at in (sooner, self.next_slow_or_overdue_at()) if at), default=None)
             if await self.wait(_any_of(happened, self.watch_deadline()), until=until, summary=summary):
@@ -310,14 +308,14 @@ class NodeClaimContext:
                 return False
 
     async def wait_or_alarm(self, happened: Callable[[], bool], *, summary: str) -> bool:
-        """`wait_until_deadline`, and on past the deadline where then a person is waited for."""
+        """`wait_until_deadline`, and beyond the deadline if its LifecyclePolicy only raises an alarm."""
         while not await self.wait_until_deadline(happened, summary=summary):
             if not self.raise_alarm():
                 return False
         return True
 
     def continue_as_new_if_suggested(self) -> None:
-        """In a calm moment of a phase that goes round without ever waiting here."""
+        """For a phase that may loop without calling `wait`. Raises ContinueAsNewRequested."""
         if is_continue_as_new_due():
             raise ContinueAsNewRequested
 

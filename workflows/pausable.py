@@ -1,11 +1,8 @@
-"""The brake: pause and resume of a cluster, a NodePool or a node, in every form that a person can ask for them.
+"""Pause and resume of voluntary disruption, for a cluster, a NodePool or a NodeClaim.
 
-A workflow that can be paused takes `Pausable` as its base, which has the updates and the signals, and makes a
-`PauseController` in
-`__init__`; its state has `pause` and `pause_annotation`. While it runs, `PauseController.run` is a task beside it: it
-writes the pause
-onto the object as an annotation, says so in an event, and ends the pause when its time is over. What a person changes
-in the annotation comes back by the watch, to `PauseController.observe_annotation`.
+A workflow inherits the updates and signals from `Pausable` and creates a `PauseController` in `__init__`; its state has
+`pause` and `pause_annotation`. The task `PauseController.run` writes the pause to an annotation, publishes an event and
+ends the pause at its time. `PauseController.observe_annotation` receives changes of the annotation from the watch.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,9 +29,9 @@ from workflows import search_attributes
 from workflows.activity_options import PATCH, with_summary
 
 ECHO_WINDOW = timedelta(minutes=1)
-"""For so long what the watch shows may be what the workflow itself wrote before its last word."""
+"""How long the watch may still show an earlier value that the workflow wrote."""
 RETRY_AFTER = timedelta(minutes=1)
-"""After a fault that no retry helps."""
+"""After an activity that is not retried."""
 
 
 class PausableState(Protocol):
@@ -59,11 +56,9 @@ class PauseController:
         describe_effect: Callable[[], str] = lambda: "",
         sets_attribute: bool = True,
     ) -> None:
-        """`target`: the object that carries the annotation. `on_changed` is called at once whenever the pause is
-        another
-        one; `on_pause`, with the reason in words, before a pause is written down. `describe_effect` is added to the
-        answer of a
-        pause. `sets_attribute`: TenurePaused is set here."""
+        """`target`: the object with the annotation. `on_changed` is called whenever the pause changes; `on_pause`
+        before a pause is written, with its description. `describe_effect` is added to the answer of a pause.
+        `sets_attribute`: set TenurePaused."""
         self._target, self._state, self._update_state = target, state, update_state
         self._on_changed, self._on_pause, self._describe_effect, self._sets_attribute = (
             on_changed,
@@ -76,7 +71,6 @@ class PauseController:
 
     @property
     def is_writing(self) -> bool:
-        """Something is being written: no moment to roll over."""
         return self._is_writing
 
     @property
@@ -87,13 +81,13 @@ class PauseController:
     # --- what a person says ---
 
     def validate(self, pause: Pause) -> None:
-        """Raises ValueError for what makes no sense: field, value, what to write."""
+        """Raises ValueError with field, value and expected form."""
         if problem := problem_of(pause, workflow.now()):
             raise ValueError(problem)
 
     def set_pause(self, pause: Pause) -> OperatorRequestResult:
-        """What makes no sense is refused before, where there is somebody to tell; else it is mended where it can be,
-        since whoever sent it wanted that nothing goes."""
+        """Correct an invalid pause that came by signal if possible, since its sender wanted to stop disruption. An
+        update is validated before."""
         normalized = normalize_pause(pause)
         if problem := problem_of(normalized, workflow.now()):
             return OperatorRequestResult(accepted=False, message=problem)
@@ -111,7 +105,7 @@ class PauseController:
         )
 
     def observe_annotation(self, text: str) -> None:
-        """The annotation as the watch sees it. What the workflow wrote itself is no news, however late it is seen."""
+        """Ignore values that the workflow wrote itself, however late the watch shows them."""
         mirror = self._state().pause_annotation
         if text == mirror.observed:
             return
@@ -131,14 +125,14 @@ class PauseController:
     # --- what is asked ---
 
     def describe_active_pause(self, now: datetime) -> str:
-        """Who holds it, until when and why; empty while nobody does."""
+        """Who paused it, until when and why; empty if it is not paused."""
         pause = self._state().pause
         return f"{self.target_name} {describe_pause(pause)}" if pause and is_pause_active(pause, now) else ""
 
     # --- what is written ---
 
     async def run(self) -> None:
-        """For as long as the run lasts. A life that nobody pauses has no event of this."""
+        """Run until cancelled. Without a pause this costs no history event."""
         await workflow.wait_condition(self._has_work)
         self._normalize_pause()
         while True:
@@ -150,7 +144,7 @@ class PauseController:
             await self._wait_for_change()
 
     def _normalize_pause(self) -> None:
-        """A pause of an earlier version, or of a state from elsewhere, may not read as it is written."""
+        """A recovered pause may not be normalized."""
         pause = self._state().pause
         if pause is not None and pause.until != NEVER:
             self._update_state(pause=normalize_pause(pause))
@@ -163,14 +157,13 @@ class PauseController:
         return state.pause != state.pause_annotation.notified or self._annotation_to_write() is not None
 
     def _annotation_to_write(self) -> str | None:
-        """None where the annotation says what it should."""
+        """None if the annotation has the pause already."""
         state = self._state()
         return (
             None if pause_from_annotation(state.pause_annotation.current) == state.pause else write_pause(state.pause)
         )
 
     def _end_if_expired(self) -> None:
-        """Its time is over: what it held goes on by itself."""
         pause = self._state().pause
         if pause is not None and not is_pause_active(pause, workflow.now()):
             self._apply_pause(None)
@@ -217,14 +210,14 @@ class PauseController:
                 **with_summary(PATCH, "write the pause down" if pause else "resume"),
             )
         except ActivityError:
-            # What was not written is as it was, also where the watch has not shown that yet; or as a person made it.
+            # The annotation has its earlier value, or one that a person wrote meanwhile.
             current = self._state().pause_annotation
             self._update_mirror(current=before.current if current.current == text else current.current, echoes=())
             raise
         self._update_mirror(notified=pause)
 
     def _build_request(self, pause: Pause | None, before: PauseAnnotation, text: str | None) -> PauseAnnotationRequest:
-        """The annotation of a pause whose time is over is taken off only as it is known: somebody may prolong it."""
+        """Remove the annotation of an expired pause only if it is unchanged: a person may extend it."""
         annotation_fields = {"write": text is not None, "text": text or ""}
         if pause is not None:
             event = "DisruptionPaused" if pause != before.notified else ""
@@ -252,14 +245,14 @@ class PauseController:
             workflow.upsert_search_attributes([update])
 
     def observe_if_newer(self, observed: ObservedPause) -> None:
-        """The same for one that comes by itself; older observations are dropped."""
+        """As `observe_annotation`, for an observation of its own; ignores older ones."""
         if observed.number > self._state().pause_annotation.number:
             self._update_mirror(number=observed.number)
             self.observe_annotation(observed.text)
 
 
 class Pausable:
-    """Updates are answered, and refuse what makes no sense; signals work in bulk, and while no worker is up."""
+    """Updates validate and return a result. Signals suit bulk use and wait for a worker."""
 
     _pause_controller: PauseController
 
@@ -268,37 +261,29 @@ class Pausable:
         '{"by": "ann", "reason": "training run", "until": "2026-06-01T18:00:00Z"}'
     )
     def pause(self, pause: Pause) -> OperatorRequestResult:
-        """Hold voluntary disruption until a moment."""
         return self._pause_controller.set_pause(pause)
 
     @pause.validator
     def _validate_pause(self, pause: Pause) -> None:
         self._pause_controller.validate(pause)
 
-    @workflow.signal(description="pause without an answer: works in bulk, and waits for a worker")
+    @workflow.signal(description="pause without a result: suits bulk use, and waits for a worker")
     def pause_disruption(self, pause: Pause) -> None:
-        """The same as `pause`."""
         self._pause_controller.set_pause(pause)
 
     @workflow.update(description='Let voluntary disruption go on: {"by": "ann"}')
     def resume(self, resume: Resume) -> OperatorRequestResult:
-        """Let voluntary disruption go on."""
         return self._pause_controller.clear_pause(resume)
 
-    @workflow.signal(description="resume without an answer: works in bulk, and waits for a worker")
+    @workflow.signal(description="resume without a result: suits bulk use, and waits for a worker")
     def resume_disruption(self, resume: Resume) -> None:
-        """The same as `resume`."""
         self._pause_controller.clear_pause(resume)
 
 
 class PausableCluster(Pausable):
-    """The same for the Cluster workflow. Its pause reaches NodePools by the watch, as the annotation of the worker's
-    namespace: each of them holds its nodes and calls its permits back, whatever becomes of the Cluster workflow.
-
-    `Brake(lambda: MirrorAsked(kind="Cluster"), lambda: self._state, self._change, changed=...)`, with a task for
-    `PauseController.run`; `PauseController.describe_active_pause` says whether nothing is to be begun, and why."""
+    """For the Cluster workflow. NodePools receive its pause from the watch, as the annotation of the worker's
+    namespace, so it applies even if the Cluster workflow does not run."""
 
     @workflow.signal(description="From the watch: the annotation on the worker's namespace")
     def observe_pause(self, observed: ObservedPause) -> None:
-        """The annotation, as the watch sees it."""
         self._pause_controller.observe_if_newer(observed)

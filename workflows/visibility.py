@@ -1,8 +1,4 @@
-"""Which search attributes a workflow shows at its start, and in each of its states.
-
-How the workflows of one cluster are named, for activities that speak to them. Satisfies
-`activities.lives.WorkflowNames`.
-"""
+"""Search attributes of workflows, at their start and in each state; and the workflow IDs that activities need."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,7 +29,7 @@ from workflows.search_attributes import (
 
 
 def claim_start(identity: NodeClaimIdentity, deadline: datetime | None = None) -> TypedSearchAttributes:
-    """What is known before the first line runs; given at start they cost no event. `deadline`: that of launch."""
+    """Attributes that the start request sets cost no history event. `deadline`: of launch."""
     until = [SearchAttributePair(DEADLINE, deadline)] if deadline else []
     return TypedSearchAttributes(
         [
@@ -47,7 +43,7 @@ def claim_start(identity: NodeClaimIdentity, deadline: datetime | None = None) -
 
 
 def nodeclaim_attributes(state: NodeClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
-    """Every attribute that this state shows, by name; the caller upserts those that changed, in one batch."""
+    """All attributes of a state by name; the caller upserts the changed ones in one batch."""
     launched, blocked = state.launched, blocker_code(state)
     deadline = state.deadline or state.waits_until
     values: list[SearchAttributeUpdate[Any]] = [
@@ -73,13 +69,13 @@ def nodeclaim_attributes(state: NodeClaimState) -> dict[str, SearchAttributeUpda
 
 
 def command_start(pool: str, now: datetime) -> TypedSearchAttributes:
-    """Of a command of voluntary disruption: the NodePool of its first node."""
+    """`pool`: of the first candidate."""
     pairs = (SearchAttributePair(PHASE, "Permit"), SearchAttributePair(PHASE_SINCE, now))
     return TypedSearchAttributes([SearchAttributePair(NODE_POOL, pool), *pairs])
 
 
 def rollout_attributes(overdue: bool, state: RolloutState) -> list[SearchAttributeUpdate[Any]]:
-    """Of a NodePool: a roll-out that waits for a person."""
+    """Of a NodePool whose rollout waits for a person."""
     code = "RolloutHalted" if state.halted else "RolloutWaits"
     blocked = BLOCKED_BY.value_set(code) if overdue else BLOCKED_BY.value_unset()
     return [OVERDUE.value_set(overdue), blocked]
@@ -97,7 +93,6 @@ COMMAND_BLOCKERS: dict[Step, str] = {
 
 
 def command_attributes(state: CommandState) -> list[SearchAttributeUpdate[Any]]:
-    """What a step shows, as one batch."""
     since = [PHASE_SINCE.value_set(state.since)] if state.since else []
     return [
         PHASE.value_set(state.step),

@@ -1,8 +1,7 @@
-"""Drain: cordon, evict through the Eviction API, wait for pods and volumes. Before termination.
+"""Drain: cordon, evict pods through the Eviction API, wait for pods and volumes.
 
-A drain without a termination grace period waits as long as a PodDisruptionBudget or a do-not-disrupt pod holds it,
-and says so; the deadline makes it overdue, never forceful. A LifecyclePolicy may have it escalate, or give up and go
-back to ready; `tenure/policy/drain/decision.py` decides.
+Without a termination grace period, a PodDisruptionBudget or a do-not-disrupt pod may block a drain forever. The
+deadline only makes it overdue. A LifecyclePolicy may escalate or cancel it: `tenure/policy/drain/decision.py`.
 """
 
 from functools import partial
@@ -64,7 +63,7 @@ async def run_drain(context: NodeClaimContext) -> Phase:
 
 
 async def _run_before_drain_hooks(context: NodeClaimContext) -> bool:
-    """By the hooks before it; False where the drain is given up instead."""
+    """False if the drain is cancelled."""
     while why := await run_hooks(
         context, "beforeDrain", lambda context: drain_cancellation_reason(context) or drain_pause_reason(context)
     ):
@@ -78,7 +77,7 @@ def _drain_rules(context: NodeClaimContext) -> DrainRules | None:
 
 
 async def _run_drain_activity(context: NodeClaimContext, step: DrainStep, options: Any) -> DrainResult | None:
-    """None when the rules changed meanwhile, so that the activity has to be told anew."""
+    """None if its inputs changed, so that it has to run again."""
     rules, previous, event_options = _drain_rules(context), context.state.drain, event_drain_options(context)
     request = DrainRequest(
         claim=context.nodeclaim_ref,
@@ -95,7 +94,7 @@ async def _run_drain_activity(context: NodeClaimContext, step: DrainStep, option
     if not request.cancellable:
         options = {**options, **RARE_HEARTBEAT}
     if previous and previous.retains_nodeclaim:
-        # What is given up must not be taken out of service again by a look that was still under way.
+        # A drain that is cancelled next must not be cordoned again by an attempt that still runs.
         options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     handle = workflow.start_activity_method(DrainActivities.drain_node, request, **options)
 
@@ -114,39 +113,37 @@ async def _run_drain_activity(context: NodeClaimContext, step: DrainStep, option
         result: DrainResult = await handle
         return result
     except ActivityError as error:
-        # What it was cancelled for may be over again by now.
+        # The reason for the cancellation may have passed by now.
         if is_cancelled_exception(error) and must_restart:
             return None
         raise
 
 
 async def _expedite_if_superseded(context: NodeClaimContext) -> None:
-    """AWS leaves less time by now than what the node was drained for."""
+    """Switch to an AWS event that leaves less time."""
     if is_superseded(context):
         await switch_to_superseding_event(context)
         stop_retaining_if_unblocked(context)
 
 
 def _step_if_paused(context: NodeClaimContext) -> DrainStep | None:
-    """A pause came, or the permit is called back."""
     why = drain_pause_reason(context)
     return DrainStep(do="give up", why=why) if why else None
 
 
 def _step_if_cancelled(context: NodeClaimContext) -> DrainStep | None:
-    """AWS took back what the node was drained for, and it can still be kept."""
     why = drain_cancellation_reason(context)
     return DrainStep(do="give up", why=why) if why else None
 
 
 def _step_if_blocked(context: NodeClaimContext) -> DrainStep:
-    """What follows from how long it is held. AWS does not wait: what it drains for is not given up."""
+    """Escalate or cancel by the drain rules. A drain that AWS forces is not cancelled."""
     step = decide_drain(_drain_rules(context), context.state.drain or DrainState(), context.now)
     return DrainStep(do="wait") if step.do == "give up" and is_forced_drain(context) else step
 
 
 def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:
-    """Shown in the details also where the line that is searched for stays the same."""
+    """Publish the status even if `blocked_by` is unchanged: the details show more."""
     context.update_state(drain=DrainState(retains_nodeclaim=result.retains_nodeclaim, verdict=result.verdict))
     if result.blockers == context.state.blocked_by:
         context.publish_status()
@@ -154,18 +151,18 @@ def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:
 
 
 async def _abort_drain(context: NodeClaimContext, step: DrainStep) -> bool:
-    """Uncordon the node and hand the permit back; False where the NodeClaim has come to be deleted meanwhile."""
+    """Uncordon the node and release the permit; False if the NodeClaim is being deleted."""
     rules, pause_reason = _drain_rules(context), drain_pause_reason(context)
     request = CancelDrainRequest(claim=context.nodeclaim_ref, why=step.why)
     is_uncordoned = await workflow.execute_activity_method(
-        DrainActivities.uncordon_node, request, **with_summary(PATCH, "give the drain up: keep the node")
+        DrainActivities.uncordon_node, request, **with_summary(PATCH, "cancel the drain: keep the node")
     )
     if not is_uncordoned:
         context.update_state(
             drain=context.state.drain.model_copy(update={"retains_nodeclaim": False}) if context.state.drain else None
         )
         return False
-    # What a pause ended goes on when that is over.
+    # After a pause the drain may restart at once.
     retry_at = context.now if pause_reason or drain_cancellation_reason(context) else retry_drain_at(rules, context.now)
     aborted_drain = CancelledDrain(at=context.now, retry_at=retry_at, why=step.why)
     context.update_state(

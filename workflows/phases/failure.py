@@ -1,9 +1,4 @@
-"""What phases share when a claim cannot be helped: delete the NodeClaim, saying why; its pods are planned anew.
-
-A replacement tells the workflow of its disruption when it is ready, or as soon as it is clear that it never will be.
-
-Whoever made the NodeClaim wrote that workflow on it; a node that replaces none has no event of this.
-"""
+"""Deleting a NodeClaim that failed, and telling the workflows that wait for it."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,7 +21,7 @@ from workflows.nodeclaim_context import NodeClaimContext
 
 
 async def fail_nodeclaim(context: NodeClaimContext, *, reason: str, message: str, at_once: bool = False) -> None:
-    """An event with the reason, then deletion. Conditions keep what was last known."""
+    """Publish the reason as an event and delete the NodeClaim. Its conditions keep their last values."""
     context.update_state(disruption=reason)
     context.publish_event(reason, message)
     await _report_startup_failure(context, reason=reason, message=message)
@@ -34,8 +29,7 @@ async def fail_nodeclaim(context: NodeClaimContext, *, reason: str, message: str
 
 
 async def _report_startup_failure(context: NodeClaimContext, *, reason: str, message: str) -> None:
-    """A start that failed counts for its NodePool's condition NodeRegistrationHealthy. Best effort: a pool without a
-    workflow has nobody to tell."""
+    """Signal the NodePool for its condition NodeRegistrationHealthy. A pool without a workflow gets no signal."""
     state = context.state
     rejection_reason = state.rejection.reason if state.rejection else ""
     if not state.identity.pool or not counts_as_failure(state.phase, reason, rejection_reason):
@@ -47,7 +41,7 @@ async def _report_startup_failure(context: NodeClaimContext, *, reason: str, mes
 
 
 async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: bool = False) -> None:
-    """Delete the NodeClaim forcefully: by a deadline or expiry, which no budget holds up. `at_once`: no pod either."""
+    """Delete the NodeClaim without a permit. `at_once`: its termination grace period ends now."""
     request = NodeClaimDisruptionRequest(claim=context.nodeclaim_ref, reason=reason, voluntary=False, at_once=at_once)
     await workflow.execute_activity_method(
         DisruptionActivities.delete_nodeclaim, request, **with_summary(PATCH, f"delete the NodeClaim: {reason}")
@@ -55,7 +49,8 @@ async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: b
 
 
 async def handle_missing_node(context: NodeClaimContext) -> bool:
-    """The Node is gone from the cluster: give the claim up if its instance is gone too, else wait for either."""
+    """The Node object is gone: delete the NodeClaim if its instance is gone too, else wait for a change. True if
+    deleted."""
     before = context.state.observed
     if await _fail_if_instance_terminated(context, "the Node and its instance are gone"):
         return True
@@ -68,13 +63,13 @@ async def handle_missing_node(context: NodeClaimContext) -> bool:
 
 
 def watch_observed(context: NodeClaimContext) -> Callable[[], bool]:
-    """Whether the watch has seen it anew, or AWS says by now what makes it go at once."""
+    """Whether there is a new observation, or an AWS event that requires an action."""
     observed = context.state.observed
     return lambda: context.state.observed is not observed or requires_action(context.state, context.now)
 
 
 async def handle_not_ready_node(context: NodeClaimContext) -> bool:
-    """The Node has not been Ready for a while: give the claim up if its instance is gone (reference 3.8)."""
+    """Delete the NodeClaim if the instance of a NotReady Node is gone (reference 3.8). True if deleted."""
     if await _fail_if_instance_terminated(context, "the instance is gone and its Node is not Ready"):
         return True
     _count_poll(context)
@@ -83,7 +78,7 @@ async def handle_not_ready_node(context: NodeClaimContext) -> bool:
 
 
 def _count_poll(context: NodeClaimContext) -> int:
-    """The instance runs; how often that was found in a row."""
+    """Count how often in a row the instance was found running."""
     context.update_state(instance_checks=context.state.instance_checks + 1)
     return context.state.instance_checks
 
@@ -92,7 +87,7 @@ async def _fail_if_instance_terminated(context: NodeClaimContext, message: str) 
     is_running = await workflow.execute_activity_method(
         TerminationActivities.instance_is_running,
         context.nodeclaim_ref,
-        **with_summary(PATCH, "does the instance still run?"),
+        **with_summary(PATCH, "check whether the instance runs"),
     )
     if not is_running:
         await fail_nodeclaim(context, reason="GarbageCollected", message=message)
@@ -100,7 +95,6 @@ async def _fail_if_instance_terminated(context: NodeClaimContext, message: str) 
 
 
 def _report_missing_node(context: NodeClaimContext) -> None:
-    """Once, however often it is looked for."""
     why = f"{labels.NODE_NOT_FOUND}: the Node left the cluster while its instance runs on"
     if context.state.blocked_by == why:
         return
@@ -109,7 +103,7 @@ def _report_missing_node(context: NodeClaimContext) -> None:
 
 
 async def signal_replacement_status(context: NodeClaimContext) -> None:
-    """Once. A disruption that is over needs no telling."""
+    """Tell the Disruption workflow, once, that its replacement is ready or has failed."""
     message = replacement_status(context.state)
     if message is None:
         return

@@ -1,8 +1,7 @@
-"""Hooks: what LifecyclePolicies have done before a drain, after it, and before the termination. Beside these phases.
+"""Hooks of a LifecyclePolicy before a drain, after it, and before termination.
 
-`tenure/policy/hooks/decision.py` decides which is next, and what follows a failure. A node without hooks has no
-event of this. What
-came of one is in the life's state before anything follows from it, and is told in an event of Kubernetes.
+`tenure/policy/hooks/decision.py` decides which hook runs next and what follows a failure. The state has the outcome of
+a hook before anything follows from it.
 """
 
 from collections.abc import Callable
@@ -36,12 +35,12 @@ from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.interruption import is_forced_drain
 
 _ACTIVITY_OVERHEAD = timedelta(minutes=2)
-"""For what an activity does beside the hook itself."""
+"""Added to the hook's timeout."""
 StopReason = Callable[[NodeClaimContext], str]
 
 
 class _HookInputs(Value):
-    """What a hook that is under way goes by: told anew where it changes."""
+    """The activity restarts when one of these changes."""
 
     hook: Hook | None
     deadline: str
@@ -53,7 +52,7 @@ def _never_stop(_: NodeClaimContext) -> str:
 
 
 async def run_hooks(context: NodeClaimContext, point: Point, stop_reason: StopReason = _never_stop) -> str:
-    """Why the drain is to be given up: by a hook, or by what `stop_reason` says; empty where the life goes on."""
+    """Why the drain is to be cancelled, by a hook or `stop_reason`; empty if it goes on."""
     while True:
         step = decide_hooks(context.state, point, context.now, cancellable=_can_abort_drain(context))
         if step.do == "done" or step.hook is None:
@@ -77,12 +76,11 @@ def _mark_passed(context: NodeClaimContext, point: Point) -> None:
 
 
 def _can_abort_drain(context: NodeClaimContext) -> bool:
-    """A drain whose NodeClaim stands can be given up. AWS does not wait: what it drains for is not."""
+    """A drain can be cancelled while its NodeClaim is not deleted, unless AWS forces it."""
     return _retains_nodeclaim(context) and not is_forced_drain(context)
 
 
 def _retains_nodeclaim(context: NodeClaimContext) -> bool:
-    """The NodeClaim is not deleted before the end of the drain."""
     drain = context.state.drain
     return drain is not None and drain.retains_nodeclaim and not context.is_deleting
 
@@ -98,7 +96,7 @@ def _hook_inputs(context: NodeClaimContext, point: Point, name: str) -> _HookInp
 async def _wait_for_retry(
     context: NodeClaimContext, point: Point, step: HookStep, hook: Hook, stop_reason: StopReason
 ) -> None:
-    """Until it is tried again, or the policy or AWS says otherwise."""
+    """Wait until the next attempt, or until an input changes."""
     context.set_blocked_by(step.why, HOOK_FAILED)
     inputs, wakeup_times = _hook_inputs(context, point, hook.name), (step.until, context.next_slow_or_overdue_at())
     await context.wait(
@@ -113,7 +111,7 @@ async def _wait_for_retry(
 async def _run_hook(
     context: NodeClaimContext, point: Point, step: HookStep, hook: Hook, stop_reason: StopReason
 ) -> None:
-    """To its outcome; without one where the policy or AWS says otherwise meanwhile."""
+    """Run a hook to its outcome, or until an input changes."""
     context.update_state(hooks=start_run(context.state.hooks, point, hook, step.number, context.now))
     key = run_key(context.uid, point, hook.name, step.number)
     description = hook_title(point, hook, job_name(key, hook.name))
@@ -136,7 +134,7 @@ async def _run_hook(
 async def _run_hook_activity(
     context: NodeClaimContext, point: Point, hook: Hook, key: str, stop_reason: StopReason, options: Any
 ) -> HookResult | None:
-    """None where it has to be told anew, or is to be stopped."""
+    """None if an input changed."""
     inputs, remaining = _hook_inputs(context, point, hook.name), remaining_time(context.state, point, hook, context.now)
     run = find_run(context.state.hooks, point, hook.name)
 

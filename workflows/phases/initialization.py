@@ -1,7 +1,7 @@
-"""Initialization: the Node becomes Ready, startup and ephemeral taints leave, requested resources appear.
+"""Initialization: wait until the Node is Ready, has no startup or ephemeral taints, and has its resources.
 
-After registration; also where a machine that rebooted comes back to. Passing the deadline makes the node overdue,
-visibly; it is kept, since its pods may be about to start, unless a LifecyclePolicy wants it replaced.
+Follows registration, and a reboot. A node past the deadline is kept, since its pods may be about to start, unless a
+LifecyclePolicy wants it replaced.
 """
 
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ from workflows.phases.repair import repair_node
 RECHECK_DELAY = timedelta(seconds=10)
 MAX_RECHECK_DELAY = timedelta(minutes=5)
 REPORT_DELAY = timedelta(seconds=10)
-"""What holds a node up is written to its NodeClaim once it has held for this long."""
+"""How long a blocker must last before it is written to the condition Initialized."""
 
 
 async def run_initialization(context: NodeClaimContext) -> Phase:
@@ -69,7 +69,7 @@ async def run_initialization(context: NodeClaimContext) -> Phase:
 
 
 async def _wait_before_recheck(context: NodeClaimContext, checked_number: int, failed_checks: int) -> None:
-    """The live state contradicted the watch, which may have nothing more to say: look again, ever more slowly."""
+    """The API server contradicted the watch: check again, with growing pauses."""
     pause = min(MAX_RECHECK_DELAY, RECHECK_DELAY * 2 ** min(failed_checks, 6))
     await context.wait(
         lambda: (
@@ -78,13 +78,12 @@ async def _wait_before_recheck(context: NodeClaimContext, checked_number: int, f
             or context.state.observed.number > checked_number
         ),
         until=context.now + pause,
-        summary="another look",
+        summary="recheck delay",
     )
 
 
 async def _fail_overdue_nodeclaim(context: NodeClaimContext) -> Phase:
-    """What a LifecyclePolicy wants of a node that is overdue: away with it, with its pods' leave or without. Before, it
-    was tried once more, live: nobody may have been at work when the Node became Ready."""
+    """Delete an overdue NodeClaim as its LifecyclePolicy says, with or without a graceful drain."""
     at_once = action_of(context.state.observed.rules, Phase.INITIALIZATION) == "terminate"
     why = context.state.blocked_by or _initialization_blocker(context) or "nothing is known to hold it up"
     await fail_nodeclaim(
@@ -94,7 +93,7 @@ async def _fail_overdue_nodeclaim(context: NodeClaimContext) -> Phase:
 
 
 async def _wait_for_change(context: NodeClaimContext, reported_reason: str, checked_number: int) -> str:
-    """Wait for news or the deadline; say what holds the node up, once, if it still does after a while."""
+    """Wait for a change. Returns the blocker that was last reported."""
     why = _initialization_blocker(context)
     is_unreported = bool(why) and why != reported_reason
     pending_decisions = _pending_decisions(context)
@@ -154,13 +153,13 @@ async def _report_blocked(context: NodeClaimContext, why: str) -> bool:
 
 
 def _pending_decisions(context: NodeClaimContext) -> tuple[datetime | None, Repair, InterruptionDecision]:
-    """When it expires, what its health asks for, and what AWS's word does."""
+    """The expiry time, the repair, and the reaction to AWS events."""
     expiry = expiry_of(context.state) if _expires_here(context) else None
     return expiry, decide_repair(context.state, context.now), decide_for_starting_node(context)
 
 
 def _expires_here(context: NodeClaimContext) -> bool:
-    """Budgets count nodes that were initialized: another needs no permit, and one of those asks once it is back."""
+    """Without a permit. A node that was initialized counts for budgets, so it needs one and expires in ready."""
     return not (context.state.initialized and is_under_budget(context.state))
 
 

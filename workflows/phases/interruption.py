@@ -1,14 +1,6 @@
-"""Interrupted: what AWS says of a node's instance is remembered, told, and acted upon. Beside the phases before drain.
+"""AWS events of a node's instance: record, report and act upon them.
 
-`tenure/policy/interruption/decision.py` decides. A node that AWS says nothing of has no event of this; one that
-waits for its time
-waits in its phase, by a durable timer.
-
-Recorded: what AWS said of a node, and what was done, stands in its workflow's memo. Beside the phases.
-
-`tenure/policy/interruption/messages.py` has the words, `tenure events` shows them. A node that AWS says nothing of
-has no event of
-this.
+`tenure/policy/interruption/decision.py` decides. The memo of the workflow has the events that `tenure events` lists.
 """
 
 from collections.abc import Callable
@@ -46,7 +38,7 @@ _PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY, Phase.DRAIN)
 
 
 def record_interruption_messages(context: NodeClaimContext, messages: InterruptionMessages) -> None:
-    """Take into the memory what came. What is said of another instance is nobody's."""
+    """Ignores messages about another instance, and about a stop that Tenure itself requested."""
     launched = context.state.launched
     if launched is None or launched.provider_id.endswith(f"/{messages.instance_id}"):
         relevant = [one for one in messages.notices if not _is_own_stop(context.state, one)]
@@ -58,14 +50,13 @@ def record_interruption_messages(context: NodeClaimContext, messages: Interrupti
 
 
 def settle_interruptions(context: NodeClaimContext) -> None:
-    """The node was seen: one that is Ready since it was stopped is back."""
+    """A node that is Ready after its instance stopped has recovered."""
     state = context.state
     if state.notices and state.observed.node_ready:
         context.update_state(notices=end_stopping_events(state.notices, state.observed.ready_since))
 
 
 def _is_own_stop(state: NodeClaimState, notice: InterruptionMessage) -> bool:
-    """It was stopped by Tenure itself."""
     stop = state.stop
     if notice.kind != "instanceStopping" or stop is None or stop.step == "drain":
         return False
@@ -73,13 +64,13 @@ def _is_own_stop(state: NodeClaimState, notice: InterruptionMessage) -> bool:
 
 
 def recover_interruption_messages(context: NodeClaimContext, text: str) -> None:
-    """Of a life that is begun anew: what its NodeClaim says of the time before."""
+    """Restore the events that the NodeClaim's annotation has."""
     if text:
         context.update_state(notices=restore_messages(text, context.state.notices), interruptions_annotation=text)
 
 
 def decide_for_starting_node(context: NodeClaimContext) -> InterruptionDecision:
-    """What follows for a node that runs no pods yet: there is nobody to ask for it, and nothing to keep."""
+    """A starting node runs no pods, so it needs no permit."""
     verdict = decide_interruption(context.state, context.now)
     return verdict if verdict.do in ("drain", "terminate", "wait") else InterruptionDecision()
 
@@ -89,13 +80,13 @@ def requires_drain(verdict: InterruptionDecision) -> bool:
 
 
 def watch_interruption_decision(context: NodeClaimContext) -> Callable[[], bool]:
-    """Whether something else follows by now, for one that starts."""
+    """Whether the decision for a starting node has changed since this call."""
     known = decide_for_starting_node(context)
     return lambda: decide_for_starting_node(context) != known
 
 
 async def disrupt_for_interruption(context: NodeClaimContext) -> Phase:
-    """The NodeClaim is deleted by its drain; what a policy holds back of its pods keeps it until then."""
+    """Start the drain. It deletes the NodeClaim at once, or at its end if a policy protects pods."""
     verdict = decide_interruption(context.state, context.now)
     context.update_state(disruption=verdict.reason, interrupted=verdict.key)
     if context.state.phase is Phase.REGISTRATION:
@@ -118,7 +109,7 @@ def has_unreported_events(state: NodeClaimState) -> bool:
 
 
 def is_about_to_drain(state: NodeClaimState) -> bool:
-    """Something makes it go, and its drain is only about to begin: then all there is to say is said at once."""
+    """An event requires a drain that has not started. All events are reported together after it has."""
     return (
         not state.interrupted
         and state.phase not in TERMINATING_PHASES
@@ -127,7 +118,7 @@ def is_about_to_drain(state: NodeClaimState) -> bool:
 
 
 def _is_unwritten(state: NodeClaimState) -> bool:
-    """Of a node that goes it does not matter any more."""
+    """The annotation has no use once the node drains."""
     if state.phase is Phase.DRAIN:
         return False
     return (format_annotation(state.notices), maintenance_until(state)) != (
@@ -137,7 +128,7 @@ def _is_unwritten(state: NodeClaimState) -> bool:
 
 
 async def write_interruption_events(context: NodeClaimContext) -> None:
-    """What acts at once is told beside its drain, and not written."""
+    """An event that requires a drain at once is reported without an annotation."""
     state, now = context.state, context.now
     write = _is_unwritten(state) and not requires_drain(decide_interruption(state, now))
     event_texts, reported_texts = due_event_texts(state, now), published_versions(state, now)
@@ -172,7 +163,7 @@ def _publish_options(state: NodeClaimState) -> Any:
 
 
 class EventDrainOptions(Value):
-    """What a drain for an event does otherwise than others."""
+    """How the drain for an AWS event differs from others."""
 
     blocked_pods: tuple[PodDrainRule, ...] = ()
     override: bool = False
@@ -193,7 +184,7 @@ def event_drain_options(context: NodeClaimContext) -> EventDrainOptions:
 
 
 def drain_cancellation_reason(context: NodeClaimContext) -> str:
-    """Why a drain that kept its NodeClaim for held pods is given up; empty where it goes on."""
+    """Why a drain that has not deleted its NodeClaim is cancelled; empty if it goes on."""
     state = context.state
     if not state.interrupted or state.drain is None or not state.drain.retains_nodeclaim or draining_event(state):
         return ""
@@ -201,7 +192,7 @@ def drain_cancellation_reason(context: NodeClaimContext) -> str:
 
 
 def is_forced_drain(context: NodeClaimContext) -> bool:
-    """The drain is for an event that asks nobody: neither a pause nor a budget that holds a pod ends it."""
+    """The AWS event ignores pauses and budgets."""
     event = draining_event(context.state)
     return event is not None and decide_event(context.state, event, context.now).do in ACTING
 
@@ -211,17 +202,17 @@ def is_superseded(context: NodeClaimContext) -> bool:
 
 
 async def switch_to_superseding_event(context: NodeClaimContext) -> None:
-    """The drain goes on for what came last; why the node goes stays what it was."""
+    """Continue the drain for the later event. The disruption reason stays."""
     verdict = superseding_interruption(context.state, context.now)
     assert verdict is not None
     if verdict.do == "terminate":
-        # First: what could not be written is tried again by the drain's next beginning.
+        # Before the update of the state: the drain repeats this step if the deletion fails.
         await delete_nodeclaim(context, reason=verdict.reason, at_once=True)
     context.update_state(interrupted=verdict.key)
 
 
 def stop_retaining_if_unblocked(context: NodeClaimContext) -> None:
-    """No pod is held back any more: from here on it goes as other drains do."""
+    """Without protected pods the drain deletes the NodeClaim like others."""
     drain = context.state.drain
     if drain and drain.retains_nodeclaim and is_forced_drain(context) and not event_drain_options(context).blocked_pods:
         context.update_state(drain=drain.model_copy(update={"retains_nodeclaim": False}))

@@ -34,11 +34,11 @@ from workflows.phases.failure import fail_nodeclaim
 from workflows.phases.recovery import needs_recovery, recover_state
 
 RETRY_AFTER = timedelta(seconds=10)
-"""Between attempts of a claim that launches itself."""
+"""Between attempts of a NodeClaim that launches individually."""
 RETRY_AFTER_OVERDUE = timedelta(minutes=2)
-"""The same past the deadline, where it goes on."""
+"""After the deadline."""
 MAX_ATTEMPTS = 10
-"""That follow each other at once, each leaving out what the ones before were refused."""
+"""Consecutive attempts without a pause. Each excludes the offerings that were unavailable before."""
 
 
 async def run_launch(context: NodeClaimContext) -> Phase:
@@ -53,9 +53,10 @@ async def run_launch(context: NodeClaimContext) -> Phase:
 
 
 async def _join_launch_group(context: NodeClaimContext) -> bool:
-    """A claim of a pool that no plan made: with others that are alike it is one call of many.
+    """Ask Provisioning to launch this NodeClaim with others of its pool that are alike.
 
-    True: Provisioning has it in hand. Where there is none to be told, the claim launches itself."""
+    False if there is no Provisioning workflow, or the NodeClaim launches individually.
+    """
     state, identity = context.state, context.state.identity
     if state.joined:
         return True
@@ -79,9 +80,9 @@ async def _join_launch_group(context: NodeClaimContext) -> bool:
 
 
 async def _wait_for_launch_group(context: NodeClaimContext) -> None:
-    """Wait for the group's word, even while being deleted: the instance may be on its way already.
+    """Wait for the result, even while the NodeClaim is being deleted: the instance may exist already.
 
-    A refusal that may pass is the group's last word too: from there on the claim tries by itself, with its own tokens.
+    After a temporary rejection the NodeClaim launches individually, with its own client tokens.
     """
     await context.wait_or_alarm(
         lambda: (
@@ -116,8 +117,8 @@ async def _launch_individually(context: NodeClaimContext) -> Phase:
 
 
 def _may_attempt(context: NodeClaimContext) -> bool:
-    """Until the deadline, and on where then a person is waited for; one who is first heard of after it has one try,
-    unless a group may be out for it."""
+    """Until the deadline, or beyond it if its LifecyclePolicy only raises an alarm. A NodeClaim first seen after the
+    deadline has one attempt, unless a group may be launching it."""
     is_first_attempt = (
         context.state.launch_attempt == 1 and not context.state.identity.group_id and not context.state.joined
     )
@@ -125,9 +126,10 @@ def _may_attempt(context: NodeClaimContext) -> bool:
 
 
 async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:
-    """One token's worth: freeze, then call. A run that rolled or restarted in between calls with the same group.
+    """One attempt with one client token: store the request, then call. A restarted attempt uses the stored request.
 
-    None when the NodeClaim turns out to have an instance already."""
+    None if the NodeClaim has an instance already.
+    """
     member = LaunchGroupMember(name=context.name, uid=context.uid)
     try:
         if context.state.group is None:
@@ -167,7 +169,7 @@ async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:
 
 
 async def _apply_outcome(context: NodeClaimContext, outcome: GroupOutcome) -> LaunchResult:
-    """Where only some offerings were refused, the next attempt leaves them out; Provisioning hears of them too."""
+    """Exclude unavailable offerings from the next attempt, and tell Provisioning about them."""
     unavailable_offerings = outcome.unavailable
     if unavailable_offerings:
         context.update_state(
@@ -201,7 +203,7 @@ def _build_launch_request(context: NodeClaimContext) -> NodeClaimLaunchRequest:
 
 
 async def _wait_unless_other_offerings(context: NodeClaimContext, rejection: LaunchRejection) -> None:
-    """Another offering may have room now; what else is wrong takes its time."""
+    """After insufficient capacity another offering is tried at once; other faults need time."""
     if rejection.reason != labels.INSUFFICIENT_CAPACITY:
         await _wait_before_retry(context)
 
@@ -218,7 +220,7 @@ def _has_launch_result(context: NodeClaimContext) -> bool:
 
 
 def _was_deleted_first(context: NodeClaimContext) -> bool:
-    """Its group found it deleted, whether the watch has said so or not."""
+    """The launch group found the NodeClaim deleted, possibly before the watch did."""
     return context.state.rejection is not None and context.state.rejection.reason == DELETED
 
 

@@ -1,12 +1,7 @@
-"""Braked: a node that a person paused, or whose NodePool calls its permit back. Beside the phase that it is in.
+"""Pauses of a node, and permits that its NodePool revokes.
 
-A permit that was not used yet is given back; a drain that can be given up is; one whose NodeClaim is being deleted
-cannot be undone, and the answer to a pause says so.
-
-In service: a node that was to go and does not takes pods again, and uses no budget up.
-
-Whoever deletes a NodeClaim taints its node first. Where the permit lapsed meanwhile, or a person paused the node,
-nothing stands behind the taint any more.
+A permit that is not used yet is released; a drain that has not deleted its NodeClaim is cancelled. A deletion of the
+NodeClaim taints the Node first, so a deletion that does not happen removes the taint again.
 """
 
 from contextlib import suppress
@@ -40,8 +35,7 @@ def create_pause_controller(context: NodeClaimContext) -> PauseController:
 
 
 def handle_permit_revoked(context: NodeClaimContext, why: str) -> None:
-    """The NodePool has taken the permit back already; to ask anew is to be told what holds it. Where the permit is
-    being used at this moment, the drain that follows is given up if it can be."""
+    """Drop a permit that the NodePool revoked. A drain that has just used it is cancelled if possible."""
     permit = context.state.permit
     if context.state.phase is Phase.DRAIN:
         context.update_state(revocation=why)
@@ -50,12 +44,12 @@ def handle_permit_revoked(context: NodeClaimContext, why: str) -> None:
 
 
 def is_disruption_blocked(context: NodeClaimContext) -> bool:
-    """Nothing voluntary is to be begun, or to be tried again."""
+    """No voluntary disruption may start or be retried."""
     return is_pause_active(context.state.pause, context.now) or bool(context.state.revocation)
 
 
 def drain_pause_reason(context: NodeClaimContext) -> str:
-    """Why a drain that can be given up is given up now, in words; empty for none."""
+    """Why the drain is cancelled; empty if it goes on."""
     state = context.state
     if state.drain is None or not state.drain.retains_nodeclaim or is_forced_drain(context):
         return ""
@@ -77,7 +71,7 @@ def _irreversible_drain_message(state: NodeClaimState) -> str:
 
 
 async def _request_permit_revocation(context: NodeClaimContext, why: str) -> None:
-    """A command that has a permit for this node gives it back. Best effort: a pool without a workflow gave none."""
+    """Revoke permits that a disruption command has for this node. A pool without a workflow granted none."""
     if context.state.identity.pool:
         pool = workflow.get_external_workflow_handle(context.nodepool_workflow_id())
         with suppress(FailureError):
@@ -85,12 +79,12 @@ async def _request_permit_revocation(context: NodeClaimContext, why: str) -> Non
 
 
 RESTORE_TIMEOUT: Final = timedelta(seconds=30)
-"""At a stretch: the node may have to go for another reason meanwhile."""
+"""Per attempt: another disruption may be due meanwhile."""
 RESTORE_RETRY_AFTER: Final = timedelta(minutes=1)
 
 
 async def restore_schedulable(context: NodeClaimContext) -> bool:
-    """Whether it was, just now. What fails is tried again for as long as it takes."""
+    """Make the Node schedulable again; True if that was needed and succeeded. Failures are retried."""
     if not context.state.out_of_service:
         return False
     options = {**with_summary(PATCH, "put the node back into service"), "schedule_to_close_timeout": RESTORE_TIMEOUT}
@@ -107,6 +101,6 @@ async def restore_schedulable(context: NodeClaimContext) -> bool:
 
 
 def limit_to_restore_retry(context: NodeClaimContext, until: datetime | None) -> datetime | None:
-    """No later than this one is waited, where the node is still to be put back."""
+    """`until`, or the next attempt to make the Node schedulable if that is earlier."""
     retry_at = context.now + RESTORE_RETRY_AFTER if context.state.out_of_service else None
     return min((one for one in (until, retry_at) if one is not None), default=None)

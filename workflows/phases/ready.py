@@ -1,7 +1,6 @@
-"""Ready: the node runs pods. The longest phase, and the only one from which a node goes of Tenure's own accord.
+"""Ready: the node runs pods. Voluntary disruption starts only here.
 
-`tenure/policy/lifecycle/ready.py` decides; here the decision is performed, and between decisions nothing happens at
-all.
+`tenure/policy/lifecycle/ready.py` decides; this module executes the decision and waits until it changes.
 """
 
 from datetime import timedelta
@@ -45,11 +44,11 @@ from workflows.phases.repair import repair_node
 from workflows.phases.stop_start import stop_and_start
 
 _INVOLUNTARY_REASONS: Final[dict[str, DisruptionReason]] = {EXPIRED: EXPIRED, INTERRUPTED: INTERRUPTED}
-"""Those for which the node goes whatever runs there."""
+"""Reasons that apply even if pods run on the node."""
 _NON_DISRUPTIVE_ACTIONS: Final = ("wait", "ask", "withdraw")
 RECHECK_DELAY = timedelta(seconds=10)
 MAX_RECHECK_DELAY = timedelta(minutes=10)
-"""A live read contradicted the watch: decide again when there is news, or after so long at first and at last."""
+"""The API server contradicted the watch: decide again after a change, or after RECHECK_DELAY, which doubles."""
 
 
 async def run_ready(context: NodeClaimContext) -> Phase:
@@ -98,13 +97,13 @@ async def run_ready(context: NodeClaimContext) -> Phase:
 
 
 async def _handle_interruption(context: NodeClaimContext) -> Phase | None:
-    """None where all is to be decided anew."""
+    """None if the decision has to be made again."""
     event = decide_interruption(context.state, context.now)
     return await stop_and_start(context, event.key) if event.do == "stop" else await disrupt_for_interruption(context)
 
 
 async def _wait_for_change(context: NodeClaimContext, verdict: Verdict) -> None:
-    """News that changes nothing leaves the timer as it is. A refusal is said on the NodeClaim, once for each."""
+    """Wait for another verdict. An observation that does not change it keeps the timer."""
     is_rejected = bool(verdict.blocked_by) and context.state.permit is not None
     if is_rejected and verdict.blocked_by != context.state.blocked_by:
         _report_blocked(context, verdict.blocked_by)
@@ -121,14 +120,14 @@ async def _wait_for_change(context: NodeClaimContext, verdict: Verdict) -> None:
 
 
 def _previous_blocked_by(context: NodeClaimContext, verdict: Verdict) -> str:
-    """Who was refused and asks again waits for what it waited for until it is answered, and that was said."""
+    """While a rejected request is repeated, the earlier reason stays."""
     state = context.state
     is_repeated_request = verdict.why == PERMIT and state.permit is None and state.permit_retries > 0
     return state.blocked_by if is_repeated_request and state.blocked_by else ""
 
 
 def _report_blocked(context: NodeClaimContext, why: str) -> None:
-    """It could go and may not: Karpenter's words for both (reference 3.9, 5.2)."""
+    """Karpenter's condition and event for a node whose disruption is blocked (reference 3.9, 5.2)."""
     consolidatable = labels.CONSOLIDATABLE if context.state.permit_for == EMPTY else ""
     context.publish_event("DisruptionBlocked", why, condition=consolidatable, status="True")
 
@@ -170,14 +169,14 @@ def _count_requests(context: NodeClaimContext, reason: DisruptionReason) -> int:
 
 
 async def release_permit(context: NodeClaimContext) -> None:
-    """Hand the permit back, or take the wish for one."""
+    """Release the permit, or withdraw the request for one."""
     context.update_state(permit=None, permit_requested_at=None, blocked_by="")
     release = PermitRelease(claim_uid=context.uid, workflow_id=workflow.info().workflow_id)
     await _signal_nodepool(context, "release_permit", release)
 
 
 async def _delete_with_permit(context: NodeClaimContext, verdict: Verdict) -> bool:
-    """Delete the NodeClaim while the permit lasts and if the live state still agrees; else give the permit back."""
+    """Delete the NodeClaim if the live state still agrees and the permit is valid; else release the permit."""
     options = with_summary(PATCH, f"delete the NodeClaim: {verdict.why}")
     permit = context.state.permit
     if permit and permit.until:
@@ -224,7 +223,7 @@ async def _delete_with_permit(context: NodeClaimContext, verdict: Verdict) -> bo
 
 
 async def _wait_before_recheck(context: NodeClaimContext, failed_checks: int) -> bool:
-    """True when there is news. Without any the watch may be wrong for good, so the pauses grow."""
+    """True after a new observation. Without one the watch may stay wrong, so the pauses grow."""
     pause = min(MAX_RECHECK_DELAY, RECHECK_DELAY * 2 ** min(failed_checks, 6))
     return await context.wait(watch_observed(context), until=context.now + pause, summary="the node is in use")
 

@@ -1,7 +1,7 @@
-"""Recall: a workflow that is younger than its NodeClaim finds out how far the life had come. First step of launch.
+"""Recovery, the first step of launch: a workflow that is younger than its NodeClaim reads the state of the node.
 
-Temporal's store may have been lost, or a run ended by hand: what the NodeClaim and EC2 know counts, and nothing is
-bought before they were asked.
+Temporal's store may have been lost, or a run terminated. The NodeClaim and EC2 are the source; no instance is launched
+before they are read.
 """
 
 from datetime import timedelta
@@ -17,12 +17,12 @@ from workflows.phases.interruption import recover_interruption_messages
 from workflows.phases.status_reports import recover_not_ready_intervals
 
 MAX_START_DELAY = timedelta(seconds=30)
-"""A life that begins so soon after its NodeClaim's birth is taken for its first."""
+"""A workflow that starts this soon after its NodeClaim's creation is its first."""
 
 
 def needs_recovery(context: NodeClaimContext) -> bool:
-    """Nothing has been done in this phase yet, and the NodeClaim has been there for a while, has an instance, or goes:
-    of one that goes, no more than that is told."""
+    """This phase has done nothing yet, and the NodeClaim is old, has an instance, or is being deleted: the watch
+    reports nothing else about a NodeClaim that is being deleted."""
     state = context.state
     is_untouched = state.group is None and state.launched is None and state.rejection is None
     if not is_untouched or state.since is None:
@@ -32,11 +32,11 @@ def needs_recovery(context: NodeClaimContext) -> bool:
 
 
 async def recover_state(context: NodeClaimContext) -> Phase | None:
-    """The phase to go on with; None when there is no instance, as far as anyone knows."""
+    """The phase to continue with; None if no instance is known."""
     recovered = await workflow.execute_activity_method(
         RecoveryActivities.recover_state,
         context.nodeclaim_ref,
-        **with_summary(PATCH, "what is known of this NodeClaim?"),
+        **with_summary(PATCH, "read the state of the NodeClaim and its instance"),
     )
     if recovered.launched is None:
         return None
@@ -60,10 +60,12 @@ async def recover_state(context: NodeClaimContext) -> Phase | None:
 
 
 async def nodeclaim_exists(context: NodeClaimContext) -> bool:
-    """Whether the NodeClaim is there, from a live read: what follows where it is not cannot be undone."""
+    """A live read, since a deletion is irreversible. True if the read fails."""
     try:
         return await workflow.execute_activity_method(
-            RecoveryActivities.nodeclaim_exists, context.nodeclaim_ref, **with_summary(PATCH, "is the NodeClaim gone?")
+            RecoveryActivities.nodeclaim_exists,
+            context.nodeclaim_ref,
+            **with_summary(PATCH, "check whether the NodeClaim exists"),
         )
     except ActivityError:
         return True

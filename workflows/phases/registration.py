@@ -1,7 +1,6 @@
-"""Registration: the instance's Node joins and takes on the claim's labels, taints and finalizer.
+"""Registration: the instance's Node joins and gets the NodeClaim's labels, taints and finalizer.
 
-After launch, before initialization. A Node that never joins is given up at the deadline (Karpenter's liveness),
-unless a LifecyclePolicy wants it kept.
+At the deadline the NodeClaim is deleted (Karpenter's liveness), unless its LifecyclePolicy only raises an alarm.
 """
 
 from datetime import datetime, timedelta
@@ -25,11 +24,10 @@ from workflows.phases.interruption import (
 )
 
 RECHECK_DELAY = timedelta(seconds=5)
-"""The watch has seen a Node that the live read did not find: it is looked for again after this long, ..."""
+"""First pause after a live read does not find the Node that the watch reports. It doubles each time."""
 MAX_RECHECK_DELAY = timedelta(minutes=1)
-"""... and then ever more slowly, ..."""
 OVERDUE_RECHECK_DELAY = timedelta(minutes=10)
-"""... and past the deadline, where it is kept, as slowly as this."""
+"""The same after the deadline."""
 MULTIPLE_NODES = "MultipleNodesFound: more than one Node has this instance's provider id"
 
 
@@ -85,12 +83,12 @@ async def _wait_for_node(context: NodeClaimContext, checked_number: int, retry_a
 
 
 async def _register_node(context: NodeClaimContext) -> bool:
-    """Past the deadline it is tried once more, live: nobody may have been at work when the Node joined."""
+    """After the deadline there is one more attempt: without a worker, no attempt was made when the Node joined."""
     if context.state.observed.node_count > 1:
         await _report_multiple_nodes(context)
         return False
     context.update_state(node_name=context.state.observed.node_name)
-    named_options = with_summary(PATCH, f"register {context.state.node_name or 'whichever Node joined'}")
+    named_options = with_summary(PATCH, f"register {context.state.node_name or 'the Node that joined'}")
     options = named_options if context.is_past_deadline() else context.bound_by_deadline(named_options)
     try:
         result = await workflow.execute_activity_method(
@@ -116,7 +114,7 @@ async def _register_node(context: NodeClaimContext) -> bool:
 
 
 async def _report_multiple_nodes(context: NodeClaimContext) -> None:
-    """Once, on the condition too (reference 3.3)."""
+    """Once, in the condition Registered too (reference 3.3)."""
     if context.state.blocked_by == MULTIPLE_NODES:
         return
     reason, _, message = MULTIPLE_NODES.partition(": ")

@@ -1,7 +1,6 @@
-"""Repair: performs what `tenure/policy/lifecycle/repair.py` asks for a node that is unhealthy. Beside ready and
-initialization.
+"""Repair of an unhealthy node in ready or initialization: `tenure/policy/lifecycle/repair.py` decides.
 
-A reboot is waited for in the phase that the node is in: it goes through initialization when its machine is back.
+After a reboot the node waits in its phase until its machine is back, and goes through initialization.
 """
 
 from typing import assert_never
@@ -19,8 +18,7 @@ from workflows.nodeclaim_context import NodeClaimContext
 
 
 async def repair_node(context: NodeClaimContext) -> bool:
-    """True once the NodeClaim is being deleted. Every other end changes the node's `Health`, so that the next verdict
-    differs."""
+    """True once the NodeClaim is being deleted. Otherwise `Health` changes, so that the next decision differs."""
     verdict, health = decide_repair(context.state, context.now), context.state.health
     match verdict.do:
         case "wait":
@@ -40,7 +38,7 @@ async def repair_node(context: NodeClaimContext) -> bool:
 
 
 async def _reboot_node(context: NodeClaimContext, verdict: Repair) -> None:
-    """The time for it runs from the request. One that may not be asked for counts as one that did not help."""
+    """Its timeout counts from the request. A reboot that EC2 refuses counts as one that did not help."""
     boot_id, started_at = context.state.observed.boot_id, context.now
     try:
         result = await _execute_step(context, verdict)

@@ -49,7 +49,7 @@ async def write_overdue(context: NodeClaimContext) -> None:
                 "event": f"{phase.value}Overdue",
             }
         )
-    summary = f"say that {phase.value} is overdue" if phase else "say that it is overdue no more"
+    summary = f"report that {phase.value} is overdue" if phase else "report that it is no longer overdue"
     await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(REPORT, summary))
     context.update_state(notified_overdue=phase)
 
@@ -59,9 +59,10 @@ _PHASES = (Phase.INITIALIZATION, Phase.READY)
 
 
 def record_not_ready_interval(context: NodeClaimContext, observed: ObservedNodeClaim) -> None:
-    """Take into the record what the watch sees now, beside what it saw last: `context.state.observed`. A node that is
-    going is
-    away for good, which is no flap."""
+    """Begin or end a NotReady interval: compare `observed` with the previous observation in `context.state`.
+
+    A node that is being deleted begins none.
+    """
     intervals = context.state.not_ready_intervals
     if observed.deleting or not observed.exists or not observed.node_name:
         return
@@ -74,7 +75,7 @@ def record_not_ready_interval(context: NodeClaimContext, observed: ObservedNodeC
 
 
 def recover_not_ready_intervals(context: NodeClaimContext, known: tuple[NotReadyInterval, ...]) -> None:
-    """Of a life that is begun anew: what its NodeClaim says of the time before; and its end, if the node is back."""
+    """Merge the intervals that the NodeClaim's annotation has, and end an open one if the node is Ready."""
     intervals, observed = merge_intervals(known, context.state.not_ready_intervals), context.state.observed
     if observed.node_name and observed.not_ready_since is None and ongoing_since(intervals):
         intervals = _end_not_ready_interval(context, intervals, observed)
@@ -86,7 +87,7 @@ def recover_not_ready_intervals(context: NodeClaimContext, known: tuple[NotReady
 def _end_not_ready_interval(
     context: NodeClaimContext, known: tuple[NotReadyInterval, ...], observed: ObservedNodeClaim
 ) -> tuple[NotReadyInterval, ...]:
-    """The watch may tell late that it is Ready again, and then says since when; that a taint went it sees, or not."""
+    """At the time that the Ready condition names, if that is known; else now. The end of a taint has no time."""
     ready_since, not_ready_since = observed.ready_since, ongoing_since(known)
     is_late = (
         NOT_READY in context.state.observed.not_ready_reason
@@ -105,7 +106,7 @@ def is_not_ready_unreported(state: NodeClaimState) -> bool:
 async def write_not_ready_intervals(context: NodeClaimContext) -> None:
     intervals = context.state.not_ready_intervals
     request = NotReadyNotification(claim=context.nodeclaim_ref, not_ready_intervals=intervals)
-    summary = "write down that it is away" if ongoing_since(intervals) else "write down that it is back"
+    summary = "report that the node is NotReady" if ongoing_since(intervals) else "report that the node is Ready"
     await workflow.execute_activity_method(
         NotReadyActivities.record_not_ready_intervals, request, **with_summary(REPORT, summary)
     )
@@ -116,7 +117,7 @@ _DRIFT_PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
 
 
 def is_drift_unreported(state: NodeClaimState) -> bool:
-    """A node that is going is judged no more, so what its NodeClaim says of drift stays as it is."""
+    """A node that is being deleted keeps the Drifted condition that it has."""
     observed = state.observed
     is_observable = state.phase in _DRIFT_PHASES and observed.exists and not observed.deleting
     return is_observable and (observed.drift, observed.drift_message) != (state.drift, state.drift_message)
@@ -133,6 +134,6 @@ async def write_drift(context: NodeClaimContext) -> None:
         message=observed.drift_message,
         event=observed.drift if not is_same_drift else "",
     )
-    summary = f"say that it drifted: {observed.drift}" if observed.drift else "say that it has not drifted"
+    summary = f"report drift: {observed.drift}" if observed.drift else "report that it has not drifted"
     await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(REPORT, summary))
     context.update_state(drift=observed.drift, drift_message=observed.drift_message)

@@ -1,7 +1,7 @@
-"""Cycled: a node's instance is stopped and started for maintenance that AWS announced, and the node is kept.
+"""Stop and start of an instance for maintenance that AWS announced. The node is kept.
 
-In ready, step by step: its pods leave as in a drain, EC2 stops and starts the instance, and once its machine is back
-the node goes through initialization. What fails, or takes too long, becomes a drain that ends it, as without this.
+In ready: drain the pods, stop and start the instance, wait for the machine, then initialization. A step that fails or
+takes too long becomes a drain that ends the node.
 """
 
 from datetime import datetime
@@ -49,7 +49,7 @@ RETURNED_MESSAGE = "its instance was stopped and started, and is back"
 
 
 async def stop_and_start(context: NodeClaimContext, key: str) -> Phase | None:
-    """The phase that follows; None where all is to be decided anew."""
+    """The next phase; None if the decision has to be made again."""
     previous = context.state.stop
     if previous is None or previous.key != key or previous.step in ("done", "failed"):
         context.update_state(stop=InstanceStopStart(key=key, since=context.now, boot_id=context.state.observed.boot_id))
@@ -83,7 +83,7 @@ def _update_step(context: NodeClaimContext, **fields: Any) -> None:
 
 
 async def _take_out_of_service(context: NodeClaimContext) -> None:
-    """With the reason on the NodeClaim, so that a rebuilt workflow puts the node back into service."""
+    """The NodeClaim's condition has the reason, so that a recovered workflow makes the node schedulable again."""
     request = NodeClaimDisruptionRequest(
         claim=context.nodeclaim_ref, reason="StopStart", voluntary=False, retains_nodeclaim=True
     )
@@ -93,7 +93,7 @@ async def _take_out_of_service(context: NodeClaimContext) -> None:
 
 
 async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
-    """False where the node is not to be stopped any more: it goes, AWS or the policy say otherwise, or it is late."""
+    """False if the event no longer asks for a stop, another one requires a drain, or the node is being deleted."""
     while (event := _find_requested_event(context, key)) is not None:
         context.continue_as_new_if_suggested()
         blocked_pods, override = (
@@ -128,7 +128,7 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
 async def _run_drain_activity(
     context: NodeClaimContext, key: str, event: Event, request: DrainRequest
 ) -> DrainResult | None:
-    """None when it has to be told anew."""
+    """None if an input changed."""
 
     def inputs_changed() -> bool:
         return (
@@ -144,7 +144,7 @@ async def _run_drain_activity(
 
 
 def _find_requested_event(context: NodeClaimContext, key: str) -> Event | None:
-    """The event, while it asks for this."""
+    """The event, if it still asks for a stop."""
     if context.is_deleting:
         return None
     found = [one for one in live_events(context.state) if decide_event(context.state, one, context.now).do != "nothing"]
@@ -155,7 +155,7 @@ def _find_requested_event(context: NodeClaimContext, key: str) -> Event | None:
 
 
 async def _stop_or_start_instance(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
-    """To a stop, and up again. False where that failed: the node is to be drained as usual."""
+    """False if that failed: the node is drained as usual."""
     context.set_blocked_by(
         "its instance is stopped for maintenance" if stop.step == "stop" else "its instance is started again",
         STOP_START,
@@ -205,13 +205,13 @@ def _has_rebooted(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
 
 
 async def _fail_stop_start(context: NodeClaimContext, why: str) -> None:
-    """`tenure/policy/interruption/decision.py` makes a drain of it."""
+    """`tenure/policy/interruption/decision.py` then decides for a drain."""
     context.set_blocked_by(f"stop and start came to nothing: {why}", "StopStartFailed")
     _update_step(context, step="failed", until=context.now)
 
 
 async def _return_to_service(context: NodeClaimContext, why: str) -> None:
-    """Into service, where it is not being deleted."""
+    """Make the node schedulable, unless it is being deleted."""
     request = CancelDrainRequest(claim=context.nodeclaim_ref, why=why, event="StopStartOver")
     await workflow.execute_activity_method(
         DrainActivities.uncordon_node, request, **with_summary(PATCH, "put the node back into service")

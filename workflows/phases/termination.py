@@ -13,7 +13,7 @@ from workflows.phases.hooks import run_hooks
 
 
 async def run_termination(context: NodeClaimContext) -> Phase:
-    """A claim that never had an instance still asks: its status may know of one that this workflow does not."""
+    """Also without a known instance: the NodeClaim's status may have one."""
     if context.state.launched is not None:
         await run_hooks(context, "beforeTerminate")
     options = drain_queue_options(
@@ -24,6 +24,6 @@ async def run_termination(context: NodeClaimContext) -> Phase:
 
 
 async def _terminate_instance(context: NodeClaimContext, options: Any) -> None:
-    """Asked anew at every try: the launch group may have answered in between."""
+    """Build the request for each attempt: the launch result may have arrived meanwhile."""
     request = TerminationRequest(claim=context.nodeclaim_ref, reason=context.state.disruption or "Deleted")
     await workflow.execute_activity_method(TerminationActivities.terminate_instance, request, **options)
