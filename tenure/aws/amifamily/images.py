@@ -42,7 +42,7 @@ class FoundImage(Value):
 
 
 class Images:
-    """Raises model.faults, and aws.image_aliases.AliasError for an alias that cannot be used."""
+    """Raises AliasError for an alias that cannot be used."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 Namespaces: only the worker's own is ever changed, which carries a pause of the whole cluster.
 
-Satisfies `activities.pauses.Annotated`.
+Implements `Annotated` of `activities.ports`.
 
 The address of the cluster's DNS, which nodes are told at boot; one of IPv6 makes the cluster an IPv6 one.
 """

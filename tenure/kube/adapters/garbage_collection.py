@@ -1,6 +1,6 @@
-"""Objects as upkeep sees them, and the Leases of nodes. Satisfies `activities.upkeep_ports.Inventory`.
+"""Lists objects and Node Leases for garbage collection. Implements a port of `activities/ports/garbage_collection.py`.
 
-Nothing is parsed that no task decides on: an object that the models would refuse is listed like any other.
+Only fields that a task decides on are parsed, so an object that the models would refuse is listed like any other.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """PodDisruptionBudgets: read live where an eviction was refused, and watched for what may go voluntarily.
 
-`KubePodDisruptionBudgets` satisfies `activities.drain_ports.Budgets`; `tenure/controller/cache/cluster_cache.py`
+`KubePodDisruptionBudgets` implements the port of `activities.ports`; `tenure/controller/cache/cluster_cache.py`
 keeps what
 `pod_budget_fact` reads.
 """

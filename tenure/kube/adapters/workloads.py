@@ -2,7 +2,7 @@
 
 For `tenure adopt`, with a person's rights: the worker's own role may not change Deployments.
 
-The Deployment behind a pod, and its restart. Satisfies `activities.drain_ports.Rollouts`.
+The Deployment behind a pod, and its restart. Implements the port of `activities.ports`.
 
 Jobs that hooks make. Satisfies `activities.hook_ports.Jobs`.
 """

@@ -2,7 +2,7 @@
 
 Used by `claims.py`, `nodes.py`, `pools.py`, `node_classes.py` and `namespaces.py`.
 
-Conditions written onto objects as JSON; the semantics are `model.kinds.conditions`.
+Conditions as JSON of the objects that carry them; `tenure/apis/conditions.py` defines them.
 
 Claims, pools and node classes write their conditions through `apply_condition_patches`; what the conditions mean is
 decided elsewhere.
@@ -137,7 +137,7 @@ async def patch_labels(objects: Objects, name: str, labels: Mapping[str, str | N
 
 
 class AnnotationPatcher:
-    """An adapter whose objects carry annotations. Satisfies `activities.pauses.Annotated`."""
+    """An adapter whose objects carry annotations. Implements `Annotated` of `activities.ports`."""
 
     def __init__(self, annotated: Objects) -> None:
         self._annotated = annotated

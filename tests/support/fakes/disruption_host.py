@@ -1,4 +1,4 @@
-"""The planner's host as workflows of voluntary disruption see it: `activities.disrupting_ports.DisruptionHost`."""
+"""The planner's host as workflows of voluntary disruption see it: `activities.ports.disruption.DisruptionHost`."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

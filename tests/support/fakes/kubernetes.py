@@ -28,7 +28,7 @@ def merge_labels(current: Mapping[str, str], changes: Mapping[str, str | None]) 
 
 @dataclass
 class FakeAnnotated(FaultInjectable):
-    """As `activities.pauses.Annotated` has it."""
+    """Implements `Annotated` of `activities.ports`."""
 
     async def patch_annotations(
         self,
