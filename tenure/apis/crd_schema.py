@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tenure.apis import labels
+from tenure.apis.durations import MAX_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ QUALIFIED_NAME: Final = (
 )
 LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 DURATION: Final = r"^([0-9]+(s|m|h))+$"
+DURATION_SCHEMA: Final[dict[str, Any]] = {"pattern": DURATION, "maxLength": MAX_LENGTH}
+"""For Tenure's own kinds: Karpenter's have no `maxLength`, and accept the same objects as Karpenter."""
 DURATION_OR_NEVER: Final = r"^(([0-9]+(s|m|h))+|Never)$"
 CRON: Final = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$"
 INT32: Final[Mapping[str, Any]] = {"format": "int32"}

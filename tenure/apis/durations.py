@@ -18,7 +18,9 @@ _MICROSECONDS: Final[dict[str, int]] = {
     "m": 60_000_000,
     "h": 3_600_000_000,
 }
-_PART: Final = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
+MAX_LENGTH: Final = 64
+"""Characters. A longer text is refused unread: it could take long, or have more digits than Python reads as an int."""
+_PART: Final = r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
 _DURATION: Final = re.compile(rf"[+-]?(?:{_PART})+")
 _PARTS: Final = re.compile(_PART)
 _LONGEST: Final = timedelta(microseconds=(2**63 - 1) // 1000)
@@ -30,10 +32,12 @@ class DurationError(ValueError):
 
 @lru_cache(maxsize=1024)
 def parse_duration(text: str) -> timedelta | None:
-    """The duration `text` stands for; None for `Never`. What is finer than a microsecond is cut off.
+    """The duration that `text` stands for, cut off at a microsecond; None for `Never`.
 
-    Raises DurationError for anything that Go's parser would refuse.
+    Raises DurationError for a text that Go's parser refuses or that is longer than MAX_LENGTH.
     """
+    if len(text) > MAX_LENGTH:
+        raise DurationError(f"{quote(text)} has {len(text)} characters, a duration has at most {MAX_LENGTH}")
     if text == NEVER:
         return None
     sign = -1 if text.startswith("-") else 1
@@ -43,7 +47,7 @@ def parse_duration(text: str) -> timedelta | None:
         raise DurationError(_error_message(text))
     micros = sum(_part_microseconds(number, unit) for number, unit in _PARTS.findall(text))
     if micros > _LONGEST // timedelta(microseconds=1):
-        raise DurationError(f"'{text}' is too long for a duration: write '{NEVER}' or less than 2562047h")
+        raise DurationError(f"{quote(text)} is too long for a duration: write '{NEVER}' or less than 2562047h")
     return timedelta(microseconds=sign * micros)
 
 
@@ -56,6 +60,12 @@ def format_duration(duration: timedelta | None) -> str:
         return "0s"
     sign, micros = ("-", -micros) if micros < 0 else ("", micros)
     return sign + (_below_a_second(micros) if micros < 1_000_000 else _from_a_second(micros))
+
+
+def quote(text: str, length: int = 40) -> str:
+    """`text` in quotes for a message of one line: cut at `length` characters, with control characters escaped."""
+    shown = text if len(text) <= length else f"{text[:length]}..."
+    return f"'{shown}'" if shown.isprintable() else ascii(shown)
 
 
 def _part_microseconds(number: str, unit: str) -> int:
@@ -92,11 +102,11 @@ def _format_decimal(value: int, unit: int) -> str:
 
 
 def _error_message(text: str) -> str:
-    days = re.fullmatch(r"(\d+)\s*d(ays?)?", text.strip())
+    days = re.fullmatch(r"([0-9]+)\s*d(ays?)?", text.strip())
     if days:
-        return f"'{text}' is not a duration, days are not a unit: write '{int(days[1]) * 24}h'"
-    if re.fullmatch(r"\d+", text.strip()):
-        return f"'{text}' has no unit: write '{text.strip()}s', '{text.strip()}m' or '{text.strip()}h'"
+        return f"{quote(text)} is not a duration, days are not a unit: write '{int(days[1]) * 24}h'"
+    if re.fullmatch(r"[0-9]+", text.strip()):
+        return f"{quote(text)} has no unit: write '{text.strip()}s', '{text.strip()}m' or '{text.strip()}h'"
     if text.strip().lower() == NEVER.lower():
-        return f"'{text}' is not a duration: write '{NEVER}'"
-    return f"'{text}' is not a duration: write hours, minutes and seconds such as '30s' or '1h30m', or '{NEVER}'"
+        return f"{quote(text)} is not a duration: write '{NEVER}'"
+    return f"{quote(text)} is not a duration: write hours, minutes and seconds such as '30s' or '1h30m', or '{NEVER}'"

@@ -13,7 +13,7 @@ What is not written falls to a policy that selects less precisely, and then to t
 from typing import Annotated, Any, Final, Literal
 
 from tenure.apis import labels
-from tenure.apis.crd_schema import DURATION, LABEL_VALUE, Crd, Rule
+from tenure.apis.crd_schema import DURATION_SCHEMA, LABEL_VALUE, Crd, Rule
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules, RolloutRules
 from tenure.apis.lifecyclepolicy_events import HookRules, InterruptionRules
 from tenure.apis.meta import Condition, KubeModel, KubeObject
@@ -29,7 +29,7 @@ _INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 
 
 def _duration_schema(doc: str) -> Crd:
-    return Crd(doc, {"pattern": DURATION})
+    return Crd(doc, DURATION_SCHEMA)
 
 
 class PhaseRules(KubeModel):
@@ -109,7 +109,7 @@ class RepairCondition(KubeModel):
     status: Annotated[
         Literal["True", "False", "Unknown"], Crd("Its status while the node is unhealthy.", required=True)
     ]
-    toleration: Annotated[str, Crd("How long that is tolerated, such as 30m.", {"pattern": DURATION}, required=True)]
+    toleration: Annotated[str, Crd("How long that is tolerated, such as 30m.", DURATION_SCHEMA, required=True)]
 
 
 class RepairRules(KubeModel):

@@ -13,7 +13,7 @@ is open.
 
 from typing import Annotated, Any, Final, Literal
 
-from tenure.apis.crd_schema import ATOMIC, CRON, DURATION, Crd, Rule
+from tenure.apis.crd_schema import ATOMIC, CRON, DURATION_SCHEMA, Crd, Rule
 from tenure.apis.meta import KubeModel
 
 _PERCENT: Final[dict[str, Any]] = {"pattern": r"^(100|[0-9]{1,2})%$"}
@@ -34,7 +34,7 @@ class RolloutWave(KubeModel):
     ] = None
     soak: Annotated[
         str | None,
-        Crd("How long the health has to hold after the last node of the wave, such as 30m.", {"pattern": DURATION}),
+        Crd("How long the health has to hold after the last node of the wave, such as 30m.", DURATION_SCHEMA),
     ] = None
 
 
@@ -45,9 +45,7 @@ class RolloutQuery(KubeModel):
     query: Annotated[str, Crd("In PromQL.", {"minLength": 1, "maxLength": 4000}, required=True)]
     below: Annotated[str | None, Crd("It passes while the answer is below, such as '0.01'.", _NUMBER)] = None
     above: Annotated[str | None, Crd("It passes while the answer is above, such as '0.99'.", _NUMBER)] = None
-    timeout: Annotated[
-        str | None, Crd("How long Prometheus may take, such as 5s; unset: 10s.", {"pattern": DURATION})
-    ] = None
+    timeout: Annotated[str | None, Crd("How long Prometheus may take, such as 5s; unset: 10s.", DURATION_SCHEMA)] = None
 
 
 _QUERY_RULES: Final = (
@@ -81,11 +79,11 @@ class RolloutHealth(KubeModel):
     ] = None
     every: Annotated[
         str | None,
-        Crd("How often it is looked at while a wave is under way, such as 30s; unset: 1m.", {"pattern": DURATION}),
+        Crd("How often it is looked at while a wave is under way, such as 30s; unset: 1m.", DURATION_SCHEMA),
     ] = None
     failing_for: Annotated[
         str | None,
-        Crd("For how long it may fail before the roll-out has failed, such as 5m; unset: 2m.", {"pattern": DURATION}),
+        Crd("For how long it may fail before the roll-out has failed, such as 5m; unset: 2m.", DURATION_SCHEMA),
     ] = None
 
 
@@ -101,7 +99,7 @@ class RolloutApproval(KubeModel):
         str | None,
         Crd(
             "For how long a plan can be approved, and an approval is good, such as 24h; unset: 24h.",
-            {"pattern": DURATION},
+            DURATION_SCHEMA,
         ),
     ] = None
     stale_after: Annotated[
@@ -138,9 +136,13 @@ class Window(KubeModel):
 
     schedule: Annotated[
         str,
-        Crd("When the window opens, as a cron line or @daily and the like.", {"pattern": CRON}, required=True),
+        Crd(
+            "When the window opens, as a cron line or @daily and the like.",
+            {"pattern": CRON, "maxLength": 100},
+            required=True,
+        ),
     ]
-    duration: Annotated[str, Crd("How long it is open, such as 4h or 1h30m.", {"pattern": DURATION}, required=True)]
+    duration: Annotated[str, Crd("How long it is open, such as 4h or 1h30m.", DURATION_SCHEMA, required=True)]
     time_zone: Annotated[str | None, Crd(ZONE_DOC + " Cron lines follow its summer time.", {"minLength": 1})] = None
 
 
@@ -180,7 +182,7 @@ class DisruptionRate(KubeModel):
         Crd("A number of nodes, or a share of the NodePool's nodes such as 10%, rounded up.", _COUNT, required=True),
     ]
     within: Annotated[
-        str, Crd("The span of time, such as 1h or 24h: the last so long counts.", {"pattern": DURATION}, required=True)
+        str, Crd("The span of time, such as 1h or 24h: the last so long counts.", DURATION_SCHEMA, required=True)
     ]
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
 
@@ -216,9 +218,7 @@ _ZONE_RULES: Final = (
 class DisruptionRules(KubeModel):
     """When and how many nodes may go voluntarily: by consolidation and drift."""
 
-    minimum_node_age: Annotated[
-        str | None, Crd("A younger node is left alone, such as 30m.", {"pattern": DURATION})
-    ] = None
+    minimum_node_age: Annotated[str | None, Crd("A younger node is left alone, such as 30m.", DURATION_SCHEMA)] = None
     windows: Annotated[
         tuple[DisruptionWindow, ...] | None, Crd("When nodes may go; unset: always.", {"maxItems": 50, **ATOMIC})
     ] = None

@@ -10,7 +10,7 @@ decides by them.
 
 from typing import Annotated, Any, Final, Literal
 
-from tenure.apis.crd_schema import ATOMIC, DURATION, LABEL_VALUE, Crd, Rule
+from tenure.apis.crd_schema import ATOMIC, DURATION_SCHEMA, LABEL_VALUE, Crd, Rule
 from tenure.apis.lifecyclepolicy_disruption import Window
 from tenure.apis.meta import KubeModel
 
@@ -32,7 +32,7 @@ _EXAMPLE: Final = "windows: [{schedule: '0 2 * * 0', duration: 2h, timeZone: Eur
 
 
 def _duration_schema(doc: str) -> Crd:
-    return Crd(doc, {"pattern": DURATION})
+    return Crd(doc, DURATION_SCHEMA)
 
 
 class Timing(KubeModel):
@@ -302,7 +302,7 @@ class Hook(KubeModel):
     http: Annotated[HttpHook | None, Crd()] = None
     job: Annotated[JobHook | None, Crd()] = None
     timeout: Annotated[
-        str | None, Crd("How long it may take, tries and pauses included. Unset: 5m.", {"pattern": DURATION})
+        str | None, Crd("How long it may take, tries and pauses included. Unset: 5m.", DURATION_SCHEMA)
     ] = None
     attempts: Annotated[
         int | None,

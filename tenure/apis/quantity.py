@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from tenure.apis.durations import quote
+
 Format = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
 
 NANO: Final = 10**9
@@ -33,7 +35,9 @@ _TEXT: Final = re.compile(
 )
 # The API server cuts binary texts beyond 64 bits to this, and decimal ones not.
 _LARGEST_BINARY: Final = (2**63 - 1) * NANO
-# No exponent in use comes near; it keeps a hostile text from filling the memory.
+MAX_LENGTH: Final = 64
+"""Characters. A longer text is refused before it is parsed."""
+# A larger exponent would let a short text fill the memory.
 _MAX_EXPONENT: Final = 1000
 
 
@@ -62,14 +66,16 @@ class Quantity(NamedTuple):
 def parse(text: str | float) -> Quantity:
     """The exact quantity that a text, or a plain number as manifests may have it, stands for.
 
-    Raises QuantityError for what is no quantity.
+    Raises QuantityError for any other value, and for a text longer than MAX_LENGTH.
     """
     if isinstance(text, int) and not isinstance(text, bool):
         return Quantity(text * NANO)
     if isinstance(text, float):
         return _parse(repr(text))
     if not isinstance(text, str):
-        raise QuantityError(_error_message(str(text)))
+        raise QuantityError(_error_message(repr(text)[:MAX_LENGTH]))
+    if len(text) > MAX_LENGTH:
+        raise QuantityError(f"{quote(text)} has {len(text)} characters, a quantity has at most {MAX_LENGTH}")
     return _parse(text)
 
 
@@ -180,9 +186,9 @@ def _write_decimal(nano: int, *, exponent_form: bool) -> str:
 
 def _error_message(text: str) -> str:
     stripped = text.replace(" ", "")
-    fixed = re.sub(r"(?<=\d)(KB|K|kb)$", "k", stripped)
-    fixed = re.sub(r"(?<=\d)([MGTPE])B$", r"\1", fixed)
-    fixed = re.sub(r"(?<=\d)([KMGTPE])(iB|I|IB)$", r"\1i", fixed)
+    fixed = re.sub(r"(?<=[0-9])(KB|K|kb)$", "k", stripped)
+    fixed = re.sub(r"(?<=[0-9])([MGTPE])B$", r"\1", fixed)
+    fixed = re.sub(r"(?<=[0-9])([KMGTPE])(iB|I|IB)$", r"\1i", fixed)
     if fixed != text and _TEXT.fullmatch(fixed):
-        return f"'{text}' is not a quantity: write '{fixed}'"
-    return f"'{text}' is not a quantity: write a number with a suffix such as '500m', '2', '1.5Gi' or '100M'"
+        return f"{quote(text)} is not a quantity: write '{fixed}'"
+    return f"{quote(text)} is not a quantity: write a number with a suffix such as '500m', '2', '1.5Gi' or '100M'"
