@@ -37,6 +37,8 @@ _TEXT: Final = re.compile(
 _LARGEST_BINARY: Final = (2**63 - 1) * NANO
 MAX_LENGTH: Final = 64
 """Characters. A longer text is refused before it is parsed."""
+MAX_AMOUNT: Final = 2**53
+"""Larger amounts count as this one: no instance type has as much, and 1,000 of them add up below 64 bits."""
 # A larger exponent would let a short text fill the memory.
 _MAX_EXPONENT: Final = 1000
 
@@ -100,8 +102,9 @@ def cpu_millis(text: str | float) -> int:
 
 
 def parse_amount(resource: str, text: str | float) -> int:
-    """The integer that `model.resources` counts in: millicores for `cpu`, base units for all else."""
-    return cpu_millis(text) if resource == "cpu" else parse_quantity(text)
+    """Millicores for `cpu`, base units for all else, between -MAX_AMOUNT and MAX_AMOUNT. Raises QuantityError."""
+    amount = cpu_millis(text) if resource == "cpu" else parse_quantity(text)
+    return max(-MAX_AMOUNT, min(amount, MAX_AMOUNT))
 
 
 def parse_resources(resources: Mapping[str, str | float] | None) -> dict[str, int]:

@@ -132,6 +132,8 @@ class PodFact(Value):
     deletion_cost: int = 0
     """The annotation controller.kubernetes.io/pod-deletion-cost."""
     uses_match_fields: bool = False
+    unplannable: str = ""
+    """The field that Tenure cannot plan for, with its value and the reason; empty for a pod that it understands."""
     labels: dict[str, str] = {}
     spreads: tuple[SpreadConstraint, ...] = ()
     affinity: tuple[AffinityTerm, ...] = ()

@@ -11,6 +11,7 @@ from typing import Final
 
 from tenure.apis.labels import INSTANCE_TYPE, MEMORY, NODEPOOL, WELL_KNOWN, WELL_KNOWN_RESOURCES
 from tenure.apis.nodeoverlay import ADJUSTMENT, PRICE
+from tenure.apis.quantity import MAX_AMOUNT
 from tenure.model.base import Value
 from tenure.model.facts import Expression
 from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering
@@ -68,6 +69,9 @@ def find_overlay_problem(overlay: OverlayFact) -> str:
         return f"spec.priceAdjustment: {overlay.adjustment!r} is none; write such as '+0.05', '-0.1', '+10%' or '-25%'"
     if overlay.price and overlay.adjustment:
         return "spec.price and spec.priceAdjustment: write one of them"
+    oversized = next((key for key, amount in overlay.capacity.items() if amount >= MAX_AMOUNT), "")
+    if oversized:
+        return f"spec.capacity.{oversized}: too large, expected less than {MAX_AMOUNT}"
     negative = next((key for key, amount in overlay.capacity.items() if amount < 0), "")
     return f"spec.capacity: {negative} is below nothing; write how much a node has" if negative else ""
 

@@ -26,8 +26,6 @@ from tenure.model.requirements import Requirement, Requirements
 
 Mask = npt.NDArray[np.bool_]
 Amounts = npt.NDArray[np.int64]
-MAX_AMOUNT: Final = 2**50
-"""Larger amounts count as this one. It fits no instance type, and thousands of them add up below 64 bits."""
 Prices = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
@@ -119,7 +117,7 @@ class InstanceTypeTable:
         vector = np.zeros(len(self.resources), dtype=np.int64)
         for key, amount in amounts.items():
             if key in self.columns:
-                vector[self.columns[key]] = min(amount, MAX_AMOUNT)
+                vector[self.columns[key]] = amount
             elif amount > 0:
                 return None
         return vector
@@ -197,7 +195,7 @@ class InstanceTypeTable:
         return covered
 
     def _build_amounts(self, rows: Sequence[Mapping[str, int]]) -> Amounts:
-        table = [[min(row.get(key, 0), MAX_AMOUNT - 1) for key in self.resources] for row in rows]
+        table = [[row.get(key, 0) for key in self.resources] for row in rows]
         return np.array(table, dtype=np.int64).reshape(len(rows), len(self.resources))
 
     def _types_satisfying(self, requirement: Requirement) -> Mask:

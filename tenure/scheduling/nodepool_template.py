@@ -23,6 +23,7 @@ from tenure.apis.labels import (
     RESERVED,
     nodeclass_label,
 )
+from tenure.apis.quantity import format_amount
 from tenure.apis.resources import NODES, Resources
 from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
@@ -93,10 +94,17 @@ class NodePoolTemplate:
         self.requirements = Requirements.from_expressions(pool.requirements).intersection(
             Requirements.from_labels(self.labels), Requirements.from_labels(internal)
         )
-        daemons = tuple(daemons)
+        self._daemons = daemons = tuple(daemons)
         self.overhead = compute_daemon_overhead(table, daemons, self.requirements, pool.taints)
         self._daemon_ports = daemon_host_ports(table, daemons, self.requirements, pool.taints)
         self.headroom = table.allocatable - self.overhead
+
+    def explain_overhead(self, resource: str) -> str:
+        """The DaemonSet that requests most of a resource of which DaemonSets leave nothing on any instance type."""
+        daemon = max(self._daemons, key=lambda one: one.pod.requests.get(resource, 0))
+        amount = format_amount(resource, daemon.pod.requests.get(resource, 0))
+        name = f"{daemon.namespace}/{daemon.name}"
+        return f"DaemonSets leave no {resource} on any allowed instance type: {name} requests {amount}"
 
     def daemon_ports_of(self, rows: Indices) -> tuple[HostPort, ...]:
         """Host ports that DaemonSets take on any of these types."""

@@ -107,6 +107,8 @@ def excludes_nodepools(pod: PodFact) -> bool:
 
 def validation_error(pod: PodFact) -> str:
     """Why this pod cannot be planned for at all; empty when it can."""
+    if pod.unplannable:
+        return pod.unplannable
     if pod.uses_match_fields:
         return "its node affinity uses matchFields, which only existing nodes can satisfy"
     if pod.required_terms and not any(pod.required_terms):

@@ -21,6 +21,8 @@ Object = dict[str, Any]
 
 CREATED: Final = "2000-01-01T00:00:00Z"
 """Of objects that were never created."""
+MAX_VALUES: Final = 2_000_000
+"""Of one document: some 20,000 pods. A few lines of YAML aliases can stand for any number of values."""
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 
@@ -54,10 +56,29 @@ def read_objects(path: Path) -> list[Object]:
                 raise UsageError(
                     f"{path}: {str(document)[:40]!r} is no object; write a Kubernetes object or a list of them"
                 )
+            if count_values(document) > MAX_VALUES:
+                raise UsageError(f"{path}: its aliases expand to more than {MAX_VALUES:,} values; write fewer aliases")
             found += _flatten_lists(path, _without_nulls(document))
     except RecursionError as error:
         raise UsageError(f"{path}: it is nested too deeply; write plain Kubernetes objects") from error
+    for one in found:
+        if not isinstance(one.get("kind", ""), str):
+            raise UsageError(f"{path}: kind: {one['kind']!r:.60} is not a text; write one such as Pod")
     return found
+
+
+def count_values(document: Any) -> int:
+    """Values of a document with all aliases expanded, in time linear to its text."""
+    counts: dict[int, int] = {}
+
+    def count(value: Any) -> int:
+        if not isinstance(value, (dict, list)):
+            return 1
+        if id(value) not in counts:
+            counts[id(value)] = 1 + sum(map(count, value.values() if isinstance(value, dict) else value))
+        return counts[id(value)]
+
+    return count(document)
 
 
 def of_kind(path: Path, objects: Iterable[Object], *kinds: str) -> list[Object]:

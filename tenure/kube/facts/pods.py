@@ -8,12 +8,12 @@ What a pod asks of its node, by kube-scheduler's arithmetic (reference 2.10).
 `pod_facts.py` calls it for live pods, and for DaemonSet templates with limits standing in for missing requests.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from tenure.apis import labels, resources
-from tenure.apis.quantity import parse_resources
+from tenure.apis.quantity import MAX_AMOUNT, parse_amount, parse_resources
 from tenure.kube.facts.pod_topology import host_ports, intern_string, topology_terms
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
 
@@ -80,6 +80,27 @@ def _allocated_by_container(status: Json) -> dict[str, dict[str, int]]:
     return by_container
 
 
+def oversized_request(spec: Json) -> str:
+    """The first request that no node can hold, as `field: amount`; empty where there is none. Raises QuantityError."""
+    for path, requests in _request_lists(spec):
+        for resource, text in requests.items():
+            if parse_amount(resource, text) >= MAX_AMOUNT:
+                return f"{path}.{resource}: {text}"
+    return ""
+
+
+def _request_lists(spec: Json) -> Iterator[tuple[str, Json]]:
+    for kind in ("containers", "initContainers"):
+        for container in spec.get(kind) or ():
+            yield f"spec.{kind}[{container['name']}].resources.requests", _requests_of(container)
+    yield "spec.resources.requests", _requests_of(spec)
+    yield "spec.overhead", spec.get("overhead") or {}
+
+
+def _requests_of(declaring: Json) -> Json:
+    return (declaring.get("resources") or {}).get("requests") or {}
+
+
 def _container_statuses(status: Json) -> Iterable[Json]:
     yield from status.get("containerStatuses") or ()
     yield from status.get("initContainerStatuses") or ()
@@ -95,12 +116,14 @@ def pod_fact(pod: Json) -> PodFact:
     annotations = metadata.get("annotations") or {}
     owners = metadata.get("ownerReferences") or ()
     owner = controller_owner(owners)
+    requests = pod_requests(spec, status)
     return PodFact.model_validate(
         {
             "uid": metadata["uid"],
             "namespace": intern_string(metadata["namespace"]),
             "name": metadata["name"],
-            "requests": pod_requests(spec, status),
+            "requests": requests,
+            "unplannable": _explain_unplannable(spec, requests),
             "created": metadata["creationTimestamp"],
             "node_name": intern_string(spec.get("nodeName", "")),
             **_nomination_fields(status),
@@ -122,6 +145,12 @@ def pod_fact(pod: Json) -> PodFact:
             **topology_terms(metadata, spec),
         }
     )
+
+
+def _explain_unplannable(spec: Json, requests: Mapping[str, int]) -> str:
+    if max(requests.values()) < MAX_AMOUNT:
+        return ""
+    return f"{oversized_request(spec)} is more than any instance type has"
 
 
 def daemonset_fact(daemonset: Json) -> DaemonSetFact:

@@ -17,7 +17,7 @@ from tenure.apis.quantity import format_amount
 from tenure.apis.resources import NODES
 from tenure.model.facts import HostPort
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
-from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
+from tenure.scheduling.nodepool_template import NodePoolTemplate, Offer, Option, RejectionReason
 from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet, TypeOptions
 from tenure.scheduling.packing.pod_requirements import Variant
@@ -26,12 +26,16 @@ from tenure.scheduling.packing.type_allocation import PatternSolution, choose_ex
 from tenure.scheduling.packing.valuation import CapacityValuation
 
 
-def headroom_rejection(resources: Sequence[str], headroom: Amounts, vector: Amounts) -> RejectionReason:
+def headroom_rejection(
+    template: NodePoolTemplate, resources: Sequence[str], headroom: Amounts, vector: Amounts
+) -> RejectionReason:
     """Names the first resource that no type has enough of; else that none has enough of all together."""
     most = headroom.max(axis=0)
     for number in map(int, np.flatnonzero(vector > most)):
         key = resources[number]
         requested, available = format_amount(key, int(vector[number])), format_amount(key, max(0, int(most[number])))
+        if most[number] < 0:
+            return RejectionReason(template.explain_overhead(key))
         if not most[number]:
             return RejectionReason(f"no instance type has {key}")
         return RejectionReason(
@@ -170,7 +174,7 @@ class InstanceSelector:
         type_options = self.valuation.type_options(offer, option)
         fitting = (type_options.headroom >= request.vector).all(axis=1)
         if not fitting.any():
-            return headroom_rejection(self.valuation.resources, type_options.headroom, request.vector)
+            return headroom_rejection(offer.template, self.valuation.resources, type_options.headroom, request.vector)
         fitting &= offer.template.types_with_free_ports(request.ports)[type_options.rows]
         if not fitting.any():
             ports = ", ".join(str(one.port) for one in request.ports)
