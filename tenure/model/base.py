@@ -1,15 +1,4 @@
-"""The one base class of every value: frozen, strict about names, cheap to send and to hold.
-
-Names of things, each its own type so that two cannot be swapped by accident.
-
-Moments as annotations have them.
-
-Lists in sentences.
-
-Whose request it is, for those who send them at a pace: what comes by the hundred waits among its own.
-
-An activity says it of itself; what it calls has it too.
-"""
+"""Base classes of all values, names as types, and helpers that need nothing else."""
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar

@@ -1,9 +1,8 @@
-"""What nodes have shown of their machines: the memory of each instance type under each image, the smallest seen.
+"""The memory that nodes have shown, by instance type and image: the smallest seen.
 
 Where a node leaves pods less of it than its class promises, as when user data reserves more, what is missing is learnt
-as if it were less memory, for that very spec of the class. `tenure/controller/planning/discovered_capacity.py`
-learns, the Provisioning workflow
-keeps it, plans and launches take it for the estimate that `tenure/aws/instancetype/capacity.py` makes.
+as if it were less memory, for that very spec of the class. The Provisioning workflow keeps it; plans and launches take
+it for the estimate.
 """
 
 from collections.abc import Mapping, Set
@@ -37,7 +36,6 @@ class DiscoveredCapacity(Message):
         return sum(len(types) for types in self.images.values())
 
     def merge(self, other: "DiscoveredCapacity") -> "DiscoveredCapacity":
-        """Both; the smaller value where both say something."""
         updates = other.find_updates(self)
         if not updates.images:
             return self
@@ -50,7 +48,6 @@ class DiscoveredCapacity(Message):
         return self if len(retained) == len(self.images) else DiscoveredCapacity(images=retained)
 
     def find_updates(self, other: "DiscoveredCapacity") -> "DiscoveredCapacity":
-        """What this says that `other` does not: entries that are new, or smaller."""
         images = {image: _select_smaller(types, other.images.get(image, {})) for image, types in self.images.items()}
         return DiscoveredCapacity(images={image: types for image, types in images.items() if types})
 
@@ -71,7 +68,6 @@ class ObservedCapacity(Message):
     """Signal to the Provisioning workflow: what live Nodes have shown, and which images are in use."""
 
     discovered: DiscoveredCapacity = DiscoveredCapacity()
-    """What the workflow may not know yet."""
     images: tuple[str, ...] = ()
     """Every image that any EC2NodeClass resolves to now."""
     images_by_class: dict[str, tuple[str, ...]] = {}
@@ -79,13 +75,10 @@ class ObservedCapacity(Message):
 
 
 class DiscoveredCapacityState(Message):
-    """What the Provisioning workflow carries."""
-
     discovered: DiscoveredCapacity = DiscoveredCapacity()
     unused_since: dict[str, datetime] = {}
     """Images that no EC2NodeClass has, and since when that is known."""
     images_by_class: dict[str, tuple[str, ...]] = {}
-    """Images of each EC2NodeClass."""
 
     def for_node_class(self, name: str) -> DiscoveredCapacity:
         """Small enough for the request of every launch group."""
@@ -125,7 +118,6 @@ def _select_smaller(types: Mapping[str, int], known: Mapping[str, int]) -> dict[
 
 
 def _limit_entries(images: Mapping[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """The first of them, as many as the bound lets in."""
     found: dict[str, dict[str, int]] = {}
     remaining = MAX_ENTRIES
     for image, types in images.items():

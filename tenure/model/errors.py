@@ -1,11 +1,7 @@
-"""Faults of the outside world, in the classes that decide what happens next.
+"""Faults of the outside world, in the classes that decide what happens next; and findings of `tenure doctor`.
 
-Adapters raise them, `activities/runtime.py` maps them for Temporal. Expected outcomes (no capacity, already
-gone, not ready yet) are values and never stand here.
-
-What a check of the installation found: one thing, how it stands, and what a person does about it.
-
-`aws/doctor`, `tenure/kube/doctor.py` and `tenure/controller/temporal/doctor.py` make them; `tenure doctor` shows them.
+Adapters raise faults, `activities/runtime.py` maps them for Temporal. Expected outcomes (no capacity, already gone,
+not ready yet) are values and never stand here.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ class BadInput(Fault):
 
 
 Level = Literal["ok", "advice", "unknown", "problem"]
-"""From good to bad. `unknown_finding`: these credentials may not look, so that nothing can be said."""
+"""From good to bad. `unknown`: these credentials may not look, so that nothing can be said."""
 
 
 class Finding(Value):

@@ -1,9 +1,4 @@
-"""What is said of static pools: what keeping their number is asked and answers, and what a node carries.
-
-Room that a CapacityBuffer asks for, and the virtual pods that stand for it in plans.
-
-`tenure/controller/capacity_buffers.py` resolves buffers to these; no API server ever sees the pods.
-"""
+"""Messages of static pools, and the room that a CapacityBuffer asks for as virtual pods that no API server sees."""
 
 from datetime import datetime
 from typing import Final
@@ -13,8 +8,6 @@ from tenure.model.facts import PodFact
 
 
 class MovedPod(Value):
-    """A pod that would need a place elsewhere, by what its eviction costs."""
-
     priority: int = 0
     deletion_cost: int = 0
     """Of the annotation controller.kubernetes.io/pod-deletion-cost."""
@@ -29,18 +22,13 @@ class NodeLoad(Value):
 
 
 class ReplicasRequest(Message):
-    """The number of NodeClaims of a static pool is to be what its spec says."""
-
     pool: str
     plan_id: str
-    """The names of what is created are made of it: asked twice under one id, nothing is made twice."""
     deletion_blocked_by: str = ""
     """Why none may be deleted now; empty when it may."""
 
 
 class ReplicasResult(Message):
-    """What one step did."""
-
     desired: int = 0
     existing: int = 0
     """NodeClaims that are not being deleted, after the step."""
@@ -49,12 +37,9 @@ class ReplicasResult(Message):
     waits_for: str = ""
     """Why the number is not what is desired, where nothing can be done about it now."""
     more: bool = False
-    """Something is left to do at once."""
 
 
 class ReplicasState(Message):
-    """What the NodePool workflow remembers of keeping the number."""
-
     plan_id: str = ""
     """Of the step that was not answered yet, or not well: it is asked again under the same id."""
     made_at: datetime | None = None
@@ -80,7 +65,6 @@ class BufferFact(Value):
     replicas: int
     """So many pods there is to be room for."""
     pod: PodFact
-    """What each of them is like."""
 
 
 def build_virtual_pods(buffer: BufferFact) -> tuple[PodFact, ...]:

@@ -1,12 +1,6 @@
-"""What planning and policy know of the cluster: Kubernetes objects pruned to what is decided on.
+"""Kubernetes objects pruned to what planning and policy decide on.
 
 `controller/` keeps one of each per live object and feeds changes to the planner process.
-
-What planning knows of storage: claims, volumes, StorageClasses and CSINodes, pruned to what decides on a node.
-
-Read by `tenure/kube/facts/volumes.py`, kept by `controller/`, decided on by `tenure/scheduling/volumes.py`. Which
-claims a pod uses
-stands in `model.facts.PodFact.volumes`.
 """
 
 from datetime import datetime
@@ -71,7 +65,6 @@ class AffinityTerm(Value):
     """A term of pod affinity or anti-affinity; matchLabelKeys are folded into the selector."""
 
     key: str
-    """The topology key."""
     selector: Selector | None = None
     namespaces: tuple[str, ...] = ()
     """By name; the pod's own where it names none and has no selector for them."""
@@ -128,9 +121,7 @@ class PodFact(Value):
     bound: datetime | None = None
     """When it came to its node: since when its condition PodScheduled is True."""
     ready: bool | None = None
-    """Its condition Ready; None where it is not known."""
     deletion_cost: int = 0
-    """The annotation controller.kubernetes.io/pod-deletion-cost."""
     uses_match_fields: bool = False
     unplannable: str = ""
     """The field that Tenure cannot plan for, with its value and the reason; empty for a pod that it understands."""
@@ -204,8 +195,6 @@ class NodeFact(Value):
 
 
 class NodeClaimFact(Value):
-    """A NodeClaim."""
-
     name: str
     uid: str
     created: datetime
@@ -221,7 +210,6 @@ class NodeClaimFact(Value):
     allocatable: dict[str, int] = {}
     provider_id: str = ""
     image_id: str = ""
-    """What its instance runs."""
     node_name: str = ""
     expire_after_seconds: int | None = None
     launched: bool = False
@@ -237,19 +225,16 @@ class NodeClaimFact(Value):
     """The reason of the condition Drifted, while it is True."""
     drifted_message: str = ""
     drifted_at: datetime | None = None
-    """Since when it is True."""
     last_pod_event: datetime | None = None
     """When a pod came to the node or left it last; None where none did since it was initialized."""
     termination_grace_period: str = ""
     """Empty: a drain waits for ever."""
     overdue: str = ""
-    """The phase that its condition says is past its deadline."""
     disruption: str = ""
     """The reason of the condition DisruptionReason, while it is True."""
     disrupted_by: str = ""
     """The workflow of the command whose candidate it is; empty where it goes for itself."""
     drain_waits: bool = False
-    """Its drain waits, and says for what: pods, or volumes that are attached."""
     deleting: bool = False
     deletion: datetime | None = None
     finalizers: tuple[str, ...] = ()
@@ -288,8 +273,6 @@ class NodePoolFact(Value):
 
 
 class DaemonSetFact(Value):
-    """A DaemonSet, as the pod it puts on each matching node."""
-
     uid: str
     namespace: str
     name: str
@@ -297,8 +280,6 @@ class DaemonSetFact(Value):
 
 
 class PodBudgetFact(Value):
-    """A PodDisruptionBudget, as far as it decides whether pods may be evicted now."""
-
     namespace: str
     name: str
     selector: Selector | None = None
@@ -319,8 +300,6 @@ Term = tuple[Expression, ...]
 
 
 class VolumeClaimFact(Value):
-    """A PersistentVolumeClaim."""
-
     namespace: str
     name: str
     volume: str = ""
@@ -337,8 +316,6 @@ class VolumeClaimFact(Value):
 
 
 class VolumeFact(Value):
-    """A PersistentVolume."""
-
     name: str
     driver: str = ""
     """Of CSI, that of an in-tree volume translated; empty for what is not attached by a driver."""

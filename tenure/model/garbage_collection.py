@@ -9,8 +9,6 @@ from tenure.model.base import Message, Value
 
 
 class RunRef(Message):
-    """A run of upkeep, in Temporal."""
-
     workflow_id: str
     run_id: str
 
@@ -52,7 +50,6 @@ class InventoryLease(Value):
     version: str = ""
     """resourceVersion: a Lease that was renewed since is not the one that was judged."""
     owners: tuple[str, ...] = ()
-    """UIDs."""
     deleting: bool = False
     alive_until: datetime
     """When its holder would have had to renew it."""
@@ -74,8 +71,6 @@ class InventoryNode(Value):
 
 
 class InventoryNodeClaim(Value):
-    """A NodeClaim."""
-
     name: str
     uid: str
     created: datetime
@@ -95,8 +90,6 @@ class InventoryNodeClaim(Value):
 
 
 class InventoryLaunchTemplate(Value):
-    """A launch template of this cluster."""
-
     id: str
     name: str
     created: datetime
@@ -107,8 +100,6 @@ class InventoryLaunchTemplate(Value):
 
 
 class InventoryInstanceProfile(Value):
-    """An instance profile that was made for an EC2NodeClass of this cluster."""
-
     name: str
     node_class_uid: str
     created: datetime

@@ -22,8 +22,6 @@ HOOK_KEY: Final = "tenure.sh/hook-key"
 
 
 class HookRun(Message):
-    """One hook of one node, as it went or goes."""
-
     point: Point
     name: str
     number: int = 1
@@ -36,35 +34,24 @@ class HookRun(Message):
     why: str = ""
     ended: datetime | None = None
     past: bool = False
-    """It belongs to a drain that was given up."""
 
 
 class Hooks(Message):
-    """All hooks of one node."""
-
     point: Point | None = None
-    """Where its life is; None before the first."""
     since: datetime | None = None
-    """When it came there."""
     passed: tuple[Point, ...] = ()
-    """Points that are done with."""
     runs: tuple[HookRun, ...] = ()
-    """Of each hook the last."""
     grace_ends: datetime | None = None
     """The end of the termination grace period, once a hook has found one."""
 
 
 class AwsEvent(Message):
-    """What AWS announced of the instance."""
-
     kind: str
     code: str = ""
     starts: datetime | None = None
 
 
 class HookSubject(Message):
-    """What a hook is told of the node."""
-
     cluster: str
     pool: str = ""
     claim: str
@@ -84,13 +71,10 @@ class HookRequest(Message):
     key: str
     """The same for the same run, however often it is tried, by whomever."""
     job: str = ""
-    """The name of the Job, for one of these."""
     seconds: float
     """That it still has, of its own time-out and of AWS's time."""
     since: datetime | None = None
-    """When its point began."""
     attempts: int = 0
-    """As in `HookRun`."""
     retains_nodeclaim: bool = False
     """The NodeClaim is not to be deleted yet."""
 
@@ -104,18 +88,13 @@ class HookResult(Message):
 
 
 class CallResult(Value):
-    """What a service said to a call."""
-
     status: int
     text: str = ""
-    """How its answer begins."""
     retry_after: float | None = None
     """Seconds."""
 
 
 class DesiredJob(Value):
-    """A Job that is to be there once."""
-
     namespace: str
     name: str
     key: str
@@ -129,8 +108,6 @@ class DesiredJob(Value):
 
 
 class JobFact(Value):
-    """A Job as it is."""
-
     key: str
     """Empty for one that no hook made."""
     outcome: Literal["succeeded", "failed", "timed out"] | None = None

@@ -1,14 +1,7 @@
-"""Instance types and their offerings, as planning and launching see them.
+"""Instance types, their offerings, and the shards of offerings that the launch groups of a storm ask from.
 
-`tenure/aws/instancetype/resolver.py` builds them for one EC2NodeClass; the planner reads them; a launch takes its
-overrides
-from them.
-
-Capacity pools, divided among the launch groups of a storm: one more interruption cannot take all that was bought.
-
-A pool is a type in a zone, as spot. Slices have no pool in common, and each has types enough for EC2 to choose from.
-`tenure/controller/planning/nodeclaim_factory.py` deals them out, `activities/nodeclaim/launch.py` leaves out what is
-not in one.
+Shards have no capacity pool (a type in a zone, as spot) in common, so that one more interruption cannot take all that
+was bought. Each has types enough for EC2 to choose from.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +44,6 @@ class Offering(Value):
     """False keeps the price known while nothing can be launched here."""
     reservation_id: str = ""
     reservation_type: Literal["", "default", "capacity-block"] = ""
-    """Of the reservation, where it is reserved."""
     interruptible: bool = False
     partition: str = ""
     """Number of a partition in a placement group of that strategy."""
@@ -169,7 +161,6 @@ MIN_SHARDS: Final = 3
 docs/decisions/storms-are-spread.md."""
 _ANY: Final = "*"
 _EXCLUSION_DURATION: Final = timedelta(hours=1)
-"""Longer than a request takes to be made; they are never kept."""
 
 
 class OfferingShard(Value):

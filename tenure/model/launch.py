@@ -1,14 +1,8 @@
-"""Launching: the frozen request, the group that shares one token, and what EC2 answered.
+"""Launching: the frozen request, the group that shares one token, what EC2 answered, and what it could not give.
 
 A token is a hash of the members' UIDs, the request and the attempt, all of which stand in a workflow's history: a
-repeated activity repeats the call and gets the same instances.
-
-The instance types and subnets of one launch request, and how they are written down: as tables, not one by one.
-
-A request of 60 types in three zones has 180 overrides that repeat the same few templates, subnets and prices. A history
-holds each of them once; in memory they are spelled out.
-
-From what EC2 could not give to marks: what is not asked for again for some minutes, and how far each reaches.
+repeated activity repeats the call and gets the same instances. Overrides are written as tables, since 60 types in three
+zones repeat the same few templates, subnets and prices.
 """
 
 import hashlib
@@ -93,8 +87,6 @@ Overrides = Annotated[
 
 
 class LaunchGroupMember(Message):
-    """A NodeClaim in a launch group."""
-
     name: str
     uid: str
 
@@ -105,7 +97,6 @@ class LaunchRequest(Message):
     node_class: str
     capacity_type: str
     market: Market = ""
-    """The kind of reservations that a reserved launch goes into."""
     overrides: Overrides
     tags: dict[str, str]
     instance_profile: str = ""
@@ -113,9 +104,7 @@ class LaunchRequest(Message):
     node_class_stamp: str = ""
     """Version and static hash of the class as it is launched from, with a slash between them."""
     placement_group: str = ""
-    """Id of the group that its templates place instances in."""
     partition: str = ""
-    """Number of the partition in it; empty leaves the choice to EC2."""
     prioritized: bool = False
     """Prices are what NodeOverlays say, so that EC2 is to go by them and not by its own."""
 
@@ -142,8 +131,6 @@ class LaunchGroup(Message):
 
 
 class LaunchedInstance(Message):
-    """An instance that runs for one NodeClaim."""
-
     kind: Literal["launched"] = "launched"
     claim_uid: str
     provider_id: str
@@ -174,8 +161,6 @@ LaunchResult = Annotated[LaunchedInstance | LaunchRejection, Field(discriminator
 
 
 class PreparedLaunchRequest(Message):
-    """The request is frozen and its launch templates exist."""
-
     kind: Literal["prepared"] = "prepared"
     request: LaunchRequest
 
@@ -203,8 +188,6 @@ class FleetInstance(Message):
 
 
 class FleetError(Message):
-    """One entry of CreateFleet's Errors, classified."""
-
     code: str
     message: str
     instance_type: str = ""

@@ -1,13 +1,7 @@
-"""What is known of a node's health, by those of its Node's conditions that repair counts, and what was done for it.
+"""A node's health as repair counts it, and the intervals in which it was NotReady.
 
-The watch tells `UnhealthyCondition`; `Health` is the NodeClaim workflow's own memory, and
-`tenure/policy/lifecycle/repair.py`
-decides with it.
-
-When a node was away: NotReady, or under a taint that will pass. A record that its NodeClaim carries.
-
-The NodeClaim's workflow keeps it and writes it down as an annotation; planning reads it there, so that it outlives the
-watch, the worker and Temporal's store. `tenure/scheduling/not_ready_grace.py` decides by it whose room still counts.
+The workflow writes the intervals to an annotation of the NodeClaim, where planning reads them, so that they outlive
+the watch, the worker and Temporal's store.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +14,6 @@ RepairStep = Literal["reboot", "replace"]
 
 
 class UnhealthyCondition(Message):
-    """A condition of the Node as it is at present."""
-
     type: str
     status: str
     since: datetime
@@ -29,13 +21,10 @@ class UnhealthyCondition(Message):
 
 
 class ConditionInterval(Message):
-    """A time during which a condition had a status that counts."""
-
     type: str
     status: str
     since: datetime
     until: datetime | None = None
-    """None: it has it still."""
 
 
 class Health(Message):
@@ -44,17 +33,13 @@ class Health(Message):
     steps_taken: int = 0
     """Steps of the ladder that were taken and have not helped, or not for long."""
     condition: str = ""
-    """What the last one was taken for, such as `KernelReady=False`."""
     step_at: datetime | None = None
     """When the last one was taken; None while none is under way."""
     step_failed: bool = False
-    """It could not be taken at all."""
     boot_id: str = ""
-    """The machine's, before it was rebooted."""
     recovered_at: datetime | None = None
     """When a step was last seen to have helped."""
     blocked_until: datetime | None = None
-    """The next step was refused for now: it is tried again then."""
     blocked_by: str = ""
 
 
@@ -80,8 +65,7 @@ class RepairRequest(Message):
 
 
 class RepairResult(Message):
-    """`is_active`: the breaker is open. `not now`: the Node is well. `is_deleted`: there is no such NodeClaim or
-    instance."""
+    """`held`: the breaker is open. `not now`: the Node is well. `gone`: there is no such NodeClaim or instance."""
 
     outcome: Literal["done", "held", "not now", "gone"]
     why: str = ""

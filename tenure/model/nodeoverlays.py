@@ -1,8 +1,6 @@
-"""NodeOverlays as facts, and what they make of instance types: prices, and resources that only users know of.
+"""NodeOverlays, and what they make of instance types: prices, and resources that only users know of.
 
-`tenure/scheduling/nodeoverlays.py` judges which of them are heeded; planning and launching both lay those over the
-instance types
-by `apply_overlays`, so that they agree.
+Planning and launching both lay them over the instance types by `apply_overlays`, so that they agree.
 """
 
 import re

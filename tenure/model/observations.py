@@ -2,8 +2,6 @@
 
 Observations carry a number that only rises (the host's clock in nanoseconds); a workflow drops older ones, so
 repeated and reordered signals are harmless.
-
-How a NodePool's NodeClaims came to be Nodes lately: told by those that failed, read from those that registered.
 """
 
 from datetime import datetime
@@ -147,7 +145,7 @@ class ObservedNodeClass(Message):
     deleting: bool = False
     claims: int = 0
     stamps: str = ""
-    """As in PoolSeen."""
+    """As in ObservedNodePool."""
 
 
 class LaunchGroupJoinRequest(Message):

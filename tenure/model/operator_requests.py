@@ -1,17 +1,4 @@
-"""A pause as an annotation: what a workflow knows of it, and what it has written there.
-
-`tenure/policy/lifecycle/pauses.py` has the form of the annotation, `workflows/pausable.py` keeps workflow and
-annotation in step.
-
-What people are shown of voluntary disruption: `tenure plan`, and why a node or a pod stays where it is.
-
-Asked of the process that hosts the watch, by a workflow that lives for one question.
-
-A LifecyclePolicy as the watch keeps it: whom it selects, what it says, and why it cannot be read.
-
-`tenure/kube/adapters/lifecycle_policies.py` reads it from the API server's object;
-`tenure/policy/lifecycle_policy.py` decides what holds for whom.
-"""
+"""Requests of people: pauses as annotations, questions of `tenure plan` and `tenure why`, and LifecyclePolicies."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,7 +1,4 @@
-"""What planning is asked and what it answers. Plain data on both sides.
-
-How long a node's start-up is expected to take, as others have taken.
-"""
+"""What planning is asked and what it answers."""
 
 from datetime import datetime, timedelta
 

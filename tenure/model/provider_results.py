@@ -12,8 +12,6 @@ from tenure.model.instance_types import Market
 
 
 class InstanceFacts(Value):
-    """An EC2 instance as it is now."""
-
     instance_id: str
     state: str
     """pending, running, stopping, stopped, shutting-down."""
@@ -26,7 +24,6 @@ class InstanceFacts(Value):
     reservation_id: str = ""
     """Of its capacity reservation: empty unless it was launched into that one alone, and the gate is on."""
     reservation_type: Literal["", "default", "capacity-block"] = ""
-    """Of the reservation, where it is reserved."""
     interruptible: bool = False
     placement_group: str = ""
     partition: str = ""
@@ -34,7 +31,6 @@ class InstanceFacts(Value):
     tags: dict[str, str] = {}
     launched_at: datetime | None = None
     instance_profile: str = ""
-    """By name."""
     root: str = ""
     """What its root device is: `ebs` outlives a stop, `instance-store` does not."""
 
@@ -65,8 +61,6 @@ class ConditionPatch(Value):
 
 
 class NodeState(Value):
-    """A Node as it is now, pruned."""
-
     name: str
     uid: str
     provider_id: str
@@ -90,8 +84,6 @@ class NodeState(Value):
 
 
 class DrainPod(Value):
-    """A pod on a node, as a drain sees it."""
-
     uid: str
     namespace: str
     name: str
@@ -125,11 +117,9 @@ class Eviction(Value):
     """namespace/name."""
     accepted: bool
     blocked_by: str = ""
-    """The PodDisruptionBudget and its arithmetic, in the API server's words."""
     multiple_budgets: bool = False
     """More than one PodDisruptionBudget selects the pod, which the Eviction API refuses for good."""
     not_found: bool = False
-    """It was not there any more."""
 
 
 class ResolvedNodeClass(Value):

@@ -1,13 +1,6 @@
-"""One requirement on one label: a set, a complement or a range, and how two of them meet.
+"""Requirements on labels: a set, a complement or a range for one label; how they meet; and several that all hold.
 
-`tenure/model/requirements.py` puts several together, for whoever plans or launches. The rules are Karpenter's, so
-that a pod
-means the same here and there.
-
-The algebra of requirements on labels: several that all hold, compatibility, and how they are written back.
-
-Built from `model.facts.Expression`; planning narrows with it, `aws/` maps images to instance types with it, and the
-result is written back as expressions. `tenure/model/requirements.py` has the single requirement.
+The rules are Karpenter's, so that a pod means the same here and there.
 """
 
 import re

@@ -1,12 +1,7 @@
-"""Roll-outs of drift through a NodePool: what is rolled out, how far it is, and what is seen and said of it.
+"""Roll-outs of drift, and the annotation `tenure.sh/image-pin` by which an EC2NodeClass keeps an image.
 
-`tenure/policy/rollout/decision.py` decides; the NodePool workflow carries the state (`workflows/rollout.py`).
-
-Images of an EC2NodeClass that were taken back: what the annotation `tenure.sh/image-pin` says, and while it holds.
-
-The user's spec stays as it is. A pin takes the place of the images that it names, and of no others: what the selectors
-find later is used at once. It is void when the selectors are written anew, when its time is over, or when a person
-takes the annotation away.
+The user's spec stays as it is. A pin takes the place of the images that it names, and of no others. It is void when the
+selectors are written anew, when its time is over, or when a person takes the annotation away.
 """
 
 import hashlib
@@ -39,11 +34,9 @@ class RolloutTarget(Message):
     requirements: str = ""
     """Digest of the NodePool's requirements."""
     node_class: str = ""
-    """Name of the EC2NodeClass."""
     class_hash: str = ""
     images: tuple[Image, ...] = ()
     groups: tuple[str, ...] = ()
-    """Security groups."""
 
     @property
     def id(self) -> str:
@@ -51,7 +44,6 @@ class RolloutTarget(Message):
         return short_digest(self.model_dump(mode="json"))
 
     def changed_from(self, other: "RolloutTarget") -> tuple[str, ...]:
-        """What is another, in words."""
         return tuple(self._list_changes(other))
 
     def _list_changes(self, other: "RolloutTarget") -> Iterator[str]:
@@ -68,8 +60,6 @@ class RolloutTarget(Message):
 
 
 class HealthGate(Message):
-    """A query of Prometheus, and when it passes."""
-
     name: str
     query: str
     below: float | None = None
@@ -83,18 +73,14 @@ class HealthGate(Message):
 
 class GateResult(Message):
     gate: str = ""
-    """Its id."""
     outcome: Literal["passed", "failed", "unknown"]
     value: float | None = None
     why: str = ""
     """Of what is not passed."""
     at: datetime | None = None
-    """When it was asked."""
 
 
 class ObservedRollout(Message):
-    """What a look at the NodePool found."""
-
     rules: RolloutRules | None = None
     """None: no LifecyclePolicy says anything, and nothing here matters."""
     target: RolloutTarget | None = None
@@ -102,11 +88,9 @@ class ObservedRollout(Message):
     drifted: tuple[str, ...] = ()
     """UIDs of launched NodeClaims that are not what is asked for, also of those that are going."""
     departing: tuple[str, ...] = ()
-    """Of them, those that are going or hold a permit to."""
     updated_nodes: int = 0
     """Nodes that are what is asked for: initialized, and not going."""
     ready: int = 0
-    """Of them, those that are Ready."""
     pods: int = 0
     """Pods on them that a node is needed for."""
     pods_ready: int = 0
@@ -144,8 +128,6 @@ class RolloutPlan(Message):
 
 
 class RolloutHalt(Message):
-    """No further node goes."""
-
     why: str
     since: datetime
     plan: str
@@ -156,8 +138,6 @@ class RolloutHalt(Message):
 
 
 class RolloutState(Message):
-    """What the NodePool workflow remembers."""
-
     target: RolloutTarget | None = None
     good: RolloutTarget | None = None
     """The last that the whole pool ran well with."""
@@ -169,13 +149,11 @@ class RolloutState(Message):
     wave: int = 0
     wave_began: datetime | None = None
     done: int = 0
-    """Drifted nodes that went with a permit."""
     discounted: int = 0
     """Of them, those that left no new node behind: nothing was learnt by them."""
     moving: tuple[str, ...] = ()
     """UIDs of NodeClaims that have a permit and are still there."""
     granted_at: datetime | None = None
-    """The last permit; None: nothing was touched yet."""
     soaking_since: datetime | None = None
     failing_since: datetime | None = None
     halted: RolloutHalt | None = None
@@ -210,22 +188,17 @@ RolloutEventReason = Literal[
 
 
 class RolloutEvent(Message):
-    """Something to be told as an event of the NodePool."""
-
     reason: RolloutEventReason
     message: str
 
 
 class RolloutDecision(Value):
-    """What follows from a look."""
-
     state: RolloutState
     headroom: int | None = None
     """How many more drifted nodes may go now, beside what budgets say; None: any number."""
     why: str = ""
     """Why not more, what it waits for, and what a person can do about it."""
     next_check_at: datetime | None = None
-    """The next moment to look; None: when something changes."""
     gates_to_query: tuple[HealthGate, ...] = ()
     """What Prometheus is to be asked before anything is decided."""
     roll_back: RollBack | None = None
@@ -235,16 +208,12 @@ class RolloutDecision(Value):
 
 
 class RolloutRequest(Message):
-    """Look at a NodePool for its roll-out."""
-
     name: str
     pods: bool = False
     """Whether it matters how the pods on new nodes are."""
 
 
 class RolloutNotification(Message):
-    """Say on the NodePool what became of its roll-out."""
-
     name: str
     events: tuple[RolloutEvent, ...] = ()
     stored_state: str = ""
@@ -252,11 +221,8 @@ class RolloutNotification(Message):
 
 
 class PinRequest(Message):
-    """Take these images again on an EC2NodeClass."""
-
     node_class: str
     images: dict[str, str]
-    """Those that failed, and for each the last good one."""
     by: str
     why: str
     lasts: timedelta

@@ -10,8 +10,6 @@ DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Expired", "Inte
 
 
 class GroupResult(Message):
-    """Signal to a NodeClaim: what its launch group was answered."""
-
     group_id: str
     token: str = ""
     result: LaunchResult
@@ -69,7 +67,5 @@ class Resume(Message):
 
 
 class OperatorRequestResult(Message):
-    """The answer to what a person asked."""
-
     accepted: bool = True
     message: str = ""

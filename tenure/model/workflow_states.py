@@ -32,7 +32,6 @@ class ProvisioningState(Message):
     cluster: str
     window: BatchWindow = BatchWindow()
     passes: int = 0
-    """Counts planning passes."""
     plan_id: str = ""
     """Of the pass that was not answered yet, or not well: it is asked again under the same id, since it may have made
     NodeClaims before its host was lost, and they have to be launched."""
@@ -52,8 +51,6 @@ class ProvisioningState(Message):
 
 
 class Permit(Message):
-    """A lease to disrupt one node voluntarily."""
-
     claim_name: str
     claim_uid: str
     reason: str
@@ -61,9 +58,8 @@ class Permit(Message):
     workflow_id: str = ""
     """Who has it: the NodeClaim's own, or that of a command; empty where an earlier version gave it."""
     since: datetime | None = None
-    """When it was given."""
     begins_within: timedelta = timedelta(0)
-    """As in PermitAsked."""
+    """As in PermitRequest."""
 
     @property
     def counts_until(self) -> datetime:
@@ -76,7 +72,6 @@ class NodePoolState(Message):
     name: str
     observed: ObservedNodePool = ObservedNodePool()
     pending_requests: tuple[PermitRequest, ...] = ()
-    """Wishes not granted yet, oldest first."""
     rejected: tuple[str, ...] = ()
     """Those that have been told why they wait, as UID and workflow; they are told once, not at every look."""
     causes: dict[str, str] = {}
@@ -86,10 +81,8 @@ class NodePoolState(Message):
     """What went by permits lately; as far back as rates of its LifecyclePolicy look."""
     pause: Pause | None = None
     pause_annotation: PauseAnnotation = PauseAnnotation()
-    """Of the pause, as an annotation of the NodePool."""
     blocked_by: str = ""
     replicas: ReplicasState = ReplicasState()
-    """Of a static pool."""
     registrations: Registrations = Registrations()
     rollout: RolloutState = RolloutState()
     """Of drift, while a LifecyclePolicy speaks of roll-outs."""
@@ -109,7 +102,6 @@ class NodeClassState(Message):
     failing_since: datetime | None = None
     failure_message: str = ""
     retry_after: timedelta | None = None
-    """As the last look asked for it."""
 
 
 class NodePoolCount(Message):

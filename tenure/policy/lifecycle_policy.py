@@ -1,17 +1,8 @@
-"""Which LifecyclePolicies hold for which NodePool, and what is wrong with the others. Pure.
+"""Which LifecyclePolicies hold for which NodePool, and what is wrong with the others.
 
-The more precise selection counts, field by field: names before labels before all. Of two as precise that say different
-things of one field the older counts, and both say so. One that makes no sense hurts only itself: it is not heeded, but
-for what `tenure/policy/lifecycle_policy.py` keeps of it. That counts, or holds its NodePools where it cannot be read.
-
-What counts of a LifecyclePolicy that makes no sense: what would let more nodes go, were it not heeded. Pure.
-
-`tenure/policy/lifecycle_policy.py` merges it with what others say and holds the rest;
-`tenure/policy/lifecycle_policy.py` names its sayer.
-
-Which LifecyclePolicies say something of AWS's events, by name, for people who ask under which an event was handled.
-
-Pure. `tenure/policy/lifecycle_policy.py` decides what holds for whom, by the same precision.
+The more precise selection counts, field by field: names before labels before all. Of two as precise that differ in a
+field the older counts, and both say so. Of an invalid one counts what would let more nodes go, were it not heeded; what
+cannot be read holds its NodePools.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -94,9 +85,7 @@ DEADLINE_CUT: Final = "DeadlineCut"
 ROLLOUTS_BLOCKED: Final = "RolloutsHeld"
 """Reasons of a policy that is heeded and has something to be told all the same."""
 MAX_VALUE_LENGTH: Final = 300
-"""Characters of a value that is shown."""
 MAX_LISTED: Final = 3
-"""Conflicts that are written out."""
 NOT_APPLIED: Final = (
     "the policy is not heeded, and what it said before holds no more: its NodePools follow other policies, or the "
     "defaults"
@@ -120,15 +109,12 @@ class Resolved:
     rules: Mapping[str, LifecycleRules]
     """By NodePool; those of which nothing is said are not in it."""
     verdicts: Mapping[str, PolicyVerdict]
-    """By policy."""
     unread: Mapping[str, InvalidRules]
     """By NodePool, where voluntary disruption is held."""
 
 
 @dataclass
 class _Findings:
-    """What is found of one policy."""
-
     pools: set[str] = field(default_factory=set)
     conflicts: list[str] = field(default_factory=list)
     cuts: list[str] = field(default_factory=list)

@@ -1,9 +1,7 @@
-"""What can be wrong with a NodePool beyond what its CRD checks (reference 1.6), and whether its NodeClass is ready.
+"""What is wrong with a NodePool beyond what its CRD checks (reference 1.6), and its conditions.
 
-NodeRegistrationHealthy of a NodePool: unhealthy once two of its last four starts failed (reference 3.6).
-
-A change of the NodePool or its NodeClass begins anew: what failed before may have been mended by it. Nothing is decided
-by it here; it is for people and their alerts.
+NodeRegistrationHealthy (reference 3.6): unhealthy once two of its last four starts failed. A change of the NodePool or
+its NodeClass begins anew. Nothing is decided by it here; it is for people and their alerts.
 """
 
 from collections.abc import Iterable
@@ -115,7 +113,6 @@ def registered_outcomes(pool: NodePool, claims: Iterable[NodeClaim]) -> list[Sta
 
 
 def decide_healthy(known: Registrations) -> tuple[Literal["True", "False", "Unknown"], str, str]:
-    """Status, reason and message."""
     failures = [one for one in known.outcomes if not one.registered]
     if len(failures) >= FAILURES:
         last = failures[-1]

@@ -28,14 +28,11 @@ class Missing(Value):
 
 
 class Candidate(Value):
-    """A NodeClaim of a pool that has too many."""
-
     name: str
     uid: str
     node_name: str = ""
     launched: bool = True
     do_not_disrupt: bool = False
-    """The NodeClaim or its Node is annotated do-not-disrupt."""
     load: NodeLoad = NodeLoad()
     remaining_lifetime_share: float = 1.0
 

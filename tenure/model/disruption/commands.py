@@ -1,11 +1,6 @@
-"""What the Cluster workflow, the workflows of commands and the planner's host say of voluntary disruption.
+"""Messages and states of voluntary disruption: the Cluster workflow, the workflow of each command, the planner's host.
 
-The host keeps each command whole, with its pods and replacements (`tenure/model/disruption/decision.py`); workflows
-know what is here.
-
-What the workflow of one command of voluntary disruption carries, is told and answers; and the Cluster workflow.
-
-`workflows/disruption/command.py` carries a command out, `workflows/disruption/cluster.py` keeps all of them.
+The host keeps each command whole (`tenure/model/disruption/decision.py`); workflows know what is here.
 """
 
 from datetime import datetime, timedelta
@@ -19,8 +14,6 @@ from tenure.model.signals import Pause, PermitResult
 
 
 class Proposal(Message):
-    """A command that the planner would carry out now."""
-
     id: str
     """Of the nodes and the reason: what is proposed again has the same."""
     reason: Method
@@ -36,11 +29,8 @@ class Proposal(Message):
 
 
 class InFlightCommand(Value):
-    """A command that is being carried out."""
-
     proposal: Proposal
     claims: tuple[str, ...] = ()
-    """Names of its replacements, once they are made."""
 
 
 class DisruptionBlocker(Value):
@@ -64,18 +54,13 @@ class CommandBackoff(Value):
 
 
 class DisruptionDecisionRequest(Message):
-    """One pass of voluntary disruption."""
-
     under_way: tuple[InFlightCommand, ...] = ()
     blockers: tuple[DisruptionBlocker, ...] = ()
     backoffs: tuple[CommandBackoff, ...] = ()
     first: tuple[str, ...] = ()
-    """NodeClaims that the last pass did not reach."""
 
 
 class DisruptionDecision(Message):
-    """What a pass found."""
-
     proposals: tuple[Proposal, ...] = ()
     first: tuple[str, ...] = ()
     next_pass_at: datetime | None = None
@@ -99,17 +84,14 @@ class ReplacementRequest(Message):
 
 class ReplacementResult(Message):
     outcome: Literal["made", "stale", "not now"]
-    """`stale_kinds`: it would not be decided like this any more. `not now`: the host cannot say."""
+    """`stale`: it would not be decided like this any more. `not now`: the host cannot say."""
     claims: tuple[str, ...] = ()
     why: str = ""
 
 
 class ReplacementMessage(Message):
-    """Signal of a replacement's workflow to that of the command."""
-
     claim: str
     ready: bool
-    """False: it will never be."""
     why: str = ""
 
 
@@ -129,9 +111,8 @@ class PermitRevoked(Message):
 Step = Literal["Permit", "Begin", "Replace", "Wait", "Finish", "Undo", "Over"]
 """Of a command, in the order of a life without trouble; Undo takes the place of what is left to do."""
 Ending = Literal["done", "not permitted", "recalled", "stale", "not replaced", "held", "failed"]
-"""`stale_kinds`: it would not be decided like this any more. `not replaced`: replacements did not come up.
-`is_active`: a
-node
+"""`stale`: it would not be decided like this any more. `not replaced`: replacements did not come up.
+`held`: a node
 has to stay. `failed`: nobody could say or do it in time."""
 
 
@@ -144,7 +125,6 @@ class CommandFinished(Message):
     nodes: tuple[str, ...] = ()
     """UIDs of the NodeClaims that it failed for; empty: of all."""
     retain_until: datetime | None = None
-    """A person wants them left alone until then."""
 
 
 class CommandCancellation(Message):
@@ -153,7 +133,6 @@ class CommandCancellation(Message):
     by: str
     reason: str
     retain_for: timedelta = timedelta(0)
-    """For how long its nodes are left alone; nothing: as after any command that was recalled."""
 
 
 class CommandLaunched(Message):
@@ -169,31 +148,20 @@ class CommandState(Message):
     cluster: str
     proposal: Proposal
     other_commands: tuple[InFlightCommand, ...] = ()
-    """Commands that were under way when this one began; until its replacements are made."""
     created_at: datetime | None = None
     step: Step = "Permit"
     since: datetime | None = None
-    """When this step began."""
     deadline: datetime | None = None
-    """Of this step."""
     plan_id: str = ""
     """Of its replacements' names."""
     permits: dict[str, PermitResult] = {}
-    """The last answer for each NodeClaim, by UID."""
     permits_renewed_at: datetime | None = None
-    """When permits were asked for last."""
     claims: tuple[str, ...] = ()
-    """Names of its replacements."""
     ready: tuple[str, ...] = ()
-    """Those that say that they are."""
     lost: str = ""
-    """What a replacement said that never will be."""
     revocation: str = ""
-    """Why it is to stop."""
     retain_until: datetime | None = None
-    """Its nodes are left alone until then."""
     ready_by: datetime | None = None
-    """When replacements are waited for no more."""
     failed_checks: int = 0
     """How often the live state did not let it finish since a replacement spoke last."""
     next_check_at: datetime | None = None
@@ -204,8 +172,6 @@ class CommandState(Message):
 
 
 class CommandRequest(Message):
-    """What the activities of a command are told."""
-
     workflow_id: str
     reason: Method
     candidates: tuple[CommandCandidate, ...]
@@ -214,36 +180,24 @@ class CommandRequest(Message):
 
 
 class CommandResult(Message):
-    """What they answer."""
-
     outcome: Literal["done", "waiting", "held", "lost"]
-    """`waiting`: not yet. `is_active`: a candidate has to stay. `lost`: a replacement is gone."""
+    """`waiting`: not yet. `held`: a candidate has to stay. `lost`: a replacement is gone."""
     why: str = ""
     nodes: tuple[str, ...] = ()
-    """UIDs of the NodeClaims that have to stay."""
 
 
 class CommandRun(Message):
-    """A command that was started."""
-
     under_way: InFlightCommand
     since: datetime
 
 
 class DisruptionState(Message):
-    """What the Cluster workflow carries."""
-
     cluster: str
     change_number: int = 0
-    """Number of the last stir."""
     has_changed: bool = False
-    """Something changed since the last pass."""
     last: datetime | None = None
-    """When the last pass began."""
     next_pass_at: datetime | None = None
-    """When the next is due though nothing changes."""
     not_before: datetime | None = None
-    """After one that came to nothing."""
     passes: int = 0
     faults: int = 0
     """Passes in a row that came to nothing."""

@@ -1,12 +1,6 @@
-"""What voluntary disruption is asked and what it answers: which nodes could go, why the others cannot, and commands.
+"""What a pass of voluntary disruption is asked and answers: eligible nodes, ineligibilities, commands.
 
-`scheduling/disruption/` decides, `tenure/policy/disruption/limits.py` says how many may go; `tenure plan` and
-`tenure why` show it.
-
-What a pass of voluntary disruption thinks of a node, and what keeps it.
-
-Light on purpose: the command line reads it, and need not load what the planner is asked
-(`tenure/model/disruption/decision.py`).
+The command line reads verdicts, so this module must not load what the planner is asked.
 """
 
 from collections import Counter
@@ -48,19 +42,14 @@ Cause = Literal[
 
 
 class Ineligibility(Value):
-    """Something that keeps a node from being disrupted."""
-
     cause: Cause
     message: str
     methods: tuple[Method, ...] = METHODS
-    """From which methods it keeps the node."""
     until: datetime | None = None
     """When it ends by itself; None: only when something changes."""
 
 
 class NodeVerdict(Value):
-    """What voluntary disruption thinks of one NodeClaim."""
-
     claim: str
     node: str = ""
     pool: str = ""
@@ -71,17 +60,13 @@ class NodeVerdict(Value):
     cost: float = 1.0
     """Of moving its pods (reference 4.3): 1 for an empty node."""
     pods: int = 0
-    """Those that would have to go elsewhere."""
     eligible: tuple[Method, ...] = ()
     excluded: tuple[Ineligibility, ...] = ()
-    """All causes, of the methods that would concern it."""
     rejected: tuple[str, ...] = ()
     """What simulations of its removal found, in words; empty where there was none, or where it goes."""
 
 
 class PastDisruption(Value):
-    """A node that was disrupted voluntarily."""
-
     pool: str
     reason: Method
     at: datetime
@@ -96,7 +81,6 @@ class Move(Value):
     namespace: str
     name: str
     source: str
-    """The node that goes."""
     target: str = ""
     """A node that stands; empty: a replacement."""
     replacement: int = -1
@@ -104,8 +88,6 @@ class Move(Value):
 
 
 class CommandCandidate(Value):
-    """A node that a command takes away."""
-
     node: str
     claim: str
     claim_uid: str = ""
@@ -125,14 +107,11 @@ class Rejection(Value):
 
 
 class Command(Value):
-    """Nodes that go together, and what is to be there before."""
-
     reason: Method
     kind: Literal["empty", "drift", "multi", "single"]
     candidates: tuple[CommandCandidate, ...]
     replacements: tuple[PlannedNodeClaim, ...] = ()
     claims: tuple[str, ...] = ()
-    """Names of the replacements, in their order, once they are made."""
     moves: tuple[Move, ...] = ()
     price_before: float = 0.0
     """US dollars an hour of the candidates."""
@@ -155,8 +134,6 @@ class Command(Value):
 
 
 class BudgetHeadroom(Value):
-    """How many more nodes may go, and the arithmetic in words."""
-
     allowed: int
     why: str = ""
 
@@ -166,7 +143,6 @@ class ConcurrentZoneLimit(Value):
 
     max_zones: int
     active_zones: tuple[str, ...] = ()
-    """Zones in which some are."""
 
 
 class DisruptionBudgets(Value):
@@ -178,7 +154,6 @@ class DisruptionBudgets(Value):
     zones_at_once: dict[str, ConcurrentZoneLimit] = {}
     """By pool."""
     cluster: dict[str, BudgetHeadroom] = {}
-    """By pool: nodes of all pools together."""
     errors: tuple[str, ...] = ()
     """Rules that cannot be read: their pools are closed."""
     youngest: dict[str, timedelta] = {}
@@ -186,8 +161,6 @@ class DisruptionBudgets(Value):
 
 
 class DisruptionSettings(Value):
-    """How disruption weighs; the gate is Karpenter's."""
-
     spot_to_spot: bool = False
     """SpotToSpotConsolidation."""
     threshold: float = 0.0
@@ -203,13 +176,9 @@ class DisruptionSettings(Value):
 
 
 class DisruptionRequest(Message):
-    """One pass of voluntary disruption."""
-
     now: datetime
     nominated: tuple[str, ...] = ()
-    """Nodes and NodeClaims that pods are expected on."""
     under_way: tuple[Command, ...] = ()
-    """Commands that are being carried out."""
     allowed_disruptions: DisruptionBudgets = DisruptionBudgets()
     settings: DisruptionSettings = DisruptionSettings()
     unavailable: tuple[UnavailableOffering, ...] = ()
@@ -218,7 +187,6 @@ class DisruptionRequest(Message):
     not_ready_grace_by_pool: dict[str, timedelta] = {}
     """By pool where it has its own."""
     first: tuple[str, ...] = ()
-    """NodeClaims that the last pass did not reach."""
     ineligible: dict[str, tuple[Ineligibility, ...]] = {}
     """By NodeClaim what keeps it beyond what the cluster shows: pauses, and moves that came to nothing."""
     unsold: dict[str, str] = {}
@@ -226,7 +194,6 @@ class DisruptionRequest(Message):
     only: tuple[str, ...] = ()
     """These NodeClaims together, for `reason`, and no other command; empty: whatever is worth it."""
     reason: Method = "Underutilized"
-    """Counts with `only`."""
 
 
 class Decision(Value):
@@ -235,12 +202,10 @@ class Decision(Value):
     nodes: tuple[NodeVerdict, ...] = ()
     commands: tuple[Command, ...] = ()
     unreached: tuple[str, ...] = ()
-    """NodeClaims that were to be looked at, and were not."""
     simulations: int = 0
 
     @property
     def count_by_cause(self) -> Counter[str]:
-        """How many nodes each cause excludes."""
         return Counter(
             cause
             for one in self.nodes

@@ -21,7 +21,6 @@ BLOCKING_CAUSES: Final[frozenset[Cause]] = frozenset({"budget", "budgets", "do-n
 MAX_STATUS_LINE_LENGTH: Final = 250
 """Characters: SQL visibility has room for 255 in a Keyword."""
 MAX_NAMED_BLOCKERS: Final = 5
-"""Holds that a verdict names; the others are counted."""
 
 
 _BLOCKER_CODES: Final[Mapping[Cause, str]] = {
@@ -36,8 +35,6 @@ _BLOCKER_CODES: Final[Mapping[Cause, str]] = {
 
 
 class EvictionBlocker(Message):
-    """One pod, or one volume, that a drain waits for."""
-
     subject: str
     """namespace/name of the pod, or the name of the VolumeAttachment."""
     uid: str = ""
@@ -45,12 +42,10 @@ class EvictionBlocker(Message):
     """Kind and name of what the pod belongs to, such as `ReplicaSet web-5d9`."""
     cause: Cause
     what: str
-    """By what it is held, with its arithmetic."""
     since: datetime | None = None
     passes: Prospect = "can"
     passes_at: datetime | None = None
     hint: str = ""
-    """What a person could do next."""
 
     @property
     def summary(self) -> str:
@@ -72,12 +67,9 @@ class EvictionBlocker(Message):
 
 
 class DrainStatus(Message):
-    """What a drain waits for at a moment, and what will follow."""
-
     eviction_blockers: tuple[EvictionBlocker, ...] = ()
     """Those that have to be remembered first, then blocking ones, then those that end by themselves."""
     unnamed_blockers: int = 0
-    """Holds that are not named."""
     pods: int = 0
     """Pods that are waited for, later groups included."""
     pods_in_later_groups: int = 0
@@ -113,7 +105,6 @@ class DrainStatus(Message):
 
     @property
     def status_line(self) -> str:
-        """What blocks, or which pods are merely ending; short enough to be searched for."""
         ending = f"pods are ending: {', '.join(one.subject for one in self.eviction_blockers[:3])}"
         return (self.blocker_summary or ending)[:MAX_STATUS_LINE_LENGTH]
 
@@ -129,7 +120,6 @@ class DrainStatus(Message):
 
     @property
     def status_lines(self) -> tuple[str, ...]:
-        """For people: everything there is to say."""
         messages = [one.description for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS]]
         if self.unnamed_blockers:
             messages.append(f"and {self.unnamed_blockers} more")
@@ -147,8 +137,6 @@ class DrainStatus(Message):
 
 
 class PodDrainRule(Message):
-    """A class of pods, and whether it waits while others leave."""
-
     match_labels: dict[str, str]
     blocked: bool = True
     until: datetime | None = None
@@ -157,24 +145,18 @@ class PodDrainRule(Message):
 
 
 class DrainState(Message):
-    """What a NodeClaim's workflow carries of its drain."""
-
     retains_nodeclaim: bool = False
     """Its NodeClaim is deleted only when the pods are gone, so that the drain can be given up."""
     verdict: DrainStatus | None = None
 
 
 class CancelledDrain(Message):
-    """A drain that was given up, and until when the node is left alone."""
-
     at: datetime
     retry_at: datetime
     why: str
 
 
 class BudgetFact(Value):
-    """A PodDisruptionBudget as it is now."""
-
     namespace: str
     name: str
     selector: Selector | None = None
@@ -195,8 +177,6 @@ class BudgetFact(Value):
 
 
 class Rollout(Value):
-    """The Deployment behind a pod."""
-
     namespace: str
     name: str
     uid: str

@@ -1,9 +1,4 @@
-"""What AWS says of instances: interruptions, maintenance, failing checks, as it is told to NodeClaims' workflows.
-
-There are two sources: EventBridge's messages in the queue, and DescribeInstanceStatus. Reference: karpenter-aws 5.
-
-What EC2 reports of instances in DescribeInstanceStatus, before anything is made of it.
-"""
+"""What AWS says of instances, in EventBridge messages and in DescribeInstanceStatus (reference: karpenter-aws 5)."""
 
 from datetime import datetime
 from typing import Final, Literal
@@ -52,7 +47,7 @@ class InterruptionMessage(Message):
     code: str = ""
     """AWS's word for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
     status: Literal["announced", "withdrawn", "over"] = "announced"
-    """`release_permit`: AWS cancelled it; `over`: it has been done, or the check passes again."""
+    """`withdrawn`: AWS cancelled it; `over`: it has been done, or the check passes again."""
     text: str = ""
     """AWS's description, for people; nothing is decided by it."""
 
@@ -63,7 +58,6 @@ class InterruptionMessages(Message):
     instance_id: str
     notices: tuple[InterruptionMessage, ...]
     evicted_pods: tuple[str, ...] = ()
-    """Pods that were told to go already, as `namespace/name`."""
 
 
 CheckKind = Literal["instanceStatus", "systemStatus"]
@@ -76,8 +70,6 @@ class FailedCheck(Value):
 
 
 class StatusReport(Value):
-    """One instance that has something to report."""
-
     instance_id: str
     failed_checks: tuple[FailedCheck, ...] = ()
     events: tuple[InterruptionMessage, ...] = ()

@@ -1,16 +1,7 @@
-"""Messages of the interruption queue, as they were read; what they say of instances is
-`tenure/model/interruption/notices.py`'s.
+"""Queue messages as read, and what workflows remember of AWS events.
 
-What came from AWS for one node, under which policy, and what was done: what `tenure events` shows.
-
-A NodeClaim's workflow keeps the records in its memo, so that they are read with the list of workflows: without a
-worker, without a call for each node, and for as long as Temporal keeps a workflow that is over.
-
-What a NodeClaim's workflow remembers of AWS's notices, and what people said of them.
-
-It is carried in the workflow's state, and stands as an annotation on the NodeClaim, since no other object holds it.
-
-The Interruption workflow: what it remembers, and what passes between it and the activities that read for it.
+A NodeClaim's workflow keeps its events in its state, in an annotation of the NodeClaim, since no other object holds
+them, and in its memo, so that `tenure events` lists them without a worker or a call per node.
 """
 
 from datetime import datetime
@@ -29,22 +20,16 @@ something that concerns no node, such as an instance that runs now."""
 
 
 class InstanceInterruption(Value):
-    """One notice, and the instance that it is about."""
-
     instance_id: str
     notice: InterruptionMessage
 
 
 class ParsedEvent(Value):
-    """What a message's body says."""
-
     interruptions: tuple[InstanceInterruption, ...] = ()
     at: datetime
     """When it happened; when it was sent where the body does not say."""
     dropped: Dropped = ""
-    """Why nothing is said."""
     why: str = ""
-    """The same for people."""
 
     @property
     def kind(self) -> EventKind | None:
@@ -73,21 +58,16 @@ MEMO: Final = "TenureEvents"
 
 
 class EventRecord(Message):
-    """One event of one node."""
-
     kind: EventKind
     code: str = ""
-    """AWS's word for it."""
     received_at: datetime
     starts: datetime | None = None
-    """When AWS acts; None: at once, or it is not known."""
     status: Literal["announced", "withdrawn", "over"] = "announced"
     policy: str = ""
     """The LifecyclePolicies that say something of the kind; empty: none does, and Karpenter's table holds."""
     action: str
     """What they have for it, as a LifecyclePolicy says it."""
     done: str
-    """What was done, or is waited for, in words."""
     waits: bool = False
     """For a time, a person or a permit."""
     since: datetime
@@ -113,15 +93,12 @@ class ApprovalDecision(Message):
 
 
 class TrackedInterruption(Message):
-    """A notice, as it was told last."""
-
     notice: InterruptionMessage
     received_at: datetime
     """When it was told first."""
     moved_from: datetime | None = None
     """When AWS meant to act before it moved that."""
     moved: datetime | None = None
-    """When it was told that AWS did, last."""
     own: InterruptionMessage | None = None
     """What its source said itself last, where the other source has told since that AWS moved the event."""
     decision: ApprovalDecision | None = None
@@ -133,10 +110,8 @@ class Event(Value):
     """One thing that AWS does, or finds: the notices that tell of the same."""
 
     key: str
-    """Of one node's events."""
     kind: EventKind
     reason: str
-    """The word of Karpenter's metrics."""
     received_at: datetime
     starts: datetime | None = None
     ends: datetime | None = None
@@ -153,15 +128,12 @@ class InstanceStopStart(Message):
     """An instance that is stopped and started for an event, so that it moves to other hardware."""
 
     key: str
-    """Of the event."""
     step: Literal["drain", "stop", "start", "back", "done", "failed"] = "drain"
     since: datetime
     boot_id: str = ""
-    """Of the machine before."""
     deadline: datetime | None = None
     """When it has to be back; known once it is to be stopped."""
     until: datetime | None = None
-    """When it was back, or was waited for no more."""
 
 
 class ApproveEvent(Message):
@@ -179,15 +151,11 @@ class RejectEvent(Message):
 
 
 class EventText(Message):
-    """An event of Kubernetes."""
-
     reason: str
     message: str
 
 
 class InterruptionNotification(Message):
-    """What is to be said of a node's notices, and what is to be written down."""
-
     claim: NodeClaimRef
     events: tuple[EventText, ...] = ()
     """On the NodeClaim and on its Node."""
@@ -199,14 +167,10 @@ class InterruptionNotification(Message):
 
 
 class SourceState(Message):
-    """How the reading of one source goes."""
-
     failing_since: datetime | None = None
     """None: it can be read, as far as is known."""
     failed_attempts: int = 0
-    """In vain, one after the other."""
     fault: str = ""
-    """The last one, also when it is over."""
     fault_at: datetime | None = None
 
 
@@ -219,7 +183,6 @@ class InterruptionState(Message):
     messages: SourceState = SourceState()
     statuses: SourceState = SourceState()
     notified: tuple[OpenInterruption, ...] = ()
-    """What nodes were told by their instances' status, and what is not over yet."""
     status_read: datetime | None = None
 
 
@@ -230,8 +193,6 @@ class QueueSetting(Message):
 
 
 class QueueRequest(Message):
-    """Read this queue until it cannot be read."""
-
     queue: str
 
 
@@ -240,7 +201,6 @@ class InstanceStatusRequest(Message):
 
     notified: tuple[OpenInterruption, ...] = ()
     last: datetime | None = None
-    """When it was read last."""
 
 
 class SourceReadResult(Message):
@@ -249,5 +209,4 @@ class SourceReadResult(Message):
     fault: str = ""
     """Empty: nothing is wrong, and reading is to go on."""
     notified: tuple[OpenInterruption, ...] = ()
-    """Of instances' status: what is open now."""
     last: datetime | None = None

@@ -22,7 +22,6 @@ class Phase(StrEnum):
 
 
 TERMINATING_PHASES: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
-"""Phases of a node that is on its way out."""
 
 
 class Step(Message):
@@ -34,11 +33,8 @@ class Step(Message):
 
 
 class NodeClaimExplanation(Message):
-    """What the workflow of a node says of it, in words."""
-
     bought_for: str = ""
     events: tuple[str, ...] = ()
-    """From AWS."""
     blocked_by: str = ""
     paused: str = ""
     drain: tuple[str, ...] = ()
@@ -51,8 +47,6 @@ class NodeClaimExplanation(Message):
 
 
 class NodeClaimOutcome(Message):
-    """How a life ended."""
-
     name: str
     uid: str
     reason: str
@@ -61,6 +55,5 @@ class NodeClaimOutcome(Message):
     history: tuple[Step, ...] = ()
     why: str = ""
     events: tuple[str, ...] = ()
-    """From AWS."""
     drift: str = ""
     evicted_pods: tuple[str, ...] = ()

@@ -17,7 +17,6 @@ def make_nodeclaim_name(pool: str, plan_id: str, index: int) -> str:
 
 
 def nodepool_owner_reference(name: str, uid: str) -> dict[str, Any]:
-    """The owner reference to the NodePool."""
     return {
         "apiVersion": NODEPOOL_API_VERSION,
         "kind": "NodePool",
@@ -28,7 +27,6 @@ def nodepool_owner_reference(name: str, uid: str) -> dict[str, Any]:
 
 
 def to_requirement_json(one: Expression) -> dict[str, Any]:
-    """As it stands in spec.requirements."""
     return {
         "key": one.key,
         "operator": one.operator,

@@ -29,19 +29,13 @@ class NodeClaimRef(Message):
 
 
 class NodeClaimLaunchRequest(Message):
-    """A request for one NodeClaim that launches itself."""
-
     claim: NodeClaimRef
     unavailable: tuple[UnavailableOffering, ...] = ()
-    """What is not to be asked for now."""
     retry: bool = False
-    """An attempt failed before."""
     discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
 
 
 class GroupLaunchRequest(Message):
-    """A request for a launch group."""
-
     draft: LaunchDraft
     unavailable: tuple[UnavailableOffering, ...] = ()
     retry: bool = False
@@ -66,14 +60,11 @@ class RecoveredState(Message):
     expires: datetime | None = None
     lifetime: timedelta | None = None
     drift: str = ""
-    """What the condition Drifted says."""
     drift_message: str = ""
     notified_overdue: str = ""
     """The phase that the condition tenure.sh/Overdue says is past its deadline."""
     not_ready_intervals: tuple[NotReadyInterval, ...] = ()
-    """When its node was away, as the NodeClaim says."""
     interruptions: str = ""
-    """What AWS said of its instance, as the NodeClaim says."""
 
 
 class RegistrationResult(Message):

@@ -1,12 +1,8 @@
-"""Disruption budgets: how many nodes of a pool may be disrupted now, and the arithmetic behind it.
+"""Disruption budgets, and the windows in which they and other rules hold.
 
 Karpenter's rules (reference 4.4): percentages round up, so a budget of 10 % always lets one node of a small pool
 go; nodes that are NotReady or going already use the budget up; the strictest active budget counts; one budget that
 cannot be read closes the pool.
-
-Times in which something holds: by cron line and duration in a time zone, and once from one moment to another.
-
-Used for budgets (`budgets.py`) and for windows and freezes of LifecyclePolicies (`allowances.py`).
 """
 
 import math
@@ -80,12 +76,9 @@ def parse_timestamp(text: str, zone: str = "") -> datetime:
 
 
 class PermitCandidate(Message):
-    """A NodeClaim that may go, as its permit is decided by."""
-
     zone: str = ""
     created: datetime | None = None
     paused: str = ""
-    """In words: its annotation holds it."""
 
 
 class AllowedDisruptions(Message):
@@ -96,14 +89,12 @@ class AllowedDisruptions(Message):
     read: bool = True
     """False where the pool could not be looked at, so that `count` says nothing."""
     why: str = ""
-    """The arithmetic in words, for the node and the pool that are blocked by it."""
     unreadable: bool = False
     """A budget cannot be read, and `why` says which and what to write."""
     zones: dict[str, BudgetHeadroom] = {}
     """What is left in each zone; what is not mentioned is not limited, here and in what follows."""
     zones_at_once: ConcurrentZoneLimit | None = None
     cluster: BudgetHeadroom | None = None
-    """Of all NodePools together."""
     minimum_node_age: timedelta | None = None
     """How old a node has to be."""
     fixed: bool = False
@@ -111,7 +102,6 @@ class AllowedDisruptions(Message):
     opens: datetime | None = None
     """When time alone may let more go than now; None for never."""
     candidates: dict[str, PermitCandidate] = {}
-    """By UID: the NodeClaims that were asked about and stand."""
 
 
 def decide_allowed_disruptions(

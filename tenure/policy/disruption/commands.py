@@ -1,19 +1,7 @@
-"""What a command waits for: permits, replacements, another look. Pure; `workflows/disruption/command.py` waits.
+"""What the workflows of a disruption command and of the cluster decide: permits, replacements, cancellation, backoff.
 
-What a person may say of a command that is being carried out: give it up, and leave its nodes alone for a while.
-
-Pure; `workflows/disruption/command.py` hears it, `tenure/policy/disruption/commands.py` remembers how long the nodes
-are left alone.
-
-Memory of moves that came to nothing: what bounced is left alone, for longer each time, until it succeeds.
-
-By nodes where these were the reason; by NodePool where its replacements did not come up, so that a pool that nothing
-can be bought for is tried by one command at a time, and holds up no other.
-
-When a pass of voluntary disruption is due, and which of its proposals begin. `workflows/disruption/cluster.py`
-performs it.
-
-What a replacement's life says to the disruption that waits for it: that it is ready, or that it never will be.
+Failed disruptions back off by node where these were the reason, and by NodePool where its replacements did not come up:
+a pool that nothing can be bought for is tried by one command at a time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,7 +47,6 @@ RECHECK_AFTER: Final = timedelta(seconds=10)
 
 
 def candidates_without_permit(state: CommandState, now: datetime) -> tuple[CommandCandidate, ...]:
-    """The candidates that may not go now: refused, not answered, or by a lease that lapsed."""
     return tuple(one for one in state.proposal.candidates if not _has_permit(state, one.claim_uid, now))
 
 
@@ -98,7 +85,6 @@ def next_wakeup_at(state: CommandState) -> datetime | None:
 
 
 def explain_unpermitted(state: CommandState, unpermitted: Sequence[CommandCandidate]) -> str:
-    """In the words of the first pool that refused."""
     messages = [
         permit.blocked_by for one in unpermitted if (permit := state.permits.get(one.claim_uid)) and permit.blocked_by
     ]
@@ -128,7 +114,6 @@ def next_check_at(state: CommandState, now: datetime) -> datetime:
 
 
 def describe_unready_replacements(state: CommandState) -> str:
-    """The replacements that are not ready, in words."""
     return format_short_list([name for name in state.claims if name not in state.ready])
 
 
@@ -157,7 +142,6 @@ def rejection_reason(state: CommandState, request: CommandCancellation) -> str:
 
 
 def cancellation_changes(state: CommandState, request: CommandCancellation, now: datetime) -> dict[str, object]:
-    """What changes by it."""
     protected_until = now + request.retain_for if request.retain_for else None
     until = f", and keeps its nodes until {protected_until.isoformat(timespec='minutes')}" if protected_until else ""
     return {
@@ -167,7 +151,6 @@ def cancellation_changes(state: CommandState, request: CommandCancellation, now:
 
 
 def cancellation_message(state: CommandState, request: CommandCancellation) -> str:
-    """For whoever asked."""
     if state.step == "Finish":
         return "NodeClaims are being deleted: those that are not yet are put back into service"
     replacements = ", and its replacements deleted but those that carry pods" if state.claims else ""
@@ -200,7 +183,6 @@ CommandBackoffs = tuple[CommandBackoff, ...]
 def record_command_result(
     backoffs: CommandBackoffs, proposal: Proposal, over: CommandFinished, now: datetime
 ) -> CommandBackoffs:
-    """The memory with how a command ended."""
     uids = {*(over.nodes or (one.claim_uid for one in proposal.candidates))}
     if over.ending == "done":
         deleted = {one.claim_uid for one in proposal.candidates}
@@ -243,7 +225,6 @@ def _remove_backoffs(backoffs: CommandBackoffs, uids: set[str], pools: Iterable[
 
 
 def prune_backoffs(backoffs: CommandBackoffs, now: datetime) -> CommandBackoffs:
-    """Less what is long over."""
     return tuple(one for one in backoffs if now < one.until + BACKOFF_RETENTION)
 
 
@@ -252,7 +233,6 @@ def active_backoffs(backoffs: CommandBackoffs, now: datetime) -> CommandBackoffs
 
 
 def has_failed_replacements(backoffs: CommandBackoffs, pool: str) -> bool:
-    """Its replacements did not come up when they were tried last."""
     return any(_is_backoff_of_pool(one, pool) for one in backoffs)
 
 
@@ -280,12 +260,10 @@ def next_pass(state: DisruptionState, now: datetime) -> datetime | None:
 
 
 def retry_pass_at(faults: int, now: datetime) -> datetime:
-    """Before another pass, after so many in a row that came to nothing."""
     return now + min(MAX_FAULT_PAUSE, PASS_INTERVAL * 2.0 ** min(max(faults - 1, 0), 10))
 
 
 def cluster_blockers(state: DisruptionState, now: datetime) -> tuple[DisruptionBlocker, ...]:
-    """What holds the whole cluster."""
     pause = state.pause
     if pause is None or not pauses.is_pause_active(pause, now):
         return ()

@@ -26,8 +26,6 @@ _EXISTING_STATES: Final = ("pending", "running", "stopping", "stopped")
 
 
 class Drift(Value):
-    """Why a node has drifted."""
-
     reason: str
     message: str
     recheck: bool = False
@@ -49,7 +47,6 @@ class DriftFacts:
     fresh: bool = False
     """The instance was read for this NodeClaim just now."""
     previous: Drift | None = None
-    """The last verdict."""
 
 
 _Check = Callable[[DriftFacts, EC2NodeClass, datetime], str | None]

@@ -136,7 +136,6 @@ class _PoolLimits:
         self._rules = pool.rules if pool.rules and not self._problems else DisruptionRules()
 
     def headroom(self, method: str) -> BudgetHeadroom:
-        """The strictest of all that is said."""
         if blocked_by := self.pool.unread.blocking_message(method) or next(iter(self._problems), ""):
             return BudgetHeadroom(allowed=0, why=blocked_by)
         base = decide_allowed_disruptions(self.pool.budgets, self.count_nodes(), reason=method, now=self.now)

@@ -1,22 +1,9 @@
-"""Which wishes to disrupt a node are granted now, and why the others are not. Pure.
+"""Which requests to disrupt a node are granted, and when a NodePool reads its budgets again.
 
-`activities/nodepool/budgets.py` reads what is left of every limit, `workflows/disruption/permits.py` hands the
-permits out. A permit
-that is out and not used yet takes room of its own, for as long as it may be used; one whose node is on its way is
-counted by the limits themselves.
-
-Permits under budgets for all NodePools together: who has booked a place before whom. Pure.
-
-The Cluster workflow keeps the book, so that two NodePools that look at the same moment do not both take the last place.
-
-The record of nodes that went voluntarily, by which rates count: put together, and as an annotation of the NodePool.
-
-`workflows/disruption/permits.py` keeps it; the annotation is for a workflow that has lost it. Pure.
-
-When a NodePool reads its budget again, while wishes wait for it.
-
-The watch tells of what a budget depends on, and whoever has a permit gives it back: then it is read at once. A look by
-time is for what nobody told of, so it comes ever more slowly; where time alone lets nodes go, it comes at that time.
+A permit that is out and not used yet takes room of its own, for as long as it may be used; one whose node is on its way
+is counted by the limits themselves. The Cluster workflow keeps reservations under budgets for all NodePools, so that
+two that look at the same moment do not both take the last place. The record of voluntary disruptions, by which rates
+count, is an annotation too, for a workflow that has lost it.
 """
 
 import json
@@ -50,7 +37,6 @@ def update_reservations(
 
 
 def reserved_by_others(ledger: Iterable[PermitReservation], pool: str) -> tuple[str, ...]:
-    """UIDs of what other NodePools have booked."""
     return tuple(one.claim_uid for one in ledger if one.pool != pool)
 
 
@@ -209,8 +195,6 @@ def _is_active(permit: Permit, existing: set[str] | None, disrupting: set[str], 
 
 @dataclass
 class _PermitHeadroom:
-    """What is left while permits are given, one after the other."""
-
     pool: str
     allowed_disruptions: Mapping[str, AllowedDisruptions]
     now: datetime
@@ -229,7 +213,6 @@ class _PermitHeadroom:
             self.by_zone[zone] = self.by_zone.get(zone, 0) + 1
 
     def rejection_reason(self, request: PermitRequest) -> str:
-        """What keeps it, in words; empty when nothing does. A budget counts every node that goes, for any reason."""
         budget = self.allowed_disruptions[request.reason]
         if self.blocked_by:
             return self.blocked_by

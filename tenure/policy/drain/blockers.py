@@ -40,14 +40,12 @@ def budgets_of(pod: DrainPod, budgets: Sequence[BudgetFact]) -> tuple[BudgetFact
 
 
 def new_pod_blocker(pod: DrainPod, **fields: object) -> EvictionBlocker:
-    """A hold of this pod."""
     owner = f"{pod.owner_kind} {pod.owner_name}".strip()
     subject = f"{pod.namespace}/{pod.name}"
     return EvictionBlocker.model_validate({"subject": subject, "uid": pod.uid, "owner": owner, **fields})
 
 
 def policy_blocker(pod: DrainPod, by: PodDrainRule) -> EvictionBlocker:
-    """A LifecyclePolicy lets it go later than others."""
     return new_pod_blocker(pod, cause="policy", what=by.why, passes="at" if by.until else "can", passes_at=by.until)
 
 
@@ -73,7 +71,6 @@ def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[BudgetFa
 
 
 def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
-    """The API server refuses for a reason that is no budget."""
     return new_pod_blocker(
         pod,
         cause="refused",
@@ -115,7 +112,6 @@ def _budget_prospect(pod: DrainPod, budget: BudgetFact) -> tuple[Prospect, str]:
 
 
 def do_not_disrupt_blocker(pod: DrainPod) -> EvictionBlocker:
-    """By the pod's own do-not-disrupt annotation."""
     if pod.protected_until is not None:
         return new_pod_blocker(
             pod, cause="do-not-disrupt", what=pod.why_not, passes="at", passes_at=pod.protected_until
@@ -143,7 +139,6 @@ def terminating_blocker(pod: DrainPod) -> EvictionBlocker:
 
 
 def surge_blocker(pod: DrainPod, deployment: str, until: datetime) -> EvictionBlocker:
-    """The Deployment restarts, and its new pod is not Ready yet."""
     return new_pod_blocker(
         pod,
         cause="surge",
@@ -155,7 +150,6 @@ def surge_blocker(pod: DrainPod, deployment: str, until: datetime) -> EvictionBl
 
 
 def volume_blocker(volume: str) -> EvictionBlocker:
-    """A volume that its driver has not taken off the node yet."""
     return EvictionBlocker(
         subject=volume, cause="volume", what="volumes are still attached", hint="look at the CSI driver's controller"
     )

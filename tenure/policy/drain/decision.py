@@ -61,7 +61,6 @@ def _duration_or_none(text: str | None) -> timedelta | None:
 class DrainStep(Value):
     do: Literal["wait", "escalate", "give up"]
     until: datetime | None = None
-    """For `wait`: when time alone changes the step."""
     why: str = ""
 
 
@@ -126,14 +125,12 @@ def needs_restart(rollout: Rollout, began: datetime) -> bool:
 
 
 def creates_pod_first(rollout: Rollout | None) -> bool:
-    """Whether a restart makes the new pod before the old one goes."""
     return rollout is not None and rollout.replicas == 1 and rollout.surges
 
 
 def with_known_since(
     blockers: Iterable[EvictionBlocker], known: DrainStatus | None, now: datetime
 ) -> tuple[EvictionBlocker, ...]:
-    """Each with the moment since which it is known to hold."""
     before = {(one.subject, one.uid, one.cause): one.since for one in (known.eviction_blockers if known else ())}
     return tuple(
         one.model_copy(update={"since": one.since or before.get((one.subject, one.uid, one.cause)) or now})

@@ -26,7 +26,6 @@ DEFAULT_WARNING_PERIOD: Final = timedelta(minutes=2)
 RETRY_INTERVAL: Final = timedelta(minutes=1)
 MAX_RETRY_INTERVAL: Final = timedelta(minutes=10)
 MAX_REASON_LENGTH: Final = 200
-"""Characters of why one failed."""
 _IMMEDIATE_KINDS: Final = ("instanceStopping", "instanceTerminating")
 _STEP_NAMES: Final[dict[Point, str]] = {
     "beforeDrain": "the drain",
@@ -36,14 +35,10 @@ _STEP_NAMES: Final[dict[Point, str]] = {
 
 
 class HookStep(Value):
-    """What is to be done at a point. `done`: it is passed."""
-
     do: Literal["run", "wait", "give up", "done"]
     hook: Hook | None = None
     number: int = 1
-    """Of the run."""
     until: datetime | None = None
-    """For `wait`."""
     why: str = ""
 
 
@@ -77,7 +72,6 @@ def _retry_step(state: NodeClaimState, point: Point, hook: Hook, run: HookRun, n
 
 
 def pause_after(number: int) -> timedelta:
-    """Before a hook that failed for this many times is tried again."""
     doublings: int = 2 ** min(max(0, number - 1), 8)
     return min(MAX_RETRY_INTERVAL, RETRY_INTERVAL * doublings)
 
@@ -90,7 +84,6 @@ def _is_over(state: NodeClaimState, point: Point, now: datetime) -> bool:
 def describe_failure_outcome(
     state: NodeClaimState, point: Point, hook: Hook, now: datetime, *, cancellable: bool
 ) -> str:
-    """What comes of a failure, in words."""
     continues = f"{_STEP_NAMES[point]} goes on"
     match hook.on_failure:
         case "giveUp":
@@ -121,7 +114,6 @@ def limit_deadline(point: Point, since: datetime, ends: datetime) -> datetime:
 
 
 def reclaimed_at(state: NodeClaimState) -> datetime | None:
-    """When AWS takes the instance from under the node, by what it has said so far."""
     return min((at for at in map(_event_reclaims_at, live_events(state)) if at), default=None)
 
 
@@ -134,7 +126,6 @@ def _event_reclaims_at(event: Event) -> datetime | None:
 
 
 def remaining_time(state: NodeClaimState, point: Point, hook: Hook, now: datetime) -> timedelta:
-    """That a hook which has begun still has."""
     run = find_run(state.hooks, point, hook.name)
     own = (run.since if run else now) + timeout_of(hook)
     ends = hooks_deadline(state, point)
@@ -159,14 +150,12 @@ def start_run(hooks: Hooks, point: Point, hook: Hook, number: int, now: datetime
 
 
 def record_progress(hooks: Hooks, point: Point, name: str, result: HookResult) -> Hooks:
-    """The memory with how far it came until it was to be told anew."""
     run = find_run(hooks, point, name)
     assert run is not None
     return _with_run(hooks, run.model_copy(update={"attempts": result.attempts}))
 
 
 def record_outcome(hooks: Hooks, point: Point, name: str, result: HookResult, now: datetime) -> Hooks:
-    """The memory with its outcome."""
     run = find_run(hooks, point, name)
     assert run is not None
     changes = {"outcome": result.outcome, "why": result.why[:MAX_REASON_LENGTH], "ended": now}

@@ -24,7 +24,6 @@ def job_name(key: str, hook: str) -> str:
 
 
 def to_label_value(text: str) -> str:
-    """As the value of a label; names of nodes may be longer than those."""
     return re.sub(r"[^A-Za-z0-9]+$", "", re.sub(r"[^-A-Za-z0-9_.]", "-", text)[:63])
 
 
@@ -44,17 +43,14 @@ def describe_run(run: HookRun, then: str = "") -> str:
 
 
 def describe_runs(state: NodeClaimState) -> tuple[str, ...]:
-    """All of them, in the order in which they ended, for the details of a workflow."""
     return tuple(describe_run(one) for one in state.hooks.runs if not one.past)
 
 
 def is_waiting_for_hook(state: NodeClaimState) -> bool:
-    """A hook is what the node waits for."""
     return bool(state.blocked_by) and state.blocked_code in (HOOK_RUNNING, HOOK_FAILED)
 
 
 def has_failed_hook(state: NodeClaimState) -> bool:
-    """It waits for a hook that failed, and is tried again."""
     return bool(state.blocked_by) and state.blocked_code == HOOK_FAILED
 
 
@@ -76,7 +72,6 @@ def hook_subject(state: NodeClaimState, point: Point, hook: Hook) -> HookSubject
 
 
 def request_body(about: HookSubject) -> dict[str, Any]:
-    """What a service is told."""
     event = about.event
     starts = {"starts": format_timestamp(event.starts)} if event and event.starts else {}
     event_fields = {"kind": event.kind, "code": event.code, **starts} if event else None
@@ -95,7 +90,6 @@ def request_body(about: HookSubject) -> dict[str, Any]:
 
 
 def job_environment(about: HookSubject) -> dict[str, str]:
-    """The same for the containers of a Job."""
     return dict(_flatten(request_body(about), "TENURE"))
 
 

@@ -37,20 +37,15 @@ START_TOLERANCE: Final = timedelta(minutes=10)
 
 
 class InterruptionDecision(Value):
-    """What follows. `ask`: as soon as its NodePool permits it."""
-
     do: EventAction = "nothing"
     until: datetime | None = None
-    """When time alone changes that."""
     key: str = ""
-    """Of the event."""
     kind: EventKind | None = None
     reason: str = ""
     """Why the node goes: Karpenter's word for the kind."""
     why: str = ""
     """The event, and what it waits for, in words."""
     what: str = ""
-    """What it waits for."""
 
 
 def decide_interruption(state: NodeClaimState, now: datetime) -> InterruptionDecision:
@@ -109,7 +104,6 @@ def _is_approvable(state: NodeClaimState, event: Event) -> bool:
 
 
 def decide_event(state: NodeClaimState, event: Event, now: datetime) -> InterruptionDecision:
-    """What one event asks for."""
     if stop := _stop_for(state, event):
         return _new_decision(event, "drain" if stop.step == "failed" else "stop")
     policy = resolve_event_policy(state.observed.rules, event.kind)
@@ -200,7 +194,6 @@ def _decide_ignored(state: NodeClaimState, event: Event, now: datetime) -> Inter
 
 
 def draining_event(state: NodeClaimState) -> Event | None:
-    """The event that the node is drained for, while AWS has not taken it back."""
     return next((one for one in live_events(state) if one.key == state.interrupted), None)
 
 
@@ -243,7 +236,6 @@ def pods_blocked_by_event(state: NodeClaimState, event: Event, now: datetime) ->
 
 
 def overrides_do_not_disrupt(state: NodeClaimState) -> bool:
-    """Whether the drain that is under way takes do-not-disrupt pods like others."""
     event = draining_event(state)
     return event is not None and event_overrides_do_not_disrupt(state, event)
 
@@ -266,6 +258,5 @@ def stop_start_deadline(state: NodeClaimState, key: str) -> timedelta:
 
 
 def describe_event(event: Event) -> str:
-    """What AWS says, in a line."""
     code = f" {event.code}" if event.code else ""
     return f"{event.kind}{code}" + (f" at {format_timestamp(event.starts)}" if event.starts else "")

@@ -1,11 +1,7 @@
-"""When what a policy says of an AWS event is due: its start, a window, or an answer, each before AWS acts. Pure.
+"""When the rule for an AWS event is due (its start, a window, an answer), and which instance statuses count.
 
-`tenure/policy/interruption/decision.py` asks for it, of nodes and of classes of their pods.
-
-When what EC2 reports of an instance's status is worth telling its node, and when it is over. Reference 5.1.
-
-A failing check counts once it has failed for two minutes, a scheduled event at once. What was told and is not reported
-any more is over.
+Reference 5.1: a failing check counts once it has failed for two minutes, a scheduled event at once. What was told and
+is not reported any more is over.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +26,6 @@ class TimingDecision(Value):
 
 
 def decide_timing(action: Action, times: EventTiming, event: Event, name: str, now: datetime) -> TimingDecision:
-    """Whether an action is due for an event of the node `name`."""
     match action:
         case "notify" | "ignore":
             return TimingDecision(do="leave")
@@ -110,9 +105,7 @@ FailingSince = Mapping[tuple[str, str], datetime]
 
 class StatusMessages(Value):
     by_instance: dict[str, tuple[InterruptionMessage, ...]]
-    """By instance."""
     failing_since: dict[tuple[str, str], datetime]
-    """To be handed in the next time."""
 
 
 def decide_status(

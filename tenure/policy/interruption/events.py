@@ -1,7 +1,7 @@
 """AWS's notices as one node remembers them: repeats, changes, withdrawals, and which of them tell of the same event.
 
-Pure. The same maintenance comes from the queue and from the instance's status, with different ids and one start. What
-one of them says first of another start holds for both.
+The same maintenance comes from the queue and from the instance's status, with different ids and one start. What one of
+them says first of another start holds for both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -61,7 +61,6 @@ def event_key(notice: InterruptionMessage) -> str:
 def record_approval(
     known: Sequence[TrackedInterruption], keys: Iterable[str], decision: ApprovalDecision
 ) -> tuple[TrackedInterruption, ...]:
-    """The memory after a person answered for these events."""
     matching = {*keys}
     return tuple(
         one.model_copy(update={"decision": decision}) if event_key(one.notice) in matching else one for one in known
@@ -81,7 +80,6 @@ def end_stopping_events(
 
 
 def record_done(known: Sequence[TrackedInterruption], key: str) -> tuple[TrackedInterruption, ...]:
-    """The memory after what an event asked for was done."""
     return tuple(one.model_copy(update={"done": True}) if event_key(one.notice) == key else one for one in known)
 
 

@@ -1,13 +1,8 @@
-"""What is said of AWS's events on a NodeClaim and its Node: once for every change. Pure.
+"""Events, records and answers about AWS events of a node.
 
-The reasons are Karpenter's (karpenter-aws 5.3). What was said is kept by topic: a topic whose word is another now is
-due. Of a kind that its policy ignores nothing is said.
-
-What is kept of AWS's events for people who ask later: each with its policy and what was done. Pure.
-
-The words change only where what follows changes, so that a node that waits costs nothing.
-
-What a person may say of a node's events, and what comes of it. Pure: `workflows/approvals.py` takes it.
+Reasons are Karpenter's (karpenter-aws 5.3). Events are kept by topic and published once for every change; a kind that
+its policy ignores has none. The words of a record change only where what follows changes, so that a waiting node costs
+nothing.
 """
 
 from collections.abc import Mapping
@@ -50,7 +45,6 @@ TERMINATING: Final = "TerminatingOnInterruption"
 
 
 def due_event_texts(state: NodeClaimState, now: datetime) -> dict[str, EventText]:
-    """What is to be said now, by topic."""
     return {
         topic: text
         for topic, (version, text) in _event_texts(state, now).items()
@@ -208,7 +202,6 @@ def new_decision(by: str, reason: str, now: datetime, *, approved: bool) -> Appr
 
 
 def describe_decision(state: NodeClaimState, decision: ApprovalDecision, now: datetime) -> OperatorRequestResult:
-    """What follows, of a state in which the answer stands."""
     events = ", ".join(describe_event(event) for event in approvable_events(state))
     name, next_step = state.identity.name, decide_interruption(state, now)
     if decision.approved:

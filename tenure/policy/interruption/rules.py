@@ -1,7 +1,4 @@
-"""What LifecyclePolicies say of AWS's events, with what holds where they are silent: Karpenter's action table.
-
-Reference: karpenter-aws 5.3. Pure. `tenure/policy/interruption/decision.py` decides by it.
-"""
+"""LifecyclePolicies' rules for AWS events, and Karpenter's action table where they are silent (karpenter-aws 5.3)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -49,8 +46,6 @@ _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class EventTiming(Value):
-    """When something follows, read."""
-
     lead: timedelta = LEAD
     windows: tuple[Window, ...] = ()
     deadline: timedelta | None = None
@@ -59,8 +54,6 @@ class EventTiming(Value):
 
 
 class EventPolicy(Value):
-    """What holds for events of one kind."""
-
     action: Action
     times: EventTiming = EventTiming()
     do_not_disrupt: Literal["honour", "override"] | None = None
@@ -106,7 +99,6 @@ def _is_ignored(rules: LifecycleRules | None, kind: EventKind) -> bool:
 def event_rules_of(
     rules: InterruptionRules, kind: EventKind
 ) -> EventRules | StoppingRules | TimedRules | ScheduledRules | None:
-    """None where nothing is said of the kind."""
     match kind:
         case "spotInterruption":
             return rules.spot_interruption

@@ -1,13 +1,4 @@
-"""What becomes of a NodeClaim that another controller ran, when Tenure takes it over. Pure.
-
-`tenure/controller/adoption_preview.py` says it beforehand, and `tenure/cli/adopt/handover.py` holds the workflows
-against it.
-
-Stamps of the static hash that another controller, or another version, left on NodeClaims (reference 6.3).
-
-`activities/nodeclaim/annotations.py` writes what is decided here; `tenure/controller/adoption_preview.py` judges
-drift as if it were written.
-"""
+"""The first phase of a NodeClaim that another controller ran, and the static hash that it is stamped with (reference 6.3)."""
 
 from collections.abc import Mapping
 from typing import Final

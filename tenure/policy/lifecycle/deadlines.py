@@ -1,12 +1,7 @@
-"""What LifecyclePolicies say of the phases' deadlines, what follows them, and of nodes that are NotReady.
+"""Deadlines of phases, the action that follows them, and what blocks a node.
 
-Rules are None where no policy says anything; then, and where they are silent, the settings hold. A value that cannot
-be read falls to the settings too: `tenure/policy/lifecycle_policy.py` has said so on the policy.
-
-A phase that takes long: slow, or past its deadline; and who is waited for then. Pure.
-
-Slow is measured by what such nodes have taken so far, and is only shown. Overdue is a deadline that passed: what
-follows is the policy's, and where that is the alarm the node waits for a person, and says so.
+Rules are None where no policy says anything; then, and where a value is absent or cannot be read, the settings hold.
+Slow is measured by what such nodes have taken so far, and is only shown.
 """
 
 from collections.abc import Iterator, Mapping

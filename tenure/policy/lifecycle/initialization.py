@@ -1,10 +1,6 @@
-"""What still holds up a node's initialization, in the order in which Karpenter reports it (reference 3.4).
+"""What still blocks initialization, in Karpenter's order (reference 3.4), and how long start-up phases take.
 
-How long a phase of start-up is expected to take, from how long others took. Pure.
-
-Who takes longer is slow: that is shown, and nothing follows from it.
-
-Whether a Node has what its NodeClaim was launched for: nine tenths of it at least (reference 3.7).
+A Node has to have nine tenths of what its NodeClaim was launched for (reference 3.7).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +56,6 @@ def decide_undeclared(taints: Iterable[Taint], declared: Iterable[Taint]) -> tup
 
 
 def undeclared_message(node: str, strange: Iterable[str]) -> str:
-    """What it means that a Node carries such taints, and what to write."""
     return (
         f"Node {node} is tainted {', '.join(strange)}: only pods that tolerate it go there, and "
         "others get another node; if it goes by itself, declare it in the NodePool's startupTaints"
@@ -105,7 +100,6 @@ def decide_expected(seconds: Sequence[float]) -> timedelta | None:
 
 
 def default_expected_duration(deadline: timedelta) -> timedelta:
-    """What is expected while nothing is known."""
     return max(LEAST, deadline / UNKNOWN_SHARE)
 
 

@@ -43,7 +43,6 @@ def recheck_at(pause: Pause | None) -> datetime | None:
 
 
 def describe_pause(pause: Pause) -> str:
-    """Behind the name of what is paused."""
     if pause.until == NEVER:
         return f"is paused by {pause.by}, which cannot be read: {pause.reason}"
     return f"is paused by {pause.by} until {_format_timestamp(pause.until)}: {pause.reason}"
@@ -117,7 +116,6 @@ def pause_from_annotation(text: str) -> Pause | None:
 def pause_blocker(
     scope: Literal["cluster", "pool", "node"], name: str, text: str, now: datetime
 ) -> DisruptionBlocker | None:
-    """What an annotation holds up, for those who decide on disruption; None when nothing."""
     pause = pause_from_annotation(text)
     if pause is None or not is_pause_active(pause, now):
         return None

@@ -1,10 +1,6 @@
-"""What a ready node does next: a pure function of what is known of it, its pool's wishes, and now.
+"""What a ready node does next, and when it expires: `expireAfter` after its birth, less a jitter.
 
-`workflows/phases/ready.py` performs the verdict. Every reason not to go is said; none is silent.
-
-When a node expires: `expireAfter` after its NodeClaim's birth at the latest, and up to the jitter sooner.
-
-Nodes that were born together would else go together. The share is drawn from the NodeClaim's UID, so that it is the
+Nodes that were born together would else go together. The jitter is drawn from the NodeClaim's UID, so that it is the
 same wherever and however often it is asked for. Karpenter's exact moment: jitter 0%.
 """
 

@@ -60,7 +60,6 @@ def repair_rules_of(rules: LifecycleRules | None) -> RepairRules:
 
 
 def repair_conditions(rules: LifecycleRules | None) -> tuple[RepairCondition, ...]:
-    """The conditions that make a node unhealthy."""
     found = repair_rules_of(rules).conditions
     return KARPENTERS if found is None else found
 
@@ -113,7 +112,6 @@ def record_conditions(
 
 
 def after_step(health: Health, verdict: Repair, *, boot_id: str, now: datetime) -> Health:
-    """A step was taken."""
     return Health(
         intervals=health.intervals,
         steps_taken=verdict.rung + 1,
@@ -129,7 +127,6 @@ def after_failure(health: Health, verdict: Repair, *, boot_id: str, now: datetim
 
 
 def block_repair(health: Health, why: str, until: datetime) -> Health:
-    """No step may be taken for now."""
     return health.model_copy(update={"blocked_until": until, "blocked_by": why})
 
 
@@ -158,7 +155,6 @@ def decide_breaker(unhealthy: int, total: int, limit: str, *, where: str) -> str
 
 
 def is_unhealthy(conditions: Iterable[tuple[str, str]], counting: Iterable[tuple[str, str]]) -> bool:
-    """Whether any condition of a Node, as type and status, is one that counts; tolerated or not."""
     return not set(conditions).isdisjoint(counting)
 
 

@@ -170,7 +170,6 @@ class _RolloutEvaluation:
         return self.state.done >= self.wave_goal(self.current_wave)
 
     def _is_watched(self) -> bool:
-        """Whether it matters now what Prometheus says."""
         plan, needed = self.state.plan, self.rules.approvers
         can_proceed = self.observed.is_requested and (not needed or (plan is not None and plan.is_approved))
         return bool(self.state.moving or self.state.failing_since or can_proceed or self._is_wave_complete())

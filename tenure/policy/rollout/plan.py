@@ -1,15 +1,4 @@
-"""The plan of a wave, which people approve or reject: when another one takes its place, and by which name it goes.
-
-What a roll-out hears between two looks: permits, answers of Prometheus, and what people say of its plans. Pure.
-
-People name `RolloutPlan.id` and `RolloutHalt.plan`: what they say of a plan that is no more is refused.
-
-What nodes of a NodePool are made from now, as far as a change of it is a roll-out.
-
-`tenure/policy/disruption/drift.py` has the reasons by which nodes drift from it, and those that concern single nodes.
-
-The way back of a roll-out: which images to take again, where the image alone has changed.
-"""
+"""Plans of waves that people approve or reject, what nodes are made from, and which images a roll-back takes."""
 
 from datetime import datetime
 
@@ -114,7 +103,6 @@ def images_back(state: RolloutState) -> tuple[dict[str, str], str]:
 
 
 def record_grants(state: RolloutState, uids: tuple[str, ...], now: datetime) -> RolloutState:
-    """These NodeClaims got permits to go for drift."""
     if state.target is None or state.finished or not uids:
         return state
     moving = tuple(dict.fromkeys((*state.moving, *uids)))
@@ -122,7 +110,6 @@ def record_grants(state: RolloutState, uids: tuple[str, ...], now: datetime) -> 
 
 
 def record_gate_results(state: RolloutState, results: tuple[GateResult, ...]) -> RolloutState:
-    """What Prometheus said, each in the place of what it said before."""
     new = {one.gate for one in results}
     retained = tuple(one for one in state.gate_results if one.gate not in new)
     return state.model_copy(update={"gate_results": (*retained, *results)})

@@ -1,8 +1,6 @@
-"""Whether a roll-out's new nodes, their pods and the world around them are well, as spec.rollout.health asks for.
+"""Whether a roll-out is healthy, as spec.rollout.health asks for, and how it is described.
 
 What nobody can tell is no failure, and holds all the same: no node goes, and no wave ends, until it is known again.
-
-What is said of a roll-out: on the NodePool's events, in its workflow's details, to a node that waits.
 """
 
 from collections.abc import Iterator
@@ -25,15 +23,11 @@ from tenure.policy.rollout.rules import Rules
 @dataclass(frozen=True, slots=True)
 class HealthStatus:
     failing: str = ""
-    """What is not well, by the last that was heard; empty when all is."""
     unknown: str = ""
-    """What was asked last and not answered."""
     gates_to_query: tuple[HealthGate, ...] = ()
-    """What was not asked lately."""
 
 
 def health_of(rules: Rules, state: RolloutState, observed: ObservedRollout, now: datetime) -> HealthStatus:
-    """As it is now."""
     known = {one.gate: one for one in state.gate_results}
     results = [(gate, one) for gate in rules.gates if (one := known.get(gate.id))]
     failing = [*_node_problems(rules, observed), *(one.why for _, one in results if one.outcome == "failed")]
@@ -59,8 +53,6 @@ def _node_problems(rules: Rules, observed: ObservedRollout) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class RolloutText:
-    """Of one state."""
-
     state: RolloutState
     target: RolloutTarget
     rules: Rules
