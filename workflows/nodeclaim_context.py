@@ -148,8 +148,9 @@ class NodeClaimContext:
         self._published_blocker = describe_blocker(state)[:MAX_STATUS_LINE_LENGTH]
 
     def set_blocked_by(self, why: str, code: str = "") -> None:
-        """Publish what the node waits for: `why` in the details, `code` of `tenure/model/blockers.py` as TenureBlockedBy. It may
-        be left out where `why` begins with it, such as `NodeNotReady: ...`."""
+        """Publish what the node waits for: `why` in the details, `code` as TenureBlockedBy.
+
+        `tenure/model/blockers.py` lists the codes. Without a code, `why` begins with it: `NodeNotReady: ...`."""
         if why != self.state.blocked_by:
             self.update_state(blocked_by=why, blocked_code=code or why.partition(":")[0])
             self.publish_status()
