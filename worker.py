@@ -37,6 +37,7 @@ from activities.registry import (
     list_planner_activities,
 )
 from activities.workflow_client import NodeClaimWorkflows, OpenLaunchGroups
+from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
 from tenure.controller import process
 from tenure.controller import settings as gates
@@ -123,8 +124,9 @@ async def run(settings: Settings) -> None:
     measures = CallMetrics(meter_of(temporal))
     cluster = await connect_kubernetes(settings, waited=measures.record_kubernetes_wait)
     dns = await dns_address(cluster.client)
-    cloud = tenure.aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.list_accepted)
-    cloud.clients.waited, cloud.clients.throttled = measures.record_aws_wait, measures.record_throttled
+    aws = aws_settings(settings, cluster_dns=dns)
+    clients = AwsClients(aws, observe_wait=measures.record_aws_wait, observe_throttled=measures.record_throttled)
+    cloud = tenure.aws.adapters.build(aws, clients=clients, overlays=cluster.overlays.list_accepted)
     renewing = asyncio.create_task(renewal.watch(temporal), name="renewal")
     try:
         await gates.check(cluster.client, settings.feature_gates)

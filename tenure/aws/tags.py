@@ -3,7 +3,7 @@
 Discovery, permissions and clean-up rest on them, so that they win over the tags of an EC2NodeClass.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tenure.apis import labels
@@ -21,28 +21,29 @@ def cluster_tag(settings: AwsSettings) -> str:
 
 def node_tags(settings: AwsSettings, node_class: EC2NodeClass, pool: str) -> dict[str, str]:
     """Of fleets, instances, volumes, network interfaces, spot requests and launch templates."""
-    return {
-        **node_class.spec.tags,
-        cluster_tag(settings): OWNED,
-        labels.TAG_NODEPOOL: pool,
-        labels.TAG_EKS_CLUSTER_NAME: settings.cluster_name,
-        labels.TAG_NODECLASS: node_class.name,
-    }
+    return _class_tags(settings, node_class) | {labels.TAG_NODEPOOL: pool}
 
 
 def profile_tags(settings: AwsSettings, node_class: EC2NodeClass) -> dict[str, str]:
+    return _class_tags(settings, node_class) | {labels.REGION: settings.region}
+
+
+def _class_tags(settings: AwsSettings, node_class: EC2NodeClass) -> dict[str, str]:
     return {
         **node_class.spec.tags,
         cluster_tag(settings): OWNED,
         labels.TAG_EKS_CLUSTER_NAME: settings.cluster_name,
         labels.TAG_NODECLASS: node_class.name,
-        labels.REGION: settings.region,
     }
 
 
 def as_list(tags: Mapping[str, str]) -> list[Any]:
     """As the APIs take them, in a fixed order."""
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
+
+
+def tag_specifications(kinds: Iterable[str], tags: Mapping[str, str]) -> list[Any]:
+    return [{"ResourceType": kind, "Tags": as_list(tags)} for kind in kinds]
 
 
 def as_dict(tags: Any) -> dict[str, str]:

@@ -119,68 +119,52 @@ def parameters_of(alias: str, version: str, minor: int) -> tuple[AliasParameter,
         raise AliasError(f"alias {alias!r} is not of the form family@version, such as al2023@latest")
     if family is AL2 and minor >= 33:
         raise AliasError(f"AL2 images end with Kubernetes 1.32, the cluster runs {version}; use al2023@latest")
-    if family is AL2:
-        return _al2_parameters(version, image_version)
-    if family is AL2023:
-        return _al2023_parameters(version, image_version)
-    if family is BOTTLEROCKET:
-        return _bottlerocket_parameters(version, image_version)
-    return _windows_parameters(family, name, version, image_version, minor)
-
-
-def _al2_parameters(version: str, image_version: str) -> tuple[AliasParameter, ...]:
-    def path(product: str, prefix: str) -> str:
-        image = "recommended" if image_version == _LATEST else f"{prefix}-{version}-{image_version}"
-        return f"{_EKS}/{version}/{product}/{image}/image_id"
-
-    moves = image_version == _LATEST
-    return (
-        AliasParameter(path("amazon-linux-2", "amazon-eks-node"), (_variant_requirements(_AMD64, _STANDARD),), moves),
+    if family.os == "windows":
+        return _windows_parameters(family, name, version, image_version, minor)
+    latest = image_version == _LATEST
+    release = image_version if family is not BOTTLEROCKET else image_version.removeprefix("v")
+    return tuple(
         AliasParameter(
-            path("amazon-linux-2-arm64", "amazon-eks-arm64-node"), (_variant_requirements(_ARM64, _STANDARD),), moves
-        ),
-        AliasParameter(
-            path("amazon-linux-2-gpu", "amazon-eks-gpu-node"),
-            (_variant_requirements(_AMD64, _NEURON), _variant_requirements(_AMD64, _NVIDIA)),
-            moves,
-        ),
+            f"{(path if latest else pinned).format(version=version, release=release)}/image_id",
+            tuple(_variant_requirements(architecture, variant) for variant in variants),
+            moves=latest,
+        )
+        for path, pinned, architecture, variants in _PARAMETERS[family.name]
     )
 
 
-def _al2023_parameters(version: str, image_version: str) -> tuple[AliasParameter, ...]:
-    kinds = (
-        ("x86_64", _AMD64, (_STANDARD, _NVIDIA, _NEURON)),
-        ("arm64", _ARM64, (_STANDARD, _NVIDIA)),
-    )
-    found = []
-    for machine, architecture, variants in kinds:
-        for variant in variants:
-            pinned = f"amazon-eks-node-al2023-{machine}-{variant}-{version}-{image_version}"
-            image = "recommended" if image_version == _LATEST else pinned
-            path = f"{_EKS}/{version}/amazon-linux-2023/{machine}/{variant}/{image}/image_id"
-            found.append(
-                AliasParameter(path, (_variant_requirements(architecture, variant),), image_version == _LATEST)
-            )
-    return tuple(found)
+def _al2(product: str, image: str) -> tuple[str, str]:
+    folder = f"{_EKS}/{{version}}/{product}"
+    return f"{folder}/recommended", f"{folder}/{image}-{{version}}-{{release}}"
 
 
-def _bottlerocket_parameters(version: str, image_version: str) -> tuple[AliasParameter, ...]:
-    release = _LATEST if image_version == _LATEST else image_version.removeprefix("v")
+def _al2023(machine: str, variant: str) -> tuple[str, str]:
+    return _al2(f"amazon-linux-2023/{machine}/{variant}", f"amazon-eks-node-al2023-{machine}-{variant}")
 
-    def path(flavour: str, machine: str) -> str:
-        return f"/aws/service/bottlerocket/aws-k8s-{version}{flavour}/{machine}/{release}/image_id"
 
-    moves = image_version == _LATEST
-    return (
-        AliasParameter(
-            path("", "x86_64"),
-            (_variant_requirements(_AMD64, _STANDARD), _variant_requirements(_AMD64, _NEURON)),
-            moves,
-        ),
-        AliasParameter(path("", "arm64"), (_variant_requirements(_ARM64, _STANDARD),), moves),
-        AliasParameter(path("-nvidia", "x86_64"), (_variant_requirements(_AMD64, _NVIDIA),), moves),
-        AliasParameter(path("-nvidia", "arm64"), (_variant_requirements(_ARM64, _NVIDIA),), moves),
-    )
+def _bottlerocket(flavour: str, machine: str) -> tuple[str, str]:
+    folder = f"/aws/service/bottlerocket/aws-k8s-{{version}}{flavour}/{machine}"
+    return f"{folder}/latest", f"{folder}/{{release}}"
+
+
+_PARAMETERS: Final[dict[str, tuple[tuple[str, str, str, tuple[str, ...]], ...]]] = {
+    "AL2": (
+        (*_al2("amazon-linux-2", "amazon-eks-node"), _AMD64, (_STANDARD,)),
+        (*_al2("amazon-linux-2-arm64", "amazon-eks-arm64-node"), _ARM64, (_STANDARD,)),
+        (*_al2("amazon-linux-2-gpu", "amazon-eks-gpu-node"), _AMD64, (_NEURON, _NVIDIA)),
+    ),
+    "AL2023": (
+        *((*_al2023("x86_64", variant), _AMD64, (variant,)) for variant in (_STANDARD, _NVIDIA, _NEURON)),
+        *((*_al2023("arm64", variant), _ARM64, (variant,)) for variant in (_STANDARD, _NVIDIA)),
+    ),
+    "Bottlerocket": (
+        (*_bottlerocket("", "x86_64"), _AMD64, (_STANDARD, _NEURON)),
+        (*_bottlerocket("", "arm64"), _ARM64, (_STANDARD,)),
+        (*_bottlerocket("-nvidia", "x86_64"), _AMD64, (_NVIDIA,)),
+        (*_bottlerocket("-nvidia", "arm64"), _ARM64, (_NVIDIA,)),
+    ),
+}
+"""By family: the path of the latest image and of a version's, the architecture, and the kinds of node."""
 
 
 def _windows_parameters(

@@ -69,7 +69,8 @@ class Images:
         image_ids = {pin.images[one.id] for one in found if one.id in pin.images}
         there = {image.id: image for image in await self._by_id(image_ids)}
         instead = {bad: there[good] for bad, good in pin.images.items() if good in there}
-        return [_substitute_image(one, instead.get(one.id)) for one in found], sorted(image_ids - there.keys())
+        used = [_resolved_ami(instead[one.id], one.requirements) if one.id in instead else one for one in found]
+        return used, sorted(image_ids - there.keys())
 
     async def _find_amis(self, terms: Sequence[AmiTerm]) -> Sequence[ResolvedAmi]:
         alias = next((term.alias for term in terms if term.alias), "")
@@ -80,12 +81,7 @@ class Images:
                 newest[requirements] = image
         chosen = sorted(newest.items(), key=lambda item: item[1].id)
         chosen.sort(key=lambda item: item[1].created, reverse=True)
-        return [
-            ResolvedAmi(id=image.id, name=image.name, deprecated=image.deprecated, requirements=requirements)
-            if image.deprecated
-            else ResolvedAmi(id=image.id, name=image.name, requirements=requirements)
-            for requirements, image in chosen
-        ]
+        return [_resolved_ami(image, requirements) for requirements, image in chosen]
 
     async def _of_alias(self, alias: str) -> list[tuple[FoundImage, tuple[Requirement, ...]]]:
         cluster = await self._clusters.facts()
@@ -157,12 +153,9 @@ class Images:
         )
 
 
-def _substitute_image(found: ResolvedAmi, image: FoundImage | None) -> ResolvedAmi:
-    """For the same nodes."""
-    if image is None:
-        return found
+def _resolved_ami(image: FoundImage, requirements: tuple[Requirement, ...]) -> ResolvedAmi:
     deprecated = {"deprecated": True} if image.deprecated else {}
-    return ResolvedAmi(id=image.id, name=image.name, requirements=found.requirements, **deprecated)
+    return ResolvedAmi(id=image.id, name=image.name, requirements=requirements, **deprecated)
 
 
 def _parse_image(raw: Mapping[str, Any]) -> FoundImage:

@@ -117,17 +117,21 @@ _LONG_CALLS = 16
 class AwsClients:
     """The clients of one region. Attempts are few here, since Temporal retries with the whole activity in view."""
 
-    def __init__(self, settings: AwsSettings) -> None:
+    def __init__(
+        self,
+        settings: AwsSettings,
+        *,
+        observe_wait: Callable[[str, float], None] = lambda operation, seconds: None,
+        observe_throttled: Callable[[str], None] = lambda operation: None,
+    ) -> None:
+        """`observe_wait` receives each call's wait for its turn, in seconds."""
         self.region = settings.region
         self._endpoint = settings.endpoint_url or None
         self._session = boto3.session.Session(botocore_session=new_session(), region_name=settings.region)
         self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
         self._waiting = ThreadPoolExecutor(max_workers=_LONG_CALLS, thread_name_prefix="aws-wait")
         self._buckets = TokenBuckets()
-        self.waited: Callable[[str, float], None] = lambda operation, seconds: None
-        """Told of each call's wait for its turn, in seconds."""
-        self.throttled: Callable[[str], None] = lambda operation: None
-        """Told of each call that AWS refused as one too many."""
+        self._observe_wait, self._observe_throttled = observe_wait, observe_throttled
         self._config = Config(
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,
@@ -229,12 +233,12 @@ class AwsClients:
         bucket = self._buckets.bucket_for(operation)
         started_at = time.monotonic()
         await bucket.acquire()
-        self.waited(operation, time.monotonic() - started_at)
+        self._observe_wait(operation, time.monotonic() - started_at)
         try:
             return await asyncio.get_running_loop().run_in_executor(pool or self._pool, call)
         except Throttled:
             bucket.on_throttled()
-            self.throttled(operation)
+            self._observe_throttled(operation)
             raise
 
     async def in_thread(self, work: Callable[[], R]) -> R:

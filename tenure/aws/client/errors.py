@@ -16,89 +16,69 @@ from botocore.parsers import ResponseParserError
 
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
-LAUNCH_TEMPLATE_NOT_FOUND: Final = frozenset(
-    {"InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"}
+
+def _codes(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+LAUNCH_TEMPLATE_NOT_FOUND: Final = _codes(
+    "InvalidLaunchTemplateName.NotFoundException InvalidLaunchTemplateId.NotFound"
 )
-NOT_FOUND: Final = LAUNCH_TEMPLATE_NOT_FOUND | {
-    "InvalidCapacityReservationId.NotFound",
-    "InvalidInstanceID.NotFound",
-    "InvalidPlacementGroup.Unknown",
-    "QueueDoesNotExist",
-    "AWS.SimpleQueueService.NonExistentQueue",
-    "NoSuchEntity",
-    "NotFoundException",
-    "ParameterNotFound",
-    "ResourceNotFoundException",
-}
-ALREADY_EXISTS: Final = frozenset({"EntityAlreadyExists", "InvalidLaunchTemplateName.AlreadyExistsException"})
-SERVICE_LINKED_ROLE: Final = frozenset({"AuthFailure.ServiceLinkedRoleCreationNotPermitted"})
-SUBNET_FULL: Final = frozenset({"InsufficientFreeAddressesInSubnet"})
-RESERVATION_UNUSABLE: Final = frozenset(
-    {
-        "ReservationCapacityExceeded",
-        "ReservationCapacityIncompatible",
-        "InvalidCapacityReservationState",
-        "InvalidCapacityReservationId.NotFound",
-    }
+NOT_FOUND: Final = LAUNCH_TEMPLATE_NOT_FOUND | _codes(
+    """
+    InvalidCapacityReservationId.NotFound InvalidInstanceID.NotFound InvalidPlacementGroup.Unknown QueueDoesNotExist
+    AWS.SimpleQueueService.NonExistentQueue NoSuchEntity NotFoundException ParameterNotFound
+    ResourceNotFoundException
+    """
+)
+ALREADY_EXISTS: Final = _codes("EntityAlreadyExists InvalidLaunchTemplateName.AlreadyExistsException")
+SERVICE_LINKED_ROLE: Final = _codes("AuthFailure.ServiceLinkedRoleCreationNotPermitted")
+SUBNET_FULL: Final = _codes("InsufficientFreeAddressesInSubnet")
+RESERVATION_UNUSABLE: Final = _codes(
+    """
+    ReservationCapacityExceeded ReservationCapacityIncompatible InvalidCapacityReservationState
+    InvalidCapacityReservationId.NotFound
+    """
 )
 """The reservation is full, or is no longer what it was: what else can be had is to be asked for instead."""
 INSUFFICIENT: Final = (
     SUBNET_FULL
     | SERVICE_LINKED_ROLE
     | RESERVATION_UNUSABLE
-    | {
-        "InsufficientInstanceCapacity",
-        "MaxSpotInstanceCountExceeded",
-        "VcpuLimitExceeded",
-        "UnfulfillableCapacity",
-        "Unsupported",
-        "MaxFleetCountExceeded",
-    }
+    | _codes(
+        """
+        InsufficientInstanceCapacity MaxSpotInstanceCountExceeded VcpuLimitExceeded UnfulfillableCapacity Unsupported
+        MaxFleetCountExceeded
+        """
+    )
 )
-THROTTLED: Final = frozenset(
-    {
-        "RequestLimitExceeded",
-        "Throttling",
-        "ThrottlingException",
-        "ThrottledException",
-        "RequestThrottled",
-        "OverLimit",
-        "TooManyRequestsException",
-        "SlowDown",
-    }
+THROTTLED: Final = _codes(
+    """
+    RequestLimitExceeded Throttling ThrottlingException ThrottledException RequestThrottled OverLimit
+    TooManyRequestsException SlowDown
+    """
 )
-FORBIDDEN: Final = frozenset(
-    {
-        "UnauthorizedOperation",
-        "AccessDenied",
-        "AccessDeniedException",
-        "AuthFailure",
-        "InvalidClientTokenId",
-        "UnrecognizedClientException",
-        "SignatureDoesNotMatch",
-        "OptInRequired",
-    }
+FORBIDDEN: Final = _codes(
+    """
+    UnauthorizedOperation AccessDenied AccessDeniedException AuthFailure InvalidClientTokenId
+    UnrecognizedClientException SignatureDoesNotMatch OptInRequired
+    """
 )
-SERVER: Final = frozenset(
-    {
-        "InternalError",
-        "InternalFailure",
-        "InternalServerError",
-        "InternalServiceError",
-        "ServiceUnavailable",
-        "Unavailable",
-        "RequestTimeout",
-        "ExpiredToken",
-        "ExpiredTokenException",
-    }
+SERVER: Final = _codes(
+    """
+    InternalError InternalFailure InternalServerError InternalServiceError ServiceUnavailable Unavailable
+    RequestTimeout ExpiredToken ExpiredTokenException
+    """
 )
-CONFLICT: Final = frozenset(
-    {"ConcurrentModification", "DeleteConflict", "EntityTemporarilyUnmodifiable", "IncorrectState", "LimitExceeded"}
+CONFLICT: Final = _codes(
+    """
+    ConcurrentModification DeleteConflict EntityTemporarilyUnmodifiable IncorrectState LimitExceeded
+    """
 )
 DRY_RUN: Final = "DryRunOperation"
 BOTO_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError)
 """All that a call of botocore raises; the last is for an answer that is cut off or no answer of AWS's."""
-TOKEN_MISMATCH: Final = frozenset({"IdempotentParameterMismatch", "IdempotentInstanceTerminated"})
+TOKEN_MISMATCH: Final = _codes("IdempotentParameterMismatch IdempotentInstanceTerminated")
 
 _PROFILE_TEXT: Final = "Invalid IAM Instance Profile"
 

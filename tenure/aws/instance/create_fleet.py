@@ -23,7 +23,7 @@ from tenure.aws.instance.launch_templates import LaunchTemplates
 from tenure.aws.instancetype.capacity_reservations import ReservationCounts
 from tenure.aws.instancetype.unavailable_offerings import UnavailableOfferings
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
-from tenure.aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, as_list
+from tenure.aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, tag_specifications
 from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled
 from tenure.model.launch import (
     FleetError,
@@ -56,7 +56,7 @@ def create_fleet_request(group: LaunchGroup) -> dict[str, Any]:
             "DefaultTargetCapacityType": _TARGETS.get(request.market, request.capacity_type),
             "TotalTargetCapacity": len(group.members),
         },
-        "TagSpecifications": [{"ResourceType": kind, "Tags": as_list(_instance_tags(group))} for kind in _TAGGED],
+        "TagSpecifications": tag_specifications(_TAGGED, _instance_tags(group)),
     }
     found |= _allocation_options(request)
     return found | ({"Context": request.context} if request.context else {})
@@ -273,19 +273,13 @@ def _rejected_result(group: LaunchGroup, fault: Fault) -> FleetResult:
 
 def _fleet_instances(found: Sequence[InstanceFacts], group: LaunchGroup) -> tuple[FleetInstance, ...]:
     return tuple(
-        FleetInstance(
-            instance_id=one.instance_id,
-            instance_type=one.instance_type,
-            zone=one.zone,
-            subnet_id=one.subnet_id,
-            image_id=one.image_id,
-            capacity_type=one.capacity_type,
-            reservation_id=one.reservation_id,
-            market=one.market,
-            placement_group=one.placement_group,
-            partition=one.partition,
-            instance_profile=group.request.instance_profile,
-            node_class_stamp=group.request.node_class_stamp,
+        FleetInstance.model_validate(
+            {
+                **one.model_dump(include=set(FleetInstance.model_fields)),
+                "market": one.market,
+                "instance_profile": group.request.instance_profile,
+                "node_class_stamp": group.request.node_class_stamp,
+            }
         )
         for one in sorted(found, key=lambda one: one.instance_id)
     )

@@ -24,7 +24,7 @@ from tenure.aws.client.cache import MAX_ENTRIES
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
 from tenure.aws.settings import AwsSettings
-from tenure.aws.tags import as_list, cluster_tag
+from tenure.aws.tags import cluster_tag, tag_specifications
 from tenure.model.base import Value
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.instance_types import Market
@@ -78,6 +78,13 @@ class LaunchTemplate(Value):
     data: dict[str, Any]
     tags: dict[str, str]
 
+    def create_request(self) -> dict[str, Any]:
+        return {
+            "LaunchTemplateName": self.name,
+            "LaunchTemplateData": self.data,
+            "TagSpecifications": tag_specifications(["launch-template"], self.tags),
+        }
+
 
 def launch_template(
     node_class: EC2NodeClass,
@@ -100,7 +107,9 @@ def launch_template(
         "MetadataOptions": _metadata_options(node_class, settings),
         "Monitoring": {"Enabled": bool(node_class.spec.detailed_monitoring)},
         "NetworkInterfaces": _network_interfaces(node_class, settings, efa_interfaces),
-        "TagSpecifications": _tag_specifications(tags, capacity_type),
+        "TagSpecifications": tag_specifications(
+            ["network-interface", *(["spot-instances-request"] if capacity_type == labels.SPOT else [])], tags
+        ),
         "Placement": placement.to_request(),
         **_block_device_mappings(node_class, family),
         **_instance_options(node_class),
@@ -137,51 +146,34 @@ def _metadata_options(node_class: EC2NodeClass, settings: AwsSettings) -> dict[s
     return found
 
 
-def _tag_specifications(tags: Mapping[str, str], capacity_type: str) -> list[dict[str, Any]]:
-    kinds = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
-    return [{"ResourceType": kind, "Tags": as_list(tags)} for kind in kinds]
-
-
 def _network_interfaces(node_class: EC2NodeClass, settings: AwsSettings, efa: int) -> list[dict[str, Any]]:
     """Always at least one: groups on an interface and on the instance exclude each other."""
     groups = [group.id for group in node_class.status.security_groups]
-    if node_class.spec.network_interfaces:
-        return [
-            _network_interface(
-                node_class, settings, groups, one.network_card_index, one.device_index, one.interface_type
-            )
-            for one in node_class.spec.network_interfaces
-        ]
-    if efa:
-        return [
-            _network_interface(node_class, settings, groups, card, 0 if card == 0 else 1, "efa") for card in range(efa)
-        ]
-    return [_network_interface(node_class, settings, groups, 0, 0, "interface")]
-
-
-def _network_interface(
-    node_class: EC2NodeClass, settings: AwsSettings, groups: Sequence[str], card: int, device: int, kind: str
-) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "NetworkCardIndex": card,
-        "DeviceIndex": device,
-        "InterfaceType": kind,
-        "Groups": list(groups),
-    }
-    if kind == "efa-only":
-        return found
-    return found | _address_options(node_class, settings) | _connection_tracking(node_class)
+    named = node_class.spec.network_interfaces
+    places: list[tuple[int, int, str]] = (
+        [(one.network_card_index, one.device_index, one.interface_type) for one in named]
+        or [(card, min(card, 1), "efa") for card in range(efa)]
+        or [(0, 0, "interface")]
+    )
+    addresses = _address_options(node_class, settings) | _connection_tracking(node_class)
+    return [
+        {
+            "NetworkCardIndex": card,
+            "DeviceIndex": device,
+            "InterfaceType": kind,
+            "Groups": groups,
+            **(addresses if kind != "efa-only" else {}),
+        }
+        for card, device, kind in places
+    ]
 
 
 def _address_options(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
-    spec, found = node_class.spec, dict[str, Any]()
-    if spec.associate_public_ip_address is not None:
-        found["AssociatePublicIpAddress"] = spec.associate_public_ip_address
-    if settings.is_ipv6:
-        found |= {"PrimaryIpv6": True, "Ipv6AddressCount": 1}
-    if spec.ip_prefix_count is not None:
-        found["Ipv6PrefixCount" if settings.is_ipv6 else "Ipv4PrefixCount"] = spec.ip_prefix_count
-    return found
+    found = {
+        "AssociatePublicIpAddress": node_class.spec.associate_public_ip_address,
+        "Ipv6PrefixCount" if settings.is_ipv6 else "Ipv4PrefixCount": node_class.spec.ip_prefix_count,
+    }
+    return _without_none(found) | ({"PrimaryIpv6": True, "Ipv6AddressCount": 1} if settings.is_ipv6 else {})
 
 
 def _connection_tracking(node_class: EC2NodeClass) -> dict[str, Any]:
@@ -193,7 +185,7 @@ def _connection_tracking(node_class: EC2NodeClass) -> dict[str, Any]:
         "UdpStreamTimeout": tracking.udp_stream_timeout,
         "UdpTimeout": tracking.udp_timeout,
     }
-    return {"ConnectionTrackingSpecification": {name: value for name, value in named.items() if value is not None}}
+    return {"ConnectionTrackingSpecification": _without_none(named)}
 
 
 def _block_device_mappings(node_class: EC2NodeClass, family: Family) -> dict[str, Any]:
@@ -228,6 +220,10 @@ def _ebs_request(ebs: BlockDevice) -> dict[str, Any]:
         "VolumeSize": ceil(parse_quantity(ebs.volume_size) / GIB) if ebs.volume_size else None,
         "VolumeType": ebs.volume_type,
     }
+    return _without_none(named)
+
+
+def _without_none(named: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
@@ -304,13 +300,8 @@ class LaunchTemplates:
         return frozenset(found)
 
     async def _create(self, template: LaunchTemplate) -> None:
-        request: dict[str, Any] = {
-            "LaunchTemplateName": template.name,
-            "LaunchTemplateData": template.data,
-            "TagSpecifications": [{"ResourceType": "launch-template", "Tags": as_list(template.tags)}],
-        }
         try:
-            await self._clients.call(self._clients.ec2.create_launch_template, **request)
+            await self._clients.call(self._clients.ec2.create_launch_template, **template.create_request())
         except Conflict as fault:
             if fault.code not in ALREADY_EXISTS:
                 raise

@@ -28,7 +28,7 @@ from tenure.aws.client.errors import (
 )
 from tenure.aws.instance.launch_errors import LAUNCH_FAILED, create_error_reason, error_remedy
 from tenure.aws.instance.launch_templates import LaunchTemplate
-from tenure.aws.nodeclass.dry_run_request import Choice, create_fleet, create_template, run_instances, trial_template
+from tenure.aws.nodeclass.dry_run_request import Choice, create_fleet, run_instances, trial_template
 from tenure.model.base import Value
 from tenure.model.errors import Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
@@ -218,8 +218,8 @@ class DryRuns:
     async def _create_template(self, template: LaunchTemplate) -> None:
         """One that is there was left by a worker that died, or is made by another at this moment: it says the same."""
         try:
-            request = create_template(template)
-            await self._clients.call(self._clients.ec2_without_retries.create_launch_template, **request)
+            create = self._clients.ec2_without_retries.create_launch_template
+            await self._clients.call(create, **template.create_request())
         except Conflict as fault:
             if fault.code not in ALREADY_EXISTS:
                 raise

@@ -16,7 +16,7 @@ from tenure.aws.amifamily.families import family_of
 from tenure.aws.instance.launch_templates import NAME_PREFIX, LaunchTemplate
 from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
 from tenure.aws.settings import AwsSettings
-from tenure.aws.tags import as_list
+from tenure.aws.tags import tag_specifications
 from tenure.model.facts import Expression
 from tenure.model.instance_types import InstanceType
 from tenure.model.requirements import RequirementError, Requirements
@@ -123,14 +123,6 @@ def trial_template(template: LaunchTemplate) -> LaunchTemplate:
     return template.model_copy(update={"name": template.name.replace(NAME_PREFIX, NAME_PREFIX + _TRIAL, 1)})
 
 
-def create_template(template: LaunchTemplate) -> dict[str, Any]:
-    return {
-        "LaunchTemplateName": template.name,
-        "LaunchTemplateData": template.data,
-        "TagSpecifications": [{"ResourceType": "launch-template", "Tags": as_list(template.tags)}],
-    }
-
-
 def create_fleet(template: LaunchTemplate, choice: Choice, subnets: Sequence[ResolvedSubnet]) -> dict[str, Any]:
     """On-demand, with every subnet."""
     return {
@@ -152,7 +144,7 @@ def create_fleet(template: LaunchTemplate, choice: Choice, subnets: Sequence[Res
         ],
         "TargetCapacitySpecification": {"DefaultTargetCapacityType": "on-demand", "TotalTargetCapacity": 1},
         "OnDemandOptions": {"AllocationStrategy": "lowest-price"},
-        "TagSpecifications": _tag_specifications(("fleet", "instance", "volume"), template.tags),
+        "TagSpecifications": tag_specifications(("fleet", "instance", "volume"), template.tags),
     }
 
 
@@ -165,9 +157,5 @@ def run_instances(template: LaunchTemplate, choice: Choice, subnet: ResolvedSubn
         "InstanceType": choice.instance_type.name,
         "LaunchTemplate": {"LaunchTemplateName": template.name, "Version": "$Latest"},
         "NetworkInterfaces": [{**one, "SubnetId": subnet.id} for one in template.data["NetworkInterfaces"]],
-        "TagSpecifications": _tag_specifications(("instance", "volume", "network-interface"), template.tags),
+        "TagSpecifications": tag_specifications(("instance", "volume", "network-interface"), template.tags),
     }
-
-
-def _tag_specifications(kinds: Sequence[str], tags: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{"ResourceType": kind, "Tags": as_list(tags)} for kind in kinds]

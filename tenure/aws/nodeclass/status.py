@@ -103,10 +103,11 @@ class Parts:
     async def resolve_placement_group(self, node_class: EC2NodeClass) -> Part:
         try:
             await self.placement.resolve(node_class)
-        except NotFound as fault:
-            return _no_group(labels.PLACEMENT_GROUP_NOT_FOUND, fault)
-        except (Forbidden, BadInput) as fault:
-            return _no_group(labels.PLACEMENT_GROUP_RESOLUTION_FAILED, fault)
+        except (NotFound, Forbidden, BadInput) as fault:
+            is_missing = isinstance(fault, NotFound)
+            reason = labels.PLACEMENT_GROUP_NOT_FOUND if is_missing else labels.PLACEMENT_GROUP_RESOLUTION_FAILED
+            message = f"spec.placementGroupSelector: {fault.message}"
+            return Part(conditions=(false_condition(labels.PLACEMENT_GROUP_READY, reason, message),))
         return Part(conditions=(true_condition(labels.PLACEMENT_GROUP_READY),))
 
 
@@ -137,14 +138,6 @@ def _images_pinned(pin: ImagePin, found: Sequence[ResolvedAmi], missing: Sequenc
     )
 
 
-def _no_group(reason: str, fault: Fault) -> Part:
-    return Part(
-        conditions=(
-            false_condition(labels.PLACEMENT_GROUP_READY, reason, f"spec.placementGroupSelector: {fault.message}"),
-        )
-    )
-
-
 def _list_part(key: str, found: Sequence[KubeModel], condition: str, reason: str, missing: str) -> Part:
     status = {key: [one.to_object() for one in found]}
     return Part(status, (true_condition(condition) if found else false_condition(condition, reason, missing),))
@@ -170,14 +163,8 @@ class AwsNodeClasses:
 
     async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> ResolvedNodeClass:
         """The parts in Karpenter's order, which is also that of the conditions."""
-        results = await asyncio.gather(
-            *self._resolve_selectors(node_class),
-            _resolve_part(labels.INSTANCE_PROFILE_READY, self._parts.resolve_profile(node_class)),
-        )
-        found = [one for one in results if isinstance(one, Part)]
-        silent = [one for one in results if isinstance(one, _NoResponse)]
-        status = {key: value for part in found for key, value in part.status.items()}
-        conditions = [one for part in found for one in part.conditions]
+        profile = _resolve_part(labels.INSTANCE_PROFILE_READY, self._parts.resolve_profile(node_class))
+        status, conditions, silent = await _gather_parts(*self._resolve_selectors(node_class), profile)
         validated, more = await self._validate(
             _with_status(node_class, status), _dependency_statuses(node_class, conditions), pools
         )
@@ -199,12 +186,10 @@ class AwsNodeClasses:
 
     async def preview(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """What `resolve` would find of the selectors, with nothing made and nothing tried: reads alone."""
-        results = await asyncio.gather(*self._resolve_selectors(node_class))
-        found = [one for one in results if isinstance(one, Part)]
-        silent = [one for one in results if isinstance(one, _NoResponse)]
+        status, conditions, silent = await _gather_parts(*self._resolve_selectors(node_class))
         return ResolvedNodeClass(
-            status={key: value for part in found for key, value in part.status.items()},
-            conditions=tuple(one for part in found for one in part.conditions),
+            status=status,
+            conditions=tuple(conditions),
             failed_lookups=tuple(f"{one.what}: {one.why}" for one in silent),
             ca_bundle=await self._ca_bundle(),
         )
@@ -257,6 +242,16 @@ async def _resolve_part(what: str, awaitable: Awaitable[A]) -> A | _NoResponse:
     except Fault as fault:
         message = f"{fault.code}: {fault.message}" if fault.code else fault.message
         return _NoResponse(what, message, type(fault).__name__)
+
+
+async def _gather_parts(
+    *parts: Awaitable[Part | _NoResponse],
+) -> tuple[dict[str, Any], list[ConditionPatch], list[_NoResponse]]:
+    results = await asyncio.gather(*parts)
+    found = [one for one in results if isinstance(one, Part)]
+    status = {key: value for part in found for key, value in part.status.items()}
+    conditions = [one for part in found for one in part.conditions]
+    return status, conditions, [one for one in results if isinstance(one, _NoResponse)]
 
 
 def _with_status(node_class: EC2NodeClass, status: Mapping[str, object]) -> EC2NodeClass:

@@ -15,7 +15,6 @@ from tenure.aws.nodeclass.dry_run_request import (
     Choice,
     choose_launch,
     create_fleet,
-    create_template,
     run_instances,
     trial_template,
 )
@@ -127,7 +126,7 @@ def test_the_template_of_a_trial_is_one_that_no_launch_uses() -> None:
     trial = trial_template(one)
     assert trial.name != one.name and trial.name.startswith("karpenter.k8s.aws/validation/")
     assert trial == trial_template(one) and trial.data == one.data
-    request = create_template(trial)
+    request = trial.create_request()
     assert request["LaunchTemplateName"] == trial.name
     tags = {tag["Key"]: tag["Value"] for tag in request["TagSpecifications"][0]["Tags"]}
     assert (request["TagSpecifications"][0]["ResourceType"], tags) == ("launch-template", TAGS)
