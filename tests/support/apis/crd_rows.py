@@ -1,9 +1,13 @@
 """Rows of the accept/reject tables: a patch to a minimal object, and whether the API server takes it."""
 
+import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
+
+import yaml
 
 Object = dict[str, Any]
 
@@ -94,6 +98,37 @@ def accepts(name: str, **patch: Any) -> Row:
 def rejects(name: str, rejection: str, **patch: Any) -> Row:
     assert rejection
     return Row(f"refuses {name}", patch, rejection)
+
+
+class _RowLoader(yaml.SafeLoader):
+    """Understands `!times [count, item]`, where `#` in the item is its number."""
+
+
+def _construct_times(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> Any:
+    count, item = loader.construct_sequence(node, deep=True)
+    text = json.dumps(item)
+    items = [json.loads(text.replace('"#"', str(number)).replace("#", str(number))) for number in range(count)]
+    if isinstance(item, dict) and any("#" in key for key in item):
+        return {key: value for one in items for key, value in one.items()}
+    return items
+
+
+_RowLoader.add_constructor("!times", _construct_times)
+
+
+def load_rows(path: Path) -> list[Row]:
+    """The table of one kind."""
+    table = yaml.load(path.read_text(), _RowLoader)
+    taken = [accepts(name, **_patch_of(values)) for name, values in table["accepts"].items()]
+    return taken + [
+        rejects(name, rejection, **_patch_of(values))
+        for rejection, rows in table["rejects"].items()
+        for name, values in rows.items()
+    ]
+
+
+def _patch_of(values: Object) -> Object:
+    return {path.replace(".", "__"): ABSENT if value is None else value for path, value in values.items()}
 
 
 def apply_patch(base: Object, patch: Mapping[str, Any]) -> Object:

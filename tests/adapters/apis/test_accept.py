@@ -1,0 +1,43 @@
+"""Which objects the API server takes, field by field, and what it says to the others: the tables of `rows/`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.apis.server import ApiServerClient, assert_row
+from tests.support.apis.crd_rows import (
+    CAPACITYBUFFER,
+    LIFECYCLEPOLICY,
+    NODECLAIM,
+    NODECLASS,
+    NODEOVERLAY,
+    NODEPOOL,
+    Object,
+    Row,
+    accepts,
+    load_rows,
+)
+
+ROWS = Path(__file__).parent / "rows"
+CASES = [
+    pytest.param(base, row, id=f"{base['kind']} {row}")
+    for base in (NODEPOOL, NODECLAIM, NODECLASS, NODEOVERLAY, LIFECYCLEPOLICY, CAPACITYBUFFER)
+    for row in load_rows(ROWS / f"{base['kind'].lower()}.yaml")
+]
+
+
+@pytest.mark.parametrize(("base", "row"), CASES)
+async def test_the_api_server(base: Object, row: Row, server: ApiServerClient) -> None:
+    await assert_row(server, base, row)
+
+
+async def test_the_strategy_of_a_capacity_buffer_has_a_default(server: ApiServerClient) -> None:
+    found = await assert_row(server, CAPACITYBUFFER, accepts("bare"))
+    assert found["spec"]["provisioningStrategy"] == "buffer.x-k8s.io/active-capacity"
+
+
+async def test_the_version_of_karpenters_first_manual_is_taken_too(server: ApiServerClient) -> None:
+    older = CAPACITYBUFFER | {"apiVersion": "autoscaling.x-k8s.io/v1alpha1"}
+    path = "/apis/autoscaling.x-k8s.io/v1alpha1/namespaces/default/capacitybuffers"
+    status, response = await server.create(older, path=path)
+    assert status == 201, response
