@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Final, Literal
 
 from tenure.apis import labels
-from tenure.apis.meta import Condition, KubeObject
+from tenure.apis.meta import Condition
 
 Status = Literal["True", "False", "Unknown"]
 AWAITING_MESSAGE: Final = "not looked at yet"
 
-_DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
+DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
     "NodePool": labels.NODEPOOL_CONDITIONS,
     "NodeClaim": labels.NODECLAIM_CONDITIONS,
     "EC2NodeClass": labels.NODECLASS_CONDITIONS,
@@ -31,15 +31,6 @@ class Subject:
     generation: int = 0
     created: datetime | None = None
     deleting: bool = False
-
-    @classmethod
-    def from_object(cls, found: KubeObject, *, reserved_capacity: bool = False) -> "Subject":
-        """The subject for a NodePool, NodeClaim or EC2NodeClass; the gate ReservedCapacity adds a dependent."""
-        dependents = _DEPENDENTS[found.kind]
-        if reserved_capacity and found.kind == "EC2NodeClass":
-            dependents += (labels.CAPACITY_RESERVATIONS_READY,)
-        meta = found.metadata
-        return cls(dependents, meta.generation, meta.creation_timestamp, meta.is_deleting)
 
 
 def initial_conditions(conditions: Sequence[Condition], subject: Subject, now: datetime) -> tuple[Condition, ...]:

@@ -1,21 +1,11 @@
-"""NodePools. Satisfies `activities.ports.Pools`; the NodePool workflow keeps their status here.
-
-EC2NodeClasses. Satisfies `activities.ports.NodeClasses`; the NodeClass workflow keeps their status here.
-
-NodeOverlays: those that are heeded, and the verdict on each of them written down.
-
-CapacityBuffers: the workloads that they refer to, and what was found out about them written down.
-"""
+"""NodePools, EC2NodeClasses, NodeOverlays and CapacityBuffers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import (
-    NODECLASS_CONDITIONS,
     NODECLASS_TERMINATION_FINALIZER,
-    NODEOVERLAY_CONDITIONS,
-    NODEPOOL_CONDITIONS,
     VALIDATION_SUCCEEDED,
 )
 from tenure.apis.nodeoverlay import NodeOverlay
@@ -24,96 +14,70 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects, merge_patch
-from tenure.kube.client.patches import AnnotationPatcher, ConditionEventPublisher, patch_metadata, patch_status
+from tenure.kube.client.patches import AnnotationPatcher, StatusObjects
 from tenure.kube.client.resources import CAPACITY_BUFFERS, EC2_NODE_CLASSES, NODE_OVERLAYS, NODE_POOLS, WORKLOADS
 from tenure.kube.facts.objects import overlay_fact
 from tenure.model.nodeoverlays import OverlayFact, find_overlay_problem
 from tenure.model.provider_results import ConditionPatch
 
 
-class KubeNodePools(AnnotationPatcher):
+class _StatusWriter(AnnotationPatcher):
+    def __init__(self, objects: StatusObjects) -> None:
+        super().__init__(objects)
+        self._objects = objects
+
+    async def patch_status(
+        self,
+        name: str,
+        *,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        annotations: Mapping[str, str] | None = None,
+        now: datetime,
+    ) -> bool:
+        """False when the object is gone."""
+        if annotations and await self._objects.patch_metadata(name, annotations=annotations) is None:
+            return False
+        return await self._objects.patch_status(name, status=status, conditions=conditions, now=now) is not None
+
+
+class KubeNodePools(_StatusWriter):
+    """Satisfies `activities.ports.Pools`; the NodePool workflow keeps their status here."""
+
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
-        self._pools = Objects(client, NODE_POOLS)
-        super().__init__(self._pools)
-        self._event_publisher = ConditionEventPublisher(events, NODE_POOLS.kind)
+        super().__init__(StatusObjects(client, NODE_POOLS, events))
 
     async def get(self, name: str) -> NodePool | None:
-        item = await self._pools.get(name)
+        item = await self._objects.get(name)
         return NodePool.from_object(item) if item else None
 
     async def list(self) -> Sequence[NodePool]:
-        return [NodePool.from_object(item) for item in await self._pools.list()]
-
-    async def patch_status(
-        self,
-        name: str,
-        *,
-        status: Mapping[str, object] | None = None,
-        conditions: Sequence[ConditionPatch] = (),
-        annotations: Mapping[str, str] | None = None,
-        now: datetime,
-    ) -> bool:
-        """False when the NodePool is gone."""
-        if annotations and await patch_metadata(self._pools, name, annotations=annotations) is None:
-            return False
-        item = await patch_status(
-            self._pools,
-            name,
-            status=status,
-            conditions=conditions,
-            dependents=NODEPOOL_CONDITIONS,
-            now=now,
-            event_publisher=self._event_publisher,
-        )
-        return item is not None
+        return [NodePool.from_object(item) for item in await self._objects.list()]
 
 
-class KubeNodeClasses:
+class KubeNodeClasses(_StatusWriter):
+    """Satisfies `activities.ports.NodeClasses`; the NodeClass workflow keeps their status here."""
+
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
-        self._classes = Objects(client, EC2_NODE_CLASSES)
-        self._event_publisher = ConditionEventPublisher(events, EC2_NODE_CLASSES.kind)
+        super().__init__(StatusObjects(client, EC2_NODE_CLASSES, events))
 
     async def get(self, name: str) -> EC2NodeClass | None:
-        item = await self._classes.get(name)
+        item = await self._objects.get(name)
         return EC2NodeClass.from_object(item) if item else None
 
     async def list(self) -> Sequence[EC2NodeClass]:
-        return [EC2NodeClass.from_object(item) for item in await self._classes.list()]
+        return [EC2NodeClass.from_object(item) for item in await self._objects.list()]
 
     async def ensure_finalizer(self, name: str) -> bool:
-        return await self._classes.add_finalizer(name, NODECLASS_TERMINATION_FINALIZER)
-
-    async def patch_status(
-        self,
-        name: str,
-        *,
-        status: Mapping[str, object] | None = None,
-        conditions: Sequence[ConditionPatch] = (),
-        annotations: Mapping[str, str] | None = None,
-        now: datetime,
-    ) -> bool:
-        """False when the EC2NodeClass is gone."""
-        if annotations and await patch_metadata(self._classes, name, annotations=annotations) is None:
-            return False
-        item = await patch_status(
-            self._classes,
-            name,
-            status=status,
-            conditions=conditions,
-            dependents=NODECLASS_CONDITIONS,
-            now=now,
-            event_publisher=self._event_publisher,
-        )
-        return item is not None
+        return await self._objects.add_finalizer(name, NODECLASS_TERMINATION_FINALIZER)
 
     async def release(self, name: str) -> bool:
-        return await self._classes.drop_finalizer(name, NODECLASS_TERMINATION_FINALIZER)
+        return await self._objects.drop_finalizer(name, NODECLASS_TERMINATION_FINALIZER)
 
 
 class KubeNodeOverlays:
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
-        self._overlays = Objects(client, NODE_OVERLAYS)
-        self._event_publisher = ConditionEventPublisher(events, NODE_OVERLAYS.kind)
+        self._overlays = StatusObjects(client, NODE_OVERLAYS, events)
 
     async def list_accepted(self) -> Sequence[OverlayFact]:
         """All but those that make no sense, and those whose status says of the present spec that they are refused."""
@@ -125,17 +89,7 @@ class KubeNodeOverlays:
         """An empty reason: it is heeded. False when it is gone."""
         status = "False" if reason else "True"
         verdict = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=reason, message=message)
-        item = await patch_status(
-            self._overlays,
-            name,
-            uid=uid,
-            status=None,
-            conditions=[verdict],
-            dependents=NODEOVERLAY_CONDITIONS,
-            now=now,
-            event_publisher=self._event_publisher,
-        )
-        return item is not None
+        return await self._overlays.patch_status(name, uid=uid, conditions=[verdict], now=now) is not None
 
 
 def _is_rejected(overlay: NodeOverlay) -> bool:

@@ -6,14 +6,13 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from tenure.apis.labels import LIFECYCLEPOLICY_CONDITIONS, VALIDATION_SUCCEEDED
+from tenure.apis.labels import VALIDATION_SUCCEEDED
 from tenure.apis.lifecyclepolicy import LifecyclePolicy, PoolSelector
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
-from tenure.kube.client.objects import Objects
-from tenure.kube.client.patches import ConditionEventPublisher, patch_status
+from tenure.kube.client.patches import StatusObjects
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
 from tenure.model.provider_results import ConditionPatch
@@ -23,8 +22,7 @@ _KIND: Final = LIFECYCLE_POLICIES.kind
 
 class KubeLifecyclePolicies:
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
-        self._policies, self._events = Objects(client, LIFECYCLE_POLICIES), events
-        self._event_publisher = ConditionEventPublisher(events, _KIND)
+        self._policies, self._events = StatusObjects(client, LIFECYCLE_POLICIES, events), events
 
     async def list_facts(self) -> list[PolicyFact]:
         """All of them, as the watch would read them."""
@@ -37,16 +35,8 @@ class KubeLifecyclePolicies:
         condition = ConditionPatch(
             type=VALIDATION_SUCCEEDED, status=status, reason=verdict.reason, message=verdict.message
         )
-        item = await patch_status(
-            self._policies,
-            name,
-            uid=uid,
-            status={"nodePools": list(verdict.node_pools)},
-            conditions=[condition],
-            dependents=LIFECYCLEPOLICY_CONDITIONS,
-            now=now,
-            event_publisher=self._event_publisher,
-        )
+        status_fields = {"nodePools": list(verdict.node_pools)}
+        item = await self._policies.patch_status(name, uid=uid, status=status_fields, conditions=[condition], now=now)
         if item is not None and verdict.reason:
             await self._events.publish(
                 kind=_KIND, name=name, uid=uid, reason=verdict.reason, message=verdict.message, warning=verdict.rejected

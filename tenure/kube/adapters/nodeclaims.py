@@ -3,28 +3,20 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from tenure.apis.labels import NODECLAIM_CONDITIONS, TERMINATION_FINALIZER
+from tenure.apis.labels import TERMINATION_FINALIZER
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
-from tenure.kube.client.objects import Objects
-from tenure.kube.client.patches import (
-    AnnotationPatcher,
-    ConditionEventPublisher,
-    patch_labels,
-    patch_metadata,
-    patch_status,
-)
+from tenure.kube.client.patches import AnnotationPatcher, StatusObjects
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.provider_results import ConditionPatch
 
 
 class KubeNodeClaims(AnnotationPatcher):
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
-        self._claims = Objects(client, NODE_CLAIMS)
+        self._claims = StatusObjects(client, NODE_CLAIMS, events)
         super().__init__(self._claims)
-        self._event_publisher = ConditionEventPublisher(events, NODE_CLAIMS.kind)
 
     async def get(self, name: str) -> NodeClaim | None:
         return _read(await self._claims.get(name))
@@ -51,26 +43,17 @@ class KubeNodeClaims(AnnotationPatcher):
     ) -> NodeClaim | None:
         item: Json | None = None
         if default_labels or annotations:
-            item = await patch_metadata(
-                self._claims, name, uid=uid, default_labels=default_labels, annotations=annotations
+            item = await self._claims.patch_metadata(
+                name, uid=uid, default_labels=default_labels, annotations=annotations
             )
             if item is None:
                 return None
         if status or conditions:
-            item = await patch_status(
-                self._claims,
-                name,
-                uid=uid,
-                status=status,
-                conditions=conditions,
-                dependents=NODECLAIM_CONDITIONS,
-                now=now,
-                event_publisher=self._event_publisher,
-            )
+            item = await self._claims.patch_status(name, uid=uid, status=status, conditions=conditions, now=now)
         return _read(item)
 
     async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
-        return await patch_labels(self._claims, name, labels, uid=uid)
+        return await self._claims.patch_metadata(name, uid=uid, labels=labels) is not None
 
     async def delete(self, name: str, uid: str) -> bool:
         return await self._claims.delete(name, uid=uid)
@@ -78,7 +61,7 @@ class KubeNodeClaims(AnnotationPatcher):
     async def release(self, name: str, uid: str) -> bool:
         released = await self._claims.drop_finalizer(name, TERMINATION_FINALIZER, uid=uid)
         if released:
-            await self._event_publisher.publish_finalized(name, uid, TERMINATION_FINALIZER)
+            await self._claims.publish(name, uid, "Finalized", f"Finalized {TERMINATION_FINALIZER}")
         return released
 
 

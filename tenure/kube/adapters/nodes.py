@@ -18,7 +18,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.client.client import JSON_PATCH, KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects, SharedRead
-from tenure.kube.client.patches import AnnotationPatcher, patch_labels
+from tenure.kube.client.patches import AnnotationPatcher
 from tenure.kube.client.resources import NODES, PODS
 from tenure.kube.facts.objects import node_fact
 from tenure.kube.facts.pod_drain import is_protected, is_reschedulable
@@ -65,7 +65,7 @@ class KubeNodes(AnnotationPatcher):
         return True
 
     async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
-        return await patch_labels(self._nodes, name, labels, uid=uid)
+        return await self._nodes.patch_metadata(name, uid=uid, labels=labels) is not None
 
     async def mark_disrupted(self, name: str) -> NodeState | None:
         node = await self._nodes.patch_with_retry(name, _disruption_patch)

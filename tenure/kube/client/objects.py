@@ -144,6 +144,28 @@ class Objects:
         updated = await self.patch_with_retry(name, build_patch, uid=uid)
         return updated is not None and finalizer in (updated["metadata"].get("finalizers") or ())
 
+    async def patch_metadata(
+        self,
+        name: str,
+        *,
+        uid: str = "",
+        labels: Mapping[str, str | None] | None = None,
+        default_labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> Json | None:
+        """The object with these labels (None takes one off), those of `default_labels` that it has not, and these
+        annotations; None when it is gone."""
+
+        def build_patch(item: Json) -> Json | None:
+            metadata = item["metadata"]
+            current = metadata.get("labels") or {}
+            absent = {key: value for key, value in (default_labels or {}).items() if key not in current}
+            desired = {"labels": {**absent, **(labels or {})}, "annotations": annotations or {}}
+            changes = {key: merge_patch(metadata.get(key) or {}, wanted) for key, wanted in desired.items()}
+            return {"metadata": written} if (written := {key: one for key, one in changes.items() if one}) else None
+
+        return await self.patch_with_retry(name, build_patch, uid=uid)
+
     async def _send_patch(self, name: str, base: Json, patch: Json, sub: str) -> Json:
         metadata = {**patch.get("metadata", {}), "resourceVersion": base["metadata"]["resourceVersion"]}
         return await self.client.merge(self._object_path(name, sub), {**patch, "metadata": metadata})

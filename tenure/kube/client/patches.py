@@ -1,29 +1,18 @@
-"""Changes to objects: metadata, status and conditions, at most one call each and none where nothing changes.
-
-Used by `claims.py`, `nodes.py`, `pools.py`, `node_classes.py` and `namespaces.py`.
-
-Conditions as JSON of the objects that carry them; `tenure/apis/conditions.py` defines them.
-
-Claims, pools and node classes write their conditions through `apply_condition_patches`; what the conditions mean is
-decided elsewhere.
-
-Conditions that turned, told as events: `kubectl describe` shows the life of an object as the conditions changed.
-
-`patches.py` compares before and after; `claims.py`, `pools.py` and `node_classes.py` tell what it found. Reason and
-message are those of Karpenter's status controllers.
-"""
+"""Changes to objects: metadata, status and conditions, at most one call each and none where nothing changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
-from tenure.apis.conditions import Subject, clear_condition, set_condition
+from tenure.apis.conditions import DEPENDENTS, Subject, clear_condition, set_condition
 from tenure.apis.labels import READY
 from tenure.apis.meta import Condition
+from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects, merge_patch
+from tenure.kube.client.resources import Resource
 from tenure.model.provider_results import ConditionPatch
 
 
@@ -50,9 +39,6 @@ def apply_condition_patches(
         reason = patch.reason or (patch.type if status == "False" else "")
         after = set_condition(after, subject, patch.type, status, now=now, reason=reason, message=patch.message)
     return list(stored) if after == before else [one.to_object() for one in after]
-
-
-_FINALIZED: Final = "Finalized"
 
 
 @dataclass(frozen=True)
@@ -83,59 +69,6 @@ def condition_transitions(
     ]
 
 
-class ConditionEventPublisher:
-    """Tells about the objects of one kind."""
-
-    def __init__(self, events: KubeEvents, kind: str) -> None:
-        self._events, self._kind = events, kind
-
-    async def publish_transitions(self, item: Json, transitions: Sequence[ConditionTransition]) -> None:
-        metadata = item["metadata"]
-        for transition in transitions:
-            await self._publish(
-                metadata["name"], metadata["uid"], transition.condition["type"], transition.event_message
-            )
-
-    async def publish_finalized(self, name: str, uid: str, finalizer: str) -> None:
-        await self._publish(name, uid, _FINALIZED, f"Finalized {finalizer}")
-
-    async def _publish(self, name: str, uid: str, reason: str, message: str) -> None:
-        await self._events.publish(kind=self._kind, name=name, uid=uid, reason=reason, message=message)
-
-
-async def patch_metadata(
-    objects: Objects,
-    name: str,
-    *,
-    uid: str = "",
-    default_labels: Mapping[str, str] | None = None,
-    annotations: Mapping[str, str] | None = None,
-) -> Json | None:
-    """The object with these annotations, and those of the labels that it has not; None when it is gone."""
-
-    def build_patch(item: Json) -> Json | None:
-        changes: Json = {}
-        current_labels = item["metadata"].get("labels") or {}
-        absent = {key: value for key, value in (default_labels or {}).items() if key not in current_labels}
-        for key, desired in (("labels", absent), ("annotations", annotations)):
-            added = merge_patch(item["metadata"].get(key) or {}, desired or {})
-            if added:
-                changes[key] = added
-        return {"metadata": changes} if changes else None
-
-    return await objects.patch_with_retry(name, build_patch, uid=uid)
-
-
-async def patch_labels(objects: Objects, name: str, labels: Mapping[str, str | None], *, uid: str) -> bool:
-    """Set labels, and take off those that are None; False when the object is gone."""
-
-    def build_patch(item: Json) -> Json | None:
-        changes = merge_patch(item["metadata"].get("labels") or {}, labels)
-        return {"metadata": {"labels": changes}} if changes else None
-
-    return await objects.patch_with_retry(name, build_patch, uid=uid) is not None
-
-
 class AnnotationPatcher:
     """An adapter whose objects carry annotations. Implements `Annotated` of `activities.ports`."""
 
@@ -164,33 +97,42 @@ class AnnotationPatcher:
         return str(item["metadata"]["uid"]) if item else ""
 
 
-async def patch_status(
-    objects: Objects,
-    name: str,
-    *,
-    uid: str = "",
-    status: Mapping[str, object] | None,
-    conditions: Sequence[ConditionPatch],
-    dependents: Sequence[str],
-    now: datetime,
-    event_publisher: ConditionEventPublisher,
-) -> Json | None:
-    """The object with these status fields (each replaced whole; None removes one) and conditions; None when gone."""
-    transitions: list[ConditionTransition] = []
+class StatusObjects(Objects):
+    """Objects of a kind whose status has conditions. One that changes its status is told as an event."""
 
-    def build_patch(item: Json) -> Json | None:
-        current_status = item.get("status") or {}
-        desired: dict[str, object] = dict(status or {})
-        transitions.clear()
-        if conditions:
-            after = desired["conditions"] = apply_condition_patches(item, conditions, dependents=dependents, now=now)
-            transitions.extend(
-                condition_transitions(current_status.get("conditions") or (), after, dependents=dependents)
-            )
-        changes = merge_patch(current_status, desired)
-        return {"status": changes} if changes else None
+    def __init__(self, client: KubeClient, resource: Resource, events: KubeEvents) -> None:
+        super().__init__(client, resource)
+        self._events = events
 
-    item = await objects.patch_with_retry(name, build_patch, uid=uid, sub="status")
-    if item is not None:
-        await event_publisher.publish_transitions(item, transitions)
-    return item
+    async def patch_status(
+        self,
+        name: str,
+        *,
+        uid: str = "",
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        now: datetime,
+    ) -> Json | None:
+        """The object with these status fields (each replaced whole; None removes one) and conditions; None if gone."""
+        transitions: list[ConditionTransition] = []
+        dependents = DEPENDENTS[self.resource.kind]
+
+        def build_patch(item: Json) -> Json | None:
+            current = item.get("status") or {}
+            desired: dict[str, object] = dict(status or {})
+            transitions.clear()
+            if conditions:
+                after = apply_condition_patches(item, conditions, dependents=dependents, now=now)
+                desired["conditions"] = after
+                transitions.extend(condition_transitions(current.get("conditions") or (), after, dependents=dependents))
+            changes = merge_patch(current, desired)
+            return {"status": changes} if changes else None
+
+        item = await self.patch_with_retry(name, build_patch, uid=uid, sub="status")
+        if item is not None:
+            for one in transitions:
+                await self.publish(name, item["metadata"]["uid"], one.condition["type"], one.event_message)
+        return item
+
+    async def publish(self, name: str, uid: str, reason: str, message: str) -> None:
+        await self._events.publish(kind=self.resource.kind, name=name, uid=uid, reason=reason, message=message)

@@ -6,10 +6,7 @@ import pytest
 
 from tenure.apis import labels
 from tenure.apis.conditions import Status, Subject, clear_condition, initial_conditions, set_condition
-from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.meta import Condition
-from tenure.apis.nodeclaim import NodeClaim
-from tenure.apis.nodepool import NodePool
 
 CREATED = datetime(2025, 1, 1, tzinfo=UTC)
 NOW = CREATED + timedelta(hours=1)
@@ -168,20 +165,3 @@ def test_clearing_what_is_not_there_changes_nothing() -> None:
 def test_what_feeds_ready_is_never_cleared(condition_type: str) -> None:
     with pytest.raises(ValueError, match="set it to Unknown"):
         clear_condition(all_true(), CLAIM, condition_type)
-
-
-def test_the_subject_of_each_kind() -> None:
-    metadata = {"generation": 4, "creationTimestamp": "2025-01-01T00:00:00Z"}
-    assert Subject.from_object(NodePool.from_object({"metadata": metadata})) == Subject(
-        ("ValidationSucceeded", "NodeClassReady"), 4, CREATED
-    )
-    assert Subject.from_object(NodeClaim.from_object({"metadata": metadata})).dependents == labels.NODECLAIM_CONDITIONS
-    assert (
-        Subject.from_object(EC2NodeClass.from_object({"metadata": metadata})).dependents == labels.NODECLASS_CONDITIONS
-    )
-
-
-def test_reservations_count_only_behind_their_gate() -> None:
-    nodeclass = EC2NodeClass()
-    assert "CapacityReservationsReady" not in Subject.from_object(nodeclass).dependents
-    assert "CapacityReservationsReady" in Subject.from_object(nodeclass, reserved_capacity=True).dependents
