@@ -12,7 +12,7 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_CLAIMS, NODES
-from tenure.kube.facts.objects import condition_of
+from tenure.kube.facts.objects import condition_of, is_condition_true
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.garbage_collection import InventoryLease, InventoryNode, InventoryNodeClaim, InventoryNodeClass
 
@@ -77,7 +77,7 @@ def to_inventory_nodeclaim(claim: Json) -> InventoryNodeClaim:
         group_id=annotations.get(labels.LAUNCH_GROUP, ""),
         provider_id=status.get("providerID", ""),
         node_name=status.get("nodeName", ""),
-        registered=condition_of(status, labels.REGISTERED_CONDITION).get("status") == "True",
+        registered=is_condition_true(status, labels.REGISTERED_CONDITION),
         deleting="deletionTimestamp" in metadata,
         annotations=annotations,
     )

@@ -4,10 +4,10 @@ Satisfies `activities.ports.Pods` and `controller.pod_nominator.Nominator`; `dra
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from tenure.apis.labels import NOMINATED
 from tenure.kube.client.client import STRATEGIC_MERGE, KubeClient, Response
@@ -15,6 +15,7 @@ from tenure.kube.client.errors import Json, fault_of, status_of
 from tenure.kube.client.objects import SharedRead
 from tenure.kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
 from tenure.kube.facts.pod_drain import drain_pod
+from tenure.kube.facts.pod_topology import claim_names
 from tenure.model.facts import PodFact
 from tenure.model.provider_results import DrainPod, Eviction
 
@@ -94,7 +95,7 @@ class KubePods:
             (pod["metadata"]["namespace"], name)
             for pod in await self._list(node_name)
             if stays_until_termination(pod, now)
-            for name in _claim_names(pod)
+            for name in claim_names(pod["metadata"], pod["spec"])
         }
         found = await asyncio.gather(
             *(self._client.get(PERSISTENT_VOLUME_CLAIMS.path(name, namespace=space)) for space, name in claims)
@@ -115,14 +116,6 @@ def stays_until_termination(pod: Json, now: datetime) -> bool:
     """Not finished, and not one that the drain waits for: one that is stuck keeps its volumes to the end, too."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed") and not drain_pod(pod, now).waits
-
-
-def _claim_names(pod: Mapping[str, Any]) -> Iterable[str]:
-    for volume in pod["spec"].get("volumes") or ():
-        if "persistentVolumeClaim" in volume:
-            yield volume["persistentVolumeClaim"]["claimName"]
-        elif "ephemeral" in volume:
-            yield f"{pod['metadata']['name']}-{volume['name']}"
 
 
 def _volume_name(attachment: Json) -> str:

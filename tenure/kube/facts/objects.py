@@ -52,9 +52,7 @@ def node_fact(node: Json) -> NodeFact:
 def nodeclaim_fact(claim: Json) -> NodeClaimFact:
     """Raises QuantityError and DurationError."""
     metadata, spec, status = claim["metadata"], claim["spec"], claim.get("status") or {}
-    overdue = condition_of(status, labels.OVERDUE)
-    drifted = condition_of(status, labels.DRIFTED) if _is_true(status, labels.DRIFTED) else {}
-    reason = condition_of(status, labels.DISRUPTION_REASON) if _is_true(status, labels.DISRUPTION_REASON) else {}
+    drifted, disruption = true_condition(status, labels.DRIFTED), true_condition(status, labels.DISRUPTION_REASON)
     claim_labels = metadata.get("labels") or {}
     return NodeClaimFact.model_validate(
         {
@@ -75,17 +73,17 @@ def nodeclaim_fact(claim: Json) -> NodeClaimFact:
             "image_id": status.get("imageID", ""),
             "node_name": status.get("nodeName", ""),
             "expire_after_seconds": _duration_seconds(spec.get("expireAfter", "720h")),
-            "launched": _is_true(status, labels.LAUNCHED),
-            "launched_at": _true_since(status, labels.LAUNCHED),
-            "registered": _is_true(status, labels.REGISTERED_CONDITION),
-            "registered_at": _true_since(status, labels.REGISTERED_CONDITION),
-            "initialized": _is_true(status, labels.INITIALIZED_CONDITION),
-            "initialized_at": _true_since(status, labels.INITIALIZED_CONDITION),
-            "overdue": overdue.get("reason", "") if overdue.get("status") == "True" else "",
-            "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
+            "launched": is_condition_true(status, labels.LAUNCHED),
+            "launched_at": true_condition(status, labels.LAUNCHED).get("lastTransitionTime"),
+            "registered": is_condition_true(status, labels.REGISTERED_CONDITION),
+            "registered_at": true_condition(status, labels.REGISTERED_CONDITION).get("lastTransitionTime"),
+            "initialized": is_condition_true(status, labels.INITIALIZED_CONDITION),
+            "initialized_at": true_condition(status, labels.INITIALIZED_CONDITION).get("lastTransitionTime"),
+            "overdue": true_condition(status, labels.OVERDUE).get("reason", ""),
+            "instance_terminating": is_condition_true(status, labels.INSTANCE_TERMINATING),
             "consistent": condition_of(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),
-            "disruption": reason.get("reason", ""),
-            "disrupted_by": reason.get("message", ""),
+            "disruption": disruption.get("reason", ""),
+            "disrupted_by": disruption.get("message", ""),
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
             "drifted_at": drifted.get("lastTransitionTime"),
@@ -110,7 +108,7 @@ def nodepool_fact(pool: Json) -> NodePoolFact:
             "uid": metadata["uid"],
             "generation": metadata.get("generation", 0),
             "weight": spec.get("weight") or 0,
-            "ready": _is_true(pool.get("status") or {}, labels.READY),
+            "ready": is_condition_true(pool.get("status") or {}, labels.READY),
             "deleting": "deletionTimestamp" in metadata,
             "static": spec.get("replicas") is not None,
             "replicas": spec.get("replicas") or 0,
@@ -178,14 +176,14 @@ def _is_waiting(status: Json, type_: str) -> bool:
     return found.get("status") == "Unknown" and bool(found.get("message"))
 
 
-def _is_true(status: Json, condition_type: str) -> bool:
-    return bool(condition_of(status, condition_type).get("status") == "True")
-
-
-def _true_since(status: Json, condition_type: str) -> str | None:
+def true_condition(status: Json, condition_type: str) -> Json:
+    """Empty where it is not True."""
     found = condition_of(status, condition_type)
-    since: str | None = found.get("lastTransitionTime") if found.get("status") == "True" else None
-    return since
+    return found if found.get("status") == "True" else {}
+
+
+def is_condition_true(status: Json, condition_type: str) -> bool:
+    return bool(true_condition(status, condition_type))
 
 
 def _node_taints(spec: Json) -> list[dict[str, str]]:

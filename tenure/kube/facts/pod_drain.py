@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.apis.durations import DurationError, parse_duration
+from tenure.kube.facts.objects import is_condition_true
 from tenure.kube.facts.pods import controller_owner, pod_fact
 from tenure.model.facts import PodFact, Toleration
 from tenure.model.provider_results import DrainPod
@@ -74,7 +75,8 @@ def _protection_end(value: str, started: datetime | None) -> datetime | None:
 def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
     """A live pod as a drain sees it."""
     fact = pod_fact(pod)
-    start_time = (pod.get("status") or {}).get("startTime")
+    status = pod.get("status") or {}
+    start_time = status.get("startTime")
     started = datetime.fromisoformat(start_time) if start_time else None
     has_protection = is_protected(fact.do_not_disrupt, started, now)
     owner = controller_owner(pod["metadata"].get("ownerReferences") or ())
@@ -95,7 +97,7 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),
         labels=fact.labels,
-        ready=_is_true(pod, labels.READY),
+        ready=is_condition_true(status, labels.READY),
         controller_set_not_ready=_is_set_not_ready_by_controller(pod),
     )
 
@@ -135,12 +137,9 @@ def _not_evictable_reason(fact: PodFact, is_waited_for: bool, has_protection: bo
 def _is_set_not_ready_by_controller(pod: Mapping[str, Any]) -> bool:
     """Without readiness gates, only the node lifecycle controller makes Ready differ from ContainersReady."""
     gated = bool(pod["spec"].get("readinessGates"))
-    return not gated and _is_true(pod, "ContainersReady") and not _is_true(pod, labels.READY)
-
-
-def _is_true(pod: Mapping[str, Any], condition: str) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == condition and one.get("status") == "True" for one in conditions)
+    status = pod.get("status") or {}
+    is_not_ready = not is_condition_true(status, labels.READY)
+    return not gated and is_condition_true(status, "ContainersReady") and is_not_ready
 
 
 def _grace_seconds(pod: Mapping[str, Any]) -> int:

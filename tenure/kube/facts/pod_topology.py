@@ -24,7 +24,7 @@ def topology_terms(metadata: Json, spec: Json) -> dict[str, Any]:
         "affinity": _affinity_terms(affinity.get("podAffinity") or {}, labels),
         "anti_affinity": _affinity_terms(affinity.get("podAntiAffinity") or {}, labels),
         "host_ports": host_ports(spec),
-        "volumes": _claim_names(metadata, spec),
+        "volumes": claim_names(metadata, spec),
     }
     return {key: value for key, value in found.items() if value}
 
@@ -94,7 +94,7 @@ def host_ports(spec: Json) -> list[dict[str, Any]]:
     ]
 
 
-def _claim_names(metadata: Json, spec: Json) -> list[str]:
+def claim_names(metadata: Json, spec: Json) -> list[str]:
     """Names of claims; that of an ephemeral volume is made from the pod's."""
     found = []
     for volume in spec.get("volumes") or ():

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tenure.apis import labels, resources
 from tenure.apis.quantity import MAX_AMOUNT, parse_amount, parse_resources
+from tenure.kube.facts.objects import condition_of, true_condition
 from tenure.kube.facts.pod_topology import host_ports, intern_string, topology_terms
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
 
@@ -117,6 +118,7 @@ def pod_fact(pod: Json) -> PodFact:
     owners = metadata.get("ownerReferences") or ()
     owner = controller_owner(owners)
     requests = pod_requests(spec, status)
+    scheduled = condition_of(status, "PodScheduled")
     return PodFact.model_validate(
         {
             "uid": metadata["uid"],
@@ -130,15 +132,15 @@ def pod_fact(pod: Json) -> PodFact:
             "phase": intern_string(status.get("phase", "Pending")),
             "deleting": "deletionTimestamp" in metadata,
             "deletion_deadline": metadata.get("deletionTimestamp"),
-            "unschedulable": _is_unschedulable(status),
-            "untried": not spec.get("schedulingGates") and _pod_scheduled_condition(status) is None,
+            "unschedulable": scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
+            "untried": not spec.get("schedulingGates") and not scheduled,
             "owner_kind": intern_string(owner.get("kind", "")),
             "owner_uid": intern_string(owner.get("uid", "")),
             "daemonset": any(one.get("kind") == "DaemonSet" for one in owners),
             "mirror": MIRROR_ANNOTATION in annotations or any(one.get("kind") == "Node" for one in owners),
             "do_not_disrupt": annotations.get(labels.DO_NOT_DISRUPT, ""),
             "started": status.get("startTime"),
-            "bound": _bound_at(status),
+            "bound": true_condition(status, "PodScheduled").get("lastTransitionTime"),
             "ready": _ready_status(status),
             "deletion_cost": _deletion_cost(annotations),
             **_placement_fields(spec),
@@ -243,24 +245,14 @@ def controller_owner(owners: Iterable[Json]) -> Json:
 def _nomination_fields(status: Json) -> dict[str, str]:
     """kube-scheduler nominates by preemption and says nothing else; ours comes with a condition that names the node."""
     node = status.get("nominatedNodeName", "")
-    ours = any(one["type"] == labels.NOMINATED and one.get("message") == node for one in status.get("conditions") or ())
-    return {"expected_on": node} if ours else {"nominated_node": node}
-
-
-def _is_unschedulable(status: Json) -> bool:
-    condition = _pod_scheduled_condition(status)
-    return condition is not None and condition.get("status") == "False" and condition.get("reason") == "Unschedulable"
-
-
-def _bound_at(status: Json) -> str | None:
-    condition = _pod_scheduled_condition(status)
-    return condition.get("lastTransitionTime") if condition is not None and condition.get("status") == "True" else None
+    ours = condition_of(status, labels.NOMINATED)
+    return {"expected_on": node} if ours and ours.get("message") == node else {"nominated_node": node}
 
 
 def _ready_status(status: Json) -> bool | None:
     """None before its kubelet has said anything."""
-    condition = next((one for one in status.get("conditions") or () if one.get("type") == labels.READY), None)
-    return None if condition is None else condition.get("status") == "True"
+    condition = condition_of(status, labels.READY)
+    return condition.get("status") == "True" if condition else None
 
 
 def _deletion_cost(annotations: Json) -> int:
@@ -269,8 +261,3 @@ def _deletion_cost(annotations: Json) -> int:
         return int(annotations.get(labels.POD_DELETION_COST, "0"))
     except ValueError:
         return 0
-
-
-def _pod_scheduled_condition(status: Json) -> Json | None:
-    """kube-scheduler's word on the pod."""
-    return next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), None)
