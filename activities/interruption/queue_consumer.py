@@ -32,6 +32,8 @@ POLL_WAIT_SECONDS: Final = 20
 EXTRA_POLL_WAIT_SECONDS: Final = 1
 TRIED_FOR: Final = timedelta(minutes=1)
 """So long a message about an instance that is not known yet is left to come again."""
+FAILED_FOR: Final = timedelta(minutes=30)
+"""How long a message is tried again whose handling raises an error; some 90 receives. Then it is deleted."""
 UNAVAILABLE_FIRST_PAUSE: Final = 1.0
 UNAVAILABLE_MAX_PAUSE: Final = 15.0
 """Seconds between polls while nobody can be told: a message that is received in vain too often may be set to go to
@@ -241,6 +243,10 @@ class QueueConsumer:
             self._metrics.record_dropped(message.parsed.dropped)
             return True
         found = {outcomes[entry.instance_id] for entry in message.parsed.interruptions}
+        if "failed" in found and self._now() - message.first_received >= FAILED_FOR:
+            log.error("message deleted after its handling failed again and again", id=message.id)
+            self._metrics.record_dropped("failed")
+            return True
         may_be_launching = self._now() - message.first_received < TRIED_FOR
         if found & {"later", "no workflow", "failed"} or ("not yet" in found and may_be_launching):
             return False

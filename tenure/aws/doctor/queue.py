@@ -108,7 +108,9 @@ SEND: Final = "sqs:SendMessage"
 LONG: Final = timedelta(days=1)
 """Outages of Temporal that last a night are outlived."""
 RECEIPTS_A_MINUTE: Final = 2
-"""Of each message while Temporal is away."""
+"""Of each message while Temporal is unavailable."""
+MOST_RECEIVES: Final = 1000
+"""The largest maxReceiveCount that SQS allows."""
 _AWS_OWN: Final = "alias/aws/sqs"
 
 
@@ -120,9 +122,11 @@ def check_retention(queue: str, attributes: Mapping[str, str]) -> Finding:
     redrive = _max_receive_count(attributes.get("RedrivePolicy", ""))
     moved = timedelta(minutes=redrive / RECEIPTS_A_MINUTE) if redrive else retention
     message = f"messages survive an outage of Temporal of {_format_span(min(retention, moved))}"
-    if moved < retention and moved < LONG:
-        todo = f"take the RedrivePolicy away, or let maxReceiveCount be more than {redrive}"
-        return advice_finding(AREA, subject, f"{message}: then they go to the dead-letter queue", todo)
+    if moved < retention:
+        message += ": then they go to the dead-letter queue"
+        if redrive < MOST_RECEIVES:
+            todo = f"set maxReceiveCount of its RedrivePolicy to {MOST_RECEIVES}, the most that SQS allows"
+            return advice_finding(AREA, subject, message, todo)
     if retention < LONG:
         todo = f"set its MessageRetentionPeriod to 345600 (4 days), as {TEMPLATE} does; keeping costs nothing"
         return advice_finding(AREA, subject, f"{message}, and are lost then", todo)

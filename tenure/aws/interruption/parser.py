@@ -34,7 +34,7 @@ class _MessageDropped(Exception):
 
 
 def parse(body: str, *, sent: datetime) -> ParsedEvent:
-    """Never raises. `sent` stands in where the envelope does not say when it happened."""
+    """Never raises: a body that cannot be read is `malformed`. `sent` is the time where the envelope has none."""
     at = sent
     try:
         envelope = _require_object(_parse_json(body), "the body")
@@ -43,11 +43,18 @@ def parse(body: str, *, sent: datetime) -> ParsedEvent:
         return ParsedEvent(interruptions=messages, at=at)
     except _MessageDropped as nothing:
         return ParsedEvent(at=at, dropped=nothing.dropped, why=nothing.why)
+    except Exception as error:
+        return ParsedEvent(at=at, dropped="malformed", why=f"{type(error).__name__}: {str(error)[:100]}")
 
 
 def _parse_json(body: str) -> Any:
     try:
-        return json.loads(body)
+        found = json.loads(body)
+        if "\\ud" in body.lower():
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except UnicodeEncodeError as error:
+        raise _MessageDropped("malformed", "the body has half of a surrogate pair, which no text can hold") from error
     except (ValueError, RecursionError) as error:
         raise _MessageDropped("malformed", f"the body is no JSON: {str(error)[:100]}") from error
 
@@ -171,9 +178,11 @@ def _parse_time(value: Any) -> datetime | None:
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             found = read(value)
+            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        except OverflowError as error:
+            raise _MessageDropped("malformed", f"the time {value[:60]!a} is out of range") from error
         except (ValueError, TypeError, IndexError):
             continue
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
     return None
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 from moto import mock_aws
+from moto.cloudformation.utils import yaml_tag_constructor
 
 REGION, ACCOUNT, CLUSTER = "eu-west-1", "123456789012", "shop"
 
@@ -24,6 +26,14 @@ def mocked_aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def client(service: Any) -> Any:
     return boto3.client(service, region_name=REGION)
+
+
+def read_template(template: Path) -> dict[str, Any]:
+    """The template with short forms such as `!Ref` written in full."""
+    loader = type("Loader", (yaml.SafeLoader,), {})
+    yaml.add_multi_constructor("", yaml_tag_constructor, Loader=loader)
+    found: dict[str, Any] = yaml.load(template.read_text(), Loader=loader)
+    return found
 
 
 def create_stack(template: Path, **parameters: str) -> dict[str, str]:

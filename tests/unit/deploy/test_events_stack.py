@@ -10,7 +10,7 @@ import tenure.sandbox.aws.services.sqs  # noqa: F401  (the type that moto does n
 from deploy.resources import EVENTS_STACK, IAM_FILES, render
 from tenure.aws.doctor.eventbridge import KINDS, events_of, matches_pattern
 from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind
-from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, create_stack, mocked_aws
+from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, create_stack, mocked_aws, read_template
 
 ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{CLUSTER}"
 UNWANTED = (
@@ -78,7 +78,17 @@ def test_a_kind_that_is_not_wanted_is_not_sent_and_the_others_are(excluded: Even
 def test_messages_outlive_a_long_weekend_without_temporal_and_are_encrypted_by_sqs() -> None:
     found = attributes(stack()["QueueUrl"])
     assert (found["MessageRetentionPeriod"], found["SqsManagedSseEnabled"]) == (str(4 * 24 * 3600), "true")
-    assert "KmsMasterKeyId" not in found and "RedrivePolicy" not in found
+    assert "KmsMasterKeyId" not in found
+
+
+def test_messages_that_no_worker_can_handle_go_to_a_dead_letter_queue_with_an_alarm() -> None:
+    redrive = json.loads(attributes(stack()["QueueUrl"])["RedrivePolicy"])
+    assert redrive["maxReceiveCount"] == 1000
+    dead_letter_queue = redrive["deadLetterTargetArn"].rpartition(":")[2]
+    assert "DeadLetterQueue" in dead_letter_queue
+    alarm = read_template(EVENTS_STACK)["Resources"]["DeadLetterAlarm"]["Properties"]
+    assert alarm["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": ["DeadLetterQueue", "QueueName"]}}]
+    assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 0)
 
 
 def test_only_the_account_s_rules_may_send_and_only_over_tls() -> None:

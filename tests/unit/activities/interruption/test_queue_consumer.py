@@ -205,6 +205,21 @@ async def test_a_message_that_cannot_be_handled_blocks_no_other(harness: QueueCo
     assert harness.pauses == []
 
 
+async def test_a_message_whose_handling_fails_for_half_an_hour_is_counted_and_deleted(
+    harness: QueueConsumerHarness,
+) -> None:
+    harness.nodes.failing_instances = {"i-bad"}
+    harness.queue.send("i-bad")
+    async with harness.consuming():
+        await harness.wait_until(lambda: bool(harness.queue.hidden))
+        await run_pending_tasks()
+        assert "dropped failed" not in harness.metrics.counts
+        harness.now += queue_consumer.FAILED_FOR + timedelta(minutes=1)
+        harness.queue.make_visible()
+        await harness.wait_until_empty()
+    assert harness.metrics.counts["dropped failed"] == 1
+
+
 async def test_more_polls_run_while_they_come_back_full(harness: QueueConsumerHarness) -> None:
     for number in range(500):
         harness.queue.send(f"i-{number}")

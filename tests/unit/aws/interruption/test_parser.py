@@ -210,6 +210,20 @@ def test_no_body_makes_it_fail(detail: dict[str, Any], changed: dict[str, Any]) 
     assert bool(found.interruptions) != bool(found.dropped)
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    (
+        ({"time": "Fri, 22 Jul 2016 00:00:00 +99999999999999999999"}, "out of range"),
+        ({"time": "0001-01-01T00:00:00+23:59"}, "out of range"),
+        ({"detail": {"instance-id": "i-1", "instance-action": "\ud800"}}, "surrogate"),
+    ),
+    ids=("queue-impossible-time", "time-before-year-1", "queue-lone-surrogate"),
+)
+def test_a_value_that_no_model_can_hold_is_malformed(changed: dict[str, Any], why: str) -> None:
+    found = read(eventbridge.spot_interruption(SIM_SETTINGS, NOW, ONE), **changed)
+    assert found.dropped == "malformed" and why in found.why
+
+
 @given(st.text())
 def test_no_text_makes_it_fail(text: str) -> None:
     assert parse(text, sent=SENT).dropped
