@@ -1,4 +1,4 @@
-"""The first phase of a NodeClaim that another controller ran, and the static hash that it is stamped with (reference 6.3)."""
+"""The first phase of a NodeClaim that another controller ran, and its static hash (reference 6.3)."""
 
 from collections.abc import Mapping
 from typing import Final
