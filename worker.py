@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 from temporalio.client import Client
+from temporalio.common import MetricMeter
 from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
@@ -37,13 +38,13 @@ from activities.registry import (
     list_planner_activities,
 )
 from activities.workflow_client import NodeClaimWorkflows, OpenLaunchGroups
+from tenure import metrics
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
 from tenure.controller import process
 from tenure.controller import settings as gates
 from tenure.controller.host import ClusterController
-from tenure.controller.metrics.nodepools import meter_of
-from tenure.controller.metrics.planner import CallMetrics
+from tenure.controller.metrics import meter_of
 from tenure.controller.process import Health, KarpenterLease, Readiness
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal import client as temporal_service
@@ -121,12 +122,10 @@ async def run(settings: Settings) -> None:
         security=way,
         metrics_port=settings.metrics_port,
     )
-    measures = CallMetrics(meter_of(temporal))
-    cluster = await connect_kubernetes(settings, waited=measures.record_kubernetes_wait)
+    meter = meter_of(temporal)
+    cluster = await connect_kubernetes(settings, waited=metrics.KUBERNETES_CALL_WAIT.bind(meter).record)
     dns = await dns_address(cluster.client)
-    aws = aws_settings(settings, cluster_dns=dns)
-    clients = AwsClients(aws, observe_wait=measures.record_aws_wait, observe_throttled=measures.record_throttled)
-    cloud = tenure.aws.adapters.build(aws, clients=clients, overlays=cluster.overlays.list_accepted)
+    cloud = build_aws_adapters(aws_settings(settings, cluster_dns=dns), cluster, meter)
     renewing = asyncio.create_task(renewal.watch(temporal), name="renewal")
     try:
         await gates.check(cluster.client, settings.feature_gates)
@@ -141,6 +140,18 @@ async def run(settings: Settings) -> None:
         await cluster.close()
         cloud.close()
         await health.close()
+
+
+def build_aws_adapters(
+    settings: AwsSettings, cluster: tenure.kube.adapters.build.KubeAdapters, meter: MetricMeter
+) -> tenure.aws.adapters.AwsAdapters:
+    call_wait, throttled = metrics.AWS_CALL_WAIT.bind(meter), metrics.AWS_THROTTLED.bind(meter)
+    clients = AwsClients(
+        settings,
+        observe_wait=lambda operation, seconds: call_wait.record(seconds, operation=operation),
+        observe_throttled=lambda operation: throttled.record(operation=operation),
+    )
+    return tenure.aws.adapters.build(settings, clients=clients, overlays=cluster.overlays.list_accepted)
 
 
 def temporal_security(settings: Settings) -> Security:

@@ -16,6 +16,7 @@ from activities.ports.core import (
     ResolvedNodeClass,
 )
 from activities.runtime import background_heartbeat, map_faults
+from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION, nodeclass_hash
@@ -23,7 +24,6 @@ from tenure.model.errors import Fault
 from tenure.model.nodeclaim.requests import NodeClassRequest, NodeClassResult
 from tenure.model.rollout import PinRequest, active_image_pin, add_pinned_images, ami_selector_digest
 
-USER_DATA: Final = "karpenter_ec2nodeclasses_userdata_bytes"
 _MESSAGE_MAX_CHARS: Final = 300
 """Characters of a message."""
 _MAX_NAMED: Final = 5
@@ -68,8 +68,9 @@ class NodeClassActivities:
         )
         await self._publish_status_events(node_class, resolved)
         if resolved.user_data_bytes:
-            gauge = activity.metric_meter().create_gauge(USER_DATA, "Bytes of user data, of 16384 that EC2 takes")
-            gauge.set(resolved.user_data_bytes, {"nodeclass": request.name})
+            metrics.EC2NODECLASSES_USERDATA_BYTES.record(
+                activity.metric_meter(), resolved.user_data_bytes, nodeclass=request.name
+            )
         return _build_result(node_class, resolved)
 
     @activity.defn

@@ -16,11 +16,10 @@ from activities.capacity_reservations import ReservationActivities
 from activities.garbage_collection.aws import InstanceCollector, InstanceTagger, LaunchResourceCollector
 from activities.garbage_collection.base import RunCollector
 from activities.garbage_collection.kubernetes import LeaseCollector, NodeClaimCollector
+from tenure.metrics import GARBAGE_COLLECTION_FAULTS
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult, RunRef
 from workflows import current_details
 from workflows.activity_options import DELETE_RUN, GARBAGE_COLLECTION, with_summary
-
-FAULTS: Final = "tenure_garbage_collection_faults_total"
 
 
 class Task(NamedTuple):
@@ -79,8 +78,7 @@ class GarbageCollectionWorkflow:
             request = request.model_copy(update={"suspects": last_result.suspects})
             result, _ = await asyncio.gather(_run_task(request, task), _delete_uneventful_run(last_result))
         if result.fault:
-            counter = workflow.metric_meter().create_counter(FAULTS, "Runs of upkeep that came to nothing")
-            counter.add(1, {"task": request.task})
+            GARBAGE_COLLECTION_FAULTS.record(workflow.metric_meter(), task=request.task)
         workflow.set_current_details(current_details.render_garbage_collection(result))
         info = workflow.info()
         return result.model_copy(update={"run": RunRef(workflow_id=info.workflow_id, run_id=info.run_id)})

@@ -2,31 +2,19 @@
 
 import itertools
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from temporalio import workflow
 
+from tenure import metrics
 from tenure.apis import labels
+from tenure.model.disruption.commands import CommandFinished, Proposal
 from tenure.model.hooks import HookRun
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.rollout import RolloutEventReason
 
-OVERDUE: Final = "tenure_overdue_total"
-ROLLOUTS: Final = "tenure_rollouts_total"
 STOPPED: Final[tuple[RolloutEventReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
-TERMINATED: Final = "karpenter_nodeclaims_terminated_total"
-NODES_CREATED: Final = "karpenter_nodes_created_total"
-NODES_TERMINATED: Final = "karpenter_nodes_terminated_total"
-DISRUPTED: Final = "karpenter_nodeclaims_disrupted_total"
-HOOKS: Final = "tenure_hooks_total"
-EVENTS: Final = "tenure_aws_events_total"
-STARTUP: Final = "tenure_startup_duration_seconds"
-STARTUP_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0)
-"""Upper ends, in seconds; the last ones are the usual deadlines."""
-CLAIM_ENDED: Final = "karpenter_nodeclaims_termination_duration_seconds"
-NODE_ENDED: Final = "karpenter_nodes_termination_duration_seconds"
-ENDED_BUCKETS: Final = tuple(float(2**power) for power in range(12))
-"""As Karpenter's of NodeClaims, in seconds."""
 _UNCOUNTED: Final = ("Deleted", "NodeClaimGone", labels.OVERPROVISIONED)
 """A person's doing, or a static pool's, which Karpenter does not count either."""
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
@@ -40,8 +28,7 @@ _BEFORE: Final = {
 
 def count_overdue(state: NodeClaimState) -> None:
     """A phase passed its deadline."""
-    counter = workflow.metric_meter().create_counter(OVERDUE, "Phases of nodes' lives that passed their deadline")
-    counter.add(1, {"phase": state.phase.value, "nodepool": state.identity.pool})
+    metrics.OVERDUE.record(workflow.metric_meter(), phase=state.phase.value, nodepool=state.identity.pool)
 
 
 def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
@@ -51,9 +38,12 @@ def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
     reason = disruption_reason(state)
     if state.disruption_counted or is_retained or not reason or next_phase not in (Phase.DRAIN, Phase.TERMINATION):
         return False
-    counter = workflow.metric_meter().create_counter(DISRUPTED, "NodeClaims deleted for a disruption, by why")
-    capacity_type = state.launched.capacity_type if state.launched else ""
-    counter.add(1, {"reason": reason, "nodepool": state.identity.pool, "capacity_type": capacity_type})
+    metrics.NODECLAIMS_DISRUPTED.record(
+        workflow.metric_meter(),
+        reason=reason,
+        nodepool=state.identity.pool,
+        capacity_type=state.launched.capacity_type if state.launched else "",
+    )
     return True
 
 
@@ -66,12 +56,14 @@ def disruption_reason(state: NodeClaimState) -> str:
 
 def count_terminated(state: NodeClaimState) -> None:
     """A life is over: the instance is gone."""
-    launched = state.launched
-    offering = (launched.capacity_type, launched.zone) if launched else ("", "")
-    counter = workflow.metric_meter().create_counter(TERMINATED, "NodeClaims whose life is over")
-    counter.add(1, {"nodepool": state.identity.pool, "capacity_type": offering[0], "zone": offering[1]})
+    metrics.NODECLAIMS_TERMINATED.record(
+        workflow.metric_meter(),
+        nodepool=state.identity.pool,
+        capacity_type=state.launched.capacity_type if state.launched else "",
+        zone=state.launched.zone if state.launched else "",
+    )
     if state.registered:
-        _count_node(NODES_TERMINATED, "Nodes of NodeClaims whose life is over", state)
+        _count_node(metrics.NODES_TERMINATED, state)
 
 
 def time_end(state: NodeClaimState) -> None:
@@ -82,29 +74,27 @@ def time_end(state: NodeClaimState) -> None:
     if began is None:
         return
     took = max(0.0, (workflow.now() - began).total_seconds())
-    _record_end(CLAIM_ENDED, "How long NodeClaims took to go", state, took)
+    meter, pool = workflow.metric_meter(), state.identity.pool
+    metrics.NODECLAIMS_TERMINATION_DURATION.record(meter, took, nodepool=pool)
     if state.registered:
-        _record_end(NODE_ENDED, "How long Nodes took to go", state, took)
+        metrics.NODES_TERMINATION_DURATION.record(meter, took, nodepool=pool)
 
 
 def count_event(state: NodeClaimState, kind: str) -> None:
     """AWS said something of a node, or something else than before."""
-    counter = workflow.metric_meter().create_counter(EVENTS, "What AWS said of nodes, each change once")
-    counter.add(1, {"kind": kind, "nodepool": state.identity.pool})
+    metrics.AWS_EVENTS.record(workflow.metric_meter(), kind=kind, nodepool=state.identity.pool)
 
 
 def count_hook(state: NodeClaimState, run: HookRun) -> None:
     """A hook has an outcome."""
-    counter = workflow.metric_meter().create_counter(HOOKS, "What became of hooks, by point and outcome")
     outcome = (run.outcome or "").replace(" ", "_")
-    counter.add(1, {"point": run.point, "outcome": outcome, "nodepool": state.identity.pool})
+    metrics.HOOKS.record(workflow.metric_meter(), point=run.point, outcome=outcome, nodepool=state.identity.pool)
 
 
 def count_rollout(pool: str, happened: RolloutEventReason) -> None:
     """What became of a roll-out. Those that alerts go by are shown as 0 before, since Prometheus sees no rise else."""
-    counter = workflow.metric_meter().create_counter(ROLLOUTS, "What became of roll-outs, by their events")
     for reason in dict.fromkeys((*STOPPED, happened)):
-        counter.add(int(reason == happened), {"nodepool": pool, "event": reason})
+        metrics.ROLLOUTS.record(workflow.metric_meter(), int(reason == happened), nodepool=pool, event=reason)
 
 
 def time_startup(state: NodeClaimState, next_phase: Phase) -> None:
@@ -112,24 +102,52 @@ def time_startup(state: NodeClaimState, next_phase: Phase) -> None:
     if _BEFORE.get(next_phase) is not state.phase or state.flaps or state.since is None:
         return
     if next_phase is Phase.INITIALIZATION:
-        _count_node(NODES_CREATED, "Nodes that registered", state)
+        _count_node(metrics.NODES_CREATED, state)
     began = state.identity.created if state.phase is Phase.LAUNCH else state.since
-    histogram = workflow.metric_meter().create_histogram_float(STARTUP, "How long nodes took for a phase", "s")
-    histogram.record(
+    metrics.STARTUP_DURATION.record(
+        workflow.metric_meter(),
         max(0.0, (workflow.now() - began).total_seconds()),
-        {
-            "phase": state.phase.value,
-            "nodepool": state.identity.pool,
-            "instance_type": state.launched.instance_type if state.launched else "",
-        },
+        phase=state.phase.value,
+        nodepool=state.identity.pool,
+        instance_type=state.launched.instance_type if state.launched else "",
     )
 
 
-def _record_end(name: str, description: str, state: NodeClaimState, took: float) -> None:
-    histogram = workflow.metric_meter().create_histogram_float(name, description, "s")
-    histogram.record(took, {"nodepool": state.identity.pool})
-
-
-def _count_node(name: str, description: str, state: NodeClaimState) -> None:
+def _count_node(metric: metrics.Metric, state: NodeClaimState) -> None:
     zone = state.launched.zone if state.launched else ""
-    workflow.metric_meter().create_counter(name, description).add(1, {"nodepool": state.identity.pool, "zone": zone})
+    metric.record(workflow.metric_meter(), nodepool=state.identity.pool, zone=zone)
+
+
+def count_command(proposal: Proposal) -> None:
+    """A command begins."""
+    _count_decision(_decision_labels(proposal), (one.pool for one in proposal.candidates))
+
+
+def count_empty(pool: str) -> None:
+    """A node that is empty goes by itself, without a command."""
+    _count_decision({"decision": "delete", "reason": "empty", "consolidation_type": "empty"}, (pool,))
+
+
+def count_ending(proposal: Proposal, finished: CommandFinished) -> None:
+    """How a command ended. What people stopped, and what never began, has not failed."""
+    meter, decision = workflow.metric_meter(), _decision_labels(proposal)
+    metrics.DISRUPTION_COMMANDS.record(meter, **decision, ending=finished.ending)
+    if finished.ending in ("not replaced", "held", "failed"):
+        metrics.VOLUNTARY_DISRUPTION_QUEUE_FAILURES.record(meter, **decision)
+    if finished.ending == "stale":
+        metrics.VOLUNTARY_DISRUPTION_FAILED_VALIDATIONS.record(meter, consolidation_type=decision["consolidation_type"])
+
+
+def _count_decision(decision: dict[str, str], pools: Iterable[str]) -> None:
+    meter = workflow.metric_meter()
+    metrics.VOLUNTARY_DISRUPTION_DECISIONS.record(meter, **decision)
+    for pool in sorted({*pools}):
+        metrics.VOLUNTARY_DISRUPTION_DECISIONS_BY_NODEPOOL.record(meter, **decision, nodepool=pool)
+
+
+def _decision_labels(proposal: Proposal) -> dict[str, str]:
+    return {
+        "decision": "replace" if proposal.replacements else "delete",
+        "reason": proposal.reason.lower(),
+        "consolidation_type": "" if proposal.kind == "drift" else proposal.kind,
+    }

@@ -26,6 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.ports.core import Instances
 from activities.ports.garbage_collection import Inventory
 from activities.runtime import call_for_each, map_faults
+from tenure import metrics
 from tenure.model.errors import Fault, TryLater
 from tenure.model.garbage_collection import (
     GarbageCollectionRequest,
@@ -36,8 +37,6 @@ from tenure.model.garbage_collection import (
 from tenure.model.provider_results import InstanceFacts
 
 T = TypeVar("T")
-COLLECTED = "tenure_garbage_collection_collected_total"
-FAILED = "tenure_garbage_collection_failed_total"
 GARBAGE = "GarbageCollected"
 """The reason of its events."""
 AT_ONCE = 50
@@ -65,19 +64,16 @@ class CollectionStats:
         self._failures: list[str] = []
         self.suspects: list[str] = []
         """UIDs of what goes if the next run finds it as it is."""
-        meter = activity.metric_meter()
-        self._collections = meter.create_counter(COLLECTED, "Things that upkeep put away or put right")
-        self._failed = meter.create_counter(FAILED, "Things that upkeep could not look at or put away")
 
     def record_collected(self, kind: str, name: str, **facts: object) -> None:
         """Count it, and leave a line in the log."""
         self._collected += 1
-        self._collections.add(1, {"kind": kind})
+        metrics.GARBAGE_COLLECTION_COLLECTED.record(activity.metric_meter(), kind=kind)
         log.info("collected", kind=kind, name=name, **facts)
 
     def record_failed(self, kind: str, name: str, why: str) -> None:
         self._failures.append(f"{kind} {name}: {why}"[:_FAILURE_MAX_CHARS])
-        self._failed.add(1, {"kind": kind})
+        metrics.GARBAGE_COLLECTION_FAILED.record(activity.metric_meter(), kind=kind)
         log.warning("not collected", kind=kind, name=name, why=why)
 
     async def process_each(

@@ -1,35 +1,20 @@
-"""What is counted of the reading of the queue and of instances' status: Karpenter's metrics by their names, and ours.
+"""Metrics of the queue's messages and of instance status, and the counts that the queue activity's heartbeat carries.
 
-An alert goes by `LAST_READ`: it is set at the worker's start and at every successful read, so that it grows old where
-nobody can read, and where nobody reads.
-
-What became of the queue's messages, counted for people and carried by the heartbeat of the activity that reads them.
-
-A worker that takes the reading over counts on from there, as far as the heartbeat told. It costs no event of the
-workflow, and `tenure events` finds it with the workflow's description.
+An alert uses INTERRUPTION_LAST_READ: it is set at the worker's start and at every successful read, so it grows old
+where nothing is read. The next worker continues counting from the heartbeat; `tenure events` shows the counts.
 """
 
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 from temporalio.common import MetricMeter
 
+from tenure import metrics
 from tenure.model.interruption.records import MessageCounts, QueueMessage
-
-RECEIVED: Final = "karpenter_interruption_received_messages_total"
-DELETED: Final = "karpenter_interruption_deleted_messages_total"
-DURATION: Final = "karpenter_interruption_message_queue_duration_seconds"
-UNHEALTHY: Final = "karpenter_interruption_instance_status_unhealthy_total"
-DROPPED: Final = "tenure_interruption_messages_dropped_total"
-LAST_READ: Final = "tenure_interruption_last_read_seconds"
-DURATION_BUCKETS: Final = (
-    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 86400.0,
-)  # fmt: skip
-"""Upper ends, in seconds; 120 is the notice of a spot interruption, 300 what Karpenter's queue keeps."""
 
 SourceName = Literal["queue", "status"]
 
@@ -41,34 +26,34 @@ class InterruptionMetrics:
         self._clock = clock
         self.message_counts: Counter[str] = Counter()
         """Messages received and deleted, and by its word why one was dropped, since this process began."""
-        self._received = meter.create_counter(RECEIVED, "Messages received from the queue")
-        self._deleted = meter.create_counter(DELETED, "Messages deleted from the queue")
-        self._duration = meter.create_histogram_float(DURATION, "From the event to its handling", "s")
-        self._unhealthy = meter.create_counter(UNHEALTHY, "What DescribeInstanceStatus said of our instances")
-        self._dropped = meter.create_counter(DROPPED, "Messages that no node was told of")
-        self._last_read = meter.create_gauge_float(LAST_READ, "When a source was last read, Unix time", "s")
+        self._received = metrics.INTERRUPTION_RECEIVED_MESSAGES.bind(meter)
+        self._deleted = metrics.INTERRUPTION_DELETED_MESSAGES.bind(meter)
+        self._duration = metrics.INTERRUPTION_MESSAGE_QUEUE_DURATION.bind(meter)
+        self._unhealthy = metrics.INTERRUPTION_INSTANCE_STATUS_UNHEALTHY.bind(meter)
+        self._dropped = metrics.INTERRUPTION_MESSAGES_DROPPED.bind(meter)
+        self._last_read = metrics.INTERRUPTION_LAST_READ.bind(meter)
         self.record_read("status")
         if queue:
             self.record_read("queue")
 
     def record_received(self, message: QueueMessage) -> None:
         self.message_counts["received"] += 1
-        self._received.add(1, {"message_type": message.parsed.message_type})
+        self._received.record(message_type=message.parsed.message_type)
         self._duration.record(max(0.0, self._clock() - message.parsed.at.timestamp()))
 
     def record_deleted(self, count: int) -> None:
         self.message_counts["deleted"] += count
-        self._deleted.add(count)
+        self._deleted.record(count)
 
     def record_dropped(self, why: str) -> None:
         self.message_counts[why] += 1
-        self._dropped.add(1, {"why": why})
+        self._dropped.record(why=why)
 
     def record_unhealthy(self, category: str) -> None:
-        self._unhealthy.add(1, {"category": category})
+        self._unhealthy.record(category=category)
 
     def record_read(self, source: SourceName) -> None:
-        self._last_read.set(self._clock(), {"source": source})
+        self._last_read.record(self._clock(), source=source)
 
 
 class QueueCounter:

@@ -13,6 +13,7 @@ from temporalio import activity
 from activities.nodeclaim.eviction import EvictionQueue, FirstEviction
 from activities.ports.core import ConditionPatch, DrainPod, NodeState, find_nodeclaim
 from activities.ports.disruption import DrainPorts
+from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.base import parse_instance_id, parse_timestamp
@@ -34,7 +35,6 @@ REFRESH = 2.0
 """Seconds for which NodeClaim and Node are not read again, while pods are looked at more often."""
 LONGEST = 4000
 """Characters of a condition's message."""
-DRAINED_NODES = "karpenter_nodes_drained_total"
 DONE = (
     ConditionPatch(type=labels.DRAINED, status="True"),
     ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"),
@@ -260,9 +260,7 @@ class DrainPass:
             await self._delete_claim(claim)
             await self._delete_node(self._node)
         if outcome == "drained":
-            pool = claim.nodepool if claim else ""
-            counter = activity.metric_meter().create_counter(DRAINED_NODES, "Nodes whose pods and volumes have left")
-            counter.add(1, {"nodepool": pool})
+            metrics.NODES_DRAINED.record(activity.metric_meter(), nodepool=claim.nodepool if claim else "")
         return DrainResult.model_validate({"outcome": outcome, "pods": pods, "deadline": self._deadline})
 
     async def _write_conditions(self, conditions: Sequence[ConditionPatch]) -> None:

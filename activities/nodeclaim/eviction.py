@@ -23,6 +23,7 @@ from temporalio import activity
 from activities.ports.core import DrainPod, Eviction
 from activities.ports.disruption import DrainPorts
 from activities.ports.interruption import InterruptedNode
+from tenure import metrics
 from tenure.model.disruption.drain import BudgetFact, DrainStatus, EvictionBlocker, Rollout
 from tenure.model.errors import Fault, Throttled
 from tenure.model.nodeclaim.requests import DrainRequest, NodeClaimRef
@@ -37,8 +38,6 @@ from tenure.policy.drain.blockers import (
 )
 from tenure.policy.drain.decision import SURGE, creates_pod_first, has_surge, is_late, needs_restart, with_known_since
 
-DRAINED_PODS = "karpenter_pods_drained_total"
-EVICTIONS = "karpenter_pods_eviction_requests_total"
 FORCEFUL = "Forceful Termination"
 
 
@@ -119,13 +118,11 @@ class EvictionQueue:
             except Throttled:
                 raise
             except Fault as fault:
-                _increment_counter(EVICTIONS, "Evictions that were asked for", code=fault.code or "fault")
+                _count_eviction(fault.code or "fault")
                 blockers.append(rejection_blocker(pod, fault.message))
                 continue
             if known is None:
-                _increment_counter(
-                    EVICTIONS, "Evictions that were asked for", code="200" if eviction.accepted else "429"
-                )
+                _count_eviction("200" if eviction.accepted else "429")
             if eviction.accepted:
                 if not eviction.not_found:
                     self._count_drained()
@@ -179,7 +176,7 @@ class EvictionQueue:
         return blocker.model_copy(update={"passes_at": blocker.since + SURGE})
 
     def _count_drained(self) -> None:
-        _increment_counter(DRAINED_PODS, "Pods that were told to leave their node", reason=self._reason)
+        metrics.PODS_DRAINED.record(activity.metric_meter(), reason=self._reason)
 
     async def _publish_event(self, pod: DrainPod, reason: str, message: str) -> None:
         await self._events.publish(
@@ -187,14 +184,14 @@ class EvictionQueue:
         )
 
 
+def _count_eviction(code: str) -> None:
+    metrics.PODS_EVICTION_REQUESTS.record(activity.metric_meter(), code=code)
+
+
 def _rejection_key(pod: DrainPod, budgets: dict[str, Sequence[BudgetFact]]) -> tuple[object, ...]:
     """Pods for which one refusal stands: one budget counts them, and alike. Others stand for themselves."""
     budget_names = tuple(one.name for one in budgets_of(pod, budgets.get(pod.namespace, ())))
     return (pod.namespace, pod.ready, budget_names) if budget_names else (pod.uid,)
-
-
-def _increment_counter(name: str, description: str, **attributes: str) -> None:
-    activity.metric_meter().create_counter(name, description).add(1, attributes)
 
 
 OTHERS_FIRST = 5.0

@@ -26,6 +26,7 @@ from activities.ports.core import (
 )
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from activities.workflow_client import NodeClaimWorkflows
+from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
@@ -50,7 +51,6 @@ from tenure.model.nodeclaim.requests import (
 )
 from tenure.model.signals import GroupResult
 
-FAILURES: Final = "karpenter_cloudprovider_instance_launch_failures_total"
 _MESSAGE_MAX_CHARS: Final = 300
 """Characters of a message."""
 _MAX_LISTED: Final = 5
@@ -70,13 +70,15 @@ def rejection_for(fleet_result: FleetResult) -> LaunchRejection:
 
 def count_failures(errors: Sequence[FleetError], node_class: EC2NodeClass | None) -> None:
     """One for each error of the answer, by its place; the reason is EC2's code."""
-    if not errors:
-        return
-    counter = activity.metric_meter().create_counter(FAILURES, "Launches that EC2 answered with an error")
     zone_ids = _zone_ids(node_class)
     for error in errors:
-        attributes = {"zone": error.zone, "zone_id": zone_ids.get(error.zone, ""), "capacity_type": error.capacity_type}
-        counter.add(1, {**attributes, "reason": error.code})
+        metrics.CLOUDPROVIDER_INSTANCE_LAUNCH_FAILURES.record(
+            activity.metric_meter(),
+            zone=error.zone,
+            zone_id=zone_ids.get(error.zone, ""),
+            capacity_type=error.capacity_type,
+            reason=error.code,
+        )
 
 
 def _describe_missing_capacity(errors: Sequence[FleetError]) -> str:

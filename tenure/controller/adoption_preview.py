@@ -35,8 +35,8 @@ from tenure.controller.disruption.facade import DisruptionPreviewer
 from tenure.controller.drift import DriftDetector
 from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.controller.planning.planner_process import PlannerClient
-from tenure.controller.session import WATCHED
 from tenure.controller.settings import ControllerSettings
+from tenure.controller.watched_cluster import WATCHED
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.garbage_collection import to_inventory_nodeclaim
 from tenure.kube.client import resources

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from tenure.apis.capacitybuffer import ACTIVE, CapacityBuffer
 from tenure.apis.labels import POD_TEMPLATE_NOT_FOUND, RESOLUTION_FAILED, SCALABLE_REF_NOT_FOUND
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.signals.pending_pods import nomination_target
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.model.errors import Fault
@@ -223,7 +222,7 @@ class CapacityBuffers:
         plan = await request_plan() if self._cache.buffers else Plan()
         self._checked_at = self._now()
         self._check_interval = max(MIN_CHECK_INTERVAL, timedelta(seconds=_SHARE * plan.seconds))
-        self._targets = {uid: nomination_target(home, self._cache) for uid, home in plan.reserved.items()}
+        self._targets = {uid: self._cache.nomination_target(home) for uid, home in plan.reserved.items()}
         self._buffer_by_target = self._map_buffers_by_target()
         for claim in {one for one, _ in before.items() ^ self._buffer_by_target.items()}:
             self._cache.requeue_nodeclaim(claim)

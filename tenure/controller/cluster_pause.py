@@ -4,12 +4,12 @@ NodePools are told of it with what else they are told, so that it counts for eac
 Cluster workflow; and that is told too, which ends it when its time is over.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from tenure.apis.labels import PAUSE
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.cache.dirty import CacheChanged, ChangeSet
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.kube.client.list_watch import Delta
 from tenure.model.operator_requests import ObservedPause
@@ -20,8 +20,8 @@ _NONE: Final = "-"
 
 
 class ClusterPause:
-    def __init__(self, namespace: str, cache: ClusterCache, on_change: Callable[[], None] = lambda: None) -> None:
-        self._namespace, self._cache, self._on_change = namespace, cache, on_change
+    def __init__(self, namespace: str, cache: ClusterCache) -> None:
+        self._namespace, self._cache = namespace, cache
         self.text = ""
         """The annotation; empty where there is none."""
         self._changed = False
@@ -35,7 +35,7 @@ class ClusterPause:
                 self._changed = self._changed or text != self.text
                 self.text = text
         if self._changed:
-            self._on_change()
+            self._cache.publish(CacheChanged())
 
     def requeue_nodepools(self, changes: ChangeSet) -> None:
         """Every NodePool is due when it changed."""

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from itertools import chain, repeat
 from typing import Final
 
 import structlog
@@ -41,10 +40,6 @@ log = structlog.get_logger(__name__)
 
 _LEASE_EVERY: Final = 10.0
 _HEARTBEAT_EVERY: Final = 1.0
-_RESYNC_FIRST: Final = (3.0, 45.0)
-"""Seconds before the first two: for what went while nobody watched, and for what was too young then."""
-_RESYNC_EVERY: Final = 180.0
-_SYNC_EVERY: Final = 0.5
 _NO_WATCH_TIMEOUT: Final = 60.0
 """Seconds without any watch of the API server after which another process had better try."""
 FRESH_WITHIN: Final = 5.0
@@ -94,10 +89,6 @@ class ClusterController:
                 group.create_task(self._send_heartbeats(session, heartbeat), name="watch-heartbeat")
                 group.create_task(self._free_coordinators(), name="watch-free")
                 group.create_task(self._watch_karpenter_lease(), name="watch-others")
-                group.create_task(self._resync_periodically(session), name="watch-resync")
-                group.create_task(self._sync_planner(session), name="watch-feed")
-                group.create_task(self._watch_drift(session), name="watch-drift")
-                group.create_task(self._watch_disruption(session), name="watch-disruption")
                 group.create_task(self._host_plan_queue(session), name="watch-plan-queue")
         except* Fault as faults:
             raise _most_severe(faults) from faults
@@ -141,14 +132,14 @@ class ClusterController:
 
     def find_owned(self, instance_ids: Collection[str]) -> frozenset[str]:
         """The instances of this cluster's NodeClaims among them."""
-        cache = self._session.cache if self._session else None
+        cache = self._session.cluster.cache if self._session else None
         return frozenset(one for one in instance_ids if cache and cache.nodeclaim_of_instance(one))
 
     def find_interrupted_node(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
         """The instance's node, where its pods have to go before its life is asked. Of nobody while caches are too old:
         a LifecyclePolicy may say otherwise that is not known."""
         session, _ = self._ready_session()
-        return session.start_early_eviction(instance_id, notices) if session else None
+        return session.provisioning.start_early_eviction(instance_id, notices) if session else None
 
     async def notify(
         self, instance_id: str, notices: Sequence[InterruptionMessage], left: Sequence[str] = ()
@@ -157,24 +148,24 @@ class ClusterController:
         session = self._session
         if session is None:
             return "later"
-        session.observe_interruption(instance_id, notices)
-        known = resources.NODE_CLAIMS.plural not in session.stale_kinds(FRESH_WITHIN)
+        session.provisioning.observe_interruption(instance_id, notices)
+        known = resources.NODE_CLAIMS.plural not in session.cluster.stale_kinds(FRESH_WITHIN)
         return await self._interruption_notifier.notify(
-            session.cache, instance_id, notices, evicted_pods=left, known=known
+            session.cluster.cache, instance_id, notices, evicted_pods=left, known=known
         )
 
     def _ready_session(self) -> tuple[ControllerSession | None, str]:
         """The session while it knows enough to plan; else None, and why."""
         if self._session is None:
             return None, "this process does not host the watch"
-        stale = self._session.stale_kinds(FRESH_WITHIN)
+        stale = self._session.cluster.stale_kinds(FRESH_WITHIN)
         return (None, f"caches are too old: {', '.join(stale)}") if stale else (self._session, "")
 
     async def _send_heartbeats(self, session: ControllerSession, heartbeat: Callable[[WatchProgress], None]) -> None:
         disconnected_since: float | None = None
         while True:
             heartbeat(WatchProgress(digests=dict(session.sent)))
-            disconnected_since = (disconnected_since or time.monotonic()) if session.is_disconnected() else None
+            disconnected_since = (disconnected_since or time.monotonic()) if session.cluster.is_disconnected() else None
             if disconnected_since is not None and time.monotonic() - disconnected_since > _NO_WATCH_TIMEOUT:
                 raise TryLater(
                     f"no watch of the API server for {_NO_WATCH_TIMEOUT:.0f} s; another replica may reach it"
@@ -198,37 +189,9 @@ class ClusterController:
                 "scale it to zero, and Tenure goes on by itself"
             )
 
-    async def _resync_periodically(self, session: ControllerSession) -> None:
-        await session.wait_until_synced()
-        for pause in chain(_RESYNC_FIRST, repeat(_RESYNC_EVERY)):
-            await asyncio.sleep(pause)
-            try:
-                await session.resync()
-            except Exception as error:
-                log.warning("resync failed", error=str(error))
-
-    async def _sync_planner(self, session: ControllerSession) -> None:
-        await session.wait_until_synced()
-        while True:
-            try:
-                await session.sync_planner()
-            except Fault as fault:
-                log.warning("planner not fed", fault=str(fault))
-                await asyncio.sleep(1.0)
-            await asyncio.sleep(_SYNC_EVERY)
-
-    async def _watch_drift(self, session: ControllerSession) -> None:
-        """Once every kind is known, since a NodePool that is not known yet is not one that is gone."""
-        await session.wait_until_synced()
-        await session.watch_drift()
-
-    async def _watch_disruption(self, session: ControllerSession) -> None:
-        await session.wait_until_synced()
-        await session.watch_disruption()
-
     async def _host_plan_queue(self, session: ControllerSession) -> None:
         """Plans are taken on only by the process that can make them, and only once it can."""
-        await session.wait_until_synced()
+        await session.cluster.wait_until_synced()
         async with self._plan_worker():
             log.info("plans are taken on", cluster=self._settings.cluster)
             await asyncio.Event().wait()

@@ -13,7 +13,7 @@ import structlog
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet, set_or_remove
+from tenure.controller.cache.dirty import CacheChanged, ChangeSet, set_or_remove
 from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import Fault
@@ -44,16 +44,9 @@ class LifecyclePolicies:
         *,
         default_deadlines: Deadlines,
         now: Callable[[], datetime],
-        on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`default_deadlines`: used where no policy sets one. `on_change` is called after every change."""
-        self._cache, self._port, self._default_deadlines, self._now, self._on_change = (
-            cache,
-            port,
-            default_deadlines,
-            now,
-            on_change,
-        )
+        """`default_deadlines`: used where no policy sets one."""
+        self._cache, self._port, self._default_deadlines, self._now = cache, port, default_deadlines, now
         self._facts: dict[str, PolicyFact] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         """Of NodePools, also of those that are gone while NodeClaims of theirs are not."""
@@ -74,7 +67,7 @@ class LifecyclePolicies:
                 set_or_remove(self._facts, name, fact)
                 self._changed = True
         if self._changed:
-            self._on_change()
+            self._cache.publish(CacheChanged())
 
     def update(self, changes: ChangeSet, known: bool = True) -> bool:
         """Decide anew where a policy or a NodePool changed; NodeClaims for which other rules hold now are due. False

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenure.apis.feature_gates import FeatureGate
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.cache.dirty import ChangeSet, SyncedKinds
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.lifecycle_policies import LifecyclePolicies, PolicyPort
@@ -33,12 +33,10 @@ from tenure.controller.resync import (
     notify_orphaned_coordinators,
 )
 from tenure.controller.settings import ControllerSettings
-from tenure.controller.signals.disruption_trigger import BudgetHeadroomNotifier
 from tenure.controller.signals.lifecycle_observers import LifecycleObservers
-from tenure.controller.signals.notifier import SyncedKinds, WorkflowNotifier
+from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.pending_pods import needs_plan
 from tenure.controller.signals.signaller import MAX_CONCURRENT_SIGNALS, SignalQueue
-from tenure.controller.startup_durations import StartupDurations
 from tenure.controller.temporal.client import start_singletons
 from tenure.controller.temporal.namespace import list_attributes, register_attributes, start_schedules
 from tenure.kube.adapters.build import KubeAdapters
@@ -83,7 +81,8 @@ class Snapshot:
         for plural, found in objects.items():
             self._on_deltas(plural, [Delta(one) for one in found])
         self._number = number
-        self._observers = self._make_observers()
+        self._observers = LifecycleObservers(self.cache, self._policies, self._cluster_pause)
+        self._observers.update(self.cache.drain_changes(), True, counted=True)
 
     def make_notifier(self, signal_queue: SignalQueue) -> WorkflowNotifier:
         """Tells through this signaller; of nothing before it is asked to."""
@@ -125,19 +124,6 @@ class Snapshot:
         if plural == resources.NAMESPACES.plural:
             self._cluster_pause.on_deltas(deltas)
         self.cache.on_deltas(plural, deltas)
-
-    def _make_observers(self) -> LifecycleObservers:
-        cache, rules_of = self.cache, self._policies.rules_of
-        headroom_notifier = BudgetHeadroomNotifier(cache, rules_of=rules_of, is_drifted=lambda one: False)
-        observers = LifecycleObservers(
-            self._policies,
-            StartupDurations(cache, self._policies.deadlines_of),
-            (),
-            self._cluster_pause,
-            headroom_notifier,
-        )
-        observers.update(cache.drain_changes(), True, counted=True)
-        return observers
 
 
 async def read(kube: KubeAdapters, settings: ControllerSettings, now: datetime) -> Snapshot:

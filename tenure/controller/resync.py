@@ -14,7 +14,8 @@ from temporalio.client import Client
 
 from tenure.apis import labels
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.signals.notifier import SyncedKinds, WorkflowNotifier
+from tenure.controller.cache.dirty import SyncedKinds
+from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.signaller import SignalQueue
 from tenure.model.facts import NodeClaimFact
 from workflows import ids

@@ -4,9 +4,10 @@ import aiohttp
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from tenure.metrics import METRICS
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
-from tools.metrics.catalog import MEASURES, TEMPORALS
+from tools.metrics.catalog import TEMPORALS
 
 LIFECYCLE_METRICS = {
     "tenure_nodeclaims",
@@ -40,7 +41,7 @@ async def test_what_a_worker_shows_is_what_the_reference_says(own_product: Dedic
     async with aiohttp.ClientSession() as session, session.get(own_product.worker.metrics) as response:
         text = await response.text()
     exported = {one.name: one for one in text_string_to_metric_families(text)}
-    documented = {one.name.removesuffix("_total") if one.kind == "counter" else one.name: one for one in MEASURES}
+    documented = {one.name.removesuffix("_total") if one.kind == "counter" else one.name: one for one in METRICS}
     own = {name: one for name, one in exported.items() if name.startswith(("tenure_", "karpenter_"))}
     assert own.keys() <= documented.keys()
     assert {family for family, one in documented.items() if one.name in LIFECYCLE_METRICS} <= own.keys()

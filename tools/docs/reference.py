@@ -6,9 +6,10 @@ from typing import Final
 
 from tenure.apis import labels
 from tenure.controller.temporal.namespace import create_commands
+from tenure.metrics import METRICS
 from tenure.model.blockers import BLOCKERS, INELIGIBILITIES
 from tenure.model.event_reasons import EVENT_REASONS, EventReason
-from tools.metrics.catalog import KARPENTER_ONLY, MEASURES, TEMPORALS
+from tools.metrics.catalog import KARPENTER_ONLY, TEMPORALS
 from workflows import search_attributes
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
@@ -98,15 +99,12 @@ def render_pages() -> Mapping[Path, str]:
 def _metrics_page() -> str:
     ours = markdown_table(
         ("Metric", "Type", "Labels", "What it tells"),
-        (
-            (f"`{one.name}`", one.kind, " ".join(f"`{name}`" for name in one.labels), one.description)
-            for one in MEASURES
-        ),
+        ((f"`{one.name}`", one.kind, " ".join(f"`{name}`" for name in one.labels), one.description) for one in METRICS),
     )
     temporals = markdown_table(("Metric", "Type", "What it tells"), ((f"`{name}`", *rest) for name, *rest in TEMPORALS))
     absent = "\n".join(f"- {one}" for one in KARPENTER_ONLY)
     return (
-        WRITTEN.format(source="tools/metrics/catalog.py")
+        WRITTEN.format(source="tenure/metrics.py")
         + "# Metrics\n\nOn `METRICS_PORT` of every worker ([settings](../settings.md)). Names that begin with "
         "`karpenter_` are Karpenter's, and mean the same. Gauges of nodes and pools are told by the one worker that "
         "hosts the watch; others say 0 or nothing, so take `max` over workers. Alerts are in "

@@ -44,7 +44,7 @@ from tenure.policy.disruption.commands import (
 from workflows import ids
 from workflows.activity_options import PLAN, with_summary
 from workflows.disruption.command_context import Command, ContinueAsNewRequested
-from workflows.disruption.metrics import count_command, count_ending
+from workflows.metrics import count_command, count_ending
 
 RETRY_AFTER = timedelta(seconds=20)
 """Before nodes are put back again, after a fault that retries could not help."""

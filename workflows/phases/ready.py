@@ -30,7 +30,7 @@ from tenure.policy.lifecycle.ready import (
     expiry_of,
 )
 from workflows.activity_options import PATCH, execute_unless, with_summary
-from workflows.disruption.metrics import count_empty
+from workflows.metrics import count_empty
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.failure import (
     delete_nodeclaim,

@@ -16,9 +16,13 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION
 from tenure.controller.cache import decoders
 from tenure.controller.cache.dirty import (
+    CacheChanged,
+    CacheEvent,
     ChangeSet,
     NodePoolView,
     PlannerChanges,
+    PodBound,
+    PodDeleted,
     all_changes,
     changes_disruption,
     discard_member,
@@ -41,16 +45,17 @@ from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 log = structlog.get_logger(__name__)
 
 F = TypeVar("F", bound=Fact)
+E = TypeVar("E", bound=CacheEvent)
 
 _RECENT_DELETIONS: Final = 2000
 
 
 class ClusterCache:
-    """Facts by kind. `now` is the wall clock; `on_change` is called after every change."""
+    """Facts by kind. `now` is the wall clock."""
 
-    def __init__(self, now: Callable[[], datetime], on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
-        self._on_change = on_change
+        self._subscribers: dict[type[Any], list[Callable[[Any], None]]] = {}
         self.pods: dict[str, PodFact] = {}
         self.nodes: dict[str, NodeFact] = {}
         self.nodeclaims: dict[str, NodeClaimFact] = {}
@@ -74,10 +79,6 @@ class ClusterCache:
         self.pending: dict[str, PodFact] = {}
         """Pods that are bound nowhere and not finished."""
         self.occupancy = Occupancy()
-        self.on_pod_bound: Callable[[str], None] = lambda uid: None
-        """Called with the UID of a pod that was pending and has a node now."""
-        self.on_pod_deleted: Callable[[PodFact], object] = lambda pod: None
-        """Called with a pod that is not alive any more."""
         self._nodes_by_provider: dict[str, set[str]] = {}
         self._nodeclaim_by_instance: dict[str, str] = {}
         self._nodeclaims_by_nodepool: dict[str, set[str]] = {}
@@ -88,6 +89,13 @@ class ClusterCache:
         """NodeClaims whose pods are told to go for that before their workflows are told of it."""
         self._changes = ChangeSet()
         self.planner_changes = PlannerChanges()
+
+    def subscribe(self, event: type[E], handler: Callable[[E], None]) -> None:
+        self._subscribers.setdefault(event, []).append(handler)
+
+    def publish(self, event: CacheEvent) -> None:
+        for handler in self._subscribers.get(type(event), ()):
+            handler(event)
 
     # --- what list-watches deliver ---
 
@@ -100,7 +108,7 @@ class ClusterCache:
             except (ValueError, KeyError, ValidationError) as error:
                 name = delta.object.get("metadata", {}).get("name")
                 log.error("object cannot be read and is left out", kind=kind, name=name, error=str(error)[:300])
-        self._on_change()
+        self.publish(CacheChanged())
 
     def _on_pod(self, delta: Delta) -> None:
         uid = delta.object["metadata"]["uid"]
@@ -114,10 +122,10 @@ class ClusterCache:
             set_or_remove(self.pending, uid, waiting)
             self._changes.pods = True
             if new is not None and new.node_name:
-                self.on_pod_bound(uid)
+                self.publish(PodBound(uid))
         last = new or old
         if last is not None and (new is None or not new.is_alive):
-            self.on_pod_deleted(last)
+            self.publish(PodDeleted(last))
         for node in self.occupancy.update_pod(old, new, self._now()):
             self._requeue_node(node)
         for one in (old, new):
@@ -255,7 +263,7 @@ class ClusterCache:
         """Something outside these caches changed for it: its digest is due."""
         if name in self.nodeclaims:
             self._changes.nodeclaims.add(name)
-            self._on_change()
+            self.publish(CacheChanged())
 
     def set_interrupted(self, name: str, *, interrupted: bool) -> None:
         """AWS takes its instance back, or, with False, did not."""
@@ -270,12 +278,12 @@ class ClusterCache:
         """Its pods are told to go, or, with False, that was so long ago that AWS has left it standing."""
         self.early_evicted = self.early_evicted | {name} if early_evicted else self.early_evicted - {name}
         self._changes.nodeclaims.add(name)
-        self._on_change()
+        self.publish(CacheChanged())
 
     def requeue_pods(self) -> None:
         """Something outside these caches changed which pods want a node."""
         self._changes.pods = True
-        self._on_change()
+        self.publish(CacheChanged())
 
     # --- what is asked ---
 
@@ -289,6 +297,10 @@ class ClusterCache:
         """The name of the NodeClaim that this Node belongs to; empty when it is not ours."""
         fact = self.nodes.get(node)
         return self._nodeclaim_by_instance.get(_instance_id(fact.provider_id), "") if fact else ""
+
+    def nomination_target(self, target: str) -> str:
+        """A plan may name a Node; what belongs to a NodeClaim is kept under the claim's name, which does not change."""
+        return self.nodeclaim_name_of(target) or target
 
     def owner_of(self, uid: str) -> str:
         """The UID of what made this pod; empty where that is unknown."""

@@ -134,6 +134,55 @@ class ChangeSet:
     deleted_nodeclasses: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True)
+class SyncedKinds:
+    """Which kinds are synced, and for how long pods may still be expected on nodes that look empty."""
+
+    nodeclaims: bool
+    nodes: bool
+    pods: bool
+    nodepools: bool
+    nodeclasses: bool
+    warm_up_until: datetime | None
+    """Until then: this host is new, pods are pending or buffers there, and no plan has said yet where they go."""
+    policies: bool = True
+    """LifecyclePolicies, and the NodePools that they select."""
+    pauses: bool = True
+    """Namespaces, one of which carries the cluster's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheChanged:
+    """Published after every change: a `ChangeBatch` is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodBound:
+    """A pod that was pending has a node."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeleted:
+    """A pod is not alive any more."""
+
+    pod: PodFact
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """A burst of changes. Subscribers get it in the order of their subscription, and later ones see what earlier ones
+    added to `changes`."""
+
+    changes: ChangeSet
+    known: SyncedKinds
+    now: datetime
+
+
+CacheEvent = CacheChanged | PodBound | PodDeleted | ChangeBatch
+
+
 def pool_view(pool: Json) -> NodePoolView:
     """Raises ValueError for a pool that cannot be read."""
     typed = NodePool.from_object(pool)

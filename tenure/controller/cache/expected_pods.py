@@ -9,16 +9,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from temporalio.common import MetricMeter
-
 from tenure.controller.cache.availability import NotReadyTracker, is_replacing, still_runs
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nominations
-from tenure.controller.metrics.planner import LabeledGauge
 from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
 from tenure.model.facts import NodeClaimFact
 
-NOT_BOUND: Final = "tenure_pods_not_bound"
 PODS_COMING: Final = "pods of nodes that go are expected here"
 
 
@@ -94,19 +90,3 @@ class ExpectedPods:
         """Its node is initialized, is there, and is not away."""
         grace = self._not_ready.grace_for(claim)
         return grace is not None and grace.presence(now) == "here"
-
-
-class ExpectedPodsGauge:
-    """Told by the process that hosts the watch; what is no more goes back to 0."""
-
-    def __init__(self, expected_pods: ExpectedPods, meter: MetricMeter) -> None:
-        self._expected_pods = expected_pods
-        description = "Pods expected on nodes that are up, and not bound for over a minute"
-        self._gauge = LabeledGauge(meter.create_gauge(NOT_BOUND, description), "nodepool")
-
-    def record(self, now: datetime) -> None:
-        self._gauge.record(self._expected_pods.count_not_bound(now))
-
-    def close(self) -> None:
-        """Another process tells from here on."""
-        self._gauge.record({})

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import PodBound, PodDeleted
+
 NOMINATION_TTL: Final = timedelta(seconds=20)
 """max(2 x the longest batch window, 10 s), as Karpenter has it (reference 2.17)."""
 
@@ -46,6 +49,21 @@ class Nominations:
         self._ended: dict[str, datetime] = {}
         self._departed: dict[str, list[_DepartedPod]] = {}
         """In the order in which they left; never empty."""
+
+    def subscribe_to(self, cache: ClusterCache, now: Callable[[], datetime]) -> None:
+        """Follow the cache's pods; places that lose or win one are looked at again."""
+
+        def on_pod_bound(event: PodBound) -> None:
+            location = cache.nomination_target(cache.pods[event.uid].node_name)
+            vacated = self.on_pod_arrived(event.uid, location, now())
+            for target in (vacated, self.on_pod_bound(event.uid, now())):
+                cache.requeue_nodeclaim(target)
+
+        def on_pod_deleted(event: PodDeleted) -> None:
+            cache.requeue_nodeclaim(self.on_pod_deleted(event.pod.uid, event.pod.owner_uid, now()))
+
+        cache.subscribe(PodBound, on_pod_bound)
+        cache.subscribe(PodDeleted, on_pod_deleted)
 
     def nominate(self, targets: Mapping[str, str], now: datetime) -> None:
         """What a plan decided: pod UID to target. Earlier answers for the same pods are replaced."""

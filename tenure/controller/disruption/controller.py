@@ -26,7 +26,6 @@ from tenure.controller.disruption.replacements import (
     rejection_reason,
     to_proposal,
 )
-from tenure.controller.metrics.planner import CreatedNodeClaimsCounter
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.model.disruption.commands import (
     CommandBackoff,
@@ -85,9 +84,8 @@ class DisruptionPass:
 
 
 class DisruptionController:
-    """`paused`: what people hold up by annotations, which no workflow says; `early_evicted`: what AWS takes back.
-    `on_passed`
-    is told of every pass, `on_decided` of what it found."""
+    """`paused`: holds by annotations; `early_evicted`: nodes that AWS takes back. `on_passed` gets every pass that
+    decided."""
 
     def __init__(
         self,
@@ -105,19 +103,19 @@ class DisruptionController:
         now: Callable[[], datetime],
         paused: Callable[[datetime], Sequence[DisruptionBlocker]] = lambda now: (),
         early_evicted: Callable[[datetime], Sequence[DisruptionBlocker]] = lambda now: (),
-        on_decided: Callable[[Decision], None] = lambda decision: None,
-        on_passed: Callable[[DisruptionPass], None] = lambda disruption_pass: None,
-        created_counter: CreatedNodeClaimsCounter | None = None,
+        on_passed: Callable[[DisruptionPass, Decision], None] = lambda disruption_pass, decision: None,
+        meter: MetricMeter = MetricMeter.noop,
     ) -> None:
         self._cache, self._planner_client, self._nominations = cache, planner_client, nominations
         self._not_ready, self._budgets, self._paused, self._early_evicted = not_ready, budgets, paused, early_evicted
-        self._on_decided, self._on_passed = on_decided, on_passed
+        self._on_passed = on_passed
+        self.last_pass_seconds = 0.0
         self._replacements = Replacements(
             cache=cache,
             claims=claims,
             events=events,
             nominations=nominations,
-            created_counter=created_counter or CreatedNodeClaimsCounter(MetricMeter.noop),
+            meter=meter,
             now=now,
         )
         self._settings, self._grace, self._not_ready_grace_periods, self._now = (
@@ -144,8 +142,8 @@ class DisruptionController:
             )
         found = proposals_by_id(decision)
         self._store_commands(found, request.under_way)
-        self._on_decided(decision)
-        self._on_passed(disruption_pass)
+        self.last_pass_seconds = disruption_pass.seconds
+        self._on_passed(disruption_pass, decision)
         first = self._remaining_candidates(decision, request.first, disruption_pass.disruption_changes)
         log.info(
             "disruption decided",

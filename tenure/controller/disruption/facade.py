@@ -1,9 +1,4 @@
-"""All of voluntary disruption in one stay of the watch: deciding, telling that something changed, showing verdicts.
-
-`session.py` runs it and hands on what the Cluster workflow asks.
-
-What people are shown of voluntary disruption, from a pass that is made for them. Pure but for that pass.
-"""
+"""Voluntary disruption in one session: drift, the disruption controller, its trigger, and previews for people."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -13,30 +8,32 @@ from typing import Final
 
 from temporalio.common import MetricMeter
 
+from activities.ports.core import Instances
 from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.labels import INSTANCE_TYPE
-from tenure.controller.cache.availability import ActivePauses, NotReadyTracker, early_eviction_holds
+from tenure.controller.cache.availability import ActivePauses, early_eviction_holds
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.nominations import Nominations
-from tenure.controller.cluster_pause import ClusterPause
+from tenure.controller.cache.dirty import ChangeBatch
+from tenure.controller.consistency import ConsistencyChecker
 from tenure.controller.disruption.budgets import NodePoolBudgets
-from tenure.controller.disruption.controller import DisruptionController, make_disruption_settings
+from tenure.controller.disruption.controller import DisruptionController, DisruptionPass, make_disruption_settings
 from tenure.controller.disruption.status import VerdictReporter
-from tenure.controller.lifecycle_policies import LifecyclePolicies
-from tenure.controller.metrics.planner import CreatedNodeClaimsCounter, DisruptionMetrics
-from tenure.controller.planning.provisioner import Provisioner
+from tenure.controller.drift import DriftDetector
+from tenure.controller.metrics import DisruptionMetrics
+from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.pod_events import LastPodEventWriter
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.disruption_trigger import DisruptionTrigger
 from tenure.controller.signals.signaller import SignalQueue
+from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.disruption.decision import Command, Decision
 from tenure.model.facts import PodFact
+from tenure.model.instance_types import Catalogue
 from tenure.model.operator_requests import CommandPreview, DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.plan import PlannedNodeClaim
 
 MAX_COMMANDS: Final = 100
-"""Commands."""
 _TYPES: Final = 3
 
 
@@ -114,55 +111,67 @@ class VoluntaryDisruption:
     def __init__(
         self,
         *,
-        host: ControllerSettings,
+        settings: ControllerSettings,
         kube: KubeAdapters,
-        cache: ClusterCache,
-        provisioner: Provisioner,
-        nominations: Nominations,
-        not_ready: NotReadyTracker,
-        policies: LifecyclePolicies,
+        cluster: WatchedCluster,
+        planner_client: PlannerClient,
+        instances: Instances,
         signal_queue: SignalQueue,
-        cluster_pause: ClusterPause,
         meter: MetricMeter,
         now: Callable[[], datetime],
     ) -> None:
-        self.disruption_trigger = DisruptionTrigger(
-            cache, signal_queue, host.cluster, last_pass_seconds=lambda: self._metrics.last_pass_seconds
+        cache, policies, catalogue = cluster.cache, cluster.policies, planner_client.catalogue
+        self.drift_detector = DriftDetector(
+            cache=cache, types=catalogue.types_of, instances=instances, events=kube.events, now=now
         )
+        self._consistency_checker = ConsistencyChecker(cache=cache, claims=kube.claims, events=kube.events, now=now)
         self._last_pod_event_writer = LastPodEventWriter(cache, kube.claims, now)
-        self.verdict_reporter, self._metrics = VerdictReporter(cache, kube.events, meter), DisruptionMetrics(meter)
+        self._verdict_reporter, self._metrics = VerdictReporter(cache, kube.events), DisruptionMetrics(meter)
         self.controller = DisruptionController(
             cache=cache,
-            planner_client=provisioner.planner_client,
-            nominations=nominations,
-            not_ready=not_ready,
+            planner_client=planner_client,
+            nominations=cluster.nominations,
+            not_ready=cluster.not_ready,
             budgets=NodePoolBudgets(cache, policies.rules_of, policies.unread_of),
             claims=kube.claims,
             events=kube.events,
-            settings=make_disruption_settings(spot_to_spot=FeatureGate.SPOT_TO_SPOT in host.gates),
-            not_ready_grace=host.not_ready_grace,
+            settings=make_disruption_settings(spot_to_spot=FeatureGate.SPOT_TO_SPOT in settings.gates),
+            not_ready_grace=settings.not_ready_grace,
             not_ready_grace_periods=policies.not_ready_grace_periods,
             now=now,
-            paused=ActivePauses(cache, cluster_pause),
+            paused=ActivePauses(cache, cluster.pause),
             early_evicted=partial(early_eviction_holds, cache),
-            on_decided=self.verdict_reporter.update,
-            on_passed=lambda disruption_pass: self._metrics.record_pass(
-                disruption_pass.allowed_disruptions, disruption_pass.consuming, disruption_pass.seconds
-            ),
-            created_counter=CreatedNodeClaimsCounter(meter),
+            on_passed=self._on_passed,
+            meter=meter,
+        )
+        self._trigger = DisruptionTrigger(
+            cache, signal_queue, settings.cluster, last_pass_seconds=lambda: self.controller.last_pass_seconds
         )
         self.previewer = DisruptionPreviewer(cache, self.controller)
+        catalogue.subscribe(self._on_catalogue)
 
-    def on_change(self, *, nodeclaims_deleted: bool) -> None:
-        """After every burst of changes. `nodeclaims_deleted`: NodeClaims are."""
-        self.disruption_trigger.on_change(nodeclaims_deleted=nodeclaims_deleted)
+    def on_changes(self, batch: ChangeBatch) -> None:
+        self.drift_detector.observe(batch.changes)
+        self._trigger.on_change(nodeclaims_deleted=bool(batch.changes.deleted_nodeclaims))
         self._last_pod_event_writer.collect()
 
     async def run(self) -> None:
-        """Until cancelled; once every kind is known."""
+        """Until cancelled; once every kind is known, since a NodePool that is not known yet is not one that is gone."""
         try:
             await asyncio.gather(
-                self.disruption_trigger.run(), self.verdict_reporter.run(), self._last_pod_event_writer.run()
+                self.drift_detector.run(),
+                self._consistency_checker.run(),
+                self._trigger.run(),
+                self._verdict_reporter.run(),
+                self._last_pod_event_writer.run(),
             )
         finally:
             self._metrics.close()
+
+    def _on_catalogue(self, _: Catalogue) -> None:
+        self.drift_detector.schedule_full_pass()
+        self._trigger.trigger()
+
+    def _on_passed(self, disruption_pass: DisruptionPass, decision: Decision) -> None:
+        self._verdict_reporter.update(decision)
+        self._metrics.record_pass(disruption_pass, decision)

@@ -15,13 +15,13 @@ from datetime import datetime
 from typing import Final
 
 import structlog
+from temporalio.common import MetricMeter
 
 from activities.ports.core import Claims, Events
 from tenure.apis import labels
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.metrics.planner import CreatedNodeClaimsCounter
-from tenure.controller.planning.nodeclaim_factory import build_nodeclaim, claim_names, within_limits
+from tenure.controller.planning.nodeclaim_factory import build_nodeclaim, claim_names, count_created, within_limits
 from tenure.controller.planning.planner_process import PlannerProcess
 from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.disruption.commands import InFlightCommand, Proposal, ReplacementRequest, ReplacementResult
@@ -118,11 +118,11 @@ class Replacements:
         claims: Claims,
         events: Events,
         nominations: Nominations,
-        created_counter: CreatedNodeClaimsCounter,
+        meter: MetricMeter,
         now: Callable[[], datetime],
     ) -> None:
         self._cache, self._claims, self._events = cache, claims, events
-        self._nominations, self._created_counter, self._now = nominations, created_counter, now
+        self._nominations, self._meter, self._now = nominations, meter, now
 
     async def find_existing(self, plan_id: str, number: int) -> ReplacementResult | None:
         """What an earlier try made, here or elsewhere; None when there was none. Some of them alone are taken back.
@@ -173,7 +173,7 @@ class Replacements:
                 claim, name=name, plan_id=request.plan_id, replaces=request.workflow_id, replacements=len(planned)
             )
             found = await self._claims.create(nodeclaim)
-            self._created_counter.increment(found, request.proposal.reason)
+            count_created(self._meter, found, request.proposal.reason)
             made.append(nodeclaim_fact(found.to_object()))
 
         results = await asyncio.gather(*(create(*one) for one in planned.items()), return_exceptions=True)

@@ -8,22 +8,18 @@ The planner's verdicts on NodeOverlays, written onto them: once for each that is
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final, Protocol
 
 import structlog
-from temporalio.common import MetricGauge, MetricMeter
 
 from activities.ports.core import Events
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.model.disruption.decision import METHODS, Cause, Decision, NodeVerdict
+from tenure.model.disruption.decision import Cause, Decision, NodeVerdict
 from tenure.model.errors import Fault
 from tenure.scheduling.nodeoverlays import OverlayVerdict
 
-ELIGIBLE: Final = "karpenter_voluntary_disruption_eligible_nodes"
-EXCLUDED: Final = "tenure_disruption_excluded_nodes"
 BLOCKED: Final = "DisruptionBlocked"
 UNCONSOLIDATABLE: Final = "Unconsolidatable"
 TRANSIENT_CAUSES: Final[frozenset[Cause]] = frozenset(
@@ -42,34 +38,26 @@ _EventText = tuple[str, str]
 class VerdictReporter:
     """`update` after each pass; run `run` in a task."""
 
-    def __init__(self, cache: ClusterCache, events: Events, meter: MetricMeter) -> None:
+    def __init__(self, cache: ClusterCache, events: Events) -> None:
         self._cache, self._events = cache, events
-        self._eligible = meter.create_gauge(ELIGIBLE, "Nodes that could be disrupted voluntarily, by reason")
-        self._excluded = meter.create_gauge(EXCLUDED, "Nodes that are kept from voluntary disruption, by cause")
         self.last: Decision | None = None
         self._published: dict[str, _EventText] = {}
         """By NodeClaim, where an event was sent."""
-        self._exported: dict[str, Counter[str]] = {ELIGIBLE: Counter(), EXCLUDED: Counter()}
         self._updated = asyncio.Event()
 
     def update(self, decision: Decision) -> None:
         """What a pass found."""
         self.last = decision
-        self._set_gauge(self._eligible, ELIGIBLE, "reason", _by_reason(decision))
-        self._set_gauge(self._excluded, EXCLUDED, "cause", decision.count_by_cause)
         self._updated.set()
 
     async def run(self) -> None:
         """Until cancelled."""
-        try:
-            while True:
-                await self._updated.wait()
-                self._updated.clear()
-                if not await self.publish_events():
-                    await asyncio.sleep(EVENT_PAUSE_SECONDS)
-                    self._updated.set()
-        finally:
-            self.close()
+        while True:
+            await self._updated.wait()
+            self._updated.clear()
+            if not await self.publish_events():
+                await asyncio.sleep(EVENT_PAUSE_SECONDS)
+                self._updated.set()
 
     async def publish_events(self) -> bool:
         """Events of nodes of which something else was said last, or nothing. False when some are left."""
@@ -89,24 +77,12 @@ class VerdictReporter:
                 await self._publish(one, reason, message)
         return True
 
-    def close(self) -> None:
-        """Another process tells from here on."""
-        self._set_gauge(self._eligible, ELIGIBLE, "reason", Counter())
-        self._set_gauge(self._excluded, EXCLUDED, "cause", Counter())
-
     async def _publish(self, one: NodeVerdict, reason: str, message: str) -> None:
         claim, node = self._cache.nodeclaims.get(one.claim), self._cache.nodes.get(one.node)
         if claim is not None:
             await self._events.publish(kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message)
         if node is not None:
             await self._events.publish(kind="Node", name=node.name, uid=node.uid, reason=reason, message=message)
-
-    def _set_gauge(self, gauge: MetricGauge, name: str, label: str, now: Mapping[str, int]) -> None:
-        before = self._exported[name]
-        for key in now.keys() | before.keys():
-            if now.get(key, 0) != before[key]:
-                gauge.set(now.get(key, 0), {label: key})
-        self._exported[name] = Counter(now)
 
 
 def _event_text(one: NodeVerdict) -> tuple[str, str]:
@@ -122,12 +98,6 @@ def _event_text(one: NodeVerdict) -> tuple[str, str]:
     if one.rejected and not one.excluded:
         return UNCONSOLIDATABLE, one.rejected[0]
     return "", ""
-
-
-def _by_reason(decision: Decision) -> dict[str, int]:
-    """As Karpenter writes them; all of them, so that zero is told too."""
-    found = Counter(method for one in decision.nodes for method in one.eligible)
-    return {method.lower(): found[method] for method in METHODS}
 
 
 log = structlog.get_logger(__name__)

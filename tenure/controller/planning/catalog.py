@@ -35,8 +35,11 @@ class CatalogueFeed:
         self._digest = _catalogue_digest(self.catalogue)
         self._sent = ""
         self._by_name: dict[str, dict[str, InstanceType]] = {}
-        self.on_changed: Callable[[], None] = lambda: None
-        """Called when something else is known than before."""
+        self._subscribers: list[Callable[[Catalogue], None]] = []
+
+    def subscribe(self, handler: Callable[[Catalogue], None]) -> None:
+        """Called whenever another catalogue is known than before."""
+        self._subscribers.append(handler)
 
     def reset_sent(self) -> None:
         """The planner is a new one and knows nothing."""
@@ -95,7 +98,8 @@ class CatalogueFeed:
         self._digest = _catalogue_digest(self.catalogue)
         self._fetched_shapes, self._next, self._failed_at = shapes, now + FRESH_FOR, None
         if before != (self._digest, self._fetched_shapes):
-            self.on_changed()
+            for handler in self._subscribers:
+                handler(self.catalogue)
 
 
 def _is_not_ready(node_class: EC2NodeClass) -> bool:

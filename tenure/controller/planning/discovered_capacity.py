@@ -204,9 +204,9 @@ class DiscoveredCapacityNotifier:
             self._notified_at = now
 
     def discard_if_lost(self) -> bool:
-        """After a plan, which says what the workflow knows: True when it has to be told again, as after a loss.
+        """After a plan, whose request has what the workflow knows: True when it lost some, which is signaled again.
 
-        One that is full is not told again and again."""
+        A full memory is not signaled again and again."""
         lacks = bool(self._discovery.unreported().discovered.images) and not self._discovery.is_full
         if lacks:
             self._signal_queue.discard(self._signal_key)

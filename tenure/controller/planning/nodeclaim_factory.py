@@ -14,7 +14,10 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from temporalio.common import MetricMeter
+
 from activities.ports.core import Claims
+from tenure import metrics
 from tenure.apis import labels, resources
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE, ZONE_ID
 from tenure.apis.nodeclaim import NodeClaim
@@ -95,6 +98,16 @@ def build_nodeclaim(
             },
             "spec": _build_spec(planned),
         }
+    )
+
+
+def count_created(meter: MetricMeter, claim: NodeClaim, reason: str = "provisioned") -> None:
+    """`reason`: of the disruption whose replacement it is; the default is for pending pods and static capacity."""
+    metrics.NODECLAIMS_CREATED.record(
+        meter,
+        reason=reason.lower(),
+        nodepool=claim.metadata.labels.get(labels.NODEPOOL, ""),
+        min_values_relaxed=claim.metadata.annotations.get(labels.NODECLAIM_MIN_VALUES_RELAXED, "false"),
     )
 
 

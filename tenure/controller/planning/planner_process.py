@@ -160,12 +160,14 @@ class PlannerClient:
         settings: PlanSettings,
         now: Callable[[], datetime],
         overlay_status: OverlayStatusWriter | None = None,
+        interrupted_offerings: Callable[[datetime], Sequence[UnavailableOffering]] = lambda now: (),
     ) -> None:
+        """`interrupted_offerings`: those that AWS took back lately, which Provisioning may not know of yet."""
         self._cache, self._offerings, self._settings = cache, offerings, settings
         self._shifts = ZonalShifts(cache, offerings, events)
         self.catalogue = CatalogueFeed(cache, offerings, now)
         self.capacity_discovery = CapacityDiscovery(cache)
-        self.overlay_status = overlay_status
+        self._overlay_status, self._interrupted_offerings = overlay_status, interrupted_offerings
         self.lock = asyncio.Lock()
         self.background_lock = asyncio.Lock()
         """Taken first by whoever can wait: so only one of these is ever before pods that wait for a plan."""
@@ -173,8 +175,6 @@ class PlannerClient:
         """The planner was told something since somebody set this back."""
         self.unavailable_offerings: tuple[UnavailableOffering, ...] = ()
         """What launches were refused, as Provisioning said it last."""
-        self.interrupted_offerings: Callable[[datetime], Sequence[UnavailableOffering]] = lambda now: ()
-        """What AWS took back lately, which Provisioning may not have heard of yet."""
         self.process: PlannerProcess | None = None
         self._applied: tuple[DiscoveredCapacity, Mapping[str, str]] | None = None
 
@@ -193,7 +193,7 @@ class PlannerClient:
         unavailable = tuple(one for one in self.unavailable_offerings if now < one.until)
         reservations = await self._offerings.reservation_capacities(list(self._cache.nodeclasses.values()))
         return PlanningInputs(
-            (*unavailable, *self.interrupted_offerings(now), *await self._shifts.unavailable_offerings(now)),
+            (*unavailable, *self._interrupted_offerings(now), *await self._shifts.unavailable_offerings(now)),
             reservations,
         )
 
@@ -228,5 +228,5 @@ class PlannerClient:
         if await self.catalogue.refresh():
             await process.set_catalogue(self.catalogue.catalogue)
             self.catalogue.confirm_sent()
-        if self.overlay_status and self._cache.overlays and not self.catalogue.unknown_nodeclasses():
-            await self.overlay_status.write(await process.overlay_verdicts())
+        if self._overlay_status and self._cache.overlays and not self.catalogue.unknown_nodeclasses():
+            await self._overlay_status.write(await process.overlay_verdicts())

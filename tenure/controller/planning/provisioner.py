@@ -12,8 +12,9 @@ from typing import Final
 import structlog
 from temporalio.common import MetricMeter
 
-from activities.ports.core import Claims, Events, Offerings
+from activities.ports.core import Claims, Events
 from activities.runtime import call_for_each
+from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_amount
@@ -21,23 +22,21 @@ from tenure.controller.cache.availability import NotReadyTracker, is_settled
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.capacity_buffers import CapacityBuffers
-from tenure.controller.disruption.status import OverlayStatusWriter
-from tenure.controller.metrics.planner import CreatedNodeClaimsCounter, PlanMetrics
 from tenure.controller.planning.nodeclaim_factory import (
     assign_shards,
     build_nodeclaim,
     claim_names,
+    count_created,
     group_ids,
     launch_drafts,
     within_limits,
 )
 from tenure.controller.planning.planner_process import PlannerClient, PlannerProcess
 from tenure.controller.planning.undersized_nodes import ExpiredGraceEvents, UndersizedNodes
-from tenure.controller.signals.pending_pods import nomination_target, pods_needing_nodes
+from tenure.controller.signals.pending_pods import pods_needing_nodes
 from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.errors import Fault
 from tenure.model.plan import Plan, PlannedNodeClaim, PlanOutcome, PlanRequest, UnschedulablePod
-from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
 
 log = structlog.get_logger(__name__)
@@ -56,32 +55,27 @@ class Provisioner:
         cache: ClusterCache,
         nominations: Nominations,
         not_ready: NotReadyTracker,
+        planner_client: PlannerClient,
         claims: Claims,
         events: Events,
-        offerings: Offerings,
-        settings: PlanSettings,
         not_ready_grace: timedelta,
         now: Callable[[], datetime],
-        overlay_status: OverlayStatusWriter | None = None,
         buffers: CapacityBuffers | None = None,
-        metrics: PlanMetrics | None = None,
-        created_counter: CreatedNodeClaimsCounter | None = None,
+        meter: MetricMeter = MetricMeter.noop,
         not_ready_grace_periods: Callable[[], Mapping[str, timedelta]] = dict,
+        burst_ends_at: Callable[[datetime], datetime | None] = lambda now: None,
     ) -> None:
-        """`not_ready_grace_periods`: by NodePool, where its nodes have another grace than `not_ready_grace`."""
-        self.planner_client = PlannerClient(
-            cache=cache, offerings=offerings, events=events, settings=settings, now=now, overlay_status=overlay_status
-        )
-        self.catalogue, self.capacity_discovery = self.planner_client.catalogue, self.planner_client.capacity_discovery
+        """`not_ready_grace_periods`: by NodePool, where its nodes have another grace than `not_ready_grace`.
+        `burst_ends_at`: until when so many nodes are interrupted that new ones are spread."""
+        self.planner_client, self.capacity_discovery = planner_client, planner_client.capacity_discovery
         self._buffers, self._cache, self._nominations = buffers, cache, nominations
-        self._metrics = metrics or PlanMetrics(MetricMeter.noop)
-        self._created_counter = created_counter or CreatedNodeClaimsCounter(MetricMeter.noop)
+        self._meter, self._burst_ends_at = meter, burst_ends_at
+        self._duration = metrics.SCHEDULER_SCHEDULING_DURATION.bind(meter)
+        self._unschedulable_pods = metrics.SCHEDULER_UNSCHEDULABLE_PODS_COUNT.bind(meter)
         self._expired_grace_events = ExpiredGraceEvents(cache, not_ready, events)
         self._claims, self._events = claims, events
         self.undersized_nodes = UndersizedNodes(cache, nominations, self.capacity_discovery, began=now())
         self._grace, self._not_ready_grace_periods, self._now = not_ready_grace, not_ready_grace_periods, now
-        self.burst_ends_at: Callable[[datetime], datetime | None] = lambda now: None
-        """Until when so many nodes are taken back that what is bought is spread."""
         self.passes = 0
 
     async def close(self) -> None:
@@ -126,7 +120,7 @@ class Provisioner:
                 return PlanOutcome(plan_id=request.plan_id, blocked=blocked_reason, planned_at=now)
             if not self._cache.buffers and not any(True for _ in pods_needing_nodes(self._cache, now)):
                 self.passes += 1
-                self._metrics.record_nothing_pending()
+                self._unschedulable_pods.record(0, controller="provisioner")
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now)
             try:
                 planning_inputs = await self.planner_client.read_planning_inputs(now)
@@ -167,7 +161,8 @@ class Provisioner:
         await self._expired_grace_events.publish({claim.pool for claim in allowed}, vacated, self._now())
         await self._publish_undersized()
         self.passes += 1
-        self._metrics.record_plan(plan.seconds, len(unschedulable))
+        self._duration.record(plan.seconds, controller="provisioner")
+        self._unschedulable_pods.record(len(unschedulable), controller="provisioner")
         log.info(
             "planned",
             plan=plan_id,
@@ -188,7 +183,7 @@ class Provisioner:
     def _in_interruption_burst(self, request: PlanRequest) -> bool:
         """As far as is known here, or was known to the worker before."""
         now = self._now()
-        return any(until is not None and now < until for until in (self.burst_ends_at(now), request.burst_ends_at))
+        return any(until is not None and now < until for until in (self._burst_ends_at(now), request.burst_ends_at))
 
     async def _create(self, plan_id: str, planned: Mapping[str, PlannedNodeClaim], *, spread: bool) -> list[NodeClaim]:
         ones = list(planned.values())
@@ -201,7 +196,7 @@ class Provisioner:
             nodeclaim = build_nodeclaim(planned[name], name=name, plan_id=plan_id, group_id=group, offering_shard=shard)
             made = await self._create_nodeclaim(nodeclaim)
             if made is not None:
-                self._created_counter.increment(made)
+                count_created(self._meter, made)
                 self._cache.assume_nodeclaim(nodeclaim_fact(made.to_object()))
             return made
 
@@ -236,7 +231,7 @@ class Provisioner:
 
     def _update_nominations(self, plan: Plan, made: Mapping[str, PlannedNodeClaim]) -> dict[str, str]:
         """Pod UID to the Node or NodeClaim where it is expected now."""
-        nominated = {pod: nomination_target(target, self._cache) for pod, target in plan.nominations.items()}
+        nominated = {pod: self._cache.nomination_target(target) for pod, target in plan.nominations.items()}
         nominated.update({pod: name for name, claim in made.items() for pod in claim.pods})
         # Some were bound or deleted while the plan was made, and nobody will say so again.
         here = {pod: destination for pod, destination in nominated.items() if not is_settled(self._cache, pod)}

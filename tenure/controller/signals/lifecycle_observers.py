@@ -1,62 +1,46 @@
-"""What the watch makes of NodeClaims' lives beside telling their workflows: rules, pauses, how long they take, who is
-overdue, and when they leave room for others to go.
+"""What follows from NodeClaims' lives for LifecyclePolicies, pauses, expected durations and budget headroom.
 
-`session.py` lets it look after every burst of changes, before workflows are told.
+Updated with every burst of changes, before workflows are signaled: it adds to the changes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.lifecycle_policies import LifecyclePolicies
-from tenure.controller.metrics.nodeclaims import NodeClaimMetrics, OverdueMetrics
-from tenure.controller.metrics.nodepools import NodePoolMetrics
 from tenure.controller.signals.disruption_trigger import BudgetHeadroomNotifier
 from tenure.controller.startup_durations import StartupDurations
+from tenure.model.facts import NodeClaimFact
 
 
 class LifecycleObservers:
     def __init__(
         self,
+        cache: ClusterCache,
         policies: LifecyclePolicies,
-        startup: StartupDurations,
-        gauges: Sequence[OverdueMetrics | NodeClaimMetrics | NodePoolMetrics],
         cluster_pause: ClusterPause,
-        headroom_notifier: BudgetHeadroomNotifier,
+        *,
+        is_drifted: Callable[[NodeClaimFact], bool] = lambda claim: False,
     ) -> None:
-        self.policies, self.startup, self.cluster_pause, self._gauges, self._headroom_notifier = (
-            policies,
-            startup,
-            cluster_pause,
-            gauges,
-            headroom_notifier,
-        )
+        self.policies, self._cluster_pause = policies, cluster_pause
+        self.startup = StartupDurations(cache, policies.deadlines_of)
+        self._headroom_notifier = BudgetHeadroomNotifier(cache, rules_of=policies.rules_of, is_drifted=is_drifted)
 
     def update(self, changes: ChangeSet, known: bool, *, counted: bool) -> None:
         """`known`: all policies, and the NodePools that they select; `counted`: NodeClaims, Nodes and pods are."""
         if self.policies.update(changes, known):
             self.startup.forget_expected()
-        self.cluster_pause.requeue_nodepools(changes)
+        self._cluster_pause.requeue_nodepools(changes)
         self.startup.update(changes)
-        for gauge in self._gauges:
-            gauge.update(changes)
         self._headroom_notifier.update(changes, known and counted)
 
     def nodepool_fields(self, name: str, pause: str) -> dict[str, Any]:
-        """What `nodepool_digest` tells of a NodePool beyond its own status; `pause`: its annotation."""
-        policies = self.policies
+        """The arguments of `nodepool_digest` beyond the NodePool's own status; `pause`: its annotation."""
         return {
-            "pauses": (pause, self.cluster_pause.text),
-            "rules": policies.rules_of(name),
-            "unread": policies.unread_of(name),
+            "pauses": (pause, self._cluster_pause.text),
+            "rules": self.policies.rules_of(name),
+            "unread": self.policies.unread_of(name),
             "freed": self._headroom_notifier.released(name),
         }
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        try:
-            await self.policies.run()
-        finally:
-            for gauge in self._gauges:
-                gauge.close()

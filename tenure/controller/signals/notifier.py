@@ -7,7 +7,6 @@ what depends on them.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,7 +15,7 @@ import structlog
 from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, REPLACES
 from tenure.controller.cache.availability import NotReadyTracker, early_eviction_until
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet, DelayingQueue
+from tenure.controller.cache.dirty import ChangeSet, DelayingQueue, SyncedKinds
 from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.planning.nodeclaim_factory import launch_hash
@@ -48,23 +47,6 @@ NODEPOOL_SIGNAL_INTERVAL: Final = timedelta(seconds=1)
 DELETED_NOTIFY_DELAY: Final = timedelta(seconds=5)
 """A NodeClaim leaves because its workflow lets it go; only one that is still running by then is told."""
 _DELETED_DIGEST: Final = "gone"
-
-
-@dataclass(frozen=True)
-class SyncedKinds:
-    """Which kinds are synced, and for how long pods may still be expected on nodes that look empty."""
-
-    nodeclaims: bool
-    nodes: bool
-    pods: bool
-    nodepools: bool
-    nodeclasses: bool
-    warm_up_until: datetime | None
-    """Until then: this host is new, pods are pending or buffers there, and no plan has said yet where they go."""
-    policies: bool = True
-    """LifecyclePolicies, and the NodePools that they select."""
-    pauses: bool = True
-    """Namespaces, one of which carries the cluster's."""
 
 
 class WorkflowNotifier:

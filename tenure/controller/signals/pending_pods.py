@@ -173,8 +173,3 @@ def _nomination_expires_at(
         return not_ready.pod_expected_until(claim, nominations, nomination, now) if claim.initialized_at else NO_END
     node = cache.nodes.get(nomination.target)
     return nominations.expires_at(nomination, nomination.at) if node is not None and not node.deleting else None
-
-
-def nomination_target(target: str, cache: ClusterCache) -> str:
-    """A plan may name a Node; what belongs to a NodeClaim is kept under the claim's name, which does not change."""
-    return cache.nodeclaim_name_of(target) or target

@@ -17,15 +17,13 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.interruption import metrics
-from tenure.controller.metrics import planner
 from tenure.controller.temporal.connection import Security, why_not
+from tenure.metrics import METRICS
 from tenure.model.disruption.commands import DisruptionState
 from tenure.model.errors import BadInput
 from tenure.model.interruption.records import InterruptionState, QueueSetting
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import ids
-from workflows import metrics as measures
 from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.disruption.cluster import ClusterWorkflow
 from workflows.interruption import InterruptionWorkflow
@@ -58,18 +56,10 @@ async def connect(address: str, *, namespace: str, security: Security, metrics_p
 
 def metrics_at(port: int) -> PrometheusConfig:
     """How the worker's metrics are offered to Prometheus."""
-    buckets = {
-        measures.STARTUP: measures.STARTUP_BUCKETS,
-        measures.CLAIM_ENDED: measures.ENDED_BUCKETS,
-        measures.NODE_ENDED: measures.ENDED_BUCKETS,
-        planner.DISRUPTION_DURATION: planner.DISRUPTION_DURATION_BUCKETS,
-        metrics.DURATION: metrics.DURATION_BUCKETS,
-        planner.DURATION: planner.DURATION_BUCKETS,
-        planner.AWS: planner.BUCKETS,
-        planner.KUBERNETES: planner.BUCKETS,
-    }
     return PrometheusConfig(
-        bind_address=f"{wildcard_address()}:{port}", durations_as_seconds=True, histogram_bucket_overrides=buckets
+        bind_address=f"{wildcard_address()}:{port}",
+        durations_as_seconds=True,
+        histogram_bucket_overrides={one.name: one.buckets for one in METRICS if one.buckets},
     )
 
 

@@ -220,12 +220,12 @@ async def test_a_life_is_told_in_few_words(
 
 async def sees_pod(watch: HostHarness, node: str) -> bool:
     session = watch.host._session
-    return session is not None and any(one.node_name == node for one in session.cache.pods.values())
+    return session is not None and any(one.node_name == node for one in session.cluster.cache.pods.values())
 
 
 async def sees_initialized(watch: HostHarness, claim: NodeClaim) -> bool:
     session = watch.host._session
-    return session is not None and session.cache.nodeclaims[claim.name].initialized
+    return session is not None and session.cluster.cache.nodeclaims[claim.name].initialized
 
 
 async def has_observations(watch: HostHarness, claim: NodeClaim, count: int) -> bool:
@@ -256,8 +256,8 @@ async def test_a_place_that_loses_its_pod_is_looked_at_when_the_successors_time_
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         await watch.wait_until(lambda: sees_initialized(watch, claim))
         await watch.wait_until(lambda: has_pending_pod(session, uid))
-        session._nominations.nominate({uid: claim.name}, datetime.now(UTC))
-        session.cache.requeue_nodeclaim(claim.name)
+        session.cluster.nominations.nominate({uid: claim.name}, datetime.now(UTC))
+        session.cluster.cache.requeue_nodeclaim(claim.name)
         expected = datetime.now(UTC)
         await watch.wait_until(lambda: is_next_check_near(session, expected + timedelta(seconds=60)))
         left = datetime.now(UTC)
@@ -266,12 +266,12 @@ async def test_a_place_that_loses_its_pod_is_looked_at_when_the_successors_time_
 
 
 async def has_pending_pod(session: ControllerSession, uid: str) -> bool:
-    return uid in session.cache.pending
+    return uid in session.cluster.cache.pending
 
 
 async def is_next_check_near(session: ControllerSession, at: datetime) -> bool:
     """To some seconds."""
-    due = session._notifier.next_due_at()
+    due = session.signals.notifier.next_due_at()
     return due is not None and abs(due - at) < timedelta(seconds=10)
 
 
@@ -381,7 +381,10 @@ async def test_whoever_knows_too_little_evacuates_nobody(kube: KubeAdapters, tem
     host = idle_host(kube, temporal)
     notices = [InterruptionMessage(kind="spotInterruption", id="terminate", at=datetime.now(UTC))]
     found, old = InterruptedNode(node="n", uid="u", tainted=False, pods=()), ["lifecyclepolicies"]
-    host._session = SimpleNamespace(stale_kinds=lambda within: old, start_early_eviction=lambda *args: found)  # type: ignore[assignment]
+    host._session = SimpleNamespace(  # type: ignore[assignment]
+        cluster=SimpleNamespace(stale_kinds=lambda within: old),
+        provisioning=SimpleNamespace(start_early_eviction=lambda *args: found),
+    )
     assert host.find_interrupted_node("i-a", notices) is None
     old.clear()
     assert host.find_interrupted_node("i-a", notices) is found
@@ -391,7 +394,7 @@ async def test_whoever_knows_too_little_evacuates_nobody(kube: KubeAdapters, tem
 
 async def is_stale(watch: HostHarness) -> bool:
     session = watch.host._session
-    return session is not None and bool(session.stale_kinds(FRESH_WITHIN))
+    return session is not None and bool(session.cluster.stale_kinds(FRESH_WITHIN))
 
 
 async def can_plan(watch: HostHarness) -> bool:

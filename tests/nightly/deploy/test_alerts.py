@@ -16,16 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from temporalio.runtime import Runtime, TelemetryConfig
 
 from activities.interruption.metrics import InterruptionMetrics
-from tenure.controller.cache.expected_pods import NOT_BOUND
-from tenure.controller.metrics.nodeclaims import OverdueMetrics
 from tenure.controller.temporal.client import metrics_at
+from tenure.metrics import HOOKS, NODECLAIMS_OVERDUE, OVERDUE, PODS_NOT_BOUND, ROLLOUTS, STARTUP_DURATION
 from tenure.model.interruption.records import ParsedEvent, QueueMessage
 from tenure.sandbox.ports import Ports
-from tests.support.controller.builders import CacheHarness
 from tests.support.paths import ROOT
-from tests.unit.controller.test_startup_durations import overdue_nodeclaim
 from tools.metrics import promtool
-from workflows.metrics import HOOKS, OVERDUE, ROLLOUTS, STARTUP, STARTUP_BUCKETS
 
 HERE = Path(__file__).parent
 FILES = sorted((ROOT / "deploy" / "alerts").glob("*.yaml"))
@@ -46,15 +42,8 @@ def exported_samples() -> Samples:
     port = Ports().reserve()
     runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics_at(port)))
     meter = runtime.metric_meter
-    world = CacheHarness()
-    world.apply_objects("nodeclaims", overdue_nodeclaim("a", "Drain"))
-    OverdueMetrics(world.cache, meter).update(world.cache.drain_changes())
-    metric_labels = {"phase": "Drain", "nodepool": "general"}
-    meter.create_counter(OVERDUE).add(1, metric_labels)
-    meter.create_histogram_float(STARTUP, unit="s").record(400.0, {**metric_labels, "instance_type": "m5.large"})
-    meter.create_counter(ROLLOUTS).add(1, {"nodepool": "general", "event": "RolloutHalted"})
-    meter.create_counter(HOOKS).add(1, {"point": "beforeDrain", "outcome": "failed", "nodepool": "general"})
-    meter.create_gauge(NOT_BOUND).set(2, {"nodepool": "general"})
+    for metric in (NODECLAIMS_OVERDUE, OVERDUE, STARTUP_DURATION, ROLLOUTS, HOOKS, PODS_NOT_BOUND):
+        metric.record(meter, 1, **dict.fromkeys(metric.labels, "any"))
     InterruptionMetrics(meter, queue="demo").record_received(message())
     text = read_metrics(port)
     del runtime
@@ -92,12 +81,12 @@ def test_an_alert_asks_for_metrics_and_labels_that_there_are(rule: dict[str, Any
 
 
 def test_no_alert_speaks_of_slow_nodes() -> None:
-    assert not [rule for rule in alert_rules() if "slow" in rule["expr"] or STARTUP in rule["expr"]]
+    assert not [rule for rule in alert_rules() if "slow" in rule["expr"] or STARTUP_DURATION.name in rule["expr"]]
 
 
 def test_start_up_times_are_told_apart_up_to_the_usual_deadlines(exported_samples: Samples) -> None:
-    ends = {labels["le"] for labels in exported_samples[f"{STARTUP}_bucket"]}
-    assert {float(one) for one in ends} == {*STARTUP_BUCKETS, float("inf")}
+    ends = {labels["le"] for labels in exported_samples[f"{STARTUP_DURATION.name}_bucket"]}
+    assert {float(one) for one in ends} == {*STARTUP_DURATION.buckets, float("inf")}
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,14 @@ import pytest
 from tenure.apis import labels
 from tenure.cli.nodes.startups import read, sort_slowest_first
 from tenure.cli.nodes.stuck import find_stuck_nodes
-from tenure.controller.metrics.nodeclaims import NAME
 from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS
+from tenure.metrics import NODECLAIMS_OVERDUE, STARTUP_DURATION
 from tenure.sandbox.nodes.fault_rules import AddTaint, NeverRegister, SlowReady
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import TWO_CPUS, lifecycle_policy
 from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope, condition_reason, condition_status
-from workflows.metrics import STARTUP
 
 CILIUM = "node.cilium.io/agent-not-ready"
 TAINTS = tuple(Taint(key=CILIUM, value="true", effect=effect) for effect in ("NoExecute", "NoSchedule"))
@@ -82,7 +81,9 @@ async def test_what_is_overdue_is_seen_everywhere_until_it_is_so_no_more(product
         name = await wait_until(lambda: scope.assert_newest_nodeclaim(1))
         await wait_until(lambda: scope.assert_event(name, "InitializationOverdue", "waits for a person", CILIUM))
         await wait_until(lambda: scope.assert_conditions_mention(name, "Initialization", "waits for a person"))
-        await wait_until(lambda: product.metric_value(NAME, nodepool=scope.name, phase="Initialization"))
+        await wait_until(
+            lambda: product.metric_value(NODECLAIMS_OVERDUE.name, nodepool=scope.name, phase="Initialization")
+        )
         await wait_until(lambda: scope.assert_blocked_by(name, "waits for a person", labels.STARTUP_TAINTS_EXIST))
         stuck_nodes = await wait_until(partial(_assert_listed, product, "kept", name))
         assert name in stuck_nodes["overdue"]
@@ -152,7 +153,7 @@ async def test_start_up_times_are_measured_by_phase_pool_and_type_and_the_slowes
 
 async def _assert_measured(scope: ClusterScope, phase: str, count: int) -> None:
     metric_labels = {"phase": phase, "nodepool": scope.name, "instance_type": TWO_CPUS}
-    measured = await scope.product.metric_value(f"{STARTUP}_count", **metric_labels)
+    measured = await scope.product.metric_value(f"{STARTUP_DURATION.name}_count", **metric_labels)
     assert measured == count, f"{measured} of {phase}"
 
 
@@ -175,9 +176,9 @@ async def assert_not_overdue(scope: ClusterScope, claim: str) -> None:
 
 async def assert_no_overdue_metric(product: InstalledProduct, pool: str) -> None:
     try:
-        await product.metric_value(NAME, nodepool=pool, phase="Initialization")
+        await product.metric_value(NODECLAIMS_OVERDUE.name, nodepool=pool, phase="Initialization")
     except AssertionError as none:
-        if str(none).startswith(NAME):
+        if str(none).startswith(NODECLAIMS_OVERDUE.name):
             return
     raise AssertionError(f"NodeClaims of {pool} still count as overdue")
 

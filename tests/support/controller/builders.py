@@ -71,6 +71,12 @@ def claim(name: str, *, phase: str = "", pool: str = "general", deleting: bool =
     return raw
 
 
+def overdue_nodeclaim(name: str, phase: str, **more: Any) -> Json:
+    raw = claim(name, **more)
+    raw["status"]["conditions"] = [{"type": "tenure.sh/Overdue", "status": "True", "reason": phase}]
+    return raw
+
+
 def node(name: str, *, of: str = "", ready: bool = True, taints: list[Json] | None = None, **metadata: Any) -> Json:
     """`of` is the name of the NodeClaim."""
     raw = node_json(name, provider_id=f"aws:///us-west-2a/i-{of}" if of else f"other:///{name}", taints=taints)

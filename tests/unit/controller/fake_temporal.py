@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
@@ -23,6 +24,7 @@ class Sent:
 
 class FakeTemporal:
     namespace = "default"
+    service_client = SimpleNamespace(config=SimpleNamespace(runtime=None))
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []

@@ -16,7 +16,7 @@ from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
 
 class ConsistencyHarness:
     def __init__(self) -> None:
-        self.cache = ClusterCache(lambda: NOW, lambda: None)
+        self.cache = ClusterCache(lambda: NOW)
         self.claims, self.events = FakeNodeClaims(), FakeEvents()
         self.patched: list[str] = []
         patch = self.claims.patch

@@ -37,11 +37,12 @@ class FakeSession:
         FakeSession.made += 1
         self.name = f"stay {FakeSession.made}"
         self.sent: dict[str, str] = {}
+        self.cluster = self
 
     async def forever(self) -> None:
         await asyncio.Event().wait()
 
-    run = wait_until_synced = watch_drift = watch_disruption = forever
+    run = wait_until_synced = forever
 
     async def close(self) -> None:
         await asyncio.sleep(0)

@@ -184,6 +184,7 @@ class FakeSession:
     """A stay of the watch, as far as notices need it."""
 
     def __init__(self, harness: InterruptionNotifierHarness) -> None:
+        self.cluster = self.provisioning = self
         self.cache = harness.cache
         self.stale_kind_names: list[str] = []
         self.observed: list[str] = []

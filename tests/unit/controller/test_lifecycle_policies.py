@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.cache.dirty import CacheChanged, ChangeSet
 from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater
@@ -41,10 +41,11 @@ class PolicyHarness(CacheHarness):
         super().__init__()
         self.policy_port, self.wake_count = FakePolicyPort(), 0
         self.policies = LifecyclePolicies(
-            self.cache, self.policy_port, default_deadlines=Deadlines(), now=lambda: self.now, on_change=self._wake
+            self.cache, self.policy_port, default_deadlines=Deadlines(), now=lambda: self.now
         )
+        self.cache.subscribe(CacheChanged, self._count_wake)
 
-    def _wake(self) -> None:
+    def _count_wake(self, _: CacheChanged) -> None:
         self.wake_count += 1
 
     def write(self, *policies: dict[str, Any]) -> None:
@@ -66,6 +67,7 @@ def harness() -> PolicyHarness:
     harness.apply_objects("nodepools", pool("general"), pool("gpu"))
     harness.apply_objects("nodeclaims", claim("c1"), claim("g1", pool="gpu"))
     harness.update()
+    harness.wake_count = 0
     return harness
 
 

@@ -1,15 +1,11 @@
-"""Start-up times learnt from NodeClaims, what is expected of new nodes, and the gauge of those that are overdue."""
+"""Start-up times learnt from NodeClaims, and what is expected of new nodes."""
 
-from typing import Any, cast
+from typing import Any
 
-from temporalio.common import MetricMeter
-
-from tenure.controller.metrics.nodeclaims import NAME, OverdueMetrics
 from tenure.controller.startup_durations import StartupDurations
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.plan import PhaseDurations
 from tests.support.controller.builders import CacheHarness, claim, stamp
-from tests.unit.controller.metrics.test_offerings import FakeMeter
 
 
 def started_nodeclaim(
@@ -96,44 +92,6 @@ def test_times_of_nodes_that_are_gone_are_remembered_and_of_so_many_alone() -> N
         harness.startup.update(harness.cache.drain_changes())
     assert len(harness.startup._recorded) == 0
     assert sum(len(one["initialization"]) for one in harness.startup._samples.values()) == 50
-
-
-def overdue_nodeclaim(name: str, phase: str, **more: Any) -> Any:
-    raw = claim(name, **more)
-    raw["status"]["conditions"] = [{"type": "tenure.sh/Overdue", "status": "True", "reason": phase}]
-    return raw
-
-
-def test_the_gauge_counts_by_phase_and_pool_and_goes_back_to_nothing() -> None:
-    harness, meter = CacheHarness(), FakeMeter()
-    gauges = OverdueMetrics(harness.cache, cast(MetricMeter, meter))
-
-    def update_and_drain() -> list[Any]:
-        gauges.update(harness.cache.drain_changes())
-        return meter.drain_records()
-
-    harness.apply_objects(
-        "nodeclaims",
-        overdue_nodeclaim("a", "Drain"),
-        overdue_nodeclaim("b", "Drain"),
-        overdue_nodeclaim("g", "Registration", pool="gpu"),
-    )
-    assert update_and_drain() == [(NAME, ("Drain", "general"), 2), (NAME, ("Registration", "gpu"), 1)]
-    harness.apply_objects("nodeclaims", overdue_nodeclaim("a", "Termination"))
-    assert update_and_drain() == [(NAME, ("Drain", "general"), 1), (NAME, ("Termination", "general"), 1)]
-    assert update_and_drain() == []
-    harness.delete_objects("nodeclaims", overdue_nodeclaim("a", "Termination"))
-    harness.apply_objects("nodeclaims", claim("b"))
-    assert update_and_drain() == [(NAME, ("Drain", "general"), 0), (NAME, ("Termination", "general"), 0)]
-    gauges.close()
-    assert meter.drain_records() == [(NAME, ("Registration", "gpu"), 0)]
-
-
-def test_a_watch_that_begins_anew_finds_what_is_overdue_on_the_claims() -> None:
-    harness, meter = CacheHarness(), FakeMeter()
-    harness.apply_objects("nodeclaims", overdue_nodeclaim("a", "Launch"))
-    OverdueMetrics(harness.cache, cast(MetricMeter, meter)).update(harness.cache.drain_changes())
-    assert meter.drain_records() == [(NAME, ("Launch", "general"), 1)]
 
 
 def test_expectations_are_kept_until_something_is_learnt() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from tenure.controller.session import WATCHED
+from tenure.controller.watched_cluster import WATCHED
 from tenure.model.hooks import NAMESPACE
 from tests.support.paths import ROOT
 

@@ -4,7 +4,8 @@ import json
 import re
 from typing import Any
 
-from tools.metrics.catalog import MEASURES, TEMPORALS
+from tenure.metrics import METRICS
+from tools.metrics.catalog import TEMPORALS
 from tools.metrics.dashboard import FILE
 
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
@@ -16,7 +17,7 @@ ADDED = {"le", "activity_type", "workflow_type"}
 def labels_by_sample() -> dict[str, set[str]]:
     """Labels by the names of samples."""
     found: dict[str, set[str]] = {}
-    for one in MEASURES:
+    for one in METRICS:
         parts = ("_bucket", "_count", "_sum") if one.kind == "histogram" else ("",)
         found |= {one.name + part: set(one.labels) for part in parts}
     for name, kind, _ in TEMPORALS:

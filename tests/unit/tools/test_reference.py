@@ -2,11 +2,13 @@
 
 import ast
 import importlib
+import re
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 from typing import Any, get_args
 
+from tenure import metrics
 from tenure.apis import labels
 from tenure.model.event_reasons import EVENT_REASONS
 from tenure.model.nodeclaim.state import Phase
@@ -16,12 +18,9 @@ from tenure.settings import Settings
 from tests.support.paths import ROOT
 from tools.docs.reference import ATTRIBUTES, CONDITIONS
 from tools.docs.settings import OURS
-from tools.metrics.catalog import MEASURES
 from workflows import search_attributes
 
 PACKAGES = ("activities", "tenure/aws", "tenure/controller", "tenure/kube", "tenure/policy", "workflows")
-KINDS = {"create_counter": "counter", "create_gauge": "gauge", "create_gauge_float": "gauge"}
-KINDS |= {"create_histogram": "histogram", "create_histogram_float": "histogram"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 EVENT_FUNCTIONS = {
     "publish",
@@ -42,7 +41,6 @@ NOT_REASONS = {"Node", "NodeClaim", *labels.NODECLASS_CONDITIONS}
 """Kinds, which stand beside a reason."""
 OVERDUE_REASONS = {f"{phase.value}Overdue" for phase in Phase if phase is not Phase.DELETED}
 """Of `workflows/phases/background_status.py`."""
-Emitted = tuple[str, str, ModuleType]
 
 
 @cache
@@ -69,38 +67,17 @@ def value(node: ast.expr, module: ModuleType) -> Any:
         return None
 
 
-def emitted_metrics() -> list[Emitted]:
-    """Name and type of each metric, and where. A helper that is handed the name counts by those that call it."""
-    found: list[Emitted] = []
-    for module, tree in modules():
-        for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
-            for call in (one for one in calls(function) if called(one) in KINDS):
-                name = value(call.args[0], module)
-                names = (
-                    [name]
-                    if name
-                    else [value(one.args[0], module) for one in calls(tree) if called(one) == function.name]
-                )
-                assert names and all(names), f"{module.__name__}: {ast.unparse(call)} has no name that can be read"
-                found += [(one, KINDS[called(call)], module) for one in names]
-    return found
-
-
-def test_metrics_of_the_code_and_of_the_reference_are_the_same() -> None:
-    found = emitted_metrics()
-    assert {(name, kind) for name, kind, _ in found} == {(one.name, one.kind) for one in MEASURES}
-    assert len({one.name for one in MEASURES}) == len(MEASURES)
-    labels_of = {one.name: set(one.labels) for one in MEASURES}
-    for name, _, module in found:
-        assert labels_of[name] <= string_constants(module), name
-
-
-def string_constants(module: ModuleType) -> set[str]:
-    tree = dict(modules())[module]
-    constants = {
-        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+def test_every_metric_is_recorded_somewhere() -> None:
+    """`Metric.record` itself refuses other labels than the declared ones."""
+    constants = {name for name, found in vars(metrics).items() if isinstance(found, metrics.Metric)}
+    used = {
+        node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        for _, tree in modules()
+        for node in ast.walk(tree)
     }
-    return constants | {keyword.arg for call in calls(tree) for keyword in call.keywords if keyword.arg}
+    used |= set(re.findall(r"metrics\.([A-Z_0-9]+)", (ROOT / "worker.py").read_text()))
+    assert constants - used == set()
+    assert len({one.name for one in metrics.METRICS}) == len(metrics.METRICS) == len(constants)
 
 
 def emitted_reasons() -> set[str]:

@@ -31,7 +31,7 @@ class FakeMeter:
     def metric_meter(self) -> "FakeMeter":
         return self
 
-    def create_counter(self, name: str, described: str) -> Any:
+    def create_counter(self, name: str, described: str | None = None, unit: str | None = None) -> Any:
         counted = self.counted
 
         class Found:
@@ -40,7 +40,7 @@ class FakeMeter:
 
         return Found()
 
-    def create_histogram_float(self, name: str, described: str, unit: str) -> Any:
+    def create_histogram_float(self, name: str, described: str | None = None, unit: str | None = None) -> Any:
         recorded = self.recorded
 
         class Found:

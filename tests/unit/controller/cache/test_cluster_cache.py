@@ -4,6 +4,7 @@ from datetime import datetime
 
 import pytest
 
+from tenure.controller.cache.dirty import PodBound, PodDeleted
 from tenure.model.facts import NodeClaimFact
 from tests.support.controller import builders
 from tests.support.controller.builders import CacheHarness, at, claim, node, node_class, pod, pool, with_binding
@@ -70,7 +71,8 @@ def test_a_terminating_pod_of_a_statefulset_keeps_its_node(harness: CacheHarness
 def test_a_pod_that_is_bound_or_gone_is_told_of_and_no_longer_pending(harness: CacheHarness) -> None:
     bound: list[str] = []
     deleted: list[str] = []
-    harness.cache.on_pod_bound, harness.cache.on_pod_deleted = bound.append, lambda pod: deleted.append(pod.uid)
+    harness.cache.subscribe(PodBound, lambda event: bound.append(event.uid))
+    harness.cache.subscribe(PodDeleted, lambda event: deleted.append(event.pod.uid))
     harness.apply_objects("pods", pod("a"))
     assert set(harness.cache.pending) == {"uid-a"} and harness.cache.drain_changes().pods
     harness.apply_objects("pods", pod("a", on="n1"))
@@ -85,7 +87,7 @@ def test_a_pod_that_is_going_is_gone_once_another_takes_its_place(
     harness: CacheHarness, owner: str, followed: bool
 ) -> None:
     deleted: list[str] = []
-    harness.cache.on_pod_deleted = lambda pod: deleted.append(pod.uid)
+    harness.cache.subscribe(PodDeleted, lambda event: deleted.append(event.pod.uid))
     harness.apply_objects("pods", pod("a", on="n1", owner=owner))
     harness.apply_objects("pods", pod("a", on="n1", owner=owner, metadata={"deletionTimestamp": builders.stamp(30)}))
     assert bool(deleted) is followed

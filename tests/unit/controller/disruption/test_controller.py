@@ -58,9 +58,12 @@ class DisruptionHarness(test_provisioner.ProvisionerHarness):
             not_ready_grace_periods=dict,
             now=lambda: self.now,
             paused=lambda now: self.pauses,
-            on_decided=self.decisions.append,
-            on_passed=self.passes.append,
+            on_passed=self._on_passed,
         )
+
+    def _on_passed(self, disruption_pass: DisruptionPass, decision: Decision) -> None:
+        self.passes.append(disruption_pass)
+        self.decisions.append(decision)
 
     def add_node(self, name: str, kind: str, *cpus: float, drifted: bool = False, **metadata: Any) -> None:
         """An initialized node with pods of so many CPUs, all an hour old."""

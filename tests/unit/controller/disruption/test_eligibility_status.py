@@ -1,14 +1,11 @@
-"""Verdicts made visible: one event where something new keeps a node, and gauges that go back to zero."""
+"""Verdicts made visible: one event where something new keeps a node."""
 
 from typing import Any, cast
 
 import pytest
-from temporalio.common import MetricMeter
 
 from tenure.controller.disruption.status import (
     BLOCKED,
-    ELIGIBLE,
-    EXCLUDED,
     MAX_EVENTS,
     UNCONSOLIDATABLE,
     VerdictReporter,
@@ -16,19 +13,13 @@ from tenure.controller.disruption.status import (
 from tenure.model.disruption.decision import Cause, Decision, Ineligibility, NodeVerdict
 from tests.support.controller.builders import CacheHarness, claim, node
 from tests.support.fakes.kubernetes import FakeEvents
-from tests.unit.controller.metrics.test_offerings import FakeMeter
-
-
-def recorded_values(meter: FakeMeter) -> dict[tuple[str, str], float]:
-    """By gauge and label what was told last."""
-    return {(name, label): value for name, (label,), value in meter.records}
 
 
 class VerdictHarness(CacheHarness):
     def __init__(self) -> None:
         super().__init__()
-        self.events, self.meter = FakeEvents(), FakeMeter()
-        self.verdicts = VerdictReporter(self.cache, self.events, cast(MetricMeter, self.meter))
+        self.events = FakeEvents()
+        self.verdicts = VerdictReporter(self.cache, self.events)
         self.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
         self.apply_objects("nodes", node("n1", of="c1"))
 
@@ -86,17 +77,3 @@ async def test_events_of_one_look_are_bounded_and_the_others_follow() -> None:
     harness.verdicts.update(Decision(nodes=tuple(blocked)))
     assert not await harness.verdicts.publish_events() and len(harness.events.published) == MAX_EVENTS
     assert await harness.verdicts.publish_events() and len(harness.events.published) == MAX_EVENTS + 5
-
-
-async def test_gauges_count_nodes_by_reason_and_cause_and_go_back_to_zero() -> None:
-    harness = VerdictHarness()
-    twice = verdict(("PodDoNotDisrupt", "one"), ("PodDoNotDisrupt", "other"))
-    await harness.publish(twice, verdict(eligible=("Drifted", "Underutilized"), claim="c2", node=""))
-    first = recorded_values(harness.meter)
-    assert first[ELIGIBLE, "drifted"] == first[ELIGIBLE, "underutilized"] == 1
-    assert first[EXCLUDED, "PodDoNotDisrupt"] == 1
-    await harness.publish(verdict(eligible=("Drifted",)))
-    now = recorded_values(harness.meter)
-    assert (now[ELIGIBLE, "underutilized"], now[EXCLUDED, "PodDoNotDisrupt"]) == (0, 0)
-    harness.verdicts.close()
-    assert now[ELIGIBLE, "drifted"] and not any(recorded_values(harness.meter).values())

@@ -47,10 +47,7 @@ def overlay_port() -> FakeOverlayPort:
 
 @pytest.fixture
 async def harness(overlay_port: FakeOverlayPort) -> AsyncIterator[ProvisionerHarness]:
-    harness = ProvisionerHarness()
-    harness.provisioner.planner_client.overlay_status = OverlayStatusWriter(
-        harness.cache, overlay_port, lambda: harness.now
-    )
+    harness = ProvisionerHarness(overlay_port)
     harness.apply_objects("nodepools", pool())
     harness.apply_objects("ec2nodeclasses", node_class())
     yield harness

@@ -14,8 +14,10 @@ from tenure.apis.labels import NOT_READY_INTERVALS
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.nominations import Nominations
+from tenure.controller.disruption.status import Overlays, OverlayStatusWriter
 from tenure.controller.interruption import InterruptedCapacity
 from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
+from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.planning.provisioner import Provisioner
 from tenure.model.errors import Throttled, TryLater
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
@@ -76,7 +78,7 @@ class FakeOfferings:
 
 
 class ProvisionerHarness(CacheHarness):
-    def __init__(self) -> None:
+    def __init__(self, overlays: Overlays | None = None) -> None:
         super().__init__()
         self.nominations, self.claims, self.events, self.types = (
             Nominations(),
@@ -86,6 +88,18 @@ class ProvisionerHarness(CacheHarness):
         )
         self.not_ready_grace_periods: dict[str, timedelta] = {}
         """By NodePool, where it is not five minutes."""
+        self.interrupted_capacity = InterruptedCapacity(
+            self.cache, lambda pool: None, lambda observed: None, lambda: self.now
+        )
+        self.planner_client = PlannerClient(
+            cache=self.cache,
+            offerings=self.types,
+            events=self.events,
+            settings=PlanSettings(),
+            now=lambda: self.now,
+            overlay_status=OverlayStatusWriter(self.cache, overlays, lambda: self.now) if overlays else None,
+            interrupted_offerings=self.interrupted_capacity.unavailable_offerings,
+        )
         self.provisioner = Provisioner(
             cache=self.cache,
             nominations=self.nominations,
@@ -94,8 +108,8 @@ class ProvisionerHarness(CacheHarness):
             ),
             claims=self.claims,
             events=self.events,
-            offerings=self.types,
-            settings=PlanSettings(),
+            planner_client=self.planner_client,
+            burst_ends_at=self.interrupted_capacity.burst.ends_at,
             not_ready_grace=timedelta(minutes=5),
             not_ready_grace_periods=lambda: self.not_ready_grace_periods,
             now=lambda: self.now,
@@ -362,16 +376,9 @@ async def test_nodes_that_aws_takes_back_are_replaced_in_one_plan_that_knows_whe
     for name in names:
         harness.add_pods(1, name, on=f"n-{name}")
     assert (await harness.plan("calm")).created == 0
-    interrupted_capacity = InterruptedCapacity(
-        harness.cache, lambda pool: None, lambda observed: None, lambda: harness.now
-    )
-    harness.provisioner.planner_client.interrupted_offerings, harness.provisioner.burst_ends_at = (
-        interrupted_capacity.unavailable_offerings,
-        interrupted_capacity.burst.ends_at,
-    )
     for name in names:
         notice = InterruptionMessage(kind="spotInterruption", id="terminate", at=harness.now)
-        interrupted_capacity.observe(harness.cache.nodeclaims[name], [notice])
+        harness.interrupted_capacity.observe(harness.cache.nodeclaims[name], [notice])
     outcome = await harness.plan("storm")
     assert outcome.created > 0 and outcome.unschedulable == 0
     offering_shards = [draft.offering_shard for draft in outcome.drafts]

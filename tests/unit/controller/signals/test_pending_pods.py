@@ -11,7 +11,6 @@ from tenure.controller.signals.pending_pods import (
     classify_pods,
     list_pending_pods,
     needs_plan,
-    nomination_target,
 )
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.facts import PodFact
@@ -96,9 +95,9 @@ def test_pods_of_a_place_that_is_going_are_demand_again(harness: CacheHarness) -
 
 
 def test_a_plan_that_names_the_node_means_its_claim(harness: CacheHarness) -> None:
-    assert nomination_target("n-up", harness.cache) == "up"
-    assert nomination_target("by-hand", harness.cache) == "by-hand"
-    assert nomination_target("coming", harness.cache) == "coming"
+    assert harness.cache.nomination_target("n-up") == "up"
+    assert harness.cache.nomination_target("by-hand") == "by-hand"
+    assert harness.cache.nomination_target("coming") == "coming"
 
 
 def test_expectations_end_with_their_pods() -> None:

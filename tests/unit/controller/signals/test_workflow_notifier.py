@@ -5,19 +5,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from temporalio.common import MetricMeter
 
 from tenure.controller.cache.availability import early_eviction_holds
+from tenure.controller.cache.dirty import SyncedKinds
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.lifecycle_policies import LifecyclePolicies
-from tenure.controller.metrics.nodeclaims import OverdueMetrics
-from tenure.controller.signals.disruption_trigger import BudgetHeadroomNotifier
 from tenure.controller.signals.lifecycle_observers import LifecycleObservers
-from tenure.controller.signals.notifier import DELETED_NOTIFY_DELAY, SyncedKinds, WorkflowNotifier
+from tenure.controller.signals.notifier import DELETED_NOTIFY_DELAY, WorkflowNotifier
 from tenure.controller.signals.pending_pods import classify_pods, list_pending_pods
 from tenure.controller.signals.signaller import Signal, SignalQueue
-from tenure.controller.startup_durations import StartupDurations
 from tenure.kube.client.list_watch import Delta
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimState
@@ -370,7 +367,7 @@ def test_a_node_that_a_budget_keeps_waiting_for_its_pods_is_not_empty(harness: N
     harness.apply_objects("nodeclaims", claim("old", phase="Initialized", deleting=True))
     harness.apply_objects("nodes", node("n-old", of="old"))
     harness.apply_objects("pods", pod("p", on="n-old"))
-    harness.cache.on_pod_deleted = lambda one: harness.nominations.on_pod_deleted(one.uid, one.owner_uid, harness.now)
+    harness.nominations.subscribe_to(harness.cache, lambda: harness.now)
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
     for seconds in (10, 30, 600):
         harness.cache.requeue_nodeclaim("c1")
@@ -547,14 +544,7 @@ def use_policies(harness: NotifierHarness) -> LifecyclePolicies:
     policies = LifecyclePolicies(
         harness.cache, NullPolicyPort(), default_deadlines=Deadlines(), now=lambda: harness.now
     )
-    startup = StartupDurations(harness.cache, policies.deadlines_of)
-    harness.notifier._observers = LifecycleObservers(
-        policies,
-        startup,
-        [OverdueMetrics(harness.cache, MetricMeter.noop)],
-        ClusterPause("tenure", harness.cache),
-        BudgetHeadroomNotifier(harness.cache, rules_of=policies.rules_of, is_drifted=lambda one: False),
-    )
+    harness.notifier._observers = LifecycleObservers(harness.cache, policies, ClusterPause("tenure", harness.cache))
     return policies
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tenure.apis import labels
+from tenure.metrics import NODECLAIMS_DISRUPTED
 from tenure.model.disruption.drain import DrainState
 from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tests.unit.workflows.meters import BORN, WHO, FakeMeter
-from workflows.metrics import DISRUPTED
 from workflows.nodeclaim_context import NodeClaimContext
 
 
@@ -49,7 +49,7 @@ def count_by_reason(meter: FakeMeter) -> Counter[str]:
 
 
 def disruption_counts(meter: FakeMeter) -> dict[tuple[Any, ...], int]:
-    return {key: times for key, times in meter.counted.items() if key[0] == DISRUPTED}
+    return {key: times for key, times in meter.counted.items() if key[0] == NODECLAIMS_DISRUPTED.name}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def disruption_counts(meter: FakeMeter) -> dict[tuple[Any, ...], int]:
 def test_a_node_that_goes_counts_once_by_karpenters_reason(meter: FakeMeter, disruption: str, reason: str) -> None:
     pass_phases(disrupted_state(disruption), Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
     where = (("capacity_type", "spot"), ("nodepool", "general"), ("reason", reason))
-    assert disruption_counts(meter) == {(DISRUPTED, *where): 1}
+    assert disruption_counts(meter) == {(NODECLAIMS_DISRUPTED.name, *where): 1}
 
 
 @pytest.mark.parametrize(

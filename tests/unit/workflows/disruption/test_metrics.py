@@ -4,11 +4,17 @@ from typing import Any
 
 import pytest
 
+from tenure import metrics as registry
 from tenure.model.disruption.commands import CommandFinished, Ending
 from tests.support.workflows.commands import make_proposal
 from tests.unit.workflows.meters import FakeMeter
-from workflows.disruption import metrics
-from workflows.disruption.metrics import BY_NODEPOOL, COMMANDS, DECISIONS, FAILURES, VALIDATIONS
+from workflows import metrics
+
+DECISIONS = registry.VOLUNTARY_DISRUPTION_DECISIONS.name
+BY_NODEPOOL = registry.VOLUNTARY_DISRUPTION_DECISIONS_BY_NODEPOOL.name
+FAILURES = registry.VOLUNTARY_DISRUPTION_QUEUE_FAILURES.name
+VALIDATIONS = registry.VOLUNTARY_DISRUPTION_FAILED_VALIDATIONS.name
+COMMANDS = registry.DISRUPTION_COMMANDS.name
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 from datetime import timedelta
 
+from tenure.metrics import NODECLAIMS_TERMINATION_DURATION, NODES_TERMINATION_DURATION
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tests.unit.workflows.meters import BORN, WHO, FakeMeter
-from workflows.metrics import CLAIM_ENDED, NODE_ENDED
 from workflows.nodeclaim_context import NodeClaimContext
 
+CLAIM_ENDED, NODE_ENDED = NODECLAIMS_TERMINATION_DURATION.name, NODES_TERMINATION_DURATION.name
 POOL = ("nodepool", "general")
 
 

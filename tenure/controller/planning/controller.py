@@ -1,0 +1,149 @@
+"""Provisioning in one session: demand and shortage are signaled to the Provisioning workflow, and its plans are made.
+
+The workflow freezes and launches the groups that a plan answers with.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from temporalio.common import MetricMeter
+
+from activities.ports.core import Offerings
+from activities.ports.interruption import InterruptedNode
+from tenure.controller.cache.dirty import ChangeBatch, ChangeSet
+from tenure.controller.disruption.status import OverlayStatusWriter
+from tenure.controller.interruption import InterruptedCapacity
+from tenure.controller.planning.discovered_capacity import DiscoveredCapacityNotifier
+from tenure.controller.planning.planner_process import PlannerClient
+from tenure.controller.planning.pod_nominator import PodNominator
+from tenure.controller.planning.provisioner import Provisioner
+from tenure.controller.planning.undersized_nodes import PlanningWarmUp
+from tenure.controller.settings import ControllerSettings
+from tenure.controller.signals.digests import short_hash
+from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
+from tenure.controller.signals.signaller import Signal, SignalQueue, Start
+from tenure.controller.watched_cluster import WatchedCluster
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
+from tenure.model.plan import PlanOutcome, PlanRequest
+from tenure.model.workflow_states import ProvisioningState
+from workflows import ids
+
+
+class ProvisioningController:
+    def __init__(
+        self,
+        *,
+        settings: ControllerSettings,
+        kube: KubeAdapters,
+        cluster: WatchedCluster,
+        offerings: Offerings,
+        signal_queue: SignalQueue,
+        meter: MetricMeter,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._cache, self._nominations, self._buffers = cluster.cache, cluster.nominations, cluster.buffers
+        self._signal_queue, self._workflow_id = signal_queue, ids.provisioning(settings.cluster)
+        state = ProvisioningState(cluster=settings.cluster, window=settings.window)
+        self._start = Start("Provisioning", state, summary=f"provisioning of {settings.cluster}")
+        self._interrupted_capacity = InterruptedCapacity(
+            self._cache, cluster.policies.rules_of, self._signal_unavailable_offerings, now
+        )
+        self.planner_client = PlannerClient(
+            cache=self._cache,
+            offerings=offerings,
+            events=kube.events,
+            settings=settings.planning,
+            now=now,
+            overlay_status=OverlayStatusWriter(self._cache, kube.overlays, now),
+            interrupted_offerings=self._interrupted_capacity.unavailable_offerings,
+        )
+        self.provisioner = Provisioner(
+            cache=self._cache,
+            nominations=self._nominations,
+            not_ready=cluster.not_ready,
+            planner_client=self.planner_client,
+            claims=kube.claims,
+            events=kube.events,
+            not_ready_grace=settings.not_ready_grace,
+            not_ready_grace_periods=cluster.policies.not_ready_grace_periods,
+            now=now,
+            buffers=self._buffers,
+            meter=meter,
+            burst_ends_at=self._interrupted_capacity.burst.ends_at,
+        )
+        self._trigger = ProvisioningTrigger(
+            self._cache, self._nominations, cluster.not_ready, self._buffers, self._signal_pending_pods
+        )
+        self._warm_up = PlanningWarmUp(
+            self._cache,
+            has_planned=lambda: self.provisioner.passes > 0,
+            is_uncertain=lambda: self._buffers is not None and self._buffers.is_uncertain,
+        )
+        self.pod_nominator = (
+            PodNominator(self._cache, self._nominations, kube.pods, now) if settings.nominate_pods else None
+        )
+        self._discovered_capacity_notifier = DiscoveredCapacityNotifier(
+            settings.cluster, self.planner_client.capacity_discovery, signal_queue
+        )
+
+    def on_changes(self, batch: ChangeBatch) -> None:
+        changes, known, now = batch.changes, batch.known, batch.now
+        if self.pod_nominator:
+            self.pod_nominator.update(changes.nodeclaims)
+        if known.nodeclaims and known.nodes and known.nodeclasses:
+            self._discover_capacity(changes, now)
+        self._interrupted_capacity.expire(now)
+        self._trigger.update(changes, now, known=known.pods)
+
+    @property
+    def wake_times(self) -> list[datetime | None]:
+        """When to look again though nothing changed."""
+        return [
+            self._discovered_capacity_notifier.next_attempt_at,
+            self._interrupted_capacity.next_expiry,
+            *self._trigger.wake_times,
+        ]
+
+    def warm_up_ends_at(self, now: datetime, *, synced: bool) -> datetime | None:
+        return self._warm_up.ends_at(now, synced=synced)
+
+    async def plan(self, request: PlanRequest) -> PlanOutcome:
+        before = self._nominations.nominated_nodes()
+        outcome = await self.provisioner.plan(request)
+        self._discovered_capacity_notifier.discard_if_lost()
+        first = self.provisioner.passes == 1
+        for name in tuple(self._cache.nodeclaims) if first else {*before, *self._nominations.nominated_nodes()}:
+            self._cache.requeue_nodeclaim(name)
+        self._cache.requeue_pods()
+        return outcome
+
+    def observe_interruption(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> None:
+        """What AWS says, before any workflow is told of it."""
+        claim = self._cache.nodeclaim_of_instance(instance_id)
+        if claim is not None:
+            self._interrupted_capacity.observe(claim, notices)
+
+    def start_early_eviction(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
+        claim = self._cache.nodeclaim_of_instance(instance_id)
+        return self._interrupted_capacity.start_early_eviction(claim, notices) if claim is not None else None
+
+    def _discover_capacity(self, changes: ChangeSet, now: datetime) -> None:
+        """From nodes that came or changed; pods of those that turn out to be too small are demand again."""
+        self.planner_client.capacity_discovery.discover(sorted(changes.nodeclaims))
+        self.provisioner.undersized_nodes.forget_nodeclaims(changes.deleted_nodeclaims)
+        changes.pods |= self.provisioner.undersized_nodes.release(changes.nodeclaims)
+        self._discovered_capacity_notifier.notify(self._start, now)
+
+    def _signal_pending_pods(self, observed: ObservedDemand) -> None:
+        self._signal_queue.enqueue(
+            Signal(self._workflow_id, "pending_pods", observed, str(observed.number), self._start)
+        )
+
+    def _signal_unavailable_offerings(self, observed: ObservedUnavailableOfferings) -> None:
+        """All that are marked at once, so that a later signal may replace an earlier one."""
+        digest = short_hash(observed.model_dump_json())
+        self._signal_queue.enqueue(
+            Signal(self._workflow_id, "offerings_unavailable", observed, digest, self._start, topic="taken back")
+        )

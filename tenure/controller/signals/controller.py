@@ -1,0 +1,76 @@
+"""All signals for NodeClaim, NodePool, EC2NodeClass and Cluster workflows in one session, and their resync."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from temporalio.client import Client
+
+from tenure.apis.feature_gates import FeatureGate
+from tenure.controller.cache.dirty import ChangeBatch, SyncedKinds
+from tenure.controller.resync import (
+    list_coordinators,
+    list_nodeclaim_workflows,
+    notify_orphaned_coordinators,
+    repair_nodeclaim_workflows,
+)
+from tenure.controller.settings import ControllerSettings
+from tenure.controller.signals.lifecycle_observers import LifecycleObservers
+from tenure.controller.signals.notifier import WorkflowNotifier
+from tenure.controller.signals.signaller import SignalQueue
+from tenure.controller.watched_cluster import WatchedCluster
+from tenure.model.discovered_capacity import DiscoveredCapacity
+from tenure.model.facts import NodeClaimFact
+from tenure.policy.disruption.drift import Drift
+
+_STALE_AFTER_SECONDS = 60.0
+
+
+class SignalController:
+    def __init__(
+        self,
+        *,
+        settings: ControllerSettings,
+        temporal: Client,
+        cluster: WatchedCluster,
+        signal_queue: SignalQueue,
+        drift: Callable[[NodeClaimFact], Drift | None],
+        discovered: Callable[[str], DiscoveredCapacity],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._settings, self._temporal, self._cluster, self._now = settings, temporal, cluster, now
+        self._signal_queue = signal_queue
+        self._observers = LifecycleObservers(
+            cluster.cache, cluster.policies, cluster.pause, is_drifted=lambda claim: bool(drift(claim))
+        )
+        self.notifier = WorkflowNotifier(
+            cluster=settings.cluster,
+            deadlines=settings.deadlines,
+            cache=cluster.cache,
+            nominations=cluster.nominations,
+            not_ready=cluster.not_ready,
+            signal_queue=signal_queue,
+            began=now(),
+            drift=drift,
+            observers=self._observers,
+            buffer_needing=cluster.buffers.buffer_needing if cluster.buffers else lambda claim: "",
+            discovered=discovered,
+            static_capacity=FeatureGate.STATIC_CAPACITY in settings.gates,
+            node_repair=FeatureGate.NODE_REPAIR in settings.gates,
+        )
+
+    def on_changes(self, batch: ChangeBatch) -> None:
+        changes, known = batch.changes, batch.known
+        self._observers.update(changes, known.policies, counted=known.nodeclaims and known.nodes and known.pods)
+        self.notifier.notify(changes, known, batch.now)
+        if known.pauses:
+            self._cluster.pause.notify(self._settings.cluster, self._signal_queue, time.time_ns())
+
+    async def resync(self, known: Callable[[], SyncedKinds]) -> None:
+        """Objects against open workflows; `known` is asked once these are listed."""
+        cache = self._cluster.cache
+        running = await list_nodeclaim_workflows(self._temporal, self._settings.cluster)
+        coordinators = await list_coordinators(self._temporal, self._settings.cluster)
+        if not self._cluster.stale_kinds(_STALE_AFTER_SECONDS):
+            repair_nodeclaim_workflows(running, cache, self.notifier, self._signal_queue, known(), self._now())
+            notify_orphaned_coordinators(coordinators, self._settings.cluster, cache, self.notifier)

@@ -1,0 +1,109 @@
+"""The cluster as this process sees it: caches, what is decided from them alone, and the list-watches that feed them.
+
+Kinds begin to work as they sync; there is no gate that waits for all.
+"""
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from tenure.apis.feature_gates import FeatureGate
+from tenure.controller import settings as gates
+from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.capacity_buffers import CapacityBuffers
+from tenure.controller.cluster_pause import ClusterPause
+from tenure.controller.lifecycle_policies import LifecyclePolicies
+from tenure.controller.settings import ControllerSettings
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client import resources
+from tenure.kube.client.list_watch import Delta, ListWatch
+
+WATCHED: Final = (
+    resources.NODE_CLAIMS,
+    resources.NODES,
+    resources.PODS,
+    resources.NODE_POOLS,
+    resources.EC2_NODE_CLASSES,
+    resources.LIFECYCLE_POLICIES,
+    resources.DAEMON_SETS,
+    resources.NAMESPACES,
+    resources.STORAGE_CLASSES,
+    resources.PERSISTENT_VOLUMES,
+    resources.PERSISTENT_VOLUME_CLAIMS,
+    resources.CSI_NODES,
+    resources.POD_DISRUPTION_BUDGETS,
+)
+_BUFFER_KINDS: Final = frozenset(one.plural for one in gates.gated_kinds((FeatureGate.CAPACITY_BUFFER,)))
+
+
+class WatchedCluster:
+    def __init__(self, settings: ControllerSettings, kube: KubeAdapters, now: Callable[[], datetime]) -> None:
+        self.cache = ClusterCache(now)
+        self.nominations = Nominations(self.cache.owner_of)
+        self.nominations.subscribe_to(self.cache, now)
+        self.policies = LifecyclePolicies(
+            self.cache, kube.lifecycle_policies, default_deadlines=settings.deadlines, now=now
+        )
+        self.pause = ClusterPause(settings.namespace, self.cache)
+        self.not_ready = NotReadyTracker(self.cache, self.policies.not_ready_grace_of)
+        self.buffers = (
+            CapacityBuffers(self.cache, kube.buffers, now) if FeatureGate.CAPACITY_BUFFER in settings.gates else None
+        )
+        self._watches = {
+            one.plural: ListWatch(kube.client, one, on_deltas=self._make_handler(one.plural), now=time.monotonic)
+            for one in (*WATCHED, *gates.gated_kinds(settings.gates))
+        }
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for name, watch in self._watches.items():
+                group.create_task(watch.run(), name=f"watch-{name}")
+                group.create_task(self._requeue_pods_once_synced(watch), name=f"watch-{name}-synced")
+            group.create_task(self.policies.run(), name="watch-policies")
+            if self.buffers:
+                group.create_task(self._run_buffers(self.buffers), name="watch-buffers")
+
+    async def wait_until_synced(self) -> None:
+        """Until every kind is known, since a plan looks at all of them."""
+        for watch in self._watches.values():
+            await watch.synced.wait()
+
+    def is_synced(self, *kinds: resources.Resource) -> bool:
+        return all(self._watches[one.plural].synced.is_set() for one in kinds)
+
+    def stale_kinds(self, within: float) -> list[str]:
+        """The kinds that were not heard of in the last `within` seconds."""
+        return [name for name, watch in self._watches.items() if not watch.is_fresh(within)]
+
+    def is_disconnected(self) -> bool:
+        """No watch is open at all."""
+        return all(watch.cut_since is not None for watch in self._watches.values())
+
+    def _make_handler(self, kind: str) -> Callable[[list[Delta]], None]:
+        if self.buffers and kind in _BUFFER_KINDS:
+            return functools.partial(self.buffers.on_deltas, kind)
+        if kind == resources.LIFECYCLE_POLICIES.plural:
+            return self.policies.on_deltas
+        if kind == resources.NAMESPACES.plural:
+            return self._on_namespaces
+        return functools.partial(self.cache.on_deltas, kind)
+
+    def _on_namespaces(self, deltas: list[Delta]) -> None:
+        self.cache.on_deltas(resources.NAMESPACES.plural, deltas)
+        self.pause.on_deltas(deltas)
+
+    async def _requeue_pods_once_synced(self, watch: ListWatch) -> None:
+        await watch.synced.wait()
+        self.cache.requeue_pods()
+
+    async def _run_buffers(self, buffers: CapacityBuffers) -> None:
+        """Once they are known, since a PodTemplate that is not known yet is not one that is missing."""
+        for kind in _BUFFER_KINDS:
+            await self._watches[kind].synced.wait()
+        await buffers.run()

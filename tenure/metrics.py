@@ -1,0 +1,264 @@
+"""Every metric of the worker, declared once: docs/reference/metrics.md is generated from it.
+
+A name that begins with `karpenter_` is Karpenter's and means the same (reference 5.1). Code records through
+`Metric.record` or `Metric.bind`, which refuse other labels than the declared ones.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+
+class Meter(Protocol):
+    """`temporalio.common.MetricMeter` satisfies it."""
+
+    def create_counter(self, name: str, description: str | None = None, unit: str | None = None) -> Any: ...
+
+    def create_gauge_float(self, name: str, description: str | None = None, unit: str | None = None) -> Any: ...
+
+    def create_histogram_float(self, name: str, description: str | None = None, unit: str | None = None) -> Any: ...
+
+
+class Recorder:
+    """One metric on one meter."""
+
+    def __init__(self, metric: "Metric", meter: Meter) -> None:
+        self._labels = set(metric.labels)
+        unit = "s" if metric.name.endswith("_seconds") else None
+        match metric.kind:
+            case "counter":
+                self._record: Callable[[Any, Mapping[str, str]], None] = meter.create_counter(
+                    metric.name, metric.description, unit
+                ).add
+            case "gauge":
+                self._record = meter.create_gauge_float(metric.name, metric.description, unit).set
+            case "histogram":
+                self._record = meter.create_histogram_float(metric.name, metric.description, unit).record
+
+    def record(self, value: float = 1, /, **labels: str) -> None:
+        """Adds `value` to a counter, sets a gauge, or adds to a histogram."""
+        if labels.keys() != self._labels:
+            raise ValueError(f"labels {sorted(labels)} are not {sorted(self._labels)}")
+        self._record(value, labels)
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    description: str
+    buckets: tuple[float, ...] = ()
+    """Upper ends of a histogram's buckets, in seconds."""
+
+    def bind(self, meter: Meter) -> Recorder:
+        return Recorder(self, meter)
+
+    def record(self, meter: Meter, value: float = 1, /, **labels: str) -> None:
+        Recorder(self, meter).record(value, **labels)
+
+
+class GaugeFamily:
+    """A gauge of which only changes are recorded, and 0 for label values that are gone.
+
+    `shows_zero`: a first value of 0 is recorded too."""
+
+    def __init__(self, metric: Metric, meter: Meter, *, shows_zero: bool = False) -> None:
+        self._names, self._recorder, self._unset = metric.labels, metric.bind(meter), None if shows_zero else 0
+        self._recorded: Mapping[tuple[str, ...], float] = {}
+
+    def record(self, now: Mapping[tuple[str, ...], float]) -> None:
+        """By label values, in the order of the declared labels."""
+        for label_values in now.keys() | self._recorded.keys():
+            value = now.get(label_values, 0)
+            if value != self._recorded.get(label_values, self._unset):
+                self._recorder.record(value, **dict(zip(self._names, label_values, strict=True)))
+        self._recorded = dict(now)
+
+
+def _counter(name: str, labels: str, description: str) -> Metric:
+    return Metric(name, "counter", tuple(labels.split()), description)
+
+
+def _gauge(name: str, labels: str, description: str) -> Metric:
+    return Metric(name, "gauge", tuple(labels.split()), description)
+
+
+def _histogram(name: str, labels: str, description: str, buckets: tuple[float, ...]) -> Metric:
+    return Metric(name, "histogram", tuple(labels.split()), description, buckets)
+
+
+_DECISION: Final = "decision reason consolidation_type"
+_OFFERING: Final = "instance_type capacity_type zone"
+_TERMINATION_BUCKETS: Final = tuple(float(2**power) for power in range(12))
+"""As Karpenter's of NodeClaims."""
+_CALL_BUCKETS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+CLOUDPROVIDER_INSTANCE_LAUNCH_FAILURES = _counter(
+    "karpenter_cloudprovider_instance_launch_failures_total",
+    "zone zone_id capacity_type reason",
+    "errors in CreateFleet's answers; the reason is EC2's code",
+)
+CLOUDPROVIDER_INSTANCE_TYPE_CPU_CORES = _gauge(
+    "karpenter_cloudprovider_instance_type_cpu_cores", "instance_type", "vCPUs of a type"
+)
+CLOUDPROVIDER_INSTANCE_TYPE_MEMORY_BYTES = _gauge(
+    "karpenter_cloudprovider_instance_type_memory_bytes", "instance_type", "memory, as planned with"
+)
+CLOUDPROVIDER_INSTANCE_TYPE_OFFERING_AVAILABLE = _gauge(
+    "karpenter_cloudprovider_instance_type_offering_available",
+    _OFFERING,
+    "1 where some EC2NodeClass can be launched so",
+)
+CLOUDPROVIDER_INSTANCE_TYPE_OFFERING_PRICE_ESTIMATE = _gauge(
+    "karpenter_cloudprovider_instance_type_offering_price_estimate", _OFFERING, "US dollars an hour"
+)
+EC2NODECLASSES_USERDATA_BYTES = _gauge(
+    "karpenter_ec2nodeclasses_userdata_bytes", "nodeclass", "bytes of user data; EC2 takes 16384"
+)
+INTERRUPTION_DELETED_MESSAGES = _counter("karpenter_interruption_deleted_messages_total", "", "messages deleted")
+INTERRUPTION_INSTANCE_STATUS_UNHEALTHY = _counter(
+    "karpenter_interruption_instance_status_unhealthy_total", "category", "what EC2's status said of instances"
+)
+INTERRUPTION_MESSAGE_QUEUE_DURATION = _histogram(
+    "karpenter_interruption_message_queue_duration_seconds",
+    "",
+    "from an event to its handling",
+    (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 86400.0),
+)
+INTERRUPTION_RECEIVED_MESSAGES = _counter(
+    "karpenter_interruption_received_messages_total", "message_type", "messages received"
+)
+NODECLAIMS_CREATED = _counter(
+    "karpenter_nodeclaims_created_total",
+    "reason nodepool min_values_relaxed",
+    "NodeClaims made: `provisioned`, or for a disruption's reason",
+)
+NODECLAIMS_DISRUPTED = _counter(
+    "karpenter_nodeclaims_disrupted_total",
+    "reason nodepool capacity_type",
+    "NodeClaims deleted for a disruption, a deadline, or what AWS says",
+)
+NODECLAIMS_TERMINATED = _counter(
+    "karpenter_nodeclaims_terminated_total", "nodepool capacity_type zone", "NodeClaims that are over"
+)
+NODECLAIMS_TERMINATION_DURATION = _histogram(
+    "karpenter_nodeclaims_termination_duration_seconds",
+    "nodepool",
+    "how long NodeClaims took to go, drain included",
+    _TERMINATION_BUCKETS,
+)
+NODEPOOLS_ALLOWED_DISRUPTIONS = _gauge(
+    "karpenter_nodepools_allowed_disruptions", "nodepool reason", "nodes that budgets let go now"
+)
+NODEPOOLS_COST_TOTAL = _gauge(
+    "karpenter_nodepools_cost_total", "nodepool", "US dollars an hour of a pool's launched instances"
+)
+NODEPOOLS_LIMIT = _gauge("karpenter_nodepools_limit", "nodepool resource_type", "what a pool's limits allow")
+NODEPOOLS_NODES_CONSUMING_BUDGETS = _gauge(
+    "karpenter_nodepools_nodes_consuming_budgets", "nodepool reason", "nodes that use budgets up"
+)
+NODEPOOLS_USAGE = _gauge(
+    "karpenter_nodepools_usage", "nodepool resource_type", "capacity of a pool's nodes: cores, bytes, counts"
+)
+NODES_CREATED = _counter("karpenter_nodes_created_total", "nodepool zone", "Nodes that registered, or were taken over")
+NODES_DRAINED = _counter("karpenter_nodes_drained_total", "nodepool", "nodes whose pods and volumes have left")
+NODES_TERMINATED = _counter("karpenter_nodes_terminated_total", "nodepool zone", "Nodes that are over")
+NODES_TERMINATION_DURATION = _histogram(
+    "karpenter_nodes_termination_duration_seconds",
+    "nodepool",
+    "the same of those whose Node had registered",
+    _TERMINATION_BUCKETS,
+)
+PODS_DRAINED = _counter("karpenter_pods_drained_total", "reason", "pods that were told to leave their node")
+PODS_EVICTION_REQUESTS = _counter(
+    "karpenter_pods_eviction_requests_total", "code", "evictions asked for, by the answer's code"
+)
+SCHEDULER_SCHEDULING_DURATION = _histogram(
+    "karpenter_scheduler_scheduling_duration_seconds",
+    "controller",
+    "how long a plan took: `provisioner`",
+    (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
+SCHEDULER_UNSCHEDULABLE_PODS_COUNT = _gauge(
+    "karpenter_scheduler_unschedulable_pods_count", "controller", "pods the last plan found no node for"
+)
+VOLUNTARY_DISRUPTION_DECISIONS_BY_NODEPOOL = _counter(
+    "karpenter_voluntary_disruption_decisions_by_nodepool_total", f"nodepool {_DECISION}", "the same by NodePool"
+)
+VOLUNTARY_DISRUPTION_DECISIONS = _counter(
+    "karpenter_voluntary_disruption_decisions_total", _DECISION, "commands begun, and empty nodes"
+)
+VOLUNTARY_DISRUPTION_ELIGIBLE_NODES = _gauge(
+    "karpenter_voluntary_disruption_eligible_nodes", "reason", "nodes that could go, last pass"
+)
+VOLUNTARY_DISRUPTION_FAILED_VALIDATIONS = _counter(
+    "karpenter_voluntary_disruption_failed_validations_total", "consolidation_type", "commands that went stale"
+)
+VOLUNTARY_DISRUPTION_QUEUE_FAILURES = _counter(
+    "karpenter_voluntary_disruption_queue_failures_total", _DECISION, "commands begun that came to nothing"
+)
+AWS_CALL_WAIT = _histogram(
+    "tenure_aws_call_wait_seconds", "operation", "wait for a turn; its count is AWS calls", _CALL_BUCKETS
+)
+AWS_EVENTS = _counter("tenure_aws_events_total", "kind nodepool", "what AWS said of nodes, each change once")
+AWS_THROTTLED = _counter("tenure_aws_throttled_total", "operation", "calls that AWS refused as too many")
+DISRUPTION_COMMANDS = _counter("tenure_disruption_commands_total", f"{_DECISION} ending", "commands that are over")
+DISRUPTION_EXCLUDED_NODES = _gauge("tenure_disruption_excluded_nodes", "cause", "nodes kept from disruption, last pass")
+DISRUPTION_PASS_DURATION = _histogram(
+    "tenure_disruption_pass_duration_seconds",
+    "",
+    "how long a pass over all nodes took",
+    (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+GARBAGE_COLLECTION_COLLECTED = _counter(
+    "tenure_garbage_collection_collected_total", "kind", "things that upkeep put away or put right"
+)
+GARBAGE_COLLECTION_FAILED = _counter(
+    "tenure_garbage_collection_failed_total", "kind", "things that upkeep could not put away"
+)
+GARBAGE_COLLECTION_FAULTS = _counter(
+    "tenure_garbage_collection_faults_total", "task", "runs of upkeep that came to nothing"
+)
+HOOKS = _counter("tenure_hooks_total", "point outcome nodepool", "what became of hooks")
+INTERRUPTION_LAST_READ = _gauge(
+    "tenure_interruption_last_read_seconds",
+    "source",
+    "Unix time at which `queue` or `status` was last read; each worker's start counts as a read",
+)
+INTERRUPTION_MESSAGES_DROPPED = _counter(
+    "tenure_interruption_messages_dropped_total", "why", "messages no node was told of"
+)
+KUBERNETES_CALL_WAIT = _histogram(
+    "tenure_kubernetes_call_wait_seconds",
+    "",
+    "wait for a turn at `KUBE_CLIENT_QPS`; its count is requests",
+    _CALL_BUCKETS,
+)
+NODECLAIMS = _gauge("tenure_nodeclaims", "phase nodepool capacity_type", "NodeClaims by phase")
+NODECLAIMS_DRAIN_WAITING = _gauge(
+    "tenure_nodeclaims_drain_waiting",
+    "nodepool",
+    "NodeClaims whose drain waits for pods or volumes; `tenure why` says for which",
+)
+NODECLAIMS_OVERDUE = _gauge(
+    "tenure_nodeclaims_overdue", "phase nodepool", "NodeClaims past the deadline of their phase"
+)
+OVERDUE = _counter("tenure_overdue_total", "phase nodepool", "deadlines that passed")
+PAUSES = _gauge("tenure_pauses", "kind", "what is paused: `Cluster`, `NodePool`, `NodeClaim`")
+PODS_NOT_BOUND = _gauge(
+    "tenure_pods_not_bound",
+    "nodepool",
+    "pods planned onto nodes that are up, and not bound there by kube-scheduler for over a minute",
+)
+ROLLOUTS = _counter("tenure_rollouts_total", "nodepool event", "what became of roll-outs, by their events")
+STARTUP_DURATION = _histogram(
+    "tenure_startup_duration_seconds",
+    "phase nodepool instance_type",
+    "how long nodes took for Launch, Registration and Initialization; its count under `Launch` is launches",
+    (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0),
+)
+
+METRICS: Final = tuple(
+    sorted((one for one in tuple(globals().values()) if isinstance(one, Metric)), key=lambda one: one.name)
+)

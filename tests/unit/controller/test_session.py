@@ -1,0 +1,105 @@
+"""One session from list to signal and plan, with all of its concerns, on a stub of the API server."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import Any, cast
+
+import pytest
+
+from tenure.apis.feature_gates import FeatureGate
+from tenure.controller.session import ControllerSession
+from tenure.controller.settings import ControllerSettings
+from tenure.kube.adapters.build import build
+from tenure.kube.client.client import KubeClient
+from tenure.model.disruption.commands import DisruptionDecisionRequest
+from tenure.model.operator_requests import DisruptionPreviewRequest
+from tenure.model.plan import PlanRequest
+from tests.support.controller.builders import NOW, Json, claim, node, node_class, pod, pool
+from tests.support.fakes.cloud import FakeInstances
+from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
+from tests.support.product.eventually import wait_until
+from tests.unit.controller.fake_temporal import FakeTemporal
+from tests.unit.controller.planning.test_provisioner import FakeOfferings
+
+
+class StubKubeClient:
+    """Lists what it is given, watches that stay open, and a write that is answered with what was written."""
+
+    def __init__(self, **objects: list[Json]) -> None:
+        self._objects = objects
+        for one in chain(*objects.values()):
+            one["metadata"]["resourceVersion"] = "1"
+
+    async def request(self, method: str, path: str, *, body: Json | None = None, **_: Any) -> Json:
+        kind = path.rpartition("/")[2]
+        if method == "GET":
+            return {"items": self._objects.get(kind, []), "metadata": {"resourceVersion": "1"}}
+        return body or {}
+
+    @asynccontextmanager
+    async def stream_lines(self, path: str, **_: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        async def never() -> AsyncIterator[bytes]:
+            await asyncio.Event().wait()
+            yield b""
+
+        yield never()
+
+
+@pytest.fixture
+def kube_client() -> StubKubeClient:
+    wants = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
+    return StubKubeClient(
+        nodepools=[pool()],
+        ec2nodeclasses=[node_class()],
+        nodeclaims=[claim("c1", phase="Initialized")],
+        nodes=[node("n1", of="c1")],
+        pods=[pod("waits", containers=wants), pod("runs", on="n1")],
+    )
+
+
+@pytest.mark.parametrize(
+    "gates", [frozenset[str](), frozenset({FeatureGate.CAPACITY_BUFFER})], ids=["no gates", "buffers"]
+)
+async def test_a_session_signals_what_it_lists_and_plans(kube_client: StubKubeClient, gates: set[str]) -> None:
+    temporal, claims = FakeTemporal(), FakeNodeClaims()
+    kube = replace(build(cast(KubeClient, kube_client)), claims=cast(Any, claims), events=cast(Any, FakeEvents()))
+    session = ControllerSession(
+        settings=ControllerSettings(cluster="demo", task_queue="demo", gates=frozenset(gates)),
+        kube=kube,
+        temporal=temporal.client,
+        offerings=FakeOfferings(),
+        instances=FakeInstances(),
+        sent={},
+        now=lambda: NOW,
+    )
+    task = asyncio.create_task(session.run())
+
+    async def assert_signaled() -> None:
+        signals = Counter((one.workflow_id, one.signal) for one in temporal.sent)
+        assert signals.keys() >= {
+            ("demo/nodeclaim/c1/uid-c1", "observe"),
+            ("demo/nodepool/general", "observe"),
+            ("demo/nodeclass/default", "observe"),
+            ("demo/provisioning", "pending_pods"),
+            ("demo/cluster", "cluster_changed"),
+        }
+
+    try:
+        await wait_until(assert_signaled, seconds=20, poll_interval=0.05)
+        assert session.cluster.stale_kinds(1.0) == [] and not session.cluster.is_disconnected()
+        assert session.cluster.nominations.nominated_nodes() == ()
+        outcome = await session.plan(PlanRequest(plan_id="p"))
+        assert not outcome.blocked and outcome.created == 1 == len(claims.found)
+        assert session.cluster.nominations.nominated_nodes() != ()
+        decision = await session.compute_disruption(DisruptionDecisionRequest())
+        assert not decision.blocked
+        preview = await session.preview_disruption(DisruptionPreviewRequest(cluster="demo"))
+        assert preview.nodes == 2
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await session.close()
