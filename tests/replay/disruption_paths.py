@@ -3,7 +3,6 @@
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.disruption.commands import (
     ClusterChanged,
@@ -34,23 +33,23 @@ from workflows.disruption.command import DisruptionWorkflow
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-async def disruption_done(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def disruption_done(fake: WorkerHarness) -> Runs:
     """Permits come late, the host is not there at first, and the replacement's node is not Ready at once."""
     add_nodes(fake, "a", "b")
     pools = await start_permit_granter(fake, rejected_uids=("uid-b",))
     fake.disruption.replace_rejections = [ReplacementResult(outcome="not now", why="caches are too old")]
     async with fake.running_planner():
         handle = await start_command(fake, make_proposal("a", "b"))
-        await skipping.sleep(200)
+        await fake.sleep(seconds=200)
         await pools.signal(PermitGranterWorkflow.change_rules, PermitRules())
-        await wait_until_skipping_time(skipping, lambda: is_in_step(handle, "Wait"), seconds=5)
-        await skipping.sleep(400)
+        await wait_until_skipping_time(fake, lambda: is_in_step(handle, "Wait"), seconds=5)
+        await fake.sleep(seconds=400)
         await report_replacements_ready(fake, handle)
         await handle.result()
     return {"": handle}
 
 
-async def disruption_rolled_back(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def disruption_rolled_back(fake: WorkerHarness) -> Runs:
     """A replacement ends early, and the API server refuses for a while to put a node back."""
     add_nodes(fake, "a")
     await start_permit_granter(fake)
@@ -66,7 +65,7 @@ async def disruption_rolled_back(fake: WorkerHarness, skipping: WorkflowEnvironm
     return {"": handle}
 
 
-async def disruption_not_permitted(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def disruption_not_permitted(fake: WorkerHarness) -> Runs:
     add_nodes(fake, "a")
     await start_permit_granter(fake, ignores_requests=True)
     handle = await start_command(fake, make_proposal("a"))
@@ -74,7 +73,7 @@ async def disruption_not_permitted(fake: WorkerHarness, skipping: WorkflowEnviro
     return {"": handle}
 
 
-async def cluster_computes_disruption(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def cluster_computes_disruption(fake: WorkerHarness) -> Runs:
     """One command is done, one comes to nothing, one is lost, and a pass fails in between."""
     add_nodes(fake, "a", "b", "c")
     await start_permit_granter(fake)
@@ -95,8 +94,8 @@ async def cluster_computes_disruption(fake: WorkerHarness, skipping: WorkflowEnv
         await lost.terminate()
         for number in range(2, 6):
             await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=number))
-            await skipping.sleep(60)
-        await wait_until_skipping_time(skipping, lambda: _has_no_commands(handle), minutes=20)
+            await fake.sleep(seconds=60)
+        await wait_until_skipping_time(fake, lambda: _has_no_commands(handle), minutes=20)
     return {"": handle}
 
 

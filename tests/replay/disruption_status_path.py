@@ -3,7 +3,6 @@
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.operator_requests import DisruptionPreviewRequest
 from tests.support.fakes.worker import WorkerHarness
@@ -11,7 +10,7 @@ from workflows import ids
 from workflows.cluster_watch import DisruptionPreviewWorkflow
 
 
-async def disruption_preview(fake: WorkerHarness, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:
+async def disruption_preview(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
     handle = await fake.client.start_workflow(
         DisruptionPreviewWorkflow.run,
         DisruptionPreviewRequest(cluster=fake.cluster, name="node-1"),

@@ -3,7 +3,6 @@
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput
 from tenure.model.garbage_collection import GarbageCollectionRequest
@@ -12,9 +11,7 @@ from workflows import ids
 from workflows.garbage_collection import GarbageCollectionWorkflow
 
 
-async def garbage_collection_run(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> dict[str, WorkflowHandle[Any, Any]]:
+async def garbage_collection_run(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
     fake.inventory.lease("left")
     well = await _run_collection(fake, "well")
     fake.inventory.faults["list_leases"] = [BadInput("no such namespace")]

@@ -1,10 +1,8 @@
 """Hooks of a node's end: a Job, a call that is run again after it failed, and one that gives a drain up."""
 
-from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.hooks import CallResult, JobFact
@@ -22,24 +20,24 @@ def _hook_rules(**hooks: Any) -> dict[str, Any]:
     return {"rules": LifecycleRules.model_validate({"hooks": hooks}).to_object()}
 
 
-async def nodeclaim_hooks(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_nodeclaim(fake, skipping)
+async def nodeclaim_hooks(fake: WorkerHarness) -> Runs:
+    handle = await ready_nodeclaim(fake)
     fake.jobs.next_outcome, fake.calls.responses = JobFact(key="", outcome="succeeded"), [REJECTED]
     hook_rules = _hook_rules(beforeDrain=[JOB], afterDrain=[CALL | {"onFailure": "wait"}], beforeTerminate=[CALL])
     await fake.signal_observed(handle, **BUSY, **hook_rules)
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules)
     await wait_until(lambda: is_blocked_by(handle, "hook afterDrain/warn failed"))
-    await skipping.sleep(timedelta(minutes=2))
+    await fake.sleep(minutes=2)
     await handle.result()
     return {"": handle}
 
 
-async def nodeclaim_hook_aborts_drain(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_nodeclaim(fake, skipping)
+async def nodeclaim_hook_aborts_drain(fake: WorkerHarness) -> Runs:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.calls.responses = [REJECTED]
-    now = await skipping.get_current_time()
+    now = await fake.now()
     hook_rules = _hook_rules(beforeDrain=[CALL | {"onFailure": "giveUp"}])
     await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", **hook_rules)
 

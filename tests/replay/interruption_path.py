@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import NotFound
 from tenure.model.interruption.notices import FailedCheck, StatusReport
@@ -16,9 +15,7 @@ from workflows import ids
 from workflows.interruption import InterruptionWorkflow
 
 
-async def interruption_consumes_queue(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> dict[str, WorkflowHandle[Any, Any]]:
+async def interruption_consumes_queue(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
     events = fake.interruptions
     events.queue.faults = {"receive": [NotFound("no queue one", code="QueueDoesNotExist")] * 2}
     handle = await fake.client.start_workflow(
@@ -38,12 +35,12 @@ async def interruption_consumes_queue(
         return len((await handle.query(InterruptionWorkflow.state)).notified) == 1
 
     async with fake.running_planner():
-        await wait_until_skipping_time(skipping, found_missing)
+        await wait_until_skipping_time(fake, found_missing)
         check = FailedCheck(kind="systemStatus", since=utc_now() - timedelta(minutes=5))
         events.statuses.reports = [StatusReport(instance_id="i-a", failed_checks=(check,))]
         await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="two"))
         events.queue.send("i-a")
         await wait_until(reads_other)
         await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="two"))
-        await wait_until_skipping_time(skipping, one_is_ill, seconds=5)
+        await wait_until_skipping_time(fake, one_is_ill, seconds=5)
     return {"": handle}

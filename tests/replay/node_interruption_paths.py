@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
@@ -22,26 +21,26 @@ from tests.support.workflows.nodeclaim_workflows import BUSY, delete_nodeclaim, 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-async def nodeclaim_interrupted_early(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await launched_nodeclaim(fake, skipping)
-    starts = await skipping.get_current_time() + timedelta(minutes=6)
+async def nodeclaim_interrupted_early(fake: WorkerHarness) -> Runs:
+    handle = await launched_nodeclaim(fake)
+    starts = await fake.now() + timedelta(minutes=6)
     await fake.signal_observed(
         handle, **interruption_rules(scheduledChange={"action": "deferUntilEventStart", "lead": "1m"})
     )
-    await send_message(fake, skipping, handle, starts=starts)
+    await send_message(fake, handle, starts=starts)
     await handle.result()
     return {"": handle}
 
 
-async def nodeclaim_approved(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_approved(fake: WorkerHarness) -> Runs:
     stateful = {"matchLabels": {"state": "kept"}, "action": "waitForApproval", "fallback": "notify"}
-    handle = await ready_with_rules(fake, skipping, scheduledChange={"action": "waitForApproval"}, workloads=[stateful])
+    handle = await ready_with_rules(fake, scheduledChange={"action": "waitForApproval"}, workloads=[stateful])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
-    starts = await skipping.get_current_time() + timedelta(hours=48)
-    await send_message(fake, skipping, handle, starts=starts)
+    starts = await fake.now() + timedelta(hours=48)
+    await send_message(fake, handle, starts=starts)
     await wait_until(lambda: is_blocked_by(handle, "waits for approval"))
     await handle.signal("reject_event", {"by": "ben"})
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "rejected by ben"))
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rejected by ben"))
     deferred = {"action": "drain"}
     await fake.signal_observed(handle, **BUSY, **interruption_rules(scheduledChange=deferred, workloads=[stateful]))
     await wait_until_phase(handle, Phase.DRAIN)
@@ -51,27 +50,27 @@ async def nodeclaim_approved(fake: WorkerHarness, skipping: WorkflowEnvironment)
     return {"": handle}
 
 
-async def nodeclaim_event_superseded(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_event_superseded(fake: WorkerHarness) -> Runs:
     """A drain that AWS recommended and that holds a pod goes on for a warning, and in the end for a failing check."""
     stateful = {"matchLabels": {"state": "kept"}, "action": "waitForApproval"}
-    handle = await ready_with_rules(fake, skipping, rebalanceRecommendation={"action": "drain"}, workloads=[stateful])
+    handle = await ready_with_rules(fake, rebalanceRecommendation={"action": "drain"}, workloads=[stateful])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
-    await send_message(fake, skipping, handle, "rebalanceRecommendation")
+    await send_message(fake, handle, "rebalanceRecommendation")
     await wait_until(lambda: is_blocked_by(handle, "default/db: rebalanceRecommendation"))
     fake.pods.blocked["db"] = "a budget"
-    await send_message(fake, skipping, handle, "spotInterruption")
+    await send_message(fake, handle, "spotInterruption")
     await wait_until(lambda: is_blocked_by(handle, "a budget"))
-    await send_message(fake, skipping, handle, "instanceStatus", source="status")
+    await send_message(fake, handle, "instanceStatus", source="status")
     await handle.result()
     return {"": handle}
 
 
-async def nodeclaim_stop_start(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_with_rules(fake, skipping, scheduledChange={"action": "stopStart"})
-    await send_message(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+async def nodeclaim_stop_start(fake: WorkerHarness) -> Runs:
+    handle = await ready_with_rules(fake, scheduledChange={"action": "stopStart"})
+    await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
     await wait_until(lambda: _is_in_step(handle, "back"))
     fake.nodes.update_node("node-a", boot_id="boot-2")
-    back = {**BUSY, "boot_id": "boot-2", "ready_since": await skipping.get_current_time()}
+    back = {**BUSY, "boot_id": "boot-2", "ready_since": await fake.now()}
     await fake.signal_observed(handle, **back)
     await wait_until(lambda: _is_in_step(handle, "done"))
     await wait_until_phase(handle, Phase.READY)

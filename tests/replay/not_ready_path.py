@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
@@ -13,19 +12,19 @@ from tests.support.workflows.eventually import Handle, is_blocked_by, query_stat
 from tests.support.workflows.nodeclaim_workflows import BUSY, JOINED, delete_nodeclaim, launched_nodeclaim
 
 
-async def nodeclaim_flaps(fake: WorkerHarness, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:
-    handle = await launched_nodeclaim(fake, skipping)
+async def nodeclaim_flaps(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
+    handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, **{**JOINED, "node_count": 2})
     await wait_until(lambda: is_blocked_by(handle, "MultipleNodesFound"))
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)
     for flaps, boot in ((1, "boot-1"), (2, "boot-2")):
-        left = (await skipping.get_current_time()).replace(microsecond=0)
+        left = (await fake.now()).replace(microsecond=0)
         not_ready = {**BUSY, "node_ready": False, "not_ready_since": left, "not_ready_reason": "NotReady"}
         await fake.signal_observed(handle, **not_ready)
         await wait_until(partial(_has_reported_intervals, handle, flaps, lasts=True))
-        await skipping.sleep(timedelta(seconds=50))
+        await fake.sleep(seconds=50)
         fake.nodes.update_node("node-a", boot_id=boot)
         await fake.signal_observed(handle, **{**BUSY, "boot_id": boot}, ready_since=left + timedelta(seconds=49))
         await wait_until(partial(_has_reported_intervals, handle, flaps, lasts=False))

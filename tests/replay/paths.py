@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.model.errors import BadInput, TryLater
@@ -70,41 +69,41 @@ from workflows.nodeclass import NodeClassWorkflow
 from workflows.provisioner import ProvisioningWorkflow
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
-Path = Callable[[WorkerHarness, WorkflowEnvironment], Awaitable[Runs]]
+Path = Callable[[WorkerHarness], Awaitable[Runs]]
 
 
-async def nodeclaim_used_before_drain(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_nodeclaim(fake, skipping)
+async def nodeclaim_used_before_drain(fake: WorkerHarness) -> Runs:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.pods.add("node-a", "web")
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "not empty"), seconds=10)
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "not empty"), seconds=10)
     fake.pods.by_node.clear()
     await handle.result()
     return {"": handle}
 
 
-async def nodeclaim_overdue_and_rebooted(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await registered_nodeclaim(fake, skipping)
-    await skipping.sleep(timedelta(minutes=31))
+async def nodeclaim_overdue_and_rebooted(fake: WorkerHarness) -> Runs:
+    handle = await registered_nodeclaim(fake)
+    await fake.sleep(minutes=31)
     fake.nodes.update_node("node-a", ready=True)
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)
     fake.nodes.update_node("node-a", boot_id="boot-2")
     await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
-    await skipping.sleep(timedelta(seconds=1))
+    await fake.sleep(seconds=1)
     await wait_until_phase(handle, Phase.READY)
     return {"": handle}
 
 
-async def nodeclaim_expired(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="2h")
+async def nodeclaim_expired(fake: WorkerHarness) -> Runs:
+    handle = await ready_nodeclaim(fake, expireAfter="2h")
     await handle.result()
     return {"": handle}
 
 
-async def nodeclaim_vanished(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_nodeclaim(fake, skipping)
+async def nodeclaim_vanished(fake: WorkerHarness) -> Runs:
+    handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle)
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
     fake.instances.running.clear()
@@ -112,19 +111,19 @@ async def nodeclaim_vanished(fake: WorkerHarness, skipping: WorkflowEnvironment)
     return {"": handle}
 
 
-async def nodeclaim_no_capacity(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_no_capacity(fake: WorkerHarness) -> Runs:
     fake.fleet.capacity = 0
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
+    handle = await fake.start(await create_nodeclaim(fake))
     await handle.result()
     return {"": handle}
 
 
-async def nodeclaim_overdue_retained(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_overdue_retained(fake: WorkerHarness) -> Runs:
     """A policy wants it kept past its deadline, moves that, and moves that of its drain while it drains."""
     stays = {"registration": {"whenOverdue": "alarm"}}
-    handle = await launched_nodeclaim(fake, skipping)
+    handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, rules=stays)
-    await skipping.sleep(timedelta(minutes=16))
+    await fake.sleep(minutes=16)
     await fake.signal_observed(handle, rules={"registration": {"whenOverdue": "alarm", "deadline": "2h"}})
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
     await fake.signal_observed(handle, **BUSY, rules=stays)
@@ -140,33 +139,33 @@ async def nodeclaim_overdue_retained(fake: WorkerHarness, skipping: WorkflowEnvi
     return {"": handle}
 
 
-async def nodeclaim_faults(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_faults(fake: WorkerHarness) -> Runs:
     """Launch overdue, registration and termination by faults that no retry helps."""
     fake.fleet.faults["create"] = [TryLater("503") for _ in range(26)]
     fake.nodes.faults["register"] = [BadInput("no")]
     fake.instances.faults["terminate"] = [BadInput("no")]
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
-    await wait_until_skipping_time(skipping, lambda: has_instance(fake), seconds=15)
+    handle = await fake.start(await create_nodeclaim(fake))
+    await wait_until_skipping_time(fake, lambda: has_instance(fake), seconds=15)
     await wait_until_phase(handle, Phase.REGISTRATION)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
     await fake.signal_observed(handle, **JOINED)
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     await delete_nodeclaim(fake, handle)
     await handle.result()
     return {"": handle}
 
 
-async def nodeclaim_group_retries(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_group_retries(fake: WorkerHarness) -> Runs:
     fake.fleet.fail_once()
     async with fake.running_planner():
-        handle = await start_planned_group(fake, skipping, "a")
-        await wait_until_skipping_time(skipping, lambda: has_instance(fake), seconds=5)
+        handle = await start_planned_group(fake, "a")
+        await wait_until_skipping_time(fake, lambda: has_instance(fake), seconds=5)
         nodeclaim_handle = fake.workflow_handle((await fake.claims.list())[0])
         await wait_until_phase(nodeclaim_handle, Phase.REGISTRATION)
     return {"": nodeclaim_handle, "provisioning": handle}
 
 
-async def nodeclaim_joined(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_joined(fake: WorkerHarness) -> Runs:
     """Two of a pool that no plan made, and that are alike; there is room for one in the first type."""
     fake.fleet.types, fake.fleet.capacity_by_type = ("m5.large", "c5.large"), {"m5.large": 1}
     handle = await fake.client.start_workflow(
@@ -175,42 +174,42 @@ async def nodeclaim_joined(fake: WorkerHarness, skipping: WorkflowEnvironment) -
         id=ids.provisioning(fake.cluster),
         task_queue=ids.task_queue(fake.cluster),
     )
-    now = await skipping.get_current_time()
+    now = await fake.now()
     claims = [fake.claims.add(name, born=now, labels={NODEPOOL: "default"}) for name in "ab"]
     nodeclaim_handles = [await fake.start(claim, alike="x") for claim in claims]
     for nodeclaim_handle in nodeclaim_handles:
-        await wait_until_skipping_time(skipping, partial(is_in_phase, nodeclaim_handle, Phase.REGISTRATION), seconds=1)
+        await wait_until_skipping_time(fake, partial(is_in_phase, nodeclaim_handle, Phase.REGISTRATION), seconds=1)
     return {"": nodeclaim_handles[1], "provisioning": handle}
 
 
-async def nodeclaim_recovered(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_recovered(fake: WorkerHarness) -> Runs:
     """Its workflow was lost with Temporal's store, and word comes that it is gone, which is not so."""
-    first = await ready_nodeclaim(fake, skipping)
+    first = await ready_nodeclaim(fake)
     await first.terminate()
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     second = await fake.start((await fake.claims.list())[0], **BUSY)
     await wait_until_phase(second, Phase.READY)
     await fake.signal_observed(second, exists=False)
-    await skipping.sleep(timedelta(seconds=10))
+    await fake.sleep(seconds=10)
     return {"": second}
 
 
-async def nodeclaim_drifted(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_drifted(fake: WorkerHarness) -> Runs:
     """From an image, then from a subnet, then not any more."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     image = {"drift": "AMIDrift", "drift_message": "an old image"}
     for drift in (image, {"drift": "SubnetDrift", "drift_message": "another subnet"}, {}):
         await fake.signal_observed(handle, **BUSY, **drift)
-        await skipping.sleep(timedelta(seconds=30))
+        await fake.sleep(seconds=30)
     await fake.signal_observed(handle, **BUSY, **image)
-    await skipping.sleep(timedelta(seconds=30))
+    await fake.sleep(seconds=30)
     await delete_nodeclaim(fake, handle)
     await handle.result()
     return {"": handle}
 
 
-async def nodeclaim_continued(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    first = await ready_nodeclaim(fake, skipping)
+async def nodeclaim_continued(fake: WorkerHarness) -> Runs:
+    first = await ready_nodeclaim(fake)
     for number in range(480):
         await fake.signal_observed(first, **{**BUSY, "node_ready": bool(number % 2)})
     await wait_until(lambda: has_continued_as_new(fake.client, first))
@@ -220,51 +219,52 @@ async def nodeclaim_continued(fake: WorkerHarness, skipping: WorkflowEnvironment
     return {"first": fake.client.get_workflow_handle(first.id, run_id=first.result_run_id), "second": second}
 
 
-async def provisioning_rejected(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def provisioning_rejected(fake: WorkerHarness) -> Runs:
     fake.node_classes.add("default", ready="False")
     async with fake.running_planner():
-        handle = await start_planned_group(fake, skipping, "a")
+        handle = await start_planned_group(fake, "a")
         await wait_until(lambda: has_no_nodeclaims(fake))
     return {"": handle}
 
 
-async def provisioning_member_deleted(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def provisioning_member_deleted(fake: WorkerHarness) -> Runs:
     """A member was deleted before its launch; one that no plan made waits as long as a batch of pods stays open."""
     async with fake.running_planner():
-        handle = await start_planned_group(fake, skipping, "a")
+        handle = await start_planned_group(fake, "a")
         fake.claims.set_status("a", deleting=True)
         nodeclaim_handle = await fake.start((await fake.claims.list())[0])
-        with skipping.auto_time_skipping_disabled():
+        assert fake.environment
+        with fake.environment.auto_time_skipping_disabled():
             await nodeclaim_handle.result()
         await handle.signal(ProvisioningWorkflow.set_batch_window, BatchWindow(idle=timedelta(seconds=3)))
-        fake.claims.add("b", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
+        fake.claims.add("b", born=await fake.now(), labels={NODEPOOL: "default"})
         join_request = LaunchGroupJoinRequest(
             name="b", uid="uid-b", pool="default", node_class="default", launch_hash="x"
         )
         await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
-        await wait_until_skipping_time(skipping, lambda: has_instance(fake, "b"), seconds=2)
+        await wait_until_skipping_time(fake, lambda: has_instance(fake, "b"), seconds=2)
     return {"": handle, "life": nodeclaim_handle}
 
 
-async def provisioning_without_host(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await start_planned_group(fake, skipping, "a")
-    await skipping.sleep(timedelta(seconds=20))
+async def provisioning_without_host(fake: WorkerHarness) -> Runs:
+    handle = await start_planned_group(fake, "a")
+    await fake.sleep(seconds=20)
     async with fake.running_planner():
-        await wait_until_skipping_time(skipping, lambda: has_instance(fake), seconds=2)
+        await wait_until_skipping_time(fake, lambda: has_instance(fake), seconds=2)
     return {"": handle}
 
 
-async def nodeclass_lifecycle(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclass_lifecycle(fake: WorkerHarness) -> Runs:
     fake.resolver.faults["resolve"] = [BadInput("no")]
     handle = await start_nodeclass(fake)
-    await skipping.sleep(timedelta(minutes=8))
+    await fake.sleep(minutes=8)
     fake.node_classes.add("default", deleting=True)
     await handle.signal(NodeClassWorkflow.observe, ObservedNodeClass(number=2, generation=1, deleting=True))
     await handle.result()
     return {"": handle}
 
 
-async def watch_host_changed(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def watch_host_changed(fake: WorkerHarness) -> Runs:
     fake.host.ends = 1
     first = await fake.client.start_workflow(
         ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
@@ -321,11 +321,9 @@ PATHS: dict[str, Path] = {
 }
 
 
-async def start_planned_group(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, *names: str
-) -> WorkflowHandle[Any, None]:
+async def start_planned_group(fake: WorkerHarness, *names: str) -> WorkflowHandle[Any, None]:
     """Demand, and the group of NodeClaims that its plan makes."""
-    now = await skipping.get_current_time()
+    now = await fake.now()
     for name in names:
         fake.claims.add(name, born=now, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: "group-1"})
     members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)

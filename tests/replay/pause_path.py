@@ -3,7 +3,6 @@
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.nodeclaim.state import Phase
@@ -18,19 +17,19 @@ from workflows.nodepool import NodePoolWorkflow
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-async def nodeclaim_drain_paused(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_nodeclaim(fake, skipping)
+async def nodeclaim_drain_paused(fake: WorkerHarness) -> Runs:
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     fake.pods.add("node-a", "web", reschedulable=False, grace_seconds=1)
     fake.pods.blocked["web"] = "PodDisruptionBudget web"
-    now = await skipping.get_current_time()
+    now = await fake.now()
     rules = LifecycleRules.model_validate({"drain": {"whenBlocked": "giveUp", "blockedFor": "9h"}})
     await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", rules=rules)
     await wait_until_phase(handle, Phase.DRAIN)
-    await pools.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, hours=1))
+    await pools.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
     await wait_until_phase(handle, Phase.READY)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "NodePool default is paused"))
-    await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(skipping, minutes=30))
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "NodePool default is paused"))
+    await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, minutes=30))
 
     async def pause_is_reported() -> bool:
         return "DisruptionPaused" in fake.events.reasons_for("a")

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.disruption.commands import CommandCancellation
 from tenure.model.rollout import ApproveRollout
@@ -20,31 +19,31 @@ from workflows.nodepool import NodePoolWorkflow
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-async def nodepool_cluster_limit(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodepool_cluster_limit(fake: WorkerHarness) -> Runs:
     """One of three NodePools gives the only permit; when that comes back another does."""
     handle = await budget.start_cluster(fake)
     pools = await budget.start_limited_nodepools(fake, clusterNodes="1")
-    await budget.request_permits(skipping, pools)
-    await wait_until_skipping_time(skipping, lambda: budget.all_have_decisions(fake))
+    await budget.request_permits(fake, pools)
+    await wait_until_skipping_time(fake, lambda: budget.all_have_decisions(fake))
     (first,) = await budget.nodepools_with_permit(fake)
     await pools[first].signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid=f"uid-{first}-1"))
-    await wait_until_skipping_time(skipping, lambda: budget.has_permit_count(fake, 2), seconds=5)
+    await wait_until_skipping_time(fake, lambda: budget.has_permit_count(fake, 2), seconds=5)
     (second,) = [one for one in await budget.nodepools_with_permit(fake) if one != first]
     return {"first": pools[first], "second": pools[second], "cluster": handle}
 
 
-async def nodepool_rollout_halted(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodepool_rollout_halted(fake: WorkerHarness) -> Runs:
     """A sick canary halts it, and somebody lets it go on."""
-    nodepool = await rollout.start_rollout_nodepool(fake, skipping, **rollout.WAVES)
+    nodepool = await rollout.start_rollout_nodepool(fake, **rollout.WAVES)
     await nodepool.drift()
     await nodepool.request_permits()
-    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
     (permit_holder,) = [
         name for name in rollout.NODES if any(one.granted for one in await nodepool.permit_decisions(name))
     ]
     nodepool.replace_node(permit_holder, "n")
     fake.nodes.update_node("node-n", ready=False)
-    await wait_until_skipping_time(skipping, lambda: rollout.is_overdue(nodepool), seconds=20)
+    await wait_until_skipping_time(fake, lambda: rollout.is_overdue(nodepool), seconds=20)
     fake.nodes.update_node("node-n", ready=True)
     approval = ApproveRollout(plan=await rollout.halted_plan_id(nodepool), by="ann")
     await nodepool.pools.execute_update(NodePoolWorkflow.approve, approval)
@@ -52,7 +51,7 @@ async def nodepool_rollout_halted(fake: WorkerHarness, skipping: WorkflowEnviron
     return {"": nodepool.pools}
 
 
-async def disruption_cancelled(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def disruption_cancelled(fake: WorkerHarness) -> Runs:
     add_nodes(fake, "a")
     await start_permit_granter(fake)
     async with fake.running_planner():

@@ -1,11 +1,9 @@
 """Waiting: a refused node asks again, its pool looks ever more slowly until room is told of; a NotReady node is looked
 after."""
 
-from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.observations import ObservedNodePool
 from tests.support.fakes.worker import WorkerHarness
@@ -22,30 +20,30 @@ from workflows.nodepool import NodePoolWorkflow
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-async def nodepool_waits_with_backoff(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodepool_waits_with_backoff(fake: WorkerHarness) -> Runs:
     """Recorded since both come ever more slowly."""
-    return await _run_waiting_nodepool(fake, skipping)
+    return await _run_waiting_nodepool(fake)
 
 
-async def nodeclaim_not_ready(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_not_ready(fake: WorkerHarness) -> Runs:
     """Recorded while its instance was looked at every two minutes."""
-    return await _run_not_ready_nodeclaim(fake, skipping)
+    return await _run_not_ready_nodeclaim(fake)
 
 
-async def _run_waiting_nodepool(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def _run_waiting_nodepool(fake: WorkerHarness) -> Runs:
     """For a budget of nothing, then for one that another node uses up."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     fake.claims.add("b")
     fake.claims.set_status("b", provider_id="aws:///us-west-2a/i-b", Initialized="True")
     fake.nodes.join("node-b", "aws:///us-west-2a/i-b", labels={"karpenter.sh/nodepool": "default"}, ready=False)
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"))
-    await skipping.sleep(timedelta(minutes=15))
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0"))
+    await fake.sleep(minutes=15)
     fake.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=2))
-    await skipping.sleep(timedelta(minutes=25))
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "1 in use"))
+    await fake.sleep(minutes=25)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "1 in use"))
     fake.nodes.update_node("node-b", ready=True)
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=3, generation=2, freed=1))
     await handle.result()
@@ -54,12 +52,12 @@ async def _run_waiting_nodepool(fake: WorkerHarness, skipping: WorkflowEnvironme
     return {"": pools, "claim": handle}
 
 
-async def _run_not_ready_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_nodeclaim(fake, skipping)
+async def _run_not_ready_nodeclaim(fake: WorkerHarness) -> Runs:
+    handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
-    await skipping.sleep(timedelta(minutes=45))
+    await fake.sleep(minutes=45)
     await fake.signal_observed(handle, **BUSY)
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     await delete_nodeclaim(fake, handle)
     await handle.result()
     return {"": handle}

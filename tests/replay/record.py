@@ -25,8 +25,8 @@ HISTORIES = Path(__file__).with_name("histories")
 
 async def record(name: str) -> list[Path]:
     """Play one path and store the runs that it names."""
-    async with time_skipping() as skipping, WorkerHarness(skipping.client, cluster="recorded").running_worker() as fake:
-        runs = await PATHS[name](fake, skipping)
+    async with time_skipping() as skipping, WorkerHarness.on(skipping, cluster="recorded").running_worker() as fake:
+        runs = await PATHS[name](fake)
         found = {part: await handle.fetch_history() for part, handle in runs.items()}
     return [_store_history(f"{name}.{part}" if part else name, history) for part, history in found.items()]
 

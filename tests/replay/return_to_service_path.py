@@ -4,7 +4,6 @@ goes."""
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import TryLater
 from tests.support.fakes.worker import WorkerHarness
@@ -13,11 +12,11 @@ from tests.support.workflows.nodeclaim_workflows import observe_empty, ready_nod
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-async def nodeclaim_restored_schedulable(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_nodeclaim(fake, skipping)
+async def nodeclaim_restored_schedulable(fake: WorkerHarness) -> Runs:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     fake.claims.faults["delete"] = [TryLater("503") for _ in range(18)]
     fake.nodes.faults["unmark_disrupted"] = [TryLater("503") for _ in range(18)]
-    await observe_empty(fake, skipping, handle)
+    await observe_empty(fake, handle)
     await handle.result()
     return {"": handle}

@@ -1,10 +1,8 @@
 """The path of a static pool: made, replaced, held by a limit, scaled down in a pause, and a step that fails."""
 
-from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput
 from tenure.model.observations import ObservedNodePool
@@ -16,23 +14,23 @@ from tests.support.workflows.static_nodepools import static_nodepool
 from workflows.nodepool import NodePoolWorkflow
 
 
-async def nodepool_static(fake: WorkerHarness, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:
+async def nodepool_static(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
     pool = await static_nodepool(fake, 2)
     for _ in range(3):
         fake.claims.found.clear()
         await pool.signal_observed()
-        await wait_until_skipping_time(skipping, lambda: pool.has_existing(2))
+        await wait_until_skipping_time(fake, lambda: pool.has_existing(2))
         await pool.signal_observed()
     await pool.scale(4, limits={"nodes": "3"})
     await wait_until(lambda: pool.waits_for("limits.nodes=3"))
-    await pool.handle.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, hours=1))
+    await pool.handle.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
     await pool.scale(1)
-    await skipping.sleep(timedelta(minutes=5))
+    await fake.sleep(minutes=5)
     await pool.handle.execute_update(NodePoolWorkflow.resume, Resume())
     await wait_until(lambda: pool.has_existing(1))
     fake.claims.faults["create"] = [BadInput("denied by a webhook")]
     await pool.scale(2)
-    await wait_until_skipping_time(skipping, lambda: pool.has_existing(2), seconds=20)
+    await wait_until_skipping_time(fake, lambda: pool.has_existing(2), seconds=20)
     fake.pools.found.clear()
     await pool.handle.signal(NodePoolWorkflow.observe, ObservedNodePool(number=1000, exists=False))
     await pool.handle.result()

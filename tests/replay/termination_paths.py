@@ -1,10 +1,8 @@
 """Paths of lives that end by their health or their age, and of a pool whose NodeClaims fail to start."""
 
-from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
@@ -17,31 +15,31 @@ LADDER = {"repair": {"steps": ["reboot", "replace"], "rebootFor": "5m", "within"
 EXPIRY_RULES = {"expiry": {"jitter": "10%", "underBudget": True}}
 
 
-async def nodeclaim_repaired(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_repaired(fake: WorkerHarness) -> Runs:
     """A reboot helps for a while; then the node is replaced."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     for boot in ("boot-1", "boot-2"):
         fake.nodes.update_node("node-a", conditions=SICK)
-        ill = {"type": "KernelReady", "status": "False", "since": await skipping.get_current_time()}
+        ill = {"type": "KernelReady", "status": "False", "since": await fake.now()}
         await fake.signal_observed(handle, **{**BUSY, "boot_id": boot, "unhealthy": [ill], "rules": LADDER})
         if boot == "boot-1":
-            await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
+            await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
             fake.nodes.update_node("node-a", conditions=(), boot_id="boot-2")
             await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "rules": LADDER})
-            await skipping.sleep(timedelta(minutes=10))
+            await fake.sleep(minutes=10)
             await wait_until_phase(handle, Phase.READY)
     await handle.result()
     return {"": handle}
 
 
-async def nodepool_failed_start(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Runs:
+async def nodepool_failed_start(fake: WorkerHarness) -> Runs:
     """Its NodeClaim never joins, and says so to the pool."""
     pools = await start_nodepool(fake)
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
+    handle = await fake.start(await create_nodeclaim(fake))
 
     async def is_deleted() -> bool:
         return not fake.claims.found
 
-    await wait_until_skipping_time(skipping, is_deleted, minutes=1)
-    await skipping.sleep(timedelta(seconds=1))
+    await wait_until_skipping_time(fake, is_deleted, minutes=1)
+    await fake.sleep(seconds=1)
     return {"": pools, "claim": handle}

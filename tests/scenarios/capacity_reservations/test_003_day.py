@@ -57,10 +57,10 @@ def drifts_with_reservation(preference: str) -> DriftHarness:
 @pytest.mark.parametrize("preference", ["open", "capacity-reservations-only"])
 async def test_a_day_in_an_open_reservation_changes_nothing_of_a_node(preference: str) -> None:
     drifts = drifts_with_reservation(preference)
-    async with time_skipping() as skipping, WorkerHarness(skipping.client).running_worker() as fake:
+    async with time_skipping() as skipping, WorkerHarness.on(skipping).running_worker() as fake:
         fake.reservations.enabled = False
         handle = await ready_nodeclaim(
-            fake, skipping, labels={labels.NODEPOOL: "default", labels.CAPACITY_TYPE: labels.ON_DEMAND}
+            fake, labels={labels.NODEPOOL: "default", labels.CAPACITY_TYPE: labels.ON_DEMAND}
         )
         claim = fake.claims.found["a"]
         (instance,) = list(fake.instances.running)

@@ -88,7 +88,7 @@ class BlockingReasonAudit:
 
     async def _describe(self, workflow_id: str) -> WorkflowStatus:
         """The SDK's own `describe` does not read the moments that this server writes."""
-        client = self.month.skipping.client
+        client = self.month.fake.client
         execution = WorkflowExecution(workflow_id=workflow_id)
         request = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)
         response = await client.workflow_service.describe_workflow_execution(request)

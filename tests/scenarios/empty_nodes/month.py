@@ -11,8 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.apis import labels
 from tenure.model.errors import BadInput, Conflict, Fault, Throttled, TryLater
 from tenure.model.provider_results import NodeState
@@ -62,12 +60,10 @@ class RandomFaults(dict[str, list[Fault | None]]):
 class Month:
     """Each call of `step` is one round of events; time passes between them in the test."""
 
-    def __init__(
-        self, fake: WorkerHarness, skipping: WorkflowEnvironment, *, seed: int, slots: int, restarts: float = 0.0
-    ) -> None:
+    def __init__(self, fake: WorkerHarness, *, seed: int, slots: int, restarts: float = 0.0) -> None:
         """`restarts`: the share of rounds in which the worker is restarted. Then it must remember no workflows, since
         this server waits for a worker that is gone, to give it the tasks of those that it remembered."""
-        self.fake, self.skipping, self.dice = fake, skipping, random.Random(seed)
+        self.fake, self.dice = fake, random.Random(seed)
         self._restarts = restarts
         self.slots = [NodeSlot(number) for number in range(slots)]
         self.budget, self.after = "100%", "30s"
@@ -113,17 +109,17 @@ class Month:
         return fault
 
     async def current_time(self) -> datetime:
-        return await self.skipping.get_current_time()
+        return await self.fake.now()
 
     async def advance(self, time: timedelta, check: Callable[[], Awaitable[bool]]) -> None:
         """In parts, since the server does not answer for longer than half a minute; in each the watch tells what is
         new, and then `check` is called, which says whether to look again soon."""
         part = AT_ONCE
         while time > timedelta(0):
-            await self.skipping.sleep(min(time, part))
+            await self.fake.sleep(min(time, part))
             time -= part
             await self.watch.notify()
-            await self.skipping.sleep(SETTLE_STEP)
+            await self.fake.sleep(SETTLE_STEP)
             part = SOON if await check() else AT_ONCE
 
     async def step(self, due: int) -> None:
@@ -150,7 +146,7 @@ class Month:
             calm = 0 if await self.watch.notify() else calm + 1
             if calm == 3:
                 return
-            await self.skipping.sleep(SETTLE_STEP)
+            await self.fake.sleep(SETTLE_STEP)
 
     async def _launch_node(self, slot: NodeSlot, now: datetime) -> None:
         if slot.handle is not None:

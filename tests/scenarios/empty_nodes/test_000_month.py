@@ -37,11 +37,11 @@ async def test_in_a_month_of_faults_no_node_is_empty_for_long_without_a_reason_t
         monkeypatch.setattr(f"activities.{name}", value)
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     async with time_skipping() as skipping:
-        fake = WorkerHarness(skipping.client)
+        fake = WorkerHarness.on(skipping)
         if RESTARTS:
-            fake = WorkerHarness(skipping.client, max_cached_workflows=0)
+            fake = WorkerHarness.on(skipping, max_cached_workflows=0)
             monkeypatch.setattr("workflows.activity_options.CONTINUE_AS_NEW_AT_EVENTS", SHORT)
-        month = Month(fake, skipping, seed=SEED, slots=SLOTS, restarts=RESTARTS)
+        month = Month(fake, seed=SEED, slots=SLOTS, restarts=RESTARTS)
         async with month.running():
             vigil = await _run_month(month)
         print(vigil.report())

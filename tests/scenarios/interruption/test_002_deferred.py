@@ -67,7 +67,7 @@ async def harness_with_workers(
     monkeypatch.setattr("activities.nodeclaim.drain.FIRST_POLL_SECONDS", 0.01)
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     async with time_skipping() as skipping:
-        fake = WorkerHarness(skipping.client, max_cached_workflows=0)
+        fake = WorkerHarness.on(skipping, max_cached_workflows=0)
         workers = RestartableWorker(fake)
         await workers.start()
         try:
@@ -133,10 +133,10 @@ async def test_what_is_deferred_for_two_weeks_happens_once_and_on_time_through_1
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", FEW)
     async with harness_with_workers(monkeypatch) as (fake, skipping, workers):
         change = await before_summer_ends(skipping, await skipping.get_current_time())
-        handle = await ready_with_rules(fake, skipping, scheduledChange=DEFER)
+        handle = await ready_with_rules(fake, scheduledChange=DEFER)
         starts = await skipping.get_current_time() + LASTS
         assert starts.astimezone(BERLIN).utcoffset() != change.astimezone(BERLIN).utcoffset(), "no change of clocks"
-        first = await send_message(fake, skipping, handle, starts=starts, source="status")
+        first = await send_message(fake, handle, starts=starts, source="status")
         await wait_until_skipping_time(skipping, lambda: is_reported(handle, "deferred until"))
         for number in range(RESTARTS):
             await restart_workers(workers, skipping, timedelta(hours=1), fake, handle)
@@ -164,13 +164,13 @@ async def _repeat_message(fake: WorkerHarness, handle: Handle, first: Interrupti
 @pytest.mark.timeout(600)
 async def test_what_aws_cancels_while_nobody_is_at_work_does_not_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     async with harness_with_workers(monkeypatch) as (fake, skipping, workers):
-        handle = await ready_with_rules(fake, skipping, scheduledChange=DEFER)
-        await send_message(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+        handle = await ready_with_rules(fake, scheduledChange=DEFER)
+        await send_message(fake, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
         await wait_until_skipping_time(skipping, lambda: is_reported(handle, "deferred until"))
         await wait_until_skipping_time(skipping, lambda: _is_idle(fake, handle))
         await workers.stop()
         await skipping.sleep(timedelta(hours=40))
-        await send_message(fake, skipping, handle, status="withdrawn")
+        await send_message(fake, handle, status="withdrawn")
         await workers.start()
         await skipping.sleep(timedelta(hours=20))
         state = await query_state(handle)
@@ -188,9 +188,9 @@ async def test_a_drain_begins_inside_its_window_across_a_change_of_summer_time(
         change = await before_summer_ends(skipping, await skipping.get_current_time(), days=days_before + 1)
         sunday = _sunday(change)
         await skipping.sleep(sunday - timedelta(days=days_before) - await skipping.get_current_time())
-        handle = await ready_with_rules(fake, skipping, scheduledChange=WINDOWS)
+        handle = await ready_with_rules(fake, scheduledChange=WINDOWS)
         now = await skipping.get_current_time()
-        await send_message(fake, skipping, handle, starts=now + timedelta(days=6, hours=12))
+        await send_message(fake, handle, starts=now + timedelta(days=6, hours=12))
         await wait_until_skipping_time(skipping, lambda: is_reported(handle, "waits for its window, which opens at"))
         for _ in range(3):
             await restart_workers(workers, skipping, timedelta(minutes=20), fake, handle)
@@ -218,12 +218,10 @@ async def test_that_no_window_lies_before_aws_acts_is_said_at_once(
     async with harness_with_workers(monkeypatch) as (fake, skipping, _):
         half_a_year_on = ((await skipping.get_current_time()).month + 5) % 12 + 1
         never: dict[str, Any] = {**WINDOW, "schedule": f"0 2 1 {half_a_year_on} *"}
-        handle = await ready_with_rules(
-            fake, skipping, scheduledChange={**WINDOWS, "windows": [never], "fallback": fallback}
-        )
+        handle = await ready_with_rules(fake, scheduledChange={**WINDOWS, "windows": [never], "fallback": fallback})
         now = await skipping.get_current_time()
         starts = now + timedelta(days=2)
-        await send_message(fake, skipping, handle, starts=starts)
+        await send_message(fake, handle, starts=starts)
         await wait_until_skipping_time(skipping, lambda: is_reported(handle, "no window opens before"))
         assert any("no window opens before" in message for _, _, message in fake.events.published)
         if fallback == "drain":

@@ -34,7 +34,7 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 
 @pytest.fixture
 async def fake(skipping: WorkflowEnvironment) -> AsyncIterator[WorkerHarness]:
-    async with WorkerHarness(skipping.client).running_worker() as working:
+    async with WorkerHarness.on(skipping).running_worker() as working:
         yield working
 
 
@@ -43,11 +43,11 @@ async def fake(skipping: WorkflowEnvironment) -> AsyncIterator[WorkerHarness]:
     ("group", "minutes", "reason"), [("group-1", 5, "LaunchTimeout"), ("", 15, "RegistrationTimeout")]
 )
 async def test_a_launch_has_5_minutes_and_a_registration_15_from_birth(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, group: str, minutes: int, reason: str
+    fake: WorkerHarness, group: str, minutes: int, reason: str
 ) -> None:
     """One whose launch group is never answered, and one whose instance never joins."""
     annotations = {"tenure.sh/launch-group": group} if group else {}
-    claim = await create_nodeclaim(fake, skipping, annotations=annotations)
+    claim = await create_nodeclaim(fake, annotations=annotations)
     outcome = await (await fake.start(claim, expected=ExpectedDurations(default=UNKNOWN))).result()
     assert outcome.reason == reason and reason in fake.events.reasons_for("a")
     assert claim.metadata.creation_timestamp
@@ -59,17 +59,15 @@ async def test_a_launch_has_5_minutes_and_a_registration_15_from_birth(
 
 
 @pytest.mark.row("001-h")
-async def test_a_node_that_is_ready_only_after_6_minutes_was_slow_and_never_stuck(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await fake.start(await create_nodeclaim(fake, skipping), expected=ExpectedDurations(default=UNKNOWN))
+async def test_a_node_that_is_ready_only_after_6_minutes_was_slow_and_never_stuck(fake: WorkerHarness) -> None:
+    handle = await fake.start(await create_nodeclaim(fake), expected=ExpectedDurations(default=UNKNOWN))
     await wait_until_phase(handle, Phase.REGISTRATION)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)
     await wait_until_phase(handle, Phase.INITIALIZATION)
-    await skipping.sleep(timedelta(minutes=2))
+    await fake.sleep(minutes=2)
     assert not (await query_state(handle)).slow
-    await skipping.sleep(timedelta(minutes=4))
+    await fake.sleep(minutes=4)
     state = await query_state(handle)
     assert state.slow and describe_blocker(state).startswith("slow: NodeNotReady")
     assert not state.overdue and fake.claims.condition_text("a", OVERDUE) == ""

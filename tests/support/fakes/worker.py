@@ -4,10 +4,11 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker, WorkflowRunner
 
 from activities.nodeclaim.annotations import PauseActivities
@@ -86,6 +87,8 @@ class WorkerHarness:
     host: FakeHost = field(default_factory=FakeHost)
     interruptions: FakeInterruptions = field(default_factory=FakeInterruptions)
     deadlines: Deadlines = field(default_factory=Deadlines)
+    environment: WorkflowEnvironment | None = None
+    """The time-skipping server of `client`."""
     number: int = 0
     max_cached_workflows: int = 1000
     """Workflows that a worker remembers; none where one that is gone must not be waited for."""
@@ -99,6 +102,20 @@ class WorkerHarness:
         self.node_classes.add("default")
         self.disruption = FakeDisruption(self.claims)
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
+
+    async def now(self) -> datetime:
+        assert self.environment
+        return await self.environment.get_current_time()
+
+    async def sleep(self, duration: timedelta = timedelta(0), **parts: float) -> None:
+        """Skip a duration, or the `parts` of one: `hours=1`."""
+        assert self.environment
+        await self.environment.sleep(duration + timedelta(**parts))
+
+    @classmethod
+    def on(cls, environment: WorkflowEnvironment, **fields: Any) -> "WorkerHarness":
+        """On a time-skipping server."""
+        return cls(environment.client, environment=environment, **fields)
 
     async def start(
         self,

@@ -4,14 +4,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim.state import NodeClaimOutcome, NodeClaimState, Phase
 from tests.support.product.eventually import TRANSIENT_STATUSES
@@ -22,6 +21,12 @@ TIMEOUT_SECONDS = 120.0
 """Real seconds; the tests beside these may have both processors."""
 POLL_INTERVAL_SECONDS = 0.05
 Handle = WorkflowHandle[NodeClaimWorkflow, Any]
+
+
+class Clock(Protocol):
+    """The time-skipping server, or a harness on one."""
+
+    async def sleep(self, duration: timedelta) -> None: ...
 
 
 async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -44,15 +49,13 @@ async def _holds(condition: Callable[[], Awaitable[bool]]) -> bool:
         return False
 
 
-async def wait_until_skipping_time(
-    skipping: WorkflowEnvironment, condition: Callable[[], Awaitable[bool]], **step: float
-) -> None:
+async def wait_until_skipping_time(clock: Clock, condition: Callable[[], Awaitable[bool]], **step: float) -> None:
     """Looks again and again while the server's clock moves on by a second, or by `step`; at last without moving it:
     the server skips time also while a word is on its way from one workflow to another."""
     for _ in range(MAX_ATTEMPTS):
         if await _holds(condition):
             return
-        await skipping.sleep(timedelta(**(step or {"seconds": 1})))
+        await clock.sleep(timedelta(**(step or {"seconds": 1})))
     await wait_until(condition)
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.interruption.notices import EventKind, InterruptionMessage, InterruptionMessages
 from tests.support.fakes.worker import WorkerHarness
@@ -17,23 +15,19 @@ def interruption_rules(**interruption: Any) -> dict[str, Any]:
     return {"rules": LifecycleRules.model_validate({"interruption": interruption}).to_object()}
 
 
-async def ready_with_rules(fake: WorkerHarness, skipping: WorkflowEnvironment, **interruption: Any) -> Handle:
+async def ready_with_rules(fake: WorkerHarness, **interruption: Any) -> Handle:
     """A node under these rules that runs a pod."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     await fake.signal_observed(handle, **BUSY, **interruption_rules(**interruption))
     return handle
 
 
 async def send_message(
-    fake: WorkerHarness,
-    skipping: WorkflowEnvironment,
-    handle: Handle,
-    kind: EventKind = "scheduledChange",
-    **fields: Any,
+    fake: WorkerHarness, handle: Handle, kind: EventKind = "scheduledChange", **fields: Any
 ) -> InterruptionMessage:
     """AWS says it, now."""
-    at = await skipping.get_current_time()
+    at = await fake.now()
     message = InterruptionMessage.model_validate({"kind": kind, "id": f"id-{kind}", "at": at, **fields})
     await signal_interruption(fake, handle, message)
     return message

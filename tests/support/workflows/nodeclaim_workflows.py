@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.nodeclaim.state import Phase
@@ -32,40 +31,38 @@ ALL_PHASES = [
 ]
 
 
-async def create_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, **spec: Any) -> NodeClaim:
-    return fake.claims.add("a", born=await skipping.get_current_time(), **spec)
+async def create_nodeclaim(fake: WorkerHarness, **spec: Any) -> NodeClaim:
+    return fake.claims.add("a", born=await fake.now(), **spec)
 
 
-async def launched_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
+async def launched_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
     """A hand-made NodeClaim whose instance runs."""
-    handle = await fake.start(await create_nodeclaim(fake, skipping, **spec))
+    handle = await fake.start(await create_nodeclaim(fake, **spec))
     await wait_until_phase(handle, Phase.REGISTRATION)
     return handle
 
 
-async def registered_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
+async def registered_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
     """One whose Node registered and is not Ready yet."""
-    handle = await launched_nodeclaim(fake, skipping, **spec)
+    handle = await launched_nodeclaim(fake, **spec)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)
     await wait_until_phase(handle, Phase.INITIALIZATION)
     return handle
 
 
-async def ready_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
+async def ready_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
     """One whose node is initialized and runs a pod."""
-    handle = await registered_nodeclaim(fake, skipping, **spec)
+    handle = await registered_nodeclaim(fake, **spec)
     fake.nodes.update_node("node-a", ready=True)
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)
     return handle
 
 
-async def observe_empty(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle, policy: str = "WhenEmpty/30s"
-) -> None:
+async def observe_empty(fake: WorkerHarness, handle: Handle, policy: str = "WhenEmpty/30s") -> None:
     """The last pod left just now."""
-    now = await skipping.get_current_time()
+    now = await fake.now()
     await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy=policy)
 
 
@@ -105,6 +102,6 @@ def observed_nodeclass(fake: WorkerHarness, **observed_fields: object) -> Observ
     return ObservedNodeClass.model_validate({"number": fake.number, "generation": 1, **observed_fields})
 
 
-async def pause_for(skipping: WorkflowEnvironment, **duration: float) -> Pause:
-    until = await skipping.get_current_time() + timedelta(**duration)
+async def pause_for(fake: WorkerHarness, **duration: float) -> Pause:
+    until = await fake.now() + timedelta(**duration)
     return Pause(by="ops@example.com", reason="database upgrade", until=until)

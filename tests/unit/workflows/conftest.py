@@ -54,5 +54,5 @@ def short_poll_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 async def fake(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> AsyncIterator[WorkerHarness]:
     """Workflows and activities at work on an in-memory world."""
     cached = request.config.getoption("--workflow-cache")
-    async with WorkerHarness(skipping.client, max_cached_workflows=cached).running_worker() as working:
+    async with WorkerHarness.on(skipping, max_cached_workflows=cached).running_worker() as working:
         yield working

@@ -20,16 +20,14 @@ async def start_watch(fake: WorkerHarness) -> Watch:
     )
 
 
-async def test_a_watch_that_fails_is_started_again(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_watch_that_fails_is_started_again(fake: WorkerHarness) -> None:
     fake.host.faults["run"] = [TryLater("no API server"), Forbidden("another controller is at work")]
     await start_watch(fake)
-    await wait_until_skipping_time(skipping, lambda: was_hosted(fake.host, 1), seconds=5)
+    await wait_until_skipping_time(fake, lambda: was_hosted(fake.host, 1), seconds=5)
     assert fake.host.faults["run"] == []
 
 
-async def test_a_watch_that_comes_back_is_started_again_as_a_new_run(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_watch_that_comes_back_is_started_again_as_a_new_run(fake: WorkerHarness) -> None:
     fake.host.ends = 1
     first = await start_watch(fake)
     await wait_until(lambda: was_hosted(fake.host, 2))
@@ -38,8 +36,8 @@ async def test_a_watch_that_comes_back_is_started_again_as_a_new_run(
 
 async def test_a_process_that_stops_hands_the_watch_to_another(skipping: WorkflowEnvironment) -> None:
     """And says what was signalled last, so that the successor signals differences only."""
-    one = WorkerHarness(skipping.client)
-    two = WorkerHarness(skipping.client, cluster=one.cluster)
+    one = WorkerHarness.on(skipping)
+    two = WorkerHarness.on(skipping, cluster=one.cluster)
     async with one.running_worker():
         await start_watch(one)
         await wait_until(lambda: was_hosted(one.host, 1))
@@ -49,7 +47,7 @@ async def test_a_process_that_stops_hands_the_watch_to_another(skipping: Workflo
 
 async def test_a_process_that_falls_silent_loses_the_watch(skipping: WorkflowEnvironment) -> None:
     """Killed or hung: its heartbeat stops, and with it nobody else is asked for anything."""
-    one = WorkerHarness(skipping.client)
+    one = WorkerHarness.on(skipping)
     one.host.silent = True
     address = skipping.client.service_client.config.target_host
     two = WorkerHarness(await Client.connect(address, data_converter=pydantic_data_converter), cluster=one.cluster)

@@ -3,8 +3,6 @@
 from datetime import timedelta
 from typing import Any
 
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.model.errors import BadInput
 from tenure.model.observations import ObservedDemand, ObservedNodePool
 from tenure.model.plan import PlanOutcome
@@ -18,61 +16,53 @@ from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioner import ProvisioningWorkflow
 
 
-async def start_provisioning_with_pods(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def start_provisioning_with_pods(fake: WorkerHarness) -> None:
     handle = await fake.client.start_workflow(
         ProvisioningWorkflow.run,
         ProvisioningState(cluster=fake.cluster),
         id=ids.provisioning(fake.cluster),
         task_queue=ids.task_queue(fake.cluster),
     )
-    newest = await skipping.get_current_time() - timedelta(minutes=1)
+    newest = await fake.now() - timedelta(minutes=1)
     await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest_pod_at=newest))
 
 
-async def test_a_plan_whose_host_was_lost_is_asked_for_again_under_its_id(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_plan_whose_host_was_lost_is_asked_for_again_under_its_id(fake: WorkerHarness) -> None:
     """It may have made NodeClaims already: only under the same id are they found and launched."""
     fake.host.faults["plan"] = [BadInput("the host is gone")]
     fake.host.outcomes = [PlanOutcome(plan_id="", blocked="caches are too old: pods")]
     async with fake.running_planner():
-        await start_provisioning_with_pods(fake, skipping)
-        await wait_until_skipping_time(skipping, lambda: has_planned(fake, 2))
+        await start_provisioning_with_pods(fake)
+        await wait_until_skipping_time(fake, lambda: has_planned(fake, 2))
     assert len({one.plan_id for one in fake.host.planned}) == 1
 
 
-async def test_a_plan_that_is_blocked_for_long_is_asked_for_more_slowly(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_plan_that_is_blocked_for_long_is_asked_for_more_slowly(fake: WorkerHarness) -> None:
     fake.host.outcomes = [PlanOutcome(plan_id="", blocked="types are not known") for _ in range(500)]
     async with fake.running_planner():
-        await start_provisioning_with_pods(fake, skipping)
-        await skipping.sleep(timedelta(minutes=10))
+        await start_provisioning_with_pods(fake)
+        await fake.sleep(minutes=10)
     assert 30 <= len(fake.host.planned) <= 80
 
 
-async def test_the_watch_outlives_a_fault_that_no_retry_helps(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_the_watch_outlives_a_fault_that_no_retry_helps(fake: WorkerHarness) -> None:
     fake.host.faults["run"] = [BadInput("no such lease")]
     await fake.client.start_workflow(
         ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
     )
-    await wait_until_skipping_time(skipping, lambda: is_hosted(fake))
+    await wait_until_skipping_time(fake, lambda: is_hosted(fake))
 
 
-async def test_the_wish_of_a_node_that_went_another_way_is_forgotten(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_the_wish_of_a_node_that_went_another_way_is_forgotten(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"))
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0"))
     assert await has_pending_requests(pools, 1)
     await delete_nodeclaim(fake, handle)
     await handle.result()
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, usage="less"))
-    await wait_until_skipping_time(skipping, lambda: has_pending_requests(pools, 0))
+    await wait_until_skipping_time(fake, lambda: has_pending_requests(pools, 0))
 
 
 async def has_planned(fake: WorkerHarness, count: int) -> bool:

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
 from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacity
@@ -45,54 +44,48 @@ async def query_discovered(handle: Provisioning) -> DiscoveredCapacity:
     return (await handle.query(ProvisioningWorkflow.state)).discovered_capacity.discovered
 
 
-async def test_the_next_plan_is_told_the_smallest(
-    fake: WorkerHarness, handle: Provisioning, skipping: WorkflowEnvironment
-) -> None:
+async def test_the_next_plan_is_told_the_smallest(fake: WorkerHarness, handle: Provisioning) -> None:
     for memory in (7650, 7640, 7700):
         await signal_discovered(handle, discovered_memory(memory))
     async with fake.running_planner():
-        await signal_pending_pods(fake, handle, await skipping.get_current_time() - EARLIER)
+        await signal_pending_pods(fake, handle, await fake.now() - EARLIER)
         await wait_until(lambda: has_planning_passes(fake, 1))
     assert fake.host.planned[0].discovered == discovered_memory(7640)
 
 
-async def test_it_outlives_a_run(
-    fake: WorkerHarness, handle: Provisioning, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_it_outlives_a_run(fake: WorkerHarness, handle: Provisioning, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 10)
     await signal_discovered(handle, discovered_memory(7640))
     following: Provisioning = fake.client.get_workflow_handle(handle.id)
     async with fake.running_planner():
         while not await has_continued_as_new(fake.client, handle):
             count = len(fake.host.planned) + 1
-            await signal_pending_pods(fake, following, await skipping.get_current_time() - EARLIER)
+            await signal_pending_pods(fake, following, await fake.now() - EARLIER)
             await wait_until(lambda count=count: has_planning_passes(fake, count))  # type: ignore[misc]
     assert await query_discovered(following) == discovered_memory(7640)
 
 
 async def test_an_image_that_nobody_uses_is_forgotten_after_sixty_days(
-    fake: WorkerHarness, handle: Provisioning, skipping: WorkflowEnvironment
+    fake: WorkerHarness, handle: Provisioning
 ) -> None:
     await signal_discovered(handle, discovered_memory(7640))
     await signal_discovered(handle, DiscoveredCapacity(), "ami-2")
-    await skipping.sleep(timedelta(days=61))
+    await fake.sleep(days=61)
     assert await query_discovered(handle) == discovered_memory(7640)
     await signal_discovered(handle, DiscoveredCapacity(), "ami-2")
     assert await query_discovered(handle) == DiscoveredCapacity()
 
 
-async def test_a_launch_group_is_told_of_the_images_of_its_class(
-    fake: WorkerHarness, handle: Provisioning, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_launch_group_is_told_of_the_images_of_its_class(fake: WorkerHarness, handle: Provisioning) -> None:
     others = DiscoveredCapacity(images={"ami-2": {"m5.large": 7000}})
     known = ObservedCapacity(
         discovered=discovered_memory(7640).merge(others), images_by_class={"default": (IMAGE,), "other": ("ami-2",)}
     )
     await handle.signal(ProvisioningWorkflow.capacity_discovered, known)
-    draft = await make_launch_draft(fake, skipping, "a")
+    draft = await make_launch_draft(fake, "a")
     fake.host.outcomes.append(PlanOutcome(plan_id="", drafts=(draft,)))
     async with fake.running_planner():
-        await signal_pending_pods(fake, handle, await skipping.get_current_time() - EARLIER)
+        await signal_pending_pods(fake, handle, await fake.now() - EARLIER)
         await wait_until_launched(fake, "a")
     assert fake.fleet.discovered == fake.fleet.described_with == discovered_memory(7640)
 

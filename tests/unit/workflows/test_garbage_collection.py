@@ -1,7 +1,6 @@
 """Upkeep: a run does its task once, and whatever goes wrong is a value in its result."""
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import Forbidden
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
@@ -32,9 +31,7 @@ async def test_every_task_of_the_table_runs_on_a_tidy_world_and_costs_few_events
         assert len((await run.fetch_history()).events) <= MOST_EVENTS, task
 
 
-async def test_a_task_that_fails_ends_its_run_with_the_reason(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_task_that_fails_ends_its_run_with_the_reason(fake: WorkerHarness) -> None:
     fake.inventory.faults["list_leases"] = [Forbidden("leases is forbidden")] * 100
     done = await (await start_garbage_collection(fake, "leases")).result()
     assert "leases is forbidden" in done.fault

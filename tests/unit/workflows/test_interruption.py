@@ -75,7 +75,7 @@ async def test_the_status_is_read_beside_it(fake: WorkerHarness) -> None:
 
 
 async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And keeps nobody from the other source."""
     monkeypatch.setattr("workflows.interruption.READ_RECOVERED_AFTER", timedelta(seconds=1))
@@ -88,7 +88,7 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
         async def failing() -> bool:
             return (await query_state(handle)).messages.failed_attempts >= 2
 
-        await wait_until_skipping_time(skipping, failing)
+        await wait_until_skipping_time(fake, failing)
         found = (await query_state(handle)).messages
         assert (found.fault, found.failing_since is not None) == ("QueueDoesNotExist: no queue demo", True)
         assert "**cannot be read**" in await query_metadata(handle)
@@ -100,23 +100,23 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
         async def well() -> bool:
             return (await query_state(handle)).messages.failing_since is None
 
-        await wait_until_skipping_time(skipping, well)
+        await wait_until_skipping_time(fake, well)
     last = (await query_state(handle)).messages
     assert (last.fault, last.failed_attempts) == ("QueueDoesNotExist: no queue demo", 0)
     assert await count_scheduled(handle, "consume_queue") == 4
 
 
-async def test_pauses_grow_to_a_minute(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_pauses_grow_to_a_minute(fake: WorkerHarness) -> None:
     fake.interruptions.statuses.faults = {"read": [Forbidden("not allowed")] * 20}
     async with fake.running_planner():
-        began = await skipping.get_current_time()
+        began = await fake.now()
         handle = await start_interruption(fake, queue="")
 
         async def tried() -> bool:
             return (await query_state(handle)).statuses.failed_attempts >= 9
 
-        await wait_until_skipping_time(skipping, tried, seconds=20)
-    took = (await skipping.get_current_time()) - began
+        await wait_until_skipping_time(fake, tried, seconds=20)
+    took = (await fake.now()) - began
     assert timedelta(seconds=63 + 60) < took < timedelta(seconds=63 + 240)
 
 
@@ -150,7 +150,7 @@ async def test_the_same_name_again_disturbs_nothing(fake: WorkerHarness) -> None
 
 
 async def test_while_nobody_hosts_the_watch_it_is_said_and_waited_for(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(READ, "schedule_to_start_timeout", timedelta(seconds=1))
     handle = await start_interruption(fake)
@@ -158,7 +158,7 @@ async def test_while_nobody_hosts_the_watch_it_is_said_and_waited_for(
     async def nobody() -> bool:
         return (await query_state(handle)).messages.fault == NO_HOST
 
-    await wait_until_skipping_time(skipping, nobody)
+    await wait_until_skipping_time(fake, nobody)
     assert NO_HOST in await query_metadata(handle)
     fake.interruptions.queue.send("i-a")
     async with fake.running_planner():
@@ -166,12 +166,12 @@ async def test_while_nobody_hosts_the_watch_it_is_said_and_waited_for(
         async def handled() -> bool:
             return fake.interruptions.queue.is_empty
 
-        await wait_until_skipping_time(skipping, handled)
+        await wait_until_skipping_time(fake, handled)
 
 
 async def test_a_process_that_stops_hands_on_to_the_next(skipping: WorkflowEnvironment) -> None:
-    one = WorkerHarness(skipping.client)
-    two = WorkerHarness(skipping.client, cluster=one.cluster)
+    one = WorkerHarness.on(skipping)
+    two = WorkerHarness.on(skipping, cluster=one.cluster)
     async with one.running_worker():
         async with one.running_planner():
             handle = await start_interruption(one)
@@ -194,7 +194,7 @@ async def test_a_process_that_falls_silent_is_replaced(
     """Killed or hung: its heartbeat stops, and another one reads on."""
     monkeypatch.setitem(READ, "heartbeat_timeout", timedelta(seconds=1))
     monkeypatch.setattr("activities.runtime.HEARTBEAT_EVERY_SECONDS", 1000.0)
-    one = WorkerHarness(skipping.client)
+    one = WorkerHarness.on(skipping)
     address = skipping.client.service_client.config.target_host
     two = WorkerHarness(await Client.connect(address, data_converter=pydantic_data_converter), cluster=one.cluster)
     async with one.running_worker(), one.running_planner():
@@ -211,7 +211,7 @@ async def test_a_process_that_falls_silent_is_replaced(
         assert await count_scheduled(handle, "consume_queue") == 1
 
 
-async def test_a_long_story_of_faults_continues_as_new(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_long_story_of_faults_continues_as_new(fake: WorkerHarness) -> None:
     """Faults of both, since the server skips no time while an activity runs."""
     fake.interruptions.queue.faults = {"receive": [Forbidden("not allowed")] * 200}
     fake.interruptions.statuses.faults = {"read": [Forbidden("not allowed")] * 200}
@@ -221,7 +221,7 @@ async def test_a_long_story_of_faults_continues_as_new(fake: WorkerHarness, skip
         async def over() -> bool:
             return await has_continued_as_new(fake.client, handle)
 
-        await wait_until_skipping_time(skipping, over, minutes=5)
+        await wait_until_skipping_time(fake, over, minutes=5)
         found = await query_state(fake.client.get_workflow_handle_for(InterruptionWorkflow.run, handle.id))
     assert found.messages.failed_attempts > 15 and found.messages.failing_since is not None
 
@@ -241,7 +241,7 @@ async def test_it_ends_when_it_is_cancelled(fake: WorkerHarness) -> None:
 
 async def test_a_run_that_no_worker_remembers_goes_on(skipping: WorkflowEnvironment) -> None:
     """Every task of it begins with a replay."""
-    forgetful = WorkerHarness(skipping.client, max_cached_workflows=0)
+    forgetful = WorkerHarness.on(skipping, max_cached_workflows=0)
     async with forgetful.running_worker(), forgetful.running_planner():
         handle = await start_interruption(forgetful)
         await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="other"))

@@ -4,7 +4,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
@@ -32,8 +31,8 @@ from tests.support.workflows.nodeclaim_workflows import (
 from workflows.nodeclaim import NodeClaimWorkflow
 
 
-async def test_a_claim_made_by_hand_lives_and_dies(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_claim_made_by_hand_lives_and_dies(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     assert fake.claims.condition_text("a", "Initialized").startswith("True")
     assert "karpenter.sh/registered" in fake.nodes.found["node-a"].labels
 
@@ -45,8 +44,8 @@ async def test_a_claim_made_by_hand_lives_and_dies(fake: WorkerHarness, skipping
     assert fake.claims.found == {} and fake.nodes.found == {}
 
 
-async def test_an_undisturbed_life_costs_at_most_80_events(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_an_undisturbed_life_costs_at_most_80_events(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await delete_nodeclaim(fake, handle)
     await handle.result()
     own = await non_task_event_types(handle)
@@ -56,10 +55,8 @@ async def test_an_undisturbed_life_costs_at_most_80_events(fake: WorkerHarness, 
     assert await count_scheduled(handle, "publish_interruption_events") == 0
 
 
-async def test_a_node_that_never_joins_is_given_up_at_the_registration_deadline(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    claim = await create_nodeclaim(fake, skipping)
+async def test_a_node_that_never_joins_is_given_up_at_the_registration_deadline(fake: WorkerHarness) -> None:
+    claim = await create_nodeclaim(fake)
     handle = await fake.start(claim)
     outcome = await handle.result()
     assert outcome.reason == "RegistrationTimeout"
@@ -68,10 +65,8 @@ async def test_a_node_that_never_joins_is_given_up_at_the_registration_deadline(
     assert fake.instances.running == {} and fake.claims.found == {}
 
 
-async def test_two_nodes_with_one_provider_id_are_not_guessed_between(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_two_nodes_with_one_provider_id_are_not_guessed_between(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     provider = fake.claims.found["a"]["status"]["providerID"]
     fake.nodes.join("node-b", provider)
     fake.nodes.join("node-c", provider)
@@ -85,31 +80,25 @@ async def test_two_nodes_with_one_provider_id_are_not_guessed_between(
     assert await has_registered_condition(fake, "True")
 
 
-async def test_a_node_that_the_live_read_never_finds_does_not_fill_a_history(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_a_node_that_the_live_read_never_finds_does_not_fill_a_history(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, **JOINED)
-    await skipping.sleep(timedelta(minutes=13))
+    await fake.sleep(minutes=13)
     assert await is_blocked_by(handle, "NodeNotFound")
     assert 5 < await count_scheduled(handle, "register_node") < 25
 
 
-async def test_a_node_that_the_live_read_misses_is_looked_for_again(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_a_node_that_the_live_read_misses_is_looked_for_again(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, **JOINED)
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
-    await skipping.sleep(timedelta(seconds=6))
+    await fake.sleep(seconds=6)
     await wait_until_phase(handle, Phase.INITIALIZATION)
 
 
-async def test_deleting_a_claim_before_its_node_joined_ends_the_instance(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_deleting_a_claim_before_its_node_joined_ends_the_instance(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, deleting=True)
     outcome = await handle.result()
@@ -117,25 +106,21 @@ async def test_deleting_a_claim_before_its_node_joined_ends_the_instance(
     assert fake.instances.running == {} and fake.claims.found == {}
 
 
-async def test_startup_taints_hold_initialization_until_they_leave(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_startup_taints_hold_initialization_until_they_leave(fake: WorkerHarness) -> None:
     taint = {"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}
-    handle = await registered_nodeclaim(fake, skipping, startupTaints=[taint])
+    handle = await registered_nodeclaim(fake, startupTaints=[taint])
     fake.nodes.update_node("node-a", ready=True, taints=(("node.cilium.io/agent-not-ready", "", "NoExecute"),))
     waiting = "StartupTaintsExist: node.cilium.io/agent-not-ready:NoExecute"
     await fake.signal_observed(handle, **BUSY, waiting_for=[waiting])
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "StartupTaintsExist"), seconds=5)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "StartupTaintsExist"), seconds=5)
     await wait_until(lambda: has_initialized_condition(fake, "Unknown StartupTaintsExist"))
     fake.nodes.update_node("node-a", taints=())
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)
 
 
-async def test_a_live_look_that_still_finds_a_taint_waits_for_the_next_news(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await registered_nodeclaim(fake, skipping)
+async def test_a_live_look_that_still_finds_a_taint_waits_for_the_next_news(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
     fake.nodes.update_node("node-a", ready=True, taints=(("node.kubernetes.io/not-ready", "", "NoExecute"),))
     await fake.signal_observed(handle, **BUSY)
     await wait_until(lambda: is_blocked_by(handle, "KnownEphemeralTaintsExist"))
@@ -144,11 +129,9 @@ async def test_a_live_look_that_still_finds_a_taint_waits_for_the_next_news(
     await wait_until_phase(handle, Phase.READY)
 
 
-async def test_a_node_that_never_initializes_is_overdue_and_kept(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await registered_nodeclaim(fake, skipping)
-    await skipping.sleep(timedelta(minutes=31))
+async def test_a_node_that_never_initializes_is_overdue_and_kept(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
+    await fake.sleep(minutes=31)
     state = await query_state(handle)
     assert state.overdue and state.phase is Phase.INITIALIZATION
     assert "InitializationOverdue" in fake.events.reasons_for("a")
@@ -159,10 +142,8 @@ async def test_a_node_that_never_initializes_is_overdue_and_kept(
     assert not (await query_state(handle)).overdue
 
 
-async def test_a_reboot_takes_the_node_back_through_initialization(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_reboot_takes_the_node_back_through_initialization(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.nodes.update_node("node-a", boot_id="boot-2")
     await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
     await wait_until(lambda: has_rebooted(handle))
@@ -170,18 +151,16 @@ async def test_a_reboot_takes_the_node_back_through_initialization(
     assert (await query_state(handle)).boot_id == "boot-2"
 
 
-async def test_a_node_that_turns_not_ready_stays_a_node(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_that_turns_not_ready_stays_a_node(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
-    await skipping.sleep(timedelta(hours=1))
+    await fake.sleep(hours=1)
     assert (await query_state(handle)).phase is Phase.READY
     assert len(fake.fleet.calls) == 1
 
 
-async def test_a_node_that_vanished_with_its_instance_is_given_up(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_that_vanished_with_its_instance_is_given_up(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.instances.running.clear()
     await fake.nodes.release("node-a")
     await fake.signal_observed(handle)
@@ -190,10 +169,8 @@ async def test_a_node_that_vanished_with_its_instance_is_given_up(
     assert fake.claims.found == {}
 
 
-async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_runs(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_runs(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle)
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
     await fake.signal_observed(handle, **BUSY)
@@ -202,9 +179,9 @@ async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_ru
 
 
 async def test_a_node_that_comes_back_while_its_instance_is_looked_at_is_seen_at_once(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle, publish = await ready_nodeclaim(fake, skipping), fake.events.publish
+    handle, publish = await ready_nodeclaim(fake), fake.events.publish
 
     async def published(**event: Any) -> None:
         if event["reason"] == "NodeNotFound":
@@ -217,15 +194,13 @@ async def test_a_node_that_comes_back_while_its_instance_is_looked_at_is_seen_at
     await wait_until(lambda: is_unblocked(handle))
 
 
-async def test_older_and_repeated_observations_change_nothing(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_older_and_repeated_observations_change_nothing(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     newest = fake.make_observation(**BUSY)
     stale = newest.model_copy(update={"number": 1, "deleting": True, "exists": False})
     for observed in (newest, stale, newest, stale):
         await handle.signal(NodeClaimWorkflow.observe, observed)
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     state = await query_state(handle)
     assert state.phase is Phase.READY and not state.observed.deleting
 

@@ -4,7 +4,6 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
 from tenure.model.errors import BadInput, Throttled, TryLater
@@ -21,34 +20,32 @@ async def signal_observed(fake: WorkerHarness, handle: NodeClass, **fields: obje
     await handle.signal(NodeClassWorkflow.observe, observed_nodeclass(fake, **fields))
 
 
-async def test_it_resolves_at_once_and_shows_what_it_found(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_it_resolves_at_once_and_shows_what_it_found(fake: WorkerHarness) -> None:
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     assert fake.node_classes.statuses["default"] == {"amis": [], "AMIsReady": "True"}
     assert fake.node_classes.finalizers == {"default"}
 
 
-async def test_it_looks_again_every_five_minutes_and_not_more_often(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_it_looks_again_every_five_minutes_and_not_more_often(fake: WorkerHarness) -> None:
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     before = fake.resolver.resolve_count
-    await skipping.sleep(timedelta(minutes=14))
+    await fake.sleep(minutes=14)
     assert fake.resolver.resolve_count == before + 2
 
 
-async def test_what_is_not_ready_is_looked_at_every_minute(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_what_is_not_ready_is_looked_at_every_minute(fake: WorkerHarness) -> None:
     fake.resolver.conditions = (UNREADY,)
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "False"))
     assert "no subnet matches" in (await handle.query(NodeClassWorkflow.state)).message
     fake.resolver.conditions = (ConditionPatch(type="SubnetsReady", status="True"),)
-    await skipping.sleep(timedelta(seconds=65))
+    await fake.sleep(seconds=65)
     await wait_until(lambda: is_ready(handle, "True"))
 
 
-async def test_a_new_generation_is_resolved_at_once(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_new_generation_is_resolved_at_once(fake: WorkerHarness) -> None:
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     before = fake.resolver.resolve_count
@@ -56,9 +53,7 @@ async def test_a_new_generation_is_resolved_at_once(fake: WorkerHarness, skippin
     await wait_until(lambda: was_resolved(fake, before + 1))
 
 
-async def test_a_change_that_comes_while_it_resolves_is_not_missed(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_change_that_comes_while_it_resolves_is_not_missed(fake: WorkerHarness) -> None:
     fake.resolver.gate = asyncio.Event()
     handle = await start_nodeclass(fake)
     await wait_until(lambda: was_resolved(fake, 1))
@@ -67,82 +62,74 @@ async def test_a_change_that_comes_while_it_resolves_is_not_missed(
     await wait_until(lambda: was_resolved(fake, 2))
 
 
-async def test_claims_that_come_and_go_are_no_reason_to_look(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_claims_that_come_and_go_are_no_reason_to_look(fake: WorkerHarness) -> None:
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     before = fake.resolver.resolve_count
     for claims in range(5):
         await signal_observed(fake, handle, claims=claims)
-    await skipping.sleep(timedelta(minutes=2))
+    await fake.sleep(minutes=2)
     assert fake.resolver.resolve_count == before
 
 
-async def test_faults_of_aws_are_outlasted(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_faults_of_aws_are_outlasted(fake: WorkerHarness) -> None:
     fake.resolver.faults["resolve"] = [Throttled("slow down"), BadInput("malformed filter")]
     handle = await start_nodeclass(fake)
-    await wait_until_skipping_time(skipping, lambda: is_ready(handle, "Unknown"), seconds=1)
+    await wait_until_skipping_time(fake, lambda: is_ready(handle, "Unknown"), seconds=1)
     assert "malformed filter" in (await handle.query(NodeClassWorkflow.state)).message
-    await wait_until_skipping_time(skipping, lambda: is_ready(handle, "True"), seconds=10)
+    await wait_until_skipping_time(fake, lambda: is_ready(handle, "True"), seconds=10)
 
 
 async def test_a_workflow_whose_outside_does_not_answer_says_since_when_and_asks_ever_more_slowly(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
     fake.resolver.failed_lookups = ("SubnetsReady: RequestLimitExceeded",)
     handle = await start_nodeclass(fake)
     await wait_until(lambda: has_at_least_failures(handle, 1))
     state = await handle.query(NodeClassWorkflow.state)
     assert state.failing_since is not None and "RequestLimitExceeded" in state.failure_message
-    await skipping.sleep(timedelta(seconds=6))
+    await fake.sleep(seconds=6)
     await wait_until(lambda: has_at_least_failures(handle, 2))
     before = fake.resolver.resolve_count
-    await skipping.sleep(timedelta(minutes=10))
+    await fake.sleep(minutes=10)
     assert before + 9 <= fake.resolver.resolve_count <= before + 14
     assert (await handle.query(NodeClassWorkflow.state)).failing_since == state.failing_since
     fake.resolver.failed_lookups = ()
-    await wait_until_skipping_time(skipping, lambda: has_failures(handle, 0), seconds=30)
+    await wait_until_skipping_time(fake, lambda: has_failures(handle, 0), seconds=30)
     await wait_until(lambda: is_ready(handle, "True"))
     assert (await handle.query(NodeClassWorkflow.state)).failing_since is None
 
 
 async def test_an_activity_that_fails_for_long_is_given_up_and_the_workflow_says_that_it_stumbles(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
     fake.resolver.faults["resolve"] = [TryLater("the API server is away")] * 5
     handle = await start_nodeclass(fake)
-    await wait_until_skipping_time(skipping, lambda: has_failures(handle, 1), seconds=1)
+    await wait_until_skipping_time(fake, lambda: has_failures(handle, 1), seconds=1)
     assert "the API server is away" in (await handle.query(NodeClassWorkflow.state)).failure_message
-    await wait_until_skipping_time(skipping, lambda: is_ready(handle, "True"), seconds=2)
+    await wait_until_skipping_time(fake, lambda: is_ready(handle, "True"), seconds=2)
 
 
-async def test_what_was_to_be_known_soon_and_is_not_is_asked_ever_more_slowly(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_what_was_to_be_known_soon_and_is_not_is_asked_ever_more_slowly(fake: WorkerHarness) -> None:
     fake.resolver.failed_lookups, fake.resolver.retry_after = ("ValidationSucceeded: not yet",), timedelta(seconds=5)
     handle = await start_nodeclass(fake)
     await wait_until(lambda: has_at_least_failures(handle, 1))
-    await skipping.sleep(timedelta(seconds=29))
+    await fake.sleep(seconds=29)
     await wait_until(lambda: has_at_least_failures(handle, 6))
-    await skipping.sleep(timedelta(minutes=5))
+    await fake.sleep(minutes=5)
     assert fake.resolver.resolve_count <= 14
 
 
-async def test_what_will_be_known_very_soon_is_looked_at_very_soon(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_what_will_be_known_very_soon_is_looked_at_very_soon(fake: WorkerHarness) -> None:
     fake.resolver.retry_after = timedelta(seconds=20)
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     before = fake.resolver.resolve_count
-    await skipping.sleep(timedelta(seconds=50))
+    await fake.sleep(seconds=50)
     assert fake.resolver.resolve_count == before + 2
 
 
-async def test_a_class_that_is_deleted_waits_for_its_claims_and_then_goes(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_class_that_is_deleted_waits_for_its_claims_and_then_goes(fake: WorkerHarness) -> None:
     fake.claims.add("a")
     fake.node_classes.add("default", deleting=True)
     handle = await start_nodeclass(fake, deleting=True, claims=1)
@@ -154,22 +141,20 @@ async def test_a_class_that_is_deleted_waits_for_its_claims_and_then_goes(
     assert fake.resolver.cleaned == ["default"] and fake.node_classes.found == {}
 
 
-async def test_a_class_that_claims_hold_is_not_asked_about_every_minute(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_class_that_claims_hold_is_not_asked_about_every_minute(fake: WorkerHarness) -> None:
     fake.claims.add("a")
     fake.node_classes.add("default", deleting=True)
     handle = await start_nodeclass(fake, deleting=True, claims=1)
     await wait_until(lambda: has_message(handle, "waits for 1 NodeClaims"))
     events_before = fake.events.published.copy()
-    await skipping.sleep(timedelta(minutes=9))
+    await fake.sleep(minutes=9)
     assert fake.events.published == events_before
     fake.claims.found.clear()
-    await skipping.sleep(timedelta(minutes=2))
+    await fake.sleep(minutes=2)
     await handle.result()
 
 
-async def test_a_clean_up_that_fails_is_tried_again(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_clean_up_that_fails_is_tried_again(fake: WorkerHarness) -> None:
     fake.node_classes.add("default", deleting=True)
     fake.resolver.faults["clean_up"] = [BadInput("DeleteConflict")]
     handle = await start_nodeclass(fake, deleting=True)
@@ -178,9 +163,7 @@ async def test_a_clean_up_that_fails_is_tried_again(fake: WorkerHarness, skippin
     assert fake.resolver.cleaned == ["default"]
 
 
-async def test_a_class_deleted_while_it_resolves_is_let_go_at_once(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_class_deleted_while_it_resolves_is_let_go_at_once(fake: WorkerHarness) -> None:
     fake.resolver.gate = asyncio.Event()
     handle = await start_nodeclass(fake)
     await wait_until(lambda: was_resolved(fake, 1))
@@ -191,22 +174,20 @@ async def test_a_class_deleted_while_it_resolves_is_let_go_at_once(
     await handle.result()
 
 
-async def test_the_workflow_ends_with_its_class(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_the_workflow_ends_with_its_class(fake: WorkerHarness) -> None:
     fake.node_classes.found.clear()
     handle = await start_nodeclass(fake)
     await handle.result()
     assert fake.resolver.resolve_count == 0
 
 
-async def test_a_long_life_continues_as_new(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_life_continues_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 40)
     first = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(first, "True"))
-    await wait_until_skipping_time(skipping, lambda: has_continued_as_new(fake.client, first), minutes=5)
+    await wait_until_skipping_time(fake, lambda: has_continued_as_new(fake.client, first), minutes=5)
     before = fake.resolver.resolve_count
-    await skipping.sleep(timedelta(minutes=6))
+    await fake.sleep(minutes=6)
     assert fake.resolver.resolve_count > before
 
 

@@ -26,9 +26,9 @@ class TestOnTheRealServer:
             yield environment
 
     async def test_continue_as_new_does_not_wait_for_an_event_that_cannot_be_written(
-        self, fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+        self, fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        handle = await ready_nodeclaim(fake, skipping)
+        handle = await ready_nodeclaim(fake)
         fake.events.faults["publish"] = [TryLater("503") for _ in range(1000)]
         await continue_as_new(fake, handle, monkeypatch, **DRIFT)
         assert "NodePoolDrifted" not in fake.events.reasons_for("a")
@@ -36,11 +36,11 @@ class TestOnTheRealServer:
         await wait_until(lambda: has_event(fake, "NodePoolDrifted"))
 
     async def test_continue_as_new_does_not_wait_for_an_annotation_that_cannot_be_written(
-        self, fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+        self, fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        handle = await ready_nodeclaim(fake, skipping)
+        handle = await ready_nodeclaim(fake)
         fake.claims.faults["patch_annotations"] = [TryLater("503") for _ in range(1000)]
-        await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=1))
+        await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=1))
         await continue_as_new(fake, handle, monkeypatch)
         assert "DisruptionPaused" not in fake.events.reasons_for("a")
         fake.claims.faults.clear()
@@ -60,17 +60,15 @@ async def continue_as_new(
 
 
 @pytest.mark.parametrize("fault", [BadInput("403 Forbidden"), TryLater("503")], ids=["refused", "unavailable"])
-async def test_a_node_ends_although_its_last_event_cannot_be_written(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, fault: Fault
-) -> None:
+async def test_a_node_ends_although_its_last_event_cannot_be_written(fake: WorkerHarness, fault: Fault) -> None:
     fake.events.faults["publish"] = [fault for _ in range(1000)]
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
+    handle = await fake.start(await create_nodeclaim(fake))
     outcome = await handle.result()
     assert outcome.reason == "RegistrationTimeout" and fake.instances.running == {}
 
 
-async def test_a_refused_event_does_not_block_later_ones(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_refused_event_does_not_block_later_ones(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.events.faults["publish"] = [BadInput("403 Forbidden")]
     fake.nodes.found.clear()
     await fake.signal_observed(handle, node_name="", node_ready=False)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowUpdateFailedError
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import PAUSE
 from tenure.model.disruption.commands import DisruptionState
@@ -81,63 +80,55 @@ async def revocation_reasons(fake: WorkerHarness, name: str) -> list[str]:
     return [one.why for one in await handle.query(PermitRequesterWorkflow.revocations)]
 
 
-async def pause_text(skipping: WorkflowEnvironment, **duration: float) -> str:
-    return write_pause(normalize_pause(await pause_for(skipping, **duration)))
+async def pause_text(fake: WorkerHarness, **duration: float) -> str:
+    return write_pause(normalize_pause(await pause_for(fake, **duration)))
 
 
-async def test_a_pause_is_written_onto_its_pool_and_taken_off_when_it_is_over(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pause_is_written_onto_its_pool_and_taken_off_when_it_is_over(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
-    pause = await pause_for(skipping, hours=1)
+    pause = await pause_for(fake, hours=1)
     verdict = await pools.execute_update(NodePoolWorkflow.pause, pause)
     assert verdict.accepted and "NodePool default is paused until" in verdict.message
     await wait_until(lambda: nodepool_pause_is(fake, write_pause(normalize_pause(pause))))
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused"))
-    await skipping.sleep(timedelta(minutes=59))
+    await fake.sleep(minutes=59)
     assert (await pool_state(pools)).pause == normalize_pause(pause) and nodepool_pause_annotation(fake)
-    await skipping.sleep(timedelta(minutes=2))
+    await fake.sleep(minutes=2)
     await wait_until(lambda: nodepool_pause_is(fake, ""))
     assert (await pool_state(pools)).pause is None
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused", "DisruptionResumed"))
     assert "the pause by ops@example.com is over since" in fake.events.published[-1][2]
 
 
-async def test_an_annotation_pauses_a_pool_and_taking_it_off_resumes_it(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_an_annotation_pauses_a_pool_and_taking_it_off_resumes_it(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await signal_observed(pools, 2, pause=await pause_text(skipping, hours=1))
-    await request_permits(fake, skipping, pools, "a")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "a"))
+    await signal_observed(pools, 2, pause=await pause_text(fake, hours=1))
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused"))
     assert nodepool_pause_annotation(fake) == ""  # A person wrote it: there is nothing to write.
     await signal_observed(pools, 3)
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused", "DisruptionResumed"))
 
 
-async def test_an_annotation_that_cannot_be_read_holds_says_why_and_is_taken_off_by_resume(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_an_annotation_that_cannot_be_read_holds_says_why_and_is_taken_off_by_resume(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     await fake.pools.patch_annotations("default", {PAUSE: "until tomorrow"})
     await signal_observed(pools, 2, pause="until tomorrow")
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused"))
     assert "'until tomorrow' has no reason; write it last" in fake.events.published[-1][2]
-    await skipping.sleep(timedelta(days=30))
+    await fake.sleep(days=30)
     assert (await pool_state(pools)).pause and nodepool_pause_annotation(fake) == "until tomorrow"
     await pools.execute_update(NodePoolWorkflow.resume, Resume())
     await wait_until(lambda: nodepool_pause_is(fake, ""))
     assert (await pool_state(pools)).pause is None
 
 
-async def test_what_the_watch_shows_late_of_ones_own_writing_undoes_nothing(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_what_the_watch_shows_late_of_ones_own_writing_undoes_nothing(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
-    first, second = await pause_for(skipping, hours=1), await pause_for(skipping, hours=2)
+    first, second = await pause_for(fake, hours=1), await pause_for(fake, hours=2)
     for pause in (first, second):
         await pools.execute_update(NodePoolWorkflow.pause, pause)
         await wait_until(partial(nodepool_pause_is, fake, write_pause(normalize_pause(pause))))
@@ -151,21 +142,19 @@ async def test_what_the_watch_shows_late_of_ones_own_writing_undoes_nothing(
     assert (await pool_state(pools)).pause is None
     await signal_observed(pools, 5)
     assert (await pool_state(pools)).pause is None
-    by_hand = await pause_text(skipping, hours=3)
+    by_hand = await pause_text(fake, hours=3)
     await signal_observed(pools, 6, pause=by_hand)
     paused = (await pool_state(pools)).pause
     assert paused is not None and write_pause(paused) == by_hand
 
 
-async def test_a_pause_that_is_prolonged_by_annotation_at_its_end_is_not_taken_off(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pause_that_is_prolonged_by_annotation_at_its_end_is_not_taken_off(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
-    await pools.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, minutes=10))
+    await pools.execute_update(NodePoolWorkflow.pause, await pause_for(fake, minutes=10))
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused"))
-    longer = await pause_text(skipping, hours=5)
+    longer = await pause_text(fake, hours=5)
     await fake.pools.patch_annotations("default", {PAUSE: longer})
-    await skipping.sleep(timedelta(minutes=11))
+    await fake.sleep(minutes=11)
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused", "DisruptionResumed"))
     assert nodepool_pause_annotation(fake) == longer
     await signal_observed(pools, 2, pause=longer)
@@ -173,31 +162,29 @@ async def test_a_pause_that_is_prolonged_by_annotation_at_its_end_is_not_taken_o
 
 
 async def test_a_pause_that_cannot_be_taken_off_at_first_is_taken_off_though_nobody_saw_it_written(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
     """The watch may be on its way to another process, and tells of neither."""
     pools = await start_nodepool(fake)
-    pause = await pause_for(skipping, hours=1)
+    pause = await pause_for(fake, hours=1)
     await pools.signal(NodePoolWorkflow.pause_disruption, pause)
     await wait_until(lambda: nodepool_pause_is(fake, write_pause(normalize_pause(pause))))
     fake.pools.faults["patch_annotations"] = [BadInput("denied by a webhook")]
     await pools.signal(NodePoolWorkflow.resume_disruption, Resume())
     await wait_until(lambda: has_failed_activity(pools))
     assert not await nodepool_pause_is(fake, "")
-    await wait_until_skipping_time(skipping, lambda: nodepool_pause_is(fake, ""), seconds=20)
+    await wait_until_skipping_time(fake, lambda: nodepool_pause_is(fake, ""), seconds=20)
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused", "DisruptionResumed"))
     assert (await pool_state(pools)).pause is None
 
 
-async def test_a_pause_that_cannot_be_written_at_first_is_written_later(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pause_that_cannot_be_written_at_first_is_written_later(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
-    pause = await pause_for(skipping, hours=1)
+    pause = await pause_for(fake, hours=1)
     fake.pools.faults["patch_annotations"] = [BadInput("denied by a webhook")]
     await pools.signal(NodePoolWorkflow.pause_disruption, pause)
     await wait_until_skipping_time(
-        skipping, lambda: nodepool_pause_is(fake, write_pause(normalize_pause(pause))), seconds=20
+        fake, lambda: nodepool_pause_is(fake, write_pause(normalize_pause(pause))), seconds=20
     )
 
 
@@ -206,58 +193,52 @@ async def has_failed_activity(handle: Any) -> bool:
     return any(one.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED for one in events)
 
 
-async def test_a_pause_calls_permits_back_and_who_had_one_waits_for_its_end(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pause_calls_permits_back_and_who_had_one_waits_for_its_end(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await request_permits(fake, skipping, pools, "a", "b")
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
-    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(skipping, hours=1))
+    await request_permits(fake, pools, "a", "b")
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
+    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
     await wait_until(lambda: has_revocation(fake, "a"))
     assert "NodePool default is paused by ops@example.com" in (await revocation_reasons(fake, "a"))[0]
     assert await revocation_reasons(fake, "b") == [] and (await pool_state(pools)).permits == ()
-    await request_permits(fake, skipping, pools, "a")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "a"))
-    await skipping.sleep(timedelta(hours=1))
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b", "a"), seconds=10)
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
+    await fake.sleep(hours=1)
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "b", "a"), seconds=10)
 
 
 async def has_revocation(fake: WorkerHarness, name: str) -> bool:
     return bool(await revocation_reasons(fake, name))
 
 
-async def test_the_clusters_annotation_holds_every_pool_until_it_is_over(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_the_clusters_annotation_holds_every_pool_until_it_is_over(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "2"}])
-    await request_permits(fake, skipping, pools, "a")
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
-    await signal_observed(pools, 2, cluster_pause=await pause_text(skipping, minutes=10))
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
+    await signal_observed(pools, 2, cluster_pause=await pause_text(fake, minutes=10))
     await wait_until(lambda: has_revocation(fake, "a"))
-    await request_permits(fake, skipping, pools, "b")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "b"))
+    await request_permits(fake, pools, "b")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
     assert nodepool_pause_annotation(fake) == "" and (await pool_state(pools)).pause is None
-    await skipping.sleep(timedelta(minutes=8))
+    await fake.sleep(minutes=8)
     assert not await have_permits(fake, "b")
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b"), seconds=10)
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"), seconds=10)
 
 
-async def test_a_holder_that_asks_again_keeps_its_permit_longer_and_nobody_else_gets_one(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_holder_that_asks_again_keeps_its_permit_longer_and_nobody_else_gets_one(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     await fake.client.start_workflow(PermitRequesterWorkflow.run, id="command", task_queue=ids.task_queue(fake.cluster))
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    now = await skipping.get_current_time()
+    now = await fake.now()
     request = PermitRequest(claim_name="a", claim_uid="uid-a", workflow_id="command", reason="Drifted", since=now)
     await pools.signal(NodePoolWorkflow.request_permit, request)
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "command"))
-    await request_permits(fake, skipping, pools, "a")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "a"))
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "command"))
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
     for _ in range(3):
-        await skipping.sleep(timedelta(seconds=90))
+        await fake.sleep(seconds=90)
         await pools.signal(NodePoolWorkflow.request_permit, request)
     await wait_until(lambda: has_decision_count(fake, "command", 4))
     state = await pool_state(pools)
@@ -267,38 +248,34 @@ async def test_a_holder_that_asks_again_keeps_its_permit_longer_and_nobody_else_
     assert [one.granted for one in decisions] == [True] * 4 and {one.claim_uid for one in decisions} == {"uid-a"}
     assert not await have_permits(fake, "a")
     await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a", workflow_id="command"))
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 
-async def test_a_rate_counts_what_went_and_lets_the_next_go_when_its_time_has_come(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_rate_counts_what_went_and_lets_the_next_go_when_its_time_has_come(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     await signal_observed(pools, 2, rules={"rates": [{"nodes": "1", "within": "1h"}]})
-    await request_permits(fake, skipping, pools, "a", "b")
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
+    await request_permits(fake, pools, "a", "b")
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     fake.claims.set_status("a", deleting=True)
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "b"))
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
     del fake.claims.found["a"]
-    await skipping.sleep(timedelta(minutes=5))
+    await fake.sleep(minutes=5)
     assert len((await pool_state(pools)).past) == 1
 
 
-async def test_a_paused_node_carries_it_until_it_is_resumed_and_calls_permits_back(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_paused_node_carries_it_until_it_is_resumed_and_calls_permits_back(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     fake.nodes.update_node("node-a", annotations={PAUSE: "an older one"})
-    pause = await pause_for(skipping, hours=3)
+    pause = await pause_for(fake, hours=3)
     await handle.execute_update(NodeClaimWorkflow.pause, pause)
     await wait_until(lambda: has_disruption_events(fake, "a", "DisruptionPaused"))
     assert (
         nodeclaim_pause_annotation(fake) == write_pause(normalize_pause(pause))
         and PAUSE not in fake.nodes.found["node-a"].annotations
     )
-    now = await skipping.get_current_time()
+    now = await fake.now()
     await fake.client.start_workflow(PermitRequesterWorkflow.run, id="command", task_queue=ids.task_queue(fake.cluster))
     request = PermitRequest(claim_name="a", claim_uid="uid-a", workflow_id="command", reason="Drifted", since=now)
     fake.claims.set_status("a", Initialized="True")
@@ -306,56 +283,52 @@ async def test_a_paused_node_carries_it_until_it_is_resumed_and_calls_permits_ba
     await handle.execute_update(NodeClaimWorkflow.resume, Resume())
     await wait_until(lambda: has_disruption_events(fake, "a", "DisruptionPaused", "DisruptionResumed"))
     assert nodeclaim_pause_annotation(fake) == ""
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "command"))
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "command"))
     await handle.execute_update(NodeClaimWorkflow.pause, pause)
     await wait_until(lambda: has_revocation(fake, "command"))
 
 
-async def test_the_annotation_of_a_node_holds_it(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_the_annotation_of_a_node_holds_it(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
-    now = await skipping.get_current_time()
-    text = await pause_text(skipping, hours=1)
+    now = await fake.now()
+    text = await pause_text(fake, hours=1)
     await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/30s", pause=text)
-    await skipping.sleep(timedelta(minutes=50))
+    await fake.sleep(minutes=50)
     assert await is_blocked_by(handle, "the node is paused by ops@example.com until")
     assert (await handle.result()).history[-1].at >= now + timedelta(hours=1)
 
 
 @pytest.mark.parametrize("pauses_nodepool", [False, True], ids=["of the node", "of its pool"])
 async def test_a_pause_gives_up_a_drain_that_can_be_and_its_end_begins_it_again(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, pauses_nodepool: bool
+    fake: WorkerHarness, pauses_nodepool: bool
 ) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     add_blocked_pod(fake, reschedulable=False)
-    await observe_empty_now(fake, skipping, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
+    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
     assert not is_in_service(fake)
     paused: Any = pools if pauses_nodepool else handle
-    await paused.signal("pause_disruption", await pause_for(skipping, hours=1))
+    await paused.signal("pause_disruption", await pause_for(fake, hours=1))
     await wait_until_phase(handle, Phase.READY)
     assert is_in_service(fake) and "DrainGivenUp" in fake.events.reasons_for("a")
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "is paused by ops@example.com"))
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "is paused by ops@example.com"))
     fake.pods.blocked.clear()
     await paused.signal("resume_disruption", Resume())
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_a_deletion_that_is_tried_again_and_again_is_not_tried_while_paused(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_deletion_that_is_tried_again_and_again_is_not_tried_while_paused(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     fake.claims.faults["delete"] = [TryLater("etcd is slow")] * 1000
-    await observe_empty(fake, skipping, handle, policy="WhenEmpty/0s")
+    await observe_empty(fake, handle, policy="WhenEmpty/0s")
     await wait_until(lambda: has_requested_deletion(handle))
-    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(skipping, hours=1))
-    await wait_until_skipping_time(
-        skipping, lambda: is_blocked_by(handle, "NodePool default is paused by ops@example.com")
-    )
+    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "NodePool default is paused by ops@example.com"))
     fake.claims.faults.clear()
-    await skipping.sleep(timedelta(minutes=50))
+    await fake.sleep(minutes=50)
     assert (await query_state(handle)).phase is Phase.READY and is_in_service(fake)
     assert (await handle.result()).reason == "Empty"
 
@@ -364,13 +337,13 @@ async def has_requested_deletion(handle: Handle) -> bool:
     return await count_scheduled(handle, "delete_nodeclaim") > 0
 
 
-async def test_a_drain_that_cannot_be_undone_says_so(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_drain_that_cannot_be_undone_says_so(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, **BUSY, deleting=True)
     await wait_until_phase(handle, Phase.DRAIN)
-    verdict = await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(skipping, hours=1))
+    verdict = await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=1))
     assert "is being deleted, which cannot be undone" in verdict.message
     fake.pods.blocked.clear()
     assert (await handle.result()).reason == "Deleted"
@@ -381,20 +354,18 @@ async def test_a_drain_that_cannot_be_undone_says_so(fake: WorkerHarness, skippi
     [({"by": ""}, "by: '' is no name"), ({"reason": " "}, "reason: ' ' of 1 characters; write why")],
 )
 async def test_an_update_that_does_not_say_who_or_why_is_refused(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, changes: dict[str, str], named: str
+    fake: WorkerHarness, changes: dict[str, str], named: str
 ) -> None:
     pools = await start_nodepool(fake)
-    pause = (await pause_for(skipping, hours=1)).model_copy(update=changes)
+    pause = (await pause_for(fake, hours=1)).model_copy(update=changes)
     with pytest.raises(WorkflowUpdateFailedError) as error:
         await pools.execute_update(NodePoolWorkflow.pause, pause)
     assert named in str(error.value.__cause__) and (await pool_state(pools)).pause is None
 
 
-async def test_a_signal_that_does_not_say_who_or_why_holds_all_the_same(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_signal_that_does_not_say_who_or_why_holds_all_the_same(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
-    pause = Pause(by="", reason="", until=await skipping.get_current_time() + timedelta(hours=1))
+    pause = Pause(by="", reason="", until=await fake.now() + timedelta(hours=1))
     await pools.signal(NodePoolWorkflow.pause_disruption, pause)
     paused = (await pool_state(pools)).pause
     assert paused is not None and (paused.by, paused.reason) == ("somebody", "no reason given")
@@ -402,7 +373,7 @@ async def test_a_signal_that_does_not_say_who_or_why_holds_all_the_same(
 
 
 async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_back_from_it(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
     cluster = await fake.client.start_workflow(
         ClusterWorkflow.run,
@@ -410,7 +381,7 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_
         id=ids.cluster(fake.cluster),
         task_queue=ids.task_queue(fake.cluster),
     )
-    pause = await pause_for(skipping, hours=1)
+    pause = await pause_for(fake, hours=1)
     verdict = await cluster.execute_update("pause", pause, result_type=OperatorRequestResult)
     assert verdict.message.startswith("the cluster is paused until")
     text = write_pause(normalize_pause(pause))
@@ -418,7 +389,7 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_
     await cluster.signal("observe_pause", ObservedPause(number=1, text=text))
     await cluster.signal("observe_pause", ObservedPause(number=2))
     await wait_until(lambda: has_disruption_events(fake, "tenure", "DisruptionPaused", "DisruptionResumed"))
-    longer = await pause_text(skipping, hours=2)
+    longer = await pause_text(fake, hours=2)
     await cluster.signal("observe_pause", ObservedPause(number=3, text=longer))
     await cluster.signal("observe_pause", ObservedPause(number=2))
     state: DisruptionState = await cluster.query("state", result_type=DisruptionState)

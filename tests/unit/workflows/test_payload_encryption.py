@@ -21,12 +21,12 @@ SECRET = "aws:///us-west-2a"
 async def test_a_life_is_lived_and_its_history_says_nothing() -> None:
     codec = EncryptionCodec({"one": os.urandom(32)})
     async with time_skipping(replace(pydantic_data_converter, payload_codec=codec)) as skipping:
-        fake = WorkerHarness(skipping.client)
+        fake = WorkerHarness.on(skipping)
         async with fake.running_worker():
             await start_nodepool(fake)
-            handle = await ready_nodeclaim(fake, skipping)
+            handle = await ready_nodeclaim(fake)
             assert (await query_state(handle)).phase is Phase.READY
-            await observe_empty(fake, skipping, handle)
+            await observe_empty(fake, handle)
             outcome = await handle.result()
         assert outcome.reason == "Empty"
         history = await handle.fetch_history()

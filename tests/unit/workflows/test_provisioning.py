@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
-from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
 from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
@@ -68,11 +67,9 @@ async def signal_pending_pods(fake: WorkerHarness, handle: Provisioning, newest:
     )
 
 
-async def make_launch_draft(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, *names: str, group_id: str = "group-1"
-) -> LaunchDraft:
+async def make_launch_draft(fake: WorkerHarness, *names: str, group_id: str = "group-1") -> LaunchDraft:
     """NodeClaims that a plan made, and the draft of their launch."""
-    born = await skipping.get_current_time()
+    born = await fake.now()
     for name in names:
         fake.claims.add(name, born=born, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: group_id})
     members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in sorted(names))
@@ -98,47 +95,39 @@ async def has_planning_passes(fake: WorkerHarness, count: int) -> bool:
     return len(fake.host.planned) >= count
 
 
-async def test_a_batch_closes_when_no_newer_pod_came_for_the_idle_time(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_batch_closes_when_no_newer_pod_came_for_the_idle_time(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
-    newest = await skipping.get_current_time()
+    newest = await planning.now()
     await signal_pending_pods(planning, handle, newest)
-    await wait_until_skipping_time(skipping, lambda: has_planning_passes(planning, 1))
+    await wait_until_skipping_time(planning, lambda: has_planning_passes(planning, 1))
     assert (await planning_times(handle))[0] - newest >= timedelta(seconds=1)
 
 
-async def test_pods_that_keep_coming_are_planned_after_the_longest_window(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_pods_that_keep_coming_are_planned_after_the_longest_window(planning: WorkerHarness) -> None:
     """Their window is longer than usual, so that it is not idle while a busy machine tells of the next one."""
     longest = timedelta(seconds=600)
     window = BatchWindow(idle=timedelta(seconds=60), longest=longest)
     handle = await start_provisioning(planning, ProvisioningState(cluster=planning.cluster, window=window))
-    began = await skipping.get_current_time()
+    began = await planning.now()
     last = began
     while last - began < 1.6 * longest:
-        last = await skipping.get_current_time()
+        last = await planning.now()
         await signal_pending_pods(planning, handle, last)
-        await skipping.sleep(timedelta(seconds=30))
+        await planning.sleep(seconds=30)
     first = (await planning_times(handle))[0]
     assert longest <= first - began and first < last
 
 
-async def test_pods_that_have_waited_already_are_planned_at_once(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_pods_that_have_waited_already_are_planned_at_once(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: has_planning_passes(planning, 1))
 
 
-async def test_pods_that_lost_their_place_wait_for_no_batch(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_pods_that_lost_their_place_wait_for_no_batch(planning: WorkerHarness) -> None:
     """Also while a window is open for others."""
     handle = await start_provisioning(planning, open_window_state(planning))
-    now = await skipping.get_current_time()
+    now = await planning.now()
     await signal_pending_pods(planning, handle, now)
     await handle.signal(
         ProvisioningWorkflow.pending_pods, ObservedDemand(number=90, pods=2, newest_pod_at=now, at_once=True)
@@ -147,32 +136,28 @@ async def test_pods_that_lost_their_place_wait_for_no_batch(
     await wait_until(lambda: has_planning_passes(planning, 1))
 
 
-async def test_a_worker_that_starts_says_how_long_a_batch_stays_open(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_worker_that_starts_says_how_long_a_batch_stays_open(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning, open_window_state(planning))
     await handle.signal(ProvisioningWorkflow.set_batch_window, BatchWindow())
-    began = await skipping.get_current_time()
+    began = await planning.now()
     await signal_pending_pods(planning, handle, began)
-    await wait_until_skipping_time(skipping, lambda: has_planning_passes(planning, 1))
-    assert await skipping.get_current_time() - began < timedelta(minutes=5)
+    await wait_until_skipping_time(planning, lambda: has_planning_passes(planning, 1))
+    assert await planning.now() - began < timedelta(minutes=5)
 
 
-async def test_older_demand_is_no_new_demand(planning: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_older_demand_is_no_new_demand(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning, open_window_state(planning))
-    now = await skipping.get_current_time()
+    now = await planning.now()
     await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=5, pods=3, newest_pod_at=now))
     await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=4, pods=1, newest_pod_at=now))
     state = await handle.query(ProvisioningWorkflow.state)
     assert state.demand is not None and state.demand.pods == 3
 
 
-async def test_demand_that_comes_during_a_pass_is_planned_in_the_next(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_demand_that_comes_during_a_pass_is_planned_in_the_next(planning: WorkerHarness) -> None:
     planning.host.gate = asyncio.Event()
     handle = await start_provisioning(planning)
-    earlier = await skipping.get_current_time() - timedelta(minutes=1)
+    earlier = await planning.now() - timedelta(minutes=1)
     await signal_pending_pods(planning, handle, earlier)
     await wait_until(lambda: has_planning_passes(planning, 1))
     await signal_pending_pods(planning, handle, earlier + timedelta(seconds=1))
@@ -181,40 +166,32 @@ async def test_demand_that_comes_during_a_pass_is_planned_in_the_next(
     assert len({request.plan_id for request in planning.host.planned}) == 2
 
 
-async def test_a_group_launches_with_one_call_and_every_member_hears_of_it(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    planning.host.outcomes = [
-        PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b", "c"),))
-    ]
+async def test_a_group_launches_with_one_call_and_every_member_hears_of_it(planning: WorkerHarness) -> None:
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b", "c"),))]
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until_launched(planning, "a", "b", "c")
     assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 3
     await wait_until(lambda: has_no_groups(handle))
 
 
-async def test_a_lost_answer_is_asked_for_again_and_doubles_nothing(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_lost_answer_is_asked_for_again_and_doubles_nothing(planning: WorkerHarness) -> None:
     planning.fleet.lost_responses = [TryLater("connection cut"), TryLater("connection cut")]
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await skipping.sleep(timedelta(seconds=10))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await planning.sleep(seconds=10)
     await wait_until_launched(planning, "a", "b")
     assert len(planning.fleet.calls) == 3 and len(set(planning.fleet.calls)) == 1
     assert len(planning.instances.running) == 2
 
 
-async def test_a_group_that_is_refused_gives_its_members_up(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_group_that_is_refused_gives_its_members_up(planning: WorkerHarness) -> None:
     planning.node_classes.add("default", ready="False")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     nodeclaim_handles = [planning.workflow_handle(get_nodeclaim(planning, name)) for name in "ab"]
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: nodeclaims_are_deleted(planning))
     assert [(await nodeclaim_handle.result()).reason for nodeclaim_handle in nodeclaim_handles] == [
         "NodeClassNotReady",
@@ -225,43 +202,39 @@ async def test_a_group_that_is_refused_gives_its_members_up(
 
 
 async def test_a_launch_that_goes_wrong_is_tried_again_as_one_group_while_the_next_group_launches(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
+    planning: WorkerHarness,
 ) -> None:
     """Given up at once, its members would be planned anew at once, and so for ever (reference 3.2)."""
     denied = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized", remedy="allow it")
     planning.fleet.next_error = denied
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "c"),))]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "c"),))]
     handle = await start_provisioning(planning)
     nodeclaim_handle = await planning.start(get_nodeclaim(planning, "a"))
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until_phase(nodeclaim_handle, Phase.LAUNCH)
     await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
     assert planning.claims.condition_text("a", "Launched") == "Unknown Unauthorized"
     planning.fleet.next_error = denied
-    await skipping.sleep(timedelta(seconds=11))
+    await planning.sleep(seconds=11)
     await wait_until(lambda: has_fleet_calls(planning, 2))
-    planning.host.outcomes = [
-        PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "b", group_id="2"),))
-    ]
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "b", group_id="2"),))]
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until_launched(planning, "b")
-    await skipping.sleep(timedelta(seconds=30))
+    await planning.sleep(seconds=30)
     await wait_until_launched(planning, "a", "c")
     assert len(planning.instances.running) == 3 and len(planning.fleet.calls) == len(set(planning.fleet.calls)) == 4
 
 
 async def test_what_is_refused_in_one_offering_is_launched_in_the_next_without_a_new_claim(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
+    planning: WorkerHarness,
 ) -> None:
     planning.fleet.types, planning.fleet.capacity_by_type = (
         ("m5.large", "c5.large", "r5.large"),
         {"m5.large": 1, "c5.large": 1},
     )
-    planning.host.outcomes = [
-        PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b", "c"),))
-    ]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b", "c"),))]
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until_launched(planning, "a", "b", "c")
     types = [get_nodeclaim(planning, name).instance_type for name in "abc"]
     assert types == ["m5.large", "c5.large", "r5.large"]
@@ -285,28 +258,26 @@ async def activity_summaries(handle: Provisioning, activity: str) -> list[str]:
     ]
 
 
-async def test_another_attempt_is_made_only_for_members_that_are_still_there(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_another_attempt_is_made_only_for_members_that_are_still_there(planning: WorkerHarness) -> None:
     planning.fleet.next_error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
     del planning.claims.found["a"]
-    await skipping.sleep(timedelta(seconds=15))
+    await planning.sleep(seconds=15)
     await wait_until_launched(planning, "b")
     assert len(planning.instances.running) == 1
 
 
-async def test_a_group_without_members_is_over(planning: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_group_without_members_is_over(planning: WorkerHarness) -> None:
     planning.fleet.next_error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a"),))]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a"),))]
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
     planning.claims.found.clear()
-    await skipping.sleep(timedelta(seconds=15))
+    await planning.sleep(seconds=15)
     state = await handle.query(ProvisioningWorkflow.state)
     assert state.drafts == () and state.groups == () and len(planning.fleet.calls) == 1
 
@@ -314,10 +285,10 @@ async def test_a_group_without_members_is_over(planning: WorkerHarness, skipping
 @pytest.mark.parametrize("others", [(), ("b",)])
 @pytest.mark.parametrize("already_deleted", [False, True])
 async def test_a_member_that_was_deleted_before_its_launch_ends_at_once(
-    planning: WorkerHarness, skipping: WorkflowEnvironment, others: tuple[str, ...], already_deleted: bool
+    planning: WorkerHarness, others: tuple[str, ...], already_deleted: bool
 ) -> None:
     """Whether its group is for others too or not, and also where nothing kept its NodeClaim."""
-    draft = await make_launch_draft(planning, skipping, *others, "z")
+    draft = await make_launch_draft(planning, *others, "z")
     if others:
         draft = draft.model_copy(update={"joined": True})
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(draft,))]
@@ -327,7 +298,7 @@ async def test_a_member_that_was_deleted_before_its_launch_ends_at_once(
     else:
         planning.claims.set_status("z", deleting=True)
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     # No time is skipped while nobody waits for a result.
     await wait_until(lambda: is_over(nodeclaim_handle))
     assert (await nodeclaim_handle.result()).reason == "Deleted"
@@ -335,55 +306,53 @@ async def test_a_member_that_was_deleted_before_its_launch_ends_at_once(
     assert "z" not in planning.claims.found and len(planning.instances.running) == len(others)
 
 
-async def test_a_member_whose_instance_was_written_down_and_not_told_is_told(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_member_whose_instance_was_written_down_and_not_told_is_told(planning: WorkerHarness) -> None:
     planning.fleet.next_error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     nodeclaim_handle = await planning.start(get_nodeclaim(planning, "a"))
     handle = await start_provisioning(planning)
-    began = await skipping.get_current_time()
+    began = await planning.now()
     await signal_pending_pods(planning, handle, began - timedelta(minutes=1))
     await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
     planning.claims.set_status("a", provider_id="aws:///us-west-2a/i-1")
-    await skipping.sleep(timedelta(seconds=15))
+    await planning.sleep(seconds=15)
     await wait_until_launched(planning, "b")
     await wait_until(lambda: is_in_phase(nodeclaim_handle, Phase.REGISTRATION))
-    assert await skipping.get_current_time() - began < planning.deadlines.launch
+    assert await planning.now() - began < planning.deadlines.launch
 
 
 async def test_claims_of_a_pool_that_no_plan_made_wait_for_each_other_as_long_as_pods_do(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
+    planning: WorkerHarness,
 ) -> None:
     handle = await start_provisioning(planning)
     window = BatchWindow(idle=timedelta(seconds=10), longest=timedelta(minutes=1))
     await handle.signal(ProvisioningWorkflow.set_batch_window, window)
-    born = await skipping.get_current_time()
+    born = await planning.now()
     for name in "abc":
         planning.claims.add(name, born=born, labels={NODEPOOL: "default"})
         join_request = LaunchGroupJoinRequest(
             name=name, uid=f"uid-{name}", pool="default", node_class="default", launch_hash="x"
         )
         await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
-        await skipping.sleep(timedelta(seconds=4))
-    await skipping.sleep(timedelta(seconds=20))
+        await planning.sleep(seconds=4)
+    await planning.sleep(seconds=20)
     await wait_until(lambda: have_instances(planning, "a", "b", "c"))
     assert len(planning.fleet.calls) == 1
 
 
 async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_that_are_alike(
-    planning: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    planning: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are gathered for longer than usual, as a busy machine may take its time to start them."""
     monkeypatch.setattr("workflows.launch_groups.JOIN_WINDOW", timedelta(seconds=20))
     planning.fleet.gate = asyncio.Event()
     await start_provisioning(planning)
-    born = await skipping.get_current_time()
+    born = await planning.now()
     nodeclaim_handles = []
     for name, alike in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "x")):
         made = planning.claims.add(name, born=born, labels={NODEPOOL: "default"})
         nodeclaim_handles.append(await planning.start(made, alike=alike))
-    await wait_until_skipping_time(skipping, lambda: has_fleet_calls(planning, 2))
+    await wait_until_skipping_time(planning, lambda: has_fleet_calls(planning, 2))
     for nodeclaim_handle in nodeclaim_handles:
         await wait_until_phase(nodeclaim_handle, Phase.LAUNCH)
     planning.fleet.gate.set()
@@ -392,61 +361,53 @@ async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_tha
     assert all("karpenter.sh/termination" in one["metadata"]["finalizers"] for one in planning.claims.found.values())
 
 
-async def test_one_that_asks_twice_to_launch_with_others_is_bought_once(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_one_that_asks_twice_to_launch_with_others_is_bought_once(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
-    planning.claims.add("a", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
+    planning.claims.add("a", born=await planning.now(), labels={NODEPOOL: "default"})
     join_request = LaunchGroupJoinRequest(name="a", uid="uid-a", pool="default", node_class="default", launch_hash="x")
     planning.fleet.gate = asyncio.Event()
     await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
     await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
-    await skipping.sleep(timedelta(seconds=2))
+    await planning.sleep(seconds=2)
     await wait_until(lambda: has_fleet_calls(planning, 1))
     await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
-    await skipping.sleep(timedelta(seconds=2))
+    await planning.sleep(seconds=2)
     planning.fleet.gate.set()
     await wait_until(lambda: have_instances(planning, "a"))
     await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
-    await skipping.sleep(timedelta(seconds=2))
+    await planning.sleep(seconds=2)
     assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 1
 
 
-async def test_a_claim_of_a_pool_launches_itself_where_there_is_no_provisioning(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    made = fake.claims.add("a", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
+async def test_a_claim_of_a_pool_launches_itself_where_there_is_no_provisioning(fake: WorkerHarness) -> None:
+    made = fake.claims.add("a", born=await fake.now(), labels={NODEPOOL: "default"})
     await wait_until_phase(await fake.start(made, alike="x"), Phase.REGISTRATION)
     assert len(fake.fleet.calls) == 1
 
 
-async def test_what_a_claim_that_launches_alone_was_refused_counts_in_the_next_plan(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_what_a_claim_that_launches_alone_was_refused_counts_in_the_next_plan(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
     mark = UnavailableOffering(
         instance_type="m5.large",
         zone="us-west-2a",
         capacity_type="spot",
-        until=await skipping.get_current_time() + timedelta(minutes=3),
+        until=await planning.now() + timedelta(minutes=3),
     )
     await handle.signal(ProvisioningWorkflow.offerings_unavailable, ObservedUnavailableOfferings(unavailable=(mark,)))
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: has_planning_passes(planning, 1))
     assert planning.host.planned[0].unavailable == (mark,)
 
 
-async def test_a_storm_that_the_watch_told_of_is_known_to_every_plan_after(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_storm_that_the_watch_told_of_is_known_to_every_plan_after(planning: WorkerHarness) -> None:
     """Also to that of a worker that has read no message of it, and whatever a launch was refused since."""
     handle = await start_provisioning(planning)
-    until = await skipping.get_current_time() + timedelta(minutes=5)
+    until = await planning.now() + timedelta(minutes=5)
     await handle.signal(
         ProvisioningWorkflow.offerings_unavailable, ObservedUnavailableOfferings(unavailable=(), burst_ends_at=until)
     )
     await handle.signal(ProvisioningWorkflow.offerings_unavailable, ObservedUnavailableOfferings(unavailable=()))
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: has_planning_passes(planning, 1))
     assert planning.host.planned[0].burst_ends_at == until
 
@@ -457,34 +418,32 @@ async def waits_for_retry(handle: Provisioning, why: str) -> bool:
     return any(why in draft.why for draft in state.drafts)
 
 
-async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(planning: WorkerHarness) -> None:
     planning.fleet.capacity = 1
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     other = await planning.start(get_nodeclaim(planning, "b"))
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until_launched(planning, "a")
     await wait_until(lambda: nodeclaim_is_deleted(planning, "b"))
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: has_planning_passes(planning, 2))
     unavailable_offerings = planning.host.planned[1].unavailable
     assert [(offering.instance_type, offering.zone) for offering in unavailable_offerings] == [
         ("m5.large", "us-west-2a")
     ]
-    await skipping.sleep(timedelta(minutes=4))
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await planning.sleep(minutes=4)
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: has_planning_passes(planning, 3))
     assert planning.host.planned[2].unavailable == ()
     assert (await other.result()).reason == "InsufficientCapacity"
 
 
-async def test_a_slow_group_holds_up_no_other(planning: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_slow_group_holds_up_no_other(planning: WorkerHarness) -> None:
     planning.fleet.gate = asyncio.Event()
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a"),))]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a"),))]
     handle = await start_provisioning(planning)
-    earlier = await skipping.get_current_time() - timedelta(minutes=1)
+    earlier = await planning.now() - timedelta(minutes=1)
     await signal_pending_pods(planning, handle, earlier)
     await wait_until(lambda: has_fleet_calls(planning, 1))
     await signal_pending_pods(planning, handle, earlier)
@@ -494,35 +453,33 @@ async def test_a_slow_group_holds_up_no_other(planning: WorkerHarness, skipping:
 
 
 async def test_without_a_host_demand_is_kept_and_planned_as_soon_as_there_is_one(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(workflows.activity_options.PLAN, "schedule_to_start_timeout", timedelta(seconds=0.5))
     handle = await start_provisioning(fake)
-    await signal_pending_pods(fake, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "no plan"), seconds=5)
+    await signal_pending_pods(fake, handle, await fake.now() - timedelta(minutes=1))
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "no plan"), seconds=5)
     async with fake.running_planner():
-        await wait_until_skipping_time(skipping, lambda: has_planning_passes(fake, 1), seconds=5)
-        await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, ""), seconds=5)
+        await wait_until_skipping_time(fake, lambda: has_planning_passes(fake, 1), seconds=5)
+        await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, ""), seconds=5)
 
 
-async def test_a_pass_on_caches_that_are_too_old_is_made_again(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pass_on_caches_that_are_too_old_is_made_again(planning: WorkerHarness) -> None:
     planning.host.outcomes = [PlanOutcome(plan_id="", blocked="caches are too old: pods")]
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: is_blocked_by(handle, "caches are too old"))
-    await wait_until_skipping_time(skipping, lambda: has_planning_passes(planning, 2))
+    await wait_until_skipping_time(planning, lambda: has_planning_passes(planning, 2))
 
 
 async def test_continuing_as_new_waits_for_no_group_and_buys_nothing_twice(
-    planning: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    planning: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 30)
     planning.fleet.gate = asyncio.Event()
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, skipping, "a", "b"),))]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     first = await start_provisioning(planning)
-    earlier = await skipping.get_current_time() - timedelta(minutes=1)
+    earlier = await planning.now() - timedelta(minutes=1)
     await signal_pending_pods(planning, first, earlier)
     await wait_until(lambda: has_fleet_calls(planning, 1))
     following: Provisioning = planning.client.get_workflow_handle(first.id)
@@ -534,10 +491,8 @@ async def test_continuing_as_new_waits_for_no_group_and_buys_nothing_twice(
     await wait_until(lambda: has_no_groups(following))
 
 
-async def test_a_rebuilt_workflow_goes_on_with_the_drafts_that_it_carries(
-    planning: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    draft = await make_launch_draft(planning, skipping, "a", "b")
+async def test_a_rebuilt_workflow_goes_on_with_the_drafts_that_it_carries(planning: WorkerHarness) -> None:
+    draft = await make_launch_draft(planning, "a", "b")
     await start_provisioning(planning, ProvisioningState(cluster=planning.cluster, drafts=(draft,)))
     await wait_until_launched(planning, "a", "b")
 

@@ -1,9 +1,6 @@
 """The condition NodeRegistrationHealthy of a NodePool, from the lives of its NodeClaims."""
 
-from datetime import timedelta
 from typing import Any
-
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.launch import LaunchRejection
 from tenure.model.observations import ObservedNodePool
@@ -26,68 +23,64 @@ def has_registration_health(fake: WorkerHarness, text: str) -> Any:
     return holds
 
 
-async def assert_registration_timeout(fake: WorkerHarness, skipping: WorkflowEnvironment, name: str) -> None:
-    assert await failure_reason(fake, skipping, name, minutes=1) == "RegistrationTimeout"
+async def assert_registration_timeout(fake: WorkerHarness, name: str) -> None:
+    assert await failure_reason(fake, name, minutes=1) == "RegistrationTimeout"
 
 
-async def failure_reason(fake: WorkerHarness, skipping: WorkflowEnvironment, name: str, **step: float) -> str:
+async def failure_reason(fake: WorkerHarness, name: str, **step: float) -> str:
     """The reason for which a NodeClaim that was just made goes. Time moves in steps: awaited as a result, it would run
     on to the end of the pool's workflow, which has no timer."""
-    handle = await fake.start(fake.claims.add(name, born=await skipping.get_current_time()))
+    handle = await fake.start(fake.claims.add(name, born=await fake.now()))
 
     async def is_deleted() -> bool:
         return name not in fake.claims.found
 
-    await wait_until_skipping_time(skipping, is_deleted, **step)
+    await wait_until_skipping_time(fake, is_deleted, **step)
     return (await query_state(handle)).disruption
 
 
-async def test_it_is_unknown_first_and_true_once_a_node_registered(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_it_is_unknown_first_and_true_once_a_node_registered(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     await wait_until(has_registration_health(fake, "Unknown"))
-    await ready_nodeclaim(fake, skipping)
+    await ready_nodeclaim(fake)
     conditions = fake.claims.found["a"]["status"]["conditions"]
     for one in conditions:
-        one["lastTransitionTime"] = (await skipping.get_current_time()).isoformat()
+        one["lastTransitionTime"] = (await fake.now()).isoformat()
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, registered=1))
     await wait_until(has_registration_health(fake, "True"))
 
 
 async def test_two_nodeclaims_that_never_join_make_it_false_and_two_failures_survive_continue_as_new(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: Any
+    fake: WorkerHarness, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("workflows.activity_options.CONTINUE_AS_NEW_AT_EVENTS", 30)
     pools = await start_nodepool(fake)
-    await assert_registration_timeout(fake, skipping, "a")
-    await wait_until_skipping_time(skipping, has_registration_health(fake, "True"))
+    await assert_registration_timeout(fake, "a")
+    await wait_until_skipping_time(fake, has_registration_health(fake, "True"))
     for number in range(2, 12):
         await wait_until_idle(pools, timeout=IDLE_TIMEOUT_SECONDS)
         await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=number, generation=1, usage=str(number)))
-        await skipping.sleep(timedelta(seconds=1))
+        await fake.sleep(seconds=1)
     await wait_until(lambda: has_continued_as_new(fake.client, pools))
-    await assert_registration_timeout(fake, skipping, "b")
-    await wait_until_skipping_time(skipping, has_registration_health(fake, "False RegistrationFailed"))
+    await assert_registration_timeout(fake, "b")
+    await wait_until_skipping_time(fake, has_registration_health(fake, "False RegistrationFailed"))
 
 
 async def test_launches_that_ec2_refuses_count_with_ec2s_reason_and_those_without_room_do_not(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
     pools = await start_nodepool(fake)
     fake.fleet.capacity = 0
     for name in ("a", "b", "c"):
-        assert await failure_reason(fake, skipping, name) == "InsufficientCapacity"
+        assert await failure_reason(fake, name) == "InsufficientCapacity"
     assert (await pools.query(NodePoolWorkflow.state)).registrations.outcomes == ()
     fake.fleet.rejection = LaunchRejection(reason="UnauthorizedOperation", message="no", final=True)
     for name in ("d", "e"):
-        assert await failure_reason(fake, skipping, name) == "UnauthorizedOperation"
-    await wait_until_skipping_time(skipping, has_registration_health(fake, "False UnauthorizedOperation"))
+        assert await failure_reason(fake, name) == "UnauthorizedOperation"
+    await wait_until_skipping_time(fake, has_registration_health(fake, "False UnauthorizedOperation"))
 
 
-async def test_a_pool_without_a_workflow_holds_up_no_clean_up(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_a_pool_without_a_workflow_holds_up_no_clean_up(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     assert (await handle.result()).reason == "RegistrationTimeout"
     assert fake.instances.running == {}

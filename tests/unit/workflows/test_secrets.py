@@ -80,7 +80,7 @@ async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     settings = load(["--cluster-name", "demo"])
-    fake = WorkerHarness(skipping.client)
+    fake = WorkerHarness.on(skipping)
     fleet, resolver = ReadingFleet(fake.instances, lost_responses=[TryLater(ERROR_MESSAGE)]), ReadingResolver()
     fake.fleet, fake.resolver = fleet, resolver
     set_user_data(fake)
@@ -88,9 +88,9 @@ async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log
         structlog.get_logger().info("starts", given=(settings, temporal_security(settings), aws_settings(settings)))
         async with fake.running_worker():
             pooled, classed = await start_nodepool(fake), await start_nodeclass(fake)
-            handle = await ready_nodeclaim(fake, skipping)
+            handle = await ready_nodeclaim(fake)
             await wait_until(lambda: _has_received_user_data(resolver))
-            await observe_empty(fake, skipping, handle)
+            await observe_empty(fake, handle)
             assert (await handle.result()).reason == "Empty"
     assert settings.temporal_api_key == API_KEY, "the worker had it"
     assert USER_DATA in fleet.read[0] and USER_DATA in resolver.read[0], "activities had it"

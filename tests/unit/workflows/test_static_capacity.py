@@ -20,21 +20,17 @@ from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
 from workflows.nodepool import NodePoolWorkflow
 
 
-async def test_what_is_missing_is_made_and_then_nothing_happens(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_what_is_missing_is_made_and_then_nothing_happens(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 3)
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     before = len((await pool.handle.fetch_history()).events)
-    await skipping.sleep(timedelta(hours=5))
+    await fake.sleep(hours=5)
     assert len((await pool.handle.fetch_history()).events) == before
     assert await count_scheduled(pool.handle, "reconcile_replicas") == 1
     assert await pool.details_mention("3 desired, **3** running, 0 going", "| waits for | nothing |")
 
 
-async def test_a_claim_that_goes_or_fails_is_replaced_before_it_is_gone(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_claim_that_goes_or_fails_is_replaced_before_it_is_gone(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 2)
     terminating = pool.existing_names()[0]
     fake.claims.set_status(terminating, deleting=True)
@@ -48,7 +44,7 @@ async def test_a_claim_that_goes_or_fails_is_replaced_before_it_is_gone(
     assert len(pool.existing_names()) == 2
 
 
-async def test_scaling_down_deletes_and_scaling_up_makes(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_scaling_down_deletes_and_scaling_up_makes(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 3)
     await pool.scale(1)
     await wait_until(lambda: pool.has_existing(1))
@@ -60,24 +56,20 @@ async def test_scaling_down_deletes_and_scaling_up_makes(fake: WorkerHarness, sk
     await wait_until(lambda: pool.has_existing(0))
 
 
-async def test_a_limit_holds_and_is_waited_for_without_looking(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_limit_holds_and_is_waited_for_without_looking(fake: WorkerHarness) -> None:
     pool = await start_static_nodepool(fake, 10, limits={"nodes": "5"})
     await wait_until(lambda: pool.has_existing(5))
     await pool.signal_observed()
     await wait_until(lambda: pool.details_mention("10 desired, **5** running", "limits.nodes=5"))
-    await skipping.sleep(timedelta(seconds=1))
+    await fake.sleep(seconds=1)
     before = len((await pool.handle.fetch_history()).events)
-    await skipping.sleep(timedelta(hours=2))
+    await fake.sleep(hours=2)
     assert len((await pool.handle.fetch_history()).events) == before
     await pool.scale(10, limits={"nodes": "12"})
     await wait_until(lambda: pool.has_existing(10))
 
 
-async def test_one_that_goes_holds_the_limit_until_it_is_gone(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_one_that_goes_holds_the_limit_until_it_is_gone(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 2, limits={"nodes": "2"})
     terminating = pool.existing_names()[0]
     fake.claims.set_status(terminating, deleting=True)
@@ -89,7 +81,7 @@ async def test_one_that_goes_holds_the_limit_until_it_is_gone(
     await wait_until(lambda: pool.has_existing(2))
 
 
-async def test_a_class_that_is_not_ready_is_waited_for(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_class_that_is_not_ready_is_waited_for(fake: WorkerHarness) -> None:
     fake.node_classes.add("default", ready="False")
     pool = await start_static_nodepool(fake, 2)
     await wait_until(lambda: pool.waits_for("EC2NodeClass default is not ready"))
@@ -99,12 +91,10 @@ async def test_a_class_that_is_not_ready_is_waited_for(fake: WorkerHarness, skip
     await wait_until(lambda: pool.has_existing(2))
 
 
-async def test_with_its_gate_off_a_static_pool_makes_nothing_and_says_so_until_it_is_on(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_with_its_gate_off_a_static_pool_makes_nothing_and_says_so_until_it_is_on(fake: WorkerHarness) -> None:
     pool = await start_static_nodepool(fake, 2, gate="off")
     await wait_until(lambda: pool.details_mention("feature gate StaticCapacity, which is off"))
-    await skipping.sleep(timedelta(minutes=10))
+    await fake.sleep(minutes=10)
     assert fake.pools.statuses["default"][labels.VALIDATION_SUCCEEDED] == "False NodePoolValidationFailed"
     assert not fake.claims.found and await count_scheduled(pool.handle, "reconcile_replicas") == 0
     pool.gate = "on"
@@ -113,10 +103,10 @@ async def test_with_its_gate_off_a_static_pool_makes_nothing_and_says_so_until_i
     assert fake.pools.statuses["default"][labels.VALIDATION_SUCCEEDED] == "True"
 
 
-async def test_a_pool_that_is_going_makes_nothing(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_pool_that_is_going_makes_nothing(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 1)
     await pool.signal_observed(deleting=True, existing=0)
-    await skipping.sleep(timedelta(minutes=5))
+    await fake.sleep(minutes=5)
     assert await count_scheduled(pool.handle, "reconcile_replicas") == 1
 
 
@@ -133,7 +123,7 @@ class CrashingNodeClaims(FakeNodeClaims):
 
 
 async def test_a_worker_that_dies_between_making_claims_leaves_none_twice(skipping: WorkflowEnvironment) -> None:
-    fake = WorkerHarness(skipping.client, claims=CrashingNodeClaims(), max_cached_workflows=0)
+    fake = WorkerHarness.on(skipping, claims=CrashingNodeClaims(), max_cached_workflows=0)
     async with fake.running_worker():
         pool = await start_static_nodepool(fake, 8)
         await wait_until(lambda: pool.has_existing(3))
@@ -149,7 +139,7 @@ async def test_a_worker_that_dies_between_making_claims_leaves_none_twice(skippi
 
 
 async def test_a_step_that_fails_goes_on_under_its_plan_also_after_continuing_as_new(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.claims.faults["create"] = [None, BadInput("denied by a webhook")]
     pool = await start_static_nodepool(fake, 4)
@@ -157,34 +147,32 @@ async def test_a_step_that_fails_goes_on_under_its_plan_also_after_continuing_as
     plan_id = (await pool.state()).replicas.plan_id
     # Not before: a run that follows tries again at once, and what was in the way is forgotten.
     await wait_until_continued_as_new(pool.handle, monkeypatch, lambda number: pool.signal_observed(usage=str(number)))
-    await wait_until_skipping_time(skipping, lambda: pool.has_existing(4), seconds=10)
+    await wait_until_skipping_time(fake, lambda: pool.has_existing(4), seconds=10)
     assert pool.plan_ids() == {plan_id}
 
 
-async def test_a_fault_is_shown_and_tried_again(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_fault_is_shown_and_tried_again(fake: WorkerHarness) -> None:
     fake.claims.faults["create"] = [BadInput("denied by a webhook")] * 2
     pool = await start_static_nodepool(fake, 1)
     await wait_until(lambda: pool.details_mention("denied by a webhook"))
-    await skipping.sleep(timedelta(minutes=3))
+    await fake.sleep(minutes=3)
     await wait_until(lambda: pool.has_existing(1))
 
 
-async def test_short_faults_are_not_noticed(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_short_faults_are_not_noticed(fake: WorkerHarness) -> None:
     fake.claims.faults["create"] = [None, TryLater("503"), None, TryLater("503")]
     pool = await start_static_nodepool(fake, 6)
-    await wait_until_skipping_time(skipping, lambda: pool.has_existing(6))
+    await wait_until_skipping_time(fake, lambda: pool.has_existing(6))
     assert len(pool.plan_ids()) == 1
 
 
-async def test_claims_that_do_not_last_are_made_ever_more_slowly_until_the_pool_changes(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_claims_that_do_not_last_are_made_ever_more_slowly_until_the_pool_changes(fake: WorkerHarness) -> None:
     """As where EC2 has no capacity: each is given up as soon as it was made."""
     pool = await start_static_nodepool(fake, 2)
     made: set[str] = set()
     for _ in range(60):
         # No multiple of the pauses: what is told just as a timer fires, the test server may fail for good.
-        await skipping.sleep(timedelta(seconds=19.3))
+        await fake.sleep(seconds=19.3)
         if fake.claims.found:
             await pool.signal_observed()
         made |= set(fake.claims.found)
@@ -196,25 +184,21 @@ async def test_claims_that_do_not_last_are_made_ever_more_slowly_until_the_pool_
     await wait_until(lambda: pool.has_existing(3))
 
 
-async def test_claims_that_are_gone_before_the_watch_saw_them_are_missed_all_the_same(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_claims_that_are_gone_before_the_watch_saw_them_are_missed_all_the_same(fake: WorkerHarness) -> None:
     pool = await start_static_nodepool(fake, 2)
     await wait_until(lambda: pool.has_existing(2))
     fake.claims.found.clear()
-    await wait_until_skipping_time(skipping, lambda: pool.has_existing(2))
+    await wait_until_skipping_time(fake, lambda: pool.has_existing(2))
 
 
-async def test_a_paused_pool_loses_no_node_and_still_gets_what_is_missing(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_paused_pool_loses_no_node_and_still_gets_what_is_missing(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 3)
-    await pool.handle.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, hours=1))
+    await pool.handle.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
     await pool.scale(1)
     await wait_until(
         lambda: pool.details_mention("1 desired, **3** running", "| waits for | NodePool default is paused by ops")
     )
-    await skipping.sleep(timedelta(minutes=30))
+    await fake.sleep(minutes=30)
     assert len(pool.existing_names()) == 3
     await pool.scale(4)
     await wait_until(lambda: pool.has_existing(4))
@@ -224,43 +208,35 @@ async def test_a_paused_pool_loses_no_node_and_still_gets_what_is_missing(
     await wait_until(lambda: pool.has_existing(2))
 
 
-async def test_a_pause_that_ends_by_itself_lets_surplus_nodes_go(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pause_that_ends_by_itself_lets_surplus_nodes_go(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 2)
-    await pool.handle.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, hours=1))
+    await pool.handle.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
     await pool.scale(1)
-    await skipping.sleep(timedelta(minutes=50))
+    await fake.sleep(minutes=50)
     assert len(pool.existing_names()) == 2
-    await wait_until_skipping_time(skipping, lambda: pool.has_existing(1), minutes=1)
+    await wait_until_skipping_time(fake, lambda: pool.has_existing(1), minutes=1)
 
 
-async def test_a_large_pool_is_made_in_several_steps(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_large_pool_is_made_in_several_steps(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.nodepool.static_capacity.MOST_MADE", 4)
     pool = await start_static_nodepool(fake, 10)
-    await wait_until_skipping_time(skipping, lambda: pool.has_existing(10))
+    await wait_until_skipping_time(fake, lambda: pool.has_existing(10))
     assert len(pool.plan_ids()) == 1 and await count_scheduled(pool.handle, "reconcile_replicas") == 3
 
 
-async def test_a_node_of_a_static_pool_stays_however_long_it_is_empty(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="Never")
-    await observe_empty(fake, skipping, handle, policy="WhenEmpty/Never")
-    await skipping.sleep(timedelta(days=3))
+async def test_a_node_of_a_static_pool_stays_however_long_it_is_empty(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="Never")
+    await observe_empty(fake, handle, policy="WhenEmpty/Never")
+    await fake.sleep(days=3)
     assert await is_in_phase(handle, Phase.READY)
     assert fake.instances.terminated == []
 
 
-async def test_even_a_wish_of_an_empty_static_node_is_refused(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_even_a_wish_of_an_empty_static_node_is_refused(fake: WorkerHarness) -> None:
     """As where the pool became static under its nodes, by being made anew."""
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="Never")
+    handle = await ready_nodeclaim(fake, expireAfter="Never")
     pool = await start_static_nodepool(fake, 1)
-    await observe_empty(fake, skipping, handle)
-    await skipping.sleep(timedelta(hours=1))
+    await observe_empty(fake, handle)
+    await fake.sleep(hours=1)
     assert await is_in_phase(handle, Phase.READY)
     assert "is static" in (await pool.state()).blocked_by

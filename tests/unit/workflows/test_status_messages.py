@@ -1,7 +1,5 @@
 """What workflows tell the command line in words, so that it need not know their state."""
 
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.cli.nodes.why import query_explanation
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.nodeclaim.history import NodeClaimExplanation, Phase
@@ -16,11 +14,9 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
 
-async def test_a_node_tells_how_it_came_to_be_and_what_it_waits_for(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    pause = await pause_for(skipping, hours=1)
+async def test_a_node_tells_how_it_came_to_be_and_what_it_waits_for(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    pause = await pause_for(fake, hours=1)
     await handle.execute_update(NodeClaimWorkflow.pause, pause)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
 
@@ -40,12 +36,10 @@ async def test_a_node_tells_how_it_came_to_be_and_what_it_waits_for(
     assert (explanation.drain, explanation.not_ready, explanation.events) == ((), "", ())
 
 
-async def test_a_pool_tells_of_its_own_pause_and_of_the_clusters(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pool_tells_of_its_own_pause_and_of_the_clusters(fake: WorkerHarness) -> None:
     handle = await start_nodepool(fake)
     assert await handle.query("pauses", result_type=list[str]) == []
-    pause: Pause = normalize_pause(await pause_for(skipping, hours=1))
+    pause: Pause = normalize_pause(await pause_for(fake, hours=1))
     await handle.execute_update(NodePoolWorkflow.pause, pause)
     [own] = await handle.query("pauses", result_type=list[str])
     assert own.startswith("NodePool default is paused by ops@example.com until ")

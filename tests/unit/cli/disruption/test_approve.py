@@ -106,11 +106,11 @@ async def test_a_node_that_waits_for_approval_is_approved_by_name(
     skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
-    async with WorkerHarness(skipping.client).running_worker() as fake:
-        node = await ready_with_rules(fake, skipping, scheduledChange={"action": "waitForApproval"})
+    async with WorkerHarness.on(skipping).running_worker() as fake:
+        node = await ready_with_rules(fake, scheduledChange={"action": "waitForApproval"})
         with pytest.raises(UsageError, match=r"no event that waits for approval.*`tenure events a` says"):
             await send_node_decision(skipping.client, node.id, "a", ApproveEvent(by="ann"))
-        await send_message(fake, skipping, node)
+        await send_message(fake, node)
         await wait_until_skipping_time(skipping, lambda: is_blocked_by(node, "tenure approve a lets it go"))
         message = await send_node_decision(skipping.client, node.id, "a", RejectEvent(by="ben", reason="not today"))
         assert message == "NodeClaim a is kept, whatever comes of scheduledChange: rejected by ben"

@@ -1,10 +1,8 @@
 """NodePool: while wishes wait, its budget is read when something is told of it, and else ever more slowly."""
 
-from datetime import timedelta
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.observations import ObservedNodePool
 from tests.support.fakes.worker import WorkerHarness
@@ -23,109 +21,97 @@ READ = "read_allowed_disruptions"
 WORN_OUT = {"labels": {"karpenter.sh/nodepool": "default"}, "ready": False}
 
 
-async def start_waiting_nodepool(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Any:
+async def start_waiting_nodepool(fake: WorkerHarness) -> Any:
     """`a` wishes to go, and the one node that the budget lets go is NotReady: b's."""
     await add_nodeclaims(fake, "a", "b")
     fake.nodes.join("node-b", "aws:///us-west-2a/i-b", **WORN_OUT)
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await request_permits(fake, skipping, pools, "a")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "a"))
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
     return pools
 
 
-async def test_a_budget_that_is_used_up_is_read_ever_more_slowly(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    pools = await start_waiting_nodepool(fake, skipping)
-    await skipping.sleep(timedelta(minutes=4))
+async def test_a_budget_that_is_used_up_is_read_ever_more_slowly(fake: WorkerHarness) -> None:
+    pools = await start_waiting_nodepool(fake)
+    await fake.sleep(minutes=4)
     assert 3 <= await count_scheduled(pools, READ) <= 5
-    await skipping.sleep(timedelta(hours=1))
+    await fake.sleep(hours=1)
     assert await count_scheduled(pools, READ) <= 20, "one in four minutes"
     fake.nodes.update_node("node-b", ready=True)
-    await skipping.sleep(timedelta(minutes=4, seconds=5))
+    await fake.sleep(minutes=4, seconds=5)
     assert await have_permits(fake, "a"), "though nobody told of it"
 
 
-async def test_room_that_is_told_of_is_used_at_once_and_leaves_the_status_alone(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    pools = await start_waiting_nodepool(fake, skipping)
-    await skipping.sleep(timedelta(minutes=30))
+async def test_room_that_is_told_of_is_used_at_once_and_leaves_the_status_alone(fake: WorkerHarness) -> None:
+    pools = await start_waiting_nodepool(fake)
+    await fake.sleep(minutes=30)
     written = await count_scheduled(pools, "update_nodepool_status")
     fake.nodes.update_node("node-b", ready=True)
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, freed=7))
-    await skipping.sleep(timedelta(seconds=1))
+    await fake.sleep(seconds=1)
     await wait_until(lambda: have_permits(fake, "a"))
     assert await count_scheduled(pools, "update_nodepool_status") == written
 
 
-async def test_room_that_is_told_of_with_something_else_hides_nothing(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    pools = await start_waiting_nodepool(fake, skipping)
+async def test_room_that_is_told_of_with_something_else_hides_nothing(fake: WorkerHarness) -> None:
+    pools = await start_waiting_nodepool(fake)
     written = await count_scheduled(pools, "update_nodepool_status")
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, usage="more", freed=7))
-    await wait_until_skipping_time(skipping, lambda: has_written_status(pools, written + 1))
+    await wait_until_skipping_time(fake, lambda: has_written_status(pools, written + 1))
 
 
-async def test_a_change_makes_looks_frequent_again(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    pools = await start_waiting_nodepool(fake, skipping)
-    await skipping.sleep(timedelta(minutes=30))
+async def test_a_change_makes_looks_frequent_again(fake: WorkerHarness) -> None:
+    pools = await start_waiting_nodepool(fake)
+    await fake.sleep(minutes=30)
     reads_before = await count_scheduled(pools, READ)
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, freed=7))
-    await skipping.sleep(timedelta(minutes=2))
+    await fake.sleep(minutes=2)
     assert await count_scheduled(pools, READ) - reads_before >= 3
 
 
-async def test_a_budget_of_nothing_is_read_again_only_when_the_pool_changes(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_budget_of_nothing_is_read_again_only_when_the_pool_changes(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await request_permits(fake, skipping, pools, "a")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "a"))
-    await skipping.sleep(timedelta(minutes=50))
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
+    await fake.sleep(minutes=50)
     assert await count_scheduled(pools, READ) == 1
     fake.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=2))
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 
-async def test_a_paused_pool_reads_no_budget_until_it_goes_on(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_paused_pool_reads_no_budget_until_it_goes_on(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await pools.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, minutes=50))
-    await request_permits(fake, skipping, pools, "a")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "a"))
-    await skipping.sleep(timedelta(minutes=48))
+    await pools.execute_update(NodePoolWorkflow.pause, await pause_for(fake, minutes=50))
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
+    await fake.sleep(minutes=48)
     assert await count_scheduled(pools, READ) == 1 and not await have_permits(fake, "a")
-    await skipping.sleep(timedelta(minutes=2, seconds=5))
+    await fake.sleep(minutes=2, seconds=5)
     await wait_until(lambda: have_permits(fake, "a"))
 
 
-async def test_a_wish_that_is_said_again_is_answered_without_another_look(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    pools = await start_waiting_nodepool(fake, skipping)
-    await skipping.sleep(timedelta(minutes=30))
+async def test_a_wish_that_is_said_again_is_answered_without_another_look(fake: WorkerHarness) -> None:
+    pools = await start_waiting_nodepool(fake)
+    await fake.sleep(minutes=30)
     reads_before = await count_scheduled(pools, READ)
-    await request_permits(fake, skipping, pools, "a")
+    await request_permits(fake, pools, "a")
     await wait_until(lambda: has_two_decisions(fake, "a"))
     first, second = await permit_decisions(fake, "a")
     assert first == second and "1 in use" in second.blocked_by
     assert await count_scheduled(pools, READ) == reads_before
 
 
-async def test_a_node_that_is_refused_asks_ever_more_slowly(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_that_is_refused_asks_ever_more_slowly(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"))
-    await skipping.sleep(timedelta(minutes=11))
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0"))
+    await fake.sleep(minutes=11)
     assert await count_permit_requests(handle) == 2
-    await skipping.sleep(timedelta(hours=5))
+    await fake.sleep(hours=5)
     assert 5 <= await count_permit_requests(handle) <= 8, "once an hour"
     assert await is_blocked_by(handle, "budget 0")
 
@@ -143,16 +129,14 @@ async def count_permit_requests(handle: Any) -> int:
     return sum(one.event_type == sent for one in (await handle.fetch_history()).events)
 
 
-async def test_a_node_that_asks_again_goes_on_saying_what_it_waits_for_and_says_it_once(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_that_asks_again_goes_on_saying_what_it_waits_for_and_says_it_once(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"))
-    await skipping.sleep(timedelta(minutes=15))
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0"))
+    await fake.sleep(minutes=15)
     upserts_before = await count_upserts(handle)
-    await skipping.sleep(timedelta(hours=2))
+    await fake.sleep(hours=2)
     assert await count_permit_requests(handle) >= 3 and await is_blocked_by(handle, "budget 0")
     assert await count_upserts(handle) == upserts_before
     assert fake.events.reasons_for("a").count("DisruptionBlocked") == 1
@@ -165,16 +149,14 @@ async def count_upserts(handle: Any) -> int:
     return sum(event.event_type == kind for event in history.events)
 
 
-async def test_who_waits_is_told_when_it_waits_for_something_else(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    pools = await start_waiting_nodepool(fake, skipping)
+async def test_who_waits_is_told_when_it_waits_for_something_else(fake: WorkerHarness) -> None:
+    pools = await start_waiting_nodepool(fake)
     fake.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=2))
-    await wait_until_skipping_time(skipping, lambda: has_two_decisions(fake, "a"))
+    await wait_until_skipping_time(fake, lambda: has_two_decisions(fake, "a"))
     first, second = await permit_decisions(fake, "a")
     assert "budget 1 of" in first.blocked_by and "budget 0 of" in second.blocked_by
     fake.pools.add("default", disruption={"budgets": [{"nodes": "0"}], "consolidateAfter": "1h"})
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=3, generation=3))
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     assert len(await permit_decisions(fake, "a")) == 2, "it waits for the same"

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
 from tenure.apis.labels import DISRUPTION_REASON
@@ -105,52 +104,50 @@ async def command_ending(fake: WorkerHarness, proposed: Proposal) -> str:
     return (await handle.result()).ending
 
 
-async def test_nothing_is_decided_before_something_changed(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_nothing_is_decided_before_something_changed(host: WorkerHarness) -> None:
     handle = await start_cluster(host)
-    await skipping.sleep(timedelta(hours=1))
+    await host.sleep(hours=1)
     assert host.disruption.decide_requests == []
     await trigger_disruption(host, handle)
     await wait_until(lambda: has_at_least_passes(host, 1))
-    await skipping.sleep(timedelta(minutes=1))
+    await host.sleep(minutes=1)
     before = len((await handle.fetch_history()).events)
-    await skipping.sleep(timedelta(days=1))
+    await host.sleep(days=1)
     assert await has_pass_count(host, 1) and len((await handle.fetch_history()).events) == before
 
 
-async def test_a_cluster_that_changes_all_the_time_is_decided_on_every_ten_seconds(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_cluster_that_changes_all_the_time_is_decided_on_every_ten_seconds(host: WorkerHarness) -> None:
     handle = await start_cluster(host)
-    began = await skipping.get_current_time()
-    while await skipping.get_current_time() - began < timedelta(seconds=60):
-        if not await about_to_pass(skipping, handle):
+    began = await host.now()
+    while await host.now() - began < timedelta(seconds=60):
+        if not await about_to_pass(host, handle):
             await trigger_disruption(host, handle)
-        await skipping.sleep(timedelta(seconds=1))
+        await host.sleep(seconds=1)
     assert 5 <= len(host.disruption.decide_requests) <= 8
 
 
-async def about_to_pass(skipping: WorkflowEnvironment, handle: Cluster) -> bool:
+async def about_to_pass(fake: WorkerHarness, handle: Cluster) -> bool:
     """The test server may hang if a word comes at the very moment for which the workflow has set its timer."""
     last = (await cluster_state(handle)).last
     if last is None:
         return False
-    return timedelta(seconds=9.5) <= await skipping.get_current_time() - last <= timedelta(seconds=10.5)
+    return timedelta(seconds=9.5) <= await fake.now() - last <= timedelta(seconds=10.5)
 
 
-async def test_a_verdict_that_ends_is_looked_at_again(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    now = await skipping.get_current_time()
+async def test_a_verdict_that_ends_is_looked_at_again(host: WorkerHarness) -> None:
+    now = await host.now()
     await start_with_proposals(host, next_pass_at=now + timedelta(minutes=30), first=("a",))
-    await skipping.sleep(timedelta(minutes=29))
+    await host.sleep(minutes=29)
     assert await has_pass_count(host, 1)
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 2), seconds=20)
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2), seconds=20)
     assert host.disruption.decide_requests[1].first == ("a",)
 
 
-async def test_an_older_stir_is_no_news(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_an_older_stir_is_no_news(host: WorkerHarness) -> None:
     handle = await start_cluster(host)
     for number in (5, 3, 5):
         await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=number))
-        await skipping.sleep(timedelta(minutes=1))
+        await host.sleep(minutes=1)
     assert await has_pass_count(host, 1)
 
 
@@ -170,13 +167,13 @@ async def test_each_proposal_is_carried_out_by_a_workflow_of_its_own(host: Worke
     await wait_until(lambda: has_running_commands(handle))
 
 
-async def test_a_pass_knows_what_is_under_way(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_pass_knows_what_is_under_way(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     proposed = make_proposal("a")
     handle = await start_with_proposals(host, proposed)
     await wait_until(lambda: is_in_step(command_handle(host, proposed), "Wait"))
     await trigger_disruption(host, handle)
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 2))
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2))
     assert [one.proposal.id for one in host.disruption.decide_requests[1].under_way] == ["a"]
     assert host.disruption.decide_requests[1].under_way[0].claims
 
@@ -186,41 +183,35 @@ async def test_empty_nodes_are_left_to_their_own_workflows(host: WorkerHarness) 
     assert await has_running_commands(handle)
 
 
-async def test_what_is_proposed_again_while_it_is_carried_out_is_one_command(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_what_is_proposed_again_while_it_is_carried_out_is_one_command(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     proposed = make_proposal("a")
     handle = await start_with_proposals(host, proposed)
     await wait_until(lambda: is_in_step(command_handle(host, proposed), "Wait"))
     host.disruption.results = [DisruptionDecision(proposals=(proposed, make_proposal("a", "b")))]
     await trigger_disruption(host, handle)
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 2))
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2))
     assert await has_running_commands(handle, "a") and len(host.disruption.replace_requests) == 1
 
 
-async def test_a_move_that_came_to_nothing_is_not_repeated_for_a_while(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_move_that_came_to_nothing_is_not_repeated_for_a_while(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     host.pods.add("node-a", "db", protected=True)
     proposed = make_proposal("a")
     handle = await start_with_proposals(host, proposed)
     assert await command_ending(host, proposed) == "held"
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 2))
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2))
     (backoff,) = host.disruption.decide_requests[1].backoffs
     assert backoff.claims == ("uid-a",) and "do-not-disrupt" in backoff.why
     host.disruption.results = [DisruptionDecision(proposals=(proposed,))]
     await trigger_disruption(host, handle)
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 3))
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 3))
     assert await has_running_commands(handle)
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 4), minutes=1)
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 4), minutes=1)
     assert host.disruption.decide_requests[3].backoffs == (), "its pause is over, and a pass comes by itself"
 
 
-async def test_a_pool_whose_replacements_do_not_come_up_is_tried_by_one_command_at_a_time(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pool_whose_replacements_do_not_come_up_is_tried_by_one_command_at_a_time(host: WorkerHarness) -> None:
     """And holds up no other."""
     await start_permit_granter(host)
     first, second, third = (make_proposal(one) for one in ("a", "b", "c"))
@@ -235,34 +226,30 @@ async def test_a_pool_whose_replacements_do_not_come_up_is_tried_by_one_command_
     ]
     await command_handle(host, first).signal(DisruptionWorkflow.replacement_status, message)
     assert (await command_handle(host, first).result()).ending == "not replaced"
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 2))
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2))
     assert [one.pool for one in host.disruption.decide_requests[1].backoffs] == ["default"]
     await wait_until(lambda: has_running_commands(handle, other.id))
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 3), seconds=10)
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 3), seconds=10)
     await wait_until(lambda: has_running_commands(handle, other.id, first.id))
 
 
-async def test_a_planner_that_fails_is_asked_again_and_stops_nothing(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_planner_that_fails_is_asked_again_and_stops_nothing(host: WorkerHarness) -> None:
     host.disruption.faults["compute_disruption"] = [BadInput("planner"), TryLater("no planner"), TryLater("no planner")]
     handle = await start_cluster(host)
     await trigger_disruption(host, handle)
-    await wait_until_skipping_time(skipping, lambda: blocked_by_contains(handle, "planner"), seconds=1)
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 1), seconds=10)
+    await wait_until_skipping_time(host, lambda: blocked_by_contains(handle, "planner"), seconds=1)
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 1), seconds=10)
     await wait_until(lambda: blocked_by_contains(handle, ""))
 
 
-async def test_a_pass_that_could_not_be_made_is_made_later_though_nothing_changes(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pass_that_could_not_be_made_is_made_later_though_nothing_changes(host: WorkerHarness) -> None:
     await start_with_proposals(host, blocked="caches are too old")
-    await wait_until_skipping_time(skipping, lambda: has_at_least_passes(host, 2), seconds=5)
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2), seconds=5)
 
 
-async def test_while_the_cluster_is_paused_nothing_begins(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_while_the_cluster_is_paused_nothing_begins(host: WorkerHarness) -> None:
     await start_permit_granter(host)
-    now = await skipping.get_current_time()
+    now = await host.now()
     pause = Pause(by="ops@example.com", reason="upgrade", until=now + timedelta(hours=1))
     host.disruption.results = [DisruptionDecision(proposals=(make_proposal("a"),))] * 2
     handle = await start_cluster(host, DisruptionState(cluster=host.cluster, pause=pause))
@@ -270,13 +257,11 @@ async def test_while_the_cluster_is_paused_nothing_begins(host: WorkerHarness, s
     await wait_until(lambda: has_at_least_passes(host, 1))
     assert "ops@example.com" in host.disruption.decide_requests[0].blockers[0].why
     assert await has_running_commands(handle)
-    await wait_until_skipping_time(skipping, lambda: has_running_commands(handle, "a"), minutes=10)
-    assert await skipping.get_current_time() - now >= timedelta(hours=1)
+    await wait_until_skipping_time(host, lambda: has_running_commands(handle, "a"), minutes=10)
+    assert await host.now() - now >= timedelta(hours=1)
 
 
-async def test_commands_outlive_continuing_as_new(
-    host: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_commands_outlive_continuing_as_new(host: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 40)
     await start_permit_granter(host)
     proposed = make_proposal("a")
@@ -286,7 +271,7 @@ async def test_commands_outlive_continuing_as_new(
         if await has_continued_as_new(host.client, first):
             break
         await trigger_disruption(host, first)
-        await skipping.sleep(timedelta(seconds=10))
+        await host.sleep(seconds=10)
     assert await has_continued_as_new(host.client, first)
     following: Cluster = host.client.get_workflow_handle_for(ClusterWorkflow.run, first.id)
     assert await has_running_commands(following, "a")
@@ -309,17 +294,15 @@ async def test_what_was_begun_by_a_run_that_was_lost_is_not_begun_again(host: Wo
     await wait_until(lambda: has_running_commands(second))
 
 
-async def test_what_a_terminated_command_leaves_is_put_back_after_hours(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_what_a_terminated_command_leaves_is_put_back_after_hours(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     proposed = make_proposal("a")
     handle = await start_with_proposals(host, proposed)
     await wait_until(lambda: is_in_step(command_handle(host, proposed), "Wait"))
     await command_handle(host, proposed).terminate()
-    await skipping.sleep(timedelta(hours=2))
+    await host.sleep(hours=2)
     assert is_disrupted(host, "a")
-    await wait_until_skipping_time(skipping, lambda: has_running_commands(handle), minutes=10)
+    await wait_until_skipping_time(host, lambda: has_running_commands(handle), minutes=10)
     assert is_undisturbed(host, "a") and not host.claims.condition_text("a", DISRUPTION_REASON)
 
 

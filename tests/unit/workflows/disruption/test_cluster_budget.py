@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
@@ -56,8 +55,8 @@ async def start_limited_nodepools(fake: WorkerHarness, **rules: Any) -> dict[str
     return found
 
 
-async def request_permits(skipping: WorkflowEnvironment, pools: dict[str, Pool]) -> None:
-    now = await skipping.get_current_time()
+async def request_permits(fake: WorkerHarness, pools: dict[str, Pool]) -> None:
+    now = await fake.now()
     for name, handle in pools.items():
         claim = f"{name}-1"
         request = PermitRequest(
@@ -79,22 +78,20 @@ async def all_have_decisions(fake: WorkerHarness) -> bool:
     return all([await permit_decisions(fake, name) for name in POOLS])
 
 
-async def test_of_pools_that_ask_at_once_as_many_get_permits_as_all_together_may(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_of_pools_that_ask_at_once_as_many_get_permits_as_all_together_may(fake: WorkerHarness) -> None:
     handle = await start_cluster(fake)
     pools = await start_limited_nodepools(fake, clusterNodes="1")
-    await request_permits(skipping, pools)
-    await wait_until_skipping_time(skipping, lambda: all_have_decisions(fake))
+    await request_permits(fake, pools)
+    await wait_until_skipping_time(fake, lambda: all_have_decisions(fake))
     (first,) = await nodepools_with_permit(fake)
     rejected = [one for name in POOLS if name != first for one in await permit_decisions(fake, name)]
     assert all("all NodePools: clusterNodes 1 of 3 nodes allows 1, " in one.blocked_by for one in rejected), rejected
-    await skipping.sleep(timedelta(seconds=5))
+    await fake.sleep(seconds=5)
     await wait_until(lambda: has_reservations(handle, first))
 
     await pools[first].signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid=f"uid-{first}-1"))
-    await wait_until_skipping_time(skipping, lambda: has_permit_count(fake, 2), seconds=5)
-    await skipping.sleep(timedelta(minutes=1))
+    await wait_until_skipping_time(fake, lambda: has_permit_count(fake, 2), seconds=5)
+    await fake.sleep(minutes=1)
     assert await has_permit_count(fake, 2)
 
 
@@ -102,15 +99,13 @@ async def has_reservations(handle: WorkflowHandle[ClusterWorkflow, None], *pools
     return [one.pool for one in (await handle.query(ClusterWorkflow.state)).reservations] == [*pools]
 
 
-async def test_a_place_that_lapses_unused_is_given_on_at_its_time(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_place_that_lapses_unused_is_given_on_at_its_time(fake: WorkerHarness) -> None:
     await start_cluster(fake)
-    await request_permits(skipping, await start_limited_nodepools(fake, clusterNodes="1"))
-    await wait_until_skipping_time(skipping, lambda: all_have_decisions(fake))
+    await request_permits(fake, await start_limited_nodepools(fake, clusterNodes="1"))
+    await wait_until_skipping_time(fake, lambda: all_have_decisions(fake))
     (first,) = await nodepools_with_permit(fake)
     (permit,) = await permit_decisions(fake, first)
-    await skipping.sleep(permit.until - await skipping.get_current_time() + timedelta(seconds=3))
+    await fake.sleep(permit.until - await fake.now() + timedelta(seconds=3))
     await wait_until(lambda: has_permit_count(fake, 2))
 
 
@@ -118,24 +113,22 @@ async def has_permit_count(fake: WorkerHarness, number: int) -> bool:
     return len(await nodepools_with_permit(fake)) == number
 
 
-async def test_while_nobody_gives_places_no_node_goes_and_it_is_said(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_while_nobody_gives_places_no_node_goes_and_it_is_said(fake: WorkerHarness) -> None:
     pools = await start_limited_nodepools(fake, clusterNodes="1")
-    await request_permits(skipping, pools)
-    await wait_until_skipping_time(skipping, lambda: all_have_decisions(fake))
+    await request_permits(fake, pools)
+    await wait_until_skipping_time(fake, lambda: all_have_decisions(fake))
     assert await nodepools_with_permit(fake) == []
     assert (
         "the Cluster workflow, which gives the permits that clusterNodes limits"
         in (await permit_decisions(fake, "red"))[0].blocked_by
     )
     await start_cluster(fake)
-    await wait_until_skipping_time(skipping, lambda: has_permit_count(fake, 1), seconds=10)
+    await wait_until_skipping_time(fake, lambda: has_permit_count(fake, 1), seconds=10)
 
 
-async def test_pools_without_such_a_limit_ask_nobody(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_pools_without_such_a_limit_ask_nobody(fake: WorkerHarness) -> None:
     handle = await start_cluster(fake)
-    await request_permits(skipping, await start_limited_nodepools(fake))
+    await request_permits(fake, await start_limited_nodepools(fake))
     await wait_until(lambda: has_permit_count(fake, 3))
     events = [*(await handle.fetch_history()).events]
     names = [one.workflow_execution_signaled_event_attributes.signal_name for one in events]

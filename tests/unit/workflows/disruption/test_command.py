@@ -85,12 +85,10 @@ async def test_permits_are_asked_for_in_each_nodes_pool_and_for_its_reason(host:
         assert [(one.claim_uid, one.reason) for one in requests] == [(uid, "Underutilized")]
 
 
-async def test_one_refusal_keeps_all_nodes_in_service_until_the_command_gives_up(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_one_refusal_keeps_all_nodes_in_service_until_the_command_gives_up(host: WorkerHarness) -> None:
     pools = await start_permit_granter(host, rejected_uids=("uid-b",))
     handle = await start_command(host, make_proposal("a", "b"))
-    await skipping.sleep(timedelta(minutes=9))
+    await host.sleep(minutes=9)
     assert is_undisturbed(host, "a", "b")
     over = await handle.result()
     assert (over.ending, over.nodes) == ("not permitted", ("uid-b",))
@@ -99,13 +97,11 @@ async def test_one_refusal_keeps_all_nodes_in_service_until_the_command_gives_up
     assert sorted(await pools.query(PermitGranterWorkflow.released_uids)) == ["uid-a", "uid-b"]
 
 
-async def test_a_wish_that_is_granted_later_lets_the_command_go_on(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_wish_that_is_granted_later_lets_the_command_go_on(host: WorkerHarness) -> None:
     """Though the other permit would have lapsed: it was asked for again."""
     pools = await start_permit_granter(host, rejected_uids=("uid-b",))
     handle = await start_command(host, make_proposal("a", "b", replacements=0))
-    await skipping.sleep(timedelta(minutes=5))
+    await host.sleep(minutes=5)
     await pools.signal(PermitGranterWorkflow.change_rules, PermitRules())
     assert (await handle.result()).ending == "done"
 
@@ -137,14 +133,12 @@ async def test_what_would_not_be_decided_any_more_is_put_back(host: WorkerHarnes
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_a_host_that_cannot_say_yet_is_asked_again_with_the_same_plan(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_host_that_cannot_say_yet_is_asked_again_with_the_same_plan(host: WorkerHarness) -> None:
     host.disruption.replace_rejections = [ReplacementResult(outcome="not now", why="caches are too old")]
     host.disruption.faults["create_replacements"] = [BadInput("planner"), None]
     await start_permit_granter(host)
     handle = await start_command(host, make_proposal("a", "b"))
-    await wait_until_skipping_time(skipping, lambda: is_in_step(handle, "Wait"), seconds=5)
+    await wait_until_skipping_time(host, lambda: is_in_step(handle, "Wait"), seconds=5)
     assert len({one.plan_id for one in host.disruption.replace_requests}) == 1
     await report_replacements_ready(host, handle)
     assert (await handle.result()).ending == "done"
@@ -159,9 +153,7 @@ async def test_a_host_that_cannot_say_for_long_leaves_nodes_in_service(host: Wor
     assert await command_duration(handle) < timedelta(minutes=7)
 
 
-async def test_a_replacement_that_ends_early_undoes_it_at_once(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_replacement_that_ends_early_undoes_it_at_once(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host, replacements=2)
     first, second = await replacement_names(handle)
     initialize_replacements(host, second)
@@ -185,25 +177,23 @@ async def test_a_replacement_that_pods_run_on_is_not_taken_away(host: WorkerHarn
     assert is_deleted(host, first) and not is_deleted(host, second) and not is_disrupted(host, second)
 
 
-async def test_replacements_are_not_waited_for_without_end(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_replacements_are_not_waited_for_without_end(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
-    await skipping.sleep(timedelta(minutes=55))
+    await host.sleep(minutes=55)
     assert not is_deleted(host, "a") and is_disrupted(host, "a")
     over = await handle.result()
     assert over.ending == "not replaced" and "not initialized" in over.why
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_a_word_that_was_lost_is_made_good_by_a_look(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_word_that_was_lost_is_made_good_by_a_look(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     initialize_replacements(host, *await replacement_names(handle))
-    await skipping.sleep(timedelta(minutes=6))
+    await host.sleep(minutes=6)
     assert (await handle.result()).ending == "done"
 
 
-async def test_a_replacement_that_somebody_deleted_is_not_waited_for(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_replacement_that_somebody_deleted_is_not_waited_for(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     host.claims.found.pop((await replacement_names(handle))[0])
     assert (await handle.result()).ending == "not replaced"
@@ -211,14 +201,12 @@ async def test_a_replacement_that_somebody_deleted_is_not_waited_for(
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_a_replacement_that_is_not_ready_any_more_is_waited_for(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_replacement_that_is_not_ready_any_more_is_waited_for(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     (name,) = await replacement_names(handle)
     initialize_replacements(host, name, ready=False)
     await handle.signal(DisruptionWorkflow.replacement_status, ReplacementMessage(claim=name, ready=True))
-    await skipping.sleep(timedelta(minutes=2))
+    await host.sleep(minutes=2)
     assert not is_deleted(host, "a") and await count_scheduled(handle, "finish_command") > 1
     host.nodes.update_node(f"node-{name}", ready=True)
     assert (await handle.result()).ending == "done"
@@ -233,7 +221,7 @@ async def test_a_wish_to_stay_is_heard_to_the_last(host: WorkerHarness) -> None:
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_what_is_recalled_stops_and_is_put_back(host: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_what_is_recalled_stops_and_is_put_back(host: WorkerHarness) -> None:
     pools = await start_permit_granter(host)
     handle = await start_command(host, make_proposal("a", "b"))
     await wait_until(lambda: is_in_step(handle, "Wait"))
@@ -260,24 +248,20 @@ async def test_a_person_may_cancel_it(host: WorkerHarness) -> None:
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_permits_are_kept_while_replacements_start_and_a_refusal_then_says_nothing(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_permits_are_kept_while_replacements_start_and_a_refusal_then_says_nothing(host: WorkerHarness) -> None:
     """A tainted node uses its budget up itself; but who holds no permit could not be told of a pause."""
     pools = await start_permit_granter(host)
     handle = await start_command(host, make_proposal("a", "b"))
     await wait_until(lambda: is_in_step(handle, "Wait"))
     await pools.signal(PermitGranterWorkflow.change_rules, PermitRules(rejected_uids=("uid-a", "uid-b")))
-    await skipping.sleep(timedelta(minutes=8))
+    await host.sleep(minutes=8)
     requests = [one.claim_uid for one in await pools.query(PermitGranterWorkflow.requests)]
     assert requests.count("uid-a") >= 5
     await report_replacements_ready(host, handle)
     assert (await handle.result()).ending == "done"
 
 
-async def test_nodes_are_put_back_however_long_the_api_server_fails(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_nodes_are_put_back_however_long_the_api_server_fails(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     host.nodes.faults["unmark_disrupted"] = [TryLater("503")] * 5 + [BadInput("422")] * 2
     await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
@@ -293,11 +277,11 @@ async def test_a_fault_that_no_retry_helps_undoes_it(host: WorkerHarness) -> Non
 
 
 async def test_a_command_that_lasts_continues_as_new_where_it_stands(
-    host: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    host: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
     handle = await start_waiting_command(host)
-    await wait_until_skipping_time(skipping, lambda: has_continued_as_new(host.client, handle), minutes=1)
+    await wait_until_skipping_time(host, lambda: has_continued_as_new(host.client, handle), minutes=1)
     latest: CommandHandle = host.client.get_workflow_handle_for(DisruptionWorkflow.run, handle.id)
     assert await is_in_step(latest, "Wait")
     await report_replacements_ready(host, latest)
@@ -309,7 +293,7 @@ async def test_a_command_that_lasts_continues_as_new_where_it_stands(
 async def test_a_worker_that_forgets_everything_between_steps_takes_the_same_ones(
     skipping: WorkflowEnvironment, ends: str
 ) -> None:
-    async with WorkerHarness(skipping.client, max_cached_workflows=0).running_worker() as fake, fake.running_planner():
+    async with WorkerHarness.on(skipping, max_cached_workflows=0).running_worker() as fake, fake.running_planner():
         add_nodes(fake, "a", "b")
         handle = await start_waiting_command(fake)
         if ends == "done":

@@ -1,9 +1,6 @@
 """Rates: what went counts, by whom it went, and after the NodePool's workflow was lost."""
 
-from datetime import timedelta
 from typing import Any
-
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import RECENT_DISRUPTIONS
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
@@ -39,39 +36,37 @@ async def signal_observed(pools: Any, number: int, **fields: Any) -> None:
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=number, generation=1, **found))
 
 
-async def run_command(fake: WorkerHarness, skipping: WorkflowEnvironment, pools: Any, *, used: bool) -> None:
+async def run_command(fake: WorkerHarness, pools: Any, *, used: bool) -> None:
     """A command takes the node away, or leaves it, and gives its permit back."""
-    await request_permits(fake, skipping, pools, "a")
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a"))
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     if used:
         fake.claims.set_status("a", deleting=True)
     await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a", workflow_id="a", used=used))
 
 
-async def test_a_node_that_a_command_left_counts_not(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_node_that_a_command_left_counts_not(fake: WorkerHarness) -> None:
     pools = await start_rate_limited_nodepool(fake)
-    await run_command(fake, skipping, pools, used=False)
-    await request_permits(fake, skipping, pools, "b")
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b"))
+    await run_command(fake, pools, used=False)
+    await request_permits(fake, pools, "b")
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"))
 
 
-async def test_a_node_that_a_command_took_counts(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_node_that_a_command_took_counts(fake: WorkerHarness) -> None:
     pools = await start_rate_limited_nodepool(fake)
-    await run_command(fake, skipping, pools, used=True)
-    await request_permits(fake, skipping, pools, "b")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "b"))
+    await run_command(fake, pools, used=True)
+    await request_permits(fake, pools, "b")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
     assert "rate 1 of 2 nodes within 1h: 1 went" in (await permit_decisions(fake, "b"))[0].blocked_by
     assert [one.uid for one in (await pools.query(NodePoolWorkflow.state)).past] == ["uid-a"]
-    await skipping.sleep(timedelta(minutes=55))
+    await fake.sleep(minutes=55)
     assert not await have_permits(fake, "b")
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b"), seconds=30)
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"), seconds=30)
 
 
-async def test_what_went_counts_though_the_workflow_was_lost(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_what_went_counts_though_the_workflow_was_lost(fake: WorkerHarness) -> None:
     pools = await start_rate_limited_nodepool(fake)
-    await run_command(fake, skipping, pools, used=True)
+    await run_command(fake, pools, used=True)
     del fake.claims.found["a"]
     await signal_observed(pools, 3)
     await wait_until(lambda: disruption_is_recorded(fake))
@@ -84,8 +79,8 @@ async def test_what_went_counts_though_the_workflow_was_lost(
         start_signal="observe",
         start_signal_args=[ObservedNodePool(number=4, generation=1, rules=ONE_AN_HOUR)],
     )
-    await request_permits(fake, skipping, restarted, "b")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "b"))
+    await request_permits(fake, restarted, "b")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
     assert "1 went" in (await permit_decisions(fake, "b"))[0].blocked_by
 
 
@@ -102,23 +97,23 @@ def recent_disruptions_annotation(fake: WorkerHarness) -> str:
 
 
 async def test_rates_that_cannot_be_read_for_a_while_forget_nothing_and_without_rates_nothing_is_kept(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
     pools = await start_rate_limited_nodepool(fake)
-    await run_command(fake, skipping, pools, used=True)
+    await run_command(fake, pools, used=True)
     await signal_observed(pools, 3)
     await wait_until(lambda: disruption_is_recorded(fake))
     await signal_observed(pools, 4, rules=None, unread=InvalidRules(disruption="LifecyclePolicy p: no"))
-    await request_permits(fake, skipping, pools, "b")
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, "b"))
+    await request_permits(fake, pools, "b")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
     assert len((await pools.query(NodePoolWorkflow.state)).past) == 1 and await disruption_is_recorded(fake)
     await signal_observed(pools, 5, rules=None)
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "b"))
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"))
     await wait_until(lambda: annotation_is_empty(fake))
 
 
-async def test_a_pool_without_rates_carries_no_record(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_pool_without_rates_carries_no_record(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
-    await run_command(fake, skipping, await start_nodepool(fake, budgets=[{"nodes": "100%"}]), used=True)
-    await skipping.sleep(timedelta(minutes=1))
+    await run_command(fake, await start_nodepool(fake, budgets=[{"nodes": "100%"}]), used=True)
+    await fake.sleep(minutes=1)
     assert RECENT_DISRUPTIONS not in fake.pools.found["default"].metadata.annotations

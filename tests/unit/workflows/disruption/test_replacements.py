@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import REPLACES
 from tenure.model.nodeclaim.state import Phase
@@ -56,9 +55,7 @@ async def test_nodes_go_once_their_replacement_is_initialized(host: WorkerHarnes
     assert is_deleted(host, "old")
 
 
-async def test_a_replacement_that_is_deleted_before_leaves_the_nodes(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_replacement_that_is_deleted_before_leaves_the_nodes(host: WorkerHarness) -> None:
     handle, name = await start_waiting_command(host)
     claim = await host.claims.get(name)
     assert claim
@@ -72,10 +69,8 @@ async def test_a_replacement_that_is_deleted_before_leaves_the_nodes(
     assert await count_scheduled(handle, "finish_command") == 0
 
 
-async def test_a_replacement_whose_disruption_is_over_lives_all_the_same(
-    host: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await host.start(await create_nodeclaim(host, skipping, annotations={REPLACES: "nobody"}))
+async def test_a_replacement_whose_disruption_is_over_lives_all_the_same(host: WorkerHarness) -> None:
+    handle = await host.start(await create_nodeclaim(host, annotations={REPLACES: "nobody"}))
     await wait_until_phase(handle, Phase.REGISTRATION)
     host.nodes.join("node-a", host.claims.found["a"]["status"]["providerID"], ready=True)
     await host.signal_observed(handle, **JOINED)

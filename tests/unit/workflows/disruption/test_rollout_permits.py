@@ -1,11 +1,9 @@
 """A NodePool's permits for drift go by its roll-out, beside its budgets."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -50,8 +48,8 @@ def add_node(fake: WorkerHarness, name: str, image: str) -> None:
 class RolloutNodePool:
     """Four nodes of ami-1, and a NodePool whose roll-outs have rules."""
 
-    def __init__(self, fake: WorkerHarness, skipping: WorkflowEnvironment, pools: PoolHandle) -> None:
-        self.fake, self.skipping, self.pools = fake, skipping, pools
+    def __init__(self, fake: WorkerHarness, pools: PoolHandle) -> None:
+        self.fake, self.pools = fake, pools
 
     async def drift(self) -> None:
         """The class has ami-2 now."""
@@ -60,7 +58,7 @@ class RolloutNodePool:
             self.fake.claims.set_status(name, Drifted="True")
 
     async def request_permits(self, names: Sequence[str] = NODES, reason: DisruptionReason = "Drifted") -> None:
-        now = await self.skipping.get_current_time()
+        now = await self.fake.now()
         for name in names:
             await self.fake.client.start_workflow(
                 PermitRequesterWorkflow.run, id=f"{name}-{reason}", task_queue=ids.task_queue(self.fake.cluster)
@@ -91,7 +89,7 @@ class RolloutNodePool:
         return plan.id if plan else ""
 
 
-async def start_rollout_nodepool(fake: WorkerHarness, skipping: WorkflowEnvironment, **rules: Any) -> RolloutNodePool:
+async def start_rollout_nodepool(fake: WorkerHarness, **rules: Any) -> RolloutNodePool:
     fake.pools.add("default", disruption={"budgets": [{"nodes": "100%"}]})
     set_resolved_ami(fake, "ami-1")
     for name in NODES:
@@ -106,7 +104,7 @@ async def start_rollout_nodepool(fake: WorkerHarness, skipping: WorkflowEnvironm
         start_signal="observe",
         start_signal_args=[observed],
     )
-    nodepool = RolloutNodePool(fake, skipping, pools)
+    nodepool = RolloutNodePool(fake, pools)
     if rules:
         await wait_until(lambda: _is_finished(nodepool))
     return nodepool
@@ -116,44 +114,40 @@ async def _is_finished(nodepool: RolloutNodePool) -> bool:
     return (await nodepool.pools.query(NodePoolWorkflow.state)).rollout.finished
 
 
-async def test_without_rules_drift_goes_by_budgets_and_is_not_looked_at(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    nodepool = await start_rollout_nodepool(fake, skipping)
+async def test_without_rules_drift_goes_by_budgets_and_is_not_looked_at(fake: WorkerHarness) -> None:
+    nodepool = await start_rollout_nodepool(fake)
     await nodepool.drift()
     await nodepool.request_permits()
-    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(4))
+    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(4))
     assert await count_scheduled(nodepool.pools, "observe_rollout") == 0
 
 
-async def test_one_node_goes_and_the_others_after_the_soak(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+async def test_one_node_goes_and_the_others_after_the_soak(fake: WorkerHarness) -> None:
+    nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     await nodepool.request_permits()
-    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
     await wait_until_skipping_time(
-        skipping, lambda: nodepool.is_blocked_by("b", "wave 1 of 2 of the roll-out of the image")
+        fake, lambda: nodepool.is_blocked_by("b", "wave 1 of 2 of the roll-out of the image")
     )
     (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
     nodepool.replace_node(permit_holder, "n")
-    await skipping.sleep(timedelta(minutes=9))
+    await fake.sleep(minutes=9)
     assert await nodepool.has_permits(1)
-    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(4), seconds=30)
+    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(4), seconds=30)
 
 
-async def test_a_pause_that_comes_while_health_is_looked_at_holds(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+async def test_a_pause_that_comes_while_health_is_looked_at_holds(fake: WorkerHarness) -> None:
+    nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     checks_before = await count_scheduled(nodepool.pools, "observe_rollout")
     fake.node_classes.faults["get"] = [TryLater("told to fail")] * 1000
     await nodepool.request_permits(("a",))
-    await wait_until_skipping_time(skipping, lambda: _was_checked_since(nodepool, checks_before))
-    await nodepool.pools.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, hours=4))
+    await wait_until_skipping_time(fake, lambda: _was_checked_since(nodepool, checks_before))
+    await nodepool.pools.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=4))
     fake.node_classes.faults["get"] = []
-    await wait_until_skipping_time(skipping, lambda: nodepool.is_blocked_by("a", "is paused by"), seconds=60)
-    await skipping.sleep(timedelta(hours=1))
+    await wait_until_skipping_time(fake, lambda: nodepool.is_blocked_by("a", "is paused by"), seconds=60)
+    await fake.sleep(hours=1)
     assert [one.granted for one in await nodepool.permit_decisions("a")] == [False]
 
 
@@ -161,28 +155,26 @@ async def _was_checked_since(nodepool: RolloutNodePool, before: int) -> bool:
     return await count_scheduled(nodepool.pools, "observe_rollout") > before
 
 
-async def test_other_reasons_go_on(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+async def test_other_reasons_go_on(fake: WorkerHarness) -> None:
+    nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     await nodepool.request_permits(reason="Underutilized")
-    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(4, "Underutilized"))
+    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(4, "Underutilized"))
 
 
-async def test_a_plan_waits_for_a_person_and_a_sick_canary_is_taken_back(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES, approval={"required": True}, onFailure="rollBack")
+async def test_a_plan_waits_for_a_person_and_a_sick_canary_is_taken_back(fake: WorkerHarness) -> None:
+    nodepool = await start_rollout_nodepool(fake, **WAVES, approval={"required": True}, onFailure="rollBack")
     await nodepool.drift()
     await nodepool.request_permits()
-    await wait_until_skipping_time(skipping, lambda: nodepool.is_blocked_by("a", "tenure approve default-"))
+    await wait_until_skipping_time(fake, lambda: nodepool.is_blocked_by("a", "tenure approve default-"))
     assert await nodepool.has_permits(0)
     approval = ApproveRollout(plan=await nodepool.plan_id(), by="ann")
     await nodepool.pools.execute_update(NodePoolWorkflow.approve, approval)
-    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
     (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
     nodepool.replace_node(permit_holder, "n")
     fake.nodes.update_node("node-n", ready=False)
-    await skipping.sleep(timedelta(minutes=5))
+    await fake.sleep(minutes=5)
     assert not await is_overdue(nodepool)
     pin = fake.node_classes.found["default"].metadata.annotations[labels.IMAGE_PIN]
     assert '"ami-2":"ami-1"' in pin
@@ -190,37 +182,37 @@ async def test_a_plan_waits_for_a_person_and_a_sick_canary_is_taken_back(
     assert labels.ROLLOUT in fake.pools.found["default"].metadata.annotations
 
 
-async def test_a_rejected_one_stops(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    nodepool = await start_rollout_nodepool(fake, skipping, approval={"required": True})
+async def test_a_rejected_one_stops(fake: WorkerHarness) -> None:
+    nodepool = await start_rollout_nodepool(fake, approval={"required": True})
     await nodepool.drift()
     await nodepool.request_permits()
-    await wait_until_skipping_time(skipping, lambda: nodepool.is_blocked_by("a", "tenure approve default-"))
+    await wait_until_skipping_time(fake, lambda: nodepool.is_blocked_by("a", "tenure approve default-"))
     rejection = RejectRollout(plan=await nodepool.plan_id(), by="ben")
     await nodepool.pools.execute_update(NodePoolWorkflow.reject, rejection)
-    await skipping.sleep(timedelta(hours=1))
+    await fake.sleep(hours=1)
     assert await nodepool.has_permits(0)
 
 
 async def test_rules_that_cannot_be_read_hold_the_pool_and_the_roll_out_goes_on_where_it_was(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
-    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+    nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     await nodepool.request_permits()
-    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
     (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
     unread = InvalidRules(rollout="LifecyclePolicy p cannot be read: spec.rollout.waves: 7")
     await nodepool.pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, unread=unread))
     await nodepool.request_permits(["d"], reason="Underutilized")
     await wait_until(lambda: _has_permit(nodepool, "d", "Underutilized"))
     nodepool.replace_node(permit_holder, "n")
-    await skipping.sleep(timedelta(minutes=20))
+    await fake.sleep(minutes=20)
     assert await nodepool.has_permits(1)
     assert (await nodepool.pools.query(NodePoolWorkflow.state)).rollout.wave_began is not None, "it is kept"
     rules = RolloutRules.model_validate(WAVES)
     await nodepool.pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=3, generation=1, rollout=rules))
-    await skipping.sleep(timedelta(minutes=15))
-    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(4), seconds=30)
+    await fake.sleep(minutes=15)
+    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(4), seconds=30)
 
 
 async def _has_permit(nodepool: RolloutNodePool, name: str, reason: str) -> bool:
@@ -232,16 +224,16 @@ async def is_overdue(nodepool: RolloutNodePool) -> bool:
 
 
 async def test_one_that_has_halted_is_found_as_overdue_nodes_are_until_somebody_lets_it_go_on(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
-    nodepool = await start_rollout_nodepool(fake, skipping, **WAVES)
+    nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     await nodepool.request_permits()
-    await wait_until_skipping_time(skipping, lambda: nodepool.has_permits(1))
+    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
     (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
     nodepool.replace_node(permit_holder, "n")
     fake.nodes.update_node("node-n", ready=False)
-    await wait_until_skipping_time(skipping, lambda: is_overdue(nodepool), seconds=20)
+    await wait_until_skipping_time(fake, lambda: is_overdue(nodepool), seconds=20)
     described = (await nodepool.pools.describe()).typed_search_attributes
     assert described.get(search_attributes.BLOCKED_BY) == "RolloutHalted"
     assert "tenure approve" in (await nodepool.pools.query(NodePoolWorkflow.state)).rollout_blocked_by

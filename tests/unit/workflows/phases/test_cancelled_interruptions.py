@@ -33,28 +33,24 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
         yield environment
 
 
-async def test_what_aws_withdraws_puts_the_node_back_into_service(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping, scheduledChange=CYCLE)
+async def test_what_aws_withdraws_puts_the_node_back_into_service(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
     fake.pods.blocked["web"] = "a budget"
-    await send_message(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+    await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
     await wait_until(lambda: is_blocked_by(handle, "is emptied to be stopped"))
-    await send_message(fake, skipping, handle, status="withdrawn")
+    await send_message(fake, handle, status="withdrawn")
     await wait_until(lambda: is_unaffected(handle))
     assert is_in_service(fake) and fake.instances.entered_states == [] and await is_in_phase(handle, Phase.READY)
 
 
-async def test_what_is_over_again_by_the_time_that_a_drain_hears_of_it_fails_no_life(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await blocked_for_approval(fake, skipping)
-    await send_message(fake, skipping, handle, "instanceStatus", source="status")
+async def test_what_is_over_again_by_the_time_that_a_drain_hears_of_it_fails_no_life(fake: WorkerHarness) -> None:
+    handle = await blocked_for_approval(fake)
+    await send_message(fake, handle, "instanceStatus", source="status")
     await wait_until(lambda: _cancel_was_requested(handle))
-    await send_message(fake, skipping, handle, "instanceStatus", source="status", status="over")
+    await send_message(fake, handle, "instanceStatus", source="status", status="over")
     await wait_until(lambda: _drain_was_restarted(handle))
     with suppress(RPCError):
-        await send_message(fake, skipping, handle, "spotInterruption")
+        await send_message(fake, handle, "spotInterruption")
     await handle.result()
     assert "db" in {*fake.pods.evicted, *(name for name, _ in fake.pods.forced)}
 

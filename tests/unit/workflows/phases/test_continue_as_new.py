@@ -28,11 +28,9 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
         yield environment
 
 
-async def test_a_long_life_continues_as_new_and_goes_on(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_life_continues_as_new_and_goes_on(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     for number in range(30):
         await fake.signal_observed(handle, **{**BUSY, "node_ready": bool(number % 2)})
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
@@ -44,11 +42,11 @@ async def test_a_long_life_continues_as_new_and_goes_on(
 
 
 async def test_continuing_as_new_in_every_phase_buys_nothing_twice(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a limit of a few events each run is left at its first calm wait."""
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 12)
-    first = await launched_nodeclaim(fake, skipping)
+    first = await launched_nodeclaim(fake)
     handle = latest_run(fake.client, first)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
     await fake.signal_observed(handle, **JOINED)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.model.launch import LaunchRejection
@@ -57,8 +56,8 @@ def age_at_deadline(state: NodeClaimState) -> timedelta:
     return state.deadline - state.identity.created
 
 
-async def test_a_policy_s_deadline_ends_registration_sooner(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    claim = await create_nodeclaim(fake, skipping)
+async def test_a_policy_s_deadline_ends_registration_sooner(fake: WorkerHarness) -> None:
+    claim = await create_nodeclaim(fake)
     handle = await fake.start(claim, rules={"registration": {"deadline": "6m"}})
     outcome = await handle.result()
     assert outcome.reason == "RegistrationTimeout"
@@ -67,29 +66,25 @@ async def test_a_policy_s_deadline_ends_registration_sooner(fake: WorkerHarness,
     assert timedelta(minutes=6) <= took < timedelta(minutes=7)
 
 
-async def test_a_deadline_that_moves_while_it_is_waited_for_is_kept(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_a_deadline_that_moves_while_it_is_waited_for_is_kept(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     assert age_at_deadline(await query_state(handle)) == timedelta(minutes=15)
     await fake.signal_observed(handle, rules={"registration": {"deadline": "40m"}})
-    await skipping.sleep(timedelta(minutes=30))
+    await fake.sleep(minutes=30)
     state = await query_state(handle)
     assert (state.phase, state.overdue, age_at_deadline(state)) == (Phase.REGISTRATION, False, timedelta(minutes=40))
     await fake.signal_observed(handle, rules={"registration": {"deadline": "20m"}})
     assert (await handle.result()).reason == "RegistrationTimeout"
 
 
-async def test_what_is_kept_past_its_deadline_waits_for_a_person_and_says_so_everywhere(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_what_is_kept_past_its_deadline_waits_for_a_person_and_says_so_everywhere(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, rules=STAYS)
-    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Registration"), minutes=1)
+    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Registration"), minutes=1)
     state = await query_state(handle)
     assert state.overdue and describe_blocker(state).startswith("waits for a person: ")
     assert fake.events.reasons_for("a").count("RegistrationOverdue") == 1
-    await skipping.sleep(timedelta(hours=5))
+    await fake.sleep(hours=5)
     assert (await query_state(handle)).phase is Phase.REGISTRATION and fake.instances.terminated == []
 
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
@@ -99,65 +94,57 @@ async def test_what_is_kept_past_its_deadline_waits_for_a_person_and_says_so_eve
     assert not (await query_state(handle)).overdue
 
 
-async def test_a_node_that_waits_for_a_person_costs_nothing_meanwhile(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_a_node_that_waits_for_a_person_costs_nothing_meanwhile(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, rules=STAYS)
-    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Registration"), minutes=1)
-    await skipping.sleep(timedelta(minutes=1))
+    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Registration"), minutes=1)
+    await fake.sleep(minutes=1)
     before = len((await handle.fetch_history()).events)
-    await skipping.sleep(timedelta(days=1))
+    await fake.sleep(days=1)
     assert len((await handle.fetch_history()).events) == before
 
 
-async def test_a_policy_that_wants_it_gone_after_all_is_heeded(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_a_policy_that_wants_it_gone_after_all_is_heeded(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, rules=STAYS)
-    await wait_until_skipping_time(skipping, lambda: is_overdue(handle), minutes=1)
+    await wait_until_skipping_time(fake, lambda: is_overdue(handle), minutes=1)
     await fake.signal_observed(handle)
     assert (await handle.result()).reason == "RegistrationTimeout"
 
 
-async def test_what_is_overdue_is_so_no_more_when_its_deadline_is_put_off(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await registered_nodeclaim(fake, skipping)
-    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Initialization"), minutes=1)
+async def test_what_is_overdue_is_so_no_more_when_its_deadline_is_put_off(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
+    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Initialization"), minutes=1)
     assert "InitializationOverdue" in fake.events.reasons_for("a")
     await fake.signal_observed(handle, **JOINED, rules={"initialization": {"deadline": "2h"}})
     await wait_until(lambda: has_overdue_condition(fake, ""))
     state = await query_state(handle)
     assert not state.overdue and "person" not in describe_blocker(state)
-    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Initialization"), minutes=5)
+    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Initialization"), minutes=5)
 
 
 async def test_what_holds_up_an_overdue_node_is_told_when_it_is_something_else_and_costs_no_timers(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
-    handle = await registered_nodeclaim(fake, skipping)
-    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Initialization"), minutes=1)
+    handle = await registered_nodeclaim(fake)
+    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Initialization"), minutes=1)
     assert "NodeNotReady" in describe_blocker(await query_state(handle))
     await fake.signal_observed(handle, **BUSY, waiting_for=["StartupTaintsExist: example.com/late"])
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "example.com/late"), seconds=5)
-    await skipping.sleep(timedelta(minutes=1))
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "example.com/late"), seconds=5)
+    await fake.sleep(minutes=1)
     before = len((await handle.fetch_history()).events)
-    await skipping.sleep(timedelta(hours=2))
+    await fake.sleep(hours=2)
     assert len((await handle.fetch_history()).events) == before
 
 
 @pytest.mark.parametrize("action", ["replace", "terminate"])
-async def test_a_node_that_never_initializes_goes_where_a_policy_says_so(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, action: str
-) -> None:
-    handle = await registered_nodeclaim(fake, skipping)
+async def test_a_node_that_never_initializes_goes_where_a_policy_says_so(fake: WorkerHarness, action: str) -> None:
+    handle = await registered_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
     await fake.signal_observed(handle, **JOINED, rules={"initialization": {"deadline": "10m", "whenOverdue": action}})
     if action == "replace":
-        await skipping.sleep(timedelta(minutes=10, seconds=1))
+        await fake.sleep(minutes=10, seconds=1)
         await wait_until_phase(handle, Phase.DRAIN)
         await wait_until(lambda: is_blocked_by(handle, "budget 0"))
         fake.pods.blocked.clear()
@@ -167,49 +154,41 @@ async def test_a_node_that_never_initializes_goes_where_a_policy_says_so(
     assert OVERDUE not in fake.events.reasons_for("a") and "InitializationOverdue" not in fake.events.reasons_for("a")
 
 
-async def test_a_node_that_came_through_while_nobody_looked_is_not_replaced(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await registered_nodeclaim(fake, skipping)
+async def test_a_node_that_came_through_while_nobody_looked_is_not_replaced(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
     fake.nodes.update_node("node-a", ready=True)
     await fake.signal_observed(
         handle, **JOINED, rules={"initialization": {"deadline": "10m", "whenOverdue": "replace"}}
     )
-    await skipping.sleep(timedelta(minutes=10, seconds=1))
+    await fake.sleep(minutes=10, seconds=1)
     await wait_until_phase(handle, Phase.READY)
     assert "InitializationTimeout" not in fake.events.reasons_for("a")
 
 
-async def test_a_launch_that_is_kept_tries_on_past_its_deadline(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_launch_that_is_kept_tries_on_past_its_deadline(fake: WorkerHarness) -> None:
     fake.fleet.rejection = LaunchRejection(reason="NodeClassNotReady", message="no subnet", final=False)
-    claim = await create_nodeclaim(fake, skipping)
+    claim = await create_nodeclaim(fake)
     rules = {"launch": {"whenOverdue": "alarm"}}
     handle = await fake.start(claim, rules=rules)
-    await wait_until_skipping_time(skipping, lambda: is_overdue(handle), seconds=30)
+    await wait_until_skipping_time(fake, lambda: is_overdue(handle), seconds=30)
     state = await query_state(handle)
     assert state.phase is Phase.LAUNCH and describe_blocker(state).startswith("waits for a person: see why EC2")
     fake.fleet.rejection = None
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=30)
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=30)
 
 
-async def test_a_claim_whose_group_is_kept_waiting_can_be_deleted(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    claim = await create_nodeclaim(fake, skipping, annotations={labels.LAUNCH_GROUP: "group-1"})
+async def test_a_claim_whose_group_is_kept_waiting_can_be_deleted(fake: WorkerHarness) -> None:
+    claim = await create_nodeclaim(fake, annotations={labels.LAUNCH_GROUP: "group-1"})
     rules = {"launch": {"whenOverdue": "alarm"}}
     handle = await fake.start(claim, rules=rules)
-    await wait_until_skipping_time(skipping, lambda: has_overdue_condition(fake, "True Launch"), minutes=1)
-    await skipping.sleep(timedelta(hours=3))
+    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Launch"), minutes=1)
+    await fake.sleep(hours=3)
     await fake.signal_observed(handle, deleting=True, rules=rules)
     assert (await handle.result()).reason == "Deleted"
 
 
-async def test_a_deadline_that_moves_while_a_drain_runs_makes_it_overdue(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_deadline_that_moves_while_a_drain_runs_makes_it_overdue(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
     await delete_nodeclaim(fake, handle)
@@ -222,10 +201,8 @@ async def test_a_deadline_that_moves_while_a_drain_runs_makes_it_overdue(
     await handle.result()
 
 
-async def test_a_life_that_is_made_anew_takes_off_what_it_finds_written(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    claim = await add_launched_nodeclaim(fake, skipping, "Registered", "Initialized")
+async def test_a_life_that_is_made_anew_takes_off_what_it_finds_written(fake: WorkerHarness) -> None:
+    claim = await add_launched_nodeclaim(fake, "Registered", "Initialized")
     written = {"type": OVERDUE, "status": "True", "reason": "Initialization"}
     fake.claims.found["a"]["status"]["conditions"].append(written)
     handle = await fake.start(claim, **BUSY)
@@ -236,11 +213,9 @@ async def test_a_life_that_is_made_anew_takes_off_what_it_finds_written(
 # --- slow ---
 
 
-async def start_with_expected_times(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, expected: ExpectedDurations
-) -> Handle:
+async def start_with_expected_times(fake: WorkerHarness, expected: ExpectedDurations) -> Handle:
     """As the watch tells it with the first that it tells."""
-    claim = await create_nodeclaim(fake, skipping)
+    claim = await create_nodeclaim(fake)
     handle = await fake.start(claim)
     await fake.signal_observed(handle, expected=expected)
     await wait_until_phase(handle, Phase.REGISTRATION)
@@ -256,11 +231,9 @@ async def is_slow(handle: Handle) -> bool:
     return (await query_state(handle)).slow
 
 
-async def test_a_node_that_takes_longer_than_others_is_slow_and_not_overdue(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await start_with_expected_times(fake, skipping, expected_times(2))
-    await wait_until_skipping_time(skipping, lambda: is_slow(handle), seconds=15)
+async def test_a_node_that_takes_longer_than_others_is_slow_and_not_overdue(fake: WorkerHarness) -> None:
+    handle = await start_with_expected_times(fake, expected_times(2))
+    await wait_until_skipping_time(fake, lambda: is_slow(handle), seconds=15)
     state = await query_state(handle)
     assert describe_blocker(state).startswith("slow: ") and not state.overdue
     assert fake.claims.condition_text("a", OVERDUE) == ""
@@ -268,7 +241,7 @@ async def test_a_node_that_takes_longer_than_others_is_slow_and_not_overdue(
     await fake.signal_observed(handle, **JOINED)
     await wait_until_phase(handle, Phase.INITIALIZATION)
     assert not await is_slow(handle)
-    await wait_until_skipping_time(skipping, lambda: is_slow(handle), seconds=15)
+    await wait_until_skipping_time(fake, lambda: is_slow(handle), seconds=15)
     state = await query_state(handle)
     assert describe_blocker(state).startswith("slow: NodeNotReady") and not state.overdue
     fake.nodes.update_node("node-a", ready=True)
@@ -277,34 +250,28 @@ async def test_a_node_that_takes_longer_than_others_is_slow_and_not_overdue(
     assert describe_blocker(await query_state(handle)) == ""
 
 
-async def test_what_is_expected_of_its_type_counts_before_what_is_expected_of_others(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await start_with_expected_times(fake, skipping, expected_times(1))
+async def test_what_is_expected_of_its_type_counts_before_what_is_expected_of_others(fake: WorkerHarness) -> None:
+    handle = await start_with_expected_times(fake, expected_times(1))
     kind = (await query_state(handle)).launched
     assert kind
     long_times = PhaseDurations(registration=timedelta(minutes=8))
-    other = await start_with_times_of_type(fake, skipping, kind.instance_type, long_times)
-    await skipping.sleep(timedelta(minutes=5))
+    other = await start_with_times_of_type(fake, kind.instance_type, long_times)
+    await fake.sleep(minutes=5)
     assert await is_slow(handle) and not await is_slow(other)
 
 
-async def start_with_times_of_type(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, kind: str, times: PhaseDurations
-) -> Handle:
-    claim = fake.claims.add("b", born=await skipping.get_current_time())
+async def start_with_times_of_type(fake: WorkerHarness, kind: str, times: PhaseDurations) -> Handle:
+    claim = fake.claims.add("b", born=await fake.now())
     expected = ExpectedDurations(by_type={kind: times}, default=PhaseDurations(registration=timedelta(minutes=1)))
     handle = await fake.start(claim, expected=expected)
     await wait_until_phase(handle, Phase.REGISTRATION)
     return handle
 
 
-async def test_a_node_that_is_not_slow_costs_no_event_for_it(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_node_that_is_not_slow_costs_no_event_for_it(fake: WorkerHarness) -> None:
     spent = []
     for name, expected in (("a", None), ("b", expected_times(3))):
-        claim = fake.claims.add(name, born=await skipping.get_current_time())
+        claim = fake.claims.add(name, born=await fake.now())
         handle = await fake.start(claim, expected=expected)
         await wait_until_phase(handle, Phase.REGISTRATION)
         node = f"node-{name}"
@@ -314,7 +281,7 @@ async def test_a_node_that_is_not_slow_costs_no_event_for_it(
         fake.nodes.update_node(node, ready=True)
         await fake.signal_observed(handle, node_name=node, node_count=1, node_ready=True, boot_id="boot-1")
         await wait_until_phase(handle, Phase.READY)
-        await skipping.sleep(timedelta(minutes=10))
+        await fake.sleep(minutes=10)
         events = (await handle.fetch_history()).events
         spent.append([sum(one.event_type == kind for one in events) for kind in COSTLY])
     assert spent[0] == spent[1]

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, NODECLAIM_TERMINATION_TIMESTAMP
@@ -42,8 +41,8 @@ async def delete_and_observe(fake: WorkerHarness, handle: Handle, **fields: Any)
     await fake.signal_observed(handle, **BUSY, deleting=True, **fields)
 
 
-async def observe_empty_now(fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle, **fields: Any) -> None:
-    now = await skipping.get_current_time()
+async def observe_empty_now(fake: WorkerHarness, handle: Handle, **fields: Any) -> None:
+    now = await fake.now()
     await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", **fields)
 
 
@@ -51,8 +50,8 @@ def is_in_service(fake: WorkerHarness) -> bool:
     return DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
 
 
-async def test_the_verdict_is_in_the_state_for_whoever_asks(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_the_verdict_is_in_the_state_for_whoever_asks(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.budgets.add("web", min_available="1", expected=1, desired=1, current=1)
     add_blocked_pod(fake)
     await delete_and_observe(fake, handle)
@@ -64,8 +63,8 @@ async def test_the_verdict_is_in_the_state_for_whoever_asks(fake: WorkerHarness,
     await handle.result()
 
 
-async def test_a_drain_that_is_held_for_too_long_escalates(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_drain_that_is_held_for_too_long_escalates(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake, grace_seconds=1)
     await delete_and_observe(fake, handle, **drain_rules(whenBlocked="escalate", blockedFor="1s"))
     await handle.result()
@@ -73,21 +72,19 @@ async def test_a_drain_that_is_held_for_too_long_escalates(fake: WorkerHarness, 
     assert "TerminationGracePeriodExpiring" in fake.events.reasons_for("a")
 
 
-async def test_a_drain_that_is_held_waits_where_no_rule_says_otherwise(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_drain_that_is_held_waits_where_no_rule_says_otherwise(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     await delete_and_observe(fake, handle, **drain_rules(whenBlocked="wait"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
-    await skipping.sleep(2)
+    await fake.sleep(seconds=2)
     assert (await query_state(handle)).phase is Phase.DRAIN and fake.pods.forced == []
     assert NODECLAIM_TERMINATION_TIMESTAMP not in fake.claims.found["a"]["metadata"]["annotations"]
 
 
-async def test_rules_that_change_count_at_once(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_rules_that_change_count_at_once(fake: WorkerHarness) -> None:
     """The activity would stay with the node for minutes."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake, grace_seconds=1)
     await delete_and_observe(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, PDB))
@@ -97,11 +94,11 @@ async def test_rules_that_change_count_at_once(fake: WorkerHarness, skipping: Wo
 
 
 async def test_time_held_runs_on_when_the_run_is_continued(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.nodeclaim.drain.RESAID", 0.0)
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     await delete_and_observe(fake, handle, **drain_rules(whenBlocked="escalate", blockedFor="1h"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
@@ -110,7 +107,7 @@ async def test_time_held_runs_on_when_the_run_is_continued(
         fake.pods.blocked["web"] = f"budget {number}"
         if await has_continued_as_new(fake.client, handle):
             break
-        await skipping.sleep(1)
+        await fake.sleep(seconds=1)
     assert await has_continued_as_new(fake.client, handle)
     now = (await query_state(latest_run(fake.client, handle))).drain
     assert since and since.verdict and now and now.verdict
@@ -119,16 +116,14 @@ async def test_time_held_runs_on_when_the_run_is_continued(
     await latest_run(fake.client, handle).result()
 
 
-async def test_a_voluntary_drain_that_is_held_is_given_up_and_the_permit_handed_back(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_voluntary_drain_that_is_held_is_given_up_and_the_permit_handed_back(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     add_blocked_pod(fake, reschedulable=False)
-    await observe_empty_now(fake, skipping, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
+    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
     assert not is_in_service(fake)
-    await observe_empty_now(fake, skipping, handle, **drain_rules(whenBlocked="giveUp", blockedFor="1s"))
+    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="1s"))
     await wait_until(lambda: drain_was_aborted(handle))
     assert is_in_service(fake) and "deletionTimestamp" not in fake.claims.found["a"]["metadata"]
     assert fake.claims.condition_text("a", "Drained") == "False GaveUp"
@@ -141,41 +136,35 @@ async def test_a_voluntary_drain_that_is_held_is_given_up_and_the_permit_handed_
     assert outcome.reason == "Empty" and fake.pods.evicted == ["web"] and len(fake.instances.terminated) == 1
 
 
-async def test_a_voluntary_drain_that_nothing_holds_ends_as_any_other(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_voluntary_drain_that_nothing_holds_ends_as_any_other(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.pods.add("node-a", "agent", reschedulable=False)
-    await observe_empty_now(fake, skipping, handle, **drain_rules(whenBlocked="giveUp", blockedFor="1h"))
+    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="1h"))
     outcome = await handle.result()
     assert outcome.reason == "Empty" and fake.claims.found == {} and fake.nodes.found == {}
 
 
-async def test_a_person_who_deletes_the_claim_of_a_voluntary_drain_ends_its_being_given_up(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_person_who_deletes_the_claim_of_a_voluntary_drain_ends_its_being_given_up(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     add_blocked_pod(fake, reschedulable=False)
-    await observe_empty_now(fake, skipping, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
+    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
     await delete_and_observe(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="2s"))
-    await skipping.sleep(4)
+    await fake.sleep(seconds=4)
     assert (await query_state(handle)).phase is Phase.DRAIN
     fake.pods.blocked.clear()
     await handle.result()
     assert fake.nodes.found == {} and len(fake.instances.terminated) == 1
 
 
-async def test_an_expired_node_whose_drain_was_given_up_is_left_alone_for_a_while(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="2h")
+async def test_an_expired_node_whose_drain_was_given_up_is_left_alone_for_a_while(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake)
     add_blocked_pod(fake)
     await fake.signal_observed(handle, **BUSY, **drain_rules(whenBlocked="giveUp", blockedFor="1s"))
-    await wait_until_skipping_time(skipping, lambda: drain_was_aborted(handle), minutes=5)
+    await wait_until_skipping_time(fake, lambda: drain_was_aborted(handle), minutes=5)
     assert is_in_service(fake) and fake.pods.forced == []
     fake.pods.blocked.clear()
     outcome = await handle.result()
@@ -183,8 +172,8 @@ async def test_an_expired_node_whose_drain_was_given_up_is_left_alone_for_a_whil
     assert outcome.evicted_pods == ("default/web",)
 
 
-async def test_pods_of_a_dead_kubelet_are_not_waited_for(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_pods_of_a_dead_kubelet_are_not_waited_for(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     fake.nodes.update_node("node-a", ready=False)
     await delete_and_observe(fake, handle, **drain_rules(nodeNotReady="1s"))
@@ -192,10 +181,8 @@ async def test_pods_of_a_dead_kubelet_are_not_waited_for(fake: WorkerHarness, sk
     assert not fake.pods.evicted and not fake.pods.forced and len(fake.instances.terminated) == 1
 
 
-async def test_an_instance_that_ends_under_a_held_drain_is_cleaned_up_after(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_an_instance_that_ends_under_a_held_drain_is_cleaned_up_after(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     await delete_and_observe(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, PDB))

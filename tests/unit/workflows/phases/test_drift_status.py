@@ -1,9 +1,6 @@
 """A node's drift is written to its NodeClaim once, taken back once, and costs nothing where there is none."""
 
-from datetime import timedelta
 from typing import Any
-
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput
 from tenure.model.nodeclaim.state import Phase
@@ -47,21 +44,21 @@ async def count_reports(handle: Handle) -> int:
     return await count_scheduled(handle, "publish_event")
 
 
-async def test_a_drifted_node_says_so_once_and_stays(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_drifted_node_says_so_once_and_stays(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     before = await count_reports(handle)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
     for flicker in range(4):
         await fake.signal_observed(handle, **{**BUSY, "node_ready": bool(flicker % 2)}, **OLD_IMAGE)
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     assert await count_reports(handle) == before + 1
     assert fake.events.reasons_for("a").count("AMIDrift") == 1
     assert (await query_state(handle)).phase is Phase.READY and fake.instances.terminated == []
 
 
-async def test_what_a_drifted_node_waits_for_can_be_asked(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_what_a_drifted_node_waits_for_can_be_asked(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: is_blocked_by(handle, "drifted: AMIDrift, waits for its replacement to be planned"))
     await fake.signal_observed(handle, **BUSY)
@@ -72,8 +69,8 @@ async def is_unblocked(handle: Handle) -> bool:
     return (await query_state(handle)).blocked_by == ""
 
 
-async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     before = await count_reports(handle)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
@@ -84,8 +81,8 @@ async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness, skippin
     assert fake.events.reasons_for("a").count("AMIDrift") == 1
 
 
-async def test_another_reason_takes_the_place_of_the_first(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_another_reason_takes_the_place_of_the_first(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drift(handle, "AMIDrift"))
     await fake.signal_observed(handle, **BUSY, **OTHER_SUBNET)
@@ -93,10 +90,8 @@ async def test_another_reason_takes_the_place_of_the_first(fake: WorkerHarness, 
     assert {"AMIDrift", "SubnetDrift"} <= set(fake.events.reasons_for("a"))
 
 
-async def test_new_words_of_the_same_reason_are_written_without_another_event(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_new_words_of_the_same_reason_are_written_without_another_event(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drift(handle, "AMIDrift"))
     before = await count_reports(handle)
@@ -111,8 +106,8 @@ async def has_reported(handle: Handle, times: int) -> bool:
     return await count_reports(handle) >= times
 
 
-async def test_a_node_that_is_still_starting_says_so_too(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_a_node_that_is_still_starting_says_so_too(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, **OLD_IMAGE)
     await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
@@ -124,8 +119,8 @@ async def test_a_node_that_is_still_starting_says_so_too(fake: WorkerHarness, sk
     await wait_until(lambda: has_drifted_condition(fake, "True SubnetDrift"))
 
 
-async def test_a_node_that_goes_is_judged_no_more(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_that_goes_is_judged_no_more(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "PodDisruptionBudget web"
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
@@ -142,37 +137,35 @@ async def has_observed(handle: Handle, number: int) -> bool:
     return (await query_state(handle)).observed.number == number
 
 
-async def test_a_drifted_node_that_empties_goes_as_any_other(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_drifted_node_that_empties_goes_as_any_other(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drift(handle, "AMIDrift"))
-    await observe_empty(fake, skipping, handle)
+    await observe_empty(fake, handle)
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_a_life_without_drift_has_no_event_of_it(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await registered_nodeclaim(fake, skipping)
+async def test_a_life_without_drift_has_no_event_of_it(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
     before = await count_reports(handle)
     fake.nodes.update_node("node-a", ready=True)
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)
-    await skipping.sleep(timedelta(hours=1))
+    await fake.sleep(hours=1)
     assert await count_reports(handle) == before and await has_drifted_condition(fake, "")
 
 
-async def test_what_could_not_be_written_is_written_later(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_what_could_not_be_written_is_written_later(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.claims.faults["patch"] = [BadInput("no")]
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
-    await wait_until_skipping_time(skipping, lambda: has_drifted_condition(fake, "True AMIDrift"), minutes=1)
+    await wait_until_skipping_time(fake, lambda: has_drifted_condition(fake, "True AMIDrift"), minutes=1)
     assert (await query_state(handle)).phase is Phase.READY
 
 
-async def test_drift_is_known_to_the_next_run(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    first = await ready_nodeclaim(fake, skipping)
+async def test_drift_is_known_to_the_next_run(fake: WorkerHarness) -> None:
+    first = await ready_nodeclaim(fake)
     await fake.signal_observed(first, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drift(first, "AMIDrift"))
     for number in range(480):
@@ -184,27 +177,25 @@ async def test_drift_is_known_to_the_next_run(fake: WorkerHarness, skipping: Wor
     await wait_until(lambda: has_drifted_condition(fake, ""))
 
 
-async def test_a_life_that_is_begun_anew_takes_back_what_it_was_not_told_of(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_life_that_is_begun_anew_takes_back_what_it_was_not_told_of(fake: WorkerHarness) -> None:
     """Its workflow was lost, and what the node had drifted from was mended meanwhile."""
-    first = await ready_nodeclaim(fake, skipping)
+    first = await ready_nodeclaim(fake)
     await fake.signal_observed(first, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
     await first.terminate()
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     second = await fake.start((await fake.claims.list())[0], **BUSY)
     await wait_until_phase(second, Phase.READY)
     await wait_until(lambda: has_drifted_condition(fake, ""))
 
 
-async def test_drift_costs_few_events(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_drift_costs_few_events(fake: WorkerHarness) -> None:
     """A signal and what it brings beside tasks: an activity, what the node shows, and its expiry set anew."""
-    handle = await ready_nodeclaim(fake, skipping)
-    await skipping.sleep(timedelta(seconds=30))
+    handle = await ready_nodeclaim(fake)
+    await fake.sleep(seconds=30)
     before = len(await non_task_event_types(handle))
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drift(handle, "AMIDrift"))
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     after = (await non_task_event_types(handle))[before:]
     assert len(after) <= 7, after

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Pause, Resume
@@ -23,60 +22,50 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
 
-async def test_an_empty_node_goes_when_its_time_and_permit_have_come(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_an_empty_node_goes_when_its_time_and_permit_have_come(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
-    began = await skipping.get_current_time()
-    await observe_empty(fake, skipping, handle)
+    began = await fake.now()
+    await observe_empty(fake, handle)
     outcome = await handle.result()
     assert outcome.reason == "Empty"
     assert outcome.history[-1].at - began >= timedelta(seconds=30)
     assert fake.instances.running == {} and fake.claims.found == {}
 
 
-async def test_a_life_that_ends_by_a_permit_costs_at_most_100_events(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_life_that_ends_by_a_permit_costs_at_most_100_events(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
-    await observe_empty(fake, skipping, handle)
+    await observe_empty(fake, handle)
     await handle.result()
     own = await non_task_event_types(handle)
     assert len(own) <= 45, own
     assert await count_completed_tasks(handle) <= 22
 
 
-async def test_a_refused_permit_names_the_budget_on_node_and_pool(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_refused_permit_names_the_budget_on_node_and_pool(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0 of 1 nodes allows 0"), seconds=10)
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0 of 1 nodes allows 0"), seconds=10)
     assert "budget 0" in (await pools.query(NodePoolWorkflow.state)).blocked_by
     assert fake.instances.terminated == []
 
 
-async def test_a_node_whose_pool_has_no_workflow_yet_says_so_and_goes_later(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "no workflow yet"), seconds=10)
+async def test_a_node_whose_pool_has_no_workflow_yet_says_so_and_goes_later(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "no workflow yet"), seconds=10)
     await start_nodepool(fake)
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_a_pod_that_the_watch_has_not_seen_yet_keeps_the_node(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_pod_that_the_watch_has_not_seen_yet_keeps_the_node(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     fake.pods.add("node-a", "web")
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "not empty: default/web"), seconds=10)
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "not empty: default/web"), seconds=10)
     await wait_until(lambda: has_no_permits(pools))
     assert all(key != "karpenter.sh/disrupted" for key, _, _ in fake.nodes.found["node-a"].taints)
     fake.pods.by_node.clear()
@@ -88,80 +77,74 @@ async def has_no_permits(pools: Any) -> bool:
     return bool((await pools.query(NodePoolWorkflow.state)).permits == ())
 
 
-async def test_a_node_that_is_used_again_takes_its_wish_back(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_that_is_used_again_takes_its_wish_back(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: has_pending_requests(pools, 1), seconds=10)
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: has_pending_requests(pools, 1), seconds=10)
     await fake.signal_observed(handle, **BUSY, policy="WhenEmpty/30s")
     await wait_until(lambda: has_pending_requests(pools, 0))
     assert (await query_state(handle)).blocked_by == ""
 
 
-async def test_pods_that_come_and_go_start_the_wait_again(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_pods_that_come_and_go_start_the_wait_again(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     for _ in range(6):
-        await observe_empty(fake, skipping, handle)
-        await skipping.sleep(timedelta(seconds=10))
+        await observe_empty(fake, handle)
+        await fake.sleep(seconds=10)
         await fake.signal_observed(handle, **BUSY, policy="WhenEmpty/30s")
     assert (await query_state(handle)).phase is Phase.READY
-    await observe_empty(fake, skipping, handle)
+    await observe_empty(fake, handle)
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_a_paused_node_stays_until_the_pause_ends(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_paused_node_stays_until_the_pause_ends(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
-    pause = await pause_for(skipping, hours=3)
+    pause = await pause_for(fake, hours=3)
     verdict = await handle.execute_update(NodeClaimWorkflow.pause, pause)
     assert verdict.accepted
-    await observe_empty(fake, skipping, handle)
-    await skipping.sleep(timedelta(hours=2))
+    await observe_empty(fake, handle)
+    await fake.sleep(hours=2)
     assert await is_blocked_by(handle, "the node is paused by ops@example.com until")
     outcome = await handle.result()
     assert outcome.reason == "Empty" and outcome.history[-1].at >= pause.until
 
 
-async def test_a_pause_by_signal_is_taken_back_by_signal(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_pause_by_signal_is_taken_back_by_signal(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
-    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=3))
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "paused by"), seconds=10)
+    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "paused by"), seconds=10)
     await handle.signal(NodeClaimWorkflow.resume_disruption, Resume(by="ops@example.com"))
     outcome = await handle.result()
-    assert outcome.history[-1].at < (await skipping.get_current_time()) + timedelta(hours=3)
+    assert outcome.history[-1].at < (await fake.now()) + timedelta(hours=3)
     assert outcome.reason == "Empty"
 
 
-async def test_resuming_lets_a_paused_node_go(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_resuming_lets_a_paused_node_go(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
-    pause = await pause_for(skipping, hours=3)
+    pause = await pause_for(fake, hours=3)
     await handle.execute_update(NodeClaimWorkflow.pause, pause)
-    await observe_empty(fake, skipping, handle)
+    await observe_empty(fake, handle)
     await handle.execute_update(NodeClaimWorkflow.resume, Resume())
     assert (await handle.result()).history[-1].at < pause.until
 
 
-async def test_a_pause_that_is_over_already_is_refused_with_what_to_write(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_pause_that_is_over_already_is_refused_with_what_to_write(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     with pytest.raises(WorkflowUpdateFailedError) as error:
-        await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(skipping, hours=-1))
+        await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=-1))
     assert "is past; write a moment to come" in str(error.value.__cause__)
     assert (await query_state(handle)).pause is None
 
 
-async def test_a_pause_holds_back_neither_deletion_nor_expiry(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="2h")
-    pause: Pause = await pause_for(skipping, hours=24)
+async def test_a_pause_holds_back_neither_deletion_nor_expiry(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="2h")
+    pause: Pause = await pause_for(fake, hours=24)
     await handle.execute_update(NodeClaimWorkflow.pause, pause)
     outcome = await handle.result()
     assert outcome.reason == "Expired" and outcome.history[-1].at < pause.until
@@ -176,13 +159,13 @@ async def test_a_pause_holds_back_neither_deletion_nor_expiry(
     ],
 )
 async def test_an_empty_node_that_is_to_stay_costs_nothing_and_says_why(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, fields: dict[str, Any], why: str
+    fake: WorkerHarness, fields: dict[str, Any], why: str
 ) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=await skipping.get_current_time(), **fields)
-    await skipping.sleep(timedelta(minutes=1))
+    handle = await ready_nodeclaim(fake)
+    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=await fake.now(), **fields)
+    await fake.sleep(minutes=1)
     before = len((await handle.fetch_history()).events)
-    await skipping.sleep(timedelta(hours=5))
+    await fake.sleep(hours=5)
     assert len((await handle.fetch_history()).events) == before
     assert await is_blocked_by(handle, why)
 
@@ -192,15 +175,15 @@ async def has_pending_requests(pools: Any, count: int) -> bool:
 
 
 async def test_the_time_of_an_empty_node_runs_on_when_a_watch_begins_that_did_not_see_it_empty(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
-    await observe_empty(fake, skipping, handle, policy="WhenEmpty/1h")
+    await observe_empty(fake, handle, policy="WhenEmpty/1h")
     since = (await query_state(handle)).observed.empty_since
     assert since is not None
-    await skipping.sleep(timedelta(minutes=50))
-    now = await skipping.get_current_time()
+    await fake.sleep(minutes=50)
+    now = await fake.now()
     unseen = {"empty": True, "empty_since": now, "empty_since_unseen": True, "policy": "WhenEmpty/1h"}
     await fake.signal_observed(handle, **BUSY, **unseen)
     history = (await handle.result()).history

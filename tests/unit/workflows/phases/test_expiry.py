@@ -4,7 +4,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import PermitRequest
@@ -52,39 +51,31 @@ async def age_at_drain(handle: Handle) -> timedelta:
     return drained - born
 
 
-async def test_a_node_expires_within_the_jitter_before_its_time(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="100h")
+async def test_a_node_expires_within_the_jitter_before_its_time(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="100h")
     assert timedelta(hours=94.9) < await age_at_drain(handle) < timedelta(hours=100)
 
 
-async def test_a_change_of_the_rules_moves_the_expiry_of_a_node_that_runs(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="100h")
-    await skipping.sleep(timedelta(hours=90))
+async def test_a_change_of_the_rules_moves_the_expiry_of_a_node_that_runs(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="100h")
+    await fake.sleep(hours=90)
     await fake.signal_observed(handle, **BUSY, rules=EXACT)
     assert timedelta(hours=100) <= await age_at_drain(handle) < timedelta(hours=100.1)
 
 
-async def test_a_change_of_the_rules_moves_the_expiry_of_a_node_that_is_not_up_yet(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await registered_nodeclaim(fake, skipping, expireAfter="100h")
-    await skipping.sleep(timedelta(hours=90))
+async def test_a_change_of_the_rules_moves_the_expiry_of_a_node_that_is_not_up_yet(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake, expireAfter="100h")
+    await fake.sleep(hours=90)
     await fake.signal_observed(handle, **JOINED, rules=EXACT)
     assert timedelta(hours=100) <= await age_at_drain(handle) < timedelta(hours=100.1)
 
 
-async def test_an_expired_node_waits_for_its_budget_says_so_and_goes_with_what_runs_there(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="2h")
+async def test_an_expired_node_waits_for_its_budget_says_so_and_goes_with_what_runs_there(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="2h")
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await fake.signal_observed(handle, **BUSY, rules=EXPIRY_RULES)
-    await skipping.sleep(timedelta(hours=2))
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0 of 1 nodes allows 0"), seconds=10)
+    await fake.sleep(hours=2)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0 of 1 nodes allows 0"), seconds=10)
     requests = (await pools.query(NodePoolWorkflow.state)).pending_requests
     assert [(one.reason, one.since) for one in requests] == [("Expired", await created_at(handle) + timedelta(hours=2))]
     assert "DisruptionBlocked" in fake.events.reasons_for("a")
@@ -94,102 +85,90 @@ async def test_an_expired_node_waits_for_its_budget_says_so_and_goes_with_what_r
     assert (await handle.result()).reason == "Expired"
 
 
-async def test_an_expired_node_is_held_by_a_pause_only_where_it_asks(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="2h")
+async def test_an_expired_node_is_held_by_a_pause_only_where_it_asks(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake)
-    await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(skipping, hours=5))
+    await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=5))
     await fake.signal_observed(handle, **BUSY, rules=EXPIRY_RULES)
-    await skipping.sleep(timedelta(hours=4))
+    await fake.sleep(hours=4)
     assert await is_blocked_by(handle, "paused by ops@example.com")
     assert timedelta(hours=5) <= await age_at_drain(handle)
 
 
-async def test_rules_that_no_longer_ask_let_an_expired_node_go(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="2h")
+async def test_rules_that_no_longer_ask_let_an_expired_node_go(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await fake.signal_observed(handle, **BUSY, rules=EXPIRY_RULES)
-    await skipping.sleep(timedelta(hours=2))
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"), seconds=10)
+    await fake.sleep(hours=2)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0"), seconds=10)
     await fake.signal_observed(handle, **BUSY, rules=EXACT)
     assert (await handle.result()).reason == "Expired"
 
 
-async def test_a_node_that_asked_to_go_empty_asks_anew_when_it_expires(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="2h")
+async def test_a_node_that_asked_to_go_empty_asks_anew_when_it_expires(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="2h")
     pools = await start_nodepool(fake, budgets=[{"nodes": "0", "reasons": ["Empty"]}])
-    now = await skipping.get_current_time()
+    now = await fake.now()
     await fake.signal_observed(handle, **BUSY, rules=EXPIRY_RULES, empty=True, empty_since=now, policy="WhenEmpty/0s")
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"), seconds=10)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0"), seconds=10)
     assert timedelta(hours=2) <= await age_at_drain(handle) < timedelta(hours=2.1)
     assert (await pools.query(NodePoolWorkflow.state)).pending_requests == ()
 
 
-async def test_a_node_that_was_never_up_needs_no_permit_to_expire(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await registered_nodeclaim(fake, skipping, expireAfter="2h")
+async def test_a_node_that_was_never_up_needs_no_permit_to_expire(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await fake.signal_observed(handle, **JOINED, rules=EXPIRY_RULES)
     assert timedelta(hours=2) <= await age_at_drain(handle) < timedelta(hours=2.1)
 
 
-async def test_a_rebooting_node_asks_for_its_permit_once_it_is_back(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, expireAfter="2h")
+async def test_a_rebooting_node_asks_for_its_permit_once_it_is_back(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
     fake.nodes.update_node("node-a", boot_id="boot-2", ready=False)
     rebooted = {**BUSY, "boot_id": "boot-2", "rules": EXPIRY_RULES}
     await fake.signal_observed(handle, **{**rebooted, "node_ready": False})
     await wait_until_phase(handle, Phase.INITIALIZATION)
-    await skipping.sleep(timedelta(hours=3))
+    await fake.sleep(hours=3)
     await wait_until_phase(handle, Phase.INITIALIZATION)
     fake.nodes.update_node("node-a", ready=True)
     await fake.signal_observed(handle, **rebooted)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "budget 0"), seconds=10)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0"), seconds=10)
 
 
 @pytest.mark.parametrize(("expired", "empty"), [("a", "b"), ("b", "a")])
 async def test_a_pool_grants_each_reason_what_its_own_budget_allows(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, expired: str, empty: str
+    fake: WorkerHarness, expired: str, empty: str
 ) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "2"}, {"nodes": "0", "reasons": ["Empty"]}])
-    await request_permits(fake, skipping, pools, empty)
+    await request_permits(fake, pools, empty)
     request = PermitRequest(
         claim_name=expired,
         claim_uid=f"uid-{expired}",
         workflow_id=expired,
         reason="Expired",
-        since=await skipping.get_current_time(),
+        since=await fake.now(),
     )
     await pools.signal(NodePoolWorkflow.request_permit, request)
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, expired))
-    await wait_until_skipping_time(skipping, lambda: have_rejections(fake, empty))
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, expired))
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, empty))
     assert [one.granted for one in await permit_decisions(fake, empty)] == [False]
 
 
-async def test_all_that_go_share_one_room(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_all_that_go_share_one_room(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b", "c")
     pools = await start_nodepool(fake, budgets=[{"nodes": "2"}])
-    await request_permits(fake, skipping, pools, "a", "b")
-    now = await skipping.get_current_time()
+    await request_permits(fake, pools, "a", "b")
+    now = await fake.now()
     request = PermitRequest(claim_name="c", claim_uid="uid-c", workflow_id="c", reason="Expired", since=now)
     await pools.signal(NodePoolWorkflow.request_permit, request)
-    await wait_until_skipping_time(skipping, lambda: have_permits(fake, "a", "b"))
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a", "b"))
     assert not await have_permits(fake, "c")
 
 
-async def test_a_registered_node_that_never_becomes_ready_has_its_lifetime_too(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping, expireAfter="40m")
+async def test_a_registered_node_that_never_becomes_ready_has_its_lifetime_too(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake, expireAfter="40m")
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)
     await wait_until_phase(handle, Phase.INITIALIZATION)

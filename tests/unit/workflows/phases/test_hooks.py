@@ -58,9 +58,9 @@ def hook_rules(**hooks: Any) -> dict[str, Any]:
     return {"rules": LifecycleRules.model_validate({"hooks": hooks}).to_object()}
 
 
-async def ready_with_hooks(fake: WorkerHarness, skipping: WorkflowEnvironment, **hooks: Any) -> Handle:
+async def ready_with_hooks(fake: WorkerHarness, **hooks: Any) -> Handle:
     """A node under these rules that runs a pod."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     await fake.signal_observed(handle, **BUSY, **hook_rules(**hooks))
     return handle
@@ -72,9 +72,9 @@ async def delete_and_observe(fake: WorkerHarness, handle: Handle, **hooks: Any) 
     await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules(**hooks))
 
 
-async def observe_empty_now(fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle, **hooks: Any) -> None:
+async def observe_empty_now(fake: WorkerHarness, handle: Handle, **hooks: Any) -> None:
     fake.pods.by_node.clear()
-    now = await skipping.get_current_time()
+    now = await fake.now()
     await fake.signal_observed(
         handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", **hook_rules(**hooks)
     )
@@ -100,10 +100,8 @@ async def hook_runs(handle: Handle) -> tuple[HookRun, ...]:
     return (await query_state(handle)).hooks.runs
 
 
-async def test_pods_stay_and_no_new_ones_come_until_the_hook_before_the_drain_is_over(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[JOB])
+async def test_pods_stay_and_no_new_ones_come_until_the_hook_before_the_drain_is_over(fake: WorkerHarness) -> None:
+    handle = await ready_with_hooks(fake, beforeDrain=[JOB])
     await delete_and_observe(fake, handle, beforeDrain=[JOB])
     await wait_until(lambda: has_created_jobs(fake))
     name = job_name("uid-a-beforeDrain-snapshot", "snapshot")
@@ -118,9 +116,9 @@ async def test_pods_stay_and_no_new_ones_come_until_the_hook_before_the_drain_is
     assert event_messages(fake, "HookSucceeded") == ["hook beforeDrain/snapshot succeeded"]
 
 
-async def test_each_point_has_its_turn(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_each_point_has_its_turn(fake: WorkerHarness) -> None:
     hooks = {point: [CALL, CALL | {"name": "then"}] for point in ALL}
-    handle = await ready_with_hooks(fake, skipping, **hooks)
+    handle = await ready_with_hooks(fake, **hooks)
     await delete_and_observe(fake, handle, **hooks)
     await handle.result()
     expected = [(point, name) for point in ALL for name in ("warn", "then")]
@@ -133,9 +131,9 @@ async def test_each_point_has_its_turn(fake: WorkerHarness, skipping: WorkflowEn
 async def test_a_worker_that_comes_back_finds_the_job_and_calls_under_the_same_key(
     skipping: WorkflowEnvironment,
 ) -> None:
-    fake, hooks = WorkerHarness(skipping.client, max_cached_workflows=0), {"beforeDrain": [JOB, CALL]}
+    fake, hooks = WorkerHarness.on(skipping, max_cached_workflows=0), {"beforeDrain": [JOB, CALL]}
     async with fake.running_worker():
-        handle = await ready_with_hooks(fake, skipping, **hooks)
+        handle = await ready_with_hooks(fake, **hooks)
         await delete_and_observe(fake, handle, **hooks)
         await wait_until(lambda: has_created_jobs(fake))
     fake.jobs.finish_running()
@@ -153,10 +151,8 @@ async def test_a_worker_that_comes_back_finds_the_job_and_calls_under_the_same_k
     assert len(event_messages(fake, "HookSucceeded")) == 2 and fake.pods.evicted == ["web"]
 
 
-async def test_a_job_that_was_made_and_is_gone_is_not_made_again(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[JOB])
+async def test_a_job_that_was_made_and_is_gone_is_not_made_again(fake: WorkerHarness) -> None:
+    handle = await ready_with_hooks(fake, beforeDrain=[JOB])
     await delete_and_observe(fake, handle, beforeDrain=[JOB])
     await wait_until(lambda: has_created_jobs(fake))
     fake.jobs.found.clear()
@@ -166,20 +162,18 @@ async def test_a_job_that_was_made_and_is_gone_is_not_made_again(
     )
 
 
-async def test_a_job_of_somebody_else_with_that_name_is_left_alone(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_job_of_somebody_else_with_that_name_is_left_alone(fake: WorkerHarness) -> None:
     name = job_name("uid-a-beforeDrain-snapshot", "snapshot")
     fake.jobs.found[f"tenure-hooks/{name}"] = JobFact(key="", outcome="succeeded")
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[JOB])
+    handle = await ready_with_hooks(fake, beforeDrain=[JOB])
     await delete_and_observe(fake, handle, beforeDrain=[JOB])
     await handle.result()
     assert "belongs to somebody else" in event_messages(fake, "HookFailed")[0]
 
 
-async def test_a_failure_is_told_and_the_drain_goes_on(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_failure_is_told_and_the_drain_goes_on(fake: WorkerHarness) -> None:
     fake.calls.responses = [REJECTED]
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[CALL])
+    handle = await ready_with_hooks(fake, beforeDrain=[CALL])
     await delete_and_observe(fake, handle, beforeDrain=[CALL])
     await handle.result()
     assert event_messages(fake, "HookFailed") == [
@@ -188,10 +182,10 @@ async def test_a_failure_is_told_and_the_drain_goes_on(fake: WorkerHarness, skip
     assert fake.pods.evicted == ["web"] and len(fake.calls.received) == 1
 
 
-async def test_what_may_pass_is_tried_again_under_one_key(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_what_may_pass_is_tried_again_under_one_key(fake: WorkerHarness) -> None:
     fake.calls.responses = [CallResult(status=503), CallResult(status=202, retry_after=0.01), CallResult(status=204)]
     fake.calls.faults["post"] = [TryLater("no answer: refused")]
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[CALL])
+    handle = await ready_with_hooks(fake, beforeDrain=[CALL])
     await delete_and_observe(fake, handle, beforeDrain=[CALL])
     await handle.result()
     assert (
@@ -199,100 +193,90 @@ async def test_what_may_pass_is_tried_again_under_one_key(fake: WorkerHarness, s
     )
 
 
-async def test_attempts_have_an_end(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_attempts_have_an_end(fake: WorkerHarness) -> None:
     hook = CALL | {"attempts": 2}
     fake.calls.responses = [CallResult(status=202, retry_after=0.01), *[CallResult(status=503)] * 5]
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await delete_and_observe(fake, handle, beforeDrain=[hook])
     await handle.result()
     assert len(fake.calls.received) == 3, "one that is still at it has used up no attempt"
     assert "answers 503, after 2 attempts; the drain goes on" in event_messages(fake, "HookFailed")[0]
 
 
-async def test_a_job_that_the_api_server_refuses_has_failed(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_job_that_the_api_server_refuses_has_failed(fake: WorkerHarness) -> None:
     fake.jobs.faults["create"] = [BadInput("spec.template.spec.containers[0].image: Required value")]
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[JOB])
+    handle = await ready_with_hooks(fake, beforeDrain=[JOB])
     await delete_and_observe(fake, handle, beforeDrain=[JOB])
     await handle.result()
     assert "image: Required value" in event_messages(fake, "HookFailed")[0]
 
 
 @pytest.mark.parametrize("hook", [JOB | {"timeout": "1s"}, CALL | {"timeout": "1s"}])
-async def test_one_that_takes_too_long_is_not_waited_for(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, hook: dict[str, Any]
-) -> None:
+async def test_one_that_takes_too_long_is_not_waited_for(fake: WorkerHarness, hook: dict[str, Any]) -> None:
     fake.calls.responses = [CallResult(status=503)] * 100
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await delete_and_observe(fake, handle, beforeDrain=[hook])
     await handle.result()
     assert f"hook beforeDrain/{hook['name']} took too long" in event_messages(fake, "HookFailed")[0]
     assert fake.pods.evicted == ["web"]
 
 
-async def test_a_node_that_waits_tries_again_until_it_succeeds(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_node_that_waits_tries_again_until_it_succeeds(fake: WorkerHarness) -> None:
     hook = JOB | {"onFailure": "wait"}
     fake.jobs.next_outcome = JobFact(key="", outcome="failed", why="BackoffLimitExceeded: it failed")
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await delete_and_observe(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: is_blocked_by(handle, "hook beforeDrain/snapshot failed, is tried again at"))
     assert len(fake.jobs.created) == 1 and fake.pods.evicted == []
     fake.jobs.next_outcome = DONE
-    await skipping.sleep(timedelta(minutes=2))
+    await fake.sleep(minutes=2)
     await handle.result()
     assert [one.key for one in fake.jobs.created] == ["uid-a-beforeDrain-snapshot", "uid-a-beforeDrain-snapshot-2"]
     assert len({one.name for one in fake.jobs.created}) == 2 and fake.pods.evicted == ["web"]
     assert "the drain waits until it succeeds" in event_messages(fake, "HookFailed")[0]
 
 
-async def test_waiting_becomes_overdue_and_ends_when_the_policy_says_otherwise(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_waiting_becomes_overdue_and_ends_when_the_policy_says_otherwise(fake: WorkerHarness) -> None:
     hook = CALL | {"onFailure": "wait"}
     fake.calls.responses = [REJECTED] * 100
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await delete_and_observe(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: is_blocked_by(handle, "hook beforeDrain/warn failed, is tried again at"))
-    await wait_until_skipping_time(skipping, lambda: is_overdue(handle), minutes=10)
+    await wait_until_skipping_time(fake, lambda: is_overdue(handle), minutes=10)
     assert 5 <= len(fake.calls.received) <= 12 and len(set(fake.calls.received_keys)) == len(fake.calls.received)
     await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules(beforeDrain=[CALL]))
     await handle.result()
     assert fake.pods.evicted == ["web"]
 
 
-async def test_waiting_for_weeks_does_not_fill_a_history(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiting_for_weeks_does_not_fill_a_history(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 100)
     hook = CALL | {"onFailure": "wait"}
     fake.calls.responses = [REJECTED] * 100
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await delete_and_observe(fake, handle, beforeDrain=[hook])
-    await wait_until_skipping_time(skipping, lambda: has_continued_as_new(fake.client, handle), minutes=10)
+    await wait_until_skipping_time(fake, lambda: has_continued_as_new(fake.client, handle), minutes=10)
     follower = latest_run(fake.client, handle)
     (run,) = await hook_runs(follower)
     assert run.number > 1 and run.outcome == "failed"
     fake.calls.responses.clear()
-    await skipping.sleep(timedelta(minutes=11))
+    await fake.sleep(minutes=11)
     await follower.result()
     assert fake.pods.evicted == ["web"]
 
 
-async def test_a_voluntary_drain_is_given_up_and_the_next_one_runs_the_hook_anew(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_voluntary_drain_is_given_up_and_the_next_one_runs_the_hook_anew(fake: WorkerHarness) -> None:
     hook = CALL | {"onFailure": "giveUp"}
     fake.calls.responses = [REJECTED]
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     pools = await start_nodepool(fake)
-    await observe_empty_now(fake, skipping, handle, beforeDrain=[hook])
+    await observe_empty_now(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: _drain_was_aborted(handle))
     assert is_in_service(fake) and not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
     assert "the drain is given up" in event_messages(fake, "HookFailed")[0]
     assert "hook beforeDrain/warn failed: answers 409" in event_messages(fake, "DrainGivenUp")[0]
     assert (await pools.query(NodePoolWorkflow.state)).permits == ()
-    await skipping.sleep(timedelta(minutes=11))
+    await fake.sleep(minutes=11)
     await handle.result()
     assert fake.calls.received_keys == ["uid-a-beforeDrain-warn", "uid-a-beforeDrain-warn-2"]
 
@@ -302,25 +286,21 @@ async def _drain_was_aborted(handle: Handle) -> bool:
     return state.phase is Phase.READY and state.cancelled_drain is not None
 
 
-async def test_a_node_that_is_being_deleted_cannot_be_kept_which_is_said(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_node_that_is_being_deleted_cannot_be_kept_which_is_said(fake: WorkerHarness) -> None:
     hook = CALL | {"onFailure": "giveUp"}
     fake.calls.responses = [REJECTED]
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await delete_and_observe(fake, handle, beforeDrain=[hook])
     await handle.result()
     assert "the node cannot be kept any more, the drain goes on" in event_messages(fake, "HookFailed")[0]
     assert fake.pods.evicted == ["web"]
 
 
-async def test_a_person_who_deletes_the_claim_under_a_hook_ends_the_chance_to_keep_it(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_person_who_deletes_the_claim_under_a_hook_ends_the_chance_to_keep_it(fake: WorkerHarness) -> None:
     hook = JOB | {"onFailure": "giveUp"}
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await start_nodepool(fake)
-    await observe_empty_now(fake, skipping, handle, beforeDrain=[hook])
+    await observe_empty_now(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: has_created_jobs(fake))
     assert not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
     await delete_and_observe(fake, handle, beforeDrain=[hook])
@@ -330,11 +310,11 @@ async def test_a_person_who_deletes_the_claim_under_a_hook_ends_the_chance_to_ke
     assert "the node cannot be kept any more" in event_messages(fake, "HookFailed")[0] and len(fake.jobs.created) == 1
 
 
-async def test_calls_count_on_where_the_hook_is_told_anew(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_calls_count_on_where_the_hook_is_told_anew(fake: WorkerHarness) -> None:
     hook = CALL | {"attempts": 3}
     fake.calls.responses = [CallResult(status=503, retry_after=0.01), CallResult(status=503, retry_after=3600)]
     fake.calls.responses += [CallResult(status=503, retry_after=0.01)] * 5
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await delete_and_observe(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: has_calls(fake, 2))
     await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules(beforeDrain=[hook | {"timeout": "9m"}]))
@@ -348,27 +328,23 @@ async def hook_was_restarted(handle: Handle) -> bool:
     return await count_scheduled(handle, "run_hook") == 2
 
 
-async def test_a_pause_ends_a_hook_of_a_drain_that_can_be_given_up(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pause_ends_a_hook_of_a_drain_that_can_be_given_up(fake: WorkerHarness) -> None:
     hook = JOB | {"onFailure": "giveUp"}
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await start_nodepool(fake)
-    await observe_empty_now(fake, skipping, handle, beforeDrain=[hook])
+    await observe_empty_now(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: has_created_jobs(fake))
-    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=1))
+    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=1))
     await wait_until(lambda: _drain_was_aborted(handle))
     assert is_in_service(fake) and (await hook_runs(handle))[0].past
     fake.jobs.next_outcome = DONE
-    await skipping.sleep(timedelta(hours=2))
+    await fake.sleep(hours=2)
     await handle.result()
     assert len(fake.jobs.created) == 2
 
 
-async def test_a_hook_that_leaves_the_policy_is_waited_for_no_more(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[JOB])
+async def test_a_hook_that_leaves_the_policy_is_waited_for_no_more(fake: WorkerHarness) -> None:
+    handle = await ready_with_hooks(fake, beforeDrain=[JOB])
     await delete_and_observe(fake, handle, beforeDrain=[JOB])
     await wait_until(lambda: has_created_jobs(fake))
     await fake.signal_observed(handle, **BUSY, deleting=True)
@@ -380,28 +356,24 @@ async def test_a_hook_that_leaves_the_policy_is_waited_for_no_more(
     )
 
 
-async def test_aws_is_faster_than_a_hook(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_aws_is_faster_than_a_hook(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hook that is under way has less time from the moment at which AWS says that it takes the instance."""
     monkeypatch.setattr("tenure.policy.hooks.decision.MIN_HOOKS_TIME", timedelta(seconds=1))
     hook = JOB | {"timeout": "1h", "onFailure": "wait"}
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[hook])
+    handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await delete_and_observe(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: has_created_jobs(fake))
-    await send_message(fake, skipping, handle, "instanceTerminating")
+    await send_message(fake, handle, "instanceTerminating")
     await handle.result()
     assert len(fake.jobs.created) == 1 and fake.pods.evicted == ["web"]
     assert "took too long" in event_messages(fake, "HookFailed")[0]
 
 
-async def test_an_event_of_aws_is_told_to_the_hook_and_its_claim_is_deleted_at_once(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_an_event_of_aws_is_told_to_the_hook_and_its_claim_is_deleted_at_once(fake: WorkerHarness) -> None:
     """So that its replacement is bought while the hook runs."""
     fake.calls.responding.clear()
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[CALL])
-    await send_message(fake, skipping, handle, "spotInterruption", code="terminate")
+    handle = await ready_with_hooks(fake, beforeDrain=[CALL])
+    await send_message(fake, handle, "spotInterruption", code="terminate")
     await wait_until(lambda: has_calls(fake))
     assert fake.calls.received[0][2]["event"] == {"kind": "spotInterruption", "code": "terminate"}
     assert fake.calls.received[0][2]["reason"] == "spot_interrupted"
@@ -410,10 +382,8 @@ async def test_an_event_of_aws_is_told_to_the_hook_and_its_claim_is_deleted_at_o
     await handle.result()
 
 
-async def test_a_node_that_was_never_drained_has_the_hook_before_its_end(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_a_node_that_was_never_drained_has_the_hook_before_its_end(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     hooks = {point: [CALL] for point in ALL}
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, deleting=True, **hook_rules(**hooks))
@@ -421,10 +391,8 @@ async def test_a_node_that_was_never_drained_has_the_hook_before_its_end(
     assert fake.calls.received_keys == ["uid-a-beforeTerminate-warn"] and len(fake.instances.terminated) == 1
 
 
-async def test_the_hook_before_the_end_is_skipped_for_an_instance_that_is_gone(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_hooks(fake, skipping, beforeTerminate=[CALL])
+async def test_the_hook_before_the_end_is_skipped_for_an_instance_that_is_gone(fake: WorkerHarness) -> None:
+    handle = await ready_with_hooks(fake, beforeTerminate=[CALL])
     fake.instances.running.clear()
     await delete_and_observe(fake, handle, beforeTerminate=[CALL])
     await handle.result()
@@ -434,10 +402,8 @@ async def test_the_hook_before_the_end_is_skipped_for_an_instance_that_is_gone(
     ]
 
 
-async def test_the_instance_stays_until_the_hook_before_its_end_is_over(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_hooks(fake, skipping, beforeTerminate=[JOB])
+async def test_the_instance_stays_until_the_hook_before_its_end_is_over(fake: WorkerHarness) -> None:
+    handle = await ready_with_hooks(fake, beforeTerminate=[JOB])
     await delete_and_observe(fake, handle, beforeTerminate=[JOB])
     await wait_until_phase(handle, Phase.TERMINATION)
     await wait_until(lambda: has_created_jobs(fake))
@@ -447,8 +413,8 @@ async def test_the_instance_stays_until_the_hook_before_its_end_is_over(
     assert len(fake.instances.terminated) == 1
 
 
-async def test_what_came_of_a_hook_is_in_the_state(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_with_hooks(fake, skipping, beforeDrain=[CALL], afterDrain=[JOB])
+async def test_what_came_of_a_hook_is_in_the_state(fake: WorkerHarness) -> None:
+    handle = await ready_with_hooks(fake, beforeDrain=[CALL], afterDrain=[JOB])
     await delete_and_observe(fake, handle, beforeDrain=[CALL], afterDrain=[JOB])
     await wait_until(lambda: has_created_jobs(fake))
     assert await is_in_phase(handle, Phase.DRAIN) and await is_blocked_by(handle, "hook afterDrain/snapshot")

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.model.errors import TryLater
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import ConditionPatch
@@ -19,10 +17,8 @@ from tests.support.workflows.eventually import (
 from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim, registered_nodeclaim
 
 
-async def test_what_was_written_is_not_undone_by_a_node_that_is_not_ready_since(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await registered_nodeclaim(fake, skipping)
+async def test_what_was_written_is_not_undone_by_a_node_that_is_not_ready_since(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
     lose_patch_response(fake)
     fake.nodes.update_node("node-a", ready=True)
     await fake.signal_observed(handle, **BUSY)
@@ -33,17 +29,15 @@ async def test_what_was_written_is_not_undone_by_a_node_that_is_not_ready_since(
     assert fake.nodes.found["node-a"].ready is False, "as it was when the step was repeated"
 
 
-async def test_a_machine_that_rebooted_is_not_ready_for_what_was_written_before(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_machine_that_rebooted_is_not_ready_for_what_was_written_before(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.nodes.update_node("node-a", boot_id="boot-2", ready=False)
     await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
     await wait_until(lambda: is_blocked_by(handle, "NodeNotReady"))
     assert (await query_state(handle)).phase is Phase.INITIALIZATION
     assert fake.claims.condition_text("a", "Initialized").startswith("True"), "it never reverts"
     await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "node_ready": False})
-    await wait_until_skipping_time(skipping, lambda: has_reboot_event(fake), seconds=5)
+    await wait_until_skipping_time(fake, lambda: has_reboot_event(fake), seconds=5)
     assert fake.claims.condition_text("a", "Initialized").startswith("True")
 
 

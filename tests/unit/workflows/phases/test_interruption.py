@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.apis.labels import INTERRUPTIONS, NODECLAIM_TERMINATION_TIMESTAMP
@@ -67,10 +66,10 @@ async def has_event(fake: WorkerHarness, reason: str, name: str = "a") -> bool:
     ],
 )
 async def test_without_a_policy_a_node_is_drained(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, kind: EventKind, disruption_reason: str, reason: str
+    fake: WorkerHarness, kind: EventKind, disruption_reason: str, reason: str
 ) -> None:
-    handle = await ready_with_rules(fake, skipping)
-    await send_message(fake, skipping, handle, kind)
+    handle = await ready_with_rules(fake)
+    await send_message(fake, handle, kind)
     assert (await handle.result()).reason == disruption_reason
     assert fake.pods.evicted == ["web"] and fake.pods.forced == []
     for name in ("a", "node-a"):
@@ -80,20 +79,16 @@ async def test_without_a_policy_a_node_is_drained(
         ]
 
 
-async def test_pods_that_were_told_to_go_before_are_part_of_its_story(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping)
-    spot = InterruptionMessage(kind="spotInterruption", id="terminate", at=await skipping.get_current_time())
+async def test_pods_that_were_told_to_go_before_are_part_of_its_story(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
+    spot = InterruptionMessage(kind="spotInterruption", id="terminate", at=await fake.now())
     await signal_interruption(fake, handle, spot, early_evicted_pods=("default/gone", "default/web"))
     assert (await handle.result()).evicted_pods == ("default/gone", "default/web")
 
 
 @pytest.mark.parametrize("kind", ["instanceStatus", "systemStatus"])
-async def test_a_node_whose_checks_fail_is_terminated_by_force(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, kind: EventKind
-) -> None:
-    handle = await ready_with_rules(fake, skipping)
+async def test_a_node_whose_checks_fail_is_terminated_by_force(fake: WorkerHarness, kind: EventKind) -> None:
+    handle = await ready_with_rules(fake)
     fake.pods.add("node-a", "kept", evictable=False, protected=True, why_not="annotation")
     fake.pods.blocked["web"] = "a budget"
     written: list[str] = []
@@ -104,103 +99,93 @@ async def test_a_node_whose_checks_fail_is_terminated_by_force(
         return await deleted(name, uid)
 
     fake.claims.delete = delete  # type: ignore[method-assign]
-    await send_message(fake, skipping, handle, kind, source="status")
+    await send_message(fake, handle, kind, source="status")
     await handle.result()
     assert sorted(name for name, _ in fake.pods.forced) == ["kept", "web"]
     assert written[0], "the end of its grace period is written before it is deleted"
 
 
-async def test_a_failing_check_that_is_only_told_leaves_the_node_alone(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping, instanceStatus={"action": "notify"})
-    await send_message(fake, skipping, handle, "instanceStatus", source="status")
+async def test_a_failing_check_that_is_only_told_leaves_the_node_alone(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, instanceStatus={"action": "notify"})
+    await send_message(fake, handle, "instanceStatus", source="status")
     await wait_until(lambda: has_event(fake, "InstanceUnhealthy"))
-    await skipping.sleep(timedelta(hours=1))
+    await fake.sleep(hours=1)
     assert await is_in_phase(handle, Phase.READY)
 
 
-async def test_a_rebalance_recommendation_is_said_and_no_more(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping)
-    await send_message(fake, skipping, handle, "rebalanceRecommendation")
+async def test_a_rebalance_recommendation_is_said_and_no_more(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
+    await send_message(fake, handle, "rebalanceRecommendation")
     await wait_until(lambda: has_event(fake, "SpotRebalanceRecommendation", "node-a"))
-    await skipping.sleep(timedelta(hours=1))
+    await fake.sleep(hours=1)
     assert await is_in_phase(handle, Phase.READY) and not await is_blocked_by(handle, "rebalance")
 
 
-async def test_of_what_a_policy_ignores_nothing_is_said(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_with_rules(fake, skipping, spotInterruption={"action": "ignore"})
-    await send_message(fake, skipping, handle, "spotInterruption")
-    await skipping.sleep(timedelta(minutes=5))
+async def test_of_what_a_policy_ignores_nothing_is_said(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, spotInterruption={"action": "ignore"})
+    await send_message(fake, handle, "spotInterruption")
+    await fake.sleep(minutes=5)
     assert await is_in_phase(handle, Phase.READY) and "SpotInterrupted" not in fake.events.reasons_for("a")
 
 
-async def test_what_is_said_of_another_instance_is_nobody_s(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_with_rules(fake, skipping)
+async def test_what_is_said_of_another_instance_is_nobody_s(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
     fake.claims.found["a"]["status"]["providerID"], mine = (
         "aws:///x/i-other",
         fake.claims.found["a"]["status"]["providerID"],
     )
-    await send_message(fake, skipping, handle, "spotInterruption")
+    await send_message(fake, handle, "spotInterruption")
     fake.claims.found["a"]["status"]["providerID"] = mine
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     assert await is_in_phase(handle, Phase.READY) and (await query_state(handle)).notices == ()
 
 
-async def test_the_same_word_each_minute_is_one_action_and_one_event(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping, scheduledChange={"action": "notify"})
-    now = await skipping.get_current_time()
-    first = await send_message(fake, skipping, handle, starts=now + IN_TWO_DAYS, source="status")
+async def test_the_same_word_each_minute_is_one_action_and_one_event(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, scheduledChange={"action": "notify"})
+    now = await fake.now()
+    first = await send_message(fake, handle, starts=now + IN_TWO_DAYS, source="status")
     await wait_until(lambda: has_event(fake, "InstanceUnhealthy"))
     for _ in range(20):
         await signal_interruption(fake, handle, first)
-        await skipping.sleep(timedelta(minutes=1))
-    await send_message(fake, skipping, handle, id="health", starts=now + IN_TWO_DAYS)
-    await skipping.sleep(timedelta(minutes=1))
+        await fake.sleep(minutes=1)
+    await send_message(fake, handle, id="health", starts=now + IN_TWO_DAYS)
+    await fake.sleep(minutes=1)
     assert fake.events.reasons_for("a").count("InstanceUnhealthy") == 1
     assert await count_scheduled(handle, "publish_interruption_events") <= 2
 
 
 @pytest.mark.parametrize("start_node", [launched_nodeclaim, registered_nodeclaim])
-async def test_a_node_that_starts_goes_too(fake: WorkerHarness, skipping: WorkflowEnvironment, start_node: Any) -> None:
-    handle = await start_node(fake, skipping)
-    await send_message(fake, skipping, handle, "spotInterruption")
+async def test_a_node_that_starts_goes_too(fake: WorkerHarness, start_node: Any) -> None:
+    handle = await start_node(fake)
+    await send_message(fake, handle, "spotInterruption")
     assert (await handle.result()).reason == "spot_interrupted"
     assert len(fake.instances.terminated) == 1 and fake.claims.found == {}
 
 
 @pytest.mark.parametrize("start_node", [launched_nodeclaim, registered_nodeclaim])
-async def test_a_node_that_starts_goes_when_its_time_comes(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, start_node: Any
-) -> None:
-    handle = await start_node(fake, skipping)
-    began = await skipping.get_current_time()
+async def test_a_node_that_starts_goes_when_its_time_comes(fake: WorkerHarness, start_node: Any) -> None:
+    handle = await start_node(fake)
+    began = await fake.now()
     fields = {} if start_node is launched_nodeclaim else {"node_name": "node-a", "node_count": 1}
     await fake.signal_observed(handle, **fields, **interruption_rules(scheduledChange={**DEFER, "lead": "1m"}))
-    await send_message(fake, skipping, handle, starts=began + timedelta(minutes=6))
+    await send_message(fake, handle, starts=began + timedelta(minutes=6))
     outcome = await handle.result()
     assert outcome.reason == "scheduled_change"
     left = next(step.at for step in outcome.history if step.phase in (Phase.DRAIN, Phase.TERMINATION))
     assert timedelta(minutes=5) <= left - began < timedelta(minutes=5, seconds=30)
 
 
-async def test_a_pause_holds_what_is_voluntary_and_nothing_else(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping)
-    await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(skipping, hours=5))
-    await send_message(fake, skipping, handle, "spotInterruption")
+async def test_a_pause_holds_what_is_voluntary_and_nothing_else(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
+    await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=5))
+    await send_message(fake, handle, "spotInterruption")
     assert (await handle.result()).reason == "spot_interrupted"
 
 
-async def nodeclaim_with_deferred_event(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Handle:
-    handle = await ready_with_rules(fake, skipping, scheduledChange=DEFER)
-    starts = (await skipping.get_current_time()) + IN_TWO_DAYS
-    await send_message(fake, skipping, handle, starts=starts, code="instance-stop")
+async def nodeclaim_with_deferred_event(fake: WorkerHarness) -> Handle:
+    handle = await ready_with_rules(fake, scheduledChange=DEFER)
+    starts = (await fake.now()) + IN_TWO_DAYS
+    await send_message(fake, handle, starts=starts, code="instance-stop")
     await wait_until(lambda: is_blocked_by(handle, "deferred until"))
     state = await query_state(handle)
     assert state.waits_until == starts - timedelta(hours=1)
@@ -208,34 +193,30 @@ async def nodeclaim_with_deferred_event(fake: WorkerHarness, skipping: WorkflowE
     return handle
 
 
-async def test_a_deferred_event_is_shown_and_drains_its_lead_before_aws_acts(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await nodeclaim_with_deferred_event(fake, skipping)
-    began = await skipping.get_current_time()
+async def test_a_deferred_event_is_shown_and_drains_its_lead_before_aws_acts(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_deferred_event(fake)
+    began = await fake.now()
     outcome = await handle.result()
     (drained,) = (step for step in outcome.history if step.phase is Phase.DRAIN)
     assert timedelta(hours=46, minutes=55) < drained.at - began <= timedelta(hours=47, seconds=10)
     assert drained.cause.startswith("scheduled_change: scheduledChange instance-stop at ")
 
 
-async def test_an_event_that_aws_withdraws_is_dropped_and_said(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await nodeclaim_with_deferred_event(fake, skipping)
-    await send_message(fake, skipping, handle, status="withdrawn")
+async def test_an_event_that_aws_withdraws_is_dropped_and_said(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_deferred_event(fake)
+    await send_message(fake, handle, status="withdrawn")
     await wait_until(lambda: has_event(fake, "InterruptionWithdrawn"))
-    await skipping.sleep(IN_TWO_DAYS)
+    await fake.sleep(IN_TWO_DAYS)
     state = await query_state(handle)
     assert state.phase is Phase.READY and state.blocked_by == "" and state.waits_until is None
     assert interruptions_annotation(fake) == ""
 
 
-async def test_an_event_that_aws_moves_is_timed_anew(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await nodeclaim_with_deferred_event(fake, skipping)
-    later = (await skipping.get_current_time()) + timedelta(hours=100)
-    await send_message(fake, skipping, handle, starts=later, code="instance-stop")
-    await skipping.sleep(timedelta(hours=90))
+async def test_an_event_that_aws_moves_is_timed_anew(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_deferred_event(fake)
+    later = (await fake.now()) + timedelta(hours=100)
+    await send_message(fake, handle, starts=later, code="instance-stop")
+    await fake.sleep(hours=90)
     assert await is_in_phase(handle, Phase.READY)
     outcome = await handle.result()
     (drained,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
@@ -243,10 +224,10 @@ async def test_an_event_that_aws_moves_is_timed_anew(fake: WorkerHarness, skippi
     assert any("moved from" in message for _, _, message in fake.events.published)
 
 
-async def test_rules_that_change_count_for_what_is_known(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await nodeclaim_with_deferred_event(fake, skipping)
+async def test_rules_that_change_count_for_what_is_known(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_deferred_event(fake)
     await fake.signal_observed(handle, **BUSY, **interruption_rules(scheduledChange={"action": "notify"}))
-    await wait_until_skipping_time(skipping, lambda: is_unblocked(handle), seconds=1)
+    await wait_until_skipping_time(fake, lambda: is_unblocked(handle), seconds=1)
     await fake.signal_observed(handle, **BUSY)
     assert (await handle.result()).reason == "scheduled_change"
 
@@ -255,12 +236,10 @@ async def is_unblocked(handle: Handle) -> bool:
     return (await query_state(handle)).blocked_by == ""
 
 
-async def test_a_workflow_that_is_rebuilt_knows_what_was_deferred(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await nodeclaim_with_deferred_event(fake, skipping)
+async def test_a_workflow_that_is_rebuilt_knows_what_was_deferred(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_deferred_event(fake)
     before = await query_state(handle)
-    await skipping.sleep(timedelta(hours=3))
+    await fake.sleep(hours=3)
     await handle.terminate("the store was lost")
     claim = await fake.claims.get("a")
     assert claim is not None
@@ -278,9 +257,9 @@ async def test_a_workflow_that_is_rebuilt_knows_what_was_deferred(
 APPROVAL = {"action": "waitForApproval", "deadline": "24h", "lead": "1h"}
 
 
-async def nodeclaim_waiting_for_approval(fake: WorkerHarness, skipping: WorkflowEnvironment, **more: Any) -> Handle:
-    handle = await ready_with_rules(fake, skipping, scheduledChange={**APPROVAL, **more})
-    await send_message(fake, skipping, handle, starts=(await skipping.get_current_time()) + IN_TWO_DAYS)
+async def nodeclaim_waiting_for_approval(fake: WorkerHarness, **more: Any) -> Handle:
+    handle = await ready_with_rules(fake, scheduledChange={**APPROVAL, **more})
+    await send_message(fake, handle, starts=(await fake.now()) + IN_TWO_DAYS)
     await wait_until(lambda: is_blocked_by(handle, "waits for approval until"))
     return handle
 
@@ -289,47 +268,43 @@ async def send_decision(handle: Handle, verb: str, **fields: str) -> Any:
     return await handle.execute_update(verb, {"by": "ann", "reason": "agreed", **fields})
 
 
-async def test_a_node_goes_when_a_person_approves(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await nodeclaim_waiting_for_approval(fake, skipping)
-    await skipping.sleep(timedelta(hours=5))
+async def test_a_node_goes_when_a_person_approves(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_waiting_for_approval(fake)
+    await fake.sleep(hours=5)
     verdict = await send_decision(handle, "approve_event")
     assert verdict["accepted"] and "approved by ann" in verdict["message"]
     await handle.result()
     assert "InterruptionApproved" in fake.events.reasons_for("a")
 
 
-async def test_nobody_approves_and_the_deadline_decides(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await nodeclaim_waiting_for_approval(fake, skipping)
-    began = await skipping.get_current_time()
+async def test_nobody_approves_and_the_deadline_decides(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_waiting_for_approval(fake)
+    began = await fake.now()
     outcome = await handle.result()
     (drained,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
     assert timedelta(hours=23, minutes=55) < drained - began < timedelta(hours=24, minutes=1)
 
 
-async def test_a_node_that_a_person_keeps_goes_before_aws_acts_all_the_same(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await nodeclaim_waiting_for_approval(fake, skipping)
+async def test_a_node_that_a_person_keeps_goes_before_aws_acts_all_the_same(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_waiting_for_approval(fake)
     verdict = await send_decision(handle, "reject_event")
     assert "before AWS acts" in verdict["message"]
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "rejected by ann: agreed"), seconds=1)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rejected by ann: agreed"), seconds=1)
     await wait_until(lambda: has_event(fake, "InterruptionRejected"))
-    await skipping.sleep(timedelta(hours=40))
+    await fake.sleep(hours=40)
     assert await is_in_phase(handle, Phase.READY)
     await handle.result()
 
 
-async def test_a_node_that_a_person_keeps_stays_where_its_policy_leaves_it_to_aws(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await nodeclaim_waiting_for_approval(fake, skipping, fallback="notify")
+async def test_a_node_that_a_person_keeps_stays_where_its_policy_leaves_it_to_aws(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_waiting_for_approval(fake, fallback="notify")
     await send_decision(handle, "reject_event")
-    await skipping.sleep(timedelta(hours=60))
+    await fake.sleep(hours=60)
     assert await is_in_phase(handle, Phase.READY)
 
 
-async def test_an_approval_outlives_its_workflow(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await nodeclaim_waiting_for_approval(fake, skipping, fallback="notify")
+async def test_an_approval_outlives_its_workflow(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_waiting_for_approval(fake, fallback="notify")
     await send_decision(handle, "reject_event")
     await wait_until(lambda: has_event(fake, "InterruptionRejected"))
     assert '"by":"ann"' in interruptions_annotation(fake)
@@ -339,16 +314,16 @@ async def test_an_approval_outlives_its_workflow(fake: WorkerHarness, skipping: 
     ("fields", "expected_message"), [({"by": " "}, "write who says so"), ({"reason": "x" * 301}, "write at most 300")]
 )
 async def test_an_answer_that_makes_no_sense_is_refused(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, fields: dict[str, str], expected_message: str
+    fake: WorkerHarness, fields: dict[str, str], expected_message: str
 ) -> None:
-    handle = await nodeclaim_waiting_for_approval(fake, skipping)
+    handle = await nodeclaim_waiting_for_approval(fake)
     with pytest.raises(Exception, match="failed") as error:
         await send_decision(handle, "approve_event", **fields)
     assert expected_message in str(error.value.__cause__)
 
 
-async def test_nobody_is_asked_where_no_policy_says_so(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await nodeclaim_with_deferred_event(fake, skipping)
+async def test_nobody_is_asked_where_no_policy_says_so(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_deferred_event(fake)
     with pytest.raises(Exception, match="failed") as error:
         await send_decision(handle, "approve_event")
     assert "no event that waits for approval" in str(error.value.__cause__)
@@ -357,23 +332,21 @@ async def test_nobody_is_asked_where_no_policy_says_so(fake: WorkerHarness, skip
 # --- permits ---
 
 
-async def test_what_a_policy_calls_voluntary_asks_the_node_pool(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping, rebalanceRecommendation={"action": "drain", "voluntary": True})
+async def test_what_a_policy_calls_voluntary_asks_the_node_pool(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, rebalanceRecommendation={"action": "drain", "voluntary": True})
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await send_message(fake, skipping, handle, "rebalanceRecommendation")
+    await send_message(fake, handle, "rebalanceRecommendation")
     await wait_until_skipping_time(
-        skipping, lambda: is_blocked_by(handle, "rebalanceRecommendation; NodePool default: budget 0"), seconds=10
+        fake, lambda: is_blocked_by(handle, "rebalanceRecommendation; NodePool default: budget 0"), seconds=10
     )
-    await send_message(fake, skipping, handle, "spotInterruption")
+    await send_message(fake, handle, "spotInterruption")
     assert (await handle.result()).reason == "spot_interrupted"
 
 
-async def test_a_node_goes_with_its_permit(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_with_rules(fake, skipping, rebalanceRecommendation={"action": "drain", "voluntary": True})
+async def test_a_node_goes_with_its_permit(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, rebalanceRecommendation={"action": "drain", "voluntary": True})
     await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await send_message(fake, skipping, handle, "rebalanceRecommendation")
+    await send_message(fake, handle, "rebalanceRecommendation")
     assert (await handle.result()).reason == "rebalance_recommendation"
     assert fake.pods.evicted == ["web"]
 
@@ -383,10 +356,10 @@ async def test_a_node_goes_with_its_permit(fake: WorkerHarness, skipping: Workfl
 STATEFUL = {"matchLabels": {"state": "kept"}, "action": "waitForApproval"}
 
 
-async def test_pods_of_a_class_wait_while_the_others_leave(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_with_rules(fake, skipping, workloads=[STATEFUL])
+async def test_pods_of_a_class_wait_while_the_others_leave(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, workloads=[STATEFUL])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
-    await send_message(fake, skipping, handle, starts=(await skipping.get_current_time()) + IN_TWO_DAYS)
+    await send_message(fake, handle, starts=(await fake.now()) + IN_TWO_DAYS)
     await wait_until(lambda: is_blocked_by(handle, "default/db: scheduledChange"))
     assert await is_blocked_by(handle, "interruption.workloads[0] waits for approval until")
     assert fake.pods.evicted == ["web"]
@@ -396,25 +369,21 @@ async def test_pods_of_a_class_wait_while_the_others_leave(fake: WorkerHarness, 
     assert fake.pods.evicted == ["web", "db"]
 
 
-async def test_a_drain_whose_event_aws_takes_back_is_given_up(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping, workloads=[STATEFUL])
+async def test_a_drain_whose_event_aws_takes_back_is_given_up(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, workloads=[STATEFUL])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
-    await send_message(fake, skipping, handle, starts=(await skipping.get_current_time()) + IN_TWO_DAYS)
+    await send_message(fake, handle, starts=(await fake.now()) + IN_TWO_DAYS)
     await wait_until(lambda: is_blocked_by(handle, "default/db"))
-    await send_message(fake, skipping, handle, status="withdrawn")
+    await send_message(fake, handle, status="withdrawn")
     await wait_until_phase(handle, Phase.READY)
     assert labels.DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
     assert (await query_state(handle)).interrupted == "" and fake.pods.evicted == ["web"]
 
 
-async def test_a_do_not_disrupt_pod_holds_unless_the_policy_overrides_it(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping)
+async def test_a_do_not_disrupt_pod_holds_unless_the_policy_overrides_it(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
     fake.pods.add("node-a", "kept", evictable=False, protected=True, why_not="annotation karpenter.sh/do-not-disrupt")
-    await send_message(fake, skipping, handle)
+    await send_message(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, "default/kept"))
     assert fake.pods.evicted == ["web"]
     await fake.signal_observed(
@@ -429,34 +398,32 @@ async def test_a_do_not_disrupt_pod_holds_unless_the_policy_overrides_it(
 NOT_READY: dict[str, Any] = {**BUSY, "node_ready": False, "not_ready_reason": "NotReady"}
 
 
-async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping, instanceStopping={"action": "ignore", "away": "30m"})
+async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, instanceStopping={"action": "ignore", "away": "30m"})
     event_rules = interruption_rules(instanceStopping={"action": "ignore", "away": "30m"})
-    await send_message(fake, skipping, handle, "instanceStopping")
+    await send_message(fake, handle, "instanceStopping")
     await wait_until(lambda: is_blocked_by(handle, "its instance is away, the node is kept until"))
     await wait_until(lambda: has_interruptions_annotation(fake))
     annotations = fake.claims.found["a"]["metadata"]["annotations"]
     assert labels.MAINTENANCE_UNTIL in annotations
     fake.nodes.update_node("node-a", ready=False)
-    await fake.signal_observed(handle, **NOT_READY, not_ready_since=await skipping.get_current_time(), **event_rules)
-    await skipping.sleep(timedelta(minutes=20))
+    await fake.signal_observed(handle, **NOT_READY, not_ready_since=await fake.now(), **event_rules)
+    await fake.sleep(minutes=20)
     assert await is_in_phase(handle, Phase.READY) and fake.pods.evicted == []
     fake.nodes.update_node("node-a", ready=True, boot_id="boot-2")
-    back = {**BUSY, "boot_id": "boot-2", "ready_since": await skipping.get_current_time()}
+    back = {**BUSY, "boot_id": "boot-2", "ready_since": await fake.now()}
     await fake.signal_observed(handle, **back, **event_rules)
     await wait_until(lambda: has_rebooted(handle))
     await wait_until_phase(handle, Phase.READY)
-    await skipping.sleep(timedelta(hours=2))
+    await fake.sleep(hours=2)
     state = await query_state(handle)
     assert (state.phase, state.blocked_by, state.waits_until) == (Phase.READY, "", None)
     await fake.signal_observed(handle, **{**NOT_READY, "boot_id": "boot-2"}, **event_rules)
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     assert await is_in_phase(handle, Phase.READY), "another time away is another matter"
     assert not {labels.MAINTENANCE_UNTIL, INTERRUPTIONS} & fake.claims.found["a"]["metadata"]["annotations"].keys()
     await fake.signal_observed(handle, **back)
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     assert await is_in_phase(handle, Phase.READY), "it runs again, whatever the policy says now"
 
 
@@ -464,12 +431,10 @@ async def has_rebooted(handle: Handle) -> bool:
     return (await query_state(handle)).reboots == 1
 
 
-async def test_a_stopped_instance_that_does_not_come_back_is_drained(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping, instanceStopping={"action": "ignore", "away": "30m"})
-    await send_message(fake, skipping, handle, "instanceStopping")
-    began = await skipping.get_current_time()
+async def test_a_stopped_instance_that_does_not_come_back_is_drained(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, instanceStopping={"action": "ignore", "away": "30m"})
+    await send_message(fake, handle, "instanceStopping")
+    began = await fake.now()
     outcome = await handle.result()
     (drained,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
     assert outcome.reason == "instance_stopped" and drained - began >= timedelta(minutes=29)

@@ -1,7 +1,6 @@
 """Many nodes at once: what waits for pods and instances keeps nothing else from its turn."""
 
 from temporalio.api.enums.v1 import EventType
-from temporalio.testing import WorkflowEnvironment
 
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle
@@ -18,11 +17,9 @@ async def task_queue_by_activity(handle: Handle) -> dict[str, str]:
     return {one.activity_type.name: one.task_queue.name for one in found}
 
 
-async def test_what_a_storm_has_many_of_waits_on_a_queue_of_their_own(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping)
-    await send_message(fake, skipping, handle, "spotInterruption")
+async def test_what_a_storm_has_many_of_waits_on_a_queue_of_their_own(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
+    await send_message(fake, handle, "spotInterruption")
     await handle.result()
     found = await task_queue_by_activity(handle)
     own = {name for name, queue in found.items() if queue == ids.drain_queue(fake.cluster)}

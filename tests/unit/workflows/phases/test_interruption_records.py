@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.interruption.records import MEMO, EventRecord
 from tests.support.fakes.worker import WorkerHarness
@@ -31,21 +30,19 @@ async def recorded_actions(handle: Handle) -> list[str]:
     return [one.done for many in await recorded_events(handle) for one in many]
 
 
-async def test_a_node_that_hears_nothing_writes_nothing(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_that_hears_nothing_writes_nothing(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await delete_nodeclaim(fake, handle)
     await handle.result()
     assert await recorded_events(handle) == []
 
 
-async def test_what_came_its_policy_and_what_was_done_are_kept(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping)
+async def test_what_came_its_policy_and_what_was_done_are_kept(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
     event_rules = interruption_rules(scheduledChange={"action": "waitForApproval"})
     await fake.signal_observed(handle, **BUSY, **event_rules, event_policies={"scheduledChange": "databases"})
-    starts = await skipping.get_current_time() + timedelta(hours=48)
-    await send_message(fake, skipping, handle, starts=starts, code="instance-stop")
+    starts = await fake.now() + timedelta(hours=48)
+    await send_message(fake, handle, starts=starts, code="instance-stop")
     await wait_until(lambda: is_blocked_by(handle, "waits for approval"))
     await handle.execute_update("approve_event", {"by": "ann"})
     await handle.result()
@@ -57,14 +54,14 @@ async def test_what_came_its_policy_and_what_was_done_are_kept(
     assert last.received_at == first.received_at and last.since >= first.since
 
 
-async def test_it_is_written_once_for_each_change(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_with_rules(fake, skipping)
-    message = await send_message(fake, skipping, handle, "rebalanceRecommendation")
+async def test_it_is_written_once_for_each_change(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
+    message = await send_message(fake, handle, "rebalanceRecommendation")
     for _ in range(3):
         await handle.signal(
             NodeClaimWorkflow.interruption_events, _repeat_message(fake, message.model_dump(mode="json"))
         )
-    await skipping.sleep(timedelta(hours=3))
+    await fake.sleep(hours=3)
     assert await recorded_actions(handle) == ["told, and nothing more"]
 
 
@@ -74,10 +71,10 @@ def _repeat_message(fake: WorkerHarness, notice: dict[str, Any]) -> Any:
 
 
 async def test_the_run_that_follows_has_them_and_writes_nothing_anew(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = await ready_with_rules(fake, skipping)
-    await send_message(fake, skipping, handle, "rebalanceRecommendation")
+    handle = await ready_with_rules(fake)
+    await send_message(fake, handle, "rebalanceRecommendation")
     await wait_until(partial(_has_recorded, handle, "told, and nothing more"))
     await wait_until_continued_as_new(
         handle, monkeypatch, lambda number: fake.signal_observed(handle, **BUSY | {"node_ready": bool(number % 2)})
@@ -95,21 +92,21 @@ async def _has_recorded(handle: Handle, text: str) -> bool:
     return text in await recorded_actions(handle)
 
 
-async def test_what_aws_withdraws_is_kept_as_withdrawn(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_with_rules(fake, skipping, scheduledChange={"action": "notify"})
-    starts = await skipping.get_current_time() + timedelta(hours=48)
-    await send_message(fake, skipping, handle, starts=starts)
-    await skipping.sleep(timedelta(minutes=1))
-    await send_message(fake, skipping, handle, starts=starts, status="withdrawn")
+async def test_what_aws_withdraws_is_kept_as_withdrawn(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, scheduledChange={"action": "notify"})
+    starts = await fake.now() + timedelta(hours=48)
+    await send_message(fake, handle, starts=starts)
+    await fake.sleep(minutes=1)
+    await send_message(fake, handle, starts=starts, status="withdrawn")
 
     async def withdrawn() -> bool:
         return (await recorded_actions(handle))[-1] == "AWS withdrew it"
 
-    await wait_until_skipping_time(skipping, withdrawn)
+    await wait_until_skipping_time(fake, withdrawn)
 
 
-async def test_a_node_that_goes_at_once_writes_once(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_with_rules(fake, skipping)
-    await send_message(fake, skipping, handle, "spotInterruption")
+async def test_a_node_that_goes_at_once_writes_once(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
+    await send_message(fake, handle, "spotInterruption")
     await handle.result()
     assert await recorded_actions(handle) == ["the node is drained"]

@@ -1,9 +1,6 @@
 """A warning comes while a node's life waits for something else: it acts at once, and waits for no look."""
 
-from datetime import timedelta
 from typing import Any
-
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.nodeclaim.state import Phase
@@ -17,27 +14,23 @@ async def web_is_evicted(fake: WorkerHarness) -> bool:
     return fake.pods.evicted == ["web"]
 
 
-async def test_a_warning_is_acted_upon_also_while_the_node_is_looked_at_anew(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_warning_is_acted_upon_also_while_the_node_is_looked_at_anew(fake: WorkerHarness) -> None:
     """After so long it looks every ten minutes, and no time passes from then on."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.pods.add("node-a", "web")
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "not empty: default/web"), seconds=10)
-    await skipping.sleep(timedelta(minutes=25))
-    await send_message(fake, skipping, handle, "spotInterruption")
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "not empty: default/web"), seconds=10)
+    await fake.sleep(minutes=25)
+    await send_message(fake, handle, "spotInterruption")
     await wait_until(lambda: web_is_evicted(fake))
 
 
-async def test_a_warning_is_acted_upon_also_while_the_node_is_lost(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_warning_is_acted_upon_also_while_the_node_is_lost(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle)
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
-    await send_message(fake, skipping, handle, "spotInterruption")
+    await send_message(fake, handle, "spotInterruption")
     await wait_until(lambda: is_past_ready(handle))
     assert (await handle.result()).reason == "spot_interrupted"
 
@@ -45,44 +38,38 @@ async def test_a_warning_is_acted_upon_also_while_the_node_is_lost(
 STATEFUL = {"matchLabels": {"state": "kept"}, "action": "waitForApproval"}
 
 
-async def blocked_for_approval(fake: WorkerHarness, skipping: WorkflowEnvironment) -> Handle:
+async def blocked_for_approval(fake: WorkerHarness) -> Handle:
     """A drain that AWS recommended and that holds a pod."""
-    handle = await ready_with_rules(fake, skipping, rebalanceRecommendation={"action": "drain"}, workloads=[STATEFUL])
+    handle = await ready_with_rules(fake, rebalanceRecommendation={"action": "drain"}, workloads=[STATEFUL])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
-    await send_message(fake, skipping, handle, "rebalanceRecommendation")
+    await send_message(fake, handle, "rebalanceRecommendation")
     await wait_until(lambda: is_blocked_by(handle, "default/db: rebalanceRecommendation"))
     assert fake.pods.evicted == ["web"]
     return handle
 
 
-async def test_a_warning_frees_the_pods_that_a_drain_holds_for_a_person(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await blocked_for_approval(fake, skipping)
-    await send_message(fake, skipping, handle, "spotInterruption")
+async def test_a_warning_frees_the_pods_that_a_drain_holds_for_a_person(fake: WorkerHarness) -> None:
+    handle = await blocked_for_approval(fake)
+    await send_message(fake, handle, "spotInterruption")
     assert (await handle.result()).reason == "rebalance_recommendation"
     assert fake.pods.evicted == ["web", "db"]
     assert fake.events.reasons_for("a").count("TerminatingOnInterruption") == 2
 
 
-async def test_a_check_that_fails_in_a_drain_ends_the_node_whatever_runs_there(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await blocked_for_approval(fake, skipping)
+async def test_a_check_that_fails_in_a_drain_ends_the_node_whatever_runs_there(fake: WorkerHarness) -> None:
+    handle = await blocked_for_approval(fake)
     fake.pods.blocked["db"] = "a budget"
-    await send_message(fake, skipping, handle, "instanceStatus", source="status")
+    await send_message(fake, handle, "instanceStatus", source="status")
     await handle.result()
     assert [name for name, _ in fake.pods.forced] == ["db"]
 
 
-async def test_a_failing_check_ends_the_node_also_where_that_cannot_be_written_at_once(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await blocked_for_approval(fake, skipping)
+async def test_a_failing_check_ends_the_node_also_where_that_cannot_be_written_at_once(fake: WorkerHarness) -> None:
+    handle = await blocked_for_approval(fake)
     fake.pods.blocked["db"] = "a budget"
     fake.claims.faults["patch"] = [BadInput("denied by a webhook")]
-    await send_message(fake, skipping, handle, "instanceStatus", source="status")
-    await wait_until_skipping_time(skipping, lambda: db_is_force_deleted(fake), seconds=5)
+    await send_message(fake, handle, "instanceStatus", source="status")
+    await wait_until_skipping_time(fake, lambda: db_is_force_deleted(fake), seconds=5)
     await handle.result()
 
 
@@ -90,16 +77,14 @@ async def db_is_force_deleted(fake: WorkerHarness) -> bool:
     return [name for name, _ in fake.pods.forced] == ["db"]
 
 
-async def test_a_warning_takes_do_not_disrupt_pods_of_a_drain_where_the_policy_says_so(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_warning_takes_do_not_disrupt_pods_of_a_drain_where_the_policy_says_so(fake: WorkerHarness) -> None:
     event_rules = {"spotInterruption": {"doNotDisrupt": "override"}}
-    handle = await ready_with_rules(fake, skipping, **event_rules)
+    handle = await ready_with_rules(fake, **event_rules)
     fake.pods.add("node-a", "kept", evictable=False, protected=True, why_not="annotation karpenter.sh/do-not-disrupt")
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, **BUSY, deleting=True, **interruption_rules(**event_rules))
     await wait_until(lambda: is_blocked_by(handle, "default/kept"))
-    await send_message(fake, skipping, handle, "spotInterruption")
+    await send_message(fake, handle, "spotInterruption")
     await handle.result()
     assert fake.pods.evicted == ["web", "kept"]
 
@@ -108,10 +93,8 @@ async def is_past_ready(handle: Handle) -> bool:
     return (await query_state(handle)).phase is not Phase.READY
 
 
-async def test_what_is_said_of_a_warning_is_said_also_when_the_node_goes_quicker(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping)
+async def test_what_is_said_of_a_warning_is_said_also_when_the_node_goes_quicker(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
     publish, tries = fake.events.publish, 0
 
     async def busy(*, name: str, reason: str, **fields: Any) -> None:
@@ -123,7 +106,7 @@ async def test_what_is_said_of_a_warning_is_said_also_when_the_node_goes_quicker
         await publish(name=name, reason=reason, **fields)
 
     fake.events.publish = busy  # type: ignore[method-assign]
-    await send_message(fake, skipping, handle, "spotInterruption")
+    await send_message(fake, handle, "spotInterruption")
     await handle.result()
     assert tries
     assert {"SpotInterrupted", "TerminatingOnInterruption"} <= set(fake.events.reasons_for("a"))

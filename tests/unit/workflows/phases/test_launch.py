@@ -2,8 +2,6 @@
 
 from datetime import timedelta
 
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import BadInput, TryLater
@@ -24,8 +22,8 @@ from tests.support.workflows.nodeclaim_workflows import create_nodeclaim
 from workflows.nodeclaim import NodeClaimWorkflow
 
 
-async def launch_group_member(fake: WorkerHarness, skipping: WorkflowEnvironment) -> NodeClaim:
-    return await create_nodeclaim(fake, skipping, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: "group-1"})
+async def launch_group_member(fake: WorkerHarness) -> NodeClaim:
+    return await create_nodeclaim(fake, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: "group-1"})
 
 
 def launched_result(fake: WorkerHarness, number: int = 1) -> GroupResult:
@@ -49,21 +47,17 @@ def rejected_result(*, final: bool) -> GroupResult:
     return GroupResult(group_id="group-1", result=rejection)
 
 
-async def test_a_member_waits_for_its_group_and_calls_nobody(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await fake.start(await launch_group_member(fake, skipping))
-    await skipping.sleep(timedelta(minutes=1))
+async def test_a_member_waits_for_its_group_and_calls_nobody(fake: WorkerHarness) -> None:
+    handle = await fake.start(await launch_group_member(fake))
+    await fake.sleep(minutes=1)
     assert (await query_state(handle)).phase is Phase.LAUNCH
     await handle.signal(NodeClaimWorkflow.launch_result, launched_result(fake))
     await wait_until_phase(handle, Phase.REGISTRATION)
     assert fake.fleet.calls == []
 
 
-async def test_an_answer_that_comes_before_the_watch_saw_the_claim_starts_its_life(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    claim = await launch_group_member(fake, skipping)
+async def test_an_answer_that_comes_before_the_watch_saw_the_claim_starts_its_life(fake: WorkerHarness) -> None:
+    claim = await launch_group_member(fake)
     await fake.nodeclaim_workflows.signal_launch_result(claim, launched_result(fake))
     handle = fake.workflow_handle(claim)
     await wait_until_phase(handle, Phase.REGISTRATION)
@@ -74,8 +68,8 @@ async def test_an_answer_that_comes_before_the_watch_saw_the_claim_starts_its_li
     assert {"TenureInstanceType", "TenureZone", "TenureCapacityType", "TenureInstanceId"} <= attributes
 
 
-async def test_only_the_first_answer_counts(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await fake.start(await launch_group_member(fake, skipping))
+async def test_only_the_first_answer_counts(fake: WorkerHarness) -> None:
+    handle = await fake.start(await launch_group_member(fake))
     first = launched_result(fake)
     for result in (first, first, launched_result(fake, 2), rejected_result(final=True)):
         await handle.signal(NodeClaimWorkflow.launch_result, result)
@@ -84,31 +78,27 @@ async def test_only_the_first_answer_counts(fake: WorkerHarness, skipping: Workf
     assert state.launched == first.result and state.rejection is None
 
 
-async def test_a_member_that_is_refused_is_given_up(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await fake.start(await launch_group_member(fake, skipping))
+async def test_a_member_that_is_refused_is_given_up(fake: WorkerHarness) -> None:
+    handle = await fake.start(await launch_group_member(fake))
     await handle.signal(NodeClaimWorkflow.launch_result, rejected_result(final=True))
     outcome = await handle.result()
     assert outcome.reason == "InsufficientCapacity"
     assert fake.claims.found == {}
 
 
-async def test_a_member_whose_refusal_may_pass_tries_again_by_itself(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await fake.start(await launch_group_member(fake, skipping))
+async def test_a_member_whose_refusal_may_pass_tries_again_by_itself(fake: WorkerHarness) -> None:
+    handle = await fake.start(await launch_group_member(fake))
     await handle.signal(NodeClaimWorkflow.launch_result, rejected_result(final=False))
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
     assert len(fake.fleet.calls) == 1 and len(fake.instances.running) == 1
 
 
-async def test_a_member_deleted_while_the_group_is_out_ends_what_the_group_brings(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await fake.start(await launch_group_member(fake, skipping))
+async def test_a_member_deleted_while_the_group_is_out_ends_what_the_group_brings(fake: WorkerHarness) -> None:
+    handle = await fake.start(await launch_group_member(fake))
     await fake.claims.ensure_finalizer("a", "uid-a")
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, deleting=True)
-    await skipping.sleep(timedelta(seconds=30))
+    await fake.sleep(seconds=30)
     assert (await query_state(handle)).phase is Phase.LAUNCH
     await handle.signal(NodeClaimWorkflow.launch_result, launched_result(fake))
     outcome = await handle.result()
@@ -116,10 +106,8 @@ async def test_a_member_deleted_while_the_group_is_out_ends_what_the_group_bring
     assert fake.instances.terminated == ["i-1"] and fake.claims.found == {}
 
 
-async def test_a_group_that_never_answers_is_given_up_at_the_launch_deadline(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    claim = await launch_group_member(fake, skipping)
+async def test_a_group_that_never_answers_is_given_up_at_the_launch_deadline(fake: WorkerHarness) -> None:
+    claim = await launch_group_member(fake)
     handle = await fake.start(claim)
     outcome = await handle.result()
     assert outcome.reason == "LaunchTimeout"
@@ -128,95 +116,79 @@ async def test_a_group_that_never_answers_is_given_up_at_the_launch_deadline(
     assert fake.events.reasons_for("a") == ["LaunchTimeout"]
 
 
-async def test_an_instance_that_comes_after_the_launch_deadline_is_ended_with_its_claim(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await fake.start(await launch_group_member(fake, skipping))
+async def test_an_instance_that_comes_after_the_launch_deadline_is_ended_with_its_claim(fake: WorkerHarness) -> None:
+    handle = await fake.start(await launch_group_member(fake))
     fake.claims.faults["release"] = [BadInput("no")]
-    await skipping.sleep(timedelta(minutes=5, seconds=5))
+    await fake.sleep(minutes=5, seconds=5)
     await wait_until_phase(handle, Phase.TERMINATION)
     await handle.signal(NodeClaimWorkflow.launch_result, launched_result(fake))
     await handle.result()
     assert fake.instances.terminated == ["i-1"]
 
 
-async def test_a_lost_answer_of_create_fleet_buys_no_second_instance(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_lost_answer_of_create_fleet_buys_no_second_instance(fake: WorkerHarness) -> None:
     fake.fleet.lost_responses = [TryLater("connection cut"), TryLater("connection cut")]
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION))
+    handle = await fake.start(await create_nodeclaim(fake))
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION))
     assert len(fake.fleet.calls) == 3 and len(set(fake.fleet.calls)) == 1
     assert len(fake.instances.running) == 1
     assert (await query_state(handle)).launch_attempt == 1
 
 
-async def test_a_failed_attempt_is_followed_by_one_with_a_new_token(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_failed_attempt_is_followed_by_one_with_a_new_token(fake: WorkerHarness) -> None:
     fake.fleet.next_error = FleetError(code="InternalError", message="try again")
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
+    handle = await fake.start(await create_nodeclaim(fake))
     await wait_until(lambda: is_blocked_by(handle, "InternalError"))
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
     assert len(fake.fleet.calls) == 2 and len(set(fake.fleet.calls)) == 2
     assert len(fake.instances.running) == 1
 
 
-async def test_a_launch_without_capacity_gives_the_claim_up(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_launch_without_capacity_gives_the_claim_up(fake: WorkerHarness) -> None:
     fake.fleet.capacity = 0
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
+    handle = await fake.start(await create_nodeclaim(fake))
     outcome = await handle.result()
     assert outcome.reason == "InsufficientCapacity"
     assert "InsufficientCapacityError" in fake.events.reasons_for("a")
     assert fake.claims.found == {}
 
 
-async def test_a_claim_that_launches_alone_tries_its_other_offerings_at_once(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_claim_that_launches_alone_tries_its_other_offerings_at_once(fake: WorkerHarness) -> None:
     fake.fleet.types, fake.fleet.capacity_by_type = ("m5.large", "c5.large"), {"m5.large": 0}
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
+    handle = await fake.start(await create_nodeclaim(fake))
     await wait_until_phase(handle, Phase.REGISTRATION)
     assert (await query_state(handle)).launched is not None
     assert fake.claims.found["a"]["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "c5.large"
     assert len(set(fake.fleet.calls)) == 2 and fake.fleet.excluded_types == [[], ["m5.large"]]
 
 
-async def test_a_node_class_that_is_not_ready_yet_is_waited_for(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_node_class_that_is_not_ready_yet_is_waited_for(fake: WorkerHarness) -> None:
     fake.node_classes.add("default", ready="Unknown")
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
+    handle = await fake.start(await create_nodeclaim(fake))
     await wait_until(lambda: is_blocked_by(handle, "NodeClassNotReady"))
     fake.node_classes.add("default", ready="True")
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
 
 
-async def test_a_node_class_that_is_refused_for_good_ends_the_launch(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_node_class_that_is_refused_for_good_ends_the_launch(fake: WorkerHarness) -> None:
     fake.node_classes.add("default", ready="False")
-    outcome = await (await fake.start(await create_nodeclaim(fake, skipping))).result()
+    outcome = await (await fake.start(await create_nodeclaim(fake))).result()
     assert outcome.reason == "NodeClassNotReady"
 
 
-async def test_a_claim_that_launches_alone_and_never_can_is_given_up_at_the_deadline(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_claim_that_launches_alone_and_never_can_is_given_up_at_the_deadline(fake: WorkerHarness) -> None:
     fake.node_classes.add("default", ready="Unknown")
-    outcome = await (await fake.start(await create_nodeclaim(fake, skipping))).result()
+    outcome = await (await fake.start(await create_nodeclaim(fake))).result()
     assert outcome.reason == "LaunchTimeout"
     assert fake.fleet.calls == [] and fake.claims.found == {}
 
 
-async def test_a_launch_held_up_by_faults_is_shown_as_overdue_and_goes_on(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_launch_held_up_by_faults_is_shown_as_overdue_and_goes_on(fake: WorkerHarness) -> None:
     """Whether EC2 made the instance is not known, so the claim cannot be given up before it answers."""
     fake.fleet.faults["create"] = [TryLater("503") for _ in range(30)]
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
-    await skipping.sleep(timedelta(minutes=5, seconds=30))
+    handle = await fake.start(await create_nodeclaim(fake))
+    await fake.sleep(minutes=5, seconds=30)
     state = await query_state(handle)
     assert state.phase is Phase.LAUNCH and state.overdue
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=15)
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=15)
     assert len(fake.instances.running) == 1

@@ -1,7 +1,5 @@
 """Faults after EC2 gave instances: none is forgotten, and none is bought twice."""
 
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.apis import labels
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.launch import LaunchGroup, LaunchGroupMember
@@ -15,39 +13,30 @@ from workflows import ids
 from workflows.provisioner import ProvisioningWorkflow
 
 
-async def test_an_answer_that_cannot_be_written_down_is_no_reason_to_buy_again(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_an_answer_that_cannot_be_written_down_is_no_reason_to_buy_again(fake: WorkerHarness) -> None:
     fake.claims.faults["patch"] = [BadInput("status.capacity: Invalid value") for _ in range(3)]
-    handle = await fake.start(await create_nodeclaim(fake, skipping))
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION))
+    handle = await fake.start(await create_nodeclaim(fake))
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION))
     assert len(set(fake.fleet.calls)) == 1 and len(fake.instances.running) == 1
 
 
-async def test_a_group_whose_answer_cannot_be_written_down_is_not_refused(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    claim = await create_nodeclaim(fake, skipping, annotations={labels.LAUNCH_GROUP: "g"})
+async def test_a_group_whose_answer_cannot_be_written_down_is_not_refused(fake: WorkerHarness) -> None:
+    claim = await create_nodeclaim(fake, annotations={labels.LAUNCH_GROUP: "g"})
     fake.claims.faults["patch"] = [BadInput("status.capacity: Invalid value") for _ in range(3)]
     handle = await fake.start(claim)
     await start_with_pending_group(fake, "a")
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION))
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION))
     assert len(set(fake.fleet.calls)) == 1 and len(fake.instances.running) == 1
 
 
-async def test_a_hand_out_that_is_repeated_leaves_alone_what_has_come_further(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_hand_out_that_is_repeated_leaves_alone_what_has_come_further(fake: WorkerHarness) -> None:
     """The Node of the one joined before a fault at the other let the whole be tried again."""
-    claims = [
-        fake.claims.add(name, born=await skipping.get_current_time(), annotations={labels.LAUNCH_GROUP: "g"})
-        for name in "ab"
-    ]
+    claims = [fake.claims.add(name, born=await fake.now(), annotations={labels.LAUNCH_GROUP: "g"}) for name in "ab"]
     fake.claims.set_status("a", provider_id="aws:///us-west-2a/i-0000", Registered="True")
     fake.claims.faults["get"] = [TryLater("503")]
     handle = await fake.start(claims[1])
     await start_with_pending_group(fake, "a", "b")
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION))
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION))
     assert fake.claims.condition_text("a", "Registered").startswith("True")
     assert fake.claims.condition_text("b", "Registered").startswith("Unknown")
 

@@ -3,8 +3,6 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.apis.labels import NOT_READY_INTERVALS
 from tenure.model.node_health import MAX_INTERVALS, parse_intervals
 from tenure.model.nodeclaim.state import Phase
@@ -38,15 +36,13 @@ async def observe_not_ready(fake: WorkerHarness, handle: Handle, since: datetime
     )
 
 
-async def current_time(skipping: WorkflowEnvironment) -> datetime:
-    return (await skipping.get_current_time()).replace(microsecond=0)
+async def current_time(fake: WorkerHarness) -> datetime:
+    return (await fake.now()).replace(microsecond=0)
 
 
-async def test_a_node_that_was_not_ready_reason_a_while_is_counted_and_its_claim_says_so(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    left = await current_time(skipping)
+async def test_a_node_that_was_not_ready_reason_a_while_is_counted_and_its_claim_says_so(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    left = await current_time(fake)
     await observe_not_ready(fake, handle, left)
     await wait_until(lambda: has_intervals(fake, (0, True)))
     state = await query_state(handle)
@@ -59,9 +55,9 @@ async def test_a_node_that_was_not_ready_reason_a_while_is_counted_and_its_claim
     )
 
 
-async def test_a_node_that_flaps_is_counted_each_time(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    began = await current_time(skipping)
+async def test_a_node_that_flaps_is_counted_each_time(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    began = await current_time(fake)
     for number in range(3):
         left = began + timedelta(minutes=number)
         await observe_not_ready(fake, handle, left)
@@ -71,50 +67,46 @@ async def test_a_node_that_flaps_is_counted_each_time(fake: WorkerHarness, skipp
     assert (await query_state(handle)).flaps == 3
 
 
-async def test_a_node_that_vanishes_while_it_is_away_is_not_back(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    await observe_not_ready(fake, handle, await current_time(skipping))
+async def test_a_node_that_vanishes_while_it_is_away_is_not_back(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    await observe_not_ready(fake, handle, await current_time(fake))
     await wait_until(lambda: has_intervals(fake, (0, True)))
     await fake.signal_observed(handle, node_count=0)
     assert [one.until for one in (await query_state(handle)).not_ready_intervals] == [None]
 
 
-async def test_the_end_of_a_taint_is_when_it_was_seen(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_the_end_of_a_taint_is_when_it_was_seen(fake: WorkerHarness) -> None:
     """Ready never changed, so that it says nothing of it."""
-    handle = await ready_nodeclaim(fake, skipping)
-    left = await current_time(skipping)
+    handle = await ready_nodeclaim(fake)
+    left = await current_time(fake)
     await observe_not_ready(fake, handle, left, node_ready=True, not_ready_reason="cni:NoExecute")
-    await skipping.sleep(timedelta(seconds=30))
+    await fake.sleep(seconds=30)
     await fake.signal_observed(handle, **BUSY, ready_since=left - timedelta(hours=1))
     await wait_until(lambda: interval_has_ended(fake))
     assert 30 <= recorded_intervals(fake)[0][0] < 60
 
 
-async def test_a_taint_that_outlasts_not_ready_is_part_of_it(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    left = await current_time(skipping)
+async def test_a_taint_that_outlasts_not_ready_is_part_of_it(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    left = await current_time(fake)
     await observe_not_ready(fake, handle, left, not_ready_reason="NotReady, cni:NoExecute")
     await observe_not_ready(fake, handle, left, node_ready=True, not_ready_reason="cni:NoExecute")
-    await skipping.sleep(timedelta(seconds=60))
+    await fake.sleep(seconds=60)
     await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=5))
     await wait_until(lambda: interval_has_ended(fake))
     assert 60 <= recorded_intervals(fake)[0][0] < 90
 
 
-async def test_what_is_on_record_from_a_life_before_is_kept(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_what_is_on_record_from_a_life_before_is_kept(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.claims.found["a"]["metadata"]["annotations"][NOT_READY_INTERVALS] = "2026-01-01T12:00:00Z/2026-01-01T12:00:10Z"
-    await observe_not_ready(fake, handle, await current_time(skipping))
+    await observe_not_ready(fake, handle, await current_time(fake))
     await wait_until(lambda: has_intervals(fake, (10, False), (0, True)))
 
 
-async def test_absences_are_known_to_the_next_run(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    began = await current_time(skipping)
+async def test_absences_are_known_to_the_next_run(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    began = await current_time(fake)
     for number in range(220):
         left = began + timedelta(minutes=number)
         await observe_not_ready(fake, handle, left)
@@ -126,22 +118,20 @@ async def test_absences_are_known_to_the_next_run(fake: WorkerHarness, skipping:
     await wait_until(lambda: has_intervals(fake, *[(20, False)] * MAX_INTERVALS))
 
 
-async def test_a_node_that_goes_is_not_away(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_that_goes_is_not_away(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
     await delete_nodeclaim(fake, handle)
-    await observe_not_ready(fake, handle, await current_time(skipping), deleting=True)
+    await observe_not_ready(fake, handle, await current_time(fake), deleting=True)
     fake.pods.blocked.clear()
     await handle.result()
     assert await count_scheduled(handle, "record_not_ready_intervals") == 0
 
 
-async def test_a_reboot_is_a_flap_only_if_the_node_was_seen_away(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    left = await current_time(skipping)
+async def test_a_reboot_is_a_flap_only_if_the_node_was_seen_away(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    left = await current_time(fake)
     await observe_not_ready(fake, handle, left)
     await wait_until(lambda: has_intervals(fake, (0, True)))
     fake.nodes.update_node("node-a", boot_id="boot-2")
@@ -153,15 +143,13 @@ async def test_a_reboot_is_a_flap_only_if_the_node_was_seen_away(
     assert "the latest 1 for 40 s in all; rebooted 1 times" in current_details.render_nodeclaim(state)
 
 
-async def test_a_flap_costs_few_events_and_a_node_that_stays_none(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    await skipping.sleep(timedelta(seconds=30))
+async def test_a_flap_costs_few_events_and_a_node_that_stays_none(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    await fake.sleep(seconds=30)
     before = len((await handle.fetch_history()).events)
-    await skipping.sleep(timedelta(hours=1))
+    await fake.sleep(hours=1)
     assert len((await handle.fetch_history()).events) == before
-    left = await current_time(skipping)
+    left = await current_time(fake)
     await observe_not_ready(fake, handle, left)
     await wait_until(lambda: has_intervals(fake, (0, True)))
     await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=50))

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -26,8 +25,8 @@ PROVIDER = "aws:///us-west-2a/i-old"
 GROUP = {labels.LAUNCH_GROUP: "plan-0"}
 
 
-async def add_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, age: timedelta, **spec: Any) -> NodeClaim:
-    return fake.claims.add("a", born=await skipping.get_current_time() - age, **spec)
+async def add_nodeclaim(fake: WorkerHarness, age: timedelta, **spec: Any) -> NodeClaim:
+    return fake.claims.add("a", born=await fake.now() - age, **spec)
 
 
 def add_running_instance(fake: WorkerHarness, instance_id: str = "i-old", **facts: Any) -> None:
@@ -35,14 +34,10 @@ def add_running_instance(fake: WorkerHarness, instance_id: str = "i-old", **fact
 
 
 async def add_launched_nodeclaim(
-    fake: WorkerHarness,
-    skipping: WorkflowEnvironment,
-    *conditions: str,
-    age: timedelta = timedelta(hours=3),
-    **spec: Any,
+    fake: WorkerHarness, *conditions: str, age: timedelta = timedelta(hours=3), **spec: Any
 ) -> NodeClaim:
     """A NodeClaim with an instance that somebody launched, come as far as these conditions say."""
-    claim = await add_nodeclaim(fake, skipping, age, **spec)
+    claim = await add_nodeclaim(fake, age, **spec)
     add_running_instance(fake)
     statuses: dict[str, Any] = dict.fromkeys(("Launched", *conditions), "True")
     fake.claims.set_status("a", provider_id=PROVIDER, **statuses)
@@ -53,13 +48,11 @@ async def add_launched_nodeclaim(
     return claim
 
 
-async def test_an_initialized_node_is_ready_at_once_and_nothing_is_bought(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    claim = await add_launched_nodeclaim(fake, skipping, "Registered", "Initialized", annotations=GROUP)
+async def test_an_initialized_node_is_ready_at_once_and_nothing_is_bought(fake: WorkerHarness) -> None:
+    claim = await add_launched_nodeclaim(fake, "Registered", "Initialized", annotations=GROUP)
     handle = await fake.start(claim, **BUSY)
     await wait_until_phase(handle, Phase.READY)
-    await skipping.sleep(timedelta(minutes=30))
+    await fake.sleep(minutes=30)
     state = await query_state(handle)
     assert state.phase is Phase.READY and state.node_name == "node-a" and state.boot_id == "boot-1"
     assert state.expires is not None and claim.metadata.creation_timestamp is not None
@@ -67,25 +60,23 @@ async def test_an_initialized_node_is_ready_at_once_and_nothing_is_bought(
     assert fake.fleet.calls == [] and "i-old" in fake.instances.running
 
 
-async def test_a_young_one_with_an_instance_waits_for_no_groups_word(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_young_one_with_an_instance_waits_for_no_groups_word(fake: WorkerHarness) -> None:
     """Temporal's store was lost seconds after it was bought: of its launch group nobody knows any more."""
     young = timedelta(seconds=10)
-    claim = await add_launched_nodeclaim(fake, skipping, "Registered", "Initialized", age=young, annotations=GROUP)
+    claim = await add_launched_nodeclaim(fake, "Registered", "Initialized", age=young, annotations=GROUP)
     handle = await fake.start(claim, **BUSY, provider_id=PROVIDER)
     await wait_until_phase(handle, Phase.READY)
     assert fake.fleet.calls == []
 
 
-async def test_a_registered_node_goes_on_to_be_initialized(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await fake.start(await add_launched_nodeclaim(fake, skipping, "Registered"), **BUSY)
+async def test_a_registered_node_goes_on_to_be_initialized(fake: WorkerHarness) -> None:
+    handle = await fake.start(await add_launched_nodeclaim(fake, "Registered"), **BUSY)
     await wait_until_phase(handle, Phase.READY)
     assert fake.fleet.calls == [] and fake.claims.condition_text("a", "Initialized").startswith("True")
 
 
-async def test_a_launched_one_still_has_time_to_join(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await fake.start(await add_launched_nodeclaim(fake, skipping, annotations=GROUP))
+async def test_a_launched_one_still_has_time_to_join(fake: WorkerHarness) -> None:
+    handle = await fake.start(await add_launched_nodeclaim(fake, annotations=GROUP))
     await wait_until_phase(handle, Phase.REGISTRATION)
     fake.nodes.join("node-a", PROVIDER)
     await fake.signal_observed(handle, **BUSY)
@@ -93,19 +84,17 @@ async def test_a_launched_one_still_has_time_to_join(fake: WorkerHarness, skippi
     assert fake.fleet.calls == []
 
 
-async def test_a_young_one_that_has_an_instance_is_not_launched_again(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await fake.start(await add_launched_nodeclaim(fake, skipping, age=timedelta(seconds=5)))
+async def test_a_young_one_that_has_an_instance_is_not_launched_again(fake: WorkerHarness) -> None:
+    handle = await fake.start(await add_launched_nodeclaim(fake, age=timedelta(seconds=5)))
     await wait_until_phase(handle, Phase.REGISTRATION)
     assert fake.fleet.calls == []
 
 
 @pytest.mark.parametrize("age", [timedelta(seconds=10), timedelta(hours=3)], ids=["young", "old"])
 async def test_one_that_is_being_deleted_is_drained_before_its_instance_ends(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, age: timedelta
+    fake: WorkerHarness, age: timedelta
 ) -> None:
-    claim = await add_launched_nodeclaim(fake, skipping, "Registered", "Initialized", age=age, annotations=GROUP)
+    claim = await add_launched_nodeclaim(fake, "Registered", "Initialized", age=age, annotations=GROUP)
     fake.claims.set_status("a", deleting=True)
     fake.pods.add("node-a", "web")
     handle = await fake.start(claim, deleting=True)
@@ -115,10 +104,8 @@ async def test_one_that_is_being_deleted_is_drained_before_its_instance_ends(
     assert fake.pods.evicted == ["web"] and fake.instances.terminated == ["i-old"] and fake.claims.found == {}
 
 
-async def test_an_instance_whose_launch_was_never_written_down_is_found_by_its_tag(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    claim = await add_nodeclaim(fake, skipping, timedelta(minutes=2))
+async def test_an_instance_whose_launch_was_never_written_down_is_found_by_its_tag(fake: WorkerHarness) -> None:
+    claim = await add_nodeclaim(fake, timedelta(minutes=2))
     instance_fields = {
         "instance_type": "m5.large",
         "zone": "us-west-2a",
@@ -138,67 +125,57 @@ async def test_an_instance_whose_launch_was_never_written_down_is_found_by_its_t
     assert fake.claims.found["a"]["status"]["providerID"] == PROVIDER
 
 
-async def test_one_whose_group_nobody_remembers_is_given_up_and_never_launched(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await fake.start(await add_nodeclaim(fake, skipping, timedelta(minutes=2), annotations=GROUP))
+async def test_one_whose_group_nobody_remembers_is_given_up_and_never_launched(fake: WorkerHarness) -> None:
+    handle = await fake.start(await add_nodeclaim(fake, timedelta(minutes=2), annotations=GROUP))
     outcome = await handle.result()
     assert outcome.reason == "LaunchTimeout"
     assert fake.fleet.calls == [] and fake.claims.found == {}
 
 
-async def test_a_group_whose_word_was_lost_has_still_written_down_the_instance(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await fake.start(await add_nodeclaim(fake, skipping, timedelta(seconds=1), annotations=GROUP))
+async def test_a_group_whose_word_was_lost_has_still_written_down_the_instance(fake: WorkerHarness) -> None:
+    handle = await fake.start(await add_nodeclaim(fake, timedelta(seconds=1), annotations=GROUP))
     add_running_instance(fake)
     fake.claims.set_status("a", provider_id=PROVIDER, Launched="True")
-    await skipping.sleep(timedelta(minutes=5, seconds=5))
+    await fake.sleep(minutes=5, seconds=5)
     await wait_until_phase(handle, Phase.REGISTRATION)
     assert fake.instances.terminated == []
 
 
 async def test_a_claim_older_than_its_launch_deadline_that_nobody_tried_yet_is_launched_once(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
-    handle = await fake.start(await add_nodeclaim(fake, skipping, timedelta(hours=1)))
+    handle = await fake.start(await add_nodeclaim(fake, timedelta(hours=1)))
     await wait_until_phase(handle, Phase.REGISTRATION)
     assert len(fake.fleet.calls) == 1
 
 
-async def test_what_cannot_be_recalled_yet_is_not_launched_meanwhile(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_what_cannot_be_recalled_yet_is_not_launched_meanwhile(fake: WorkerHarness) -> None:
     fake.instances.faults["find_by_nodeclaim"] = [TryLater("503") for _ in range(3)]
-    claim = await add_nodeclaim(fake, skipping, timedelta(minutes=2))
+    claim = await add_nodeclaim(fake, timedelta(minutes=2))
     add_running_instance(fake, tags={labels.TAG_NODECLAIM: "a"}, zone="us-west-2a")
     handle = await fake.start(claim)
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.REGISTRATION))
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION))
     assert fake.fleet.calls == []
 
 
-async def test_a_life_that_was_ended_by_hand_begins_again_where_it_stood(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_life_that_was_ended_by_hand_begins_again_where_it_stood(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await handle.terminate()
-    await skipping.sleep(timedelta(minutes=5))
+    await fake.sleep(minutes=5)
     rebuilt: Handle = await fake.start(await get_nodeclaim(fake, "a"), **BUSY)
     await wait_until_phase(rebuilt, Phase.READY)
     assert len(fake.fleet.calls) == 1
 
 
 @pytest.mark.parametrize("has_condition", [True, False])
-async def test_a_node_whose_drain_was_forgotten_is_in_service_again(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, has_condition: bool
-) -> None:
+async def test_a_node_whose_drain_was_forgotten_is_in_service_again(fake: WorkerHarness, has_condition: bool) -> None:
     """It was to be kept if its drain came to nothing, and Temporal's store was lost meanwhile; or just as it began."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     await handle.terminate()
     await fake.nodes.mark_disrupted("node-a")
     if has_condition:
         fake.claims.set_status("a", DisruptionReason="True")
-    await skipping.sleep(timedelta(minutes=5))
+    await fake.sleep(minutes=5)
     rebuilt: Handle = await fake.start(await get_nodeclaim(fake, "a"), **BUSY)
     await wait_until_phase(rebuilt, Phase.READY)
     assert labels.DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
@@ -211,33 +188,29 @@ async def get_nodeclaim(fake: WorkerHarness, name: str) -> NodeClaim:
     return claim
 
 
-async def test_a_node_that_joined_while_nobody_was_at_work_is_not_given_up(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_node_that_joined_while_nobody_was_at_work_is_not_given_up(fake: WorkerHarness) -> None:
     """The registration deadline passed meanwhile; the Node is there, though the watch has not said so yet."""
-    handle = await fake.start(await add_launched_nodeclaim(fake, skipping, age=timedelta(seconds=1)))
+    handle = await fake.start(await add_launched_nodeclaim(fake, age=timedelta(seconds=1)))
     await wait_until_phase(handle, Phase.REGISTRATION)
     fake.nodes.join("node-a", PROVIDER)
-    await skipping.sleep(timedelta(minutes=16))
+    await fake.sleep(minutes=16)
     await wait_until_phase(handle, Phase.INITIALIZATION)
     assert fake.instances.terminated == []
     await fake.signal_observed(handle, **JOINED)
 
 
-async def test_when_the_node_was_away_is_known_again_and_an_absence_that_is_over_ends(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    left = (await skipping.get_current_time() - timedelta(minutes=30)).replace(microsecond=0)
+async def test_when_the_node_was_away_is_known_again_and_an_absence_that_is_over_ends(fake: WorkerHarness) -> None:
+    left = (await fake.now() - timedelta(minutes=30)).replace(microsecond=0)
     before = (
         NotReadyInterval(since=left, until=left + timedelta(seconds=50)),
         NotReadyInterval(since=left + timedelta(minutes=10)),
     )
     claim = await add_launched_nodeclaim(
-        fake, skipping, "Registered", "Initialized", annotations={labels.NOT_READY_INTERVALS: format_intervals(before)}
+        fake, "Registered", "Initialized", annotations={labels.NOT_READY_INTERVALS: format_intervals(before)}
     )
     handle = await fake.start(claim, **BUSY)
     await wait_until_phase(handle, Phase.READY)
-    await wait_until_skipping_time(skipping, lambda: last_interval_has_ended(fake), seconds=1)
+    await wait_until_skipping_time(fake, lambda: last_interval_has_ended(fake), seconds=1)
     state = await query_state(handle)
     assert (
         state.flaps == 2

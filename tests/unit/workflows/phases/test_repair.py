@@ -3,8 +3,6 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.apis import labels
 from tenure.model.errors import Forbidden
 from tenure.model.nodeclaim.state import Phase
@@ -27,11 +25,9 @@ WELL = (("Ready", "True"), ("KernelReady", "True"))
 LADDER: dict[str, Any] = {"repair": {"steps": ["reboot", "replace"], "rebootFor": "5m"}}
 
 
-async def make_unhealthy(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle, *, since: datetime | None = None, **fields: Any
-) -> None:
+async def make_unhealthy(fake: WorkerHarness, handle: Handle, *, since: datetime | None = None, **fields: Any) -> None:
     """Its kernel is not well from now on; `fields` is what else the watch says."""
-    since = since or await skipping.get_current_time()
+    since = since or await fake.now()
     fake.nodes.update_node("node-a", conditions=SICK)
     ill = {"type": "KernelReady", "status": "False", "since": since}
     await fake.signal_observed(handle, **{**BUSY, "unhealthy": [ill], **fields})
@@ -51,64 +47,58 @@ async def time_until_drain(handle: Handle, since: datetime) -> timedelta:
 
 
 async def test_a_node_that_stays_unhealthy_is_replaced_when_that_is_no_longer_tolerated_and_no_pod_holds_it(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
-    handle = await ready_nodeclaim(fake, skipping, terminationGracePeriod="1h")
+    handle = await ready_nodeclaim(fake, terminationGracePeriod="1h")
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "pdb web"
-    since = await skipping.get_current_time()
-    await make_unhealthy(fake, skipping, handle)
+    since = await fake.now()
+    await make_unhealthy(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, "unhealthy, KernelReady=False: replace at"))
     assert timedelta(minutes=30) <= await time_until_drain(handle, since) < timedelta(minutes=31)
     assert [name for name, _ in fake.pods.forced] == ["web"] and fake.pods.evicted == []
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_node_that_recovers_in_time_stays_and_costs_no_more_than_its_signals(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    await make_unhealthy(fake, skipping, handle)
-    await skipping.sleep(timedelta(minutes=29))
+async def test_a_node_that_recovers_in_time_stays_and_costs_no_more_than_its_signals(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    await make_unhealthy(fake, handle)
+    await fake.sleep(minutes=29)
     await make_healthy(fake, handle)
-    await skipping.sleep(timedelta(hours=5))
+    await fake.sleep(hours=5)
     state = await query_state(handle)
     assert state.phase is Phase.READY and state.blocked_by == "" and state.health.intervals == ()
     assert await count_scheduled(handle, "repair_node") == 0
 
 
-async def test_a_node_that_flaps_is_replaced_once_its_bad_times_add_up(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_node_that_flaps_is_replaced_once_its_bad_times_add_up(fake: WorkerHarness) -> None:
     rules = {"repair": {"within": "4h"}}
-    handle = await ready_nodeclaim(fake, skipping)
-    began = await skipping.get_current_time()
+    handle = await ready_nodeclaim(fake)
+    began = await fake.now()
     for _ in range(5):
-        await make_unhealthy(fake, skipping, handle, rules=rules)
-        await skipping.sleep(timedelta(minutes=5, seconds=30))
+        await make_unhealthy(fake, handle, rules=rules)
+        await fake.sleep(minutes=5, seconds=30)
         await make_healthy(fake, handle, rules=rules)
-        await skipping.sleep(timedelta(minutes=10))
+        await fake.sleep(minutes=10)
     assert (await query_state(handle)).phase is Phase.READY
-    await make_unhealthy(fake, skipping, handle, rules=rules)
+    await make_unhealthy(fake, handle, rules=rules)
     assert timedelta(minutes=79) < await time_until_drain(handle, began) < timedelta(minutes=81)
 
 
-async def test_a_reboot_that_helps_leaves_the_node_where_it_was(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    await make_unhealthy(fake, skipping, handle, rules=LADDER)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "rebooted for KernelReady=False"), minutes=1)
+async def test_a_reboot_that_helps_leaves_the_node_where_it_was(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    await make_unhealthy(fake, handle, rules=LADDER)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for KernelReady=False"), minutes=1)
     assert fake.instances.rebooted == ["i-0000"]
     fake.nodes.update_node("node-a", ready=False)
-    await make_unhealthy(fake, skipping, handle, rules=LADDER, node_ready=False)
-    await skipping.sleep(timedelta(minutes=1))
+    await make_unhealthy(fake, handle, rules=LADDER, node_ready=False)
+    await fake.sleep(minutes=1)
     fake.nodes.update_node("node-a", ready=True)
     await make_healthy(fake, handle, rules=LADDER, boot_id="boot-2")
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     await wait_until_phase(handle, Phase.READY)
     await wait_until(lambda: has_repaired_event(fake))
-    await skipping.sleep(timedelta(hours=3))
+    await fake.sleep(hours=3)
     state = await query_state(handle)
     assert state.phase is Phase.READY and state.boot_id == "boot-2" and state.blocked_by == ""
     assert fake.instances.rebooted == ["i-0000"] and fake.events.reasons_for("a")[-2:] == ["Rebooting", "Repaired"]
@@ -118,25 +108,21 @@ async def has_repaired_event(fake: WorkerHarness) -> bool:
     return "Repaired" in fake.events.reasons_for("a")
 
 
-async def test_a_reboot_that_does_not_help_is_followed_by_a_replacement(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    since = await skipping.get_current_time()
-    await make_unhealthy(fake, skipping, handle, rules=LADDER)
+async def test_a_reboot_that_does_not_help_is_followed_by_a_replacement(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    since = await fake.now()
+    await make_unhealthy(fake, handle, rules=LADDER)
     assert timedelta(minutes=35) <= await time_until_drain(handle, since) < timedelta(minutes=36)
     assert fake.instances.rebooted == ["i-0000"]
 
 
-async def test_a_machine_that_came_back_and_whose_node_does_not_start_is_replaced_too(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    since = await skipping.get_current_time()
-    await make_unhealthy(fake, skipping, handle, rules=LADDER)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
+async def test_a_machine_that_came_back_and_whose_node_does_not_start_is_replaced_too(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    since = await fake.now()
+    await make_unhealthy(fake, handle, rules=LADDER)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
     fake.nodes.update_node("node-a", ready=False, boot_id="boot-2", conditions=(("Ready", "False"),))
-    now = await skipping.get_current_time()
+    now = await fake.now()
     rebooted = {"node_ready": False, "boot_id": "boot-2", "rules": LADDER}
     await fake.signal_observed(
         handle, **{**BUSY, **rebooted, "unhealthy": [{"type": "Ready", "status": "False", "since": now}]}
@@ -146,29 +132,25 @@ async def test_a_machine_that_came_back_and_whose_node_does_not_start_is_replace
     assert fake.instances.rebooted == ["i-0000"]
 
 
-async def test_a_role_that_may_not_reboot_leads_to_the_next_step(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_role_that_may_not_reboot_leads_to_the_next_step(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.instances.faults["reboot"] = [Forbidden("ec2:RebootInstances") for _ in range(1000)]
-    since = await skipping.get_current_time()
-    await make_unhealthy(fake, skipping, handle, rules=LADDER)
+    since = await fake.now()
+    await make_unhealthy(fake, handle, rules=LADDER)
     assert timedelta(minutes=30) <= await time_until_drain(handle, since) < timedelta(minutes=36)
     assert "RebootFailed" in fake.events.reasons_for("a") and fake.instances.rebooted == []
 
 
-async def test_while_too_many_are_unhealthy_none_is_replaced_and_it_is_looked_at_again(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_while_too_many_are_unhealthy_none_is_replaced_and_it_is_looked_at_again(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     for number in range(3):
         name = f"other-{number}"
         fake.nodes.join(name, f"aws:///us-west-2a/i-1{number}", labels={labels.NODEPOOL: "default"}, conditions=SICK)
-    await make_unhealthy(fake, skipping, handle)
+    await make_unhealthy(fake, handle)
     await wait_until_skipping_time(
-        skipping, lambda: is_blocked_by(handle, "4 of 4 nodes of NodePool default are unhealthy"), minutes=1
+        fake, lambda: is_blocked_by(handle, "4 of 4 nodes of NodePool default are unhealthy"), minutes=1
     )
-    await skipping.sleep(timedelta(minutes=16))
+    await fake.sleep(minutes=16)
     assert (await query_state(handle)).phase is Phase.READY
     assert 3 <= await count_scheduled(handle, "repair_node") <= 5
     for number in range(3):
@@ -176,66 +158,58 @@ async def test_while_too_many_are_unhealthy_none_is_replaced_and_it_is_looked_at
     assert (await handle.result()).reason == "Unhealthy"
 
 
-async def test_a_graceful_repair_evicts_before_it_deletes(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_graceful_repair_evicts_before_it_deletes(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
-    await make_unhealthy(fake, skipping, handle, rules={"repair": {"drain": "graceful", "drainFor": "10m"}})
+    await make_unhealthy(fake, handle, rules={"repair": {"drain": "graceful", "drainFor": "10m"}})
     assert (await handle.result()).reason == "Unhealthy"
     assert fake.pods.evicted == ["web"] and fake.pods.forced == []
 
 
-async def test_a_node_that_is_well_when_it_is_looked_at_closely_stays(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    await make_unhealthy(fake, skipping, handle)
+async def test_a_node_that_is_well_when_it_is_looked_at_closely_stays(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    await make_unhealthy(fake, handle)
     fake.nodes.update_node("node-a", conditions=WELL)
-    await wait_until_skipping_time(skipping, lambda: is_blocked_by(handle, "Node node-a is well"), minutes=1)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "Node node-a is well"), minutes=1)
     await make_healthy(fake, handle)
-    await skipping.sleep(timedelta(minutes=5))
+    await fake.sleep(minutes=5)
     state = await query_state(handle)
     assert state.phase is Phase.READY and state.blocked_by == ""
 
 
-async def test_a_node_that_starts_and_is_unhealthy_for_long_is_replaced_too(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await registered_nodeclaim(fake, skipping)
-    since = await skipping.get_current_time()
+async def test_a_node_that_starts_and_is_unhealthy_for_long_is_replaced_too(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
+    since = await fake.now()
     fake.nodes.update_node("node-a", conditions=(("Ready", "False"),))
     ill = {"type": "Ready", "status": "False", "since": since - timedelta(minutes=5)}
     await fake.signal_observed(handle, **JOINED, unhealthy=[ill])
     assert timedelta(minutes=24) <= await time_until_drain(handle, since) < timedelta(minutes=26)
 
 
-async def test_what_is_no_longer_tolerated_when_it_is_told_is_repaired_at_once(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    now = await skipping.get_current_time()
-    handle = await registered_nodeclaim(fake, skipping)
+async def test_what_is_no_longer_tolerated_when_it_is_told_is_repaired_at_once(fake: WorkerHarness) -> None:
+    now = await fake.now()
+    handle = await registered_nodeclaim(fake)
     fake.nodes.update_node("node-a", conditions=(("Ready", "False"),))
     ill = {"type": "Ready", "status": "False", "since": now - timedelta(hours=5)}
     await fake.signal_observed(handle, **JOINED, unhealthy=[ill])
     assert await time_until_drain(handle, now) < timedelta(minutes=1)
 
 
-async def test_a_change_of_the_rules_counts_for_what_lasts_already(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    since = await skipping.get_current_time()
-    await make_unhealthy(fake, skipping, handle)
-    await skipping.sleep(timedelta(minutes=10))
+async def test_a_change_of_the_rules_counts_for_what_lasts_already(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    since = await fake.now()
+    await make_unhealthy(fake, handle)
+    await fake.sleep(minutes=10)
     mine = {"type": "KernelReady", "status": "False", "toleration": "15m"}
-    await make_unhealthy(fake, skipping, handle, since=since, rules={"repair": {"conditions": [mine]}})
+    await make_unhealthy(fake, handle, since=since, rules={"repair": {"conditions": [mine]}})
     assert timedelta(minutes=15) <= await time_until_drain(handle, since) < timedelta(minutes=16)
 
 
-async def test_the_clock_runs_on_through_continue_as_new(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
-    since = await skipping.get_current_time()
+async def test_the_clock_runs_on_through_continue_as_new(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    since = await fake.now()
     for _ in range(130):
-        await make_unhealthy(fake, skipping, handle, since=since)
-        await skipping.sleep(timedelta(seconds=1))
+        await make_unhealthy(fake, handle, since=since)
+        await fake.sleep(seconds=1)
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
     assert (await query_state(latest_run(fake.client, handle))).health.intervals[0].since == since

@@ -1,10 +1,9 @@
 """A life goes on through what lasts: false news, faults for days, disagreement between the watch and the live state."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
 from tenure.model.errors import BadInput, TryLater
@@ -35,41 +34,39 @@ from workflows.nodepool import NodePoolWorkflow
 
 
 @pytest.mark.parametrize("initial_phase", ["launched", "ready"])
-async def test_word_that_the_claim_is_gone_is_not_taken_on_trust(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, initial_phase: str
-) -> None:
-    handle = await (ready_nodeclaim if initial_phase == "ready" else launched_nodeclaim)(fake, skipping)
+async def test_word_that_the_claim_is_gone_is_not_taken_on_trust(fake: WorkerHarness, initial_phase: str) -> None:
+    handle = await (ready_nodeclaim if initial_phase == "ready" else launched_nodeclaim)(fake)
     phase = (await query_state(handle)).phase
     await fake.signal_observed(handle, exists=False)
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     assert (await query_state(handle)).phase is phase
     assert fake.instances.terminated == [] and not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
     assert await count_scheduled(handle, "nodeclaim_exists") == 1
 
 
 async def test_an_instance_that_may_not_be_ended_for_days_does_not_fill_a_history(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 80)
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     fake.instances.faults["terminate"] = [BadInput("OperationNotPermitted") for _ in range(40)]
     await delete_nodeclaim(fake, handle)
-    await wait_until_skipping_time(skipping, lambda: has_continued_as_new(fake.client, handle), seconds=30)
+    await wait_until_skipping_time(fake, lambda: has_continued_as_new(fake.client, handle), seconds=30)
     follower = latest_run(fake.client, handle)
     await wait_until_phase(follower, Phase.TERMINATION)
     fake.instances.faults.clear()
-    await skipping.sleep(timedelta(seconds=30))
+    await fake.sleep(seconds=30)
     await follower.result()
     assert len(fake.instances.terminated) == 1
 
 
 async def test_a_drain_that_is_held_for_weeks_does_not_fill_a_history(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 0.0)
     monkeypatch.setattr("activities.nodeclaim.drain.RESAID", 0.0)
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 80)
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
     await delete_nodeclaim(fake, handle)
@@ -77,41 +74,35 @@ async def test_a_drain_that_is_held_for_weeks_does_not_fill_a_history(
         fake.pods.blocked["web"] = f"budget {number}"
         if await has_continued_as_new(fake.client, handle):
             break
-        await skipping.sleep(timedelta(seconds=1))
+        await fake.sleep(seconds=1)
     assert await has_continued_as_new(fake.client, handle)
     fake.pods.blocked.clear()
     await latest_run(fake.client, handle).result()
     assert fake.pods.evicted == ["web"]
 
 
-async def test_a_flap_that_was_too_short_to_be_told_does_not_keep_a_node_from_being_ready(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await launched_nodeclaim(fake, skipping)
+async def test_a_flap_that_was_too_short_to_be_told_does_not_keep_a_node_from_being_ready(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.INITIALIZATION)
-    await skipping.sleep(timedelta(seconds=1))
+    await fake.sleep(seconds=1)
     fake.nodes.update_node("node-a", ready=True)
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     await wait_until_phase(handle, Phase.READY)
 
 
-async def test_a_node_that_never_initializes_expires_at_its_time(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_node_that_never_initializes_expires_at_its_time(fake: WorkerHarness) -> None:
     """Expiry counts from the claim's birth, however far its node has come (reference 3.10)."""
-    handle = await registered_nodeclaim(fake, skipping, expireAfter="2h")
-    await skipping.sleep(timedelta(minutes=113))
+    handle = await registered_nodeclaim(fake, expireAfter="2h")
+    await fake.sleep(minutes=113)
     assert (await query_state(handle)).phase is Phase.INITIALIZATION
     outcome = await handle.result()
     assert outcome.reason == "Expired" and len(fake.instances.terminated) == 1
 
 
-async def test_a_node_whose_instance_vanished_and_that_only_turned_not_ready_is_given_up(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_whose_instance_vanished_and_that_only_turned_not_ready_is_given_up(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.instances.running.clear()
     fake.nodes.update_node("node-a", ready=False)
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
@@ -119,30 +110,28 @@ async def test_a_node_whose_instance_vanished_and_that_only_turned_not_ready_is_
     assert outcome.reason == "GarbageCollected" and fake.claims.found == {} and fake.nodes.found == {}
 
 
-async def test_a_node_that_turned_not_ready_is_looked_at_only_now_and_then(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_that_turned_not_ready_is_looked_at_only_now_and_then(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     assert await count_scheduled(handle, "instance_is_running") == 0
-    await skipping.sleep(timedelta(minutes=6))
+    await fake.sleep(minutes=6)
     assert await count_scheduled(handle, "instance_is_running") == 3
-    await skipping.sleep(timedelta(hours=3))
+    await fake.sleep(hours=3)
     checks = await count_scheduled(handle, "instance_is_running")
     assert 18 <= checks <= 22, "one in ten minutes"
     await fake.signal_observed(handle, **BUSY)
-    await skipping.sleep(timedelta(hours=1))
+    await fake.sleep(hours=1)
     assert await count_scheduled(handle, "instance_is_running") == checks
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
-    await skipping.sleep(timedelta(minutes=3))
+    await fake.sleep(minutes=3)
     assert await count_scheduled(handle, "instance_is_running") == checks + 1, "as soon as ever, the next time"
 
 
 async def test_a_watch_that_is_wrong_about_a_node_in_use_is_asked_ever_more_slowly(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.pods.add("node-a", "web")
     checked_nodes: list[str] = []
@@ -153,23 +142,23 @@ async def test_a_watch_that_is_wrong_about_a_node_in_use_is_asked_ever_more_slow
         return await on_node(node_name, now=now)
 
     monkeypatch.setattr(fake.pods, "on_node", recording_on_node)
-    await observe_empty(fake, skipping, handle)
-    await skipping.sleep(timedelta(hours=1))
+    await observe_empty(fake, handle)
+    await fake.sleep(hours=1)
     assert (await query_state(handle)).phase is Phase.READY
     assert 5 <= len(checked_nodes) <= 14
 
 
-async def test_a_permit_that_lapsed_deletes_nothing(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
+async def test_a_permit_that_lapsed_deletes_nothing(fake: WorkerHarness) -> None:
     """The API server did not answer while the permit was valid; by now its budget may be somebody else's."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     fake.nodes.faults["mark_disrupted"] = [TryLater("503") for _ in range(100)]
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: has_requested_deletion(handle))
-    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(skipping, hours=1))
-    await skipping.sleep(timedelta(minutes=3))
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: has_requested_deletion(handle))
+    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
+    await fake.sleep(minutes=3)
     fake.nodes.faults.clear()
-    await skipping.sleep(timedelta(minutes=10))
+    await fake.sleep(minutes=10)
     assert (await query_state(handle)).phase is Phase.READY
     assert not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
 

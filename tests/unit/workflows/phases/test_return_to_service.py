@@ -4,7 +4,6 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.model.errors import BadInput, Fault, TryLater
@@ -33,37 +32,35 @@ def inject_faults(fake: WorkerHarness, faults: Callable[[], Fault]) -> None:
     fake.nodes.faults["unmark_disrupted"] = [faults() for _ in range(100)]
 
 
-async def tainted_nodeclaim(fake: WorkerHarness, skipping: WorkflowEnvironment, faults: Callable[[], Fault]) -> Handle:
+async def tainted_nodeclaim(fake: WorkerHarness, faults: Callable[[], Fault]) -> Handle:
     """Its node is tainted, and the permit lapsed."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     inject_faults(fake, faults)
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_out_of_service(fake))
-    await skipping.sleep(timedelta(minutes=5))
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_out_of_service(fake))
+    await fake.sleep(minutes=5)
     return handle
 
 
 @pytest.mark.parametrize("faults", [lambda: TryLater("503"), lambda: BadInput("422")])
 async def test_a_node_whose_deletion_came_to_nothing_does_not_wait_for_itself(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, faults: Callable[[], Fault]
+    fake: WorkerHarness, faults: Callable[[], Fault]
 ) -> None:
-    handle = await tainted_nodeclaim(fake, skipping, faults)
+    handle = await tainted_nodeclaim(fake, faults)
     fake.claims.faults.clear()
     fake.nodes.faults.clear()
-    began = await skipping.get_current_time()
+    began = await fake.now()
     outcome = await handle.result()
     assert outcome.reason == "Empty" and outcome.history[-1].at - began < timedelta(minutes=2)
 
 
-async def test_while_nodes_cannot_be_put_back_it_goes_all_the_same(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_while_nodes_cannot_be_put_back_it_goes_all_the_same(fake: WorkerHarness) -> None:
     """Say that somebody's admission webhook refuses it."""
-    handle = await tainted_nodeclaim(fake, skipping, lambda: TryLater("503"))
+    handle = await tainted_nodeclaim(fake, lambda: TryLater("503"))
     fake.nodes.faults["unmark_disrupted"] = [BadInput("422") for _ in range(1000)]
     fake.claims.faults.clear()
-    await wait_until_skipping_time(skipping, lambda: nodeclaims_are_deleted(fake), seconds=240)
+    await wait_until_skipping_time(fake, lambda: nodeclaims_are_deleted(fake), seconds=240)
     assert (await handle.result()).reason == "Empty"
 
 
@@ -71,50 +68,46 @@ async def nodeclaims_are_deleted(fake: WorkerHarness) -> bool:
     return not fake.claims.found
 
 
-async def test_it_is_in_service_again_as_soon_as_that_can_be(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await tainted_nodeclaim(fake, skipping, lambda: TryLater("503"))
-    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=3))
+async def test_it_is_in_service_again_as_soon_as_that_can_be(fake: WorkerHarness) -> None:
+    handle = await tainted_nodeclaim(fake, lambda: TryLater("503"))
+    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
     fake.nodes.faults.clear()
-    await skipping.sleep(timedelta(seconds=30))
+    await fake.sleep(seconds=30)
     assert is_in_service(fake) and (await query_state(handle)).phase is Phase.READY
 
 
-async def test_putting_a_node_back_is_retried_every_minute(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await tainted_nodeclaim(fake, skipping, lambda: TryLater("503"))
-    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=3))
+async def test_putting_a_node_back_is_retried_every_minute(fake: WorkerHarness) -> None:
+    handle = await tainted_nodeclaim(fake, lambda: TryLater("503"))
+    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
     fake.nodes.faults["unmark_disrupted"] = [BadInput("422") for _ in range(1000)]
-    await skipping.sleep(timedelta(minutes=1))
+    await fake.sleep(minutes=1)
     before = await count_scheduled(handle, "restore_schedulable")
-    await skipping.sleep(timedelta(minutes=10))
+    await fake.sleep(minutes=10)
     assert 5 <= await count_scheduled(handle, "restore_schedulable") - before <= 11
 
 
-async def test_a_deletion_that_a_pause_cut_short_leaves_no_mark(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_deletion_that_a_pause_cut_short_leaves_no_mark(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     inject_faults(fake, lambda: TryLater("503"))
-    await observe_empty(fake, skipping, handle)
-    await wait_until_skipping_time(skipping, lambda: is_out_of_service(fake))
-    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=3))
-    await skipping.sleep(timedelta(seconds=20))
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_out_of_service(fake))
+    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
+    await fake.sleep(seconds=20)
     fake.nodes.faults.clear()
-    await skipping.sleep(timedelta(seconds=30))
+    await fake.sleep(seconds=30)
     assert is_in_service(fake) and (await query_state(handle)).phase is Phase.READY
 
 
-async def test_a_mark_of_a_command_is_left_alone(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await tainted_nodeclaim(fake, skipping, lambda: TryLater("503"))
-    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=3))
+async def test_a_mark_of_a_command_is_left_alone(fake: WorkerHarness) -> None:
+    handle = await tainted_nodeclaim(fake, lambda: TryLater("503"))
+    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
     conditions = [
         one for one in fake.claims.found["a"]["status"]["conditions"] if one["type"] == labels.DISRUPTION_REASON
     ]
     conditions[0]["message"] = "test/disruption/1"
     fake.nodes.faults.clear()
-    await wait_until_skipping_time(skipping, lambda: is_restored(handle))
+    await wait_until_skipping_time(fake, lambda: is_restored(handle))
     assert is_tainted(fake)
 
 
@@ -122,14 +115,12 @@ async def is_restored(handle: Handle) -> bool:
     return not (await query_state(handle)).out_of_service and await count_scheduled(handle, "restore_schedulable") >= 1
 
 
-async def test_a_life_that_goes_as_it_should_puts_nothing_back(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_life_that_goes_as_it_should_puts_nothing_back(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.pods.add("node-a", "web")
-    await observe_empty(fake, skipping, handle)
-    await skipping.sleep(timedelta(minutes=2))
+    await observe_empty(fake, handle)
+    await fake.sleep(minutes=2)
     fake.pods.by_node.clear()
     await handle.result()
     assert await count_scheduled(handle, "restore_schedulable") == 0

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis.labels import DISRUPTED_TAINT_KEY
 from tenure.model.errors import BadInput, TryLater
@@ -34,10 +33,10 @@ def is_in_service(fake: WorkerHarness) -> bool:
     return DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
 
 
-async def nodeclaim_with_maintenance(fake: WorkerHarness, skipping: WorkflowEnvironment, **other_rules: Any) -> Handle:
+async def nodeclaim_with_maintenance(fake: WorkerHarness, **other_rules: Any) -> Handle:
     """A node whose maintenance is announced for in two days."""
-    handle = await ready_with_rules(fake, skipping, scheduledChange=CYCLE, **other_rules)
-    await send_message(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+    handle = await ready_with_rules(fake, scheduledChange=CYCLE, **other_rules)
+    await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
     return handle
 
 
@@ -56,28 +55,26 @@ async def observe_more_nodes(fake: WorkerHarness, handle: Handle, number: int) -
     )
 
 
-async def observe_return(fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle) -> None:
+async def observe_return(fake: WorkerHarness, handle: Handle) -> None:
     fake.nodes.update_node("node-a", ready=True, boot_id="boot-2")
-    since = await skipping.get_current_time()
+    since = await fake.now()
     await fake.signal_observed(
         handle, **{**BUSY, "boot_id": "boot-2"}, ready_since=since, **interruption_rules(scheduledChange=CYCLE)
     )
 
 
-async def test_its_pods_leave_its_instance_goes_and_comes_and_the_node_stays(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await nodeclaim_with_maintenance(fake, skipping)
+async def test_its_pods_leave_its_instance_goes_and_comes_and_the_node_stays(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
     assert fake.pods.evicted == ["web"] and await has_entered_states(fake, ["stopped", "running"])
     assert not is_in_service(fake) and await is_blocked_by(handle, "its machine boots after maintenance")
     assert (await query_state(handle)).waits_until is not None
-    await send_message(fake, skipping, handle, "instanceStopping")
-    await observe_return(fake, skipping, handle)
+    await send_message(fake, handle, "instanceStopping")
+    await observe_return(fake, handle)
     await wait_until(lambda: is_in_step(handle, "done"))
     await wait_until_phase(handle, Phase.READY)
     assert is_in_service(fake)
-    await skipping.sleep(timedelta(hours=72))
+    await fake.sleep(hours=72)
     state = await query_state(handle)
     assert (state.phase, state.blocked_by, state.reboots, state.notices[0].done) == (Phase.READY, "", 1, True)
     assert await has_entered_states(fake, ["stopped", "running"]) and fake.instances.terminated == []
@@ -85,88 +82,82 @@ async def test_its_pods_leave_its_instance_goes_and_comes_and_the_node_stays(
     assert "deletionTimestamp" not in fake.claims.found["a"]["metadata"]
 
 
-async def test_a_machine_that_does_not_come_back_is_drained_for_good(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await nodeclaim_with_maintenance(fake, skipping)
-    began = await skipping.get_current_time()
+async def test_a_machine_that_does_not_come_back_is_drained_for_good(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_maintenance(fake)
+    began = await fake.now()
     outcome = await handle.result()
     (drained,) = (one.at for one in outcome.history if one.phase is Phase.DRAIN)
     assert outcome.reason == "scheduled_change"
     assert timedelta(minutes=19) <= drained - began < timedelta(minutes=22)
 
 
-async def test_an_instance_whose_disks_would_be_lost_is_drained_for_good(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_with_rules(fake, skipping, scheduledChange=CYCLE)
+async def test_an_instance_whose_disks_would_be_lost_is_drained_for_good(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
     (name,) = fake.instances.running
     fake.instances.running[name] = fake.instances.running[name].model_copy(update={"root": "instance-store"})
-    await send_message(fake, skipping, handle)
+    await send_message(fake, handle)
     assert (await handle.result()).reason == "scheduled_change"
     assert fake.instances.entered_states == []
 
 
 async def test_a_stop_is_seen_to_its_end_though_the_status_of_a_stopped_instance_is_not_listed(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which reads as if the event were over; also where the run is continued meanwhile."""
-    handle = await nodeclaim_with_maintenance(fake, skipping)
+    handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
-    await send_message(fake, skipping, handle, status="over")
+    await send_message(fake, handle, status="over")
     await wait_until_continued_as_new(handle, monkeypatch, lambda number: observe_more_nodes(fake, handle, number))
     follower = latest_run(fake.client, handle)
-    await observe_return(fake, skipping, follower)
+    await observe_return(fake, follower)
     await wait_until(lambda: is_in_step(follower, "done"))
     await wait_until_phase(follower, Phase.READY)
     assert is_in_service(fake)
 
 
 async def test_an_instance_that_cannot_be_started_again_is_drained_for_good_though_its_event_is_over(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
+    fake: WorkerHarness,
 ) -> None:
-    handle = await ready_with_rules(fake, skipping, scheduledChange=CYCLE)
+    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
     fake.instances.faults["start"] = [TryLater("no room in us-west-2a", code="InsufficientInstanceCapacity")] * 1000
-    await send_message(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+    await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
     await wait_until(lambda: is_in_step(handle, "start"))
-    await send_message(fake, skipping, handle, status="over")
+    await send_message(fake, handle, status="over")
     assert (await handle.result()).reason == "scheduled_change"
 
 
-async def test_what_ec2_refuses_becomes_a_drain(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_with_rules(fake, skipping, scheduledChange=CYCLE)
+async def test_what_ec2_refuses_becomes_a_drain(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
     fake.instances.faults["stop"] = [BadInput("the instance may not be stopped")]
-    await send_message(fake, skipping, handle)
+    await send_message(fake, handle)
     assert (await handle.result()).reason == "scheduled_change"
 
 
 async def test_a_node_that_is_not_empty_when_aws_acts_is_drained_for_good(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = await ready_with_rules(fake, skipping, scheduledChange=CYCLE)
+    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
     fake.pods.blocked["web"] = "a budget"
-    await send_message(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(seconds=3))
+    await send_message(fake, handle, starts=await fake.now() + timedelta(seconds=3))
     await wait_until_phase(handle, Phase.DRAIN)
     assert fake.instances.entered_states == []
     fake.pods.blocked.clear()
     assert (await handle.result()).reason == "scheduled_change"
 
 
-async def test_a_node_that_is_deleted_meanwhile_goes(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await nodeclaim_with_maintenance(fake, skipping)
+async def test_a_node_that_is_deleted_meanwhile_goes(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, **BUSY, deleting=True, **interruption_rules(scheduledChange=CYCLE))
     assert (await handle.result()).reason == "Deleted"
 
 
-async def test_it_goes_on_in_another_run(
-    fake: WorkerHarness, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    handle = await nodeclaim_with_maintenance(fake, skipping)
+async def test_it_goes_on_in_another_run(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
     await wait_until_continued_as_new(handle, monkeypatch, lambda number: observe_more_nodes(fake, handle, number))
     follower = latest_run(fake.client, handle)
-    await observe_return(fake, skipping, follower)
+    await observe_return(fake, follower)
     await wait_until(lambda: is_in_step(follower, "done"))
     assert await has_entered_states(fake, ["stopped", "running"])

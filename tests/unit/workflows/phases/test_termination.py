@@ -1,9 +1,5 @@
 """Drain and termination: what holds them up is named, what fails is tried again, nothing is left behind."""
 
-from datetime import timedelta
-
-from temporalio.testing import WorkflowEnvironment
-
 from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
@@ -19,10 +15,8 @@ from tests.support.workflows.eventually import (
 from tests.support.workflows.nodeclaim_workflows import BUSY, delete_nodeclaim, launched_nodeclaim, ready_nodeclaim
 
 
-async def test_a_pod_disruption_budget_holds_the_drain_and_is_named(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_pod_disruption_budget_holds_the_drain_and_is_named(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
     await delete_nodeclaim(fake, handle)
@@ -33,10 +27,8 @@ async def test_a_pod_disruption_budget_holds_the_drain_and_is_named(
     assert fake.pods.evicted == ["web"]
 
 
-async def test_the_end_of_the_termination_grace_period_forces_what_is_left(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, terminationGracePeriod="1m")
+async def test_the_end_of_the_termination_grace_period_forces_what_is_left(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, terminationGracePeriod="1m")
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
     await delete_nodeclaim(fake, handle)
@@ -46,25 +38,21 @@ async def test_the_end_of_the_termination_grace_period_forces_what_is_left(
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_volume_that_never_detaches_does_not_outlast_the_grace_period(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping, terminationGracePeriod="1m")
+async def test_a_volume_that_never_detaches_does_not_outlast_the_grace_period(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake, terminationGracePeriod="1m")
     fake.pods.volumes = ["csi-1"]
     await delete_nodeclaim(fake, handle)
     await handle.result()
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_drain_that_fails_beyond_its_deadline_is_overdue_and_goes_on(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_drain_that_fails_beyond_its_deadline_is_overdue_and_goes_on(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.faults["on_node"] = [TryLater("503") for _ in range(450)]
     await delete_nodeclaim(fake, handle)
     await wait_until_phase(handle, Phase.DRAIN)
-    await skipping.sleep(timedelta(minutes=61))
+    await fake.sleep(minutes=61)
     state = await query_state(handle)
     assert state.phase is Phase.DRAIN and state.overdue
     assert fake.instances.terminated == []
@@ -72,33 +60,29 @@ async def test_a_drain_that_fails_beyond_its_deadline_is_overdue_and_goes_on(
     assert fake.pods.evicted == ["web"]
 
 
-async def test_termination_is_tried_until_aws_lets_it(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_termination_is_tried_until_aws_lets_it(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.instances.faults["terminate"] = [Throttled("slow down"), Forbidden("ec2:TerminateInstances"), TryLater("503")]
     await delete_nodeclaim(fake, handle)
     await handle.result()
     assert len(fake.instances.terminated) == 1 and fake.claims.found == {}
 
 
-async def test_a_termination_that_drags_on_is_overdue_in_the_sight_of_all(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_termination_that_drags_on_is_overdue_in_the_sight_of_all(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.instances.faults["terminate"] = [Forbidden("ec2:TerminateInstances is denied") for _ in range(500)]
     await delete_nodeclaim(fake, handle)
     await wait_until_phase(handle, Phase.TERMINATION)
-    await skipping.sleep(timedelta(minutes=14))
+    await fake.sleep(minutes=14)
     assert not await is_overdue(handle)
-    await wait_until_skipping_time(skipping, lambda: is_overdue(handle), seconds=5)
+    await wait_until_skipping_time(fake, lambda: is_overdue(handle), seconds=5)
     fake.instances.faults.clear()
     await handle.result()
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_fault_that_no_retry_helps_is_shown_and_tried_again_all_the_same(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_fault_that_no_retry_helps_is_shown_and_tried_again_all_the_same(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.nodes.faults["release"] = [BadInput("metadata.finalizers: Invalid value")]
     await delete_nodeclaim(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, "metadata.finalizers"))
@@ -106,43 +90,37 @@ async def test_a_fault_that_no_retry_helps_is_shown_and_tried_again_all_the_same
     assert fake.nodes.found == {} and fake.claims.found == {}
 
 
-async def test_a_fault_that_no_retry_helps_ends_no_life_in_any_phase(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_fault_that_no_retry_helps_ends_no_life_in_any_phase(fake: WorkerHarness) -> None:
     for port, method in (("nodes", "register"), ("nodes", "mark_initialized"), ("nodes", "mark_disrupted")):
         getattr(fake, port).faults[method] = [BadInput("no")]
-    handle = await launched_nodeclaim(fake, skipping)
+    handle = await launched_nodeclaim(fake)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
     await fake.signal_observed(handle, **BUSY)
-    await wait_until_skipping_time(skipping, lambda: is_in_phase(handle, Phase.READY), seconds=10)
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.READY), seconds=10)
     await delete_nodeclaim(fake, handle)
     outcome = await handle.result()
     assert outcome.reason == "Deleted" and len(fake.instances.terminated) == 1
 
 
-async def test_a_claim_taken_off_by_force_still_ends_its_instance(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_claim_taken_off_by_force_still_ends_its_instance(fake: WorkerHarness) -> None:
     """Somebody removed the finalizer by hand: the NodeClaim is gone and its instance is not."""
-    handle = await ready_nodeclaim(fake, skipping)
+    handle = await ready_nodeclaim(fake)
     fake.claims.found.clear()
     await fake.signal_observed(handle, **BUSY, exists=False)
     await handle.result()
     assert fake.instances.running == {} and fake.nodes.found == {}
 
 
-async def test_a_node_deleted_by_hand_takes_its_claim_along(fake: WorkerHarness, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_a_node_deleted_by_hand_takes_its_claim_along(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     await fake.nodes.delete("node-a")
     await fake.signal_observed(handle, **BUSY, deleting=True)
     await handle.result()
     assert fake.claims.found == {} and len(fake.instances.terminated) == 1
 
 
-async def test_repeated_word_of_a_deletion_ends_one_instance_once(
-    fake: WorkerHarness, skipping: WorkflowEnvironment
-) -> None:
-    handle = await ready_nodeclaim(fake, skipping)
+async def test_repeated_word_of_a_deletion_ends_one_instance_once(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
     await fake.claims.delete("a", "uid-a")
