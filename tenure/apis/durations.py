@@ -51,6 +51,14 @@ def parse_duration(text: str) -> timedelta | None:
     return timedelta(microseconds=sign * micros)
 
 
+def parse_duration_or_none(text: str | None) -> timedelta | None:
+    """None for `Never`, and for a text that is absent or cannot be read."""
+    try:
+        return parse_duration(text) if text else None
+    except DurationError:
+        return None
+
+
 def format_duration(duration: timedelta | None) -> str:
     """Go's canonical text of a duration, such as `1h30m0s`, `45s`, `1.5s` or `100ms`; `Never` for None."""
     if duration is None:

@@ -62,7 +62,6 @@ def parse_timestamp(text: str) -> datetime | None:
 
 
 def format_short_list(names: Sequence[str], most: int = 3) -> str:
-    """The first of them, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 

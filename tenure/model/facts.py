@@ -91,7 +91,6 @@ class PodFact(Value):
     created: datetime
     node_name: str = ""
     nominated_node: str = ""
-    """Where kube-scheduler makes room for it by preemption."""
     expected_on: str = ""
     """Where a plan of ours expects it, as its status says."""
     phase: str = "Pending"
@@ -303,9 +302,7 @@ class VolumeClaimFact(Value):
     namespace: str
     name: str
     volume: str = ""
-    """spec.volumeName."""
     bound: bool = False
-    """Carries the annotation pv.kubernetes.io/bind-completed."""
     lost: bool = False
     storage_class: str = ""
     deleting: bool = False

@@ -27,18 +27,14 @@ class GarbageCollectionResult(Message):
     checked: int = 0
     collected: int = 0
     failed: int = 0
-    """Things that could not be looked at or collected; they hurt nothing but themselves."""
     notes: tuple[str, ...] = ()
-    """The first few of them, and why."""
     suspects: tuple[str, ...] = ()
     """UIDs of what looks left over and may be in somebody's hands yet: it goes if the next run finds it as it is."""
     fault: str = ""
-    """Why the task itself came to nothing."""
     run: RunRef | None = None
 
     @property
     def is_uneventful(self) -> bool:
-        """Nothing was done and nothing went wrong: nobody will ever want to read it."""
         return not (self.collected or self.failed or self.suspects or self.fault)
 
 
@@ -107,8 +103,6 @@ class InventoryInstanceProfile(Value):
 
 
 class InventoryNodeClass(Value):
-    """An EC2NodeClass, and the instance profiles that it names."""
-
     name: str
     uid: str
     profiles: tuple[str, ...] = ()

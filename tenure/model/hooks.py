@@ -76,7 +76,6 @@ class HookRequest(Message):
     since: datetime | None = None
     attempts: int = 0
     retains_nodeclaim: bool = False
-    """The NodeClaim is not to be deleted yet."""
 
 
 class HookResult(Message):
@@ -100,7 +99,6 @@ class DesiredJob(Value):
     key: str
     labels: dict[str, str]
     env: dict[str, str]
-    """For each of its containers, where that does not say otherwise."""
     template: dict[str, object]
     retries: int
     seconds: int

@@ -46,9 +46,7 @@ class Offering(Value):
     reservation_type: Literal["", "default", "capacity-block"] = ""
     interruptible: bool = False
     partition: str = ""
-    """Number of a partition in a placement group of that strategy."""
     overlaid: bool = False
-    """Its price is what a NodeOverlay says."""
 
     def label(self, key: str) -> str:
         """The value of one of OFFERING_KEYS on its nodes; empty where they do not have it."""
@@ -85,7 +83,6 @@ class InstanceType(Value):
     image_id: str = ""
     """The one image that strict compatibility maps to this type; empty when none does."""
     overlaid: bool = False
-    """Some of its capacity is what a NodeOverlay says."""
 
     @property
     def placement_group(self) -> str:
@@ -109,7 +106,6 @@ class UnavailableOffering(Value):
     until: datetime
     reason: str = ""
     reservation_id: str = ""
-    """Only this reservation is without room."""
     placement_group: str = ""
     """Only launches into this placement group are refused."""
     partition: str = ""

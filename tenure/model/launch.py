@@ -31,7 +31,6 @@ class LaunchOverride(Message):
     priority: float
     """The offering's price in US dollars an hour."""
     reservation_id: str = ""
-    """The capacity reservation that its launch template targets."""
 
 
 def _serialize_overrides(overrides: Sequence[LaunchOverride]) -> dict[str, Any]:
@@ -118,7 +117,6 @@ class LaunchGroup(Message):
     members: tuple[LaunchGroupMember, ...]
     request: LaunchRequest
     failures: int = 0
-    """Attempts before this one that failed for another reason than capacity."""
     discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
     """Set for the call only; not part of the token."""
 
@@ -217,11 +215,9 @@ class GroupOutcome(Message):
 
     group_id: str
     results: dict[str, LaunchResult] = {}
-    """By UID, for a group that is one NodeClaim launching itself."""
     rejected: tuple[LaunchGroupMember, ...] = ()
     """Those that got no instance and are still there, in the recorded order."""
     rejection: LaunchRejection | None = None
-    """Why, the same for all of them."""
     unavailable: tuple[UnavailableOffering, ...] = ()
     fleet_calls: int = 1
 

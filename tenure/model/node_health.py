@@ -31,14 +31,11 @@ class Health(Message):
     intervals: tuple[ConditionInterval, ...] = ()
     """Oldest first. What is over is kept only where rules count it, and only for as long."""
     steps_taken: int = 0
-    """Steps of the ladder that were taken and have not helped, or not for long."""
     condition: str = ""
     step_at: datetime | None = None
-    """When the last one was taken; None while none is under way."""
     step_failed: bool = False
     boot_id: str = ""
     recovered_at: datetime | None = None
-    """When a step was last seen to have helped."""
     blocked_until: datetime | None = None
     blocked_by: str = ""
 
@@ -100,7 +97,6 @@ def end_interval(record: Sequence[NotReadyInterval], until: datetime) -> tuple[N
 
 
 def ongoing_since(record: Sequence[NotReadyInterval]) -> datetime | None:
-    """Since when the last stretch lasts; None when it is over."""
     return record[-1].since if record and record[-1].until is None else None
 
 

@@ -27,7 +27,6 @@ class ObservedNodeClaim(Message):
     exists: bool = True
     """False: the NodeClaim is gone from the API server."""
     deleting: bool = False
-    """The NodeClaim, or its Node, carries a deletionTimestamp."""
     disruption: str = ""
     """Why it is being deleted, where its NodeClaim says so; not part of what is compared."""
     provider_id: str = ""
@@ -101,12 +100,10 @@ class ObservedNodePool(Message):
     exists: bool = True
     generation: int = 0
     usage: str = ""
-    """A digest of nodes and resources."""
     node_class: str = ""
     node_class_ready: str = ""
     class_generation: int = 0
     registered: int = 0
-    """NodeClaims that registered; told only while the pool's condition NodeRegistrationHealthy is to be mended."""
     stamps: str = ""
     """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
     deleting: bool = False
@@ -116,9 +113,7 @@ class ObservedNodePool(Message):
     """`on`: a static pool; `off`: likewise, and the gate StaticCapacity is off. What follows is told of `on` alone."""
     replicas: int = 0
     existing: int = 0
-    """NodeClaims that are not being deleted."""
     terminating: int = 0
-    """NodeClaims that are."""
     pause: str = ""
     """The annotation tenure.sh/pause of the NodePool, ..."""
     cluster_pause: str = ""

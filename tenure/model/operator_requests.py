@@ -16,11 +16,9 @@ class PauseAnnotation(Message):
     current: str = ""
     """The annotation as far as it is known: as it was written last, or as a person changed it since."""
     observed: str = ""
-    """As the watch showed it last."""
     echoes: tuple[str, ...] = ()
     """What the workflow wrote and the watch has not shown yet; empty for an annotation that was taken off."""
     written: datetime | None = None
-    """When the last of these was."""
     number: int = 0
     """Of the watch's last word of the cluster's annotation; of others their own observations say it."""
     notified: Pause | None = None
@@ -41,9 +39,7 @@ class PauseAnnotationRequest(Message):
     name: str = ""
     """Empty for the cluster: whose namespace it is the worker knows."""
     uid: str = ""
-    """Of a NodeClaim."""
     node_name: str = ""
-    """Of a NodeClaim's Node, from which the annotation is taken off too."""
     write: bool = True
     """False: the annotation is as it should be."""
     text: str = ""
@@ -62,14 +58,10 @@ class DisruptionPreviewRequest(Message):
 
 
 class CommandPreview(Value):
-    """What would be done now."""
-
     reason: Method
     nodes: tuple[str, ...]
     replacements: tuple[str, ...] = ()
-    """Of each the NodePool and what it may be."""
     pods: int = 0
-    """That would move."""
     price_before: float = 0.0
     """US dollars an hour."""
     price_after: float = 0.0
@@ -82,13 +74,11 @@ class DisruptionStatus(Message):
     """Why nothing can be said now."""
     commands: tuple[CommandPreview, ...] = ()
     more: int = 0
-    """Commands that are not named."""
     nodes: int = 0
     eligible: int = 0
     ineligible: dict[str, int] = {}
     """By cause how many nodes stay."""
     verdicts: tuple[NodeVerdict, ...] = ()
-    """Of what was named."""
     pod: str = ""
     """Where a pod was named: `namespace/name`, and then where it runs and would go."""
     messages: tuple[str, ...] = ()
@@ -140,10 +130,7 @@ class PolicyFact(Value):
 
 
 class PolicyVerdict(Value):
-    """What its status says."""
-
     rejected: bool = False
-    """It, or a part of it, is not heeded."""
     reason: str = ""
     message: str = ""
     node_pools: tuple[str, ...] = ()

@@ -30,7 +30,6 @@ class PlannedNodeClaim(Value):
     capacity_bound: dict[str, int] = {}
     """The largest capacity that any of its instance types has: what it may count against the pool's limits."""
     why: str = ""
-    """What it is bought for, in a sentence."""
 
 
 class UnschedulablePod(Value):
@@ -50,7 +49,6 @@ class Plan(Value):
     """The same for virtual pods of CapacityBuffers: where there is room for them. Of the others nothing is said."""
     unschedulable: tuple[UnschedulablePod, ...] = ()
     seconds: float = 0.0
-    """How long the planner took."""
 
 
 class PlanRequest(Message):
@@ -73,11 +71,8 @@ class LaunchDraft(Message):
     members: tuple[LaunchGroupMember, ...]
     """Sorted by UID: the recorded order in which instances are handed out."""
     attempt: int = 1
-    """Each has a token of its own."""
     failures: int = 0
-    """Attempts in a row that failed for another reason than capacity."""
     why: str = ""
-    """What the last attempt came to."""
     offering_shard: OfferingShard | None = None
     """From which capacity pools the first attempt asks; None: from all."""
     joined: bool = False

@@ -101,7 +101,6 @@ class DrainPod(Value):
     """Why it is not evictable though waited for."""
     grace_seconds: int = 30
     deletion: datetime | None = None
-    """The deletionTimestamp: when it should have ended."""
     protected_until: datetime | None = None
     """When its do-not-disrupt ends; None while that is not in sight."""
     owner_kind: str = ""

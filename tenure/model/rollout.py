@@ -30,7 +30,6 @@ class RolloutTarget(Message):
     What single nodes drift by (their subnet, reservation or instance type) is not in it: that is no roll-out."""
 
     pool: str = ""
-    """Hash of the NodePool's template."""
     requirements: str = ""
     """Digest of the NodePool's requirements."""
     node_class: str = ""
@@ -76,7 +75,6 @@ class GateResult(Message):
     outcome: Literal["passed", "failed", "unknown"]
     value: float | None = None
     why: str = ""
-    """Of what is not passed."""
     at: datetime | None = None
 
 
@@ -92,7 +90,6 @@ class ObservedRollout(Message):
     """Nodes that are what is asked for: initialized, and not going."""
     ready: int = 0
     pods: int = 0
-    """Pods on them that a node is needed for."""
     pods_ready: int = 0
     failed_starts: int = 0
     """NodeClaims that did not come to be nodes since `RolloutState.counted_from`."""
@@ -109,8 +106,6 @@ class Approval(Message):
 
 
 class RolloutPlan(Message):
-    """One wave, proposed to people."""
-
     id: str
     wave: int
     size: int
@@ -159,7 +154,6 @@ class RolloutState(Message):
     halted: RolloutHalt | None = None
     plan: RolloutPlan | None = None
     plans: int = 0
-    """Counts them: what is proposed again has another id."""
     gate_results: tuple[GateResult, ...] = ()
 
 
@@ -197,7 +191,6 @@ class RolloutDecision(Value):
     headroom: int | None = None
     """How many more drifted nodes may go now, beside what budgets say; None: any number."""
     why: str = ""
-    """Why not more, what it waits for, and what a person can do about it."""
     next_check_at: datetime | None = None
     gates_to_query: tuple[HealthGate, ...] = ()
     """What Prometheus is to be asked before anything is decided."""
@@ -210,7 +203,6 @@ class RolloutDecision(Value):
 class RolloutRequest(Message):
     name: str
     pods: bool = False
-    """Whether it matters how the pods on new nodes are."""
 
 
 class RolloutNotification(Message):
@@ -243,7 +235,6 @@ class RejectRollout(Message):
     by: str
     reason: str = ""
     roll_back: bool = False
-    """Take the last good image again."""
 
 
 def short_digest(value: object) -> str:

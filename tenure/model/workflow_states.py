@@ -42,9 +42,7 @@ class ProvisioningState(Message):
     discovered_capacity: DiscoveredCapacityState = DiscoveredCapacityState()
     """What nodes have shown of their machines; outlives them."""
     drafts: tuple[LaunchDraft, ...] = ()
-    """Planned, and no request frozen for them yet."""
     joining: tuple[LaunchGroupJoinRequest, ...] = ()
-    """NodeClaims that no plan made, gathered for a moment."""
     groups: tuple[LaunchGroup, ...] = ()
     """Frozen, and not answered yet: an answer that was lost is asked for again with the same token."""
     blocked_by: str = ""
@@ -78,14 +76,12 @@ class NodePoolState(Message):
     """Of these, what they wait for: where it is something else, they are told again."""
     permits: tuple[Permit, ...] = ()
     past: tuple[PastDisruption, ...] = ()
-    """What went by permits lately; as far back as rates of its LifecyclePolicy look."""
     pause: Pause | None = None
     pause_annotation: PauseAnnotation = PauseAnnotation()
     blocked_by: str = ""
     replicas: ReplicasState = ReplicasState()
     registrations: Registrations = Registrations()
     rollout: RolloutState = RolloutState()
-    """Of drift, while a LifecyclePolicy speaks of roll-outs."""
     rollout_blocked_by: str = ""
     """What a roll-out that is overdue waits for."""
 
@@ -98,7 +94,6 @@ class NodeClassState(Message):
     ready: str = ""
     message: str = ""
     consecutive_failures: int = 0
-    """Looks in a row at which AWS or Kubernetes did not answer."""
     failing_since: datetime | None = None
     failure_message: str = ""
     retry_after: timedelta | None = None

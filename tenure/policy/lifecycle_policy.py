@@ -28,13 +28,11 @@ _CLASSES: Final = "workloads"
 
 
 def problem_in(policy: PolicyFact) -> str:
-    """Why it is not heeded; empty when it is."""
     problem = problem_of(policy.rules)
     return policy.problem or (f"spec.{problem}" if problem else "")
 
 
 def restrict_to_valid(rejected: PolicyFact) -> PolicyFact:
-    """What counts of one that is not heeded, and why the rest holds."""
     spec, unread = rejected.rules, rejected.unread
     retained: dict[str, object] = {}
     if spec.disruption is not None:
@@ -174,7 +172,6 @@ def _rejected_verdict(one: PolicyFact, problem: str, findings: _Findings) -> Pol
 def _merge_rules(
     pool: str, chosen: Sequence[PolicyFact], findings: Mapping[str, _Findings], defaults: Deadlines
 ) -> LifecycleRules:
-    """The first count most."""
     taken: dict[str, tuple[PolicyFact, Any]] = {}
     first: dict[tuple[int, str], tuple[PolicyFact, Any]] = {}
     for one in chosen:
@@ -218,7 +215,6 @@ def _truncate(value: Any) -> str:
 
 
 def _describe_deadline_cut(pool: str, rules: LifecycleRules, defaults: Deadlines) -> str:
-    """Launch has been given longer than registration, whose deadline may be another policy's, or the setting."""
     fields, registration = flatten_rules(rules), deadlines_of(rules, defaults).registration
     launch = dict(duration_fields(fields)).get("launch.deadline")
     if not isinstance(launch, timedelta) or launch <= registration:

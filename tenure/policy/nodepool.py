@@ -58,7 +58,6 @@ def reject_static(pool: NodePool) -> tuple[str, ...]:
 
 
 def decide_nodeclass_ready(name: str, node_class: EC2NodeClass | None) -> tuple[str, str, str]:
-    """Status, reason and message of the NodePool's condition NodeClassReady."""
     if node_class is None:
         return "False", labels.NODECLASS_NOT_FOUND, f"EC2NodeClass {name} is not there; create it or name another"
     if node_class.metadata.is_deleting:

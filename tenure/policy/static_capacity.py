@@ -46,7 +46,6 @@ class Candidate(Value):
 
 
 def decide_missing(pool: str, *, desired: int, existing: int, terminating: int, limit: int | None) -> Missing:
-    """How many to create now; `waits_for` says what keeps the rest."""
     missing = max(0, desired - existing)
     headroom = missing if limit is None else max(0, limit - existing - terminating)
     if missing <= headroom:

@@ -72,11 +72,8 @@ class DisruptionDecision(Message):
 
 
 class ReplacementRequest(Message):
-    """Check a proposal against the cluster as it is now, and make its replacements."""
-
     proposal: Proposal
     plan_id: str
-    """The same id always gives the same names."""
     workflow_id: str
     """Of the command: written on its replacements, whose workflows tell it how they fare."""
     under_way: tuple[InFlightCommand, ...] = ()
@@ -102,8 +99,6 @@ class ClusterChanged(Message):
 
 
 class PermitRevoked(Message):
-    """Signal of a NodePool to who holds a permit: stop at the next safe point."""
-
     claim_uid: str
     why: str
 
@@ -117,8 +112,6 @@ has to stay. `failed`: nobody could say or do it in time."""
 
 
 class CommandFinished(Message):
-    """How a command ended; signal to the Cluster workflow, and result of the command's."""
-
     proposal_id: str
     ending: Ending
     why: str = ""
@@ -136,8 +129,6 @@ class CommandCancellation(Message):
 
 
 class CommandLaunched(Message):
-    """Signal to the Cluster workflow: these NodeClaims are its replacements."""
-
     proposal_id: str
     claims: tuple[str, ...]
 
@@ -153,7 +144,6 @@ class CommandState(Message):
     since: datetime | None = None
     deadline: datetime | None = None
     plan_id: str = ""
-    """Of its replacements' names."""
     permits: dict[str, PermitResult] = {}
     permits_renewed_at: datetime | None = None
     claims: tuple[str, ...] = ()
@@ -163,11 +153,8 @@ class CommandState(Message):
     retain_until: datetime | None = None
     ready_by: datetime | None = None
     failed_checks: int = 0
-    """How often the live state did not let it finish since a replacement spoke last."""
     next_check_at: datetime | None = None
-    """When to look again, whatever replacements say."""
     over: CommandFinished | None = None
-    """How it ends, be it that something is to be undone before."""
     blocked_by: str = ""
 
 
@@ -200,7 +187,6 @@ class DisruptionState(Message):
     not_before: datetime | None = None
     passes: int = 0
     faults: int = 0
-    """Passes in a row that came to nothing."""
     blocked_by: str = ""
     first: tuple[str, ...] = ()
     eligible: int = 0
@@ -211,4 +197,3 @@ class DisruptionState(Message):
     """Permits under budgets for all NodePools together."""
     pause: Pause | None = None
     pause_annotation: PauseAnnotation = PauseAnnotation()
-    """Of the pause, as an annotation of the worker's namespace."""

@@ -75,8 +75,6 @@ class PastDisruption(Value):
 
 
 class Move(Value):
-    """Where a pod is expected when its node is gone."""
-
     pod_uid: str
     namespace: str
     name: str
@@ -84,7 +82,6 @@ class Move(Value):
     target: str = ""
     """A node that stands; empty: a replacement."""
     replacement: int = -1
-    """Which of the command's replacements; -1: none."""
 
 
 class CommandCandidate(Value):
@@ -152,10 +149,8 @@ class DisruptionBudgets(Value):
     zones: dict[str, dict[str, BudgetHeadroom]] = {}
     """By pool, and by zone: nodes of the pool in that zone."""
     zones_at_once: dict[str, ConcurrentZoneLimit] = {}
-    """By pool."""
     cluster: dict[str, BudgetHeadroom] = {}
     errors: tuple[str, ...] = ()
-    """Rules that cannot be read: their pools are closed."""
     youngest: dict[str, timedelta] = {}
     """By pool how old a node has to be."""
 
@@ -168,7 +163,6 @@ class DisruptionSettings(Value):
     least_share: float = 0.05
     """A command that buys more than one node has to save this part of what its nodes cost."""
     most_candidates: int = 100
-    """In a multi-node search."""
     most_simulations: int = 500
     """In one pass; nodes that are not reached are named, and come first in the next."""
     replace_one_with_many: bool = False

@@ -71,7 +71,6 @@ class DrainStatus(Message):
     """Those that have to be remembered first, then blocking ones, then those that end by themselves."""
     unnamed_blockers: int = 0
     pods: int = 0
-    """Pods that are waited for, later groups included."""
     pods_in_later_groups: int = 0
     """Those of them whose group has to wait for an earlier one."""
     blocked_since: datetime | None = None
@@ -83,9 +82,7 @@ class DrainStatus(Message):
     not_ready_since: datetime | None = None
     """Since when, in this drain, the node is not Ready: its kubelet can end no pod."""
     not_ready_until: datetime | None = None
-    """When the drain goes on without the pods of a node that is still not Ready."""
     follows: str = ""
-    """What its LifecyclePolicy has for it, with the moment."""
 
     @property
     def blocker_summary(self) -> str:
@@ -171,7 +168,6 @@ class BudgetFact(Value):
     counted: bool = True
     """Its controller has seen its latest change."""
     sync_failed: str = ""
-    """Why its controller cannot count: its message."""
     always_unhealthy: bool = False
     """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may go in any case."""
 

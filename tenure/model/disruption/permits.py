@@ -19,7 +19,6 @@ class AllowedDisruptionsRequest(Message):
     unread: InvalidRules = InvalidRules()
     past: tuple[PastDisruption, ...] = ()
     permits: tuple[Permit, ...] = ()
-    """Those that are out: they count as gone once their node is on its way."""
     candidates: tuple[str, ...] = ()
     """UIDs of NodeClaims that permits are wished for, or out to."""
     requesting: tuple[str, ...] = ()
@@ -29,18 +28,13 @@ class AllowedDisruptionsRequest(Message):
 
 
 class RecentDisruptions(Message):
-    """What rates of a NodePool count."""
-
     lookback: timedelta = timedelta(0)
     """How far back they look; nothing: there are none."""
     past: tuple[PastDisruption, ...] = ()
     permits: tuple[Permit, ...] = ()
-    """Those that are out, or were when it was looked last."""
 
 
 class PermitReservation(Message):
-    """A place under budgets for all NodePools together."""
-
     pool: str
     claim_uid: str
     until: datetime

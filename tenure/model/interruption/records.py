@@ -69,9 +69,7 @@ class EventRecord(Message):
     """What they have for it, as a LifecyclePolicy says it."""
     done: str
     waits: bool = False
-    """For a time, a person or a permit."""
     since: datetime
-    """When that began to be so."""
 
 
 class MessageCounts(Message):
@@ -95,7 +93,6 @@ class ApprovalDecision(Message):
 class TrackedInterruption(Message):
     notice: InterruptionMessage
     received_at: datetime
-    """When it was told first."""
     moved_from: datetime | None = None
     """When AWS meant to act before it moved that."""
     moved: datetime | None = None
@@ -103,7 +100,6 @@ class TrackedInterruption(Message):
     """What its source said itself last, where the other source has told since that AWS moved the event."""
     decision: ApprovalDecision | None = None
     done: bool = False
-    """What its policy has for it was done, and the node was kept."""
 
 
 class Event(Value):
@@ -158,7 +154,6 @@ class EventText(Message):
 class InterruptionNotification(Message):
     claim: NodeClaimRef
     events: tuple[EventText, ...] = ()
-    """On the NodeClaim and on its Node."""
     write: bool = False
     text: str = ""
     """The annotation; empty: it is taken off."""

@@ -1,9 +1,7 @@
 """What the activities of a node's life are told and what they answer. Expected outcomes are values."""
 
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
-
-from pydantic import model_validator
+from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.base import Message
@@ -72,7 +70,6 @@ class RegistrationResult(Message):
     node_name: str = ""
     boot_id: str = ""
     ready: bool = False
-    """The Node was Ready already, with nothing that holds up initialization."""
     expires: datetime | None = None
     lifetime: timedelta | None = None
 
@@ -106,22 +103,17 @@ class DrainRequest(Message):
     known_blockers: str = ""
     """The verdict shown already: the activity comes back when it changes."""
     known: DrainStatus | None = None
-    """The same, with all there is to it: since when what holds."""
     poll_timeout: float = 300.0
     """Seconds after which it comes back in any case."""
     began: datetime | None = None
-    """When the drain began."""
     retains_nodeclaim: bool = False
     """The NodeClaim is not deleted before the pods are gone, unless a person deletes it."""
     escalate: bool = False
-    """Pods are deleted with their own grace period from now on, whatever holds them."""
     rules: DrainRules | None = None
     pod_rules: tuple[PodDrainRule, ...] = ()
     """Classes of pods; the first that matches a pod says whether it waits."""
     stay: bool = False
-    """The NodeClaim is not deleted at the end either."""
     override: bool = False
-    """Do-not-disrupt pods are evicted as others are."""
 
     @property
     def cancellable(self) -> bool:
@@ -139,7 +131,6 @@ class DrainResult(Message):
     blockers: str = ""
     pods: int = 0
     deadline: datetime | None = None
-    """The end of the termination grace period, where one is set."""
     verdict: DrainStatus | None = None
     retains_nodeclaim: bool = False
     """The NodeClaim is still not being deleted."""
@@ -213,14 +204,9 @@ class NodePoolRequest(Message):
 class NodePoolResult(Message):
     exists: bool = True
     registrations: Registrations | None = None
-    """With those that the live NodeClaims tell of; None where an earlier version answered, with a plain yes or no."""
+    """With those that the live NodeClaims tell of."""
     recent_disruptions: RecentDisruptions = RecentDisruptions()
     """With what the NodePool's annotation tells of."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_plain_result(cls, result: Any) -> Any:
-        return {"exists": result} if isinstance(result, bool) else result
 
 
 class GroupRejection(Message):

@@ -62,15 +62,12 @@ class NodeClaimState(Message):
     deadlines: Deadlines = Deadlines()
     phase: Phase = Phase.LAUNCH
     since: datetime | None = None
-    """When this phase began."""
     deadline: datetime | None = None
     overdue: bool = False
     notified_overdue: Phase | None = None
     """The phase that the NodeClaim's condition says is overdue."""
     expected: ExpectedDurations | None = None
-    """Of its start-up; what it was told first."""
     slow: bool = False
-    """This phase takes longer than expected, and is within its deadline."""
     blocked_by: str = ""
     """What was found; `tenure/policy/lifecycle/deadlines.py` says how it is shown."""
     blocked_code: str = ""
@@ -88,7 +85,6 @@ class NodeClaimState(Message):
     rejection: LaunchRejection | None = None
     observed: ObservedNodeClaim = ObservedNodeClaim()
     unready_since: datetime | None = None
-    """Since when the Node is NotReady, or when its instance was last found to run all the same."""
     instance_checks: int = 0
     """How often in a row its instance was found to run while the Node is away or NotReady."""
     node_name: str = ""
@@ -102,7 +98,6 @@ class NodeClaimState(Message):
     not_ready_intervals: tuple[NotReadyInterval, ...] = ()
     """When it was away, lately."""
     notified_intervals: str = ""
-    """What its NodeClaim was last told of them."""
     expires: datetime | None = None
     """At the latest: `tenure/policy/lifecycle/ready.py` says when, by the rules of the moment."""
     lifetime: timedelta | None = None
@@ -111,27 +106,20 @@ class NodeClaimState(Message):
     """What the NodeClaim's condition Drifted was last told; `observed` has what it should say."""
     drift_message: str = ""
     health: Health = Health()
-    """Of the Node, as repair counts it."""
     permit: PermitResult | None = None
     permit_requested_at: datetime | None = None
     permit_for: DisruptionReason = "Empty"
-    """What it was asked for."""
     permit_retries: int = 0
-    """How often it was asked for again, having been refused."""
     disruption: str = ""
     """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
     disruption_counted: bool = False
-    """That it goes was counted."""
     pause: Pause | None = None
     pause_annotation: PauseAnnotation = PauseAnnotation()
-    """Of the pause, as an annotation of the NodeClaim."""
     revocation: str = ""
-    """Why its NodePool called its permit back; empty once that is heeded."""
     drain: DrainState | None = None
     evicted_pods: tuple[str, ...] = ()
     """Pods that its drain was about, as `namespace/name`."""
     cancelled_drain: CancelledDrain | None = None
-    """The last drain that was given up."""
     hooks: Hooks = Hooks()
     """What is done at points of its end, and what came of it."""
     notices: tuple[TrackedInterruption, ...] = ()
@@ -139,7 +127,6 @@ class NodeClaimState(Message):
     notified_interruptions: dict[str, str] = {}
     """What was said of them, as `tenure/policy/interruption/messages.py` counts it."""
     interruptions_annotation: str = ""
-    """What its NodeClaim's annotation says of them."""
     pending_events: tuple[ReportRequest, ...] = ()
     """Events for its NodeClaim that were not sent yet, oldest first."""
     maintenance_until: datetime | None = None
@@ -149,7 +136,6 @@ class NodeClaimState(Message):
     interrupted: str = ""
     """The event that it is drained for, by its key."""
     stop: InstanceStopStart | None = None
-    """The last time that its instance was stopped and started for an event."""
     waits_until: datetime | None = None
     """When a ready node goes for an event, at the latest; shown as its deadline."""
     reported_ready: bool | None = None

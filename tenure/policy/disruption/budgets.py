@@ -96,11 +96,9 @@ class AllowedDisruptions(Message):
     zones_at_once: ConcurrentZoneLimit | None = None
     cluster: BudgetHeadroom | None = None
     minimum_node_age: timedelta | None = None
-    """How old a node has to be."""
     fixed: bool = False
     """Nothing goes whatever nodes do: only time, or another spec, lets any go."""
     opens: datetime | None = None
-    """When time alone may let more go than now; None for never."""
     candidates: dict[str, PermitCandidate] = {}
 
 
@@ -111,18 +109,18 @@ def decide_allowed_disruptions(
     limits: list[tuple[int, str]] = []
     for budget in budgets:
         try:
-            limit, active = nodes_of(budget, count.total), is_active(budget, now)
+            limit, active = share_of(budget.nodes, count.total), is_active(budget, now)
             if active and _covers_reason(budget, reason):
                 limits.append((limit, budget.nodes))
         except ValueError as error:
             why = f"budget {budget.nodes!r} cannot be read: {error}"
             return AllowedDisruptions(allowed=0, count=count, why=why, unreadable=True)
     if not limits:
-        return _new_allowed_disruptions(count.total, count, "no active budget limits this reason")
+        return AllowedDisruptions(allowed=count.total, count=count, why="no active budget limits this reason")
     limit, written = min(limits)
     used = len(count.consuming)
     message = f"budget {written} of {count.total} nodes allows {limit}, {used} in use (NotReady or going)"
-    return _new_allowed_disruptions(max(0, limit - used), count, message)
+    return AllowedDisruptions(allowed=max(0, limit - used), count=count, why=message)
 
 
 def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:
@@ -135,21 +133,12 @@ def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:
         return True
 
 
-def _new_allowed_disruptions(allowed: int, count: NodePoolCount, why: str) -> AllowedDisruptions:
-    return AllowedDisruptions(allowed=allowed, count=count, why=why)
-
-
 def _covers_reason(budget: Budget, reason: str) -> bool:
     return not budget.reasons or reason in budget.reasons
 
 
-def nodes_of(budget: Budget, total: int) -> int:
-    """`10%` of 3 nodes is 1; a plain number is itself. Raises ValueError for anything else."""
-    return share_of(budget.nodes, total)
-
-
 def share_of(text: str, total: int) -> int:
-    """The same for a text. Raises ValueError."""
+    """`10%` of 3 nodes is 1; a plain number is itself. Raises ValueError for anything else."""
     if text.endswith("%"):
         return math.ceil(int(text[:-1]) * total / 100)
     return int(text)

@@ -65,7 +65,6 @@ def _is_rejected(state: CommandState, uid: str) -> bool:
 
 
 def permit_renewal_at(state: CommandState) -> datetime | None:
-    """When permits are to be asked for again; None before they were asked for at all."""
     return state.permits_renewed_at + RENEW_AFTER if state.permits_renewed_at else None
 
 
@@ -80,7 +79,6 @@ def candidates_to_request(state: CommandState) -> tuple[CommandCandidate, ...]:
 
 
 def next_wakeup_at(state: CommandState) -> datetime | None:
-    """While replacements are waited for: another look, or another round of permits."""
     return min((one for one in (state.next_check_at, permit_renewal_at(state)) if one), default=None)
 
 
@@ -100,14 +98,12 @@ def all_ready(state: CommandState) -> bool:
 
 
 def is_check_due(state: CommandState, now: datetime) -> bool:
-    """Whether to look if it can be finished."""
     return (all_ready(state) and state.failed_checks == 0) or (
         state.next_check_at is not None and now >= state.next_check_at
     )
 
 
 def next_check_at(state: CommandState, now: datetime) -> datetime:
-    """After one that did not let it finish."""
     return now + (
         min(CHECK_INTERVAL, RECHECK_AFTER * 2.0 ** min(state.failed_checks, 6)) if all_ready(state) else CHECK_INTERVAL
     )
@@ -309,7 +305,6 @@ def why_not_start(
 def _pool_waits(
     proposal: Proposal, under_way: list[InFlightCommand], backoffs: tuple[CommandBackoff, ...], now: datetime
 ) -> str:
-    """Where replacements did not come up, one command tries at a time, and after a pause."""
     for pool in proposal.replacement_pools if proposal.replacements else ():
         if not has_failed_replacements(backoffs, pool):
             continue

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
 
-from tenure.apis.durations import parse_duration
+from tenure.apis.durations import parse_duration, parse_duration_or_none
 from tenure.apis.lifecyclepolicy_disruption import DisruptionFreeze, DisruptionRate, DisruptionRules, DisruptionWindow
 from tenure.apis.nodepool import Budget
 from tenure.model.base import Value
@@ -57,8 +57,6 @@ class NodeCounted(Value):
 
 @dataclass(frozen=True, slots=True)
 class PoolDisruptionRules:
-    """What a NodePool says, and what LifecyclePolicies say of it."""
-
     name: str
     budgets: Sequence[Budget] = ()
     rules: DisruptionRules | None = None
@@ -297,19 +295,15 @@ def next_pool_opening(
         next_budget_opening([pool], now),
         *_rate_release_times(pool, [one.at for one in past if one.pool == pool.name]),
     ]
-    minimum_node_age = _duration_or_none(pool.rules.minimum_node_age) if pool.rules else None
+    minimum_node_age = parse_duration_or_none(pool.rules.minimum_node_age) if pool.rules else None
     known += [one.created + minimum_node_age for one in candidates if one.created and minimum_node_age]
     return min((one for one in known if one is not None and one > now), default=None)
 
 
 def _rate_release_times(pool: PoolDisruptionRules, went: list[datetime]) -> Iterator[datetime]:
     for rate in (pool.rules.rates or ()) if pool.rules else ():
-        within = _duration_or_none(rate.within)
+        within = parse_duration_or_none(rate.within)
         yield from (at + within for at in went if within)
-
-
-def _duration_or_none(text: str | None) -> timedelta | None:
-    return next(_try_read(partial(parse_duration, text)), None) if text else None
 
 
 def _opening_times(pool: PoolDisruptionRules, now: datetime) -> Iterator[datetime]:
@@ -332,7 +326,6 @@ def _try_read(read_value: Callable[[], T | None]) -> Iterator[T]:
 
 
 def _budget_window_end(budget: Budget, now: datetime) -> datetime | None:
-    """When a scheduled budget that holds now ends, at the earliest."""
     duration = parse_duration(budget.duration or "0s")
     if not budget.schedule or duration is None:
         return None
@@ -341,7 +334,6 @@ def _budget_window_end(budget: Budget, now: datetime) -> datetime | None:
 
 
 def _next_window_opening(window: DisruptionWindow, now: datetime) -> datetime | None:
-    """When it opens next; None while it is open."""
     zone = window.time_zone or ""
     return None if is_open(window.schedule, window.duration, now, zone) else next_hit(window.schedule, now, zone)
 

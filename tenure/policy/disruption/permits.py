@@ -41,7 +41,6 @@ def reserved_by_others(ledger: Iterable[PermitReservation], pool: str) -> tuple[
 
 
 def reservations_lapse_at(ledger: Iterable[PermitReservation], pool: str) -> datetime | None:
-    """When the first of these is free again, unless its node is on its way by then."""
     return min((one.until for one in ledger if one.pool != pool), default=None)
 
 
@@ -86,9 +85,7 @@ class PermitDecisions:
     why: Mapping[str, str]
     """By `request_key` a wish that waits: what it waits for. One that was not looked at yet is not in it."""
     active: tuple[Permit, ...]
-    """Of the permits from before, those that go on."""
     deleted: tuple[Permit, ...]
-    """Those whose nodes are gone: they have been used."""
 
 
 def request_key(request: PermitRequest) -> str:
@@ -161,7 +158,6 @@ def stable_cause(why: str) -> str:
 
 
 def explain_outstanding_permit(permit: Permit | None, now: datetime) -> str:
-    """Why nobody else gets a permit for this NodeClaim; empty when one may."""
     if permit is None:
         return ""
     lapsed = permit.counts_until < now
@@ -174,7 +170,6 @@ def explain_outstanding_permit(permit: Permit | None, now: datetime) -> str:
 def update_record(
     past: Iterable[PastDisruption], deleted: Iterable[Permit], pool: str, since: datetime
 ) -> tuple[PastDisruption, ...]:
-    """The record of what went, with those permits that were used, and without what no rate looks back at."""
     return merge_records(past, disruptions_of(deleted, pool), since=since)
 
 
@@ -200,7 +195,6 @@ class _PermitHeadroom:
     now: datetime
     blocked_by: str
     leased: int = 0
-    """Out and not used yet, those of this decision among them."""
     by_zone: dict[str, int] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
 

@@ -81,7 +81,6 @@ def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
 
 
 def describe_budget_counts(budget: BudgetFact) -> str:
-    """Such as: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go."""
     written = f"minAvailable {budget.min_available}" if budget.min_available else ""
     written = f"maxUnavailable {budget.max_unavailable}" if budget.max_unavailable else written
     healthy = f"{budget.current} of {budget.expected} pods healthy, {budget.desired} needed, {budget.allowed} may go"
@@ -126,7 +125,6 @@ def do_not_disrupt_blocker(pod: DrainPod) -> EvictionBlocker:
 
 
 def terminating_blocker(pod: DrainPod) -> EvictionBlocker:
-    """It is on its way out; it is not waited for a minute beyond its time."""
     assert pod.deletion is not None
     return new_pod_blocker(
         pod,

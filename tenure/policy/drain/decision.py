@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.durations import parse_duration_or_none
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.base import Value, parse_timestamp
 from tenure.model.disruption.drain import BLOCKING_CAUSES, DrainState, DrainStatus, EvictionBlocker, Rollout
@@ -29,8 +29,7 @@ MIN_RETRY_PAUSE: Final = timedelta(minutes=10)
 
 
 def not_ready_for(rules: DrainRules | None) -> timedelta:
-    """How long pods on a node that is not Ready are waited for."""
-    found = _duration_or_none(rules.node_not_ready if rules else None)
+    found = parse_duration_or_none(rules.node_not_ready if rules else None)
     return NODE_NOT_READY if found is None else found
 
 
@@ -47,15 +46,7 @@ def blocked_for(rules: DrainRules | None) -> timedelta | None:
     """How long a drain is held before something follows; None where nothing does."""
     if rules is None or rules.when_blocked in (None, "wait"):
         return None
-    return _duration_or_none(rules.blocked_for)
-
-
-def _duration_or_none(text: str | None) -> timedelta | None:
-    """What cannot be read counts as unsaid: the API server lets only durations in."""
-    try:
-        return parse_duration(text) if text else None
-    except DurationError:
-        return None
+    return parse_duration_or_none(rules.blocked_for)
 
 
 class DrainStep(Value):
@@ -65,7 +56,6 @@ class DrainStep(Value):
 
 
 def decide_drain(rules: DrainRules | None, drain: DrainState, now: datetime) -> DrainStep:
-    """What follows from how long the drain has been held."""
     status, limit = drain.verdict, blocked_for(rules)
     if rules is None or limit is None or status is None or status.blocked_since is None:
         return DrainStep(do="wait")
@@ -80,7 +70,6 @@ def decide_drain(rules: DrainRules | None, drain: DrainState, now: datetime) -> 
 
 
 def describe_next_step(rules: DrainRules | None, blocked_since: datetime | None, *, cancellable: bool) -> str:
-    """What a LifecyclePolicy has in store for a drain that is held, in words."""
     limit = blocked_for(rules)
     if rules is None or limit is None or blocked_since is None:
         return ""
@@ -93,7 +82,6 @@ def describe_next_step(rules: DrainRules | None, blocked_since: datetime | None,
 
 
 def retry_drain_at(rules: DrainRules | None, now: datetime) -> datetime:
-    """Until when a node whose drain was given up just now is left alone."""
     return now + max(blocked_for(rules) or MIN_RETRY_PAUSE, MIN_RETRY_PAUSE)
 
 
@@ -103,7 +91,6 @@ def earliest_deadline(*deadlines: datetime | None) -> datetime | None:
 
 
 def escalation_deadline(pods: Iterable[DrainPod], now: datetime) -> datetime:
-    """The deadline by which each of these pods has had its own grace period."""
     longest = max((pod.grace_seconds for pod in pods), default=0)
     return now + max(timedelta(seconds=longest), ESCALATION_AT_LEAST)
 

@@ -140,7 +140,6 @@ def find_run(hooks: Hooks, point: Point, name: str) -> HookRun | None:
 
 
 def start_run(hooks: Hooks, point: Point, hook: Hook, number: int, now: datetime) -> Hooks:
-    """The memory with a run that begins; one that goes on stays as it is."""
     if hooks.point != point:
         hooks = hooks.model_copy(update={"point": point, "since": now})
     found = find_run(hooks, point, hook.name)

@@ -36,7 +36,6 @@ def hook_title(point: Point, hook: Hook, job: str) -> str:
 
 
 def describe_run(run: HookRun, then: str = "") -> str:
-    """How it went, in a line; `then`: what comes next."""
     outcomes = {"failed": "failed", "timed out": "took too long", "skipped": "was skipped", "succeeded": "succeeded"}
     how = outcomes[run.outcome] if run.outcome else f"runs since {format_timestamp(run.since)}"
     return f"hook {run.point}/{run.name} {how}" + (f", {then}" if then else "") + (f": {run.why}" if run.why else "")

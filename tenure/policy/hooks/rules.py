@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.durations import parse_duration_or_none
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_events import Hook, HookRules
 from tenure.model.hooks import Point
@@ -24,17 +24,16 @@ def hooks_of(rules: LifecycleRules | None, point: Point) -> tuple[Hook, ...]:
 
 
 def _hooks_at(rules: HookRules, point: Point) -> tuple[Hook, ...]:
-    match point:
-        case "beforeDrain":
-            return rules.before_drain or ()
-        case "afterDrain":
-            return rules.after_drain or ()
-        case "beforeTerminate":
-            return rules.before_terminate or ()
+    hooks = {
+        "beforeDrain": rules.before_drain,
+        "afterDrain": rules.after_drain,
+        "beforeTerminate": rules.before_terminate,
+    }
+    return hooks[point] or ()
 
 
 def timeout_of(hook: Hook) -> timedelta:
-    return _duration_or_none(hook.timeout) or TIMEOUT
+    return parse_duration_or_none(hook.timeout) or TIMEOUT
 
 
 def can_hook_cancel_drain(rules: LifecycleRules | None) -> bool:
@@ -62,7 +61,7 @@ def _hook_problems(hook: Hook, point: Point) -> Iterator[str]:
     if hook.job is not None:
         yield from _template_problems(hook.job.template)
     if hook.timeout is not None:
-        span = _duration_or_none(hook.timeout)
+        span = parse_duration_or_none(hook.timeout)
         if span is None:
             yield f".timeout: {hook.timeout!r} cannot be read; write a duration such as 5m"
         elif not timedelta(0) < span <= LONGEST:
@@ -97,10 +96,3 @@ def _template_problems(template: dict[str, Any]) -> Iterator[str]:
     size = len(json.dumps(template, separators=(",", ":")))
     if size > LARGEST:
         yield f".job.template: {size} bytes are more than {LARGEST}; put scripts into the image or a ConfigMap"
-
-
-def _duration_or_none(text: str | None) -> timedelta | None:
-    try:
-        return parse_duration(text) if text else None
-    except DurationError:
-        return None

@@ -42,9 +42,7 @@ class InterruptionDecision(Value):
     key: str = ""
     kind: EventKind | None = None
     reason: str = ""
-    """Why the node goes: Karpenter's word for the kind."""
     why: str = ""
-    """The event, and what it waits for, in words."""
     what: str = ""
 
 
@@ -141,8 +139,6 @@ def _decide_unreadable(state: NodeClaimState, event: Event, times: EventTiming, 
 
 
 def _can_stop_start(state: NodeClaimState, event: Event, now: datetime) -> bool:
-    """Whether its instance may be stopped and started: one that begins is emptied before AWS acts. A spot instance does
-    not come back."""
     spot = state.launched is not None and state.launched.capacity_type == SPOT
     return not spot and (event.starts is None or now < event.starts)
 
@@ -167,7 +163,6 @@ def retained_until(state: NodeClaimState, event: Event) -> datetime | None:
 
 
 def maintenance_until(state: NodeClaimState) -> datetime | None:
-    """The same of all its events."""
     return max((until for event in live_events(state) if (until := retained_until(state, event))), default=None)
 
 
@@ -245,7 +240,6 @@ def event_overrides_do_not_disrupt(state: NodeClaimState, event: Event) -> bool:
 
 
 def stop_start_deadline(state: NodeClaimState, key: str) -> timedelta:
-    """How long an instance that Tenure stops may be away until its machine is back."""
     found = (
         resolve_event_policy(state.observed.rules, event.kind).max_downtime
         for event in live_events(state)

@@ -70,7 +70,6 @@ def record_approval(
 def end_stopping_events(
     known: Sequence[TrackedInterruption], ready_since: datetime | None
 ) -> tuple[TrackedInterruption, ...]:
-    """The memory of a node that is Ready since then: it runs again, and is stopped no more."""
     return tuple(
         one.model_copy(update={"notice": one.notice.model_copy(update={"status": "over"})})
         if ready_since and one.notice.kind == "instanceStopping" and one.notice.at < ready_since
@@ -109,7 +108,6 @@ def parse_annotation(text: str) -> tuple[TrackedInterruption, ...]:
 
 
 def restore_messages(annotation: str, known: Sequence[TrackedInterruption]) -> tuple[TrackedInterruption, ...]:
-    """The memory of a life that is begun anew: what its NodeClaim says, and what it was told since."""
     restored = parse_annotation(annotation)
     for one in known:
         restored = record_messages(restored, (one.notice,), one.moved or one.received_at)
@@ -120,7 +118,6 @@ def restore_messages(annotation: str, known: Sequence[TrackedInterruption]) -> t
 
 
 def _with_known_move(one: TrackedInterruption, since: TrackedInterruption | None) -> TrackedInterruption:
-    """With what is known of its move."""
     if since is None:
         return one
     moved = {"moved_from": one.moved_from or since.moved_from, "moved": one.moved or since.moved}

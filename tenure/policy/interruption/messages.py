@@ -147,7 +147,6 @@ def _event_record(state: NodeClaimState, event: Event, now: datetime) -> EventRe
 
 
 def _describe_done(state: NodeClaimState, event: Event, now: datetime) -> tuple[str, bool]:
-    """In words, and whether something is waited for."""
     terminating = state.phase in TERMINATING_PHASES
     if event.key == state.interrupted and terminating:
         forced = decide_event(state, event, now).do == "terminate"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.durations import parse_duration_or_none
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_disruption import Window
 from tenure.apis.lifecyclepolicy_events import (
@@ -74,7 +74,7 @@ def resolve_event_policy(rules: LifecycleRules | None, kind: EventKind) -> Event
         times=resolve_timing(one) if isinstance(one, Timing) else EventTiming(),
         do_not_disrupt=one.do_not_disrupt,
         voluntary=voluntary,
-        max_downtime=_duration_or_none(one.away) if isinstance(one, StoppingRules | ScheduledRules) else None,
+        max_downtime=parse_duration_or_none(one.away) if isinstance(one, StoppingRules | ScheduledRules) else None,
     )
 
 
@@ -99,23 +99,17 @@ def _is_ignored(rules: LifecycleRules | None, kind: EventKind) -> bool:
 def event_rules_of(
     rules: InterruptionRules, kind: EventKind
 ) -> EventRules | StoppingRules | TimedRules | ScheduledRules | None:
-    match kind:
-        case "spotInterruption":
-            return rules.spot_interruption
-        case "capacityReservationInterruption":
-            return rules.capacity_reservation_interruption
-        case "rebalanceRecommendation":
-            return rules.rebalance_recommendation
-        case "scheduledChange":
-            return rules.scheduled_change
-        case "instanceStopping":
-            return rules.instance_stopping
-        case "instanceTerminating":
-            return rules.instance_terminating
-        case "instanceStatus":
-            return rules.instance_status
-        case "systemStatus":
-            return rules.system_status
+    found: Mapping[EventKind, EventRules | StoppingRules | TimedRules | ScheduledRules | None] = {
+        "spotInterruption": rules.spot_interruption,
+        "capacityReservationInterruption": rules.capacity_reservation_interruption,
+        "rebalanceRecommendation": rules.rebalance_recommendation,
+        "scheduledChange": rules.scheduled_change,
+        "instanceStopping": rules.instance_stopping,
+        "instanceTerminating": rules.instance_terminating,
+        "instanceStatus": rules.instance_status,
+        "systemStatus": rules.system_status,
+    }
+    return found[kind]
 
 
 def workloads_of(rules: LifecycleRules | None) -> tuple[WorkloadRules, ...]:
@@ -124,11 +118,11 @@ def workloads_of(rules: LifecycleRules | None) -> tuple[WorkloadRules, ...]:
 
 
 def resolve_timing(timing: Timing) -> EventTiming:
-    lead = _duration_or_none(timing.lead)
+    lead = parse_duration_or_none(timing.lead)
     return EventTiming(
         lead=LEAD if lead is None else lead,
         windows=timing.windows or (),
-        deadline=_duration_or_none(timing.deadline),
+        deadline=parse_duration_or_none(timing.deadline),
         notify_only=timing.fallback == "notify",
     )
 
@@ -141,7 +135,7 @@ def next_window_opening(windows: Sequence[Window], now: datetime) -> datetime | 
             if is_open(one.schedule, one.duration, now, one.time_zone or ""):
                 return now
             found.append(next_hit(one.schedule, now, one.time_zone or ""))
-        except (ValueError, DurationError):
+        except ValueError:
             continue
     # In UTC: an hour that comes twice equals nothing of another zone.
     return min((hit.astimezone(UTC) for hit in found if hit), default=None)
@@ -176,14 +170,14 @@ def _timing_problems(timing: Timing, field: str) -> Iterator[str]:
         if problem := _window_problem(window):
             yield f"{field}.windows[{number}].{problem}"
     for name, text in (("lead", timing.lead), ("deadline", timing.deadline)):
-        if text is not None and _duration_or_none(text) is None:
+        if text is not None and parse_duration_or_none(text) is None:
             yield f"{field}.{name}: {text!r} cannot be read; write a duration such as 30m"
-    if timing.deadline is not None and _duration_or_none(timing.deadline) == timedelta(0):
+    if timing.deadline is not None and parse_duration_or_none(timing.deadline) == timedelta(0):
         yield f"{field}.deadline: {timing.deadline!r} is no time at all; write a duration such as 24h"
 
 
 def _window_problem(window: Window) -> str:
-    if not _duration_or_none(window.duration):
+    if not parse_duration_or_none(window.duration):
         return f"duration: {window.duration!r} is no length of time; write one such as 2h"
     try:
         next_hit(window.schedule, _ANY_TIME, window.time_zone or "")
@@ -206,10 +200,3 @@ def _workload_problems(workloads: Sequence[WorkloadRules], field: str) -> Iterat
 
 def _format_labels(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in labels.items())
-
-
-def _duration_or_none(text: str | None) -> timedelta | None:
-    try:
-        return parse_duration(text) if text else None
-    except DurationError:
-        return None

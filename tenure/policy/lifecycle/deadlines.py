@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
-from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.durations import DurationError, parse_duration, parse_duration_or_none
 from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules, Overdue, PhaseRules, TerminationRules
 from tenure.model.blockers import BLOCKERS, HOOK_FAILED, NODE_NOT_FOUND, SLOW
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimState, Phase
@@ -65,7 +65,6 @@ def action_of(rules: LifecycleRules | None, phase: Phase) -> Overdue:
 
 
 def not_ready_grace_of(rules: LifecycleRules | None, default: timedelta) -> timedelta:
-    """How long a node that turned NotReady still counts as a home for its pods."""
     return _duration_or_default(rules.not_ready_grace if rules else None, default)
 
 
@@ -113,15 +112,12 @@ def duration_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, timedelta 
 
 
 def _phase_rules(rules: LifecycleRules, phase: Phase) -> PhaseRules | None:
-    match phase:
-        case Phase.LAUNCH:
-            return rules.launch
-        case Phase.REGISTRATION:
-            return rules.registration
-        case Phase.INITIALIZATION:
-            return rules.initialization
-        case _:
-            return None
+    found = {
+        Phase.LAUNCH: rules.launch,
+        Phase.REGISTRATION: rules.registration,
+        Phase.INITIALIZATION: rules.initialization,
+    }
+    return found.get(phase)
 
 
 def _deadline_or_default(rules: PhaseRules | DrainRules | TerminationRules | None, default: timedelta) -> timedelta:
@@ -145,8 +141,8 @@ def _parse_duration(text: str) -> timedelta | str:
 
 
 def _duration_or_default(text: str | None, default: timedelta) -> timedelta:
-    span = _parse_duration(text) if text else default
-    return default if isinstance(span, str) else span
+    span = parse_duration_or_none(text)
+    return default if span is None else span
 
 
 WAITS_FOR_A_PERSON: Final = "waits for a person"
@@ -154,7 +150,6 @@ WAITS_FOR_ITS_END: Final = "waits for its end"
 
 
 def is_alarmed(state: NodeClaimState) -> bool:
-    """It is overdue, and nothing follows of itself."""
     return state.overdue and action_of(state.observed.rules, state.phase) == "alarm"
 
 
@@ -186,7 +181,6 @@ def _overdue_code(state: NodeClaimState) -> str:
 
 
 def is_lost(state: NodeClaimState) -> bool:
-    """A node that was ready has left the cluster while its instance runs on, as far as is known."""
     observed = state.observed
     exists = observed.exists and not observed.deleting
     return state.phase is Phase.READY and bool(state.blocked_by) and exists and not observed.node_name
@@ -209,12 +203,9 @@ def _expected_duration(state: NodeClaimState) -> timedelta | None:
     kind = state.launched.instance_type if state.launched else ""
     times = state.expected.by_type.get(kind, PhaseDurations())
     others = state.expected.default
-    match state.phase:
-        case Phase.LAUNCH:
-            return times.launch or others.launch
-        case Phase.REGISTRATION:
-            return times.registration or others.registration
-        case Phase.INITIALIZATION:
-            return times.initialization or others.initialization
-        case _:
-            return None
+    durations = {
+        Phase.LAUNCH: times.launch or others.launch,
+        Phase.REGISTRATION: times.registration or others.registration,
+        Phase.INITIALIZATION: times.initialization or others.initialization,
+    }
+    return durations.get(state.phase)

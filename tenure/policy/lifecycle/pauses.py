@@ -49,7 +49,6 @@ def describe_pause(pause: Pause) -> str:
 
 
 def problem_of(pause: Pause, now: datetime) -> str:
-    """What is wrong with a pause that somebody asks for: field, value, and what to write; empty when nothing is."""
     if not pause.by.strip() or "," in pause.by or len(pause.by) > LONGEST_BY:
         return f"by: {pause.by!r} is no name; write who pauses, such as ann@example.com, without commas"
     if not pause.reason.strip() or len(pause.reason) > LONGEST_REASON:

@@ -35,7 +35,6 @@ def has_expired(state: NodeClaimState, now: datetime) -> bool:
 
 
 def is_under_budget(state: NodeClaimState) -> bool:
-    """Whether its NodePool's budget has to let it go. A node without a NodePool has nobody to ask."""
     expiry = state.observed.rules.expiry if state.observed.rules else None
     return bool(expiry and expiry.under_budget and state.identity.pool)
 
@@ -119,7 +118,6 @@ def _decide_voluntary(state: NodeClaimState, now: datetime, event: InterruptionD
 
 
 def check_interval(checks: int) -> timedelta:
-    """Before another look at the instance, after as many that found it running."""
     doublings: int = 2 ** min(max(0, checks - CHECKS_BEFORE_BACKOFF), 8)
     return min(MAX_NOT_READY_CHECK_INTERVAL, NOT_READY_CHECK_INTERVAL * doublings)
 
@@ -134,7 +132,6 @@ def drain_rules(state: NodeClaimState) -> DrainRules | None:
 
 
 def _decide_drain_backoff(state: NodeClaimState, now: datetime) -> Verdict | None:
-    """A node whose drain was given up goes nowhere of Tenure's own accord for a while; None for any other."""
     cancelled_drain = state.cancelled_drain
     if cancelled_drain is None or now >= cancelled_drain.retry_at:
         return None
@@ -184,8 +181,6 @@ def _blocked(code: str, blocked_by: str, *, until: datetime | None = None, why: 
 
 
 def _why_not_removed(state: NodeClaimState) -> tuple[str, str]:
-    """Code and words of why an empty node stays all the same, or one that has drifted; any other occupied one needs no
-    reason."""
     observed = state.observed
     if not observed.empty:
         if observed.drift:
@@ -202,7 +197,6 @@ def _why_not_removed(state: NodeClaimState) -> tuple[str, str]:
 
 
 def empty_due_at(state: NodeClaimState) -> datetime | None:
-    """When an empty node may go; None while it is not empty, is held, or its pool never consolidates."""
     observed = state.observed
     after = consolidate_after(observed.policy)
     if not observed.empty or observed.empty_since is None or after is None or observed.do_not_disrupt:

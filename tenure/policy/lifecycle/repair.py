@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from tenure.apis.durations import parse_duration
+from tenure.apis.durations import parse_duration, parse_duration_or_none
 from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition, RepairRules
 from tenure.model.base import Value
 from tenure.model.node_health import ConditionInterval, Health, RepairStep, UnhealthyCondition
@@ -26,21 +26,19 @@ RECHECK_AFTER: Final = timedelta(seconds=30)
 """The live Node was well where the watch said that it is not."""
 _NONE: Final = timedelta(0)
 _MAX_INTERVALS: Final = 100
-"""Stretches that are remembered."""
 
 
-def _repair_condition(type_: str, status: Literal["False", "Unknown"], minutes: int) -> RepairCondition:
-    return RepairCondition(type=type_, status=status, toleration=f"{minutes}m")
-
-
-KARPENTERS: Final = (
-    _repair_condition("Ready", "False", 30),
-    _repair_condition("Ready", "Unknown", 30),
-    _repair_condition("AcceleratedHardwareReady", "False", 10),
-    _repair_condition("StorageReady", "False", 30),
-    _repair_condition("NetworkingReady", "False", 30),
-    _repair_condition("KernelReady", "False", 30),
-    _repair_condition("ContainerRuntimeReady", "False", 30),
+KARPENTERS: Final = tuple(
+    RepairCondition(type=type_, status=status, toleration=toleration)
+    for type_, status, toleration in (
+        ("Ready", "False", "30m"),
+        ("Ready", "Unknown", "30m"),
+        ("AcceleratedHardwareReady", "False", "10m"),
+        ("StorageReady", "False", "30m"),
+        ("NetworkingReady", "False", "30m"),
+        ("KernelReady", "False", "30m"),
+        ("ContainerRuntimeReady", "False", "30m"),
+    )
 )
 
 
@@ -51,7 +49,6 @@ class Repair(Value):
     until: datetime | None = None
     condition: str = ""
     rung: int = 0
-    """Of the step on the ladder, from 0."""
     blocked_by: str = ""
 
 
@@ -94,7 +91,6 @@ def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
 def record_conditions(
     state: NodeClaimState, unhealthy: Sequence[UnhealthyCondition], rules: LifecycleRules | None, now: datetime
 ) -> Health:
-    """The memory after an observation. Nothing changes for a node that was well and is."""
     health = state.health
     if not unhealthy and not health.intervals:
         return health
@@ -122,7 +118,6 @@ def after_step(health: Health, verdict: Repair, *, boot_id: str, now: datetime) 
 
 
 def after_failure(health: Health, verdict: Repair, *, boot_id: str, now: datetime) -> Health:
-    """A step could not be taken: it counts as one that did not help, and the next is due at once."""
     return after_step(health, verdict, boot_id=boot_id, now=now).model_copy(update={"step_failed": True})
 
 
@@ -131,19 +126,17 @@ def block_repair(health: Health, why: str, until: datetime) -> Health:
 
 
 def after_recovery(health: Health, now: datetime) -> Health:
-    """The time that was unhealthy before counts no more."""
     return health.model_copy(update={"intervals": (), "step_at": None, "recovered_at": now, "boot_id": ""})
 
 
 def graceful_for(rules: LifecycleRules | None) -> timedelta | None:
     """None: pods are not waited for."""
     found = repair_rules_of(rules)
-    return _duration_or_default(found.drain_for, DRAIN_FOR) if found.drain == "graceful" else None
+    return (parse_duration_or_none(found.drain_for) or DRAIN_FOR) if found.drain == "graceful" else None
 
 
 def reboot_for(rules: LifecycleRules | None) -> timedelta:
-    """How long a reboot may take until the node is well."""
-    return _duration_or_default(repair_rules_of(rules).reboot_for, REBOOT_FOR)
+    return parse_duration_or_none(repair_rules_of(rules).reboot_for) or REBOOT_FOR
 
 
 def decide_breaker(unhealthy: int, total: int, limit: str, *, where: str) -> str:
@@ -220,8 +213,4 @@ def _is_forgotten(health: Health, rules: RepairRules, began: datetime) -> bool:
 
 
 def _memory_window(rules: RepairRules) -> timedelta | None:
-    return parse_duration(rules.within) if rules.within else None
-
-
-def _duration_or_default(written: str | None, default: timedelta) -> timedelta:
-    return (parse_duration(written) if written else None) or default
+    return parse_duration_or_none(rules.within)

@@ -3,7 +3,7 @@
 `workflows/nodeclaim.py` walks this table and nothing else; a transition that does not stand here is a bug.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.policy.lifecycle.deadlines import deadlines_of
@@ -48,16 +48,12 @@ def deadline_of(state: NodeClaimState, phase: Phase, entered: datetime) -> datet
     or recalled late has the time for registration that a launch in its last minute leaves. LifecyclePolicies may say
     other deadlines than the settings."""
     born, limits = state.identity.created, deadlines_of(state.observed.rules, state.deadlines)
-    match phase:
-        case Phase.LAUNCH:
-            return born + limits.launch
-        case Phase.REGISTRATION:
-            return max(born, entered - limits.launch) + limits.registration
-        case Phase.INITIALIZATION:
-            return entered + limits.initialization
-        case Phase.DRAIN:
-            return entered + limits.drain
-        case Phase.TERMINATION:
-            return entered + limits.termination
-        case Phase.READY | Phase.DELETED:
-            return None
+    begun = {
+        Phase.LAUNCH: (born, limits.launch),
+        Phase.REGISTRATION: (max(born, entered - limits.launch), limits.registration),
+        Phase.INITIALIZATION: (entered, limits.initialization),
+        Phase.DRAIN: (entered, limits.drain),
+        Phase.TERMINATION: (entered, limits.termination),
+    }
+    since, limit = begun.get(phase, (None, timedelta(0)))
+    return since + limit if since else None

@@ -96,7 +96,6 @@ class _RolloutEvaluation:
 
     @property
     def size(self) -> int:
-        """Drifted nodes, those that have gone among them."""
         return len(self.observed.drifted) + self.state.done
 
     @property
@@ -197,7 +196,6 @@ class _RolloutEvaluation:
         return self._result(None)
 
     def _wait_for_soak(self, health: HealthStatus) -> RolloutDecision:
-        """Watched, or held up by its health."""
         since = self.state.soaking_since
         if since is None:
             return self._result(
@@ -211,7 +209,6 @@ class _RolloutEvaluation:
         return self._result(0, why, next_check_at=check_at, overdue=self.now >= end + SLOW)
 
     def _proceed(self, health: HealthStatus) -> RolloutDecision:
-        """Nodes of the wave may go, unless something holds it."""
         goal, plan = self.wave_goal(self.current_wave), self._update_plan()
         active = bool(self.observed.is_requested or self.state.moving or self.state.failing_since)
         since = max(filter(None, (self.state.wave_began, self.state.granted_at)), default=self.now)
@@ -233,7 +230,6 @@ class _RolloutEvaluation:
         return self._result(headroom, self.text.proceeding(goal, plan), next_check_at=check_at, overdue=overdue)
 
     def _next_proceed_at(self, plan: RolloutPlan, active: bool) -> datetime | None:
-        """Often while nodes move or wait to, now and then once it has begun, else when the plan ends."""
         check_times = [plan.until] if plan.approvers else []
         if active:
             check_times.append(self._next_check_at())

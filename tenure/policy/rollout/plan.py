@@ -116,7 +116,6 @@ def record_gate_results(state: RolloutState, results: tuple[GateResult, ...]) ->
 
 
 def rejection_reason(state: RolloutState, request: ApproveRollout | RejectRollout, now: datetime) -> str:
-    """Why this cannot be done; empty when it can."""
     if not request.by.strip():
         return "by: nobody is named; write who says so"
     plan, halted = state.plan, state.halted
@@ -135,7 +134,6 @@ def rejection_reason(state: RolloutState, request: ApproveRollout | RejectRollou
 
 
 def approve(state: RolloutState, request: ApproveRollout, now: datetime) -> RolloutState:
-    """What is not refused. What had failed counts anew from now on."""
     changes: dict[str, object] = {}
     if state.halted is not None:
         changes = {

@@ -53,12 +53,10 @@ class Rules:
 
 
 def problems_of(rules: RolloutRules, field: str = "spec.rollout") -> tuple[str, ...]:
-    """Field, value, and what to write instead."""
     return tuple(_find_problems(rules, field))
 
 
 def resolve_rules(rules: RolloutRules) -> Rules:
-    """Those that have no problem. Where nothing is said, what is usual."""
     health, approval = rules.health or RolloutHealth(), rules.approval or RolloutApproval()
     waves = tuple(Wave(one.nodes, _duration_or_default(one.soak, "0s")) for one in rules.waves or (RolloutWave(),))
     rest = () if waves[-1].nodes is None else (Wave(None, timedelta(0)),)
@@ -152,7 +150,6 @@ def _share_problems(text: str | None, field: str) -> Iterator[str]:
 
 
 def _is_no_more(nodes: str, before: str) -> bool:
-    """A number and a share can only be compared when the nodes are counted."""
     return nodes.endswith("%") == before.endswith("%") and share_of(nodes, 100) <= share_of(before, 100)
 
 

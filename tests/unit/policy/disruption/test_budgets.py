@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.nodepool import Budget
 from tenure.model.workflow_states import NodePoolCount
-from tenure.policy.disruption.budgets import MACROS, decide_allowed_disruptions, is_active, nodes_of
+from tenure.policy.disruption.budgets import MACROS, decide_allowed_disruptions, is_active, share_of
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""
@@ -40,7 +40,7 @@ def allowed(budgets: list[dict[str, Any]], nodes: NodePoolCount, *, reason: str 
     ],
 )
 def test_a_share_of_the_pool_is_rounded_up(written: str, total: int, nodes: int) -> None:
-    assert nodes_of(Budget(nodes=written), total) == nodes
+    assert share_of(written, total) == nodes
 
 
 @pytest.mark.parametrize(
