@@ -15,43 +15,38 @@ ACTIVE: Final = "buffer.x-k8s.io/active-capacity"
 class PodTemplateRef(KubeModel):
     """Names a PodTemplate in the buffer's namespace."""
 
-    name: Annotated[str, Crd("Name of the PodTemplate.", {"minLength": 1}, required=True)] = ""
+    name: Annotated[str, Crd({"minLength": 1}, required=True)] = ""
+    """Name of the PodTemplate."""
 
 
 class ScalableRef(KubeModel):
     """Names a workload in the buffer's namespace."""
 
-    api_group: Annotated[str, Crd("API group of the workload; apps, or empty for the same.")] = ""
-    kind: Annotated[
-        str, Crd("Kind of the workload: Deployment, StatefulSet or ReplicaSet.", {"minLength": 1}, required=True)
-    ] = ""
-    name: Annotated[str, Crd("Name of the workload.", {"minLength": 1}, required=True)] = ""
+    api_group: str = ""
+    """API group of the workload; apps, or empty for the same."""
+    kind: Annotated[str, Crd({"minLength": 1}, required=True)] = ""
+    """Kind of the workload: Deployment, StatefulSet or ReplicaSet."""
+    name: Annotated[str, Crd({"minLength": 1}, required=True)] = ""
+    """Name of the workload."""
 
 
 class CapacityBufferSpec(KubeModel):
     """How many pods of which shape there is to be room for."""
 
     provisioning_strategy: Annotated[
-        str,
-        Crd(f"How the room is kept; only {ACTIVE} is known here, by nodes that run.", {"default": ACTIVE}),
+        str, Crd({"default": ACTIVE}, doc=f"How the room is kept; only {ACTIVE} is known here, by nodes that run.")
     ] = ACTIVE
-    pod_template_ref: Annotated[
-        PodTemplateRef | None, Crd("The PodTemplate of the pods; needs 'replicas' or 'limits'.")
-    ] = None
-    scalable_ref: Annotated[ScalableRef | None, Crd("The workload whose pods they are like.")] = None
-    replicas: Annotated[int | None, Crd("For so many pods.", {**INT32, "minimum": 0})] = None
-    percentage: Annotated[
-        int | None,
-        Crd(
-            "For so many pods in a hundred of the workload's replicas, rounded up, at least one; of this and "
-            "'replicas' the larger number counts.",
-            {**INT32, "minimum": 0},
-        ),
-    ] = None
-    limits: Annotated[
-        Quantities,
-        Crd("No more pods than ask for this together; alone: as many as do."),
-    ] = {}
+    pod_template_ref: PodTemplateRef | None = None
+    """The PodTemplate of the pods; needs 'replicas' or 'limits'."""
+    scalable_ref: ScalableRef | None = None
+    """The workload whose pods they are like."""
+    replicas: Annotated[int | None, Crd({**INT32, "minimum": 0})] = None
+    """For so many pods."""
+    percentage: Annotated[int | None, Crd({**INT32, "minimum": 0})] = None
+    """For so many pods in a hundred of the workload's replicas, rounded up, at least one; of this and 'replicas' the
+    larger number counts."""
+    limits: Quantities = {}
+    """No more pods than ask for this together; alone: as many as do."""
 
 
 SPEC_RULES: Final = (
@@ -69,17 +64,18 @@ SPEC_RULES: Final = (
 class CapacityBufferStatus(KubeModel):
     """What was found out about the buffer."""
 
-    pod_template_ref: Annotated[PodTemplateRef | None, Crd("The PodTemplate that was found.")] = None
-    replicas: Annotated[int | None, Crd("For how many pods there is to be room.", INT32)] = None
-    pod_template_generation: Annotated[int | None, Crd("Generation of that PodTemplate.", INT64)] = None
-    provisioning_strategy: Annotated[str | None, Crd("The strategy that is followed.")] = None
+    pod_template_ref: PodTemplateRef | None = None
+    """The PodTemplate that was found."""
+    replicas: Annotated[int | None, Crd(INT32)] = None
+    """For how many pods there is to be room."""
+    pod_template_generation: Annotated[int | None, Crd(INT64)] = None
+    """Generation of that PodTemplate."""
+    provisioning_strategy: str | None = None
+    """The strategy that is followed."""
     conditions: Annotated[
-        tuple[Condition, ...],
-        Crd(
-            "Whether it is known what to keep free, and whether it is free.",
-            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
+        tuple[Condition, ...], Crd({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
     ] = ()
+    """Whether it is known what to keep free, and whether it is free."""
 
 
 class CapacityBuffer(KubeObject):
@@ -88,7 +84,7 @@ class CapacityBuffer(KubeObject):
     api_version: str = labels.CAPACITYBUFFER_API_VERSION
     kind: str = "CapacityBuffer"
     spec: Annotated[CapacityBufferSpec, Crd(rules=SPEC_RULES, required=True)] = CapacityBufferSpec()
-    status: Annotated[CapacityBufferStatus, Crd()] = CapacityBufferStatus()
+    status: CapacityBufferStatus = CapacityBufferStatus()
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

@@ -22,14 +22,15 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Crd:
-    """A field's description and constraints; `items` speaks of list items, `fields` of an object's fields by alias."""
+    """A field's constraints; `items` speaks of list items, `fields` of an object's fields by alias. The description
+    is the docstring below the field, or `doc` where several fields have the same."""
 
-    doc: str = ""
     schema: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     required: bool = False
     items: "Crd | None" = None
     fields: Mapping[str, "Crd"] = field(default_factory=dict)
+    doc: str = ""
 
 
 QUANTITY_PATTERN: Final = (

@@ -64,159 +64,141 @@ class EC2NodeClassSpec(KubeModel):
 
     subnet_selector_terms: Annotated[
         tuple[SubnetTerm, ...],
-        Crd(
-            "The subnets to launch into.",
-            ec2nodeclass_selectors.MAX_TERMS,
-            ec2nodeclass_selectors.SUBNET_RULES,
-            required=True,
-        ),
+        Crd(ec2nodeclass_selectors.MAX_TERMS, ec2nodeclass_selectors.SUBNET_RULES, required=True),
     ] = ()
+    """The subnets to launch into."""
     security_group_selector_terms: Annotated[
         tuple[SecurityGroupTerm, ...],
-        Crd(
-            "The instances' security groups.",
-            ec2nodeclass_selectors.MAX_TERMS,
-            ec2nodeclass_selectors.SECURITY_GROUP_RULES,
-            required=True,
-        ),
+        Crd(ec2nodeclass_selectors.MAX_TERMS, ec2nodeclass_selectors.SECURITY_GROUP_RULES, required=True),
     ] = ()
+    """The instances' security groups."""
     capacity_reservation_selector_terms: Annotated[
         tuple[CapacityReservationTerm, ...],
-        Crd(
-            "Capacity reservations to launch into.",
-            ec2nodeclass_selectors.MAX_TERMS,
-            ec2nodeclass_selectors.CAPACITY_RESERVATION_RULES,
-        ),
+        Crd(ec2nodeclass_selectors.MAX_TERMS, ec2nodeclass_selectors.CAPACITY_RESERVATION_RULES),
     ] = ()
+    """Capacity reservations to launch into."""
     placement_group_selector: Annotated[
         PlacementGroupSelector | None, Crd(rules=ec2nodeclass_selectors.PLACEMENT_GROUP_RULES)
     ] = None
-    associate_public_ip_address: Annotated[
-        bool | None,
-        Field(alias="associatePublicIPAddress"),
-        Crd("Whether instances get a public IP address; unset: as the subnet says."),
-    ] = None
-    ip_prefix_count: Annotated[
-        int | None, Crd("How many address prefixes each network interface gets.", {**INT32, "minimum": 0})
-    ] = None
+    associate_public_ip_address: Annotated[bool | None, Field(alias="associatePublicIPAddress")] = None
+    """Whether instances get a public IP address; unset: as the subnet says."""
+    ip_prefix_count: Annotated[int | None, Crd({**INT32, "minimum": 0})] = None
+    """How many address prefixes each network interface gets."""
     ami_selector_terms: Annotated[
         tuple[AmiTerm, ...],
-        Crd(
-            "The images.",
-            {**ec2nodeclass_selectors.MAX_TERMS, "minItems": 1},
-            ec2nodeclass_selectors.AMI_RULES,
-            required=True,
-        ),
+        Crd({**ec2nodeclass_selectors.MAX_TERMS, "minItems": 1}, ec2nodeclass_selectors.AMI_RULES, required=True),
     ] = ()
-    ami_family: Annotated[
-        str | None,
-        Crd(
-            "What the images' user data looks like; may be left out with an alias, which tells it.",
-            {"enum": list(AMI_FAMILIES)},
-        ),
-    ] = None
-    user_data: Annotated[str | None, Crd("Your part of the user data, in the form the family reads; it is merged.")] = (
-        None
-    )
+    """The images."""
+    ami_family: Annotated[str | None, Crd({"enum": list(AMI_FAMILIES)})] = None
+    """What the images' user data looks like; may be left out with an alias, which tells it."""
+    user_data: str | None = None
+    """Your part of the user data, in the form the family reads; it is merged."""
     role: Annotated[
-        str,
-        Crd(
-            "The IAM role of the nodes.",
-            rules=(Rule("self != ''", "role may not be empty: write the name of the nodes' IAM role"),),
-        ),
+        str, Crd(rules=(Rule("self != ''", "role may not be empty: write the name of the nodes' IAM role"),))
     ] = ""
+    """The IAM role of the nodes."""
     instance_profile: Annotated[
-        str | None,
-        Crd(
-            "An instance profile of your own.",
-            rules=(Rule("self != ''", "instanceProfile may not be empty: write its name, or use 'role'"),),
-        ),
+        str | None, Crd(rules=(Rule("self != ''", "instanceProfile may not be empty: write its name, or use 'role'"),))
     ] = None
-    tags: Annotated[dict[str, str], Crd("Tags of all that is made in EC2.", rules=TAG_RULES)] = {}
-    kubelet: Annotated[
-        dict[str, Any] | None,
-        Crd("KubeletConfiguration fields, as kubelet names them; what is wrong in it is told in the status."),
-    ] = None
+    """An instance profile of your own."""
+    tags: Annotated[dict[str, str], Crd(rules=TAG_RULES)] = {}
+    """Tags of all that is made in EC2."""
+    kubelet: dict[str, Any] | None = None
+    """KubeletConfiguration fields, as kubelet names them; what is wrong in it is told in the status."""
     block_device_mappings: Annotated[
-        tuple[BlockDeviceMapping, ...],
-        Crd("Disks; unset: as the family needs them.", {"maxItems": 50}, ec2nodeclass_instance.BLOCK_DEVICE_RULES),
+        tuple[BlockDeviceMapping, ...], Crd({"maxItems": 50}, ec2nodeclass_instance.BLOCK_DEVICE_RULES)
     ] = ()
-    instance_store_policy: Annotated[
-        str | None, Crd("What becomes of the instance's own disks.", {"enum": ["RAID0"]})
-    ] = None
+    """Disks; unset: as the family needs them."""
+    instance_store_policy: Annotated[str | None, Crd({"enum": ["RAID0"]})] = None
+    """What becomes of the instance's own disks."""
     network_interfaces: Annotated[
-        tuple[NetworkInterface, ...],
-        Crd("Network interfaces; unset: one.", {"maxItems": 150}, ec2nodeclass_instance.NETWORK_INTERFACE_RULES),
+        tuple[NetworkInterface, ...], Crd({"maxItems": 150}, ec2nodeclass_instance.NETWORK_INTERFACE_RULES)
     ] = ()
-    detailed_monitoring: Annotated[bool | None, Crd("Whether EC2 measures every minute.")] = None
+    """Network interfaces; unset: one."""
+    detailed_monitoring: bool | None = None
+    """Whether EC2 measures every minute."""
     metadata_options: Annotated[MetadataOptions, Crd(schema={"default": _METADATA_DEFAULT})] = MetadataOptions()
     connection_tracking: Annotated[
         ConnectionTracking | None, Crd(rules=ec2nodeclass_instance.CONNECTION_TRACKING_RULES)
     ] = None
-    context: Annotated[str | None, Crd("Passed on to CreateFleet; reserved by EC2.")] = None
-    cpu_options: Annotated[CpuOptions | None, Crd()] = None
+    context: str | None = None
+    """Passed on to CreateFleet; reserved by EC2."""
+    cpu_options: CpuOptions | None = None
 
 
 class ResolvedSubnet(KubeModel):
     """A subnet that was found."""
 
-    id: Annotated[str, Crd("Its id.", required=True)]
-    zone: Annotated[str, Crd("Its availability zone.", required=True)] = ""
-    zone_id: Annotated[str, Field(alias="zoneID"), Crd("The zone's id.")] = ""
+    id: Annotated[str, Crd(required=True)]
+    """Its id."""
+    zone: Annotated[str, Crd(required=True)] = ""
+    """Its availability zone."""
+    zone_id: Annotated[str, Field(alias="zoneID")] = ""
+    """The zone's id."""
 
 
 class ResolvedSecurityGroup(KubeModel):
     """A security group that was found."""
 
-    id: Annotated[str, Crd("Its id.", required=True)]
-    name: Annotated[str, Crd("Its name.")] = ""
+    id: Annotated[str, Crd(required=True)]
+    """Its id."""
+    name: str = ""
+    """Its name."""
 
 
 class ResolvedAmi(KubeModel):
     """An image that was found, and the instance types it fits."""
 
-    id: Annotated[str, Crd("Its id.", required=True)]
-    name: Annotated[str, Crd("Its name.")] = ""
-    deprecated: Annotated[bool, Crd("Whether its owner calls it deprecated.")] = False
-    requirements: Annotated[
-        tuple[Requirement, ...], Crd("What an instance type must be like to run it.", required=True)
-    ] = ()
+    id: Annotated[str, Crd(required=True)]
+    """Its id."""
+    name: str = ""
+    """Its name."""
+    deprecated: bool = False
+    """Whether its owner calls it deprecated."""
+    requirements: Annotated[tuple[Requirement, ...], Crd(required=True)] = ()
+    """What an instance type must be like to run it."""
 
 
 class ResolvedCapacityReservation(KubeModel):
     """A capacity reservation that was found."""
 
-    availability_zone: Annotated[str, Crd("Its zone.", required=True)] = ""
-    end_time: Annotated[datetime | None, Crd("When it ends; unset: never.")] = None
-    id: Annotated[str, Crd("Its id.", {"pattern": "^cr-[0-9a-z]+$"}, required=True)]
-    instance_match_criteria: Annotated[
-        str, Crd("Which launches it takes.", {"enum": ["open", "targeted"]}, required=True)
-    ] = ""
-    instance_type: Annotated[str, Crd("Its instance type.", required=True)] = ""
-    owner_id: Annotated[
-        str, Field(alias="ownerID"), Crd("The account that owns it.", {"pattern": "^[0-9]{12}$"}, required=True)
-    ] = ""
-    reservation_type: Annotated[
-        str, Crd("Kind of reservation.", {"default": "default", "enum": ["default", "capacity-block"]})
-    ] = "default"
-    interruptible: Annotated[bool | None, Crd("Whether EC2 may take the capacity back.")] = None
-    state: Annotated[str, Crd("Whether it is about to end.", {"default": "active", "enum": ["active", "expiring"]})] = (
-        "active"
-    )
+    availability_zone: Annotated[str, Crd(required=True)] = ""
+    """Its zone."""
+    end_time: datetime | None = None
+    """When it ends; unset: never."""
+    id: Annotated[str, Crd({"pattern": "^cr-[0-9a-z]+$"}, required=True)]
+    """Its id."""
+    instance_match_criteria: Annotated[str, Crd({"enum": ["open", "targeted"]}, required=True)] = ""
+    """Which launches it takes."""
+    instance_type: Annotated[str, Crd(required=True)] = ""
+    """Its instance type."""
+    owner_id: Annotated[str, Field(alias="ownerID"), Crd({"pattern": "^[0-9]{12}$"}, required=True)] = ""
+    """The account that owns it."""
+    reservation_type: Annotated[str, Crd({"default": "default", "enum": ["default", "capacity-block"]})] = "default"
+    """Kind of reservation."""
+    interruptible: bool | None = None
+    """Whether EC2 may take the capacity back."""
+    state: Annotated[str, Crd({"default": "active", "enum": ["active", "expiring"]})] = "active"
+    """Whether it is about to end."""
 
 
 class EC2NodeClassStatus(KubeModel):
     """What the selectors resolved to."""
 
-    subnets: Annotated[tuple[ResolvedSubnet, ...], Crd("Subnets, the one with most free addresses first.")] = ()
-    security_groups: Annotated[tuple[ResolvedSecurityGroup, ...], Crd("Security groups.")] = ()
-    amis: Annotated[tuple[ResolvedAmi, ...], Crd("Images, the newest first.")] = ()
-    capacity_reservations: Annotated[tuple[ResolvedCapacityReservation, ...], Crd("Capacity reservations.")] = ()
-    instance_profile: Annotated[str, Crd("The instance profile of new instances.")] = ""
+    subnets: tuple[ResolvedSubnet, ...] = ()
+    """Subnets, the one with most free addresses first."""
+    security_groups: tuple[ResolvedSecurityGroup, ...] = ()
+    """Security groups."""
+    amis: tuple[ResolvedAmi, ...] = ()
+    """Images, the newest first."""
+    capacity_reservations: tuple[ResolvedCapacityReservation, ...] = ()
+    """Capacity reservations."""
+    instance_profile: str = ""
+    """The instance profile of new instances."""
     conditions: Annotated[
-        tuple[Condition, ...],
-        Crd("Health of the class.", {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+        tuple[Condition, ...], Crd({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
     ] = ()
+    """Health of the class."""
 
 
 class EC2NodeClass(KubeObject):
@@ -225,7 +207,7 @@ class EC2NodeClass(KubeObject):
     api_version: str = "karpenter.k8s.aws/v1"
     kind: str = "EC2NodeClass"
     spec: Annotated[EC2NodeClassSpec, Crd(rules=SPEC_RULES)] = EC2NodeClassSpec()
-    status: Annotated[EC2NodeClassStatus, Crd()] = EC2NodeClassStatus()
+    status: EC2NodeClassStatus = EC2NodeClassStatus()
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

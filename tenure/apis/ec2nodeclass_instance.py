@@ -19,25 +19,24 @@ _ON_OR_OFF: Final = ["enabled", "disabled"]
 class BlockDevice(KubeModel):
     """An EBS volume. `throughput` and `volume_initialization_rate` are in MiB per second."""
 
-    delete_on_termination: Annotated[bool | None, Crd("Whether the volume goes with the instance.")] = None
-    encrypted: Annotated[bool | None, Crd("Whether the volume is encrypted.")] = None
-    iops: Annotated[int | None, Crd("I/O operations per second, for gp3, io1 and io2.", INT64)] = None
-    kms_key_id: Annotated[
-        str | None, Field(alias="kmsKeyID"), Crd("The KMS key to encrypt with: id, alias or ARN of either.")
-    ] = None
-    snapshot_id: Annotated[str | None, Field(alias="snapshotID"), Crd("The snapshot the volume starts from.")] = None
-    throughput: Annotated[int | None, Crd("MiB per second, for gp3.", INT64)] = None
-    volume_initialization_rate: Annotated[
-        int | None,
-        Crd("MiB per second at which the snapshot is loaded.", {**INT32, "minimum": 100, "maximum": 300}),
-    ] = None
-    volume_size: Annotated[str | None, Crd("Size in Gi, G, Ti or T, such as '100Gi'.", {"pattern": _VOLUME_SIZE})] = (
-        None
-    )
-    volume_type: Annotated[
-        str | None,
-        Crd("Kind of volume.", {"enum": ["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"]}),
-    ] = None
+    delete_on_termination: bool | None = None
+    """Whether the volume goes with the instance."""
+    encrypted: bool | None = None
+    """Whether the volume is encrypted."""
+    iops: Annotated[int | None, Crd(INT64)] = None
+    """I/O operations per second, for gp3, io1 and io2."""
+    kms_key_id: Annotated[str | None, Field(alias="kmsKeyID")] = None
+    """The KMS key to encrypt with: id, alias or ARN of either."""
+    snapshot_id: Annotated[str | None, Field(alias="snapshotID")] = None
+    """The snapshot the volume starts from."""
+    throughput: Annotated[int | None, Crd(INT64)] = None
+    """MiB per second, for gp3."""
+    volume_initialization_rate: Annotated[int | None, Crd({**INT32, "minimum": 100, "maximum": 300})] = None
+    """MiB per second at which the snapshot is loaded."""
+    volume_size: Annotated[str | None, Crd({"pattern": _VOLUME_SIZE})] = None
+    """Size in Gi, G, Ti or T, such as '100Gi'."""
+    volume_type: Annotated[str | None, Crd({"enum": ["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"]})] = None
+    """Kind of volume."""
 
 
 EBS_RULES: Final = (
@@ -55,9 +54,12 @@ EBS_RULES: Final = (
 class BlockDeviceMapping(KubeModel):
     """A disk of the instance."""
 
-    device_name: Annotated[str | None, Crd("Name of the device, such as /dev/xvda.")] = None
-    ebs: Annotated[BlockDevice | None, Crd("The EBS volume behind it.", rules=EBS_RULES)] = None
-    root_volume: Annotated[bool, Crd("Whether the kubelet's directories are on it.")] = False
+    device_name: str | None = None
+    """Name of the device, such as /dev/xvda."""
+    ebs: Annotated[BlockDevice | None, Crd(rules=EBS_RULES)] = None
+    """The EBS volume behind it."""
+    root_volume: bool = False
+    """Whether the kubelet's directories are on it."""
 
 
 BLOCK_DEVICE_RULES: Final = (
@@ -71,16 +73,12 @@ BLOCK_DEVICE_RULES: Final = (
 class NetworkInterface(KubeModel):
     """A network interface of the instance."""
 
-    network_card_index: Annotated[int, Crd("The network card it is on.", {**INT32, "minimum": 0}, required=True)] = 0
-    device_index: Annotated[int, Crd("Its place on the card.", {**INT32, "minimum": 0}, required=True)] = 0
-    interface_type: Annotated[
-        str,
-        Crd(
-            "With an IP address (interface), or for EFA traffic alone (efa-only).",
-            {"enum": ["interface", "efa-only"]},
-            required=True,
-        ),
-    ] = "interface"
+    network_card_index: Annotated[int, Crd({**INT32, "minimum": 0}, required=True)] = 0
+    """The network card it is on."""
+    device_index: Annotated[int, Crd({**INT32, "minimum": 0}, required=True)] = 0
+    """Its place on the card."""
+    interface_type: Annotated[str, Crd({"enum": ["interface", "efa-only"]}, required=True)] = "interface"
+    """With an IP address (interface), or for EFA traffic alone (efa-only)."""
 
 
 NETWORK_INTERFACE_RULES: Final = (
@@ -104,39 +102,27 @@ NETWORK_INTERFACE_RULES: Final = (
 class MetadataOptions(KubeModel):
     """The instance metadata service."""
 
-    http_endpoint: Annotated[
-        str, Crd("Whether instances can ask about themselves.", {"default": "enabled", "enum": _ON_OR_OFF})
-    ] = "enabled"
+    http_endpoint: Annotated[str, Crd({"default": "enabled", "enum": _ON_OR_OFF})] = "enabled"
+    """Whether instances can ask about themselves."""
     http_protocol_ipv6: Annotated[
-        str,
-        Field(alias="httpProtocolIPv6"),
-        Crd("Whether also by IPv6.", {"default": "disabled", "enum": _ON_OR_OFF}),
+        str, Field(alias="httpProtocolIPv6"), Crd({"default": "disabled", "enum": _ON_OR_OFF})
     ] = "disabled"
-    http_put_response_hop_limit: Annotated[
-        int,
-        Crd(
-            "How many network hops an answer may take; 2 lets pods ask.",
-            {**INT64, "default": 1, "minimum": 1, "maximum": 64},
-        ),
-    ] = 1
-    http_tokens: Annotated[
-        str,
-        Crd("Whether a session token is needed (IMDSv2).", {"default": "required", "enum": ["required", "optional"]}),
-    ] = "required"
+    """Whether also by IPv6."""
+    http_put_response_hop_limit: Annotated[int, Crd({**INT64, "default": 1, "minimum": 1, "maximum": 64})] = 1
+    """How many network hops an answer may take; 2 lets pods ask."""
+    http_tokens: Annotated[str, Crd({"default": "required", "enum": ["required", "optional"]})] = "required"
+    """Whether a session token is needed (IMDSv2)."""
 
 
 class ConnectionTracking(KubeModel):
     """Idle time-outs of tracked connections, in seconds."""
 
-    tcp_established_timeout: Annotated[
-        int | None, Crd("Established TCP connections, in seconds.", {**INT32, "minimum": 60, "maximum": 432000})
-    ] = None
-    udp_stream_timeout: Annotated[
-        int | None, Crd("UDP flows that saw answers, in seconds.", {**INT32, "minimum": 60, "maximum": 180})
-    ] = None
-    udp_timeout: Annotated[int | None, Crd("Other UDP flows, in seconds.", {**INT32, "minimum": 30, "maximum": 60})] = (
-        None
-    )
+    tcp_established_timeout: Annotated[int | None, Crd({**INT32, "minimum": 60, "maximum": 432000})] = None
+    """Established TCP connections, in seconds."""
+    udp_stream_timeout: Annotated[int | None, Crd({**INT32, "minimum": 60, "maximum": 180})] = None
+    """UDP flows that saw answers, in seconds."""
+    udp_timeout: Annotated[int | None, Crd({**INT32, "minimum": 30, "maximum": 60})] = None
+    """Other UDP flows, in seconds."""
 
 
 CONNECTION_TRACKING_RULES: Final = (
@@ -151,6 +137,5 @@ CONNECTION_TRACKING_RULES: Final = (
 class CpuOptions(KubeModel):
     """Options of the processor."""
 
-    nested_virtualization: Annotated[
-        str | None, Crd("Whether instances can run virtual machines themselves.", {"enum": _ON_OR_OFF})
-    ] = None
+    nested_virtualization: Annotated[str | None, Crd({"enum": _ON_OR_OFF})] = None
+    """Whether instances can run virtual machines themselves."""

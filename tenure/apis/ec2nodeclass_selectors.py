@@ -14,7 +14,6 @@ from tenure.apis.meta import KubeModel
 
 MAX_TERMS: Final[dict[str, Any]] = {"maxItems": 30}
 _TAGS: Final = Crd(
-    "Tags the resource has; the value '*' means any value.",
     {"maxProperties": 20},
     (
         Rule(
@@ -22,6 +21,7 @@ _TAGS: Final = Crd(
             "a tag needs a key and a value: write the value, or '*' for any value",
         ),
     ),
+    doc="Tags the resource has; the value '*' means any value.",
 )
 _ALIAS_FAMILIES: Final = "['al2', 'al2023', 'bottlerocket', 'windows2019', 'windows2022', 'windows2025']"
 
@@ -30,7 +30,8 @@ class SubnetTerm(KubeModel):
     """Selects subnets."""
 
     tags: Annotated[dict[str, str], _TAGS] = {}
-    id: Annotated[str, Crd("The subnet's id.", {"pattern": "subnet-[0-9a-z]+"})] = ""
+    id: Annotated[str, Crd({"pattern": "subnet-[0-9a-z]+"})] = ""
+    """The subnet's id."""
 
 
 SUBNET_RULES: Final = (
@@ -52,8 +53,10 @@ class SecurityGroupTerm(KubeModel):
     """Selects security groups."""
 
     tags: Annotated[dict[str, str], _TAGS] = {}
-    id: Annotated[str, Crd("The group's id.", {"pattern": "sg-[0-9a-z]+"})] = ""
-    name: Annotated[str, Crd("The group's name; not its Name tag.")] = ""
+    id: Annotated[str, Crd({"pattern": "sg-[0-9a-z]+"})] = ""
+    """The group's id."""
+    name: str = ""
+    """The group's name; not its Name tag."""
 
 
 SECURITY_GROUP_RULES: Final = (
@@ -82,13 +85,12 @@ class CapacityReservationTerm(KubeModel):
     """Selects capacity reservations."""
 
     tags: Annotated[dict[str, str], _TAGS] = {}
-    id: Annotated[str, Crd("The reservation's id.", {"pattern": "^cr-[0-9a-z]+$"})] = ""
-    owner_id: Annotated[
-        str, Field(alias="ownerID"), Crd("The account that owns the reservation.", {"pattern": "^[0-9]{12}$"})
-    ] = ""
-    instance_match_criteria: Annotated[
-        str, Crd("Which launches the reservation takes.", {"enum": ["open", "targeted"]})
-    ] = ""
+    id: Annotated[str, Crd({"pattern": "^cr-[0-9a-z]+$"})] = ""
+    """The reservation's id."""
+    owner_id: Annotated[str, Field(alias="ownerID"), Crd({"pattern": "^[0-9]{12}$"})] = ""
+    """The account that owns the reservation."""
+    instance_match_criteria: Annotated[str, Crd({"enum": ["open", "targeted"]})] = ""
+    """Which launches the reservation takes."""
 
 
 CAPACITY_RESERVATION_RULES: Final = (
@@ -113,8 +115,10 @@ CAPACITY_RESERVATION_RULES: Final = (
 class PlacementGroupSelector(KubeModel):
     """Selects one placement group, in which all instances are placed."""
 
-    name: Annotated[str, Crd("The group's name.", {"minLength": 1})] = ""
-    id: Annotated[str, Crd("The group's id.", {"pattern": "^pg-[0-9a-z]+$"})] = ""
+    name: Annotated[str, Crd({"minLength": 1})] = ""
+    """The group's name."""
+    id: Annotated[str, Crd({"pattern": "^pg-[0-9a-z]+$"})] = ""
+    """The group's id."""
 
 
 PLACEMENT_GROUP_RULES: Final = (
@@ -128,7 +132,6 @@ class AmiTerm(KubeModel):
     alias: Annotated[
         str,
         Crd(
-            "EKS's own image as family@version, such as al2023@v20250701 or bottlerocket@latest.",
             {"maxLength": 30},
             (
                 Rule(
@@ -147,11 +150,16 @@ class AmiTerm(KubeModel):
             ),
         ),
     ] = ""
+    """EKS's own image as family@version, such as al2023@v20250701 or bottlerocket@latest."""
     tags: Annotated[dict[str, str], _TAGS] = {}
-    id: Annotated[str, Crd("The image's id.", {"pattern": "ami-[0-9a-z]+"})] = ""
-    name: Annotated[str, Crd("The image's name; not its Name tag.")] = ""
-    owner: Annotated[str, Crd("Who owns the image: account ids, self, amazon or aws-marketplace.")] = ""
-    ssm_parameter: Annotated[str, Crd("Name or ARN of the SSM parameter that holds the image's id.")] = ""
+    id: Annotated[str, Crd({"pattern": "ami-[0-9a-z]+"})] = ""
+    """The image's id."""
+    name: str = ""
+    """The image's name; not its Name tag."""
+    owner: str = ""
+    """Who owns the image: account ids, self, amazon or aws-marketplace."""
+    ssm_parameter: str = ""
+    """Name or ARN of the SSM parameter that holds the image's id."""
 
 
 AMI_RULES: Final = (

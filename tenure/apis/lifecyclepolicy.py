@@ -29,14 +29,14 @@ _INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 
 
 def _duration_schema(doc: str) -> Crd:
-    return Crd(doc, DURATION_SCHEMA)
+    return Crd(DURATION_SCHEMA, doc=doc)
 
 
 class PhaseRules(KubeModel):
     """A phase's deadline, and what follows when it passes."""
 
     deadline: Annotated[str | None, _duration_schema("How long the phase may take, such as 15m.")] = None
-    when_overdue: Annotated[Overdue | None, Crd(_ACTIONS)] = None
+    when_overdue: Annotated[Overdue | None, Crd(doc=_ACTIONS)] = None
 
 
 class TerminationRules(KubeModel):
@@ -51,15 +51,10 @@ class DrainRules(KubeModel):
     deadline: Annotated[str | None, _duration_schema("How long a drain may take before it is overdue, such as 1h.")] = (
         None
     )
-    when_blocked: Annotated[
-        Literal["wait", "escalate", "giveUp"] | None,
-        Crd(
-            "What follows when a PodDisruptionBudget or a do-not-disrupt pod has held the drain for 'blockedFor'. "
-            "wait: nothing; escalate: pods are deleted with their own grace period, whatever holds them; giveUp: the "
-            "node is uncordoned and kept where that is still possible: nodes under this rule are drained before their "
-            "NodeClaim is deleted.",
-        ),
-    ] = None
+    when_blocked: Literal["wait", "escalate", "giveUp"] | None = None
+    """What follows when a PodDisruptionBudget or a do-not-disrupt pod has held the drain for 'blockedFor'. wait:
+    nothing; escalate: pods are deleted with their own grace period, whatever holds them; giveUp: the node is uncordoned
+    and kept where that is still possible: nodes under this rule are drained before their NodeClaim is deleted."""
     blocked_for: Annotated[
         str | None, _duration_schema("How long a drain is held before that follows, such as 2h.")
     ] = None
@@ -70,13 +65,9 @@ class DrainRules(KubeModel):
             "Unset: 5m."
         ),
     ] = None
-    surge_single_replicas: Annotated[
-        bool | None,
-        Crd(
-            "Before the only pod of a Deployment is evicted its rollout is restarted, so that the new pod is Ready "
-            "before the old one goes; for 10m at most, then it is evicted as others are."
-        ),
-    ] = None
+    surge_single_replicas: bool | None = None
+    """Before the only pod of a Deployment is evicted its rollout is restarted, so that the new pod is Ready before the
+    old one goes; for 10m at most, then it is evicted as others are."""
 
 
 DRAIN_RULES: Final = (
@@ -90,35 +81,28 @@ DRAIN_RULES: Final = (
 class ExpiryRules(KubeModel):
     """How a NodePool's `expireAfter` is kept."""
 
-    jitter: Annotated[
-        str | None,
-        Crd(
-            "By how much of expireAfter a node may expire sooner, so that nodes born together do not go together.",
-            {"pattern": _PERCENT},
-        ),
-    ] = None
-    under_budget: Annotated[
-        bool | None, Crd("An expired node asks its NodePool's disruption budgets before it goes.")
-    ] = None
+    jitter: Annotated[str | None, Crd({"pattern": _PERCENT})] = None
+    """By how much of expireAfter a node may expire sooner, so that nodes born together do not go together."""
+    under_budget: bool | None = None
+    """An expired node asks its NodePool's disruption budgets before it goes."""
 
 
 class RepairCondition(KubeModel):
     """A condition of a Node that means that it is unhealthy."""
 
-    type: Annotated[str, Crd("The Node's condition, such as Ready or KernelReady.", {"minLength": 1}, required=True)]
-    status: Annotated[
-        Literal["True", "False", "Unknown"], Crd("Its status while the node is unhealthy.", required=True)
-    ]
-    toleration: Annotated[str, Crd("How long that is tolerated, such as 30m.", DURATION_SCHEMA, required=True)]
+    type: Annotated[str, Crd({"minLength": 1}, required=True)]
+    """The Node's condition, such as Ready or KernelReady."""
+    status: Annotated[Literal["True", "False", "Unknown"], Crd(required=True)]
+    """Its status while the node is unhealthy."""
+    toleration: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
+    """How long that is tolerated, such as 30m."""
 
 
 class RepairRules(KubeModel):
     """What is done for unhealthy nodes; in force while the gate NodeRepair is on."""
 
-    conditions: Annotated[
-        tuple[RepairCondition, ...] | None,
-        Crd("The conditions that count; unset: Karpenter's. An empty list: none.", {"maxItems": 50}),
-    ] = None
+    conditions: Annotated[tuple[RepairCondition, ...] | None, Crd({"maxItems": 50})] = None
+    """The conditions that count; unset: Karpenter's. An empty list: none."""
     within: Annotated[
         str | None,
         _duration_schema(
@@ -126,44 +110,33 @@ class RepairRules(KubeModel):
             "present stretch counts."
         ),
     ] = None
-    steps: Annotated[
-        tuple[Literal["reboot", "replace"], ...] | None,
-        Crd(
-            "What is tried, in order, each after the one before has not helped; unset: replace.",
-            {"minItems": 1, "maxItems": 5},
-        ),
-    ] = None
+    steps: Annotated[tuple[Literal["reboot", "replace"], ...] | None, Crd({"minItems": 1, "maxItems": 5})] = None
+    """What is tried, in order, each after the one before has not helped; unset: replace."""
     reboot_for: Annotated[
         str | None,
         _duration_schema("How long a reboot may take until the node is well again; then the next step. Unset: 10m."),
     ] = None
-    drain: Annotated[
-        Literal["force", "graceful"] | None,
-        Crd(
-            "force: pods are deleted at once, as Karpenter does; graceful: they are evicted while the node answers, "
-            "until the time in 'drainFor' is over.",
-        ),
-    ] = None
+    drain: Literal["force", "graceful"] | None = None
+    """force: pods are deleted at once, as Karpenter does; graceful: they are evicted while the node answers, until the
+    time in 'drainFor' is over."""
     drain_for: Annotated[
         str | None, _duration_schema("How long a graceful drain for repair may take, such as 30m.")
     ] = None
-    max_unhealthy: Annotated[
-        str | None,
-        Crd(
-            "While more nodes of the NodePool than this are unhealthy none is repaired; unset: 20%.",
-            {"pattern": _INT_OR_PERCENT},
-        ),
-    ] = None
+    max_unhealthy: Annotated[str | None, Crd({"pattern": _INT_OR_PERCENT})] = None
+    """While more nodes of the NodePool than this are unhealthy none is repaired; unset: 20%."""
 
 
 class LifecycleRules(KubeModel):
     """All that can be said of how nodes live and end."""
 
-    launch: Annotated[PhaseRules | None, Crd("From the NodeClaim to its instance.")] = None
-    registration: Annotated[PhaseRules | None, Crd("From the NodeClaim's birth until its Node has joined.")] = None
-    initialization: Annotated[PhaseRules | None, Crd("From the Node's joining until pods may run there.")] = None
+    launch: PhaseRules | None = None
+    """From the NodeClaim to its instance."""
+    registration: PhaseRules | None = None
+    """From the NodeClaim's birth until its Node has joined."""
+    initialization: PhaseRules | None = None
+    """From the Node's joining until pods may run there."""
     drain: Annotated[DrainRules | None, Crd(rules=DRAIN_RULES)] = None
-    termination: Annotated[TerminationRules | None, Crd()] = None
+    termination: TerminationRules | None = None
     not_ready_grace: Annotated[
         str | None,
         _duration_schema(
@@ -171,12 +144,12 @@ class LifecycleRules(KubeModel):
             "pods, such as 5m."
         ),
     ] = None
-    expiry: Annotated[ExpiryRules | None, Crd()] = None
-    repair: Annotated[RepairRules | None, Crd()] = None
-    disruption: Annotated[DisruptionRules | None, Crd()] = None
-    rollout: Annotated[RolloutRules | None, Crd()] = None
-    interruption: Annotated[InterruptionRules | None, Crd()] = None
-    hooks: Annotated[HookRules | None, Crd()] = None
+    expiry: ExpiryRules | None = None
+    repair: RepairRules | None = None
+    disruption: DisruptionRules | None = None
+    rollout: RolloutRules | None = None
+    interruption: InterruptionRules | None = None
+    hooks: HookRules | None = None
 
     def merged_over(self, other: "LifecycleRules") -> "LifecycleRules":
         """These rules, and where they are silent the other's, field by field."""
@@ -199,18 +172,12 @@ def _is_map(value: object) -> bool:
 class PoolSelector(KubeModel):
     """Which NodePools a policy is for."""
 
-    names: Annotated[
-        tuple[str, ...],
-        Crd("NodePools by name.", {"minItems": 1, "maxItems": 100}, items=Crd(schema={"minLength": 1})),
-    ] = ()
+    names: Annotated[tuple[str, ...], Crd({"minItems": 1, "maxItems": 100}, items=Crd(schema={"minLength": 1}))] = ()
+    """NodePools by name."""
     match_labels: Annotated[
-        dict[str, str],
-        Crd(
-            "NodePools that carry all of these labels.",
-            {"minProperties": 1, "maxProperties": 50},
-            items=Crd(schema={"pattern": LABEL_VALUE}),
-        ),
+        dict[str, str], Crd({"minProperties": 1, "maxProperties": 50}, items=Crd(schema={"pattern": LABEL_VALUE}))
     ] = {}
+    """NodePools that carry all of these labels."""
 
 
 _SELECTOR_RULES: Final = (
@@ -225,14 +192,9 @@ _SELECTOR_RULES: Final = (
 class LifecyclePolicySpec(LifecycleRules):
     """The NodePools, and what holds for them."""
 
-    node_pool_selector: Annotated[
-        PoolSelector | None,
-        Crd(
-            "Which NodePools. Unset: all. Where policies differ the more precise one counts, field by field: names "
-            "before labels before all.",
-            rules=_SELECTOR_RULES,
-        ),
-    ] = None
+    node_pool_selector: Annotated[PoolSelector | None, Crd(rules=_SELECTOR_RULES)] = None
+    """Which NodePools. Unset: all. Where policies differ the more precise one counts, field by field: names before
+    labels before all."""
 
     @property
     def rules(self) -> LifecycleRules:
@@ -243,8 +205,10 @@ class LifecyclePolicySpec(LifecycleRules):
 class LifecyclePolicyStatus(KubeModel):
     """Whether it is heeded, and for whom."""
 
-    conditions: Annotated[tuple[Condition, ...], Crd("Whether the policy is heeded, and why not.")] = ()
-    node_pools: Annotated[tuple[str, ...], Crd("The NodePools for which it counts at present.")] = ()
+    conditions: tuple[Condition, ...] = ()
+    """Whether the policy is heeded, and why not."""
+    node_pools: tuple[str, ...] = ()
+    """The NodePools for which it counts at present."""
 
 
 class LifecyclePolicy(KubeObject):
@@ -253,7 +217,7 @@ class LifecyclePolicy(KubeObject):
     api_version: str = labels.LIFECYCLEPOLICY_API_VERSION
     kind: str = "LifecyclePolicy"
     spec: Annotated[LifecyclePolicySpec, Crd(required=True)] = LifecyclePolicySpec()
-    status: Annotated[LifecyclePolicyStatus, Crd()] = LifecyclePolicyStatus()
+    status: LifecyclePolicyStatus = LifecyclePolicyStatus()
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

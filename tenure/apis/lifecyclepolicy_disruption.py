@@ -24,28 +24,26 @@ _NUMBER: Final[dict[str, Any]] = {"pattern": r"^-?[0-9]+(\.[0-9]+)?([eE]-?[0-9]+
 class RolloutWave(KubeModel):
     """A part of the drifted nodes, and how long the new ones are watched before more go."""
 
-    nodes: Annotated[
-        str | None,
-        Crd(
-            "How many of the drifted nodes have gone by the end of this wave, those of earlier waves among them: a "
-            "number such as '1', or a share such as 20%, rounded up. Unset: all.",
-            _COUNT,
-        ),
-    ] = None
-    soak: Annotated[
-        str | None,
-        Crd("How long the health has to hold after the last node of the wave, such as 30m.", DURATION_SCHEMA),
-    ] = None
+    nodes: Annotated[str | None, Crd(_COUNT)] = None
+    """How many of the drifted nodes have gone by the end of this wave, those of earlier waves among them: a number such
+    as '1', or a share such as 20%, rounded up. Unset: all."""
+    soak: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long the health has to hold after the last node of the wave, such as 30m."""
 
 
 class RolloutQuery(KubeModel):
     """A question to Prometheus. Of several series in the answer the worst one counts; none is no answer."""
 
-    name: Annotated[str | None, Crd("What people know it by.", {"minLength": 1, "maxLength": 60})] = None
-    query: Annotated[str, Crd("In PromQL.", {"minLength": 1, "maxLength": 4000}, required=True)]
-    below: Annotated[str | None, Crd("It passes while the answer is below, such as '0.01'.", _NUMBER)] = None
-    above: Annotated[str | None, Crd("It passes while the answer is above, such as '0.99'.", _NUMBER)] = None
-    timeout: Annotated[str | None, Crd("How long Prometheus may take, such as 5s; unset: 10s.", DURATION_SCHEMA)] = None
+    name: Annotated[str | None, Crd({"minLength": 1, "maxLength": 60})] = None
+    """What people know it by."""
+    query: Annotated[str, Crd({"minLength": 1, "maxLength": 4000}, required=True)]
+    """In PromQL."""
+    below: Annotated[str | None, Crd(_NUMBER)] = None
+    """It passes while the answer is below, such as '0.01'."""
+    above: Annotated[str | None, Crd(_NUMBER)] = None
+    """It passes while the answer is above, such as '0.99'."""
+    timeout: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long Prometheus may take, such as 5s; unset: 10s."""
 
 
 _QUERY_RULES: Final = (
@@ -59,73 +57,45 @@ _QUERY_RULES: Final = (
 class RolloutHealth(KubeModel):
     """What has to hold while a roll-out goes on. While it does not no further node goes."""
 
-    nodes_ready: Annotated[str | None, Crd("Which share of the new nodes has to be Ready; unset: 90%.", _PERCENT)] = (
-        None
-    )
-    pods_ready: Annotated[
-        str | None,
-        Crd("Which share of the pods on new nodes has to be Ready, such as 90%; unset: not looked at.", _PERCENT),
-    ] = None
-    failed_starts: Annotated[
-        int | None,
-        Crd(
-            "So many new NodeClaims that did not come to be nodes, of the last four, are a failure; unset: 2.",
-            {"format": "int32", "minimum": 1, "maximum": 4},
-        ),
-    ] = None
+    nodes_ready: Annotated[str | None, Crd(_PERCENT)] = None
+    """Which share of the new nodes has to be Ready; unset: 90%."""
+    pods_ready: Annotated[str | None, Crd(_PERCENT)] = None
+    """Which share of the pods on new nodes has to be Ready, such as 90%; unset: not looked at."""
+    failed_starts: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 4})] = None
+    """So many new NodeClaims that did not come to be nodes, of the last four, are a failure; unset: 2."""
     queries: Annotated[
-        tuple[RolloutQuery, ...] | None,
-        Crd("What is asked of Prometheus.", {"maxItems": 10, **ATOMIC}, items=Crd(rules=_QUERY_RULES)),
+        tuple[RolloutQuery, ...] | None, Crd({"maxItems": 10, **ATOMIC}, items=Crd(rules=_QUERY_RULES))
     ] = None
-    every: Annotated[
-        str | None,
-        Crd("How often it is looked at while a wave is under way, such as 30s; unset: 1m.", DURATION_SCHEMA),
-    ] = None
-    failing_for: Annotated[
-        str | None,
-        Crd("For how long it may fail before the roll-out has failed, such as 5m; unset: 2m.", DURATION_SCHEMA),
-    ] = None
+    """What is asked of Prometheus."""
+    every: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How often it is looked at while a wave is under way, such as 30s; unset: 1m."""
+    failing_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """For how long it may fail before the roll-out has failed, such as 5m; unset: 2m."""
 
 
 class RolloutApproval(KubeModel):
     """Whether people are asked before a wave."""
 
-    required: Annotated[bool | None, Crd("No wave begins before its plan is approved.")] = None
-    approvers: Annotated[
-        int | None,
-        Crd("How many different people; unset: 1.", {"format": "int32", "minimum": 1, "maximum": 5}),
-    ] = None
-    expires: Annotated[
-        str | None,
-        Crd(
-            "For how long a plan can be approved, and an approval is good, such as 24h; unset: 24h.",
-            DURATION_SCHEMA,
-        ),
-    ] = None
-    stale_after: Annotated[
-        str | None,
-        Crd(
-            "A plan is void when the number of drifted nodes is another by more than this share; unset: 20%.", _PERCENT
-        ),
-    ] = None
+    required: bool | None = None
+    """No wave begins before its plan is approved."""
+    approvers: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 5})] = None
+    """How many different people; unset: 1."""
+    expires: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """For how long a plan can be approved, and an approval is good, such as 24h; unset: 24h."""
+    stale_after: Annotated[str | None, Crd(_PERCENT)] = None
+    """A plan is void when the number of drifted nodes is another by more than this share; unset: 20%."""
 
 
 class RolloutRules(KubeModel):
     """How drifted nodes are replaced: in waves, watched, and with a way back."""
 
-    waves: Annotated[
-        tuple[RolloutWave, ...] | None,
-        Crd("One after the other; the last takes all that are left. Unset: one.", {"maxItems": 20, **ATOMIC}),
-    ] = None
-    health: Annotated[RolloutHealth | None, Crd()] = None
-    on_failure: Annotated[
-        Literal["halt", "rollBack"] | None,
-        Crd(
-            "What follows a failure. halt: no further node goes, and a person is waited for; rollBack: where the image "
-            "alone has changed the last good one is taken again, else as halt. Unset: halt.",
-        ),
-    ] = None
-    approval: Annotated[RolloutApproval | None, Crd()] = None
+    waves: Annotated[tuple[RolloutWave, ...] | None, Crd({"maxItems": 20, **ATOMIC})] = None
+    """One after the other; the last takes all that are left. Unset: one."""
+    health: RolloutHealth | None = None
+    on_failure: Literal["halt", "rollBack"] | None = None
+    """What follows a failure. halt: no further node goes, and a person is waited for; rollBack: where the image alone
+    has changed the last good one is taken again, else as halt. Unset: halt."""
+    approval: RolloutApproval | None = None
 
 
 ZONE_DOC: Final = "The time zone, by its name in the IANA database, such as Europe/Berlin. Unset: UTC."
@@ -134,16 +104,11 @@ ZONE_DOC: Final = "The time zone, by its name in the IANA database, such as Euro
 class Window(KubeModel):
     """A time in which nodes may go."""
 
-    schedule: Annotated[
-        str,
-        Crd(
-            "When the window opens, as a cron line or @daily and the like.",
-            {"pattern": CRON, "maxLength": 100},
-            required=True,
-        ),
-    ]
-    duration: Annotated[str, Crd("How long it is open, such as 4h or 1h30m.", DURATION_SCHEMA, required=True)]
-    time_zone: Annotated[str | None, Crd(ZONE_DOC + " Cron lines follow its summer time.", {"minLength": 1})] = None
+    schedule: Annotated[str, Crd({"pattern": CRON, "maxLength": 100}, required=True)]
+    """When the window opens, as a cron line or @daily and the like."""
+    duration: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
+    """How long it is open, such as 4h or 1h30m."""
+    time_zone: Annotated[str | None, Crd({"minLength": 1}, doc=ZONE_DOC + " Cron lines follow its summer time.")] = None
 
 
 Reason = Literal["Underutilized", "Empty", "Drifted"]
@@ -151,7 +116,7 @@ _TIMESTAMP: Final[dict[str, Any]] = {
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?$"
 }
 _REASONS: Final = Crd(
-    "Which disruptions it is about; unset: all.", {"minItems": 1, "maxItems": 3, "x-kubernetes-list-type": "set"}
+    {"minItems": 1, "maxItems": 3, "x-kubernetes-list-type": "set"}, doc="Which disruptions it is about; unset: all."
 )
 
 
@@ -164,47 +129,34 @@ class DisruptionWindow(Window):
 class DisruptionFreeze(KubeModel):
     """A time, once, in which no node goes."""
 
-    start: Annotated[
-        str,
-        Crd("From when, such as 2026-12-20 or 2026-12-20T18:00 or 2026-12-20T18:00:00Z.", _TIMESTAMP, required=True),
-    ]
-    end: Annotated[str, Crd("Until when; a date alone is the beginning of that day.", _TIMESTAMP, required=True)]
-    time_zone: Annotated[str | None, Crd(ZONE_DOC + " A moment with an offset of its own needs none.")] = None
+    start: Annotated[str, Crd(_TIMESTAMP, required=True)]
+    """From when, such as 2026-12-20 or 2026-12-20T18:00 or 2026-12-20T18:00:00Z."""
+    end: Annotated[str, Crd(_TIMESTAMP, required=True)]
+    """Until when; a date alone is the beginning of that day."""
+    time_zone: Annotated[str | None, Crd(doc=ZONE_DOC + " A moment with an offset of its own needs none.")] = None
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
-    why: Annotated[str | None, Crd("Shown wherever a node waits for the end.", {"maxLength": 200})] = None
+    why: Annotated[str | None, Crd({"maxLength": 200})] = None
+    """Shown wherever a node waits for the end."""
 
 
 class DisruptionRate(KubeModel):
     """How many nodes go in a span of time, whether they are back or not."""
 
-    nodes: Annotated[
-        str,
-        Crd("A number of nodes, or a share of the NodePool's nodes such as 10%, rounded up.", _COUNT, required=True),
-    ]
-    within: Annotated[
-        str, Crd("The span of time, such as 1h or 24h: the last so long counts.", DURATION_SCHEMA, required=True)
-    ]
+    nodes: Annotated[str, Crd(_COUNT, required=True)]
+    """A number of nodes, or a share of the NodePool's nodes such as 10%, rounded up."""
+    within: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
+    """The span of time, such as 1h or 24h: the last so long counts."""
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
 
 
 class ZoneBudget(KubeModel):
     """How disruption goes through the zones."""
 
-    nodes: Annotated[
-        str | None,
-        Crd(
-            "How many nodes of the NodePool may be on their way out or NotReady in one zone at once, or which share of "
-            "its nodes in the zone, rounded up.",
-            _COUNT,
-        ),
-    ] = None
-    zones_at_once: Annotated[
-        int | None,
-        Crd(
-            "In how many zones at once nodes of the NodePool may be on their way out or NotReady.",
-            {"format": "int32", "minimum": 1, "maximum": 20},
-        ),
-    ] = None
+    nodes: Annotated[str | None, Crd(_COUNT)] = None
+    """How many nodes of the NodePool may be on their way out or NotReady in one zone at once, or which share of its
+    nodes in the zone, rounded up."""
+    zones_at_once: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 20})] = None
+    """In how many zones at once nodes of the NodePool may be on their way out or NotReady."""
 
 
 _ZONE_RULES: Final = (
@@ -218,22 +170,15 @@ _ZONE_RULES: Final = (
 class DisruptionRules(KubeModel):
     """When and how many nodes may go voluntarily: by consolidation and drift."""
 
-    minimum_node_age: Annotated[str | None, Crd("A younger node is left alone, such as 30m.", DURATION_SCHEMA)] = None
-    windows: Annotated[
-        tuple[DisruptionWindow, ...] | None, Crd("When nodes may go; unset: always.", {"maxItems": 50, **ATOMIC})
-    ] = None
-    freezes: Annotated[
-        tuple[DisruptionFreeze, ...] | None, Crd("When, once, no node goes.", {"maxItems": 50, **ATOMIC})
-    ] = None
-    rates: Annotated[
-        tuple[DisruptionRate, ...] | None, Crd("How many nodes go per hour or day.", {"maxItems": 20, **ATOMIC})
-    ] = None
+    minimum_node_age: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """A younger node is left alone, such as 30m."""
+    windows: Annotated[tuple[DisruptionWindow, ...] | None, Crd({"maxItems": 50, **ATOMIC})] = None
+    """When nodes may go; unset: always."""
+    freezes: Annotated[tuple[DisruptionFreeze, ...] | None, Crd({"maxItems": 50, **ATOMIC})] = None
+    """When, once, no node goes."""
+    rates: Annotated[tuple[DisruptionRate, ...] | None, Crd({"maxItems": 20, **ATOMIC})] = None
+    """How many nodes go per hour or day."""
     per_zone: Annotated[ZoneBudget | None, Crd(rules=_ZONE_RULES)] = None
-    cluster_nodes: Annotated[
-        str | None,
-        Crd(
-            "No node of the NodePool goes while so many nodes of all NodePools together, or such a share of them, are "
-            "on their way out or NotReady.",
-            _COUNT,
-        ),
-    ] = None
+    cluster_nodes: Annotated[str | None, Crd(_COUNT)] = None
+    """No node of the NodePool goes while so many nodes of all NodePools together, or such a share of them, are on their
+    way out or NotReady."""

@@ -21,8 +21,8 @@ Action = Literal[
 event is all. ignore: nothing at all. deferUntilEventStart: drained `lead` before AWS acts. window: drained in one of
 `windows`. waitForApproval: drained when a person approves. stopStart: drained, stopped and started again, and kept."""
 _DO_NOT_DISRUPT: Final = Crd(
-    "Whether pods with the annotation karpenter.sh/do-not-disrupt hold the drain. Unset: they do, but where the node "
-    "is terminated; 'honour' makes a drain of that."
+    doc="Whether pods with the annotation karpenter.sh/do-not-disrupt hold the drain. Unset: they do, but where the "
+    "node is terminated; 'honour' makes a drain of that."
 )
 _MAX_STOPPED_DOC: Final = (
     "For ignore and stopStart: how long an instance that was stopped may be away. Until then its node is kept, and its "
@@ -32,7 +32,7 @@ _EXAMPLE: Final = "windows: [{schedule: '0 2 * * 0', duration: 2h, timeZone: Eur
 
 
 def _duration_schema(doc: str) -> Crd:
-    return Crd(doc, DURATION_SCHEMA)
+    return Crd(DURATION_SCHEMA, doc=doc)
 
 
 class Timing(KubeModel):
@@ -42,47 +42,32 @@ class Timing(KubeModel):
         str | None,
         _duration_schema("How long before AWS acts the drain begins at the latest, such as 30m. Unset: 10m."),
     ] = None
-    windows: Annotated[
-        tuple[Window, ...] | None,
-        Crd("For window and stopStart: when nodes may go.", {"minItems": 1, "maxItems": 20, **ATOMIC}),
-    ] = None
+    windows: Annotated[tuple[Window, ...] | None, Crd({"minItems": 1, "maxItems": 20, **ATOMIC})] = None
+    """For window and stopStart: when nodes may go."""
     deadline: Annotated[
         str | None,
         _duration_schema("For waitForApproval: how long a person is waited for. Unset: until 'lead' before AWS acts."),
     ] = None
-    fallback: Annotated[
-        Literal["drain", "notify"] | None,
-        Crd(
-            "For window and waitForApproval: what follows when nobody approved in time, or no window opens before AWS "
-            "acts. drain: it is drained 'lead' before AWS acts, or at the deadline; notify: it is left to AWS. Unset: "
-            "drain."
-        ),
-    ] = None
+    fallback: Literal["drain", "notify"] | None = None
+    """For window and waitForApproval: what follows when nobody approved in time, or no window opens before AWS acts.
+    drain: it is drained 'lead' before AWS acts, or at the deadline; notify: it is left to AWS. Unset: drain."""
 
 
 class EventRules(KubeModel):
     """What follows an event that leaves no time: it is handled, or ignored."""
 
-    action: Annotated[
-        Literal["drain", "terminate", "ignore"] | None,
-        Crd(
-            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
-            "ignore: nothing at all. Unset: drain."
-        ),
-    ] = None
+    action: Literal["drain", "terminate", "ignore"] | None = None
+    """drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; ignore:
+    nothing at all. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
 
 
 class StoppingRules(KubeModel):
     """What follows when an instance is stopped by somebody else."""
 
-    action: Annotated[
-        Literal["drain", "terminate", "notify", "ignore"] | None,
-        Crd(
-            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
-            "notify: an event is all; ignore: nothing at all. Unset: drain."
-        ),
-    ] = None
+    action: Literal["drain", "terminate", "notify", "ignore"] | None = None
+    """drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; notify:
+    an event is all; ignore: nothing at all. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     away: Annotated[str | None, _duration_schema(_MAX_STOPPED_DOC + ".")] = None
 
@@ -90,45 +75,28 @@ class StoppingRules(KubeModel):
 class TimedRules(Timing):
     """What follows an event after which there is time."""
 
-    action: Annotated[
-        Literal["drain", "terminate", "notify", "ignore", "window", "waitForApproval"] | None,
-        Crd(
-            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
-            "notify: an event is all; ignore: nothing at all; window: drained in one of 'windows'; waitForApproval: "
-            "drained when a person approves. Unset: notify for rebalanceRecommendation, else terminate."
-        ),
-    ] = None
+    action: Literal["drain", "terminate", "notify", "ignore", "window", "waitForApproval"] | None = None
+    """drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; notify:
+    an event is all; ignore: nothing at all; window: drained in one of 'windows'; waitForApproval: drained when a person
+    approves. Unset: notify for rebalanceRecommendation, else terminate."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
-    voluntary: Annotated[
-        bool | None,
-        Crd(
-            "For drains: the node asks its NodePool's disruption budgets before it goes, until AWS's time is up. With "
-            "no action it makes a drain of what would be terminated."
-        ),
-    ] = None
+    voluntary: bool | None = None
+    """For drains: the node asks its NodePool's disruption budgets before it goes, until AWS's time is up. With no
+    action it makes a drain of what would be terminated."""
 
 
 class ScheduledRules(Timing):
     """What follows maintenance that AWS announces."""
 
-    action: Annotated[
-        Action | None,
-        Crd(
-            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
-            "notify: an event is all; ignore: nothing at all; deferUntilEventStart: drained 'lead' before AWS acts; "
-            "window: drained in one of 'windows'; waitForApproval: drained when a person approves; stopStart: its pods "
-            "are evicted, its instance is stopped and started again, which moves it to other hardware, and the node is "
-            "kept. Unset: drain."
-        ),
-    ] = None
+    action: Action | None = None
+    """drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; notify:
+    an event is all; ignore: nothing at all; deferUntilEventStart: drained 'lead' before AWS acts; window: drained in
+    one of 'windows'; waitForApproval: drained when a person approves; stopStart: its pods are evicted, its instance is
+    stopped and started again, which moves it to other hardware, and the node is kept. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
-    voluntary: Annotated[
-        bool | None,
-        Crd(
-            "For drains, and not for stopStart: the node asks its NodePool's disruption budgets before it goes, until "
-            "AWS's time is up."
-        ),
-    ] = None
+    voluntary: bool | None = None
+    """For drains, and not for stopStart: the node asks its NodePool's disruption budgets before it goes, until AWS's
+    time is up."""
     away: Annotated[str | None, _duration_schema(_MAX_STOPPED_DOC + "; under stopStart: 15m.")] = None
 
 
@@ -137,16 +105,11 @@ class WorkloadRules(Timing):
 
     match_labels: Annotated[
         dict[str, str],
-        Crd(
-            "Pods that carry all of these labels.",
-            {"minProperties": 1, "maxProperties": 20},
-            required=True,
-            items=Crd(schema={"pattern": LABEL_VALUE}),
-        ),
+        Crd({"minProperties": 1, "maxProperties": 20}, required=True, items=Crd(schema={"pattern": LABEL_VALUE})),
     ]
-    action: Annotated[
-        Literal["deferUntilEventStart", "window", "waitForApproval"], Crd("When these pods go.", required=True)
-    ]
+    """Pods that carry all of these labels."""
+    action: Annotated[Literal["deferUntilEventStart", "window", "waitForApproval"], Crd(required=True)]
+    """When these pods go."""
 
 
 _TIMES: Final = (
@@ -217,48 +180,31 @@ _RETURN_ACTIONS: Final = (
 class InterruptionRules(KubeModel):
     """What follows what AWS says of instances."""
 
-    spot_interruption: Annotated[
-        EventRules | None, Crd("A spot instance is taken back, in two minutes.", rules=_HONOUR_NEEDS_DRAIN)
-    ] = None
-    capacity_reservation_interruption: Annotated[
-        EventRules | None, Crd("An interruptible reservation takes its instance back.", rules=_HONOUR_NEEDS_DRAIN)
-    ] = None
-    rebalance_recommendation: Annotated[
-        TimedRules | None,
-        Crd(
-            "A spot instance is more likely to be taken back than it was.",
-            rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN),
-        ),
-    ] = None
+    spot_interruption: Annotated[EventRules | None, Crd(rules=_HONOUR_NEEDS_DRAIN)] = None
+    """A spot instance is taken back, in two minutes."""
+    capacity_reservation_interruption: Annotated[EventRules | None, Crd(rules=_HONOUR_NEEDS_DRAIN)] = None
+    """An interruptible reservation takes its instance back."""
+    rebalance_recommendation: Annotated[TimedRules | None, Crd(rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))] = (
+        None
+    )
+    """A spot instance is more likely to be taken back than it was."""
     scheduled_change: Annotated[
-        ScheduledRules | None,
-        Crd(
-            "AWS will stop, reboot or retire the instance, as AWS Health says, or the instance's status.",
-            rules=(*_TIMES, *_OF_SCHEDULED, *_HONOUR_NEEDS_DRAIN, *_RETURN_ACTIONS),
-        ),
+        ScheduledRules | None, Crd(rules=(*_TIMES, *_OF_SCHEDULED, *_HONOUR_NEEDS_DRAIN, *_RETURN_ACTIONS))
     ] = None
-    instance_stopping: Annotated[
-        StoppingRules | None,
-        Crd("The instance is being stopped, or is.", rules=(*_HONOUR_NEEDS_DRAIN, *_RETURN_ACTIONS)),
-    ] = None
-    instance_terminating: Annotated[
-        EventRules | None, Crd("The instance is being terminated, or is.", rules=_HONOUR_NEEDS_DRAIN)
-    ] = None
-    instance_status: Annotated[
-        TimedRules | None, Crd("The instance status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))
-    ] = None
-    system_status: Annotated[
-        TimedRules | None, Crd("The system status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))
-    ] = None
+    """AWS will stop, reboot or retire the instance, as AWS Health says, or the instance's status."""
+    instance_stopping: Annotated[StoppingRules | None, Crd(rules=(*_HONOUR_NEEDS_DRAIN, *_RETURN_ACTIONS))] = None
+    """The instance is being stopped, or is."""
+    instance_terminating: Annotated[EventRules | None, Crd(rules=_HONOUR_NEEDS_DRAIN)] = None
+    """The instance is being terminated, or is."""
+    instance_status: Annotated[TimedRules | None, Crd(rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))] = None
+    """The instance status check fails."""
+    system_status: Annotated[TimedRules | None, Crd(rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))] = None
+    """The system status check fails."""
     workloads: Annotated[
-        tuple[WorkloadRules, ...] | None,
-        Crd(
-            "Pods that leave later than the others when a node is drained for rebalanceRecommendation, scheduledChange "
-            "or a status check. The first that matches a pod counts.",
-            {"maxItems": 10, **ATOMIC},
-            items=Crd(rules=(*_TIMES, _WINDOWS)),
-        ),
+        tuple[WorkloadRules, ...] | None, Crd({"maxItems": 10, **ATOMIC}, items=Crd(rules=(*_TIMES, _WINDOWS)))
     ] = None
+    """Pods that leave later than the others when a node is drained for rebalanceRecommendation, scheduledChange or a
+    status check. The first that matches a pod counts."""
 
 
 _NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -267,58 +213,34 @@ _NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 class HttpHook(KubeModel):
     """A POST of JSON that says which node it is about."""
 
-    url: Annotated[
-        str,
-        Crd(
-            "Where to, with http:// or https://. No secrets: what a policy says stands in histories.",
-            {"pattern": r"^https?://[^\s]+$", "maxLength": 2048},
-            required=True,
-        ),
-    ]
+    url: Annotated[str, Crd({"pattern": r"^https?://[^\s]+$", "maxLength": 2048}, required=True)]
+    """Where to, with http:// or https://. No secrets: what a policy says stands in histories."""
 
 
 class JobHook(KubeModel):
     """A Job of Kubernetes, made once."""
 
-    namespace: Annotated[
-        str | None,
-        Crd(
-            "Where it is made. Unset: tenure-hooks, the only namespace in which the worker may make Jobs as shipped.",
-            {"pattern": _NAME, "maxLength": 63},
-        ),
-    ] = None
-    template: Annotated[
-        dict[str, Any],
-        Crd("Its pods, as in a Job's spec.template. restartPolicy unset: Never.", required=True),
-    ]
+    namespace: Annotated[str | None, Crd({"pattern": _NAME, "maxLength": 63})] = None
+    """Where it is made. Unset: tenure-hooks, the only namespace in which the worker may make Jobs as shipped."""
+    template: Annotated[dict[str, Any], Crd(required=True)]
+    """Its pods, as in a Job's spec.template. restartPolicy unset: Never."""
 
 
 class Hook(KubeModel):
     """One thing that is done at a point."""
 
-    name: Annotated[
-        str, Crd("What it is called; no other at this point is.", {"pattern": _NAME, "maxLength": 40}, required=True)
-    ]
-    http: Annotated[HttpHook | None, Crd()] = None
-    job: Annotated[JobHook | None, Crd()] = None
-    timeout: Annotated[
-        str | None, Crd("How long it may take, tries and pauses included. Unset: 5m.", DURATION_SCHEMA)
-    ] = None
-    attempts: Annotated[
-        int | None,
-        Crd(
-            "How often it is tried. Unset: a call as often as it fits into the timeout, a Job with up to 7 pods.",
-            {"minimum": 1, "maximum": 100},
-        ),
-    ] = None
-    on_failure: Annotated[
-        Literal["proceed", "wait", "giveUp"] | None,
-        Crd(
-            "What follows where it fails or takes too long. proceed: what it was to come before goes on; wait: it is "
-            "tried again, ever more slowly, until it succeeds or the policy says otherwise; giveUp: the drain is given "
-            "up and the node kept, where that is still possible. AWS waits for nobody. Unset: proceed."
-        ),
-    ] = None
+    name: Annotated[str, Crd({"pattern": _NAME, "maxLength": 40}, required=True)]
+    """What it is called; no other at this point is."""
+    http: HttpHook | None = None
+    job: JobHook | None = None
+    timeout: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long it may take, tries and pauses included. Unset: 5m."""
+    attempts: Annotated[int | None, Crd({"minimum": 1, "maximum": 100})] = None
+    """How often it is tried. Unset: a call as often as it fits into the timeout, a Job with up to 7 pods."""
+    on_failure: Literal["proceed", "wait", "giveUp"] | None = None
+    """What follows where it fails or takes too long. proceed: what it was to come before goes on; wait: it is tried
+    again, ever more slowly, until it succeeds or the policy says otherwise; giveUp: the drain is given up and the node
+    kept, where that is still possible. AWS waits for nobody. Unset: proceed."""
 
 
 _ONE: Final = Rule(
@@ -335,7 +257,7 @@ _NAMES: Final = Rule(
 
 
 def _hooks_schema(doc: str, *rules: Rule) -> Crd:
-    return Crd(doc, {"maxItems": 5, **ATOMIC}, rules=(_NAMES,), items=Crd(rules=(_ONE, *rules)))
+    return Crd({"maxItems": 5, **ATOMIC}, rules=(_NAMES,), items=Crd(rules=(_ONE, *rules)), doc=doc)
 
 
 class HookRules(KubeModel):

@@ -86,7 +86,6 @@ class Condition(KubeModel):
     type: Annotated[
         str,
         Crd(
-            "What the condition is about.",
             {
                 "maxLength": 316,
                 "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
@@ -95,20 +94,20 @@ class Condition(KubeModel):
             required=True,
         ),
     ]
-    status: Annotated[str, Crd("Whether it holds.", {"enum": ["True", "False", "Unknown"]}, required=True)]
+    """What the condition is about."""
+    status: Annotated[str, Crd({"enum": ["True", "False", "Unknown"]}, required=True)]
+    """Whether it holds."""
     reason: Annotated[
         str,
-        Crd(
-            "Why, in one word for programs.",
-            {"minLength": 1, "maxLength": 1024, "pattern": r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
-            required=True,
-        ),
+        Crd({"minLength": 1, "maxLength": 1024, "pattern": r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"}, required=True),
     ] = ""
-    message: Annotated[str, Crd("Why, in a sentence for people.", {"maxLength": 32768}, required=True)] = ""
-    last_transition_time: Annotated[datetime | None, Crd("When 'status' last changed.", required=True)] = None
-    observed_generation: Annotated[
-        int, Crd("The generation of the object that this speaks of.", {**INT64, "minimum": 0})
-    ] = 0
+    """Why, in one word for programs."""
+    message: Annotated[str, Crd({"maxLength": 32768}, required=True)] = ""
+    """Why, in a sentence for people."""
+    last_transition_time: Annotated[datetime | None, Crd(required=True)] = None
+    """When 'status' last changed."""
+    observed_generation: Annotated[int, Crd({**INT64, "minimum": 0})] = 0
+    """The generation of the object that this speaks of."""
 
     @property
     def is_true(self) -> bool:
@@ -126,17 +125,14 @@ class Condition(KubeModel):
 class Taint(KubeModel):
     """Keeps pods away from a node unless they tolerate it."""
 
-    key: Annotated[str, Crd("The taint's key.", {"minLength": 1, "pattern": QUALIFIED_NAME}, required=True)]
-    value: Annotated[str, Crd("The taint's value; leave it out for none.", {"pattern": QUALIFIED_NAME})] = ""
-    effect: Annotated[
-        str,
-        Crd(
-            "What happens to pods that do not tolerate it.",
-            {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
-            required=True,
-        ),
-    ]
-    time_added: Annotated[datetime | None, Crd("When it was added; written for NoExecute alone.")] = None
+    key: Annotated[str, Crd({"minLength": 1, "pattern": QUALIFIED_NAME}, required=True)]
+    """The taint's key."""
+    value: Annotated[str, Crd({"pattern": QUALIFIED_NAME})] = ""
+    """The taint's value; leave it out for none."""
+    effect: Annotated[str, Crd({"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]}, required=True)]
+    """What happens to pods that do not tolerate it."""
+    time_added: datetime | None = None
+    """When it was added; written for NoExecute alone."""
 
     def matches(self, other: "Taint") -> bool:
         """Same key and effect: Kubernetes allows one taint of each such pair."""
@@ -146,27 +142,26 @@ class Taint(KubeModel):
 LabelOperator = Annotated[
     str,
     Crd(
-        "How the label relates to 'values'.",
         {"enum": ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"]},
         required=True,
+        doc="How the label relates to 'values'.",
     ),
 ]
 LabelValues = Annotated[
     tuple[str, ...],
-    Crd("For In and NotIn any of them; for Gt, Lt, Gte and Lte one whole number; otherwise none.", ATOMIC),
+    Crd(ATOMIC, doc="For In and NotIn any of them; for Gt, Lt, Gte and Lte one whole number; otherwise none."),
 ]
 
 
 class Requirement(KubeModel):
     """A condition on a label of the node, and on how many of its values must stay possible."""
 
-    key: Annotated[str, Crd("The label.", {"maxLength": 316, "pattern": QUALIFIED_NAME}, required=True)]
+    key: Annotated[str, Crd({"maxLength": 316, "pattern": QUALIFIED_NAME}, required=True)]
+    """The label."""
     operator: LabelOperator
     values: LabelValues = ()
-    min_values: Annotated[
-        int | None,
-        Crd("At least so many different values must remain to choose from. Alpha.", {"minimum": 1, "maximum": 50}),
-    ] = None
+    min_values: Annotated[int | None, Crd({"minimum": 1, "maximum": 50})] = None
+    """At least so many different values must remain to choose from. Alpha."""
 
 
 class NodeClassRef(KubeModel):
@@ -175,28 +170,24 @@ class NodeClassRef(KubeModel):
     group: Annotated[
         str,
         Crd(
-            "API group of the NodeClass, without a version.",
             {"pattern": r"^[^/]*$"},
             (Rule("self != ''", "group may not be empty: write karpenter.k8s.aws"),),
             required=True,
         ),
     ] = ""
+    """API group of the NodeClass, without a version."""
     kind: Annotated[
-        str,
-        Crd(
-            "Kind of the NodeClass.",
-            rules=(Rule("self != ''", "kind may not be empty: write EC2NodeClass"),),
-            required=True,
-        ),
+        str, Crd(rules=(Rule("self != ''", "kind may not be empty: write EC2NodeClass"),), required=True)
     ] = ""
+    """Kind of the NodeClass."""
     name: Annotated[
         str,
         Crd(
-            "Name of the NodeClass.",
             rules=(Rule("self != ''", "name may not be empty: write the name of an EC2NodeClass, such as default"),),
             required=True,
         ),
     ] = ""
+    """Name of the NodeClass."""
 
 
 class KubeObject(KubeModel):

@@ -23,30 +23,33 @@ _CONDITION: Final = Crd(
 class ResourceRequests(KubeModel):
     """What the node must have room for."""
 
-    requests: Annotated[Quantities, Crd("The least the node must offer.")] = {}
+    requests: Quantities = {}
+    """The least the node must offer."""
 
 
 class NodeClaimSpec(KubeModel):
     """The node that is asked for."""
 
-    taints: Annotated[tuple[Taint, ...], Crd("Taints the node keeps.", ATOMIC)] = ()
-    startup_taints: Annotated[tuple[Taint, ...], Crd(crd_schema.STARTUP_TAINTS_DOC, ATOMIC)] = ()
+    taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
+    """Taints the node keeps."""
+    startup_taints: Annotated[tuple[Taint, ...], Crd(ATOMIC, doc=crd_schema.STARTUP_TAINTS_DOC)] = ()
     requirements: Annotated[
         tuple[Requirement, ...],
         Crd(
-            "What the node must be like.",
             {"maxItems": 100, **ATOMIC},
             crd_schema.REQUIREMENT_RULES,
             required=True,
             items=Crd(fields={"key": Crd(rules=crd_schema.label_key_rules(of_each_key=False, pool=False))}),
         ),
     ] = ()
-    resources: Annotated[ResourceRequests, Crd()] = ResourceRequests()
-    node_class_ref: Annotated[NodeClassRef, Crd("The NodeClass that says how the instance is made.", required=True)] = (
-        NodeClassRef()
+    """What the node must be like."""
+    resources: ResourceRequests = ResourceRequests()
+    node_class_ref: Annotated[NodeClassRef, Crd(required=True)] = NodeClassRef()
+    """The NodeClass that says how the instance is made."""
+    termination_grace_period: Annotated[str | None, Crd({"pattern": DURATION}, doc=crd_schema.GRACE_DOC)] = None
+    expire_after: Annotated[str, Crd({"default": "720h", "pattern": DURATION_OR_NEVER}, doc=crd_schema.EXPIRE_DOC)] = (
+        "720h"
     )
-    termination_grace_period: Annotated[str | None, Crd(crd_schema.GRACE_DOC, {"pattern": DURATION})] = None
-    expire_after: Annotated[str, Crd(crd_schema.EXPIRE_DOC, {"default": "720h", "pattern": DURATION_OR_NEVER})] = "720h"
 
     @property
     def termination_grace_delta(self) -> timedelta | None:
@@ -71,22 +74,23 @@ SPEC_RULES: Final = (
 class NodeClaimStatus(KubeModel):
     """The instance and the Node behind the claim."""
 
-    node_name: Annotated[str, Crd("Name of the Node.")] = ""
-    provider_id: Annotated[str, Field(alias="providerID"), Crd("The instance, as the Node names it.")] = ""
-    image_id: Annotated[str, Field(alias="imageID"), Crd("The image the instance runs.")] = ""
-    capacity: Annotated[Quantities, Crd("What the node is expected to have in all.")] = {}
-    allocatable: Annotated[Quantities, Crd("What pods are expected to be able to use of it.")] = {}
-    last_pod_event_time: Annotated[
-        datetime | None, Crd("When a pod last came to the node, ended on it or left it.")
-    ] = None
+    node_name: str = ""
+    """Name of the Node."""
+    provider_id: Annotated[str, Field(alias="providerID")] = ""
+    """The instance, as the Node names it."""
+    image_id: Annotated[str, Field(alias="imageID")] = ""
+    """The image the instance runs."""
+    capacity: Quantities = {}
+    """What the node is expected to have in all."""
+    allocatable: Quantities = {}
+    """What pods are expected to be able to use of it."""
+    last_pod_event_time: datetime | None = None
+    """When a pod last came to the node, ended on it or left it."""
     conditions: Annotated[
         tuple[Condition, ...],
-        Crd(
-            "Progress and health of the node.",
-            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-            items=_CONDITION,
-        ),
+        Crd({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}, items=_CONDITION),
     ] = ()
+    """Progress and health of the node."""
 
 
 class NodeClaim(KubeObject):
@@ -95,7 +99,7 @@ class NodeClaim(KubeObject):
     api_version: str = "karpenter.sh/v1"
     kind: str = "NodeClaim"
     spec: Annotated[NodeClaimSpec, Crd(rules=SPEC_RULES, required=True)] = NodeClaimSpec()
-    status: Annotated[NodeClaimStatus, Crd()] = NodeClaimStatus()
+    status: NodeClaimStatus = NodeClaimStatus()
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

@@ -28,7 +28,8 @@ _KEY_RULES: Final = (
 class OverlayRequirement(KubeModel):
     """A condition on a label of the instance type, of its offering, or of the NodePool's nodes."""
 
-    key: Annotated[str, Crd("The label.", {"maxLength": 316, "pattern": QUALIFIED_NAME}, _KEY_RULES, required=True)]
+    key: Annotated[str, Crd({"maxLength": 316, "pattern": QUALIFIED_NAME}, _KEY_RULES, required=True)]
+    """The label."""
     operator: LabelOperator
     values: LabelValues = ()
 
@@ -52,48 +53,31 @@ class NodeOverlaySpec(KubeModel):
     """Which offerings it is laid over, and what it says of them."""
 
     requirements: Annotated[
-        tuple[OverlayRequirement, ...],
-        Crd(
-            "Which instance types and offerings, by labels that nodes are known by and by labels of the NodePool's "
-            "template; an empty list: all.",
-            {"maxItems": 100},
-            _REQUIREMENT_RULES,
-            required=True,
-        ),
+        tuple[OverlayRequirement, ...], Crd({"maxItems": 100}, _REQUIREMENT_RULES, required=True)
     ] = ()
-    price: Annotated[
-        str | None,
-        Crd("What one costs, in US dollars an hour, such as '0.25'.", {"pattern": PRICE}),
-    ] = None
-    price_adjustment: Annotated[
-        str | None,
-        Crd(
-            "By how much its price changes: dollars an hour such as '+0.05' or '-0.1', or a share such as '+10%' or "
-            "'-25%'; never below nothing.",
-            {"pattern": ADJUSTMENT},
-        ),
-    ] = None
+    """Which instance types and offerings, by labels that nodes are known by and by labels of the NodePool's template;
+    an empty list: all."""
+    price: Annotated[str | None, Crd({"pattern": PRICE})] = None
+    """What one costs, in US dollars an hour, such as '0.25'."""
+    price_adjustment: Annotated[str | None, Crd({"pattern": ADJUSTMENT})] = None
+    """By how much its price changes: dollars an hour such as '+0.05' or '-0.1', or a share such as '+10%' or '-25%';
+    never below nothing."""
     capacity: Annotated[
         Quantities,
         Crd(
-            "Extended resources that the nodes will have beside those that are known, such as smarter-devices/fuse: 1.",
             rules=(
                 Rule(
                     "self.all(x, !(x in ['cpu', 'memory', 'ephemeral-storage', 'pods']))",
                     "cpu, memory, ephemeral-storage and pods are what the instance type has: remove them from "
                     "'capacity', which adds extended resources alone",
                 ),
-            ),
+            )
         ),
     ] = {}
-    weight: Annotated[
-        int | None,
-        Crd(
-            "Of two overlays for the same thing the one with more weight counts; with the same weight they are in "
-            "conflict. Unset: 0.",
-            {**INT32, "minimum": 1, "maximum": 10000},
-        ),
-    ] = None
+    """Extended resources that the nodes will have beside those that are known, such as smarter-devices/fuse: 1."""
+    weight: Annotated[int | None, Crd({**INT32, "minimum": 1, "maximum": 10000})] = None
+    """Of two overlays for the same thing the one with more weight counts; with the same weight they are in conflict.
+    Unset: 0."""
 
 
 SPEC_RULES: Final = (
@@ -107,7 +91,8 @@ SPEC_RULES: Final = (
 class NodeOverlayStatus(KubeModel):
     """Whether it is heeded."""
 
-    conditions: Annotated[tuple[Condition, ...], Crd("Whether the overlay is heeded, and why not.")] = ()
+    conditions: tuple[Condition, ...] = ()
+    """Whether the overlay is heeded, and why not."""
 
 
 class NodeOverlay(KubeObject):
@@ -116,7 +101,7 @@ class NodeOverlay(KubeObject):
     api_version: str = labels.NODEOVERLAY_API_VERSION
     kind: str = "NodeOverlay"
     spec: Annotated[NodeOverlaySpec, Crd(rules=SPEC_RULES, required=True)] = NodeOverlaySpec()
-    status: Annotated[NodeOverlayStatus, Crd()] = NodeOverlayStatus()
+    status: NodeOverlayStatus = NodeOverlayStatus()
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

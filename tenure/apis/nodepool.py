@@ -12,60 +12,40 @@ from tenure.apis.meta import Condition, KubeModel, KubeObject, NodeClassRef, Qua
 class Budget(KubeModel):
     """How many nodes of the pool may go at once, always or while a schedule is active."""
 
-    nodes: Annotated[
-        str,
-        Crd(
-            "A number of nodes such as '5', or a share of the pool's nodes such as '10%', rounded up.",
-            {"default": "10%", "pattern": r"^((100|[0-9]{1,2})%|[0-9]+)$"},
-            required=True,
-        ),
-    ] = "10%"
-    schedule: Annotated[
-        str | None,
-        Crd("When the budget begins to hold, as a cron line in UTC or @hourly and the like.", {"pattern": CRON}),
-    ] = None
-    duration: Annotated[
-        str | None,
-        Crd(
-            "How long it then holds, in hours and minutes such as '8h' or '1h30m'.",
-            {"pattern": r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"},
-        ),
-    ] = None
+    nodes: Annotated[str, Crd({"default": "10%", "pattern": r"^((100|[0-9]{1,2})%|[0-9]+)$"}, required=True)] = "10%"
+    """A number of nodes such as '5', or a share of the pool's nodes such as '10%', rounded up."""
+    schedule: Annotated[str | None, Crd({"pattern": CRON})] = None
+    """When the budget begins to hold, as a cron line in UTC or @hourly and the like."""
+    duration: Annotated[str | None, Crd({"pattern": r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"})] = None
+    """How long it then holds, in hours and minutes such as '8h' or '1h30m'."""
     reasons: Annotated[
         tuple[str, ...] | None,
         Crd(
-            "Which disruptions it counts; unset: all.",
             {"maxItems": 50, "x-kubernetes-list-type": "set"},
-            items=Crd("A reason to disrupt.", {"enum": ["Underutilized", "Empty", "Drifted"]}),
+            items=Crd({"enum": ["Underutilized", "Empty", "Drifted"]}, doc="A reason to disrupt."),
         ),
     ] = None
+    """Which disruptions it counts; unset: all."""
 
 
 class Disruption(KubeModel):
     """When nodes may be replaced or removed without anybody asking."""
 
-    consolidate_after: Annotated[
-        str,
-        Crd(
-            "How long a node must have had no pod come or go before it is considered, such as '30s', or 'Never'.",
-            {"pattern": DURATION_OR_NEVER},
-            required=True,
-        ),
-    ] = "0s"
+    consolidate_after: Annotated[str, Crd({"pattern": DURATION_OR_NEVER}, required=True)] = "0s"
+    """How long a node must have had no pod come or go before it is considered, such as '30s', or 'Never'."""
     consolidation_policy: Annotated[
         str,
         Crd(
-            "Which nodes are considered.",
             {
                 "default": "WhenEmptyOrUnderutilized",
                 "enum": ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"],
-            },
+            }
         ),
     ] = "WhenEmptyOrUnderutilized"
+    """Which nodes are considered."""
     budgets: Annotated[
         tuple[Budget, ...],
         Crd(
-            "How many nodes may go at once. Of several that are active the tightest counts.",
             {"default": [{"nodes": "10%"}], "maxItems": 50, **ATOMIC},
             (
                 Rule(
@@ -76,6 +56,7 @@ class Disruption(KubeModel):
             ),
         ),
     ] = (Budget(),)
+    """How many nodes may go at once. Of several that are active the tightest counts."""
 
     @property
     def consolidate_after_delta(self) -> timedelta | None:
@@ -89,34 +70,35 @@ class TemplateMeta(KubeModel):
     labels: Annotated[
         dict[str, str],
         Crd(
-            "Labels of the nodes.",
             {"maxProperties": 100, "x-kubernetes-map-type": "atomic"},
             crd_schema.label_key_rules(of_each_key=True, pool=True),
-            items=Crd("", {"maxLength": 63, "pattern": LABEL_VALUE}),
+            items=Crd({"maxLength": 63, "pattern": LABEL_VALUE}),
         ),
     ] = {}
-    annotations: Annotated[dict[str, str], Crd("Annotations of the nodes.", {"x-kubernetes-map-type": "granular"})] = {}
+    """Labels of the nodes."""
+    annotations: Annotated[dict[str, str], Crd({"x-kubernetes-map-type": "granular"})] = {}
+    """Annotations of the nodes."""
 
 
 class TemplateSpec(KubeModel):
     """What a NodeClaim of the pool starts from."""
 
-    taints: Annotated[tuple[Taint, ...], Crd("Taints the nodes keep.", ATOMIC)] = ()
-    startup_taints: Annotated[tuple[Taint, ...], Crd(crd_schema.STARTUP_TAINTS_DOC, ATOMIC)] = ()
+    taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
+    """Taints the nodes keep."""
+    startup_taints: Annotated[tuple[Taint, ...], Crd(ATOMIC, doc=crd_schema.STARTUP_TAINTS_DOC)] = ()
     requirements: Annotated[
         tuple[Requirement, ...],
         Crd(
-            "What every node must be like; pods narrow it further.",
             {"maxItems": 100, **ATOMIC},
             crd_schema.REQUIREMENT_RULES,
             required=True,
             items=Crd(fields={"key": Crd(rules=crd_schema.label_key_rules(of_each_key=False, pool=True))}),
         ),
     ] = ()
+    """What every node must be like; pods narrow it further."""
     node_class_ref: Annotated[
         NodeClassRef,
         Crd(
-            "The NodeClass that says how instances are made.",
             rules=(
                 Rule(
                     "self.group == oldSelf.group",
@@ -130,8 +112,11 @@ class TemplateSpec(KubeModel):
             required=True,
         ),
     ] = NodeClassRef()
-    termination_grace_period: Annotated[str | None, Crd(crd_schema.GRACE_DOC, {"pattern": DURATION})] = None
-    expire_after: Annotated[str, Crd(crd_schema.EXPIRE_DOC, {"default": "720h", "pattern": DURATION_OR_NEVER})] = "720h"
+    """The NodeClass that says how instances are made."""
+    termination_grace_period: Annotated[str | None, Crd({"pattern": DURATION}, doc=crd_schema.GRACE_DOC)] = None
+    expire_after: Annotated[str, Crd({"default": "720h", "pattern": DURATION_OR_NEVER}, doc=crd_schema.EXPIRE_DOC)] = (
+        "720h"
+    )
 
     @property
     def termination_grace_delta(self) -> timedelta | None:
@@ -147,7 +132,7 @@ class TemplateSpec(KubeModel):
 class NodeClaimTemplate(KubeModel):
     """The template of the pool's NodeClaims."""
 
-    metadata: Annotated[TemplateMeta, Crd()] = TemplateMeta()
+    metadata: TemplateMeta = TemplateMeta()
     spec: Annotated[TemplateSpec, Crd(required=True)] = TemplateSpec()
 
 
@@ -156,17 +141,13 @@ class NodePoolSpec(KubeModel):
 
     template: Annotated[NodeClaimTemplate, Crd(required=True)] = NodeClaimTemplate()
     disruption: Annotated[Disruption, Crd(schema={"default": {"consolidateAfter": "0s"}})] = Disruption()
-    limits: Annotated[
-        Quantities,
-        Crd("No more nodes are made once the pool's capacity reaches these; 'nodes' limits their number."),
-    ] = {}
-    weight: Annotated[
-        int | None,
-        Crd("Pools with more weight are tried first; unset: 0.", {**INT32, "minimum": 1, "maximum": 100}),
-    ] = None
+    limits: Quantities = {}
+    """No more nodes are made once the pool's capacity reaches these; 'nodes' limits their number."""
+    weight: Annotated[int | None, Crd({**INT32, "minimum": 1, "maximum": 100})] = None
+    """Pools with more weight are tried first; unset: 0."""
     replicas: Annotated[
         int | None,
-        Crd("A static pool of this many nodes, whatever the pods need. Alpha.", {**INT64, "minimum": 0}),
+        Crd({**INT64, "minimum": 0}, doc="A static pool of this many nodes, whatever the pods need. Alpha."),
     ] = None
     """Set: a static pool of that many nodes."""
 
@@ -190,18 +171,16 @@ SPEC_RULES: Final = (
 class NodePoolStatus(KubeModel):
     """What was found out about the pool."""
 
-    resources: Annotated[Quantities, Crd("Capacity of the pool's nodes.")] = {}
-    nodes: Annotated[int, Crd("Number of the pool's nodes.", {**INT64, "default": 0})] = 0
-    node_class_observed_generation: Annotated[
-        int, Crd("Generation of the NodeClass for which NodeRegistrationHealthy holds.", INT64)
-    ] = 0
+    resources: Quantities = {}
+    """Capacity of the pool's nodes."""
+    nodes: Annotated[int, Crd({**INT64, "default": 0})] = 0
+    """Number of the pool's nodes."""
+    node_class_observed_generation: Annotated[int, Crd(INT64)] = 0
+    """Generation of the NodeClass for which NodeRegistrationHealthy holds."""
     conditions: Annotated[
-        tuple[Condition, ...],
-        Crd(
-            "Health of the pool.",
-            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
+        tuple[Condition, ...], Crd({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
     ] = ()
+    """Health of the pool."""
 
 
 class NodePool(KubeObject):
@@ -210,7 +189,7 @@ class NodePool(KubeObject):
     api_version: str = "karpenter.sh/v1"
     kind: str = "NodePool"
     spec: Annotated[NodePoolSpec, Crd(rules=SPEC_RULES, required=True)] = NodePoolSpec()
-    status: Annotated[NodePoolStatus, Crd()] = NodePoolStatus()
+    status: NodePoolStatus = NodePoolStatus()
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

@@ -3,10 +3,14 @@
 Types come from the annotations, everything else from the `Crd` notes beside them. `generate.py` wraps the result.
 """
 
+import ast
 import inspect
+import textwrap
 import types
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -43,17 +47,36 @@ def root_schema(model: type[KubeObject]) -> Schema:
 
 def _object_schema(model: type[BaseModel], skip: frozenset[str] = frozenset()) -> Schema:
     fields = {name: info for name, info in model.model_fields.items() if name not in skip}
+    docs = {name: text for base in reversed(model.__mro__) for name, text in _field_docs(base).items()}
     schema: Schema = {
         "type": "object",
         "description": _first_sentences(model),
-        "properties": {_json_name(name, info): _field_schema(info) for name, info in sorted(fields.items())},
+        "properties": {
+            _json_name(name, info): _field_schema(info, docs.get(name, "")) for name, info in sorted(fields.items())
+        },
     }
     required = sorted(_json_name(name, info) for name, info in fields.items() if _crd_of(info).required)
     return schema | ({"required": required} if required else {})
 
 
-def _field_schema(info: FieldInfo) -> Schema:
-    return _apply(_type_schema(info.annotation), _crd_of(info))
+def _field_schema(info: FieldInfo, doc: str) -> Schema:
+    schema = _type_schema(info.annotation) | ({"description": doc} if doc else {})
+    return _apply(schema, _crd_of(info))
+
+
+@cache
+def _field_docs(model: type) -> Mapping[str, str]:
+    """The docstrings below the fields of a class."""
+    if not issubclass(model, BaseModel) or model is BaseModel:
+        return {}
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(node, ast.ClassDef)
+    return {
+        field.target.id: " ".join(below.value.value.split())
+        for field, below in pairwise(node.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+    }
 
 
 def _type_schema(annotation: Any) -> Schema:
@@ -105,10 +128,7 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _crd_of(info: FieldInfo) -> Crd:
-    crd = next((one for one in info.metadata if isinstance(one, Crd)), None)
-    if crd is None:
-        raise TypeError(f"a field without a Crd note: {info!r}")
-    return crd
+    return next((one for one in info.metadata if isinstance(one, Crd)), Crd())
 
 
 def _json_name(name: str, info: FieldInfo) -> str:
