@@ -1,13 +1,7 @@
-"""LifecyclePolicy (`tenure.sh/v1alpha1`): how long the phases of nodes' lives may take, and what follows then.
+"""LifecyclePolicy (`tenure.sh/v1alpha1`): deadlines of a node's phases, and what else holds for nodes of its NodePools.
 
-Tenure's own kind: Karpenter's stay as they are. A policy selects NodePools; without any, defaults hold everywhere.
-
-What a LifecyclePolicy may say of the nodes of a NodePool: deadlines, drains, expiry, repair,
-disruption, roll-outs, events from AWS and hooks.
-
-The same models are read from the API server and told to NodeClaim workflows, so that there is one form of them.
-What is not written falls to a policy that selects less precisely, and then to the defaults in
-`tenure/policy/lifecycle/deadlines.py`.
+The same models are read from the API server and sent to NodeClaim workflows. A field that is not set falls to a policy
+that selects less precisely, and then to the defaults in `tenure/policy/lifecycle/deadlines.py`.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -28,43 +22,35 @@ _PERCENT: Final = r"^((100|[0-9]{1,2})%)$"
 _INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 
 
-def _duration_schema(doc: str) -> Crd:
-    return Crd(DURATION_SCHEMA, doc=doc)
-
-
 class PhaseRules(KubeModel):
     """A phase's deadline, and what follows when it passes."""
 
-    deadline: Annotated[str | None, _duration_schema("How long the phase may take, such as 15m.")] = None
+    deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long the phase may take, such as 15m."""
     when_overdue: Annotated[Overdue | None, Crd(doc=_ACTIONS)] = None
 
 
 class TerminationRules(KubeModel):
     """Termination is tried for as long as it takes: its deadline only raises the alarm."""
 
-    deadline: Annotated[str | None, _duration_schema("How long EC2 may take to end the instance, such as 15m.")] = None
+    deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long EC2 may take to end the instance, such as 15m."""
 
 
 class DrainRules(KubeModel):
     """How long a drain may take, and what follows where pods may not be evicted."""
 
-    deadline: Annotated[str | None, _duration_schema("How long a drain may take before it is overdue, such as 1h.")] = (
-        None
-    )
+    deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long a drain may take before it is overdue, such as 1h."""
     when_blocked: Literal["wait", "escalate", "giveUp"] | None = None
     """What follows when a PodDisruptionBudget or a do-not-disrupt pod has held the drain for 'blockedFor'. wait:
     nothing; escalate: pods are deleted with their own grace period, whatever holds them; giveUp: the node is uncordoned
     and kept where that is still possible: nodes under this rule are drained before their NodeClaim is deleted."""
-    blocked_for: Annotated[
-        str | None, _duration_schema("How long a drain is held before that follows, such as 2h.")
-    ] = None
-    node_not_ready: Annotated[
-        str | None,
-        _duration_schema(
-            "How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them. "
-            "Unset: 5m."
-        ),
-    ] = None
+    blocked_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long a drain is held before that follows, such as 2h."""
+    node_not_ready: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them. Unset:
+    5m."""
     surge_single_replicas: bool | None = None
     """Before the only pod of a Deployment is evicted its rollout is restarted, so that the new pod is Ready before the
     old one goes; for 10m at most, then it is evicted as others are."""
@@ -103,25 +89,18 @@ class RepairRules(KubeModel):
 
     conditions: Annotated[tuple[RepairCondition, ...] | None, Crd({"maxItems": 50})] = None
     """The conditions that count; unset: Karpenter's. An empty list: none."""
-    within: Annotated[
-        str | None,
-        _duration_schema(
-            "A condition that comes and goes counts with all the time that it lasted within this span; unset: only the "
-            "present stretch counts."
-        ),
-    ] = None
+    within: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """A condition that comes and goes counts with all the time that it lasted within this span; unset: only the present
+    stretch counts."""
     steps: Annotated[tuple[Literal["reboot", "replace"], ...] | None, Crd({"minItems": 1, "maxItems": 5})] = None
     """What is tried, in order, each after the one before has not helped; unset: replace."""
-    reboot_for: Annotated[
-        str | None,
-        _duration_schema("How long a reboot may take until the node is well again; then the next step. Unset: 10m."),
-    ] = None
+    reboot_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long a reboot may take until the node is well again; then the next step. Unset: 10m."""
     drain: Literal["force", "graceful"] | None = None
     """force: pods are deleted at once, as Karpenter does; graceful: they are evicted while the node answers, until the
     time in 'drainFor' is over."""
-    drain_for: Annotated[
-        str | None, _duration_schema("How long a graceful drain for repair may take, such as 30m.")
-    ] = None
+    drain_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long a graceful drain for repair may take, such as 30m."""
     max_unhealthy: Annotated[str | None, Crd({"pattern": _INT_OR_PERCENT})] = None
     """While more nodes of the NodePool than this are unhealthy none is repaired; unset: 20%."""
 
@@ -137,13 +116,9 @@ class LifecycleRules(KubeModel):
     """From the Node's joining until pods may run there."""
     drain: Annotated[DrainRules | None, Crd(rules=DRAIN_RULES)] = None
     termination: TerminationRules | None = None
-    not_ready_grace: Annotated[
-        str | None,
-        _duration_schema(
-            "How long a node that is NotReady, or carries a taint that will pass, still counts as the home of its "
-            "pods, such as 5m."
-        ),
-    ] = None
+    not_ready_grace: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long a node that is NotReady, or carries a taint that will pass, still counts as the home of its pods, such
+    as 5m."""
     expiry: ExpiryRules | None = None
     repair: RepairRules | None = None
     disruption: DisruptionRules | None = None

@@ -1,14 +1,6 @@
-"""What a LifecyclePolicy may say of voluntary disruption, beyond the budgets of Karpenter's NodePool.
+"""What a LifecyclePolicy may say of voluntary disruption and of rollouts, beyond the budgets of Karpenter's NodePool.
 
 All of it narrows: a node goes when the NodePool's own budgets let it go and nothing here forbids it.
-`tenure/policy/disruption/limits.py` reads it.
-
-What a LifecyclePolicy may say of roll-outs: how drift goes through a NodePool, wave by wave.
-
-Without it drifted nodes go as with Karpenter, by budgets alone. `tenure/policy/rollout/decision.py` reads it.
-
-A time that comes again and again, as LifecyclePolicies write it. `tenure/policy/disruption/budgets.py` says when it
-is open.
 """
 
 from typing import Annotated, Any, Final, Literal

@@ -1,11 +1,7 @@
-"""What a LifecyclePolicy may say of what AWS says of instances: per kind of event, what follows and when.
+"""What a LifecyclePolicy may say of AWS events, per kind of event, and of hooks at points of a node's end.
 
-Without it Karpenter's action table holds (karpenter-aws 5.3). `tenure/policy/interruption/rules.py` has the defaults.
-
-What a LifecyclePolicy has done at points of a node's end: calls over HTTP, and Jobs.
-
-`tenure/policy/hooks/rules.py` has the defaults and says what makes no sense; `tenure/policy/hooks/decision.py`
-decides by them.
+Without it Karpenter's action table holds (karpenter-aws 5.3). `tenure/policy/interruption/rules.py` and
+`tenure/policy/hooks/rules.py` have the defaults.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -31,23 +27,15 @@ _MAX_STOPPED_DOC: Final = (
 _EXAMPLE: Final = "windows: [{schedule: '0 2 * * 0', duration: 2h, timeZone: Europe/Berlin}]"
 
 
-def _duration_schema(doc: str) -> Crd:
-    return Crd(DURATION_SCHEMA, doc=doc)
-
-
 class Timing(KubeModel):
     """When something happens that AWS's event asks for."""
 
-    lead: Annotated[
-        str | None,
-        _duration_schema("How long before AWS acts the drain begins at the latest, such as 30m. Unset: 10m."),
-    ] = None
+    lead: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long before AWS acts the drain begins at the latest, such as 30m. Unset: 10m."""
     windows: Annotated[tuple[Window, ...] | None, Crd({"minItems": 1, "maxItems": 20, **ATOMIC})] = None
     """For window and stopStart: when nodes may go."""
-    deadline: Annotated[
-        str | None,
-        _duration_schema("For waitForApproval: how long a person is waited for. Unset: until 'lead' before AWS acts."),
-    ] = None
+    deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """For waitForApproval: how long a person is waited for. Unset: until 'lead' before AWS acts."""
     fallback: Literal["drain", "notify"] | None = None
     """For window and waitForApproval: what follows when nobody approved in time, or no window opens before AWS acts.
     drain: it is drained 'lead' before AWS acts, or at the deadline; notify: it is left to AWS. Unset: drain."""
@@ -69,7 +57,7 @@ class StoppingRules(KubeModel):
     """drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; notify:
     an event is all; ignore: nothing at all. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
-    away: Annotated[str | None, _duration_schema(_MAX_STOPPED_DOC + ".")] = None
+    away: Annotated[str | None, Crd(DURATION_SCHEMA, doc=_MAX_STOPPED_DOC + ".")] = None
 
 
 class TimedRules(Timing):
@@ -97,7 +85,7 @@ class ScheduledRules(Timing):
     voluntary: bool | None = None
     """For drains, and not for stopStart: the node asks its NodePool's disruption budgets before it goes, until AWS's
     time is up."""
-    away: Annotated[str | None, _duration_schema(_MAX_STOPPED_DOC + "; under stopStart: 15m.")] = None
+    away: Annotated[str | None, Crd(DURATION_SCHEMA, doc=_MAX_STOPPED_DOC + "; under stopStart: 15m.")] = None
 
 
 class WorkloadRules(Timing):
