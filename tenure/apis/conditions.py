@@ -1,7 +1,4 @@
-"""Status conditions as Karpenter keeps them: what feeds `Ready`, when a transition time moves, how they are sorted.
-
-Pure: every function takes the conditions that are there and returns the new ones; the time is handed in.
-"""
+"""Status conditions as Karpenter keeps them: what feeds `Ready`, when a transition time moves, how they are sorted."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""EC2NodeClass (`karpenter.k8s.aws/v1`): how instances are made: images, networks, disks, roles, user data.
-
-The selector terms stand in `selectors.py`, the parts that shape an instance in `instances.py`.
-"""
+"""EC2NodeClass (`karpenter.k8s.aws/v1`): how instances are made: images, networks, disks, roles, user data."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final

@@ -1,7 +1,4 @@
-"""NodeOverlay (`karpenter.sh/v1alpha1`): what some instance types really cost, and what else they have. Alpha.
-
-`tenure/scheduling/nodeoverlays.py` judges overlays; `tenure/model/nodeoverlays.py` lays them over instance types.
-"""
+"""NodeOverlay (`karpenter.sh/v1alpha1`): what some instance types really cost, and what else they have. Alpha."""
 
 from typing import Annotated, Final
 

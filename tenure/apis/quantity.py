@@ -2,7 +2,6 @@
 
 Mirrors `resource.Quantity`: what is finer than a billionth is rounded away from zero, reading as an integer
 rounds away from zero too, and the canonical text keeps the family (decimal, binary, exponent) of the input.
-`tenure/apis/resources.py` adds and compares the numbers that come out of here.
 """
 
 import re

@@ -1,9 +1,6 @@
-"""Amounts of resources as plain integers.
+"""Amounts of resources as plain integers, and the taints that Tenure sets, waits for or ignores.
 
 `cpu` is in millicores; `memory`, `ephemeral-storage` and hugepages in bytes; everything else is a count.
-`model.quantity` turns Kubernetes' strings into these numbers and back.
-
-The taints that Tenure sets, waits for or looks through.
 """
 
 from collections.abc import Iterable, Mapping

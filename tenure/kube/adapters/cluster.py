@@ -1,11 +1,4 @@
-"""Leases: whether somebody else is at work in this cluster. Satisfies `activities.ports.Leases`.
-
-Namespaces: only the worker's own is ever changed, which carries a pause of the whole cluster.
-
-Implements `Annotated` of `activities.ports`.
-
-The address of the cluster's DNS, which nodes are told at boot; one of IPv6 makes the cluster an IPv6 one.
-"""
+"""Leader Leases, the worker's own namespace, which carries a pause of the whole cluster, and the address of its DNS."""
 
 import asyncio
 from collections.abc import Sequence

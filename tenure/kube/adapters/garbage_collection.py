@@ -1,4 +1,4 @@
-"""Lists objects and Node Leases for garbage collection. Implements a port of `activities/ports/garbage_collection.py`.
+"""Objects and Node Leases for garbage collection.
 
 Only fields that a task decides on are parsed, so an object that the models would refuse is listed like any other.
 """

@@ -1,9 +1,7 @@
-"""Nodes: registration, marks, deletion. Satisfies `activities.ports.Nodes`.
+"""Nodes: registration, marks, deletion, and their load.
 
 Every list on a Node (taints, finalizers, owners) is written whole, so each such patch carries the resourceVersion and
 is decided again when the kubelet wrote in between.
-
-What nodes carry, for a static pool that has too many of them. Satisfies `activities.replica_ports.Loads`.
 """
 
 import asyncio

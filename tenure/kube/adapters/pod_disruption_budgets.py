@@ -1,9 +1,4 @@
-"""PodDisruptionBudgets: read live where an eviction was refused, and watched for what may go voluntarily.
-
-`KubePodDisruptionBudgets` implements the port of `activities.ports`; `tenure/controller/cache/cluster_cache.py`
-keeps what
-`pod_budget_fact` reads.
-"""
+"""PodDisruptionBudgets: read live where an eviction was refused, and watched for voluntary disruption."""
 
 from collections.abc import Sequence
 from typing import Any

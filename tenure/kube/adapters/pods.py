@@ -1,7 +1,4 @@
-"""Pods on a node and their way out: the Eviction API, forced deletion, and the volumes that have to follow.
-
-Satisfies `activities.ports.Pods` and `controller.pod_nominator.Nominator`; `drain.py` has the rules of drains.
-"""
+"""Pods on a node and their way out: the Eviction API, forced deletion, and the volumes that have to follow."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,11 +1,4 @@
-"""Deployments of controllers: what one is told by its environment, how many run, and scaling to zero and back.
-
-For `tenure adopt`, with a person's rights: the worker's own role may not change Deployments.
-
-The Deployment behind a pod, and its restart. Implements the port of `activities.ports`.
-
-Jobs that hooks make. Satisfies `activities.hook_ports.Jobs`.
-"""
+"""Deployments of controllers, which `tenure adopt` scales with a person's rights; Deployments of pods; Jobs of hooks."""
 
 import math
 from collections.abc import Mapping, Sequence

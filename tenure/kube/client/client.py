@@ -1,7 +1,7 @@
 """Raw JSON requests to the API server over one shared session.
 
-`kubernetes.aio` loads who we are and whom to trust (kubeconfig or in-cluster, tokens re-read as they change); the
-requests are our own, since typed models drop unknown fields and cost much. Every failure is one of `model.faults`.
+`kubernetes.aio` loads credentials and authorities (kubeconfig or in-cluster, tokens re-read as they change). The
+requests are our own, since typed models drop unknown fields and cost much. Every failure is one of `model.errors`.
 """
 
 import asyncio

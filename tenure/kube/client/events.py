@@ -1,7 +1,6 @@
-"""Kubernetes events, deduplicated, sent behind the caller's back, never failing it (reference 5.2).
+"""Kubernetes events, deduplicated and sent in the background, never failing the caller (reference 5.2).
 
-Satisfies `activities.ports.Events`. An event lost in a crash is lost, and so is one that the API server does not take
-for a minute; the conditions tell the same story.
+An event lost in a crash is lost, and so is one that the API server does not take for a minute.
 """
 
 import asyncio

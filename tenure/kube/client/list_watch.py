@@ -1,8 +1,7 @@
-"""One list-watch loop per kind: every object once, then every change, through cuts and for as long as it is awaited.
+"""One list-watch loop per kind: every object once, then every change, until it is cancelled.
 
-`tenure/controller/cache/cluster_cache.py` is told by `Delta`s. A list is paged; a watch resumes by resourceVersion
-with bookmarks; 410 and
-whatever the server says about a lost version lead to a new list, whose difference to the last is delivered.
+A list is paged; a watch resumes by resourceVersion with bookmarks. A lost version leads to a new list, whose
+difference to the last is delivered.
 """
 
 import asyncio

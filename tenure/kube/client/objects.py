@@ -1,12 +1,8 @@
 """Objects of one kind: read, list, change, delete, with as few calls as can be.
 
-A change starts from the object as this process last saw it, and is sent with that resourceVersion: where somebody
-else wrote meanwhile the server answers 409 and the change is decided again on a fresh read. So memory saves a read and
-never decides anything: before concluding that nothing is to be written, the object is read.
-
-One live read for many who ask at once, without ever answering from before they asked.
-
-A hundred nodes that register together need one list of Nodes, not a hundred.
+A change starts from the object as this process last saw it, and is sent with that resourceVersion: on a conflict it is
+decided again on a fresh read. The cache saves a read and never decides anything: before concluding that nothing is to
+be written, the object is read.
 """
 
 import asyncio

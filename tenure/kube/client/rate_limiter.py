@@ -1,7 +1,7 @@
-"""How fast requests go to the API server: `KUBE_CLIENT_QPS` for long, `KUBE_CLIENT_BURST` at first.
+"""The rate of requests to the API server: `KUBE_CLIENT_QPS` in the long run, `KUBE_CLIENT_BURST` at once.
 
-`client.py` takes a turn before each request, watches and repeats included. Those who come by the hundred, such as the
-drains of a storm, wait among themselves: every other turn is for the rest (`tenure/model/base.py`).
+Callers that come by the hundred, such as the drains of a storm, wait among themselves: every other turn is for the
+rest (`tenure/model/base.py`).
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""Where each kind lives in the API: the one table of paths.
-
-Adapters and list-watches name a kind from here instead of writing paths.
-"""
+"""Where each kind lives in the API: the one table of paths."""
 
 from dataclasses import dataclass
 from urllib.parse import quote

@@ -1,8 +1,4 @@
-"""Nodes, NodeClaims, NodePools and NodeOverlays, pruned to what planning and digests decide on: raw JSON in, facts out.
-
-`pod_facts.py` does the same for pods; `tenure/controller/cache/cluster_cache.py` calls both for every change it is
-told of.
-"""
+"""Nodes, NodeClaims, NodePools and NodeOverlays, pruned to the fields that planning and digests read."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,4 @@
-"""What a pod means for its node's drain and for its emptiness (reference 3.14, 2.2).
-
-Pure rules on facts: `pods.py` applies them to a live list, `tenure/controller/signals/digests.py` to the caches.
-"""
+"""What a pod means for its node's drain and for its emptiness (reference 3.14, 2.2)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta

@@ -1,8 +1,7 @@
-"""What a pod's spec says about other pods, host ports and volumes: raw JSON in, the fields of a fact out.
+"""What a pod's spec says about other pods, host ports and volumes, as fields of a fact.
 
-The other half of `tenure/kube/facts/pods.py`. `matchLabelKeys` and `mismatchLabelKeys` become expressions on the
-pod's own
-labels, so that planning meets plain selectors only.
+`matchLabelKeys` and `mismatchLabelKeys` become expressions on the pod's own labels, so that planning meets plain
+selectors only.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,11 +1,7 @@
-"""Pods and DaemonSets, pruned to what planning and drains decide on: raw JSON in, facts out.
+"""Pods and DaemonSets, pruned to the fields that planning and drains read, and their requests by kube-scheduler's
+arithmetic (reference 2.10).
 
-Called for every pod event by `tenure/controller/cache/cluster_cache.py`, so it builds one plain dict and lets
-pydantic read it once.
-
-What a pod asks of its node, by kube-scheduler's arithmetic (reference 2.10).
-
-`pod_facts.py` calls it for live pods, and for DaemonSet templates with limits standing in for missing requests.
+Called for every pod event, so it builds one plain dict and lets pydantic read it once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

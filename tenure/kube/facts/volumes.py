@@ -1,8 +1,6 @@
-"""PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes as facts: raw JSON in, facts out.
+"""PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes as facts.
 
-Beside `tenure/kube/facts/objects.py`; `tenure/controller/cache/decoders.py` calls it for every change. Volumes and
-provisioners of Kubernetes' own
-tree are what CSI drivers do today, so that they have the drivers' names from here on.
+In-tree volumes and provisioners are handled by CSI drivers today, so they get the drivers' names.
 """
 
 from collections.abc import Mapping
