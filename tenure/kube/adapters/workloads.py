@@ -1,4 +1,4 @@
-"""Deployments of controllers, which `tenure adopt` scales with a person's rights; Deployments of pods; Jobs of hooks."""
+"""Deployments that `tenure adopt` scales with a person's rights, Deployments of pods, and Jobs of hooks."""
 
 import math
 from collections.abc import Mapping, Sequence

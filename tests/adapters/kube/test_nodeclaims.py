@@ -1,7 +1,7 @@
 """NodeClaims on a real API server: every write is idempotent, sends little, and survives a conflict."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,6 +23,13 @@ async def create_nodeclaim(kube: KubeAdapters, name: str) -> NodeClaim:
     return await kube.claims.create(NodeClaim.from_object(claim_json(name)))
 
 
+@pytest.fixture
+async def claim(kube: KubeAdapters, unique: Unique) -> AsyncIterator[NodeClaim]:
+    made = await create_nodeclaim(kube, unique("claim"))
+    yield made
+    await kube.claims.delete(made.name, made.uid)
+
+
 async def test_creating_twice_gives_the_one_that_is_there(kube: KubeAdapters, unique: Unique) -> None:
     name = unique("claim")
     first = await create_nodeclaim(kube, name)
@@ -39,9 +46,8 @@ async def test_what_the_server_refuses_names_the_object_and_the_field(kube: Kube
 
 
 async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing(
-    kube: KubeAdapters, unique: Unique
+    kube: KubeAdapters, claim: NodeClaim
 ) -> None:
-    claim = await create_nodeclaim(kube, unique("claim"))
     launched = ConditionPatch(type="Launched", status="True")
     status = {"providerID": "aws:///us-west-2a/i-1", "capacity": {"cpu": "2", "pods": "29"}}
     before = kube.client.calls
@@ -62,32 +68,26 @@ async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing
         now=NOW + timedelta(hours=1),
     )
     assert repeated is not None and repeated.metadata.resource_version == version
-    await kube.claims.delete(claim.name, claim.uid)
 
 
-async def test_a_label_that_the_claim_has_already_stays_as_it_is(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await create_nodeclaim(kube, unique("claim"))
+async def test_a_label_that_the_claim_has_already_stays_as_it_is(kube: KubeAdapters, claim: NodeClaim) -> None:
     zone = "topology.kubernetes.io/zone"
     await kube.claims.patch(claim.name, claim.uid, default_labels={zone: "us-west-2a"}, now=NOW)
     patched = await kube.claims.patch(claim.name, claim.uid, default_labels={zone: "us-west-2b", "a": "b"}, now=NOW)
     assert patched is not None
     assert (patched.metadata.labels[zone], patched.metadata.labels["a"]) == ("us-west-2a", "b")
-    await kube.claims.delete(claim.name, claim.uid)
 
 
-async def test_a_map_in_the_status_is_replaced_whole(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await create_nodeclaim(kube, unique("claim"))
+async def test_a_map_in_the_status_is_replaced_whole(kube: KubeAdapters, claim: NodeClaim) -> None:
     for capacity in ({"cpu": "2", "pods": "29"}, {"cpu": "4"}):
         await kube.claims.patch(claim.name, claim.uid, status={"capacity": capacity}, now=NOW)
     found = await kube.claims.get(claim.name)
     assert found is not None and found.status.capacity == {"cpu": "4"}
-    await kube.claims.delete(claim.name, claim.uid)
 
 
 async def test_a_write_by_somebody_else_in_between_is_kept(
-    kube: KubeAdapters, admin: KubeClient, unique: Unique
+    kube: KubeAdapters, admin: KubeClient, claim: NodeClaim
 ) -> None:
-    claim = await create_nodeclaim(kube, unique("claim"))
     path = NODE_CLAIMS.path(claim.name)
     await admin.merge(path, {"metadata": {"annotations": {"theirs": "kept"}}})
     patched = await kube.claims.patch(
@@ -95,14 +95,12 @@ async def test_a_write_by_somebody_else_in_between_is_kept(
     )
     assert patched is not None and patched.is_true("Registered")
     assert patched.metadata.annotations["theirs"] == "kept"
-    await kube.claims.delete(claim.name, claim.uid)
 
 
 async def test_writers_that_meet_lose_nothing_of_each_other(
-    kube: KubeAdapters, admin: KubeClient, unique: Unique
+    kube: KubeAdapters, admin: KubeClient, claim: NodeClaim
 ) -> None:
     """The server refuses by 409 whoever is late, and his change is decided again on what stands then."""
-    claim = await create_nodeclaim(kube, unique("claim"))
     replicas = [kube, *(build(kube.client) for _ in range(3))]
     for one in replicas:
         assert await one.claims.get(claim.name) is not None
@@ -115,13 +113,11 @@ async def test_writers_that_meet_lose_nothing_of_each_other(
     assert all(responses)
     found = await kube.claims.get(claim.name)
     assert found is not None and set(found.metadata.annotations) >= {f"writer-{n}" for n in range(len(replicas))}
-    await kube.claims.delete(claim.name, claim.uid)
 
 
 async def test_a_condition_that_is_taken_back_is_gone_and_ready_stays_as_it_was(
-    kube: KubeAdapters, unique: Unique
+    kube: KubeAdapters, claim: NodeClaim
 ) -> None:
-    claim = await create_nodeclaim(kube, unique("claim"))
     drifted = ConditionPatch(type="Drifted", status="True", reason="AMIDrift", message="an old image")
     patched = await kube.claims.patch(claim.name, claim.uid, conditions=(drifted,), now=NOW)
     assert patched is not None and patched.is_true("Drifted")
@@ -135,22 +131,18 @@ async def test_a_condition_that_is_taken_back_is_gone_and_ready_stays_as_it_was(
     for _ in range(2):
         left = await kube.claims.patch(claim.name, claim.uid, conditions=(removed,), now=NOW)
         assert left is not None and left.condition("Drifted") is None and left.condition("Ready") is not None
-    await kube.claims.delete(claim.name, claim.uid)
 
 
-async def test_another_claim_of_the_same_name_is_not_touched(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await create_nodeclaim(kube, unique("claim"))
+async def test_another_claim_of_the_same_name_is_not_touched(kube: KubeAdapters, claim: NodeClaim) -> None:
     assert await kube.claims.patch(claim.name, "other-uid", default_labels={"a": "b"}, now=NOW) is None
     assert not await kube.claims.ensure_finalizer(claim.name, "other-uid")
     assert not await kube.claims.delete(claim.name, "other-uid")
     assert not await kube.claims.release(claim.name, "other-uid")
     found = await kube.claims.get(claim.name)
     assert found is not None and "a" not in found.metadata.labels
-    await kube.claims.delete(claim.name, claim.uid)
 
 
-async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await create_nodeclaim(kube, unique("claim"))
+async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapters, claim: NodeClaim) -> None:
     assert await kube.claims.ensure_finalizer(claim.name, claim.uid)
     assert await kube.claims.delete(claim.name, claim.uid)
     deleting = await kube.claims.get(claim.name)
@@ -162,15 +154,14 @@ async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapte
     assert not await kube.claims.delete(claim.name, claim.uid)
 
 
-async def test_claims_are_listed_by_label(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await create_nodeclaim(kube, unique("claim"))
+async def test_claims_are_listed_by_label(kube: KubeAdapters, claim: NodeClaim) -> None:
     await kube.claims.patch(claim.name, claim.uid, default_labels={"listed": claim.name}, now=NOW)
     assert [one.name for one in await kube.claims.list(labels={"listed": claim.name})] == [claim.name]
-    await kube.claims.delete(claim.name, claim.uid)
 
 
-async def test_labels_are_set_and_taken_off_once_and_of_this_claim_alone(kube: KubeAdapters, unique: Unique) -> None:
-    claim = await create_nodeclaim(kube, unique("claim"))
+async def test_labels_are_set_and_taken_off_once_and_of_this_claim_alone(
+    kube: KubeAdapters, unique: Unique, claim: NodeClaim
+) -> None:
     await kube.claims.patch(claim.name, claim.uid, default_labels={"a": "1", "b": "2", "c": "3"}, now=NOW)
     changes = {"a": "9", "b": None, "new": "x", "never": None}
     assert await kube.claims.patch_labels(claim.name, claim.uid, changes)

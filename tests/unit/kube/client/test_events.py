@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -51,8 +52,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def events(sent: RecordingClient, clock: Clock) -> KubeEvents:
-    return KubeEvents(sent, clock=clock, sleep=clock.sleep)  # type: ignore[arg-type]
+async def events(sent: RecordingClient, clock: Clock) -> AsyncIterator[KubeEvents]:
+    found = KubeEvents(sent, clock=clock, sleep=clock.sleep)  # type: ignore[arg-type]
+    yield found
+    await found.close()
 
 
 async def publish_and_flush(events: KubeEvents, reason: str, message: str = "m", uid: str = "u") -> None:
@@ -71,7 +74,6 @@ async def test_the_same_event_is_repeated_after_its_quiet_time(
         clock.now = at
         await publish_and_flush(events, "FailedScheduling")
     assert len(sent.events) == 4
-    await events.close()
 
 
 async def test_a_changed_reason_is_not_hidden_for_long(events: KubeEvents, sent: RecordingClient, clock: Clock) -> None:
@@ -81,14 +83,12 @@ async def test_a_changed_reason_is_not_hidden_for_long(events: KubeEvents, sent:
     clock.now = 11
     await publish_and_flush(events, "DisruptionBlocked", "pod b")
     assert [message for _, message in sent.reasons_and_messages] == ["pod a", "pod b"]
-    await events.close()
 
 
 async def test_objects_do_not_silence_each_other(events: KubeEvents, sent: RecordingClient) -> None:
     await publish_and_flush(events, "Evicted", uid="a")
     await publish_and_flush(events, "Evicted", uid="b")
     assert len(sent.events) == 2
-    await events.close()
 
 
 async def test_nominations_come_in_a_burst_of_ten_and_five_a_second(
@@ -101,7 +101,6 @@ async def test_nominations_come_in_a_burst_of_ten_and_five_a_second(
     for number in range(30, 60):
         await publish_and_flush(events, "Nominated", uid=f"pod-{number}")
     assert len(sent.events) == 15
-    await events.close()
 
 
 async def test_a_cluster_object_is_spoken_of_in_the_default_namespace(
@@ -111,7 +110,6 @@ async def test_a_cluster_object_is_spoken_of_in_the_default_namespace(
     event = sent.events[0]
     assert event["path"] == "/api/v1/namespaces/default/events"
     assert event["involvedObject"] == {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "c", "uid": "u"}
-    await events.close()
 
 
 async def test_a_server_that_is_down_fails_nobody(events: KubeEvents, sent: RecordingClient, clock: Clock) -> None:
@@ -120,7 +118,6 @@ async def test_a_server_that_is_down_fails_nobody(events: KubeEvents, sent: Reco
     assert not sent.faults and 30 < clock.now < 120
     await publish_and_flush(events, "Disrupted")
     assert sent.reasons_and_messages == [("Disrupted", "m")]
-    await events.close()
 
 
 @pytest.mark.parametrize("fault", [TryLater("cut off"), Throttled("too many")])
@@ -130,7 +127,6 @@ async def test_an_event_that_was_not_taken_is_sent_again(
     sent.faults = [fault, fault]
     await publish_and_flush(events, "SpotInterrupted")
     assert sent.reasons_and_messages == [("SpotInterrupted", "m")]
-    await events.close()
 
 
 async def test_an_event_whose_answer_alone_was_lost_is_there(
@@ -141,7 +137,6 @@ async def test_an_event_whose_answer_alone_was_lost_is_there(
     assert not sent.faults and not sent.reasons_and_messages
     await publish_and_flush(events, "Disrupted")
     assert sent.reasons_and_messages == [("Disrupted", "m")]
-    await events.close()
 
 
 async def test_events_are_still_sent_after_many_lost_answers(events: KubeEvents, sent: RecordingClient) -> None:
@@ -151,7 +146,6 @@ async def test_events_are_still_sent_after_many_lost_answers(events: KubeEvents,
             await publish_and_flush(events, "SpotInterrupted", uid=f"u-{number}")
         await publish_and_flush(events, "Disrupted")
     assert sent.reasons_and_messages == [("Disrupted", "m")]
-    await events.close()
 
 
 async def test_an_event_that_is_refused_is_not_sent_again(
@@ -160,7 +154,6 @@ async def test_an_event_that_is_refused_is_not_sent_again(
     sent.faults = [Forbidden("the namespace is being terminated")]
     await publish_and_flush(events, "Evicted")
     assert clock.now == 0.0 and not sent.reasons_and_messages
-    await events.close()
 
 
 @pytest.mark.parametrize(
@@ -179,4 +172,3 @@ async def test_the_type_is_that_of_the_reason_unless_given(
     await events.publish(kind="NodeClaim", name="c", uid="u", reason=reason, message="m", warning=warning)
     await events.flush()
     assert [one["type"] for one in sent.events] == [expected]
-    await events.close()
