@@ -1,12 +1,4 @@
-"""How a command ends: with a code, and when it is the user's to mend, with one line that says what and where.
-
-`main.py` turns these into the process's exit. 0: it is so; 1: it is not so (a demo or a check that failed); 2: wrong
-input, or a cluster or service that is not there; 130: interrupted.
-
-How a command that holds processes is ended: in one way, whatever asked for it.
-
-`sandbox`, `demo` and what `held.py` waits for call `end_like_ctrl_c` before they start anything.
-"""
+"""The exit codes and errors of commands. `main.py` turns them into the end of the process."""
 
 import os
 import signal
@@ -18,11 +10,11 @@ DONE, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 
 
 class UsageError(Exception):
-    """Wrong input or a part that is not there. The message is one line and names the option, variable or address."""
+    """Invalid input, or a service that is not there. The message is one line that names the option or address."""
 
 
 class CommandFailed(Exception):
-    """Something was tried and did not become true. The message may have several lines."""
+    """An operation that did not succeed. The message may have several lines."""
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -34,21 +26,20 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def format_error(error: BaseException, command: str) -> str:
-    """What stderr is told, led by the command so that it can be told apart in a pipeline."""
+    """Names the command, so that errors in a pipeline can be told apart."""
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context else command
         message = error.format_message()
         if message.startswith("Usage: "):
-            # The answer to a group without a command is its help, which has lines of its own.
-            return message
+            return message  # The help of a group, in several lines.
         message = " ".join(message.split()).replace("Value error, ", "")
         return f"{path}: {message} (see `{path} --help`)"
     return f"{command}: {error}"
 
 
 def exit_process(code: int) -> None:
-    """End the process now. The Temporal client's threads can abort an interpreter that ends at leisure."""
+    """End the process at once: the Temporal client's threads can abort an interpreter that shuts down."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -58,10 +49,9 @@ def exit_process(code: int) -> None:
 
 
 def end_like_ctrl_c() -> None:
-    """SIGTERM and a terminal that is closed raise KeyboardInterrupt, as Ctrl-C does.
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP too, for commands that hold processes. Call it before any starts.
 
-    A script's `&` hands down an ignored SIGINT, which would let none of the three end the process. An ignored SIGHUP
-    stays ignored: that is what `nohup` asks for.
+    Background jobs of a script inherit an ignored SIGINT. A SIGHUP that `nohup` ignores stays ignored.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -1,7 +1,4 @@
-"""`tenure demo`: pods that cannot be placed make nodes appear, and nodes that are no longer needed go away.
-
-All on one machine and on real parts. `demo_acts.py` is what happens; `demo_checks.py` says whether it did.
-"""
+"""`tenure demo`: unschedulable pods make nodes appear, and nodes that are no longer needed are deleted."""
 
 import asyncio
 import shlex
@@ -31,12 +28,14 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def demo(
-    pods: Annotated[int, typer.Option(min=1, max=2000, help="How many pods to scale to.")] = 30,
-    boot_seconds: Annotated[float, typer.Option(min=0, max=600, help="From a running instance to its Node.")] = 5.0,
-    retain: Annotated[bool, typer.Option("--keep", help="Leave all of it running at the end.")] = False,
+    pods: Annotated[int, typer.Option(min=1, max=2000, help="Number of pods.")] = 30,
+    boot_seconds: Annotated[
+        float, typer.Option(min=0, max=600, help="Seconds from a running instance to its Node.")
+    ] = 5.0,
+    retain: Annotated[bool, typer.Option("--keep", help="Leave everything running.")] = False,
     tell: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> int:
-    """Show nodes come and go on this machine, without an AWS account."""
+    """Watch nodes come and go on this machine, without an AWS account."""
     if retain and tell < 0:
         return run_in_background(tenure_command("demo", f"--pods={pods}", f"--boot-seconds={boot_seconds}", "--keep"))
     end_like_ctrl_c()
@@ -56,20 +55,18 @@ def demo(
 
 
 def _prepare_directory(*, retain: bool) -> Path:
-    """A new one; what is to be found again afterwards has a place of its own."""
+    """A temporary one, or with `retain` the one that other commands find."""
     if not retain:
         return Path(tempfile.mkdtemp(prefix="tenure-demo-"))
     directory = demo_directory()
     if owner := owner_of(directory):
-        raise UsageError(
-            f"demo --keep: process {owner} keeps one already; `tenure sandbox down --dir {directory}` ends it"
-        )
+        raise UsageError(f"demo --keep: process {owner} runs one, stop it: tenure sandbox down --dir {directory}")
     shutil.rmtree(directory, ignore_errors=True)
     return directory
 
 
 def build_plan(options: Options) -> Plan:
-    """The cluster's name is the one that `examples/` select subnets and groups by."""
+    """`examples/` select subnets and security groups by this cluster name."""
     return Plan(
         cluster_name="demo",
         manifests=(CRDS, RBAC),
@@ -82,9 +79,8 @@ def _run_demo(options: Options, directory: Path, screen: Screen) -> int:
     try:
         screen.print_heading("A cluster, AWS and Temporal on this machine")
         with Sandbox(directory, plan=build_plan(options)) as sandbox:
-            screen.print_line(
-                f"Running after {time.monotonic() - options.began:.1f} s: {', '.join(sandbox.plan.parts)}"
-            )
+            seconds = time.monotonic() - options.began
+            screen.print_line(f"Running after {seconds:.1f} s: {', '.join(sandbox.plan.parts)}")
             return asyncio.run(_run_in_session(sandbox, options, screen))
     except (CommandFailed, SandboxError) as failed:
         screen.print_line(f"FAILED  {failed}")
@@ -103,7 +99,6 @@ async def _run_in_session(sandbox: Sandbox, options: Options, screen: Screen) ->
 
 
 def _print_next_steps(sandbox: Sandbox, deployment: str, screen: Screen) -> None:
-    """Lines for the shell first, as README.md has them."""
     screen.print_heading("All of it is left running")
     here = Path(sys.executable).parent
     lines = [] if shutil.which("tenure") else [f'export PATH={shlex.quote(str(here))}:"$PATH"']
@@ -111,11 +106,11 @@ def _print_next_steps(sandbox: Sandbox, deployment: str, screen: Screen) -> None
         screen.console.print(line, markup=False, soft_wrap=True)
     where = f"--dir {sandbox.directory}"
     for command, what in (
-        (f"tenure sandbox scale {deployment} 10 {where}", "makes nodes come again, as `kubectl scale` does"),
-        ("tenure get", "lists them"),
-        ("tenure why NODE", "says what one of them does and why"),
-        ('tenure pause --node NODE --for 30m --reason "trying it out"', "holds its disruption"),
-        ("tenure resume --node NODE", "lets it go on"),
-        (f"tenure sandbox down {where}", "ends it, and removes all that it made"),
+        (f"tenure sandbox scale {deployment} 10 {where}", "launches nodes again, as `kubectl scale` does"),
+        ("tenure get", "lists the nodes"),
+        ("tenure why NODE", "explains one of them"),
+        ('tenure pause --node NODE --for 30m --reason "trying it out"', "pauses its disruption"),
+        ("tenure resume --node NODE", "resumes it"),
+        (f"tenure sandbox down {where}", "stops and removes everything"),
     ):
         screen.console.print(f"{command}   {what}", markup=False, soft_wrap=True)

@@ -1,7 +1,4 @@
-"""What happens in the demo, act by act, told by a screen and noted as facts for `demo_checks.py`.
-
-What has to be true for the demo to have shown what it says it shows. Every broken rule is one line.
-"""
+"""The acts of the demo, and the facts that must hold for it to have shown what it says it shows."""
 
 import asyncio
 import time
@@ -24,27 +21,26 @@ from tenure.model.nodeclaim.state import Phase
 
 @dataclass
 class Facts:
-    """Filled in while the demo runs; what was never filled in counts as not shown."""
+    """Collected while the demo runs; a default counts as a failure."""
 
     requested_pods: int = 0
-    """Pods."""
     max_running_pods: int = 0
-    """Most pods that ran at one time."""
+    """Most pods that were Running at one time."""
     nodes: int = 0
-    """Lives that ended with a story told to its end."""
+    """NodeClaims whose workflow completed."""
     joined: int = 0
-    """Of these, the ones that came to Ready."""
+    """Of these, the ones that became Ready."""
     launched: int = 0
     terminated: int = 0
     remaining: dict[str, list[str]] = field(default_factory=dict)
-    """Kind to the names of what is still there."""
+    """Names of remaining objects by kind."""
     failed: list[str] = field(default_factory=list)
-    """Workflows that did not end as completed, and calls that IAM refused."""
+    """Workflows that did not complete, and calls that IAM denied."""
     worker_exit: int | None = None
 
 
 def find_failures(facts: Facts, *, retained: bool = False) -> list[str]:
-    """Empty when all is as it should be. `retained`: the worker, the pool and its class are meant to be there."""
+    """`retained`: the worker, the NodePool and its class are expected to remain."""
     lines = []
     if not facts.requested_pods or facts.max_running_pods != facts.requested_pods:
         lines.append(f"pods: {facts.max_running_pods} of {facts.requested_pods} were Running at once")
@@ -64,7 +60,7 @@ def find_failures(facts: Facts, *, retained: bool = False) -> list[str]:
 MANIFESTS_FOLDER = Path(__file__).parent / "manifests"
 MANIFESTS = tuple(MANIFESTS_FOLDER / name for name in ("ec2nodeclass.yaml", "nodepool.yaml", "deployment.yaml"))
 ACT_TIMEOUT_SECONDS = 180.0
-"""Seconds for an act, beyond the boot delay."""
+"""Beyond the boot delay."""
 NAME = "default"
 """Of the NodePool and the EC2NodeClass in `examples/`."""
 
@@ -75,9 +71,9 @@ class Options:
     boot_seconds: float
     retain: bool
     exit_code_fd: int
-    """A pipe for the exit code, when somebody waits for it."""
+    """A pipe for the exit code; -1 for none."""
     began: float
-    """When the command started, on the monotonic clock."""
+    """Start of the command on the monotonic clock."""
     deployment: str = "inflate"
 
 
@@ -90,7 +86,7 @@ class Demo:
         self._first_node = 0.0
 
     async def run(self) -> int:
-        """The exit code. Raises `CommandFailed` when an act does not come to its end."""
+        """The exit code. Raises `CommandFailed` when an act does not finish."""
         await self._apply_examples()
         await self._scale_up()
         await self._scale_down()
@@ -150,7 +146,6 @@ class Demo:
         )
 
     async def _delete_objects(self) -> None:
-        """The objects go, and with them what stands for them in EC2 and in Temporal."""
         session = self._session
         self._screen.print_heading("Delete the Deployment, the NodePool and the EC2NodeClass")
         await session.delete(f"/apis/apps/v1/namespaces/default/deployments/{self._options.deployment}")
@@ -162,7 +157,6 @@ class Demo:
             self._screen.print_line(f"{kind.kind} {NAME} is gone")
 
     async def _collect_completed(self) -> list[CompletedNodeClaim]:
-        """Of every life; one that failed is noted as such."""
         completed = []
         for nodeclaim in await self._session.nodeclaims.list_all():
             if nodeclaim.status != "COMPLETED":
@@ -177,7 +171,7 @@ class Demo:
         return completed
 
     async def _count_resources(self) -> dict[str, int]:
-        """Instances, and whatever is left of a node in the cluster and in EC2."""
+        """Also what is left of the nodes. Returns the calls to AWS by action."""
         session, facts = self._session, self._facts
         instances = await session.aws.count_instances()
         facts.launched, facts.terminated = instances.launched, instances.terminated
@@ -220,7 +214,7 @@ class Demo:
 
 
 async def wait_until_interrupted(session: SandboxSession) -> None:
-    """Until the user has seen enough. Raises `PartFailed` when a part ends by itself."""
+    """Raises `PartFailed` when a part ends by itself."""
     while True:
         session.check()
         await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""The demo's last page: each node's life on one time axis, and what was asked of AWS for it."""
+"""The demo's last tables: the phases of each node on one time axis, and the calls to AWS."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,15 +25,13 @@ LEGEND: Final = "  ".join(f"{letter} {phase.value.lower()}" for phase, (letter, 
 
 @dataclass(frozen=True)
 class CompletedNodeClaim:
-    """A life that ended, and where."""
-
     nodeclaim: NodeClaimSummary
     outcome: NodeClaimOutcome
 
 
 @dataclass(frozen=True)
 class PhaseInterval:
-    """How long a node was in one phase: seconds since the start of the axis."""
+    """Seconds since the start of the axis."""
 
     phase: Phase
     begin: float
@@ -45,7 +43,7 @@ class PhaseInterval:
 
 
 def timeline_table(completed: Sequence[CompletedNodeClaim], *, start: datetime, width: int = 44) -> Table:
-    """Nodes in the order of their creation; `start` is the axis's zero."""
+    """In the order of creation; `start` is the axis's zero."""
     total_seconds = max(
         (interval.end for one in completed for interval in phase_intervals(one.outcome.history, start)), default=1.0
     )
@@ -79,13 +77,13 @@ def _timeline_row(one: CompletedNodeClaim, start: datetime, total_seconds: float
 
 
 def phase_intervals(steps: Sequence[Step], start: datetime) -> list[PhaseInterval]:
-    """The phases of a story with their times; the last step ends the one before it."""
+    """Each step ends the phase of the one before it."""
     starts = [(step.phase, (step.at - start).total_seconds()) for step in steps]
     return [PhaseInterval(phase, begin, end) for (phase, begin), (_, end) in pairwise(starts)]
 
 
 def render_bar(intervals: Sequence[PhaseInterval], total_seconds: float, width: int) -> str:
-    """One letter a slot of the axis; each phase gets at least one, however short it was."""
+    """One letter per slot of the axis, and at least one per phase."""
     slots = [" "] * width
     scale = width / total_seconds if total_seconds > 0 else 0.0
     for interval in intervals:

@@ -1,7 +1,6 @@
-"""A command whose work stays when the command has ended: it runs in a process of its own, which says when it is done.
+"""Commands that continue in the background: a child process does the work, and reports the exit code when it is ready.
 
-`tenure demo --keep` uses it. The parent waits, passes interrupts on and ends with the child's answer; the child lives
-on and holds the sandbox, until a signal ends it.
+The parent waits, passes interrupts on and ends with the child's exit code. The child holds the sandbox until a signal.
 """
 
 import contextlib
@@ -18,12 +17,11 @@ ROOT = Path(__file__).parents[3]
 
 
 def tenure_command(*arguments: str) -> list[str]:
-    """This very command, to be run by `run_in_background`."""
     return [sys.executable, "-m", "tenure", *arguments]
 
 
 def run_in_background(command: Sequence[str]) -> int:
-    """Run it with `--tell=FD` in a process that may outlive this one. The exit code that it tells, or ends with."""
+    """Run it with `--tell=FD` in a process that may outlive this one. The exit code that it reports or ends with."""
     reading, writing = os.pipe()
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     child = subprocess.Popen(
@@ -44,10 +42,7 @@ def run_in_background(command: Sequence[str]) -> int:
 
 
 def detach_from_parent(exit_code_fd: int, code: int, log: Path) -> bool:
-    """In the child: the answer is there and this process goes on alone, its output in a log.
-
-    False when nobody waits for the answer any more; then there is nobody to stay for either.
-    """
+    """In the child: report the exit code and continue with the output in a log. False when the parent has ended."""
     sys.stdout.flush()
     sys.stderr.flush()
     with log.open("ab") as file, Path(os.devnull).open("rb") as nothing:

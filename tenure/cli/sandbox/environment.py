@@ -1,15 +1,10 @@
-"""The product at work in a sandbox, and eyes on all of it: what the demo plays on and the benchmark measures.
-
-A worker runs under the rights that ship with it. `world.py` is below, `demo.py` and `benchmarks/scale.py` are above.
-
-What there is to see of a cluster at one moment; `stage.py` takes it, `demo_screen.py` shows it.
-"""
+"""A worker in a sandbox, and the view of its cluster, for the demo and the benchmarks."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -39,13 +34,12 @@ class ClusterView:
 
 Object = dict[str, Any]
 POLL_INTERVAL_SECONDS = 0.5
-"""Seconds between two looks at Temporal."""
 
 
 class SandboxSession:
-    """An async context manager: the worker is healthy inside it. `deployment` names what is scaled, in `default`.
+    """An async context manager: the worker is healthy inside it. `deployment` is the one that is scaled, in `default`.
 
-    `through_proxy` counts what the worker writes to the API server, in `sandbox.written`; it costs some of its speed.
+    `through_proxy` counts the worker's writes to the API server, in `sandbox.written`, and slows them down.
     """
 
     def __init__(
@@ -79,7 +73,7 @@ class SandboxSession:
         await self._stack.aclose()
 
     async def _start(self) -> None:
-        # The product's watch is used here to look with; its log would stand between the lines that are shown.
+        # The watch below would log between the lines of the demo.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
         self._stack.callback(self._ports.close)
         self.kube = await self._stack.enter_async_context(self.sandbox.cluster.client())
@@ -93,9 +87,8 @@ class SandboxSession:
         await self.worker.start()
 
     async def replace_worker(self) -> WorkerProcess:
-        """Another worker in the place of the one that was, not started yet."""
+        """A new worker, not started yet."""
         self.worker = await self._make_worker()
-        # Who wants it to end in good order calls `finish` before; an interrupted stage is thrown away.
         self._stack.push_async_callback(self.worker.stop, 2.0)
         return self.worker
 
@@ -116,8 +109,6 @@ class SandboxSession:
             metrics_port=self._ports.reserve(),
         )
 
-    # --- doing ---
-
     async def apply(self, *manifests: Path) -> None:
         await asyncio.to_thread(self.sandbox.apply, *manifests)
 
@@ -133,16 +124,13 @@ class SandboxSession:
             if error.status != 404:
                 raise
 
-    # --- looking ---
-
     async def list_names(self, path: str, selector: str = "", *, limit: int = 500) -> list[str]:
-        """Of the objects in a collection; at most `limit` of them."""
         query = f"?limit={limit}" + (f"&labelSelector={selector}" if selector else "")
         response = await self.kube.request("GET", path + query)
         return [item["metadata"]["name"] for item in response.get("items") or ()]
 
     async def why_not_ready(self, path: str) -> str:
-        """Empty when the object's condition Ready is True, else what it says."""
+        """Empty when the condition Ready is True."""
         response = await self.kube.request("GET", path)
         conditions: list[Object] = response.get("status", {}).get("conditions") or []
         by_type = {condition["type"]: condition for condition in conditions}
@@ -166,8 +154,7 @@ class SandboxSession:
         seconds: float,
         on_view: Callable[[ClusterView], None] = lambda view: None,
     ) -> ClusterView:
-        """Look until it is so. Raises `CommandFailed` when it takes longer, and `PartFailed` when a part ends by
-        itself."""
+        """Raises `CommandFailed` after `seconds`, and `PartFailed` when a part ends by itself."""
         deadline = time.monotonic() + seconds
         while True:
             self.check()
@@ -180,7 +167,7 @@ class SandboxSession:
             await self.pods.wait_for_change(POLL_INTERVAL_SECONDS)
 
     async def wait_until_resolved(self, find_problem: Callable[[], Any], *, what: str, seconds: float) -> None:
-        """Ask until the answer is empty. Raises `CommandFailed` with the last answer when it takes longer."""
+        """Wait until there is no problem. Raises `CommandFailed` with the last one after `seconds`."""
         deadline = time.monotonic() + seconds
         while problem := await find_problem():
             self.check()
@@ -189,42 +176,27 @@ class SandboxSession:
             await asyncio.sleep(POLL_INTERVAL_SECONDS / 2)
 
     def check(self) -> None:
-        """Raise `PartFailed` when the worker or a part of the sandbox has ended by itself."""
+        """Raises `PartFailed` when the worker or a part has ended by itself."""
         self.worker.check()
         self.sandbox.check()
 
-    # --- leaving ---
-
     async def cancel_open_workflows(self, seconds: float = 15.0) -> list[str]:
-        """End what runs for the whole cluster: upkeep, the watch, provisioning. What is still open then, by id."""
+        """Returns the IDs of those that are still open after `seconds`."""
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         deadline = time.monotonic() + seconds
         cancelled: set[str] = set()
-        while still := await self.open_workflows():
+        while (still := await self.open_workflows()) and time.monotonic() < deadline:
             for workflow in still:
                 if workflow.id not in cancelled:
                     cancelled.add(workflow.id)
-                    await self._cancel(workflow)
-            if time.monotonic() > deadline:
-                break
+                    with suppress(RPCError):  # It may have ended meanwhile.
+                        await self.temporal.get_workflow_handle(workflow.id).cancel()
             await asyncio.sleep(POLL_INTERVAL_SECONDS / 2)
         return sorted(workflow.id for workflow in still)
-
-    async def _cancel(self, workflow: WorkflowExecution) -> None:
-        try:
-            await self.temporal.get_workflow_handle(workflow.id).cancel()
-        except RPCError:
-            # It ended between the two calls.
-            return
-
-
-def open_nodeclaims(nodeclaims: Iterable[NodeClaimSummary]) -> list[NodeClaimSummary]:
-    return [nodeclaim for nodeclaim in nodeclaims if nodeclaim.open]
 
 
 def _describe_view(view: ClusterView) -> str:
     blocked = [
-        f"{nodeclaim.name} in {nodeclaim.phase}: {nodeclaim.blocked_by or 'no reason given'}"
-        for nodeclaim in open_nodeclaims(view.nodeclaims)
+        f"{one.name} in {one.phase}: {one.blocked_by or 'no reason given'}" for one in view.nodeclaims if one.open
     ]
     return f"pods: {view.pods}; nodes: {'; '.join(blocked[:5]) or 'none'}"

@@ -1,16 +1,4 @@
-"""The Deployment's pods as they are now, by one watch: how many run, where, and when the last of them changed.
-
-`stage.py` holds one for the demo and the benchmark; a list per look would cost more than what is measured.
-
-What the AWS stand-in was asked by the worker, and what it holds of it: calls, refusals, instances, launch templates.
-
-The demo and the benchmark count by it. It reads the stand-in's control API, which counts nothing of that.
-
-What the worker counts of itself, read from its metrics port: for now, workflow tasks that failed and were repeated.
-
-Temporal repeats such a task until it passes, so what was to happen happens all the same; the demo and the benchmark say
-that there were some, since each is a bug or a machine that is too busy.
-"""
+"""Measurements of a sandbox for the demo and the benchmarks: pods, calls to AWS, failed workflow tasks."""
 
 import asyncio
 import time
@@ -49,7 +37,7 @@ class PodCount:
 
 
 class PodWatch:
-    """`selector` is a label selector. An async context manager: the watch runs inside it."""
+    """Counts pods by a label selector. An async context manager: the watch runs inside it."""
 
     def __init__(self, client: KubeClient, selector: str) -> None:
         self._watch = ListWatch(client, PODS, self._handle_deltas, time.monotonic, params={"labelSelector": selector})
@@ -57,9 +45,9 @@ class PodWatch:
         self._states: Counter[str] = Counter()
         self._changed = asyncio.Event()
         self.most = 0
-        """Pods that ran at one time since `reset_peak`."""
+        """Most Running pods since `reset_peak`."""
         self.most_at = 0.0
-        """When that was reached first, on the monotonic clock."""
+        """When that was first reached, on the monotonic clock."""
 
     async def __aenter__(self) -> "PodWatch":
         self._task = asyncio.create_task(self._watch.run(), name="pod-watch")
@@ -79,7 +67,6 @@ class PodWatch:
         return PodCount(states["Running"], states["Pending"], states["Leaving"], dict(nodes))
 
     async def wait_for_change(self, seconds: float) -> None:
-        """Until a pod changes, or so long."""
         try:
             await asyncio.wait_for(self._changed.wait(), seconds)
         except TimeoutError:
@@ -100,7 +87,7 @@ class PodWatch:
 
 
 def pod_state(pod: Mapping[str, Any]) -> tuple[str, str]:
-    """Running, Pending or Leaving, and the node's name."""
+    """`Running`, `Pending` or `Leaving`, and the node's name."""
     phase = pod.get("status", {}).get("phase", "Pending")
     terminating = "deletionTimestamp" in pod["metadata"] or phase not in ("Running", "Pending")
     return "Leaving" if terminating else phase, pod.get("spec", {}).get("nodeName", "")
@@ -108,34 +95,32 @@ def pod_state(pod: Mapping[str, Any]) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Instances:
-    """Since the start."""
-
     launched: int
     terminated: int
 
 
 class AwsProbe:
-    """`key` is the access key that the worker calls with."""
+    """Reads the control API of the AWS stand-in, for the calls of one access key."""
 
     def __init__(self, control: AwsControl, key: str) -> None:
         self._control, self._key = control, key
 
     async def count_calls(self) -> dict[str, int]:
-        """By `service:Action`, since the start."""
+        """By `service:Action`."""
         return {action: entry["count"] for action, entry in (await self._fetch_counters()).items()}
 
     async def list_denied_actions(self) -> list[str]:
-        """What its IAM policy did not allow, each action once."""
+        """Actions that IAM denied, each once."""
         denials = await asyncio.to_thread(self._control.list_denials)
         return sorted({denial["action"] for denial in denials if denial["access_key"] == self._key})
 
     async def count_instances(self) -> Instances:
-        """Whoever launched them."""
+        """Of all keys."""
         response = await asyncio.to_thread(self._control.list_instances)
         return Instances(launched=response["launched"], terminated=response["terminated"])
 
     async def launch_templates(self) -> int:
-        """Those that were created and not deleted."""
+        """Created and not deleted."""
         calls = await self._fetch_counters()
         created, deleted = (calls.get(f"ec2:{verb}LaunchTemplate", {}) for verb in ("Create", "Delete"))
         return _count_successes(created) - _count_successes(deleted)
@@ -149,16 +134,16 @@ def _count_successes(entry: Mapping[str, int]) -> int:
 
 
 def calls_since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """The calls made between two looks."""
     counts = {action: count - before.get(action, 0) for action, count in after.items()}
     return {action: count for action, count in counts.items() if count}
 
 
 FAILED_TASKS = "temporal_workflow_task_execution_failed"
+"""Temporal retries such a task, so that nothing else shows it: each is a bug, or a machine that is too busy."""
 
 
 async def read_failed_tasks(port: int) -> dict[str, int]:
-    """By workflow type; empty when there were none. Raises aiohttp's ClientError when nobody answers."""
+    """By workflow type. Raises aiohttp's ClientError."""
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as response:
         response.raise_for_status()
         return failed_tasks(await response.text())

@@ -1,8 +1,6 @@
-"""A worker as a child process, with the rights that ship with it: the ClusterRole and the IAM policy of `deploy/`.
+"""A worker as a child process with the permissions that ship with it: ClusterRole and IAM policies of `deploy/`.
 
-`stage.py` starts one for the demo and the benchmark. Nothing of the user's own AWS or Kubernetes settings reaches it.
-
-The rights that ship with the worker: its ServiceAccount, and the key that is bound to its IAM policy.
+None of the user's own AWS or Kubernetes settings reaches it.
 """
 
 import asyncio
@@ -22,12 +20,11 @@ __all__ = ["RBAC", "WORKER_KEY", "aws_arguments", "service_account"]
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "SSL_CERT_FILE")
 GRACE = 60.0
-"""Seconds that a worker has to end in, less than the chart gives it: what is under way has a third of them, and what it
-says at its end may wait."""
+"""Seconds to end in, less than the chart gives; activities under way have a third of them."""
 
 
 class WorkerProcess(Process):
-    """Healthy when it polls and its caches are filled, `READY_WITHIN` seconds after its start at the latest."""
+    """Healthy when it polls and its caches are synced."""
 
     READY_WITHIN = 60.0
 
@@ -44,7 +41,7 @@ class WorkerProcess(Process):
         )
 
     async def stop_gracefully(self) -> int | None:
-        """SIGTERM and wait. The exit code, or None when it had to be killed."""
+        """The exit code, or None when it had to be killed."""
         self.signal(signal.SIGTERM)
         child = self._child
         if child is None:
@@ -57,11 +54,11 @@ class WorkerProcess(Process):
 
 
 def clean_environment() -> dict[str, str]:
-    """What any process needs, and no credentials."""
+    """Without credentials."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return inherited | {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 
 
 def aws_arguments() -> tuple[str, ...]:
-    """For the stand-in: bind the worker's key to the policies in `deploy/iam`."""
+    """Bind the worker's key to the policies in `deploy/iam`."""
     return tuple(f"--policy={file}" for file in IAM_FILES)

@@ -1,13 +1,11 @@
 """What is ours of AWS is tested one by one, and what is moto's does what we rely on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, instance_ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, instance_ids, raises_code
 
 
 def test_groups_by_id_name_and_tag_in_pages(kit: FakeAwsClient) -> None:
@@ -55,9 +53,8 @@ def test_a_deleted_fleet_takes_its_instances_along_if_told_so(kit: FakeAwsClient
         deleted = kit.ec2.delete_fleets(FleetIds=[response["FleetId"]], TerminateInstances=takes)
         assert len(deleted["SuccessfulFleetDeletions"]) == 1
         assert kit.describe_instance(instance_ids(response)[0])["State"]["Name"] == state
-        with pytest.raises(ClientError) as exc_info:
+        with raises_code("InvalidFleetId.NotFound"):
             kit.ec2.describe_fleets(FleetIds=[response["FleetId"]])
-        assert error_code(exc_info) == "InvalidFleetId.NotFound"
 
 
 def test_clusters_and_default_quotas_are_listed(kit: FakeAwsClient) -> None:
@@ -71,10 +68,35 @@ def test_clusters_and_default_quotas_are_listed(kit: FakeAwsClient) -> None:
     ("expected", "message"), [("MaxFleetCountExceeded", None), ("PendingVerification", "Your request is verified")]
 )
 def test_a_pool_may_fail_in_its_own_words(kit: FakeAwsClient, expected: str, message: str | None) -> None:
-    kit.create_template()
     kit.control.set_pool(0, zone="us-west-2a", code=expected, message=message)
     response: Any = kit.create_fleet(kit.overrides("m5.large", zones="ab"), 2)
     assert len(instance_ids(response)) == 2
     kit.control.set_pool(0, zone="us-west-2b")
     codes = {e["ErrorCode"] for e in kit.create_fleet(kit.overrides("m5.large", zones="ab"))["Errors"]}
     assert codes == {expected, "InsufficientInstanceCapacity"}
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "request_", "code"),
+    [
+        ("ec2", "describe_images", {"ImageIds": ["ami-0123456789abcdef0"]}, "InvalidAMIID.NotFound"),
+        ("ec2", "describe_images", {"ImageIds": ["x"]}, "InvalidAMIID.Malformed"),
+        ("ec2", "describe_subnets", {"SubnetIds": ["subnet-0123456789abcdef0"]}, "InvalidSubnetID.NotFound"),
+        ("ec2", "describe_subnets", {"SubnetIds": ["subnet-x"]}, "InvalidSubnetID.Malformed"),
+        ("ec2", "describe_instance_types", {"InstanceTypes": ["m99.huge"]}, "InvalidInstanceType"),
+        ("ec2", "describe_placement_groups", {"GroupNames": ["far"]}, "InvalidPlacementGroup.Unknown"),
+        (
+            "ec2",
+            "describe_capacity_reservations",
+            {"CapacityReservationIds": ["cr-0123456789abcdef0"]},
+            "InvalidCapacityReservationId.NotFound",
+        ),
+        ("ec2", "describe_verified_access_trust_providers", {}, "InvalidAction"),
+        ("eks", "describe_cluster", {"name": "other"}, "ResourceNotFoundException"),
+    ],
+)
+def test_what_is_not_there_has_its_code(
+    kit: FakeAwsClient, service: str, call: str, request_: dict[str, Any], code: str
+) -> None:
+    with raises_code(code):
+        getattr(kit.client(service), call)(**request_)

@@ -1,7 +1,5 @@
 """The control API: counters, the list of instances for balances and simulators, reset, and a kept state."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any
@@ -60,7 +58,6 @@ def test_changes_since_a_revision_and_who_is_gone(kit: FakeAwsClient) -> None:
 
 
 def test_waiting_for_a_change_ends_with_it(kit: FakeAwsClient) -> None:
-    kit.create_template()
     revision = kit.control.list_instances()["revision"]
     responses: list[dict[str, Any]] = []
     waiter = threading.Thread(target=lambda: responses.append(kit.control.list_instances(after=revision, wait=20)))
@@ -71,7 +68,6 @@ def test_waiting_for_a_change_ends_with_it(kit: FakeAwsClient) -> None:
 
 
 def test_launches_tell_token_target_and_outcome(kit: FakeAwsClient) -> None:
-    kit.create_template()
     kit.control.set_pool(1)
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"), 2, ClientToken="group-1")
     (launch,) = kit.control.list_fleets()

@@ -1,15 +1,15 @@
 """A running stand-in for these tests, with the few calls that nearly all of them begin with."""
 
-from __future__ import annotations
-
 import base64
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import boto3
+import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
@@ -18,6 +18,7 @@ from tests.support.paths import ROOT
 
 AL2023 = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023"
 USER_DATA = base64.b64encode(b"MIME-Version: 1.0").decode()
+USUAL_TEMPLATE = "karpenter.k8s.aws/1"
 Json = dict[str, Any]
 
 
@@ -36,10 +37,12 @@ def stop_process(process: subprocess.Popen[str]) -> None:
     process.wait(timeout=60)
 
 
-def error_code(error: Any) -> str:
-    """The code of what pytest.raises caught."""
-    assert isinstance(error.value, ClientError)
-    return str(error.value.response["Error"]["Code"])
+@contextmanager
+def raises_code(code: str) -> Iterator[pytest.ExceptionInfo[ClientError]]:
+    """Like pytest.raises, for an error of AWS with this code."""
+    with pytest.raises(ClientError) as caught:
+        yield caught
+    assert caught.value.response["Error"]["Code"] == code
 
 
 def tag_list(**found: str) -> list[Json]:
@@ -80,7 +83,7 @@ class FakeAwsClient:
         filters = [{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}]
         return str(self.ec2.describe_security_groups(Filters=filters)["SecurityGroups"][0]["GroupId"])
 
-    def create_template(self, name: str = "karpenter.k8s.aws/1", **data: Any) -> str:
+    def create_template(self, name: str = USUAL_TEMPLATE, **data: Any) -> str:
         """A launch template with the seeded group and image, and `data` on top; its id."""
         full = {
             "ImageId": self.image_id(),
@@ -107,28 +110,22 @@ class FakeAwsClient:
         count: int = 1,
         *,
         capacity_type: str = "on-demand",
-        template: str = "karpenter.k8s.aws/1",
+        template: str = USUAL_TEMPLATE,
         **request: Any,
     ) -> Json:
+        """Makes the usual template if there is none."""
+        if template == USUAL_TEMPLATE and not self.ec2.describe_launch_templates()["LaunchTemplates"]:
+            self.create_template()
         target = {"TotalTargetCapacity": count, "DefaultTargetCapacityType": capacity_type}
         specification = {"LaunchTemplateName": template, "Version": "$Latest"}
         configs = [{"LaunchTemplateSpecification": specification, "Overrides": list(overrides)}]
-        response: Json = self.ec2.create_fleet(
-            **{
-                "Type": "instant",
-                "LaunchTemplateConfigs": configs,
-                "TargetCapacitySpecification": target,
-                **request,
-            }
-        )
+        defaults = {"Type": "instant", "LaunchTemplateConfigs": configs, "TargetCapacitySpecification": target}
+        response: Json = self.ec2.create_fleet(**{**defaults, **request})
         return response
 
     def launch_instances(self, *types: str, count: int = 1, **request: Any) -> list[str]:
-        """Ids of instances of these types; makes the usual template if there is none."""
-        if not self.ec2.describe_launch_templates()["LaunchTemplates"]:
-            self.create_template()
-        response = self.create_fleet(self.overrides(*(types or ("m5.large",))), count, **request)
-        return instance_ids(response)
+        """Ids of instances of these types."""
+        return instance_ids(self.create_fleet(self.overrides(*(types or ("m5.large",))), count, **request))
 
     def describe_instance(self, instance_id: str) -> Json:
         reservations = self.ec2.describe_instances(InstanceIds=[instance_id])["Reservations"]

@@ -1,14 +1,21 @@
 """`tenure why` tells a node's story in lines that need no explanation."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
+import pytest
+from temporalio.client import Client, WorkflowQueryFailedError
+
+from tenure.cli.nodes import why
 from tenure.cli.nodes.timeline import CALLS, ActivityCall, NodeExplanation, explain_completed
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.disruption.drain import CancelledDrain, DrainState, DrainStatus, EvictionBlocker
 from tenure.model.interruption.notices import InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
 from tenure.model.node_health import NotReadyInterval
+from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimOutcome, NodeClaimState, Phase, Step
 from tenure.model.observations import ObservedNodeClaim
 from workflows.current_details import (
@@ -20,20 +27,30 @@ from workflows.current_details import (
 )
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+IDENTITY = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+
+
+def nodeclaim(phase: str = "Ready", **fields: Any) -> NodeClaimSummary:
+    return NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase=phase, since=START, **fields)
+
+
+def state(**fields: Any) -> NodeClaimState:
+    return NodeClaimState(identity=IDENTITY, **fields)
+
+
+def lines_of(summary: NodeClaimSummary, steps: Sequence[Step] = (), **fields: Any) -> list[str]:
+    return NodeExplanation(summary, steps, **fields).format_text().splitlines()
 
 
 def test_a_node_that_waits_says_for_what_and_until_when() -> None:
-    nodeclaim = NodeClaimSummary(
-        workflow_id="demo/nodeclaim/one/1",
-        name="one",
-        phase="Drain",
-        since=START,
+    drains = nodeclaim(
+        "Drain",
         deadline=START + timedelta(hours=1),
         overdue=True,
         blocked_by="pdb default/web",
         node_name="ip-10-0-0-1",
     )
-    lines = NodeExplanation(nodeclaim, (Step(phase=Phase.DRAIN, at=START, cause="Empty"),)).format_text().splitlines()
+    lines = lines_of(drains, (Step(phase=Phase.DRAIN, at=START, cause="Empty"),))
     assert lines[0] == "NodeClaim one · node ip-10-0-0-1"
     assert "  phase       Drain (overdue)" in lines
     assert "  deadline    2026-01-01 13:00:00 UTC" in lines
@@ -41,19 +58,8 @@ def test_a_node_that_waits_says_for_what_and_until_when() -> None:
     assert lines[-1].split() == ["2026-01-01", "12:00:00", "UTC", "Drain", "Empty"]
 
 
-def test_a_node_that_is_gone_says_what_it_went_for() -> None:
-    nodeclaim = NodeClaimSummary(
-        workflow_id="demo/nodeclaim/one/1", name="one", phase="Gone", since=START, status="COMPLETED"
-    )
-    text = NodeExplanation(nodeclaim, (), reason="Expired").format_text()
-    assert "went for    Expired" in text
-    assert "deadline" not in text and "tenure history" not in text
-
-
 def test_what_is_known_of_a_node_that_is_gone_outlives_it() -> None:
-    nodeclaim = NodeClaimSummary(
-        workflow_id="demo/nodeclaim/one/1", name="one", phase="Gone", since=START, status="COMPLETED"
-    )
+    gone = nodeclaim("Gone", status="COMPLETED")
     pods = tuple(f"default/web-{number}" for number in range(10))
     outcome = NodeClaimOutcome(
         name="one",
@@ -63,129 +69,148 @@ def test_what_is_known_of_a_node_that_is_gone_outlives_it() -> None:
         drift="AMIDrift: ami-1",
         evicted_pods=pods,
     )
-    lines = explain_completed(nodeclaim, outcome).format_text().splitlines()
+    lines = explain_completed(gone, outcome).format_text().splitlines()
     assert "  from AWS    spotInterruption" in lines and "  drifted     AMIDrift: ami-1" in lines
+    assert "  went for    spot_interrupted" in lines
+    assert not [line for line in lines if "deadline" in line or "tenure history" in line]
     (drained,) = [line for line in lines if line.startswith("  drained of  default/web-0, ")]
     assert drained.endswith("default/web-7 and 2 more")
-    assert explain_completed(nodeclaim, outcome).as_json()["drainedOf"] == list(pods)
+    assert explain_completed(gone, outcome).as_json()["drainedOf"] == list(pods)
 
 
 def test_the_last_calls_are_told_and_where_the_others_are() -> None:
-    nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Drain", since=START)
     made = [ActivityCall(START, f"call-{number}", "is done", 0.5) for number in range(CALLS)]
-    all_lines = NodeExplanation(nodeclaim, calls=made).format_text().splitlines()
+    all_lines = lines_of(nodeclaim("Drain"), calls=made)
     assert all_lines[-CALLS - 1] == "  calls; with waits and signals: tenure history one"
     assert all_lines[-1] == f"  2026-01-01 12:00:00 UTC  call-{CALLS - 1} is done, 0.5 s"
-    more = NodeExplanation(nodeclaim, calls=[*made, ActivityCall(START, "drain")]).format_text().splitlines()
+    more = lines_of(nodeclaim("Drain"), calls=[*made, ActivityCall(START, "drain")])
     assert more[-CALLS - 1] == f"  the last {CALLS} of {CALLS + 1} calls; with waits and signals: tenure history one"
     assert more[-1] == "  2026-01-01 12:00:00 UTC  drain is under way"
 
 
-def test_without_a_worker_what_visibility_knows_is_still_told() -> None:
-    nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
-    text = NodeExplanation(nodeclaim, (), remark="its story needs a worker, and none answers: no poller").format_text()
-    assert "phase       Ready" in text
-    assert "no poller" in text
-
-
-def test_a_node_that_has_drifted_says_from_what_and_what_comes_of_it() -> None:
-    nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Registration", since=START)
-    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
-    observed = ObservedNodeClaim(drift="AMIDrift", drift_message="m6i.large runs ami-1")
-    lines = (
-        NodeExplanation(nodeclaim, (), drift=describe_drift(NodeClaimState(identity=identity, observed=observed)))
-        .format_text()
-        .splitlines()
+DRIFTED = ObservedNodeClaim(drift="AMIDrift", drift_message="m6i.large runs ami-1")
+INTERVALS = tuple(NotReadyInterval(since=START, until=START + timedelta(seconds=lasted)) for lasted in (50, 40))
+AWAY = ObservedNodeClaim(not_ready_since=START, not_ready_reason="NotReady")
+BLOCKER = EvictionBlocker(
+    subject="default/web", owner="ReplicaSet web-5", cause="budget", what="PDB web", passes="never"
+)
+DRAINING = state(
+    phase=Phase.DRAIN,
+    drain=DrainState(
+        verdict=DrainStatus(eviction_blockers=(BLOCKER,), pods=3, pods_in_later_groups=2, follows="escalates at noon")
+    ),
+)
+REJECTED = state(
+    notices=(
+        TrackedInterruption(
+            notice=InterruptionMessage(kind="scheduledChange", id="e-1", at=START, starts=START, code="instance-stop"),
+            received_at=START,
+            decision=ApprovalDecision(approved=False, by="ann", at=START),
+        ),
     )
-    assert "  drifted     AMIDrift: m6i.large runs ami-1; waits for its replacement to be planned" in lines
-    assert (
-        "drifted"
-        not in NodeExplanation(nodeclaim, (), drift=describe_drift(NodeClaimState(identity=identity))).format_text()
-    )
+)
 
 
-def test_a_node_that_a_plan_made_says_what_it_was_bought_for() -> None:
-    nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
-    assert (
-        "  bought for  default/web: m5.large"
-        in NodeExplanation(nodeclaim, (), bought_for="default/web: m5.large").format_text().splitlines()
-    )
-    assert "bought for" not in NodeExplanation(nodeclaim, ()).format_text()
+@pytest.mark.parametrize(
+    ("fields", "lines"),
+    [
+        ({}, []),
+        ({"remark": "no poller"}, ["  note        no poller"]),
+        (
+            {"drift": describe_drift(state(observed=DRIFTED))},
+            ["  drifted     AMIDrift: m6i.large runs ami-1; waits for its replacement to be planned"],
+        ),
+        ({"drift": describe_drift(state())}, []),
+        ({"bought_for": "default/web: m5.large"}, ["  bought for  default/web: m5.large"]),
+        ({"not_ready": describe_not_ready(state())}, []),
+        (
+            {"drain": describe_drain(DRAINING)},
+            [
+                "  drain       default/web (ReplicaSet web-5): PDB web; never passes by itself",
+                "  drain       pods of later groups that wait for these: 2",
+                "  drain       escalates at noon",
+            ],
+        ),
+        (
+            {"events": describe_interruption_events(REJECTED)},
+            ["  from AWS    scheduledChange instance-stop at 2026-01-01T12:00:00+00:00, rejected by ann"],
+        ),
+    ],
+    ids=["ready", "remark", "drifted", "not drifted", "bought for", "never away", "held drain", "rejected event"],
+)
+def test_each_fact_is_a_line(fields: dict[str, Any], lines: list[str]) -> None:
+    """And there is no line about anything else."""
+    assert lines_of(nodeclaim(), **fields)[4:] == lines and "  phase       Ready" in lines_of(nodeclaim(), **fields)
 
 
 def test_a_node_that_comes_and_goes_says_how_often_and_for_how_long_it_was_away() -> None:
-    nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
-    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
-    intervals = tuple(NotReadyInterval(since=START, until=START + timedelta(seconds=lasted)) for lasted in (50, 40))
-    state = NodeClaimState(identity=identity, flaps=3, not_ready_intervals=(*intervals, NotReadyInterval(since=START)))
-    now = state.model_copy(update={"observed": ObservedNodeClaim(not_ready_since=START, not_ready_reason="NotReady")})
-    [not_ready_line] = [
-        line
-        for line in NodeExplanation(nodeclaim, (), not_ready=describe_not_ready(now)).format_text().splitlines()
-        if line.startswith("  away")
-    ]
-    assert "since 2026-01-01 12:00:00 UTC: NotReady" in not_ready_line
-    assert "3 times since it was initialized, the latest 2 before for 90 s in all" in not_ready_line
-    assert (
-        "away"
-        not in NodeExplanation(
-            nodeclaim, (), not_ready=describe_not_ready(NodeClaimState(identity=identity))
-        ).format_text()
+    flapping = state(flaps=3, not_ready_intervals=(*INTERVALS, NotReadyInterval(since=START)), observed=AWAY)
+    [line] = lines_of(nodeclaim(), not_ready=describe_not_ready(flapping))[4:]
+    assert line.startswith("  away") and "since 2026-01-01 12:00:00 UTC: NotReady" in line
+    assert "3 times since it was initialized, the latest 2 before for 90 s in all" in line
+
+
+def test_the_page_of_a_node_shows_drains_and_decisions() -> None:
+    assert "| drain | escalates at noon |" in render_nodeclaim(DRAINING)
+    assert "rejected by ann" in render_nodeclaim(REJECTED)
+    over = state(
+        cancelled_drain=CancelledDrain(at=START, retry_at=START + timedelta(hours=1), why="default/web: PDB web")
     )
-
-
-def test_a_drain_that_is_held_says_by_whom_whether_it_passes_and_what_follows() -> None:
-    nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Drain", since=START)
-    blocker = EvictionBlocker(
-        subject="default/web", owner="ReplicaSet web-5", cause="budget", what="PDB web", passes="never"
-    )
-    status = DrainStatus(eviction_blockers=(blocker,), pods=3, pods_in_later_groups=2, follows="escalates at noon")
-    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
-    state = NodeClaimState(identity=identity, phase=Phase.DRAIN, drain=DrainState(verdict=status))
-    lines = NodeExplanation(nodeclaim, (), drain=describe_drain(state)).format_text().splitlines()
-    assert "  drain       default/web (ReplicaSet web-5): PDB web; never passes by itself" in lines
-    assert "  drain       pods of later groups that wait for these: 2" in lines
-    assert "  drain       escalates at noon" in lines
-    assert "| drain | escalates at noon |" in render_nodeclaim(state)
-
-
-def test_a_drain_that_was_given_up_is_remembered() -> None:
-    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
-    cancelled_drain = CancelledDrain(at=START, retry_at=START + timedelta(hours=1), why="default/web: PDB web")
-    page = render_nodeclaim(NodeClaimState(identity=identity, cancelled_drain=cancelled_drain))
-    assert "| drain given up | 2026-01-01 12:00:00 UTC: default/web: PDB web |" in page
-    assert describe_drain(NodeClaimState(identity=identity)) == ()
-
-
-def test_what_aws_says_is_shown_with_what_a_person_said_of_it() -> None:
-    nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
-    notice = InterruptionMessage(kind="scheduledChange", id="e-1", at=START, starts=START, code="instance-stop")
-    decision = ApprovalDecision(approved=False, by="ann", at=START)
-    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
-    state = NodeClaimState(
-        identity=identity, notices=(TrackedInterruption(notice=notice, received_at=START, decision=decision),)
-    )
-    lines = NodeExplanation(nodeclaim, (), events=describe_interruption_events(state)).format_text().splitlines()
-    assert "  from AWS    scheduledChange instance-stop at 2026-01-01T12:00:00+00:00, rejected by ann" in lines
-    assert "rejected by ann" in render_nodeclaim(state)
+    assert "| drain given up | 2026-01-01 12:00:00 UTC: default/web: PDB web |" in render_nodeclaim(over)
+    assert describe_drain(state()) == ()
 
 
 def test_as_json_a_story_is_whole_and_plain() -> None:
-    nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START, price=0.25)
     step = Step(phase=Phase.LAUNCH, at=START, cause="created")
-    result = json.loads(json.dumps(NodeExplanation(nodeclaim, (step,), drift="AMIDrift", expires=START).as_json()))
+    explanation = NodeExplanation(nodeclaim(price=0.25), (step,), drift="AMIDrift", expires=START)
+    result = json.loads(json.dumps(explanation.as_json()))
     assert (result["nodeClaim"], result["pricePerHour"], result["drift"]) == ("one", 0.25, "AMIDrift")
     assert result["expires"] == START.isoformat() and result["steps"][0]["cause"] == "created"
 
 
 def test_the_page_of_a_node_begins_with_what_it_does_and_what_it_waits_for() -> None:
-    identity = NodeClaimIdentity(cluster="demo", name="one", uid="1", created=START)
-    calm = render_nodeclaim(NodeClaimState(identity=identity, phase=Phase.INITIALIZATION)).splitlines()
+    calm = render_nodeclaim(state(phase=Phase.INITIALIZATION)).splitlines()
     assert calm[0] == "**The node has joined the cluster and is getting ready.**"
     assert calm[2] == "**Waits for**: the Node to be Ready, and its startup taints to be gone"
-    blocked_state = NodeClaimState(
-        identity=identity, phase=Phase.DRAIN, overdue=True, blocked_by="pdb default/web allows 0"
-    )
-    late = render_nodeclaim(blocked_state).splitlines()
+    blocked = state(phase=Phase.DRAIN, overdue=True, blocked_by="pdb default/web allows 0")
+    late = render_nodeclaim(blocked).splitlines()
     assert late[0] == "**Pods are leaving the node, which is on its way out, past its deadline.**"
     assert late[2].startswith("**Blocked by**: waits for a person: ") and late[2].endswith("pdb default/web allows 0")
+
+
+# --- the query ---
+
+
+class FakeWorkflow:
+    """A workflow that refuses so often."""
+
+    def __init__(self, *errors: str) -> None:
+        self.errors, self.query_count = list(errors), 0
+
+    def get_workflow_handle(self, workflow_id: str) -> "FakeWorkflow":
+        return self
+
+    async def query(self, name: str, result_type: type[NodeClaimExplanation]) -> NodeClaimExplanation:
+        self.query_count += 1
+        if self.errors:
+            raise WorkflowQueryFailedError(self.errors.pop(0))
+        return NodeClaimExplanation.model_construct()
+
+
+@pytest.mark.parametrize(
+    ("errors", "queries", "answer"),
+    [
+        (["events came with a query, before their workflow task: ask again"], 2, ""),
+        (["unknown query told"], 1, "older version"),
+        (["ask again"] * 9, 4, "ask again"),
+    ],
+    ids=["just as news comes", "does not know the query", "never answers"],
+)
+async def test_only_a_worker_that_has_just_started_is_asked_again(
+    errors: list[str], queries: int, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(why, "RETRY_DELAYS_SECONDS", (0.0, 0.0, 0.0))
+    workflow = FakeWorkflow(*errors)
+    response = await why.query_explanation(cast(Client, cast(Any, workflow)), nodeclaim())
+    assert workflow.query_count == queries
+    assert answer in response if isinstance(response, str) else not answer

@@ -4,30 +4,16 @@ import json
 from typing import Any
 
 import pytest
-from _pytest.capture import CaptureFixture
 
-from tenure.cli import main as cli_main
-from tests.unit.cli.simulate.test_simulate import (
-    TYPES,
-    Files,
-    deployment,
-    files,
-    instance_type,
-    offering,
-    pod,
-    pool,
-    run_simulation,
-)
-
-__all__ = ["files"]
+from tests.unit.cli.simulate.builders import TYPES, Files, Json, deployment, instance_type, offering, pod, pool
 
 
-def pod_with_spec(name: str = "one", **spec: Any) -> dict[str, Any]:
+def pod_with_spec(name: str = "one", **spec: Any) -> Json:
     made = pod(name, cpu="1")
     return {**made, "spec": {**made["spec"], **spec}}
 
 
-def affinity(kind: str, *, required: Any = None, preferred: Any = None) -> dict[str, Any]:
+def affinity(kind: str, *, required: Any = None, preferred: Any = None) -> Json:
     terms = {
         "requiredDuringSchedulingIgnoredDuringExecution": required,
         "preferredDuringSchedulingIgnoredDuringExecution": preferred,
@@ -35,71 +21,63 @@ def affinity(kind: str, *, required: Any = None, preferred: Any = None) -> dict[
     return {"affinity": {kind: {key: value for key, value in terms.items() if value is not None}}}
 
 
-def node_terms(*expressions: dict[str, Any]) -> dict[str, Any]:
+def node_terms(*expressions: Json) -> Json:
     return affinity("nodeAffinity", required={"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]})
 
 
-def container(**resources: Any) -> dict[str, Any]:
+def container(**resources: Any) -> Json:
     return {"name": "main", "image": "none", "resources": resources}
 
 
-def scheduled_pods(found: dict[str, Any]) -> list[str]:
+ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "pods": "9"}
+
+
+def scheduled_pods(found: Json) -> list[str]:
     """Names of pods on new nodes."""
     return sorted(name for node in found["nodes"] for name in node["pods"])
-
-
-def usage_error(files: Files, capsys: CaptureFixture[str], *more: str) -> str:
-    assert cli_main.main(files.arguments(*more)) == 2
-    captured = capsys.readouterr()
-    (line,) = captured.err.splitlines()
-    assert captured.out == ""
-    return line
 
 
 # --- as the API server has it ---
 
 
-def test_a_limit_without_a_request_is_a_request(files: Files, capsys: CaptureFixture[str]) -> None:
-    files.write("pods.yaml", pod_with_spec(containers=[container(limits={"nvidia.com/gpu": 1, "cpu": "1"})]))
-    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"] == ["g5.xlarge"]
+@pytest.mark.parametrize(
+    ("spec", "types"),
+    [
+        ({"containers": [container(limits={"nvidia.com/gpu": 1, "cpu": "1"})]}, ["g5.xlarge"]),
+        ({"containers": [container()], "resources": {"limits": {"cpu": "7"}}}, ["m5.2xlarge"]),
+        (
+            {"containers": [container(requests={"cpu": "1"})], "resources": {"limits": {"cpu": "7"}}},
+            ["m5.large", "m5.2xlarge", "g5.xlarge"],
+        ),
+        ({"containers": [container(requests={"cpu": 7.5, "memory": 1073741824})]}, ["m5.2xlarge"]),
+    ],
+    ids=["limit without a request", "limit of the pod alone", "limit of the pod with a request", "plain numbers"],
+)
+def test_requests_are_those_that_the_api_server_fills_in(files: Files, spec: Json, types: list[str]) -> None:
+    files.write("pods.yaml", pod_with_spec(**spec))
+    assert files.run()["nodes"][0]["instanceTypes"] == types
 
 
-def test_a_limit_of_the_whole_pod_is_a_request_where_no_container_asks(
-    files: Files, capsys: CaptureFixture[str]
-) -> None:
-    files.write("pods.yaml", pod_with_spec(containers=[container()], resources={"limits": {"cpu": "7"}}))
-    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"] == ["m5.2xlarge"]
-    files.write(
-        "pods.yaml", pod_with_spec(containers=[container(requests={"cpu": "1"})], resources={"limits": {"cpu": "7"}})
-    )
-    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"][0] == "m5.large"
-
-
-def test_plain_numbers_are_quantities(files: Files, capsys: CaptureFixture[str]) -> None:
-    files.write("pods.yaml", pod_with_spec(containers=[container(requests={"cpu": 7.5, "memory": 1073741824})]))
-    assert run_simulation(files, capsys)["nodes"][0]["instanceTypes"] == ["m5.2xlarge"]
-
-
-def test_what_is_null_is_absent(files: Files, capsys: CaptureFixture[str]) -> None:
+def test_what_is_null_is_absent(files: Files) -> None:
     """As `kubectl create --dry-run=client -o yaml` writes it."""
     made = deployment(2, affinity=None, nodeName=None)
     made["metadata"]["creationTimestamp"] = None
     made["spec"]["template"]["metadata"]["creationTimestamp"] = None
     files.write("pods.yaml", {**made, "status": {}})
-    assert scheduled_pods(run_simulation(files, capsys)) == ["web-0", "web-1"]
+    assert scheduled_pods(files.run()) == ["web-0", "web-1"]
 
 
-def test_dates_without_quotes_are_read(files: Files, capsys: CaptureFixture[str]) -> None:
+def test_dates_without_quotes_are_read(files: Files) -> None:
     one = "kind: Pod\nmetadata: {name: a, creationTimestamp: 2024-01-01T00:00:00Z}\nspec: {containers: [{name: a}]}\n"
     (files.folder / "pods.yaml").write_text(one + "---\n" + one.replace("name: a,", "name: b,"))
-    assert scheduled_pods(run_simulation(files, capsys)) == ["a", "b"]
+    assert scheduled_pods(files.run()) == ["a", "b"]
 
 
-def test_workloads_of_one_name_are_all_planned(files: Files, capsys: CaptureFixture[str]) -> None:
+def test_workloads_of_one_name_are_all_planned(files: Files) -> None:
     job = {**deployment(1), "kind": "Job"}
     job["spec"] = {**job["spec"], "parallelism": 3, "completions": 2}
     files.write("pods.yaml", deployment(2), job, pod("web-0", cpu="1"))
-    assert scheduled_pods(run_simulation(files, capsys)) == [
+    assert scheduled_pods(files.run()) == [
         "Deployment/default/web-0",
         "Deployment/default/web-1",
         "Job/default/web-0",
@@ -108,13 +86,13 @@ def test_workloads_of_one_name_are_all_planned(files: Files, capsys: CaptureFixt
     ]
 
 
-def test_a_cron_job_is_one_run_of_its_job(files: Files, capsys: CaptureFixture[str]) -> None:
+def test_a_cron_job_is_one_run_of_its_job(files: Files) -> None:
     job = {"spec": {"parallelism": 2, "template": deployment(1)["spec"]["template"]}}
     files.write("pods.yaml", {"kind": "CronJob", "metadata": {"name": "tick"}, "spec": {"jobTemplate": job}})
-    assert scheduled_pods(run_simulation(files, capsys)) == ["tick-0", "tick-1"]
+    assert scheduled_pods(files.run()) == ["tick-0", "tick-1"]
 
 
-def test_pods_that_nobody_plans_for_say_why(files: Files, capsys: CaptureFixture[str]) -> None:
+def test_pods_that_nobody_plans_for_say_why(files: Files) -> None:
     ours = {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}
     files.write(
         "pods.yaml",
@@ -122,51 +100,46 @@ def test_pods_that_nobody_plans_for_say_why(files: Files, capsys: CaptureFixture
         pod_with_spec("elsewhere", **node_terms(ours)),
         {**pod("done", cpu="1"), "status": {"phase": "Succeeded"}},
     )
-    found = run_simulation(files, capsys)
+    found = files.run()
     assert "schedulingGates" in found["unschedulable"]["gated"] and "NodePool" in found["unschedulable"]["elsewhere"]
     assert found["nodes"] == [] and len(found["unschedulable"]) == 2
 
 
-def test_what_stands_may_be_nodes_claims_pods_and_namespaces(files: Files, capsys: CaptureFixture[str]) -> None:
-    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "9"}
-    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": allocatable}}
+def test_what_stands_may_be_nodes_claims_pods_and_namespaces(files: Files) -> None:
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": ALLOCATABLE}}
     claim = {
         "kind": "NodeClaim",
         "metadata": {"name": "coming", "labels": {"karpenter.sh/nodepool": "general"}},
-        "spec": {"nodeClassRef": {"name": "default"}, "resources": {"requests": allocatable}, "requirements": []},
+        "spec": {"nodeClassRef": {"name": "default"}, "resources": {"requests": ALLOCATABLE}, "requirements": []},
     }
     files.write(
         "nodes.yaml", node, claim, pod_with_spec("there", nodeName="n1", containers=[container(limits={"cpu": 4})])
     )
-    found = run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))
+    found = files.run("--nodes", str(files.folder / "nodes.yaml"))
     assert (found["existing"], found["nodes"]) == ({"coming": ["one"]}, [])
 
 
-def test_a_cordoned_node_takes_nothing(files: Files, capsys: CaptureFixture[str]) -> None:
-    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "9"}
-    node = {
-        "kind": "Node",
-        "metadata": {"name": "n1"},
-        "spec": {"unschedulable": True},
-        "status": {"allocatable": allocatable},
-    }
-    files.write("nodes.yaml", node)
-    assert run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"spec": {"unschedulable": True}, "status": {}},
+        {
+            "metadata": {"creationTimestamp": "2024-12-01T00:00:00Z"},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2025-01-01T00:00:00Z"}]
+            },
+        },
+    ],
+    ids=["cordoned", "not ready for long"],
+)
+def test_a_node_that_takes_no_pods_is_left_alone(files: Files, node: Json) -> None:
+    status = {"allocatable": ALLOCATABLE, **node["status"]}
+    named = {"kind": "Node", **node, "metadata": {"name": "n1", **node.get("metadata", {})}, "status": status}
+    files.write("nodes.yaml", named)
+    assert files.run("--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
 
 
-def test_a_node_that_has_long_been_not_ready_is_no_home(files: Files, capsys: CaptureFixture[str]) -> None:
-    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "9"}
-    conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": "2025-01-01T00:00:00Z"}]
-    node = {
-        "kind": "Node",
-        "metadata": {"name": "n1", "creationTimestamp": "2024-12-01T00:00:00Z"},
-        "status": {"allocatable": allocatable, "conditions": conditions},
-    }
-    files.write("nodes.yaml", node)
-    assert run_simulation(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
-
-
-def test_namespaces_are_selected_by_their_labels(files: Files, capsys: CaptureFixture[str]) -> None:
+def test_namespaces_are_selected_by_their_labels(files: Files) -> None:
     """The pods that are to be kept away from are in a namespace that only its label names."""
     term = {
         "topologyKey": "topology.kubernetes.io/zone",
@@ -178,13 +151,13 @@ def test_namespaces_are_selected_by_their_labels(files: Files, capsys: CaptureFi
     quiet = pod_with_spec("quiet", **affinity("podAntiAffinity", required=[term]))
     namespace = {"kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "red"}}}
     files.write("pods.yaml", namespace, noisy, quiet)
-    found = run_simulation(files, capsys)
+    found = files.run()
     zones = {node["pods"][0]: node["zones"] for node in found["nodes"] if len(node["pods"]) == 1}
     assert zones["noisy"] == ["a"] and zones["quiet"] != ["a"] and len(zones["quiet"]) == 1
 
 
 @pytest.mark.parametrize("kind", ["high", "system-node-critical", ""])
-def test_priority_comes_from_the_class(files: Files, capsys: CaptureFixture[str], kind: str) -> None:
+def test_priority_comes_from_the_class(files: Files, kind: str) -> None:
     classes = [
         {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9},
         {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 5, "globalDefault": True},
@@ -194,21 +167,19 @@ def test_priority_comes_from_the_class(files: Files, capsys: CaptureFixture[str]
     limited["spec"]["limits"] = {"nodes": "1"}
     files.write("pools.yaml", limited)
     files.write("pods.yaml", *classes, pod_with_spec("other", containers=[container(requests={"cpu": "7"})]), first)
-    found = run_simulation(files, capsys)
+    found = files.run()
     assert scheduled_pods(found) == ["first"] and list(found["unschedulable"]) == ["other"]
 
 
-def test_min_values_are_lowered_where_that_is_wanted(files: Files, capsys: CaptureFixture[str]) -> None:
+def test_min_values_are_lowered_where_that_is_wanted(files: Files) -> None:
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 5}
     files.write("pools.yaml", pool(requirement))
-    assert "minValues" in run_simulation(files, capsys)["unschedulable"]["one"]
-    assert run_simulation(files, capsys, "--min-values-policy", "BestEffort")["unschedulable"] == {}
+    assert "minValues" in files.run()["unschedulable"]["one"]
+    assert files.run("--min-values-policy", "BestEffort")["unschedulable"] == {}
 
 
 @pytest.mark.parametrize(("count", "reserved"), [({}, 1), ({"ReservationCapacity": 2}, 2)])
-def test_reserved_capacity_is_used_first_and_no_further(
-    files: Files, capsys: CaptureFixture[str], count: dict[str, int], reserved: int
-) -> None:
+def test_reserved_capacity_is_used_first_and_no_further(files: Files, count: dict[str, int], reserved: int) -> None:
     reserved_offering = offering("a", "reserved", 0.001)
     key = "karpenter.k8s.aws/capacity-reservation-id"
     reserved_offering["Requirements"].append({"key": key, "operator": "In", "values": ["cr-1"]})
@@ -216,38 +187,30 @@ def test_reserved_capacity_is_used_first_and_no_further(
     large["offerings"].append({**reserved_offering, **count})
     (files.folder / "types.json").write_text(json.dumps([large]))
     files.write("pods.yaml", *(pod(f"p{n}", cpu="7") for n in range(3)))
-    found = run_simulation(files, capsys)
+    found = files.run()
     kinds = [node["capacityTypes"] for node in found["nodes"]]
     assert kinds.count(["reserved"]) == reserved and len(kinds) == 3
     assert sorted(node["price"] for node in found["nodes"])[0] == 0.001
 
 
-def test_types_without_a_number_of_pods_have_the_kubelets(files: Files, capsys: CaptureFixture[str]) -> None:
+def test_types_without_a_number_of_pods_have_the_kubelets(files: Files) -> None:
     kind = instance_type("m5.large", 2)
     kind["resources"].pop("pods")
     (files.folder / "types.json").write_text(json.dumps([kind]))
-    assert run_simulation(files, capsys)["unschedulable"] == {}
+    assert files.run()["unschedulable"] == {}
 
 
-def test_the_table_keeps_what_stands_in_brackets(
-    files: Files, capsys: CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_the_table_keeps_what_stands_in_brackets(files: Files) -> None:
     files.write("pods.yaml", pod_with_spec("far", nodeSelector={"topology.kubernetes.io/zone": "mars"}), pod("one"))
-    assert cli_main.main(files.arguments()) == 0
-    assert "topology.kubernetes.io/zone In [mars]" in capsys.readouterr().out
+    assert "topology.kubernetes.io/zone In [mars]" in files.table()
 
 
-def test_the_table_shows_the_fill_of_whatever_is_asked_for(
-    files: Files, capsys: CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_the_table_shows_the_fill_of_whatever_is_asked_for(files: Files) -> None:
     kind = instance_type("x1.large", 2)
     kind["resources"]["example.com/dongle"] = "4"
     (files.folder / "types.json").write_text(json.dumps([kind]))
     files.write("pods.yaml", pod("one", **{"example.com/dongle": "3"}))
-    assert cli_main.main(files.arguments()) == 0
-    assert "example.com/dongle 75%" in capsys.readouterr().out
+    assert "example.com/dongle 75%" in files.table()
 
 
 # --- refused ---
@@ -292,18 +255,16 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
         ({"nodeSelector": {"team": True}}, "node_selector.team"),
     ],
 )
-def test_a_pod_that_means_nothing_is_refused(
-    files: Files, capsys: CaptureFixture[str], spec: dict[str, Any], expected: str
-) -> None:
+def test_a_pod_that_means_nothing_is_refused(files: Files, spec: Json, expected: str) -> None:
     files.write("pods.yaml", pod("fine", cpu="1"), pod_with_spec("odd", **spec))
-    line = usage_error(files, capsys)
+    line = files.usage_error()
     assert expected in line and "pods.yaml: Pod odd:" in line
     template = {**deployment(1)["spec"]["template"], "spec": pod_with_spec("odd", **spec)["spec"]}
     daemons = {"kind": "DaemonSet", "metadata": {"name": "odd"}, "spec": {"template": template}}
     files.write("pods.yaml", pod("fine", cpu="1"))
     files.write("daemons.yaml", daemons)
     if "topologySpreadConstraints" not in spec and "pod" not in str(spec):
-        line = usage_error(files, capsys, "--daemonsets", str(files.folder / "daemons.yaml"))
+        line = files.usage_error("--daemonsets", str(files.folder / "daemons.yaml"))
         assert "DaemonSet odd:" in line
 
 
@@ -328,17 +289,15 @@ def test_a_pod_that_means_nothing_is_refused(
         (2 * "---\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}]}\n", "stands 2 times"),
     ],
 )
-def test_a_file_that_holds_no_pods_is_refused(
-    files: Files, capsys: CaptureFixture[str], text: str, expected: str
-) -> None:
+def test_a_file_that_holds_no_pods_is_refused(files: Files, text: str, expected: str) -> None:
     (files.folder / "pods.yaml").write_text(text)
-    line = usage_error(files, capsys)
+    line = files.usage_error()
     assert expected in line and "pods.yaml" in line
 
 
-def test_bytes_that_are_no_text_are_refused(files: Files, capsys: CaptureFixture[str]) -> None:
+def test_bytes_that_are_no_text_are_refused(files: Files) -> None:
     (files.folder / "pods.yaml").write_bytes(b"kind: Pod\xff\xfe")
-    assert "UTF-8" in usage_error(files, capsys)
+    assert "UTF-8" in files.usage_error()
 
 
 @pytest.mark.parametrize(
@@ -376,13 +335,13 @@ def test_bytes_that_are_no_text_are_refused(files: Files, capsys: CaptureFixture
     ],
 )
 def test_a_pool_that_means_nothing_is_refused(
-    files: Files, capsys: CaptureFixture[str], requirements: list[dict[str, Any]], spec: dict[str, Any], expected: str
+    files: Files, requirements: list[Json], spec: Json, expected: str
 ) -> None:
     only_b = {**instance_type("only-b", 2), "offerings": [offering("b", "spot", 0.1)]}
     (files.folder / "types.json").write_text(json.dumps([*TYPES, only_b]))
     made = pool(*requirements)
     files.write("pools.yaml", {**made, "spec": {**made["spec"], **spec}})
-    line = usage_error(files, capsys)
+    line = files.usage_error()
     assert expected in line and "NodePool general:" in line
 
 
@@ -396,9 +355,7 @@ def test_a_pool_that_means_nothing_is_refused(
         ([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Available": "perhaps"}]}], "perhaps"),
     ],
 )
-def test_a_catalogue_that_means_nothing_is_refused(
-    files: Files, capsys: CaptureFixture[str], types: list[Any], expected: str
-) -> None:
+def test_a_catalogue_that_means_nothing_is_refused(files: Files, types: list[Any], expected: str) -> None:
     (files.folder / "types.json").write_text(json.dumps(types))
-    line = usage_error(files, capsys)
+    line = files.usage_error()
     assert expected in line and "types.json" in line

@@ -1,7 +1,5 @@
 """Instance types, where they are offered, and what they cost: by EC2, by spot history and by the pricing service."""
 
-from __future__ import annotations
-
 import pytest
 
 from tenure.sandbox.aws.ec2.catalog import prices as table

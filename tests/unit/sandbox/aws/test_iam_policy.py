@@ -1,7 +1,5 @@
 """The policy evaluator by tables, from the rules of the IAM reference."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

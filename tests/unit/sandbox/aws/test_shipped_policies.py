@@ -1,7 +1,5 @@
 """The policies in deploy/iam: short enough for IAM, and neither more nor less than what the worker's code calls."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The EC2 protocol both ways, against botocore's own serialiser and parser."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Any
 from xml.etree import ElementTree

@@ -1,17 +1,14 @@
 """Client tokens: what a durable launch rests on. A lost answer may be asked for again without buying twice."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, instance_ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, instance_ids, raises_code
 
 
 def test_the_same_token_gives_the_same_instances(kit: FakeAwsClient) -> None:
-    kit.create_template()
     overrides = kit.overrides("m5.large")
     first = kit.create_fleet(overrides, 3, ClientToken="group-1")
     repeated = kit.create_fleet(overrides, 3, ClientToken="group-1")
@@ -23,14 +20,12 @@ def test_another_request_under_the_token_is_a_mismatch(kit: FakeAwsClient) -> No
     kit.create_template()
     overrides = kit.overrides("m5.large")
     kit.create_fleet(overrides, 1, ClientToken="group-1")
-    with pytest.raises(ClientError) as exc_info:
+    with raises_code("IdempotentParameterMismatch"):
         kit.create_fleet(overrides, 2, ClientToken="group-1")
-    assert error_code(exc_info) == "IdempotentParameterMismatch"
     assert kit.control.list_instances()["launched"] == 1
 
 
 def test_another_token_is_another_fleet(kit: FakeAwsClient) -> None:
-    kit.create_template()
     overrides = kit.overrides("m5.large")
     assert instance_ids(kit.create_fleet(overrides, ClientToken="a")) != instance_ids(
         kit.create_fleet(overrides, ClientToken="b")
@@ -38,7 +33,6 @@ def test_another_token_is_another_fleet(kit: FakeAwsClient) -> None:
 
 
 def test_an_answer_without_capacity_is_remembered_too(kit: FakeAwsClient) -> None:
-    kit.create_template()
     kit.control.set_pool(0)
     assert kit.create_fleet(kit.overrides("m5.large"), ClientToken="t")["Instances"] == []
     kit.control.clear_pools()

@@ -1,14 +1,12 @@
 """Dry runs, and the same errors in real calls: what a NodeClass is validated with before anything is bought."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, error_codes, tag_list
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, raises_code, tag_list
 
 NOWHERE = "0123456789abcdef0"
 
@@ -31,7 +29,9 @@ def try_run(kit: FakeAwsClient, *, template: str = "mine", **request: Any) -> st
             LaunchTemplate={"LaunchTemplateName": template, "Version": "$Latest"},
             **full,
         )
-    return error_code(exc_info)
+    error = exc_info.value.response["Error"]
+    assert ("Invalid IAM Instance Profile name" in error["Message"]) == ("nobody" in error["Message"])
+    return str(error["Code"])
 
 
 def other_network(kit: FakeAwsClient) -> str:
@@ -43,14 +43,12 @@ def other_network(kit: FakeAwsClient) -> str:
 def test_a_sound_template_would_have_succeeded_and_makes_nothing(kit: FakeAwsClient) -> None:
     kit.create_template("mine")
     assert try_run(kit) == "DryRunOperation"
-    with pytest.raises(ClientError) as fleet:
+    with raises_code("DryRunOperation"):
         kit.create_fleet(kit.overrides("m5.large"), template="mine", DryRun=True)
-    assert error_code(fleet) == "DryRunOperation"
-    with pytest.raises(ClientError) as template:
+    with raises_code("DryRunOperation"):
         kit.ec2.create_launch_template(
             LaunchTemplateName="other", LaunchTemplateData={"ImageId": kit.image_id()}, DryRun=True
         )
-    assert error_code(template) == "DryRunOperation"
     assert kit.control.list_instances()["launched"] == 0
     assert len(kit.ec2.describe_launch_templates()["LaunchTemplates"]) == 1
 
@@ -86,18 +84,20 @@ def test_a_group_of_another_network(kit: FakeAwsClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "expected", "message"),
     [
-        (base64.b64encode(b"x" * 16384).decode(), "DryRunOperation"),
-        (base64.b64encode(b"x" * 16385).decode(), "InvalidUserData.Malformed"),
-        ("not base64!", "InvalidUserData.Malformed"),
+        (base64.b64encode(b"x" * 16384).decode(), "DryRunOperation", ""),
+        (base64.b64encode(b"x" * 16385).decode(), "InvalidUserData.Malformed", "User data is limited to"),
+        ("not base64!", "InvalidUserData.Malformed", "Invalid BASE64 encoding"),
     ],
+    ids=["largest", "too large", "no base64"],
 )
-def test_user_data_has_a_form_and_a_size(kit: FakeAwsClient, text: str, expected: str) -> None:
+def test_user_data_has_a_form_and_a_size(kit: FakeAwsClient, text: str, expected: str, message: str) -> None:
     kit.create_template("mine")
-    with pytest.raises(ClientError) as exc_info:
-        kit.ec2.create_launch_template(LaunchTemplateName="next", LaunchTemplateData={"UserData": text}, DryRun=True)
-    assert error_code(exc_info) == expected
+    data = {"UserData": text}
+    with raises_code(expected) as error:
+        kit.ec2.create_launch_template(LaunchTemplateName="next", LaunchTemplateData=data, DryRun=True)
+    assert message in str(error.value)
     # botocore encodes what RunInstances is given; text that is no base64 cannot reach it.
     if expected == "InvalidUserData.Malformed" and text.isalnum():
         assert try_run(kit, UserData=base64.b64decode(text)) == expected

@@ -1,11 +1,6 @@
 """Eventual consistency: what was just made and is not known everywhere yet."""
 
-from __future__ import annotations
-
-import pytest
-from botocore.exceptions import ClientError
-
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, error_codes, instance_ids, tag_list
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_ids, raises_code, tag_list
 
 
 def test_a_fresh_profile_is_not_known_to_ec2_for_some_seconds(kit: FakeAwsClient) -> None:
@@ -24,15 +19,12 @@ def test_a_fresh_template_is_not_found_for_some_seconds(kit: FakeAwsClient) -> N
     kit.control.configure(template_visibility_seconds=10)
     made = kit.create_template("fresh")
     assert kit.ec2.describe_launch_templates()["LaunchTemplates"] == []
-    with pytest.raises(ClientError) as by_id:
+    with raises_code("InvalidLaunchTemplateId.NotFound"):
         kit.ec2.describe_launch_templates(LaunchTemplateIds=[made])
-    assert error_code(by_id) == "InvalidLaunchTemplateId.NotFound"
-    with pytest.raises(ClientError) as by_name:
+    with raises_code("InvalidLaunchTemplateName.NotFoundException"):
         kit.create_fleet(kit.overrides("m5.large"), template="fresh")
-    assert error_code(by_name) == "InvalidLaunchTemplateName.NotFoundException"
-    with pytest.raises(ClientError) as exc_info:
+    with raises_code("InvalidLaunchTemplateName.AlreadyExistsException"):
         kit.create_template("fresh")
-    assert error_code(exc_info) == "InvalidLaunchTemplateName.AlreadyExistsException"
     kit.control.advance_clock(11)
     assert instance_ids(kit.create_fleet(kit.overrides("m5.large"), template="fresh"))
 
@@ -46,9 +38,8 @@ def test_a_fresh_instance_can_be_neither_listed_nor_tagged_nor_terminated(kit: F
         (kit.ec2.create_tags, {"Resources": [one], "Tags": tag_list(Name="x")}),
         (kit.ec2.terminate_instances, {"InstanceIds": [one]}),
     ):
-        with pytest.raises(ClientError) as unknown:
+        with raises_code("InvalidInstanceID.NotFound"):
             call(**request)
-        assert error_code(unknown) == "InvalidInstanceID.NotFound"
     kit.control.advance_clock(11)
     kit.ec2.create_tags(Resources=[one], Tags=tag_list(Name="x"))
     assert kit.list_instance_ids() == [one]

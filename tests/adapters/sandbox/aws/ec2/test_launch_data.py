@@ -1,7 +1,5 @@
 """What a launch template says really reaches the instance, and shows where Karpenter and node simulators read it."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 
@@ -168,7 +166,6 @@ def test_user_data_is_read_back_as_it_was_given(kit: FakeAwsClient) -> None:
 
 
 def test_an_override_may_change_image_and_placement(kit: FakeAwsClient) -> None:
-    kit.create_template()
     (override,) = kit.overrides(
         "m6g.large", zones="b", ImageId=kit.image_id("arm64"), Placement={"Tenancy": "dedicated"}
     )

@@ -1,11 +1,8 @@
 """Quotas by family class and market, as launches meet them and as Service Quotas tells them; the spot role."""
 
-from __future__ import annotations
-
 import pytest
-from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, error_codes, instance_ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_ids, raises_code
 
 STANDARD, STANDARD_SPOT, GPU = "L-1216C47A", "L-34B43A08", "L-DB2E81BA"
 
@@ -36,7 +33,6 @@ def test_a_class_of_families_has_its_own_quota(
 
 def test_one_classes_quota_is_not_anothers(kit: FakeAwsClient) -> None:
     kit.control.set_quota(STANDARD, 2)
-    kit.create_template()
     assert len(instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), 2))) == 1
     assert instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type="spot"))
     assert instance_ids(kit.create_fleet(kit.overrides("g5.xlarge", zones="abc")))
@@ -44,7 +40,6 @@ def test_one_classes_quota_is_not_anothers(kit: FakeAwsClient) -> None:
 
 def test_stopped_and_terminated_instances_are_not_counted(kit: FakeAwsClient) -> None:
     kit.control.set_quota(STANDARD, 2)
-    kit.create_template()
     overrides = kit.overrides("m5.large", zones="a")
     (first,) = instance_ids(kit.create_fleet(overrides))
     kit.control.advance_clock(2)
@@ -66,14 +61,12 @@ def test_service_quotas_tells_what_is_in_force(kit: FakeAwsClient) -> None:
     values = {quota["QuotaCode"]: quota["Value"] for page in pages for quota in page["Quotas"]}
     assert values[STANDARD] == 64.0
     assert {STANDARD_SPOT, GPU} < set(values)
-    with pytest.raises(ClientError) as missing:
+    with raises_code("NoSuchResourceException"):
         client.get_service_quota(ServiceCode="ec2", QuotaCode="L-00000000")
-    assert error_code(missing) == "NoSuchResourceException"
 
 
 def test_without_the_spot_role_spot_fails_and_on_demand_does_not(kit: FakeAwsClient) -> None:
     kit.control.configure(spot_service_linked_role=False)
-    kit.create_template()
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type="spot")
     assert set(error_codes(response).values()) == {"AuthFailure.ServiceLinkedRoleCreationNotPermitted"}
     assert instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))

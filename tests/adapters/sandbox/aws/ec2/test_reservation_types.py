@@ -1,15 +1,12 @@
 """Capacity blocks, interruptible reservations, and what time does to reservations of each kind."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tenure.sandbox.aws.admin.client import ControlError
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_code, error_codes, instance_ids
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_ids, raises_code
 
 INTERRUPTIBLE = "interruptible-capacity-reservation"
 
@@ -109,9 +106,8 @@ def test_a_reservation_that_expires_leaves_its_instance_running_on_demand(kit: F
     found = kit.describe_instance(one)
     assert found["State"]["Name"] == "running"
     assert "CapacityReservationId" not in found and "InstanceLifecycle" not in found
-    with pytest.raises(ClientError) as exc_info:
+    with raises_code("InvalidCapacityReservationState"):
         kit.ec2.modify_capacity_reservation(CapacityReservationId=reservation, InstanceCount=3)
-    assert error_code(exc_info) == "InvalidCapacityReservationState"
 
 
 @pytest.mark.parametrize(("end", "state"), [("cancel_reservation", "cancelled"), ("expire_reservation", "expired")])
@@ -167,9 +163,8 @@ def test_reservations_by_owner_and_match_criteria(kit: FakeAwsClient) -> None:
     assert found("owner-id", "210987654321") == found("instance-match-criteria", "open") == [theirs]
     assert found("tag:team", "x") == found("tag-key", "team") == [theirs]
     assert found("instance-match-criteria", "targeted") == [mine]
-    with pytest.raises(ClientError) as exc_info:
+    with raises_code("InvalidParameterCombination"):
         kit.ec2.describe_capacity_reservations(CapacityReservationIds=[mine], MaxResults=100)
-    assert error_code(exc_info) == "InvalidParameterCombination"
 
 
 def test_a_reservation_grows_and_shrinks(kit: FakeAwsClient) -> None:

@@ -1,15 +1,12 @@
 """EventBridge's rules and the queue, as a checker reads them, and as events need them to arrive."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from deploy.resources import EVENTS_STACK
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_code
+from tests.support.sandbox.aws.kit import FakeAwsClient, raises_code
 
 ARN = "arn:aws:sqs:us-west-2:123456789012:demo"
 
@@ -44,9 +41,8 @@ def test_the_rules_are_found_from_their_target_and_the_other_way(kit: FakeAwsCli
         assert rule["State"] == "ENABLED"
         assert set(json.loads(rule["EventPattern"])) == {"source", "detail-type"}
         assert [one["Arn"] for one in events.list_targets_by_rule(Rule=name)["Targets"]] == [ARN]
-    with pytest.raises(ClientError) as missing:
+    with raises_code("ResourceNotFoundException"):
         events.describe_rule(Name="other")
-    assert error_code(missing) == "ResourceNotFoundException"
 
 
 def change(events: Any, how: str) -> None:

@@ -1,16 +1,13 @@
 """Who a key is, and IAM's policy simulator, which decides as the gate does."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tenure.sandbox.aws.iam.policy import shipped_policies
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_code
+from tests.support.sandbox.aws.kit import FakeAwsClient, raises_code
 
 CONTROLLER = "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"
 OWNED = {"aws:ResourceTag/kubernetes.io/cluster/demo": "owned", "aws:ResourceTag/karpenter.sh/nodepool": "x"}
@@ -90,17 +87,15 @@ def test_a_role_is_judged_by_the_policies_that_iam_keeps_for_it(kit: FakeAwsClie
 def test_keys_without_a_policy_may_everything_and_strangers_are_nobody(kit: FakeAwsClient) -> None:
     user = "arn:aws:iam::123456789012:user/somebody"
     assert simulate_decisions(kit, user, "ec2:RunInstances") == {"ec2:RunInstances": "allowed"}
-    with pytest.raises(ClientError) as missing:
+    with raises_code("NoSuchEntity"):
         simulate_decisions(kit, "arn:aws:iam::123456789012:role/nobody", "ec2:RunInstances")
-    assert error_code(missing) == "NoSuchEntity"
 
 
 def test_the_worker_itself_may_not_simulate(bound: FakeAwsClient) -> None:
-    with pytest.raises(ClientError) as exc_info:
+    with raises_code("AccessDenied"):
         bound.client("iam", key=WORKER_KEY).simulate_principal_policy(
             PolicySourceArn=CONTROLLER, ActionNames=["ec2:RunInstances"]
         )
-    assert error_code(exc_info) == "AccessDenied"
 
 
 def test_a_policy_can_be_tried_before_it_is_anybodys(kit: FakeAwsClient) -> None:

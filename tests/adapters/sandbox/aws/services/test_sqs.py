@@ -1,15 +1,12 @@
 """The queue of the stand-in: what SQS promises, to pollers side by side too."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_code
+from tests.support.sandbox.aws.kit import FakeAwsClient, raises_code
 
 LONG_POLL = 20
 """Seconds."""
@@ -71,9 +68,8 @@ def test_a_receipt_that_never_was_is_refused_by_itself(queue: QueueClient) -> No
     (message,) = queue.receive()
     response = queue.delete([{"ReceiptHandle": "none"}, message])
     assert ([one["Id"] for one in response["Failed"]], [one["Id"] for one in response["Successful"]]) == (["0"], ["1"])
-    with pytest.raises(ClientError) as exc_info:
+    with raises_code("ReceiptHandleIsInvalid"):
         queue.sqs.delete_message(QueueUrl=queue.url, ReceiptHandle="none")
-    assert error_code(exc_info) == "ReceiptHandleIsInvalid"
 
 
 def test_a_poll_that_waits_wakes_for_a_message(queue: QueueClient) -> None:
