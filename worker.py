@@ -23,21 +23,16 @@ import tenure.aws.adapters
 import tenure.kube.adapters.build
 from activities.interruption.activities import InterruptionActivities
 from activities.interruption.metrics import InterruptionMetrics
-from activities.nodeclaim.annotations import PauseActivities
 from activities.nodeclaim.hooks import HttpHookClient
-from activities.nodepool.rollout import GateActivities
-from activities.planner_host import DisruptionPreviewActivities, WatchActivities
-from activities.ports.core import Offerings
-from activities.ports.disruption import HookPorts
-from activities.ports.garbage_collection import GarbageCollectionPorts
+from activities.planner_host import PlannerHostActivities
+from activities.ports.core import Offerings, Ports
 from activities.registry import (
-    Ports,
     list_activities,
     list_drain_activities,
     list_launch_activities,
     list_planner_activities,
 )
-from activities.workflow_client import NodeClaimWorkflows, OpenLaunchGroups
+from activities.workflow_client import WorkflowClient
 from tenure import metrics
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
@@ -187,22 +182,15 @@ async def serve(
         plan_worker=lambda: plan_worker(
             temporal,
             settings,
-            [
-                watch.plan_capacity,
-                *list_planner_activities(host),
-                DisruptionPreviewActivities(host).preview_disruption,
-                events.consume_queue,
-                events.read_instance_status,
-            ],
+            [*list_planner_activities(host), events.consume_queue, events.read_instance_status],
         ),
     )
-    watch = WatchActivities(host)
     made = build_ports(settings, temporal, cluster, cloud)
     events = InterruptionActivities(
         queue=cloud.queue,
         statuses=cloud.statuses,
         nodes=host,
-        drains=made.drain_ports,
+        ports=made,
         metrics=InterruptionMetrics(meter_of(temporal), queue=settings.interruption_queue),
     )
     name, build = settings.cluster_name, settings.temporal_worker_build_id
@@ -212,7 +200,7 @@ async def serve(
         task_queue=ids.task_queue(name),
         deployment_config=worker_versioning.deployment_config(name, build),
         workflows=WORKFLOWS,
-        activities=[*list_activities(made), watch.watch_cluster],
+        activities=[*list_activities(made), PlannerHostActivities(host).watch_cluster],
         workflow_runner=OrderedWorkflowRunner(),
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
@@ -263,13 +251,11 @@ def build_ports(
     name = settings.cluster_name
     return Ports(
         claims=cluster.claims,
-        annotated=cluster.claims,
         nodes=cluster.nodes,
         pods=cluster.pods,
         loads=cluster.loads,
         budgets=cluster.budgets,
         rollouts=cluster.rollouts,
-        gates=GateActivities(settings.prometheus_url),
         events=cluster.events,
         pools=cluster.pools,
         node_classes=cluster.node_classes,
@@ -277,23 +263,15 @@ def build_ports(
         instances=cloud.instances,
         resolver=cloud.resolver,
         reservations=cloud.reservations,
-        nodeclaim_workflows=NodeClaimWorkflows(temporal, name, WorkflowNames(name), settings.build_deadlines()),
-        pauses=PauseActivities(
-            claims=cluster.claims,
-            nodes=cluster.nodes,
-            pools=cluster.pools,
-            namespaces=cluster.namespaces,
-            events=cluster.events,
-            namespace=settings.system_namespace,
-        ),
+        namespaces=cluster.namespaces,
+        jobs=cluster.jobs,
+        inventory=cluster.inventory,
+        orphaned_resources=cloud.orphaned_resources,
+        hook_client=HttpHookClient(),
+        workflows=WorkflowClient(temporal, name, WorkflowNames(name), settings.build_deadlines()),
+        system_namespace=settings.system_namespace,
+        prometheus_url=settings.prometheus_url,
         qps=settings.kube_client_qps,
-        garbage_collection=GarbageCollectionPorts(
-            inventory=cluster.inventory,
-            orphaned_resources=cloud.orphaned_resources,
-            groups=OpenLaunchGroups(temporal, WorkflowNames(name)),
-            temporal=temporal,
-        ),
-        hooks=HookPorts(jobs=cluster.jobs, calls=HttpHookClient()),
     )
 
 

@@ -6,13 +6,12 @@ nothing drifts or moves for a switch.
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
 
 from temporalio import activity
 
-from activities.garbage_collection.base import CollectionStats
-from activities.ports.core import Claims, Events, InstanceFacts, Instances, Nodes, Reservations
-from activities.runtime import background_heartbeat, map_faults
+from activities.garbage_collection.base import CollectionStats, collection_run
+from activities.ports.core import InstanceFacts, Ports, publish_event_on
+from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import Fault
@@ -27,11 +26,9 @@ _EXISTING_STATES = ("pending", "running", "stopping", "stopped")
 
 
 class ReservationActivities:
-    def __init__(
-        self, *, claims: Claims, nodes: Nodes, instances: Instances, reservations: Reservations, events: Events
-    ) -> None:
-        self._claims, self._nodes, self._instances = claims, nodes, instances
-        self._reservations, self._events = reservations, events
+    def __init__(self, ports: Ports) -> None:
+        self._claims, self._nodes, self._instances = ports.claims, ports.nodes, ports.instances
+        self._reservations, self._events = ports.reservations, ports.events
 
     @activity.defn
     @map_faults
@@ -40,8 +37,7 @@ class ReservationActivities:
 
         One look at EC2 for all NodeClaims that are labelled reserved or wait for their partition, and none without.
         """
-        async with background_heartbeat():
-            stats = CollectionStats(request)
+        async with collection_run(request) as stats:
             found = [one for one in await self._list_candidates() if one.status.provider_id]
             stats.examined = len(found)
             facts = await self._describe_instances(found, stats)
@@ -52,9 +48,12 @@ class ReservationActivities:
                     stats.record_collected(
                         "capacity type" if labels.CAPACITY_TYPE in changes else "partition", claim.name
                     )
-                    await self._publish_reservation_lost(claim, changes)
+                    if labels.CAPACITY_TYPE in changes:
+                        was = claim.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "its reservation")
+                        message = f"EC2 no longer has the instance in {was}: the node is on-demand from now on"
+                        await self._publish(claim, "CapacityReservationLost", message)
 
-            await stats.process_each("nodeclaim", ((one.name, one) for one in found), sync)
+            await stats.process_each("nodeclaim", found, sync)
             return stats.build_result()
 
     @activity.defn
@@ -64,8 +63,7 @@ class ReservationActivities:
 
         EC2 is asked for the blocks' ends each time: a block may have been extended.
         """
-        async with background_heartbeat():
-            stats = CollectionStats(request)
+        async with collection_run(request) as stats:
             in_capacity_blocks = await self._list_labelled(labels.CAPACITY_RESERVATION_TYPE, "capacity-block")
             found = [one for one in in_capacity_blocks if not one.metadata.is_deleting]
             stats.examined = len(found)
@@ -73,13 +71,16 @@ class ReservationActivities:
             ends = await self._reservations.find_ending(ids) if ids else {}
 
             async def delete_nodeclaim(claim: NodeClaim) -> None:
-                until = ends[claim.metadata.labels[labels.CAPACITY_RESERVATION_ID]]
+                block = claim.metadata.labels[labels.CAPACITY_RESERVATION_ID]
+                until = ends[block]
                 if await self._claims.delete(claim.name, claim.uid):
                     stats.record_collected("nodeclaim", claim.name, block_ends=until.isoformat())
-                    await self._publish_block_ending(claim, until)
+                    await self._publish(
+                        claim, "CapacityBlockEnding", f"Capacity block {block} ends {until:%Y-%m-%d %H:%M} UTC"
+                    )
 
             ending = [one for one in found if one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID) in ends]
-            await stats.process_each("nodeclaim", ((one.name, one) for one in ending), delete_nodeclaim)
+            await stats.process_each("nodeclaim", ending, delete_nodeclaim)
             return stats.build_result()
 
     async def _list_candidates(self) -> Sequence[NodeClaim]:
@@ -113,19 +114,8 @@ class ReservationActivities:
             await self._nodes.patch_labels(node.name, node.uid, changes)
         return await self._claims.patch_labels(claim.name, claim.uid, changes)
 
-    async def _publish_reservation_lost(self, claim: NodeClaim, changes: dict[str, str | None]) -> None:
-        if labels.CAPACITY_TYPE not in changes:
-            return
-        was = claim.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "its reservation")
-        message = f"EC2 no longer has the instance in {was}: the node is on-demand from now on"
-        await self._publish(claim, "CapacityReservationLost", message)
-
-    async def _publish_block_ending(self, claim: NodeClaim, until: datetime) -> None:
-        block = claim.metadata.labels[labels.CAPACITY_RESERVATION_ID]
-        await self._publish(claim, "CapacityBlockEnding", f"Capacity block {block} ends {until:%Y-%m-%d %H:%M} UTC")
-
     async def _publish(self, claim: NodeClaim, reason: str, message: str) -> None:
-        await self._events.publish(kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message)
+        await publish_event_on(self._events, "NodeClaim", claim, reason, message)
 
 
 def _label_changes(claim: NodeClaim, facts: InstanceFacts | None, *, reserved: bool) -> dict[str, str | None]:

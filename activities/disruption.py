@@ -1,14 +1,8 @@
-"""The live acts of a command of voluntary disruption: nodes are taken out of service, deleted, or put back.
+"""Live steps of voluntary disruption: nodes are taken out of service, their NodeClaims deleted, or both restored.
 
-Whose a node is stands on its NodeClaim: the condition DisruptionReason names the command's workflow. So each act finds
-what an earlier try of it did, and leaves alone what goes for another reason. Before each there is a look at the live
-state; whoever is killed in between has it looked at again.
-
-The step that cannot be undone, deleting a NodeClaim, with a last look at the live state; and saying things.
-
-What people said that keeps a node from voluntary steps, in words: do-not-disrupt (reference 4.2).
-
-The last looks before a node goes, `commands.py` and `disruption.py`, ask the Node first and its pods second.
+The condition DisruptionReason of a NodeClaim names the workflow of the command that has it. A repeated step finds the
+effect of an earlier try there, and leaves alone a NodeClaim that goes for another reason. Each step reads live state
+first: the Node, then its pods.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +11,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.ports.core import Claims, ConditionPatch, DrainPod, Events, Nodes, NodeState, Pods, find_nodeclaim
+from activities.ports.core import ConditionPatch, DrainPod, NodeState, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.labels import DO_NOT_DISRUPT
@@ -40,9 +34,9 @@ def pods_blocker(pods: Iterable[DrainPod]) -> str:
     return f"annotation {DO_NOT_DISRUPT} on {', '.join(protected[:3])}" if protected else ""
 
 
-class CommandActivities:
-    def __init__(self, *, claims: Claims, nodes: Nodes, pods: Pods, events: Events) -> None:
-        self._claims, self._nodes, self._pods, self._events = claims, nodes, pods, events
+class DisruptionActivities:
+    def __init__(self, ports: Ports) -> None:
+        self._claims, self._nodes, self._pods, self._events = ports.claims, ports.nodes, ports.pods, ports.events
 
     @activity.defn
     @map_faults
@@ -134,7 +128,7 @@ class CommandActivities:
         condition = ConditionPatch(
             type=labels.DISRUPTION_REASON, status="True", reason=request.reason, message=request.workflow_id
         )
-        await self._claims.patch(one.claim, one.claim_uid, conditions=(condition,), now=datetime.now(UTC))
+        await self._set_condition(one.claim, one.claim_uid, condition)
         await self._nodes.mark_disrupted(one.node)
 
     async def _restore_candidates(self, request: CommandRequest) -> Sequence[CommandCandidate]:
@@ -146,9 +140,7 @@ class CommandActivities:
         claim = await find_nodeclaim(self._claims, one.claim, one.claim_uid)
         if claim is None or claim.metadata.is_deleting or not _is_ours(claim, request):
             return False
-        await self._nodes.unmark_disrupted(one.node)
-        cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
-        await self._claims.patch(one.claim, one.claim_uid, conditions=(cleared,), now=datetime.now(UTC))
+        await self._restore_node(one.claim, one.claim_uid, one.node)
         return True
 
     async def _is_deleting(self, one: CommandCandidate) -> bool:
@@ -183,37 +175,13 @@ class CommandActivities:
             return
         await self._claims.delete(claim.name, claim.uid)
         message = f"not needed, since the disruption that it replaces nodes for came to nothing: {request.why}"
-        await self._publish(claim.name, claim.uid, "DisruptionTerminating", message)
+        await publish_event_on(self._events, "NodeClaim", claim, "DisruptionTerminating", message)
 
     async def _carries_pods(self, node: str) -> bool:
         return any(pod.reschedulable for pod in await self._pods.on_node(node, now=datetime.now(UTC)))
 
     async def _publish_candidate_event(self, one: CommandCandidate, reason: str, message: str) -> None:
-        await self._publish(one.claim, one.claim_uid, reason, message)
-
-    async def _publish(self, name: str, uid: str, reason: str, message: str) -> None:
-        await self._events.publish(kind="NodeClaim", name=name, uid=uid, reason=reason, message=message)
-
-
-def _blocked_result(blocked: Sequence[tuple[CommandCandidate, str]]) -> CommandResult:
-    if not blocked:
-        return CommandResult(outcome="done")
-    nodes = tuple(one.claim_uid for one, _ in blocked)
-    return CommandResult(outcome="held", why="; ".join(why for _, why in blocked[:3]), nodes=nodes)
-
-
-def _is_ours(claim: NodeClaim, request: CommandRequest) -> bool:
-    condition = claim.condition(labels.DISRUPTION_REASON)
-    return condition is not None and condition.is_true and condition.message == request.workflow_id
-
-
-def _is_replacement_for(claim: NodeClaim, workflow_id: str) -> bool:
-    return claim.metadata.annotations.get(labels.REPLACES) == workflow_id and not claim.metadata.is_deleting
-
-
-class DisruptionActivities:
-    def __init__(self, *, claims: Claims, nodes: Nodes, pods: Pods, events: Events) -> None:
-        self._claims, self._nodes, self._pods, self._events = claims, nodes, pods, events
+        await self._events.publish(kind="NodeClaim", name=one.claim, uid=one.claim_uid, reason=reason, message=message)
 
     @activity.defn
     @map_faults
@@ -232,9 +200,7 @@ class DisruptionActivities:
             return await self._delete_unless_used(request, claim)
         if request.retains_nodeclaim and not claim.metadata.is_deleting:
             await self._nodes.mark_disrupted(ref.node_name)
-            await self._claims.patch(
-                ref.name, ref.uid, conditions=_disruption_conditions(request), now=datetime.now(UTC)
-            )
+            await self._set_condition(ref.name, ref.uid, _disruption_condition(request))
             return DisruptionResult(outcome="deleting")
         if request.at_once:
             await self._expire_grace_period(claim)
@@ -259,13 +225,15 @@ class DisruptionActivities:
             return
         condition = claim.condition(labels.DISRUPTION_REASON)
         if condition is None or not condition.is_true or not condition.message:
-            await self._restore_node(ref)
+            await self._restore_node(ref.name, ref.uid, ref.node_name)
 
-    async def _restore_node(self, ref: NodeClaimRef) -> None:
-        """First the taint: while the reason stands, it is known why the node has it."""
-        await self._nodes.unmark_disrupted(ref.node_name)
-        cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
-        await self._claims.patch(ref.name, ref.uid, conditions=(cleared,), now=datetime.now(UTC))
+    async def _restore_node(self, claim: str, uid: str, node: str) -> None:
+        """Taint first: while the reason stands, it explains the taint."""
+        await self._nodes.unmark_disrupted(node)
+        await self._set_condition(claim, uid, ConditionPatch(type=labels.DISRUPTION_REASON, status=""))
+
+    async def _set_condition(self, claim: str, uid: str, *conditions: ConditionPatch) -> None:
+        await self._claims.patch(claim, uid, conditions=conditions, now=datetime.now(UTC))
 
     async def _delete_unless_used(self, request: NodeClaimDisruptionRequest, claim: NodeClaim) -> DisruptionResult:
         """A fault on the way puts the node back into service: when the next try comes, nobody knows."""
@@ -274,15 +242,15 @@ class DisruptionActivities:
             blocker = await self._taint_unless_used(ref)
             if blocker:
                 if claim.is_true(labels.DISRUPTION_REASON):
-                    await self._restore_node(ref)
+                    await self._restore_node(ref.name, ref.uid, ref.node_name)
                 return DisruptionResult(outcome="not now", why=blocker)
-            conditions = (ConditionPatch(type=labels.CONSOLIDATABLE, status="True"), *_disruption_conditions(request))
-            await self._claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
+            consolidatable = ConditionPatch(type=labels.CONSOLIDATABLE, status="True")
+            await self._set_condition(ref.name, ref.uid, consolidatable, _disruption_condition(request))
             if not request.retains_nodeclaim:
                 await self._claims.delete(ref.name, ref.uid)
         except Fault:
             with suppress(Fault):
-                await self._restore_node(ref)
+                await self._restore_node(ref.name, ref.uid, ref.node_name)
             raise
         return DisruptionResult(outcome="deleting")
 
@@ -318,15 +286,26 @@ class DisruptionActivities:
             condition = ConditionPatch(
                 type=request.condition, status=request.status, reason=request.reason, message=request.message
             )
-            await self._claims.patch(ref.name, ref.uid, conditions=(condition,), now=datetime.now(UTC))
+            await self._set_condition(ref.name, ref.uid, condition)
         if request.event:
-            await self._publish(ref, request)
-
-    async def _publish(self, ref: NodeClaimRef, report: ReportRequest) -> None:
-        await self._events.publish(
-            kind="NodeClaim", name=ref.name, uid=ref.uid, reason=report.event, message=report.message
-        )
+            await publish_event_on(self._events, "NodeClaim", ref, request.event, request.message)
 
 
-def _disruption_conditions(request: NodeClaimDisruptionRequest) -> tuple[ConditionPatch, ...]:
-    return (ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=request.reason),)
+def _blocked_result(blocked: Sequence[tuple[CommandCandidate, str]]) -> CommandResult:
+    if not blocked:
+        return CommandResult(outcome="done")
+    nodes = tuple(one.claim_uid for one, _ in blocked)
+    return CommandResult(outcome="held", why="; ".join(why for _, why in blocked[:3]), nodes=nodes)
+
+
+def _is_ours(claim: NodeClaim, request: CommandRequest) -> bool:
+    condition = claim.condition(labels.DISRUPTION_REASON)
+    return condition is not None and condition.is_true and condition.message == request.workflow_id
+
+
+def _is_replacement_for(claim: NodeClaim, workflow_id: str) -> bool:
+    return claim.metadata.annotations.get(labels.REPLACES) == workflow_id and not claim.metadata.is_deleting
+
+
+def _disruption_condition(request: NodeClaimDisruptionRequest) -> ConditionPatch:
+    return ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=request.reason)

@@ -6,15 +6,7 @@ from typing import Final
 from temporalio import activity
 
 from activities.nodeclaim.annotations import restamp_nodeclass
-from activities.ports.core import (
-    Claims,
-    ConditionPatch,
-    Events,
-    NodeClasses,
-    NodeClassResolver,
-    Pools,
-    ResolvedNodeClass,
-)
+from activities.ports.core import ConditionPatch, Ports, ResolvedNodeClass, publish_event_on
 from activities.runtime import background_heartbeat, map_faults
 from tenure import metrics
 from tenure.apis import labels
@@ -31,17 +23,9 @@ _MAX_NAMED: Final = 5
 
 
 class NodeClassActivities:
-    def __init__(
-        self,
-        *,
-        node_classes: NodeClasses,
-        claims: Claims,
-        pools: Pools,
-        resolver: NodeClassResolver,
-        events: Events,
-    ) -> None:
-        self._node_classes, self._claims, self._pools = node_classes, claims, pools
-        self._resolver, self._events = resolver, events
+    def __init__(self, ports: Ports) -> None:
+        self._node_classes, self._claims, self._pools = ports.node_classes, ports.claims, ports.pools
+        self._resolver, self._events = ports.resolver, ports.events
 
     @activity.defn
     @map_faults
@@ -154,14 +138,7 @@ class NodeClassActivities:
     async def _publish_event(
         self, node_class: EC2NodeClass, reason: str, message: str, *, warning: bool = True
     ) -> None:
-        await self._events.publish(
-            kind=node_class.kind,
-            name=node_class.metadata.name,
-            uid=node_class.metadata.uid,
-            reason=reason,
-            message=message,
-            warning=warning,
-        )
+        await publish_event_on(self._events, node_class.kind, node_class, reason, message, warning=warning)
 
 
 def _has_new_reason(node_class: EC2NodeClass, new: ConditionPatch) -> bool:

@@ -1,13 +1,6 @@
-"""The activity that keeps the watch alive somewhere, and the one that plans where it lives.
+"""Activities of the process that hosts the watch: the watch itself, on the main task queue, and plans on live caches.
 
-`controller/` implements `WatchHost`; the Watch and Provisioning workflows call these. While a process hosts the
-watch it also polls the plan queue, which `WatchHost.run` starts and stops.
-
-What the process that hosts the watch does for voluntary disruption: deciding, and making replacements.
-
-Polled on the plan queue only, like plans of provisioning; the Cluster workflow and those of commands call these.
-
-What the process that hosts the watch tells people of voluntary disruption. Polled on the plan queue only.
+`PlannerHost.run` polls the plan queue for as long as the process hosts the watch.
 """
 
 import asyncio
@@ -17,7 +10,6 @@ from typing import Protocol
 
 from temporalio import activity
 
-from activities.ports.disruption import DisruptionHost
 from activities.runtime import background_heartbeat, map_faults, not_yet_error
 from tenure.model.base import Message
 from tenure.model.disruption.commands import (
@@ -31,28 +23,31 @@ from tenure.model.plan import PlanOutcome, PlanRequest
 
 
 class WatchProgress(Message):
-    """What rides in the heartbeat, so that a successor signals only differences."""
+    """Heartbeat details, so that a successor signals only differences."""
 
     digests: dict[str, str] = {}
-    """Workflow id to a short hash of what was last signalled to it."""
+    """By workflow ID, a short hash of what was last signalled to it."""
 
 
-class WatchHost(Protocol):
+class PlannerHost(Protocol):
     async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
         """Watch until cancelled or until another controller takes over; call `heartbeat` every second or so."""
-        ...
 
-    async def plan(self, request: PlanRequest) -> PlanOutcome:
-        """One pass: plan on the live caches, create the NodeClaims, return names and counts."""
-        ...
+    async def plan(self, request: PlanRequest) -> PlanOutcome: ...
+
+    async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision: ...
+
+    async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult: ...
+
+    async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus: ...
 
 
 def _send_heartbeat(progress: WatchProgress) -> None:
     activity.heartbeat(progress.model_dump(mode="json"))
 
 
-class WatchActivities:
-    def __init__(self, host: WatchHost) -> None:
+class PlannerHostActivities:
+    def __init__(self, host: PlannerHost) -> None:
         self._host = host
 
     @activity.defn
@@ -76,43 +71,27 @@ class WatchActivities:
     @activity.defn
     @map_faults
     async def plan_capacity(self, request: PlanRequest) -> PlanOutcome:
-        """Polled on the plan queue only."""
+        """One pass: plan, create the NodeClaims, return names and counts."""
         async with background_heartbeat():
             return await self._host.plan(request)
-
-
-class DisruptionPlanningActivities:
-    def __init__(self, host: DisruptionHost) -> None:
-        self._host = host
 
     @activity.defn
     @map_faults
     async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
-        """One pass: what could go now, and what would be done about it. Changes nothing."""
+        """The candidates and the proposed commands of one pass. Changes nothing."""
         async with background_heartbeat():
             return await self._host.compute_disruption(request)
 
     @activity.defn
     @map_faults
     async def create_replacements(self, request: ReplacementRequest) -> ReplacementResult:
-        """Check a proposal once more and make its replacements. A repeat makes the same, under the same names."""
+        """Check a proposal again and create its replacements. A repeat creates them under the same names."""
         async with background_heartbeat():
             return await self._host.create_replacements(request)
-
-
-class DisruptionPreviewHost(Protocol):
-    async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
-        """What would be done now, or the verdict on one node; changes nothing."""
-        ...
-
-
-class DisruptionPreviewActivities:
-    def __init__(self, host: DisruptionPreviewHost) -> None:
-        self._host = host
 
     @activity.defn
     @map_faults
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
-        """From a pass that is made for it."""
+        """The commands of a pass made for this request, or the verdict on one node. Changes nothing."""
         async with background_heartbeat():
             return await self._host.preview_disruption(request)

@@ -1,169 +1,74 @@
-"""Every activity of the main task queue but the watch, made from ports: what `worker.py` and the tests' worker run.
-
-A new activity is written in its own file and named here once.
-"""
+"""The activities of each task queue, for `worker.py` and the worker of the tests. A new activity is named here once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from activities.capacity_reservations import ReservationActivities
-from activities.disruption import CommandActivities, DisruptionActivities
-from activities.garbage_collection.aws import InstanceCollector, InstanceTagger, LaunchResourceCollector
-from activities.garbage_collection.base import RunCollector, SharedLists
-from activities.garbage_collection.kubernetes import LeaseCollector, NodeClaimCollector
+from activities.disruption import DisruptionActivities
+from activities.garbage_collection.aws import AwsCollector
+from activities.garbage_collection.base import SharedLists
+from activities.garbage_collection.kubernetes import KubernetesCollector
 from activities.interruption.activities import NodeInterruptionActivities
-from activities.nodeclaim.annotations import Annotated, NotReadyActivities, PauseActivities
+from activities.nodeclaim.annotations import AnnotationActivities
 from activities.nodeclaim.drain import DrainActivities
 from activities.nodeclaim.eviction import BatchedFirstEviction
 from activities.nodeclaim.hooks import HookActivities
-from activities.nodeclaim.instance import StopStartActivities, TerminationActivities
+from activities.nodeclaim.instance import InstanceActivities
 from activities.nodeclaim.launch import LaunchActivities
 from activities.nodeclaim.recovery import RecoveryActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from activities.nodeclaim.repair import RepairActivities
 from activities.nodeclass import NodeClassActivities
 from activities.nodepool.budgets import AllowedDisruptionsActivities
-from activities.nodepool.rollout import GateActivities, RolloutActivities
+from activities.nodepool.rollout import RolloutActivities
 from activities.nodepool.static_capacity import ReplicaActivities
 from activities.nodepool.status import NodePoolActivities
-from activities.planner_host import DisruptionPlanningActivities
-from activities.ports.core import (
-    Claims,
-    Events,
-    Fleet,
-    Instances,
-    NodeClasses,
-    NodeClassResolver,
-    Nodes,
-    Pods,
-    Pools,
-    Reservations,
-)
-from activities.ports.disruption import Budgets, DisruptionHost, DrainPorts, HookPorts, Loads, Rollouts
-from activities.ports.garbage_collection import GarbageCollectionPorts
-from activities.workflow_client import NodeClaimWorkflows
+from activities.planner_host import PlannerHost, PlannerHostActivities
+from activities.ports.core import Ports
+
+Activities = list[Callable[..., Any]]
 
 
-@dataclass(frozen=True)
-class Ports:
-    """The outside world as activities see it. Where one is made from adapters, mypy proves that they fit."""
-
-    claims: Claims
-    annotated: Annotated
-    """NodeClaims too."""
-    nodes: Nodes
-    pods: Pods
-    events: Events
-    pools: Pools
-    node_classes: NodeClasses
-    fleet: Fleet
-    instances: Instances
-    resolver: NodeClassResolver
-    reservations: Reservations
-    nodeclaim_workflows: NodeClaimWorkflows
-    gates: GateActivities
-    """Of roll-outs through NodePools; `rollouts` are those of Deployments, which drains restart."""
-    garbage_collection: GarbageCollectionPorts
-    loads: Loads
-    hooks: HookPorts
-    budgets: Budgets
-    rollouts: Rollouts
-    pauses: PauseActivities
-    qps: float = 200.0
-    """Requests a second that the API server may be sent."""
-
-    @property
-    def drain_ports(self) -> DrainPorts:
-        return DrainPorts(
-            claims=self.claims,
-            nodes=self.nodes,
-            pods=self.pods,
-            instances=self.instances,
-            events=self.events,
-            budgets=self.budgets,
-            rollouts=self.rollouts,
-        )
-
-
-def list_activities(ports: Ports) -> list[Callable[..., Any]]:
-    """In the order of a node's life; then those of NodePools and EC2NodeClasses; then upkeep."""
+def list_activities(ports: Ports) -> Activities:
+    """Of the main queue, in the order of a node's life; then those of NodePools and EC2NodeClasses; then garbage
+    collection."""
     return [*_node_activities(ports), *_nodepool_activities(ports), *_garbage_collection_activities(ports)]
 
 
-def list_launch_activities(ports: Ports) -> list[Callable[..., Any]]:
-    """Those that call CreateFleet: they have a queue and slots of their own, so that waiting calls hold up nothing."""
-    launches = _launch_activities(ports)
+def list_launch_activities(ports: Ports) -> Activities:
+    """Those that call CreateFleet have a queue and slots of their own, so that waiting calls delay nothing else."""
+    launches = LaunchActivities(ports)
     return [launches.launch_one, launches.launch_group]
 
 
-def list_drain_activities(ports: Ports) -> list[Callable[..., Any]]:
-    """Those that wait for pods and instances to go, and for hooks: likewise, since a storm has hundreds of them; and
-    the word of AWS, once the pods were told to go. Drains and terminations are on the main queue too: lives from before
-    this queue have theirs scheduled there."""
+def list_drain_activities(ports: Ports) -> Activities:
+    """Those that wait for pods, instances and hooks: an interruption storm has hundreds of them. Drains and
+    terminations are on the main queue too, where NodeClaims from before this queue scheduled theirs."""
     first_evictions = BatchedFirstEviction()
-    drains, interruptions = _drain_activities(ports, first_evictions), _interruption_activities(ports, first_evictions)
     return [
-        drains.drain_node,
-        interruptions.publish_interruption_events,
-        _hook_activities(ports).run_hook,
-        _termination_activities(ports).terminate_instance,
+        DrainActivities(ports, first_evictions).drain_node,
+        NodeInterruptionActivities(ports, first_evictions).publish_interruption_events,
+        HookActivities(ports).run_hook,
+        InstanceActivities(ports).terminate_instance,
     ]
 
 
-def list_planner_activities(host: DisruptionHost) -> list[Callable[..., Any]]:
-    """Those of voluntary disruption that only the process that hosts the watch can answer: for the plan queue."""
-    planning = DisruptionPlanningActivities(host)
-    return [planning.compute_disruption, planning.create_replacements]
+def list_planner_activities(host: PlannerHost) -> Activities:
+    """Of the plan queue, which only the process that hosts the watch polls."""
+    planning = PlannerHostActivities(host)
+    return [
+        planning.plan_capacity,
+        planning.compute_disruption,
+        planning.create_replacements,
+        planning.preview_disruption,
+    ]
 
 
-def _launch_activities(ports: Ports) -> LaunchActivities:
-    return LaunchActivities(
-        claims=ports.claims,
-        node_classes=ports.node_classes,
-        fleet=ports.fleet,
-        instances=ports.instances,
-        events=ports.events,
-        nodeclaim_workflows=ports.nodeclaim_workflows,
-    )
-
-
-def _drain_activities(ports: Ports, first_evictions: BatchedFirstEviction) -> DrainActivities:
-    return DrainActivities(ports.drain_ports, qps=ports.qps, first_evictions=first_evictions)
-
-
-def _interruption_activities(ports: Ports, first_evictions: BatchedFirstEviction) -> NodeInterruptionActivities:
-    return NodeInterruptionActivities(
-        claims=ports.annotated, nodes=ports.nodes, events=ports.events, first_evictions=first_evictions
-    )
-
-
-def _hook_activities(ports: Ports) -> HookActivities:
-    return HookActivities(ports.hooks, claims=ports.claims, nodes=ports.nodes, instances=ports.instances)
-
-
-def _termination_activities(ports: Ports) -> TerminationActivities:
-    return TerminationActivities(claims=ports.claims, nodes=ports.nodes, instances=ports.instances)
-
-
-def _node_activities(ports: Ports) -> list[Callable[..., Any]]:
-    claims, nodes, pods, events = ports.claims, ports.nodes, ports.pods, ports.events
-    launches = _launch_activities(ports)
-    recovery = RecoveryActivities(
-        claims=claims,
-        nodes=nodes,
-        node_classes=ports.node_classes,
-        fleet=ports.fleet,
-        instances=ports.instances,
-    )
-    registration = RegistrationActivities(claims=claims, nodes=nodes, events=events)
-    disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
-    commands = CommandActivities(claims=claims, nodes=nodes, pods=pods, events=events)
+def _node_activities(ports: Ports) -> Activities:
+    launches, recovery, registration = LaunchActivities(ports), RecoveryActivities(ports), RegistrationActivities(ports)
+    disruption, instances = DisruptionActivities(ports), InstanceActivities(ports)
     first_evictions = BatchedFirstEviction()
-    drains = _drain_activities(ports, first_evictions)
-    repairs = RepairActivities(claims=claims, nodes=nodes, instances=ports.instances, events=events)
-    stop_start = StopStartActivities(instances=ports.instances)
-    terminations = _termination_activities(ports)
+    drains = DrainActivities(ports, first_evictions)
     return [
         launches.prepare_launch,
         launches.prepare_launch_group,
@@ -172,90 +77,52 @@ def _node_activities(ports: Ports) -> list[Callable[..., Any]]:
         recovery.nodeclaim_exists,
         registration.register_node,
         registration.initialize_node,
-        NotReadyActivities(claims=claims).record_not_ready_intervals,
+        AnnotationActivities(ports).record_not_ready_intervals,
         disruption.delete_nodeclaim,
         disruption.restore_schedulable,
         disruption.publish_event,
-        _interruption_activities(ports, first_evictions).publish_interruption_events,
-        commands.begin_command,
-        commands.finish_command,
-        commands.roll_back_command,
-        repairs.repair_node,
+        NodeInterruptionActivities(ports, first_evictions).publish_interruption_events,
+        disruption.begin_command,
+        disruption.finish_command,
+        disruption.roll_back_command,
+        RepairActivities(ports).repair_node,
         drains.drain_node,
         drains.uncordon_node,
-        stop_start.stop_instance,
-        stop_start.start_instance,
-        terminations.terminate_instance,
-        terminations.instance_is_running,
+        instances.stop_instance,
+        instances.start_instance,
+        instances.terminate_instance,
+        instances.instance_is_running,
     ]
 
 
-def _nodepool_activities(ports: Ports) -> list[Callable[..., Any]]:
-    pools = NodePoolActivities(pools=ports.pools, claims=ports.claims, node_classes=ports.node_classes)
-    allowed_disruptions = AllowedDisruptionsActivities(
-        pools=ports.pools, claims=ports.claims, nodes=ports.nodes, events=ports.events
-    )
-    replicas = ReplicaActivities(
-        pools=ports.pools,
-        claims=ports.claims,
-        nodes=ports.nodes,
-        node_classes=ports.node_classes,
-        loads=ports.loads,
-        events=ports.events,
-    )
-    classes = NodeClassActivities(
-        node_classes=ports.node_classes,
-        claims=ports.claims,
-        pools=ports.pools,
-        resolver=ports.resolver,
-        events=ports.events,
-    )
-    rollouts = RolloutActivities(
-        pools=ports.pools,
-        claims=ports.claims,
-        nodes=ports.nodes,
-        pods=ports.pods,
-        node_classes=ports.node_classes,
-        events=ports.events,
-    )
+def _nodepool_activities(ports: Ports) -> Activities:
+    classes, rollouts = NodeClassActivities(ports), RolloutActivities(ports)
     return [
-        pools.update_nodepool_status,
-        allowed_disruptions.read_allowed_disruptions,
-        ports.pauses.sync_pause_annotation,
-        replicas.reconcile_replicas,
+        NodePoolActivities(ports).update_nodepool_status,
+        AllowedDisruptionsActivities(ports).read_allowed_disruptions,
+        AnnotationActivities(ports).sync_pause_annotation,
+        ReplicaActivities(ports).reconcile_replicas,
         classes.resolve_node_class,
         classes.finalize_node_class,
         classes.pin_amis,
         rollouts.observe_rollout,
         rollouts.publish_rollout_status,
-        ports.gates.query_health_gate,
+        rollouts.query_health_gate,
     ]
 
 
-def _garbage_collection_activities(ports: Ports) -> list[Callable[..., Any]]:
-    claims, found, events, inventory = ports.claims, ports.instances, ports.events, ports.garbage_collection.inventory
-    orphaned_resources = ports.garbage_collection.orphaned_resources
-    lists = SharedLists(instances=found, inventory=inventory)
-    groups = ports.garbage_collection.groups
-    instances = InstanceCollector(instances=found, inventory=inventory, lists=lists, groups=groups, events=events)
-    objects = NodeClaimCollector(claims=claims, instances=found, inventory=inventory, lists=lists, events=events)
-    launches = LaunchResourceCollector(instances=found, inventory=inventory, orphaned_resources=orphaned_resources)
-    tags = InstanceTagger(
-        claims=claims, instances=found, lists=lists, orphaned_resources=orphaned_resources, events=events
-    )
-    leases = LeaseCollector(inventory=inventory)
-    reserved = ReservationActivities(
-        claims=claims, nodes=ports.nodes, instances=found, reservations=ports.reservations, events=events
-    )
+def _garbage_collection_activities(ports: Ports) -> Activities:
+    lists, reservations = SharedLists(ports), ReservationActivities(ports)
+    aws, kubernetes = AwsCollector(ports, lists), KubernetesCollector(ports, lists)
     return [
-        reserved.sync_capacity_types,
-        reserved.release_expiring_reservations,
-        instances.terminate_orphaned_instances,
-        objects.collect_nodeclaims,
-        objects.collect_nodes,
-        launches.collect_launch_templates,
-        launches.collect_instance_profiles,
-        tags.tag_instances,
-        leases.collect_leases,
-        RunCollector(ports.garbage_collection.temporal).delete_uneventful_run,
+        reservations.sync_capacity_types,
+        reservations.release_expiring_reservations,
+        aws.terminate_orphaned_instances,
+        kubernetes.collect_nodeclaims,
+        kubernetes.collect_nodes,
+        aws.collect_launch_templates,
+        aws.collect_instance_profiles,
+        aws.tag_instances,
+        kubernetes.collect_leases,
+        kubernetes.delete_uneventful_run,
     ]

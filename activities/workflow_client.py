@@ -1,16 +1,12 @@
-"""A word to a NodeClaim's workflow: signal-with-start, so that it arrives even before the watch has seen the claim.
-
-Launch groups that still hand out what they bought, as the workflows that launch them say.
-
-Satisfies `upkeep_ports.LaunchGroups`. A group of many is in the Provisioning workflow's state; a NodeClaim that
-launches alone is a group of its own name, in its own workflow.
-"""
+"""Calls of activities to workflows: launch results, open launch groups, and deletion of runs."""
 
 import re
 from collections.abc import Set
 from datetime import timedelta
 from typing import Final, Protocol
 
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
@@ -18,25 +14,31 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, NODEPOOL, REPLACES
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import TryLater
+from tenure.model.garbage_collection import RunRef
 from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
 from tenure.model.signals import GroupResult
 from tenure.model.workflow_states import ProvisioningState
 
+_RPC_TIMEOUT: Final = timedelta(seconds=10)
+_VALID_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+"""A launch group is read from a tag, which anyone may write: only a valid name is put into a query."""
+
 
 class WorkflowNames(Protocol):
-    """Ids, queues and attributes of workflows, which belong to `workflows/` and are handed in."""
+    """IDs, queues and search attributes of workflows, which `workflows/` defines."""
 
-    def nodeclaim_workflow_id(self, claim_name: str, uid: str) -> str: ...
+    def nodeclaim_workflow_id(self, claim_name: str, uid: str) -> str:
+        """Without a UID, the prefix of the IDs of all NodeClaims of this name."""
+
+    def provisioning_id(self) -> str: ...
 
     def task_queue(self) -> str: ...
 
     def search_attributes(self, identity: NodeClaimIdentity) -> TypedSearchAttributes: ...
 
 
-class NodeClaimWorkflows:
-    """Signals NodeClaim workflows, starting them where they are not yet."""
-
+class WorkflowClient:
     def __init__(self, client: Client, cluster: str, names: WorkflowNames, deadlines: Deadlines) -> None:
         self._client, self._cluster, self._names, self._deadlines = client, cluster, names, deadlines
 
@@ -59,6 +61,7 @@ class NodeClaimWorkflows:
         )
 
     async def signal_launch_result(self, claim: NodeClaim, result: GroupResult) -> None:
+        """Signal-with-start: the watch may not have seen the NodeClaim yet."""
         identity = self.build_identity(claim)
         await self._client.start_workflow(
             "NodeClaim",
@@ -72,7 +75,7 @@ class NodeClaimWorkflows:
         )
 
     async def notify_deleted(self, member: LaunchGroupMember, result: GroupResult) -> None:
-        """To one whose NodeClaim is gone: where no workflow is open nobody waits."""
+        """To the workflow of a NodeClaim that is gone. Without an open workflow, nothing waits for it."""
         handle = self._client.get_workflow_handle(self._names.nodeclaim_workflow_id(member.name, member.uid))
         try:
             await handle.signal("launch_result", result)
@@ -80,29 +83,11 @@ class NodeClaimWorkflows:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
 
+    async def find_open_groups(self, group_ids: Set[str]) -> Set[str]:
+        """Those of them that still assign their instances. Raises TryLater.
 
-_RPC_TIMEOUT: Final = timedelta(seconds=10)
-_VALID_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-"""A tag is anybody's text; only what can be a name is looked up."""
-
-
-class WorkflowIds(Protocol):
-    """Ids of workflows, which belong to `workflows/` and are handed in."""
-
-    def provisioning_id(self) -> str: ...
-
-    def nodeclaim_workflow_id_prefix(self, claim_name: str) -> str:
-        """What the ids of all lives of this name begin with."""
-        ...
-
-
-class OpenLaunchGroups:
-    """Raises TryLater."""
-
-    def __init__(self, client: Client, names: WorkflowIds) -> None:
-        self._client, self._names = client, names
-
-    async def find_open(self, group_ids: Set[str]) -> Set[str]:
+        Provisioning knows the groups of several NodeClaims. A NodeClaim that launches itself is a group of its name.
+        """
         try:
             found = set(group_ids) & await self._provisioning_groups()
             return found | {one for one in set(group_ids) - found if await self._is_launching_individually(one)}
@@ -122,12 +107,21 @@ class OpenLaunchGroups:
     async def _is_launching_individually(self, name: str) -> bool:
         if not _VALID_NAME.fullmatch(name):
             return False
-        query = (
-            f"WorkflowId STARTS_WITH '{self._names.nodeclaim_workflow_id_prefix(name)}' AND ExecutionStatus = 'Running'"
-        )
+        prefix = self._names.nodeclaim_workflow_id(name, "")
+        query = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
         for workflow_id in [one.id async for one in self._client.list_workflows(query, rpc_timeout=_RPC_TIMEOUT)]:
             handle = self._client.get_workflow_handle(workflow_id)
             state = await handle.query("state", result_type=NodeClaimState, rpc_timeout=_RPC_TIMEOUT)
             if state.group is not None and state.launched is None:
                 return True
         return False
+
+    async def delete_run(self, run: RunRef) -> None:
+        """A run that does not exist counts as deleted. Raises TryLater."""
+        execution = WorkflowExecution(workflow_id=run.workflow_id, run_id=run.run_id)
+        request = DeleteWorkflowExecutionRequest(namespace=self._client.namespace, workflow_execution=execution)
+        try:
+            await self._client.workflow_service.delete_workflow_execution(request)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise TryLater(f"{run.workflow_id} cannot be deleted: {error.message}") from error

@@ -11,7 +11,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from activities.planner_host import DisruptionPreviewActivities, WatchActivities
+from activities.planner_host import PlannerHostActivities
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from workflows import ids
 from workflows.activity_options import PLAN, WATCH, with_summary
@@ -26,7 +26,7 @@ class ClusterWatchWorkflow:
         workflow.set_current_details(f"Watches cluster **{cluster}**: one replica at a time, handed on by heartbeat.")
         try:
             await workflow.execute_activity_method(
-                WatchActivities.watch_cluster, **with_summary(WATCH, f"watch {cluster}")
+                PlannerHostActivities.watch_cluster, **with_summary(WATCH, f"watch {cluster}")
             )
         except ActivityError as error:
             if is_cancelled_exception(error):
@@ -49,6 +49,4 @@ class DisruptionPreviewWorkflow:
             "task_queue": ids.plan_queue(request.cluster),
             "schedule_to_close_timeout": PREVIEW_TIMEOUT,
         }
-        return await workflow.execute_activity_method(
-            DisruptionPreviewActivities.preview_disruption, request, **options
-        )
+        return await workflow.execute_activity_method(PlannerHostActivities.preview_disruption, request, **options)

@@ -13,9 +13,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.capacity_reservations import ReservationActivities
-from activities.garbage_collection.aws import InstanceCollector, InstanceTagger, LaunchResourceCollector
-from activities.garbage_collection.base import RunCollector
-from activities.garbage_collection.kubernetes import LeaseCollector, NodeClaimCollector
+from activities.garbage_collection.aws import AwsCollector
+from activities.garbage_collection.kubernetes import KubernetesCollector
 from tenure.metrics import GARBAGE_COLLECTION_FAULTS
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult, RunRef
 from workflows import current_details
@@ -43,23 +42,27 @@ TASKS: Final[dict[str, Task]] = {
     ),
     "instances": Task(
         minutes(2),
-        InstanceCollector.terminate_orphaned_instances,
+        AwsCollector.terminate_orphaned_instances,
         "ends instances of this cluster that no NodeClaim has",
     ),
-    "nodeclaims": Task(minutes(2), NodeClaimCollector.collect_nodeclaims, "deletes NodeClaims whose instance is gone"),
+    "nodeclaims": Task(minutes(2), KubernetesCollector.collect_nodeclaims, "deletes NodeClaims whose instance is gone"),
     "tags": Task(
-        minutes(2), InstanceTagger.tag_instances, "tags instances whose Node has joined: Name, NodeClaim, cluster"
+        minutes(2), AwsCollector.tag_instances, "tags instances whose Node has joined: Name, NodeClaim, cluster"
     ),
-    "leases": Task(minutes(5), LeaseCollector.collect_leases, "deletes Leases in kube-node-lease whose Node is gone"),
-    "nodes": Task(minutes(10), NodeClaimCollector.collect_nodes, "deletes Nodes whose NodeClaim and instance are gone"),
+    "leases": Task(
+        minutes(5), KubernetesCollector.collect_leases, "deletes Leases in kube-node-lease whose Node is gone"
+    ),
+    "nodes": Task(
+        minutes(10), KubernetesCollector.collect_nodes, "deletes Nodes whose NodeClaim and instance are gone"
+    ),
     "launch-templates": Task(
         minutes(15),
-        LaunchResourceCollector.collect_launch_templates,
+        AwsCollector.collect_launch_templates,
         "deletes launch templates that nobody launches with",
     ),
     "instance-profiles": Task(
         minutes(30),
-        LaunchResourceCollector.collect_instance_profiles,
+        AwsCollector.collect_instance_profiles,
         "deletes instance profiles that no class, NodeClaim or instance has",
     ),
 }
@@ -112,7 +115,7 @@ async def _delete_uneventful_run(last_result: GarbageCollectionResult) -> None:
         return
     try:
         await workflow.execute_activity_method(
-            RunCollector.delete_uneventful_run,
+            KubernetesCollector.delete_uneventful_run,
             last_result.run,
             **with_summary(DELETE_RUN, "delete the last run, which had nothing to do"),
         )

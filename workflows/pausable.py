@@ -12,7 +12,7 @@ from typing import Protocol
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from activities.nodeclaim.annotations import PauseActivities
+from activities.nodeclaim.annotations import AnnotationActivities
 from tenure.model.operator_requests import ObservedPause, PauseAnnotation, PauseAnnotationRequest
 from tenure.model.signals import OperatorRequestResult, Pause, Resume
 from tenure.policy.lifecycle.pauses import (
@@ -205,7 +205,7 @@ class PauseController:
             self._update_mirror(current=text, echoes=echoes, written=workflow.now())
         try:
             await workflow.execute_activity_method(
-                PauseActivities.sync_pause_annotation,
+                AnnotationActivities.sync_pause_annotation,
                 request,
                 **with_summary(PATCH, "write the pause down" if pause else "resume"),
             )

@@ -9,7 +9,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.planner_host import WatchActivities
+from activities.planner_host import PlannerHostActivities
 from tenure.model.discovered_capacity import ObservedCapacity
 from tenure.model.launch import latest_unavailable_offerings
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedUnavailableOfferings
@@ -142,7 +142,7 @@ class ProvisioningWorkflow:
         cluster = self._state.cluster
         options = {**with_summary(PLAN, f"plan pass {self._state.passes}"), "task_queue": ids.plan_queue(cluster)}
         try:
-            return await workflow.execute_activity_method(WatchActivities.plan_capacity, request, **options)
+            return await workflow.execute_activity_method(PlannerHostActivities.plan_capacity, request, **options)
         except ActivityError as error:
             return PlanOutcome(plan_id=request.plan_id, blocked=f"no plan: {error.cause or error}"[:200])
 

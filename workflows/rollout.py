@@ -15,7 +15,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.nodeclass import NodeClassActivities
-from activities.nodepool.rollout import GateActivities, RolloutActivities
+from activities.nodepool.rollout import RolloutActivities
 from tenure.model.rollout import (
     ApproveRollout,
     GateResult,
@@ -254,7 +254,7 @@ class RolloutController:
         """Whatever fails is an answer that holds."""
         try:
             result: GateResult = await workflow.execute_activity_method(
-                GateActivities.query_health_gate, gate, **with_summary(GATE, f"ask {gate.name}"[:100])
+                RolloutActivities.query_health_gate, gate, **with_summary(GATE, f"ask {gate.name}"[:100])
             )
         except ActivityError as error:
             result = GateResult(outcome="unknown", why=f"it could not be asked: {error.cause or error}"[:200])

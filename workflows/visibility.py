@@ -112,9 +112,6 @@ class WorkflowNames:
     def provisioning_id(self) -> str:
         return ids.provisioning(self.cluster)
 
-    def nodeclaim_workflow_id_prefix(self, claim_name: str) -> str:
-        return ids.nodeclaim(self.cluster, claim_name, "")
-
     def task_queue(self) -> str:
         return ids.task_queue(self.cluster)
 

@@ -1,9 +1,7 @@
-"""NodeClaims and Nodes whose instance is gone, of which nobody else takes notice.
+"""NodeClaims, Nodes and Leases that were left behind, and runs of garbage collection that found nothing.
 
-A node that is at work has its own workflow, which looks at EC2 by itself; here are those that slipped through. Of one
-whose instance is not in a list EC2 is asked by name, twice, before it goes.
-
-Leases in kube-node-lease whose Node is gone: put away, since nobody else does when a Lease has no owner.
+The workflow of a NodeClaim looks after its own instance; these tasks find what slipped through. Before a NodeClaim
+whose instance is not listed is deleted, EC2 is asked for the instance by ID, twice.
 """
 
 from collections.abc import Sequence
@@ -11,16 +9,16 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.garbage_collection.base import GARBAGE, CollectionStats, SharedLists
-from activities.ports.core import Claims, Events, Instances
-from activities.ports.garbage_collection import Inventory
-from activities.runtime import background_heartbeat, map_faults
+from activities.garbage_collection.base import GARBAGE, SharedLists, collection_run
+from activities.ports.core import Ports, publish_event_on
+from activities.runtime import map_faults
 from tenure.model.garbage_collection import (
     GarbageCollectionRequest,
     GarbageCollectionResult,
     InventoryLease,
     InventoryNode,
     InventoryNodeClaim,
+    RunRef,
 )
 from tenure.policy.garbage_collection import (
     TERMINATING_STATES,
@@ -31,19 +29,16 @@ from tenure.policy.garbage_collection import (
 )
 
 
-class NodeClaimCollector:
-    def __init__(
-        self, *, claims: Claims, instances: Instances, inventory: Inventory, lists: SharedLists, events: Events
-    ) -> None:
-        self._claims, self._instances, self._inventory = claims, instances, inventory
-        self._lists, self._events = lists, events
+class KubernetesCollector:
+    def __init__(self, ports: Ports, lists: SharedLists) -> None:
+        self._claims, self._instances, self._inventory = ports.claims, ports.instances, ports.inventory
+        self._events, self._workflows, self._lists = ports.events, ports.workflows, lists
 
     @activity.defn
     @map_faults
     async def collect_nodeclaims(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Deletes the NodeClaim; its workflow does the rest. Only at the second look: that workflow may be at it."""
-        async with background_heartbeat():
-            stats = CollectionStats(request)
+        """Deletes the NodeClaim; its workflow does the rest. Only in the second run: that workflow may be acting."""
+        async with collection_run(request) as stats:
             claims = await self._lists.claims.read_cached()
             listed = await self._lists.instances.read_cached()
             stats.examined = len(claims)
@@ -57,56 +52,34 @@ class NodeClaimCollector:
                     stats.suspects.append(claim.uid)
                 elif await self._claims.delete(claim.name, claim.uid):
                     stats.record_collected("nodeclaim", claim.name, provider_id=claim.provider_id)
-                    await self._publish_event(claim)
+                    message = f"instance {claim.instance_id} is gone and its Node is not Ready"
+                    await publish_event_on(self._events, "NodeClaim", claim, GARBAGE, message)
 
-            await stats.process_each("nodeclaim", ((one.name, one) for one in orphaned), collect)
+            await stats.process_each("nodeclaim", orphaned, collect)
             return stats.build_result()
 
     @activity.defn
     @map_faults
     async def collect_nodes(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Node objects that stayed behind, held by a finalizer that no workflow would take off any more."""
-        async with background_heartbeat():
-            stats = CollectionStats(request)
+        """Nodes that a finalizer holds and no workflow would release any more."""
+        async with collection_run(request) as stats:
             nodes = await self._inventory.list_nodes()
             claims = await self._lists.claims.read_fresh()
             stats.examined = len(nodes)
-            orphaned = decide_orphaned_nodes(nodes, claims, now=datetime.now(UTC))
 
             async def collect(node: InventoryNode) -> None:
                 if not await self._is_running(node.instance_id) and await self._inventory.delete_node(node):
                     stats.record_collected("node", node.name, instance=node.instance_id)
 
-            await stats.process_each("node", ((one.name, one) for one in orphaned), collect)
+            await stats.process_each("node", decide_orphaned_nodes(nodes, claims, now=datetime.now(UTC)), collect)
             return stats.build_result()
-
-    async def _is_running(self, instance_id: str) -> bool:
-        """From EC2, now. What is no instance's id names nothing that could run."""
-        if not instance_id.startswith("i-"):
-            return False
-        found = await self._instances.get(instance_id)
-        return found is not None and found.state not in TERMINATING_STATES
-
-    async def _publish_event(self, claim: InventoryNodeClaim) -> None:
-        message = f"instance {claim.instance_id} is gone and its Node is not Ready"
-        await self._events.publish(kind="NodeClaim", name=claim.name, uid=claim.uid, reason=GARBAGE, message=message)
-
-
-def _has_live_node(claim: InventoryNodeClaim, nodes: Sequence[InventoryNode]) -> bool:
-    now = datetime.now(UTC)
-    return any(decide_speaks_for(one, claim, now=now) for one in nodes)
-
-
-class LeaseCollector:
-    def __init__(self, *, inventory: Inventory) -> None:
-        self._inventory = inventory
 
     @activity.defn
     @map_faults
     async def collect_leases(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Leases first, Nodes second: a Node that came in between keeps its Lease. Each is read again at last."""
-        async with background_heartbeat():
-            stats = CollectionStats(request)
+        """Leases in kube-node-lease without an owner outlive their Node. Leases are listed before Nodes, so that the
+        Lease of a Node that joins in between stays. Each is read again before it is deleted."""
+        async with collection_run(request) as stats:
             leases = await self._inventory.list_leases()
             nodes = await self._inventory.list_nodes()
             names, uids = {node.name for node in nodes}, {node.uid for node in nodes}
@@ -118,10 +91,27 @@ class LeaseCollector:
                 if await self._is_still_orphaned(lease) and await self._inventory.delete_lease(lease):
                     stats.record_collected("lease", lease.name)
 
-            await stats.process_each("lease", ((one.name, one) for one in orphaned), collect)
+            await stats.process_each("lease", orphaned, collect)
             return stats.build_result()
 
+    @activity.defn
+    @map_faults
+    async def delete_uneventful_run(self, run: RunRef) -> None:
+        """Thousands of them a day would fill Temporal's database and its list of workflows."""
+        await self._workflows.delete_run(run)
+
+    async def _is_running(self, instance_id: str) -> bool:
+        """From EC2, now. An ID that no instance can have names nothing that could run."""
+        if not instance_id.startswith("i-"):
+            return False
+        found = await self._instances.get(instance_id)
+        return found is not None and found.state not in TERMINATING_STATES
+
     async def _is_still_orphaned(self, lease: InventoryLease) -> bool:
-        """Still the Lease that was judged, and still no Node of its name."""
         fresh = await self._inventory.node_lease(lease.name)
         return fresh == lease and await self._inventory.get_node(lease.name) is None
+
+
+def _has_live_node(claim: InventoryNodeClaim, nodes: Sequence[InventoryNode]) -> bool:
+    now = datetime.now(UTC)
+    return any(decide_speaks_for(one, claim, now=now) for one in nodes)

@@ -17,10 +17,8 @@ from temporalio import activity
 from activities.interruption.instance_status import InstanceStatusReader
 from activities.interruption.metrics import InterruptionMetrics, QueueCounter
 from activities.interruption.queue_consumer import QueueConsumer
-from activities.nodeclaim.annotations import Annotated
 from activities.nodeclaim.eviction import BatchedFirstEviction, EarlyEvictions
-from activities.ports.core import Events, Nodes
-from activities.ports.disruption import DrainPorts
+from activities.ports.core import Named, Ports, publish_event_on
 from activities.ports.interruption import EventQueue, InstanceStatuses, NodeInterruptionNotifier
 from activities.runtime import background_heartbeat, map_faults, not_yet_error
 from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_UNTIL
@@ -49,12 +47,12 @@ class InterruptionActivities:
         queue: EventQueue,
         statuses: InstanceStatuses,
         nodes: NodeInterruptionNotifier,
-        drains: DrainPorts,
+        ports: Ports,
         metrics: InterruptionMetrics,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._queue, self._nodes, self._metrics, self._now = queue, nodes, metrics, now
-        self._early_evictions = EarlyEvictions(drains)
+        self._early_evictions = EarlyEvictions(ports)
         self._statuses = InstanceStatusReader(statuses=statuses, nodes=nodes, metrics=metrics, now=now)
 
     @activity.defn
@@ -112,12 +110,10 @@ async def _read_until_shutdown(
 
 
 class NodeInterruptionActivities:
-    def __init__(
-        self, *, claims: Annotated, nodes: Nodes, events: Events, first_evictions: BatchedFirstEviction | None = None
-    ) -> None:
-        """`first_evictions` of drains, after which the word is given."""
-        self._claims, self._nodes, self._events = claims, nodes, events
-        self._first_evictions = first_evictions or BatchedFirstEviction()
+    def __init__(self, ports: Ports, first_evictions: BatchedFirstEviction) -> None:
+        """`first_evictions`: of drains; events wait for them."""
+        self._claims, self._nodes, self._events = ports.claims, ports.nodes, ports.events
+        self._first_evictions = first_evictions
 
     @activity.defn
     @map_faults
@@ -136,9 +132,9 @@ class NodeInterruptionActivities:
         if not request.events:
             return
         node = await self._nodes.get(ref.node_name) if ref.node_name else None
-        objects = [("NodeClaim", ref.name, ref.uid)]
+        objects: list[tuple[str, Named]] = [("NodeClaim", ref)]
         if node is not None and node.provider_id == ref.provider_id:
-            objects.append(("Node", node.name, node.uid))
+            objects.append(("Node", node))
         for event in request.events:
-            for kind, name, uid in objects:
-                await self._events.publish(kind=kind, name=name, uid=uid, reason=event.reason, message=event.message)
+            for kind, about in objects:
+                await publish_event_on(self._events, kind, about, event.reason, event.message)

@@ -1,21 +1,11 @@
-"""When a node was away is written to its NodeClaim, where planning reads it and where it outlives its workflow.
+"""Annotations that outlive a workflow: NotReady intervals, pauses, and stamps of the static hash."""
 
-NodeClaims with a stamp of another version of the static hash get ours, so that none drifts for it (reference 6.3).
-
-Before the NodePool or NodeClass shows today's version: whoever is killed in between finds all of it to do again.
-
-Pauses on their objects: the annotation that says so to everybody, and an event.
-
-It stands beside the workflow's own state so that a pause outlives the loss of Temporal's store.
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Protocol
 
 from temporalio import activity
 
-from activities.ports.core import Claims, Events, find_nodeclaim
+from activities.ports.core import Annotated, Claims, Ports, find_nodeclaim
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -28,9 +18,9 @@ from tenure.model.operator_requests import PauseAnnotationRequest
 from tenure.policy.lifecycle.adoption import decide_stamp
 
 
-class NotReadyActivities:
-    def __init__(self, *, claims: Claims) -> None:
-        self._claims = claims
+class AnnotationActivities:
+    def __init__(self, ports: Ports) -> None:
+        self._ports, self._claims = ports, ports.claims
 
     @activity.defn
     @map_faults
@@ -46,6 +36,31 @@ class NotReadyActivities:
         await self._claims.patch(
             ref.name, ref.uid, annotations={NOT_READY_INTERVALS: format_intervals(intervals)}, now=datetime.now(UTC)
         )
+
+    @activity.defn
+    @map_faults
+    async def sync_pause_annotation(self, request: PauseAnnotationRequest) -> None:
+        """Write the pause down, or take it off, and say so."""
+        objects, kind, name = self._target_object(request)
+        annotations = {PAUSE: request.text or None} if request.write else {}
+        only = {PAUSE: request.only} if request.only else None
+        uid = await objects.patch_annotations(name, annotations, uid=request.uid, only=only)
+        if request.write and request.node_name:
+            # The NodeClaim's counts; one on its Node would stay, and hold, when that is gone.
+            await self._ports.nodes.patch_annotations(request.node_name, {PAUSE: None}, only=only)
+        if uid and request.event:
+            await self._ports.events.publish(
+                kind=kind, name=name, uid=uid, reason=request.event, message=request.message, warning=request.warning
+            )
+
+    def _target_object(self, request: PauseAnnotationRequest) -> tuple[Annotated, str, str]:
+        match request.kind:
+            case "Cluster":
+                return self._ports.namespaces, "Namespace", self._ports.system_namespace
+            case "NodePool":
+                return self._ports.pools, "NodePool", request.name
+            case "NodeClaim":
+                return self._claims, "NodeClaim", request.name
 
 
 async def restamp_nodepool(claims: Claims, found: Iterable[NodeClaim], value: str) -> None:
@@ -73,60 +88,3 @@ async def _restamp_nodeclaims(
         stamp = decide_stamp(annotations, value, key=key, version=version, drifted=drifted, deleting=deleting)
         if stamp:
             await claims.patch(claim.name, claim.uid, annotations=stamp, now=datetime.now(UTC))
-
-
-class Annotated(Protocol):
-    """Objects of a kind that carry annotations; the adapters of Nodes, NodeClaims, NodePools and Namespaces are."""
-
-    async def patch_annotations(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
-    ) -> str:
-        """Set annotations; None takes one off. Nothing is changed where an annotation is not as `only` has it. The UID
-        of the object, empty when it, or the one with this UID, is gone."""
-        ...
-
-
-class PauseActivities:
-    def __init__(
-        self,
-        *,
-        claims: Annotated,
-        nodes: Annotated,
-        pools: Annotated,
-        namespaces: Annotated,
-        events: Events,
-        namespace: str,
-    ) -> None:
-        """`namespace`: the worker's own, which carries a pause of the whole cluster."""
-        self._claims, self._nodes, self._pools, self._namespaces = claims, nodes, pools, namespaces
-        self._events, self._namespace = events, namespace
-
-    @activity.defn
-    @map_faults
-    async def sync_pause_annotation(self, request: PauseAnnotationRequest) -> None:
-        """Write the pause down, or take it off, and say so."""
-        objects, kind, name = self._target_object(request)
-        annotations = {PAUSE: request.text or None} if request.write else {}
-        only = {PAUSE: request.only} if request.only else None
-        uid = await objects.patch_annotations(name, annotations, uid=request.uid, only=only)
-        if request.write and request.node_name:
-            # The NodeClaim's counts; one on its Node would stay, and hold, when that is gone.
-            await self._nodes.patch_annotations(request.node_name, {PAUSE: None}, only=only)
-        if uid and request.event:
-            await self._events.publish(
-                kind=kind, name=name, uid=uid, reason=request.event, message=request.message, warning=request.warning
-            )
-
-    def _target_object(self, request: PauseAnnotationRequest) -> tuple[Annotated, str, str]:
-        match request.kind:
-            case "Cluster":
-                return self._namespaces, "Namespace", self._namespace
-            case "NodePool":
-                return self._pools, "NodePool", request.name
-            case "NodeClaim":
-                return self._claims, "NodeClaim", request.name

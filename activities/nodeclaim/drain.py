@@ -12,13 +12,12 @@ from temporalio import activity
 
 from activities.nodeclaim.drain_pass import DrainPass
 from activities.nodeclaim.eviction import BatchedFirstEviction
-from activities.ports.core import ConditionPatch, find_nodeclaim
-from activities.ports.disruption import DrainPorts
+from activities.ports.core import ConditionPatch, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import HEARTBEAT_EVERY_SECONDS, RARE_HEARTBEAT_SECONDS, background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.disruption.drain import DrainStatus
-from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult, NodeClaimRef
+from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
 
 FIRST_POLL_SECONDS = 0.5
 MAX_POLL_SECONDS = 3.0
@@ -36,12 +35,10 @@ REQUESTS_PER_POLL = 3
 
 
 class DrainActivities:
-    def __init__(
-        self, ports: DrainPorts, *, qps: float = 200.0, first_evictions: BatchedFirstEviction | None = None
-    ) -> None:
-        """`qps`: requests a second that the API server may be sent; `first_evictions`: of all drains of the process."""
+    def __init__(self, ports: Ports, first_evictions: BatchedFirstEviction | None = None) -> None:
+        """`first_evictions`: of all drains of the process."""
         self._ports = ports
-        self._polls_per_second = qps * SHARE / REQUESTS_PER_POLL
+        self._polls_per_second = ports.qps * SHARE / REQUESTS_PER_POLL
         self._running_drains = 0
         self._first_evictions = first_evictions or BatchedFirstEviction()
 
@@ -94,11 +91,9 @@ class DrainActivities:
             ConditionPatch(type=labels.DRAINED, status="False", reason=labels.DRAIN_CANCELLED, message=request.why),
         )
         await claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
-        await self._publish_event(ref, request.event, f"the node is kept: {request.why}")
+        message = f"the node is kept: {request.why}"
+        await publish_event_on(self._ports.events, "NodeClaim", ref, request.event, message)
         return True
-
-    async def _publish_event(self, ref: NodeClaimRef, reason: str, message: str) -> None:
-        await self._ports.events.publish(kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message)
 
 
 def _remaining_timeout(request: DrainRequest, began: datetime) -> float:

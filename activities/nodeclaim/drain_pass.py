@@ -11,8 +11,14 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.nodeclaim.eviction import EvictionQueue, FirstEviction
-from activities.ports.core import ConditionPatch, DrainPod, NodeState, find_nodeclaim
-from activities.ports.disruption import DrainPorts
+from activities.ports.core import (
+    ConditionPatch,
+    DrainPod,
+    NodeState,
+    Ports,
+    find_nodeclaim,
+    publish_event_on,
+)
 from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -50,7 +56,7 @@ _INVALID_TIMESTAMP = (
 class DrainPass:
     """`status` is that of the last look."""
 
-    def __init__(self, ports: DrainPorts, request: DrainRequest, first_eviction: FirstEviction) -> None:
+    def __init__(self, ports: Ports, request: DrainRequest, first_eviction: FirstEviction) -> None:
         self._ports, self._request, self._ref, self._first_eviction = ports, request, request.claim, first_eviction
         self._claims, self._nodes, self._pods = ports.claims, ports.nodes, ports.pods
         self._eviction_queue: EvictionQueue | None = None
@@ -268,10 +274,9 @@ class DrainPass:
 
     async def _publish_event(self, reason: str, message: str) -> None:
         """On the NodeClaim, and on the Node, where Karpenter says it."""
-        ref, node = self._ref, self._node
-        await self._ports.events.publish(kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message)
-        if node is not None:
-            await self._ports.events.publish(kind="Node", name=node.name, uid=node.uid, reason=reason, message=message)
+        await publish_event_on(self._ports.events, "NodeClaim", self._ref, reason, message)
+        if self._node is not None:
+            await publish_event_on(self._ports.events, "Node", self._node, reason, message)
 
 
 def _waiting_conditions(status: DrainStatus, message: str) -> Sequence[ConditionPatch]:

@@ -20,8 +20,7 @@ from typing import Final
 import structlog
 from temporalio import activity
 
-from activities.ports.core import DrainPod, Eviction
-from activities.ports.disruption import DrainPorts
+from activities.ports.core import DrainPod, Eviction, Ports
 from activities.ports.interruption import InterruptedNode
 from tenure import metrics
 from tenure.model.disruption.drain import BudgetFact, DrainStatus, EvictionBlocker, Rollout
@@ -44,7 +43,7 @@ FORCEFUL = "Forceful Termination"
 class EvictionQueue:
     """For one stay with one node. `reason` is why the node goes, as metrics and events have it."""
 
-    def __init__(self, ports: DrainPorts, request: DrainRequest, reason: str) -> None:
+    def __init__(self, ports: Ports, request: DrainRequest, reason: str) -> None:
         self._pods, self._budgets, self._rollouts = ports.pods, ports.budgets, ports.rollouts
         self._events, self._request, self._reason = ports.events, request, reason or FORCEFUL
         self._without_surge: set[str] = set()
@@ -254,7 +253,7 @@ ONCE_IN: Final = timedelta(minutes=2)
 
 
 class NodeEarlyEviction:
-    def __init__(self, ports: DrainPorts, interrupted_node: InterruptedNode) -> None:
+    def __init__(self, ports: Ports, interrupted_node: InterruptedNode) -> None:
         self._ports, self._interrupted_node = ports, interrupted_node
         request = DrainRequest(claim=NodeClaimRef(name="", uid="", node_name=interrupted_node.node))
         self._eviction_queue = EvictionQueue(ports, request, "")
@@ -286,7 +285,7 @@ class NodeEarlyEviction:
 
 
 class EarlyEvictions:
-    def __init__(self, ports: DrainPorts) -> None:
+    def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._begun: dict[str, datetime] = {}
         """By the Node's UID."""

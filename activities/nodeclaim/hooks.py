@@ -1,9 +1,6 @@
-"""One hook of a node, until it has an outcome: a Job that is made once, or a call that is repeated under one key.
+"""One hook of a node, until it has an outcome: a Job that is created once, or a call that is repeated under one key.
 
-Killed anywhere, a repeat finds the Job by its name, and calls under the same key. Nothing is decided here that
-`tenure/policy/hooks/decision.py` has no word for.
-
-Calls of hooks over HTTP. Satisfies `activities.hook_ports.Calls`.
+A repeat finds the Job by its name and calls under the same key. `tenure/policy/hooks` decides.
 """
 
 import asyncio
@@ -14,8 +11,7 @@ from typing import Any, Final
 import aiohttp
 from temporalio import activity
 
-from activities.ports.core import Claims, Instances, Nodes, find_nodeclaim
-from activities.ports.disruption import HookClient, HookPorts, Jobs
+from activities.ports.core import HookClient, Jobs, Ports, find_nodeclaim
 from activities.runtime import background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -51,8 +47,9 @@ RETRIES = 6
 
 
 class HookActivities:
-    def __init__(self, ports: HookPorts, *, claims: Claims, nodes: Nodes, instances: Instances) -> None:
-        self._ports, self._claims, self._nodes, self._instances = ports, claims, nodes, instances
+    def __init__(self, ports: Ports) -> None:
+        self._jobs, self._hook_client, self._claims = ports.jobs, ports.hook_client, ports.claims
+        self._nodes, self._instances = ports.nodes, ports.instances
 
     @activity.defn
     @map_faults
@@ -78,9 +75,9 @@ class HookActivities:
         grace = grace_end(claim) if claim and not request.retains_nodeclaim else None
         clock = _Timeout(request, grace)
         if request.hook.job is not None:
-            result = await _JobHook(self._ports.jobs, request, clock, count).run()
+            result = await _JobHook(self._jobs, request, clock, count).run()
         else:
-            result = await _HttpHook(self._ports.calls, request, clock, count).run()
+            result = await _HttpHook(self._hook_client, request, clock, count).run()
         return result.model_copy(update={"grace_ends": grace})
 
     async def _is_instance_terminated(self, request: HookRequest) -> bool:

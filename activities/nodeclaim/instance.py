@@ -1,8 +1,6 @@
-"""The end: the instance is terminated and waited for until EC2 no longer lists it, then the finalizers come off.
+"""The instance of a node: it is terminated, or stopped and started again, which moves it to other hardware.
 
-One activity, since neither half makes sense without the other; killed anywhere, a repeat finds how far it came.
-
-An instance is stopped and started again, which moves it to other hardware: two steps, each safe to be repeated.
+Termination is one activity: the finalizers come off when EC2 no longer lists the instance. Each step can be repeated.
 """
 
 import asyncio
@@ -11,7 +9,7 @@ from typing import Final, Literal
 
 from temporalio import activity
 
-from activities.ports.core import Claims, ConditionPatch, Instances, Nodes, find_nodeclaim
+from activities.ports.core import ConditionPatch, Ports, find_nodeclaim
 from activities.runtime import RARE_HEARTBEAT_SECONDS, background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.model.base import REQUEST_PRIORITY, InstanceId, parse_instance_id
@@ -21,11 +19,17 @@ from tenure.model.nodeclaim.requests import NodeClaimRef, StopStartResult, Termi
 FIRST_POLL_SECONDS = 1.0
 """Seconds between looks at an instance that is going; looks of all nodes are batched into one DescribeInstances."""
 MAX_POLL_SECONDS = 5.0
+STOP_START_POLL_SECONDS = 2.0
+"""Seconds between looks; looks of all nodes are batched into one DescribeInstances."""
+_EBS: Final = "ebs"
+_CAPACITY_ERRORS: Final = frozenset(
+    {"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity"}
+)
 
 
-class TerminationActivities:
-    def __init__(self, *, claims: Claims, nodes: Nodes, instances: Instances) -> None:
-        self._claims, self._nodes, self._instances = claims, nodes, instances
+class InstanceActivities:
+    def __init__(self, ports: Ports) -> None:
+        self._claims, self._nodes, self._instances = ports.claims, ports.nodes, ports.instances
 
     @activity.defn
     @map_faults
@@ -78,19 +82,6 @@ class TerminationActivities:
     async def _provider_id(self, ref: NodeClaimRef) -> str:
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         return claim.status.provider_id if claim else ""
-
-
-STOP_START_POLL_SECONDS = 2.0
-"""Seconds between looks; looks of all nodes are batched into one DescribeInstances."""
-_EBS: Final = "ebs"
-_CAPACITY_ERRORS: Final = frozenset(
-    {"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity"}
-)
-
-
-class StopStartActivities:
-    def __init__(self, *, instances: Instances) -> None:
-        self._instances = instances
 
     @activity.defn
     @map_faults

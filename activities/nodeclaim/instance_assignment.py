@@ -1,9 +1,7 @@
-"""Who gets which instance of a launch group, and writing it down: the NodeClaim first, its workflow second.
+"""Assignment of a launch group's instances: each is written to its NodeClaim first, then signalled to its workflow.
 
-In a recorded order, members by UID and instances as EC2 listed them, so that a repeated hand-out gives everyone the
-same. What a NodeClaim shows already stands, whatever order a repeated answer has.
-
-How a launched instance is written onto its NodeClaim, and read back: by a launch, or by a look back.
+Members are sorted by UID and instances as EC2 listed them, so that a repeat assigns the same. An instance that a
+NodeClaim already shows stays its own, whatever the order of a repeated answer.
 """
 
 import asyncio
@@ -12,9 +10,8 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.ports.core import Claims, ConditionPatch, Events, Instances, LaunchFacts, find_nodeclaim
+from activities.ports.core import Claims, ConditionPatch, LaunchFacts, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import call_for_each
-from activities.workflow_client import NodeClaimWorkflows
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_resources
@@ -70,15 +67,9 @@ _Assignment = tuple[FleetInstance, LaunchFacts]
 
 
 class InstanceAssigner:
-    def __init__(
-        self, *, claims: Claims, instances: Instances, events: Events, nodeclaim_workflows: NodeClaimWorkflows
-    ) -> None:
-        self._claims, self._instances, self._events, self._nodeclaim_workflows = (
-            claims,
-            instances,
-            events,
-            nodeclaim_workflows,
-        )
+    def __init__(self, ports: Ports) -> None:
+        self._claims, self._instances, self._events = ports.claims, ports.instances, ports.events
+        self._workflows = ports.workflows
 
     async def assign_all(
         self,
@@ -139,10 +130,11 @@ class InstanceAssigner:
             return None
         result = result if assignment or not claim.status.provider_id else launched_from_status(claim)
         if isinstance(result, LaunchRejection):
-            await self._publish_rejection(claim, result)
+            reason = "InsufficientCapacityError" if result.reason == labels.INSUFFICIENT_CAPACITY else result.reason
+            await publish_event_on(self._events, "NodeClaim", claim, reason, result.message, warning=True)
         elif notify:
             message = GroupResult(group_id=group.group_id, token=group.client_token(), result=result)
-            await self._nodeclaim_workflows.signal_launch_result(claim, message)
+            await self._workflows.signal_launch_result(claim, message)
         return result
 
     async def _write_result(
@@ -161,16 +153,6 @@ class InstanceAssigner:
                 member.name, member.uid, conditions=(_launch_failed_condition(result),), now=now
             )
         return await write_launched(self._claims, member.name, member.uid, facts, now=now)
-
-    async def _publish_rejection(self, claim: NodeClaim, result: LaunchRejection) -> None:
-        await self._events.publish(
-            kind="NodeClaim",
-            name=claim.metadata.name,
-            uid=claim.metadata.uid,
-            reason="InsufficientCapacityError" if result.reason == labels.INSUFFICIENT_CAPACITY else result.reason,
-            message=result.message,
-            warning=True,
-        )
 
     async def _terminate_instances(self, instance_ids: set[str] | tuple[()]) -> None:
         """Asked for together, they are one call."""

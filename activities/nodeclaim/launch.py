@@ -15,17 +15,8 @@ from typing import Final
 from temporalio import activity
 
 from activities.nodeclaim.instance_assignment import InstanceAssigner, launched_from_status
-from activities.ports.core import (
-    Claims,
-    Events,
-    Fleet,
-    Instances,
-    LaunchFacts,
-    NodeClasses,
-    find_nodeclaim,
-)
+from activities.ports.core import LaunchFacts, Ports, find_nodeclaim
 from activities.runtime import background_heartbeat, call_for_each, map_faults
-from activities.workflow_client import NodeClaimWorkflows
 from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -99,21 +90,10 @@ ATTEMPTS_PER_CHECK = 5
 
 
 class LaunchActivities:
-    def __init__(
-        self,
-        *,
-        claims: Claims,
-        node_classes: NodeClasses,
-        fleet: Fleet,
-        instances: Instances,
-        events: Events,
-        nodeclaim_workflows: NodeClaimWorkflows,
-    ) -> None:
-        self._claims, self._node_classes, self._fleet = claims, node_classes, fleet
-        self._nodeclaim_workflows = nodeclaim_workflows
-        self._assigner = InstanceAssigner(
-            claims=claims, instances=instances, events=events, nodeclaim_workflows=nodeclaim_workflows
-        )
+    def __init__(self, ports: Ports) -> None:
+        self._claims, self._node_classes, self._fleet = ports.claims, ports.node_classes, ports.fleet
+        self._workflows = ports.workflows
+        self._assigner = InstanceAssigner(ports)
 
     @activity.defn
     @map_faults
@@ -214,12 +194,10 @@ class LaunchActivities:
             found = {claim.uid: claim for claim in await self._assigner.find_nodeclaims(members)}
             for claim in found.values():
                 result = launched_from_status(claim) if claim.status.provider_id else rejection
-                await self._nodeclaim_workflows.signal_launch_result(
-                    claim, GroupResult(group_id=request.group_id, result=result)
-                )
+                await self._workflows.signal_launch_result(claim, GroupResult(group_id=request.group_id, result=result))
             for member in members:
                 if request.reason == DELETED and member.uid not in found:
-                    await self._nodeclaim_workflows.notify_deleted(
+                    await self._workflows.notify_deleted(
                         member, GroupResult(group_id=request.group_id, result=rejection)
                     )
 

@@ -9,16 +9,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.nodeclaim.instance_assignment import launched_from_status, write_launched
-from activities.ports.core import (
-    Claims,
-    ConditionPatch,
-    Fleet,
-    Instances,
-    LaunchFacts,
-    NodeClasses,
-    Nodes,
-    find_nodeclaim,
-)
+from activities.ports.core import ConditionPatch, LaunchFacts, Ports, find_nodeclaim
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -30,17 +21,9 @@ from tenure.model.provider_results import InstanceFacts, NodeState
 
 
 class RecoveryActivities:
-    def __init__(
-        self,
-        *,
-        claims: Claims,
-        nodes: Nodes,
-        node_classes: NodeClasses,
-        fleet: Fleet,
-        instances: Instances,
-    ) -> None:
-        self._claims, self._nodes, self._node_classes = claims, nodes, node_classes
-        self._fleet, self._instances = fleet, instances
+    def __init__(self, ports: Ports) -> None:
+        self._claims, self._nodes, self._node_classes = ports.claims, ports.nodes, ports.node_classes
+        self._fleet, self._instances = ports.fleet, ports.instances
 
     @activity.defn
     @map_faults

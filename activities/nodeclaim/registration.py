@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.ports.core import Claims, ConditionPatch, Events, Nodes, NodeState, find_nodeclaim
+from activities.ports.core import ConditionPatch, NodeState, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.meta import Taint
@@ -20,8 +20,8 @@ from tenure.policy.lifecycle.initialization import (
 
 
 class RegistrationActivities:
-    def __init__(self, *, claims: Claims, nodes: Nodes, events: Events) -> None:
-        self._claims, self._nodes, self._events = claims, nodes, events
+    def __init__(self, ports: Ports) -> None:
+        self._claims, self._nodes, self._events = ports.claims, ports.nodes, ports.events
 
     @activity.defn
     @map_faults
@@ -97,28 +97,18 @@ class RegistrationActivities:
     async def _explain_taints(self, claim: NodeClaim, node: NodeState) -> None:
         """What nobody declared counts as a real taint: the pods that the node was made for may not go there."""
         undeclared = decide_undeclared(_parse_taints(node), (*claim.spec.taints, *claim.spec.startup_taints))
-        if not undeclared:
-            return
-        await self._events.publish(
-            kind="NodeClaim",
-            name=claim.metadata.name,
-            uid=claim.metadata.uid,
-            reason="UndeclaredTaint",
-            message=undeclared_message(node.name, undeclared),
-        )
+        if undeclared:
+            message = undeclared_message(node.name, undeclared)
+            await publish_event_on(self._events, "NodeClaim", claim, "UndeclaredTaint", message)
 
     async def _warn_if_open(self, claim: NodeClaim, node: NodeState) -> None:
         """A Node that came without the taint may have taken pods before it carried its own (reference 3.3)."""
         tainted = any(key == labels.UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)
-        if tainted or labels.REGISTERED in node.labels:
-            return
-        await self._events.publish(
-            kind="NodeClaim",
-            name=claim.metadata.name,
-            uid=claim.metadata.uid,
-            reason="UnregisteredTaintMissing",
-            message=f"Node {node.name} joined without {labels.UNREGISTERED_TAINT_KEY}:NoExecute; user data must add it",
-        )
+        if not tainted and labels.REGISTERED not in node.labels:
+            message = (
+                f"Node {node.name} joined without {labels.UNREGISTERED_TAINT_KEY}:NoExecute; user data must add it"
+            )
+            await publish_event_on(self._events, "NodeClaim", claim, "UnregisteredTaintMissing", message)
 
 
 def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
-from activities.ports.core import Claims, Events, Instances, Nodes, NodeState, find_nodeclaim
+from activities.ports.core import NodeState, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -22,8 +22,9 @@ SAME_EPISODE = timedelta(hours=1)
 
 
 class RepairActivities:
-    def __init__(self, *, claims: Claims, nodes: Nodes, instances: Instances, events: Events) -> None:
-        self._claims, self._nodes, self._instances, self._events = claims, nodes, instances, events
+    def __init__(self, ports: Ports) -> None:
+        self._claims, self._nodes, self._instances = ports.claims, ports.nodes, ports.instances
+        self._events = ports.events
 
     @activity.defn
     @map_faults
@@ -38,7 +39,7 @@ class RepairActivities:
         if node is None or node.provider_id != request.provider_id or _is_healthy(node, request):
             return RepairResult(outcome="not now", why=f"Node {request.node_name} is well, or gone")
         if why := await self._check_circuit_breaker(request):
-            await self._publish_event("Node", node.name, node.uid, "NodeRepairBlocked", why)
+            await publish_event_on(self._events, "Node", node, "NodeRepairBlocked", why)
             return RepairResult(outcome="held", why=why)
         return await (
             self._reboot_instance(request) if request.step == "reboot" else self._replace_node(request, claim, node)
@@ -64,9 +65,7 @@ class RepairActivities:
             await self._annotate_reboot(request, "")
             raise
         if exists:
-            await self._publish_nodeclaim_event(
-                request, "Rebooting", f"{request.condition}: instance {instance} reboots"
-            )
+            await self._publish_event(request, "Rebooting", f"{request.condition}: instance {instance} reboots")
         return RepairResult(outcome="done" if exists else "gone")
 
     async def _annotate_reboot(self, request: RepairRequest, text: str) -> None:
@@ -84,17 +83,12 @@ class RepairActivities:
         stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: ends.isoformat(timespec="seconds").replace("+00:00", "Z")}
         await self._claims.patch(request.name, request.uid, annotations=stamp, now=now)
         how = f"pods have until {stamp[labels.NODECLAIM_TERMINATION_TIMESTAMP]}" if grace else "pods are deleted"
-        await self._publish_nodeclaim_event(
-            request, labels.UNHEALTHY, f"{request.condition}: the node is replaced, {how}"
-        )
+        await self._publish_event(request, labels.UNHEALTHY, f"{request.condition}: the node is replaced, {how}")
         await self._claims.delete(request.name, request.uid)
         return RepairResult(outcome="done")
 
-    async def _publish_nodeclaim_event(self, request: RepairRequest, reason: str, message: str) -> None:
-        await self._publish_event("NodeClaim", request.name, request.uid, reason, message)
-
-    async def _publish_event(self, kind: str, name: str, uid: str, reason: str, message: str) -> None:
-        await self._events.publish(kind=kind, name=name, uid=uid, reason=reason, message=message)
+    async def _publish_event(self, request: RepairRequest, reason: str, message: str) -> None:
+        await publish_event_on(self._events, "NodeClaim", request, reason, message)
 
 
 def _is_healthy(node: NodeState, request: RepairRequest) -> bool:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.ports.core import Claims, Events, Nodes, NodeState, Pools
+from activities.ports.core import NodeState, Ports, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -24,8 +24,8 @@ from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, paus
 
 
 class AllowedDisruptionsActivities:
-    def __init__(self, *, pools: Pools, claims: Claims, nodes: Nodes, events: Events) -> None:
-        self._pools, self._claims, self._nodes, self._events = pools, claims, nodes, events
+    def __init__(self, ports: Ports) -> None:
+        self._pools, self._claims, self._nodes, self._events = ports.pools, ports.claims, ports.nodes, ports.events
 
     @activity.defn
     @map_faults
@@ -42,13 +42,8 @@ class AllowedDisruptionsActivities:
         now = datetime.now(UTC)
         allowed_disruptions = _decide_allowed_disruptions(request, pool, claims, nodes, now)
         if allowed_disruptions.allowed == 0 and allowed_disruptions.count.total:
-            await self._publish_event(pool, allowed_disruptions.why)
+            await publish_event_on(self._events, "NodePool", pool, "DisruptionBlocked", allowed_disruptions.why)
         return allowed_disruptions
-
-    async def _publish_event(self, pool: NodePool, why: str) -> None:
-        await self._events.publish(
-            kind="NodePool", name=pool.metadata.name, uid=pool.metadata.uid, reason="DisruptionBlocked", message=why
-        )
 
 
 def _decide_allowed_disruptions(

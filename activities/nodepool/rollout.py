@@ -1,10 +1,7 @@
-"""Roll-outs of drift: how a NodePool stands, from live objects, and what is said of it on the NodePool.
+"""Roll-outs of drift: the state of a NodePool from live objects, its events, and health gates.
 
-`tenure/policy/rollout/decision.py` decides on it in the NodePool's workflow (`workflows/rollout.py`).
-
-Gates of roll-outs: one instant query of Prometheus, held against a limit (`GET /api/v1/query`).
-
-Whatever goes wrong is an answer: what nobody can tell holds a roll-out, and never lets it pass or fail.
+A health gate is an instant query of Prometheus (`GET /api/v1/query`). A query that fails holds the roll-out: it never
+lets it pass or fail. `tenure/policy/rollout/decision.py` decides in the NodePool's workflow (`workflows/rollout.py`).
 """
 
 import asyncio
@@ -17,7 +14,7 @@ from typing import Any, Final
 import aiohttp
 from temporalio import activity
 
-from activities.ports.core import Claims, Events, NodeClasses, Nodes, NodeState, Pods, Pools
+from activities.ports.core import NodeState, Ports, publish_event_on
 from activities.runtime import call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -34,14 +31,17 @@ from tenure.policy.rollout.plan import is_made_of, target_of
 
 MAX_NODES: Final = 100
 """New nodes whose pods are looked at: the youngest. Each is a call."""
+_ERROR_MAX_CHARS: Final = 200
+"""Characters of what Prometheus says to a query that it does not like."""
 
 
 class RolloutActivities:
-    def __init__(
-        self, *, pools: Pools, claims: Claims, nodes: Nodes, pods: Pods, node_classes: NodeClasses, events: Events
-    ) -> None:
-        self._pools, self._claims, self._nodes = pools, claims, nodes
-        self._pods, self._node_classes, self._events = pods, node_classes, events
+    def __init__(self, ports: Ports) -> None:
+        self._pools, self._claims, self._nodes, self._pods = ports.pools, ports.claims, ports.nodes, ports.pods
+        self._node_classes, self._events = ports.node_classes, ports.events
+        self._url = ports.prometheus_url.rstrip("/")
+        self._redacted_url = re.sub(r"//[^/@]*@", "//", self._url)
+        """Without user name and password."""
 
     @activity.defn
     @map_faults
@@ -78,9 +78,7 @@ class RolloutActivities:
         if pool is None:
             return
         for event in request.events:
-            await self._events.publish(
-                kind="NodePool", name=request.name, uid=pool.metadata.uid, reason=event.reason, message=event.message
-            )
+            await publish_event_on(self._events, "NodePool", pool, event.reason, event.message)
         if request.stored_state != pool.metadata.annotations.get(labels.ROLLOUT, ""):
             now = datetime.now(UTC)
             await self._pools.patch_status(request.name, annotations={labels.ROLLOUT: request.stored_state}, now=now)
@@ -92,36 +90,6 @@ class RolloutActivities:
         now = datetime.now(UTC)
         found = await call_for_each(names, lambda name: self._pods.on_node(name, now=now))
         return [pod for pods in found for pod in pods if pod.reschedulable and pod.deletion is None]
-
-
-def _is_new(claim: NodeClaim, node: NodeState | None, target: RolloutTarget | None) -> bool:
-    """Initialized, made of what is asked for, and not on its way out. One whose Node is lost is not Ready.
-
-    That an older node has drifted may be found a moment after the target changed: its stamps tell at once."""
-    if target is None or not claim.is_true(labels.INITIALIZED_CONDITION) or claim.is_true(labels.DRIFTED):
-        return False
-    return is_made_of(claim, target) and not _is_terminating(claim, node)
-
-
-def _is_terminating(claim: NodeClaim, node: NodeState | None) -> bool:
-    return claim.metadata.is_deleting or (node is not None and node.being_disrupted)
-
-
-def _created_at(claim: NodeClaim) -> datetime:
-    return claim.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
-
-
-_ERROR_MAX_CHARS: Final = 200
-"""Characters of what Prometheus says to a query that it does not like."""
-
-
-class GateActivities:
-    """`url` of Prometheus, such as http://prometheus.monitoring:9090; empty when there is none."""
-
-    def __init__(self, url: str = "") -> None:
-        self._url = url.rstrip("/")
-        self._redacted_url = re.sub(r"//[^/@]*@", "//", self._url)
-        """Without a name and password."""
 
     @activity.defn
     @map_faults
@@ -157,6 +125,23 @@ class GateActivities:
         except (aiohttp.ClientError, ValueError, asyncio.IncompleteReadError) as error:
             return f"no answer of {self._redacted_url}: {str(error) or type(error).__name__}"[:_ERROR_MAX_CHARS]
         return _parse_payload(payload, response.status)
+
+
+def _is_new(claim: NodeClaim, node: NodeState | None, target: RolloutTarget | None) -> bool:
+    """Initialized, made of what is asked for, and not on its way out. One whose Node is lost is not Ready.
+
+    That an older node has drifted may be found a moment after the target changed: its stamps tell at once."""
+    if target is None or not claim.is_true(labels.INITIALIZED_CONDITION) or claim.is_true(labels.DRIFTED):
+        return False
+    return is_made_of(claim, target) and not _is_terminating(claim, node)
+
+
+def _is_terminating(claim: NodeClaim, node: NodeState | None) -> bool:
+    return claim.metadata.is_deleting or (node is not None and node.being_disrupted)
+
+
+def _created_at(claim: NodeClaim) -> datetime:
+    return claim.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
 
 
 def _parse_payload(payload: Any, code: int) -> list[float] | str:

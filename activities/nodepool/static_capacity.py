@@ -10,8 +10,7 @@ from itertools import count, islice
 
 from temporalio import activity
 
-from activities.ports.core import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools, find_nodeclaim
-from activities.ports.disruption import Loads
+from activities.ports.core import ConditionPatch, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -33,18 +32,9 @@ from tenure.scheduling.static_nodeclaim import build_static_nodeclaim
 
 
 class ReplicaActivities:
-    def __init__(
-        self,
-        *,
-        pools: Pools,
-        claims: Claims,
-        nodes: Nodes,
-        node_classes: NodeClasses,
-        loads: Loads,
-        events: Events,
-    ) -> None:
-        self._pools, self._claims, self._nodes = pools, claims, nodes
-        self._node_classes, self._loads, self._events = node_classes, loads, events
+    def __init__(self, ports: Ports) -> None:
+        self._pools, self._claims, self._nodes = ports.pools, ports.claims, ports.nodes
+        self._node_classes, self._loads, self._events = ports.node_classes, ports.loads, ports.events
 
     @activity.defn
     @map_faults
@@ -64,7 +54,8 @@ class ReplicaActivities:
             else:
                 result = ReplicasResult(desired=pool.spec.replicas, existing=len(existing))
             if result.waits_for:
-                await self._publish_waiting(pool, result)
+                message = f"{result.existing} of {result.desired} nodes: {result.waits_for}"
+                await publish_event_on(self._events, "NodePool", pool, labels.REPLICAS_WAIT, message)
             return result
 
     async def _create_missing(
@@ -150,23 +141,9 @@ class ReplicaActivities:
         deleted = await self._claims.delete(one.name, one.uid)
         reason = ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=labels.OVERPROVISIONED)
         await self._claims.patch(one.name, one.uid, conditions=(reason,), now=datetime.now(UTC))
-        await self._events.publish(
-            kind="NodeClaim",
-            name=one.name,
-            uid=one.uid,
-            reason=labels.OVERPROVISIONED,
-            message=f"deleted: NodePool {pool_name} has more nodes than spec.replicas={desired}",
-        )
+        message = f"deleted: NodePool {pool_name} has more nodes than spec.replicas={desired}"
+        await publish_event_on(self._events, "NodeClaim", one, labels.OVERPROVISIONED, message)
         return deleted
-
-    async def _publish_waiting(self, pool: NodePool, result: ReplicasResult) -> None:
-        await self._events.publish(
-            kind="NodePool",
-            name=pool.metadata.name,
-            uid=pool.metadata.uid,
-            reason=labels.REPLICAS_WAIT,
-            message=f"{result.existing} of {result.desired} nodes: {result.waits_for}",
-        )
 
 
 def _generate_names(pool: str, plan_id: str, taken: set[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.nodeclaim.annotations import restamp_nodepool
-from activities.ports.core import Claims, ConditionPatch, NodeClasses, Pools
+from activities.ports.core import ConditionPatch, Ports
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -36,8 +36,8 @@ BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
 
 
 class NodePoolActivities:
-    def __init__(self, *, pools: Pools, claims: Claims, node_classes: NodeClasses) -> None:
-        self._pools, self._claims, self._node_classes = pools, claims, node_classes
+    def __init__(self, ports: Ports) -> None:
+        self._pools, self._claims, self._node_classes = ports.pools, ports.claims, ports.node_classes
 
     @activity.defn
     @map_faults

@@ -22,11 +22,9 @@ class EventQueue(Protocol):
 
     async def receive(self, queue: str, *, wait: int) -> Sequence[QueueMessage]:
         """Up to ten messages; waits so many seconds, at most 20, for the first one."""
-        ...
 
     async def delete(self, queue: str, receipts: Sequence[str]) -> int:
         """How many are gone."""
-        ...
 
 
 class InstanceStatuses(Protocol):
@@ -34,7 +32,6 @@ class InstanceStatuses(Protocol):
 
     async def read(self) -> Sequence[StatusReport]:
         """Every instance in the region, of whoever, that has a failing check or a scheduled event."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -53,15 +50,12 @@ class NodeInterruptionNotifier(Protocol):
 
     def find_owned(self, instance_ids: Collection[str]) -> frozenset[str]:
         """Those of them that are this cluster's, as far as it is known now."""
-        ...
 
     def find_interrupted_node(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
         """The instance's node, where its pods have to go before its life is asked; None where that decides."""
-        ...
 
     async def notify(
         self, instance_id: str, notices: Sequence[InterruptionMessage], left: Sequence[str] = ()
     ) -> NotifyOutcome:
         """Tell the life of the instance's node; `told` once Temporal has accepted it. `left`: pods that were told to go
         already, as `namespace/name`."""
-        ...

@@ -18,8 +18,8 @@ from temporalio.exceptions import (
 )
 from temporalio.workflow import ParentClosePolicy
 
-from activities.disruption import CommandActivities
-from activities.planner_host import DisruptionPlanningActivities
+from activities.disruption import DisruptionActivities
+from activities.planner_host import PlannerHostActivities
 from tenure.model.disruption.commands import (
     ClusterChanged,
     CommandFinished,
@@ -201,9 +201,7 @@ class ClusterWorkflow(PausableCluster):
         )
         options = {**with_summary(DECIDE, f"pass {state.passes}"), "task_queue": ids.plan_queue(state.cluster)}
         try:
-            return await workflow.execute_activity_method(
-                DisruptionPlanningActivities.compute_disruption, request, **options
-            )
+            return await workflow.execute_activity_method(PlannerHostActivities.compute_disruption, request, **options)
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
@@ -242,7 +240,7 @@ class ClusterWorkflow(PausableCluster):
             )
             options = {**with_summary(COMMAND, "put nodes back"), "schedule_to_close_timeout": ROLL_BACK_TIMEOUT}
             try:
-                await workflow.execute_activity_method(CommandActivities.roll_back_command, request, **options)
+                await workflow.execute_activity_method(DisruptionActivities.roll_back_command, request, **options)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise

@@ -12,8 +12,8 @@ from functools import partial
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from activities.disruption import CommandActivities
-from activities.planner_host import DisruptionPlanningActivities
+from activities.disruption import DisruptionActivities
+from activities.planner_host import PlannerHostActivities
 from tenure.model.disruption.commands import (
     CommandCancellation,
     CommandFinished,
@@ -78,7 +78,7 @@ async def begin_command(command: Command) -> Step:
     """Nodes are tainted before anything is bought, as Karpenter does (reference 4.9): what is simulated and bought for
     is then what is there, since no pod comes in after, and a wish to stay costs two patches and no instance."""
     result = await command.execute_on_candidates(
-        CommandActivities.begin_command, "take nodes out of service", until=command.state.deadline
+        DisruptionActivities.begin_command, "take nodes out of service", until=command.state.deadline
     )
     if result.outcome != "done":
         return command.stop_with("held", result.why, nodes=result.nodes)
@@ -97,9 +97,7 @@ async def create_replacements(command: Command) -> Step:
     )
     options = {**with_summary(PLAN, "check again, make replacements"), "task_queue": ids.plan_queue(state.cluster)}
     try:
-        result = await workflow.execute_activity_method(
-            DisruptionPlanningActivities.create_replacements, request, **options
-        )
+        result = await workflow.execute_activity_method(PlannerHostActivities.create_replacements, request, **options)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
@@ -155,7 +153,7 @@ def _replacements_changed(command: Command, before: CommandState) -> bool:
 
 async def finish_command(command: Command) -> Step:
     result = await command.execute_on_candidates(
-        CommandActivities.finish_command,
+        DisruptionActivities.finish_command,
         "look again, delete the NodeClaims",
         until=workflow.now() + FINISH_WITHIN,
         stoppable=True,
@@ -181,7 +179,7 @@ async def roll_back(command: Command) -> Step:
     """For as long as it takes: a node that is tainted and goes nowhere would be waste without end."""
     try:
         await command.execute_on_candidates(
-            CommandActivities.roll_back_command, "put nodes back, take replacements away", until=None
+            DisruptionActivities.roll_back_command, "put nodes back, take replacements away", until=None
         )
     except ActivityError as error:
         if is_cancelled_exception(error):

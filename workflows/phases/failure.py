@@ -7,7 +7,7 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError
 
 from activities.disruption import DisruptionActivities
-from activities.nodeclaim.instance import TerminationActivities
+from activities.nodeclaim.instance import InstanceActivities
 from tenure.apis import labels
 from tenure.model.nodeclaim.requests import NodeClaimDisruptionRequest
 from tenure.model.nodeclaim.state import Phase
@@ -85,7 +85,7 @@ def _count_poll(context: NodeClaimContext) -> int:
 
 async def _fail_if_instance_terminated(context: NodeClaimContext, message: str) -> bool:
     is_running = await workflow.execute_activity_method(
-        TerminationActivities.instance_is_running,
+        InstanceActivities.instance_is_running,
         context.nodeclaim_ref,
         **with_summary(PATCH, "check whether the instance runs"),
     )

@@ -6,7 +6,7 @@ A node for which none of them changes costs no history event.
 from temporalio import workflow
 
 from activities.disruption import DisruptionActivities
-from activities.nodeclaim.annotations import NotReadyActivities
+from activities.nodeclaim.annotations import AnnotationActivities
 from tenure.apis import labels
 from tenure.model.node_health import (
     NotReadyInterval,
@@ -108,7 +108,7 @@ async def write_not_ready_intervals(context: NodeClaimContext) -> None:
     request = NotReadyNotification(claim=context.nodeclaim_ref, not_ready_intervals=intervals)
     summary = "report that the node is NotReady" if ongoing_since(intervals) else "report that the node is Ready"
     await workflow.execute_activity_method(
-        NotReadyActivities.record_not_ready_intervals, request, **with_summary(REPORT, summary)
+        AnnotationActivities.record_not_ready_intervals, request, **with_summary(REPORT, summary)
     )
     context.update_state(notified_intervals=format_intervals(intervals))
 

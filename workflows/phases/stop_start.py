@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.drain import DrainActivities
-from activities.nodeclaim.instance import StopStartActivities
+from activities.nodeclaim.instance import InstanceActivities
 from tenure.model.disruption.drain import DrainState
 from tenure.model.interruption.records import Event, InstanceStopStart
 from tenure.model.nodeclaim.requests import (
@@ -160,7 +160,7 @@ async def _stop_or_start_instance(context: NodeClaimContext, stop: InstanceStopS
         "its instance is stopped for maintenance" if stop.step == "stop" else "its instance is started again",
         STOP_START,
     )
-    activity = StopStartActivities.stop_instance if stop.step == "stop" else StopStartActivities.start_instance
+    activity = InstanceActivities.stop_instance if stop.step == "stop" else InstanceActivities.start_instance
     options = {
         **with_summary(TERMINATE, f"{stop.step} the instance"),
         "schedule_to_close_timeout": _remaining_time(context, stop.deadline),

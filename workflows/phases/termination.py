@@ -4,7 +4,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.nodeclaim.instance import TerminationActivities
+from activities.nodeclaim.instance import InstanceActivities
 from tenure.model.nodeclaim.requests import TerminationRequest
 from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import RARE_HEARTBEAT, TERMINATE, drain_queue_options
@@ -26,4 +26,4 @@ async def run_termination(context: NodeClaimContext) -> Phase:
 async def _terminate_instance(context: NodeClaimContext, options: Any) -> None:
     """Build the request for each attempt: the launch result may have arrived meanwhile."""
     request = TerminationRequest(claim=context.nodeclaim_ref, reason=context.state.disruption or "Deleted")
-    await workflow.execute_activity_method(TerminationActivities.terminate_instance, request, **options)
+    await workflow.execute_activity_method(InstanceActivities.terminate_instance, request, **options)

@@ -16,9 +16,7 @@ from temporalio.client import (
 )
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
-from temporalio.testing import ActivityEnvironment
 
-from activities.garbage_collection.base import RunCollector
 from tenure.controller.temporal.namespace import remove_schedules, schedule, start_schedules
 from tenure.model.garbage_collection import GarbageCollectionResult, RunRef
 from tests.support.fakes.worker import WorkerHarness
@@ -115,7 +113,7 @@ async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(tempora
 
 async def test_a_run_that_is_gone_counts_as_forgotten(temporal: Client, cluster: str) -> None:
     never = RunRef(workflow_id=ids.garbage_collection(cluster, "never"), run_id=str(uuid.uuid4()))
-    await ActivityEnvironment().run(RunCollector(temporal).delete_uneventful_run, never)
+    await WorkerHarness(temporal, cluster=cluster).workflows.delete_run(never)
 
 
 async def start_schedules_with_paused(temporal: Client, cluster: str, task: str) -> None:

@@ -1,4 +1,4 @@
-"""The planner's host as workflows of voluntary disruption see it: `activities.ports.disruption.DisruptionHost`."""
+"""Voluntary disruption by the planner's host: what `FakeHost` decides and creates."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from tests.support.fakes.kubernetes import FakeNodeClaims
 
 @dataclass
 class FakeDisruption(FaultInjectable):
-    claims: FakeNodeClaims
+    claims: FakeNodeClaims = field(default_factory=FakeNodeClaims)
     results: list[DisruptionDecision] = field(default_factory=list)
     """Answered one after the other; after that, there is nothing to do."""
     decide_requests: list[DisruptionDecisionRequest] = field(default_factory=list)

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.ports.disruption import DrainPorts
 from tenure.model.disruption.drain import BudgetFact, Rollout
 from tenure.model.provider_results import DrainPod
-from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.faulty import FaultInjectable
-from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims, FakeNodes, FakePods
 
 
 @dataclass
@@ -43,17 +40,3 @@ class FakeRollouts(FaultInjectable):
             self.restarts.append(stamp)
         self.found[found.name] = found.model_copy(update={"restarted_at": stamp})
         return True
-
-
-def drain_ports(**overrides: Any) -> DrainPorts:
-    """All that a drain touches, each in memory."""
-    made: dict[str, Any] = {
-        "claims": FakeNodeClaims,
-        "nodes": FakeNodes,
-        "pods": FakePods,
-        "instances": FakeInstances,
-        "events": FakeEvents,
-        "budgets": FakeBudgets,
-        "rollouts": FakeRollouts,
-    }
-    return DrainPorts(**{name: overrides.get(name) or kind() for name, kind in made.items()})

@@ -1,6 +1,6 @@
 """What upkeep sees, in memory: marks of the fake world's objects, Leases, and what is left over in the cloud."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -92,13 +92,3 @@ class FakeOrphanedResources(FaultInjectable):
 
     async def tag_instance(self, instance_id: str, tags: Mapping[str, str]) -> None:
         self.tags_by_instance.setdefault(instance_id, {}).update(tags)
-
-
-@dataclass
-class FakeOpenGroups(FaultInjectable):
-    in_flight: set[str] = field(default_factory=set)
-    requests: list[set[str]] = field(default_factory=list)
-
-    async def find_open(self, group_ids: Set[str]) -> Set[str]:
-        self.requests.append(set(group_ids))
-        return self.in_flight & group_ids

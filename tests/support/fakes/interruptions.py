@@ -10,12 +10,12 @@ from temporalio.common import MetricMeter
 
 from activities.interruption.activities import InterruptionActivities
 from activities.interruption.metrics import InterruptionMetrics
-from activities.ports.disruption import DrainPorts
+from activities.ports.core import Ports
 from activities.ports.interruption import InterruptedNode, NotifyOutcome
 from tenure.model.interruption.notices import InterruptionMessage, StatusReport
 from tenure.model.interruption.records import InstanceInterruption, ParsedEvent, QueueMessage
-from tests.support.fakes.drains import drain_ports
 from tests.support.fakes.faulty import FaultInjectable
+from tests.support.fakes.ports import FakePorts
 
 WAIT_SPEEDUP = 1000.0
 """Waiting for messages is so many times shorter than SQS's."""
@@ -198,9 +198,9 @@ class FakeInterruptions:
     statuses: FakeStatuses = field(default_factory=FakeStatuses)
     nodes: FakeInterruptionNotifier = field(default_factory=FakeInterruptionNotifier)
     metrics: CountingMetrics = field(default_factory=CountingMetrics)
-    drains: DrainPorts = field(default_factory=drain_ports)
+    ports: Ports = field(default_factory=lambda: FakePorts().build_ports())
 
     def activities(self) -> InterruptionActivities:
         return InterruptionActivities(
-            queue=self.queue, statuses=self.statuses, nodes=self.nodes, drains=self.drains, metrics=self.metrics
+            queue=self.queue, statuses=self.statuses, nodes=self.nodes, ports=self.ports, metrics=self.metrics
         )

@@ -1,17 +1,25 @@
-"""The process that hosts the watch, with its planner, as the workflows see it: `activities.watch.WatchHost`."""
+"""The process that hosts the watch and its planner, as workflows see it: `activities.planner_host.PlannerHost`."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activities.planner_host import WatchProgress
+from tenure.model.disruption.commands import (
+    DisruptionDecision,
+    DisruptionDecisionRequest,
+    ReplacementRequest,
+    ReplacementResult,
+)
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.plan import PlanOutcome, PlanRequest
+from tests.support.fakes.disruption_host import FakeDisruption
 from tests.support.fakes.faulty import FaultInjectable
 
 
 @dataclass
 class FakeHost(FaultInjectable):
+    disruption: FakeDisruption = field(default_factory=FakeDisruption)
     outcomes: list[PlanOutcome] = field(default_factory=list)
     """Answered one after the other; after that, passes have nothing to do."""
     planned: list[PlanRequest] = field(default_factory=list)
@@ -37,6 +45,12 @@ class FakeHost(FaultInjectable):
 
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
         return DisruptionStatus(messages=(f"asked for {request.name or 'everything'}",))
+
+    async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
+        return await self.disruption.compute_disruption(request)
+
+    async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult:
+        return await self.disruption.create_replacements(replace_request)
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         self.planned.append(request)

@@ -11,43 +11,26 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker, WorkflowRunner
 
-from activities.nodeclaim.annotations import PauseActivities
-from activities.nodepool.rollout import GateActivities
-from activities.planner_host import DisruptionPreviewActivities, WatchActivities
-from activities.ports.disruption import HookPorts
-from activities.ports.garbage_collection import GarbageCollectionPorts
+from activities.planner_host import PlannerHostActivities
+from activities.ports.core import Ports
 from activities.registry import (
-    Ports,
     list_activities,
     list_drain_activities,
     list_launch_activities,
     list_planner_activities,
 )
-from activities.workflow_client import NodeClaimWorkflows
+from activities.workflow_client import WorkflowClient
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimOutcome, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.plan import ExpectedDurations
-from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.support.fakes.disruption_host import FakeDisruption
-from tests.support.fakes.drains import FakeBudgets, FakeRollouts
-from tests.support.fakes.garbage_collection import FakeInventory, FakeOpenGroups, FakeOrphanedResources
-from tests.support.fakes.hooks import FakeHookClient, FakeJobs
 from tests.support.fakes.interruptions import FakeInterruptions
-from tests.support.fakes.kubernetes import (
-    FakeEvents,
-    FakeNamespaces,
-    FakeNodeClaims,
-    FakeNodeClasses,
-    FakeNodePools,
-    FakeNodes,
-    FakePods,
-)
-from tests.support.fakes.node_loads import FakeLoads
 from tests.support.fakes.permit_granter import PermitGranterWorkflow
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
 from tests.support.fakes.planner_host import FakeHost
+from tests.support.fakes.ports import FakePorts
 from tests.support.workflows.eventually import wait_until_idle
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -63,28 +46,11 @@ HEARTBEAT_INTERVAL = timedelta(seconds=0.2)
 
 
 @dataclass
-class WorkerHarness:
+class WorkerHarness(FakePorts):
     """Everything the activities touch, and a client to talk to the workflows."""
 
     client: Client
     cluster: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:8]}")
-    claims: FakeNodeClaims = field(default_factory=FakeNodeClaims)
-    nodes: FakeNodes = field(default_factory=FakeNodes)
-    pods: FakePods = field(default_factory=FakePods)
-    events: FakeEvents = field(default_factory=FakeEvents)
-    pools: FakeNodePools = field(default_factory=FakeNodePools)
-    namespaces: FakeNamespaces = field(default_factory=FakeNamespaces)
-    node_classes: FakeNodeClasses = field(default_factory=FakeNodeClasses)
-    instances: FakeInstances = field(default_factory=FakeInstances)
-    resolver: FakeResolver = field(default_factory=FakeResolver)
-    reservations: FakeReservations = field(default_factory=FakeReservations)
-    budgets: FakeBudgets = field(default_factory=FakeBudgets)
-    rollouts: FakeRollouts = field(default_factory=FakeRollouts)
-    jobs: FakeJobs = field(default_factory=FakeJobs)
-    calls: FakeHookClient = field(default_factory=FakeHookClient)
-    orphaned_resources: FakeOrphanedResources = field(default_factory=FakeOrphanedResources)
-    groups: FakeOpenGroups = field(default_factory=FakeOpenGroups)
-    host: FakeHost = field(default_factory=FakeHost)
     interruptions: FakeInterruptions = field(default_factory=FakeInterruptions)
     deadlines: Deadlines = field(default_factory=Deadlines)
     environment: WorkflowEnvironment | None = None
@@ -95,13 +61,11 @@ class WorkerHarness:
     runner: WorkflowRunner = field(default_factory=OrderedWorkflowRunner)
 
     def __post_init__(self) -> None:
-        self.fleet = FakeFleet(self.instances)
-        self.nodeclaim_workflows = NodeClaimWorkflows(
-            self.client, self.cluster, WorkflowNames(self.cluster), self.deadlines
-        )
+        super().__post_init__()
+        self.workflows = WorkflowClient(self.client, self.cluster, WorkflowNames(self.cluster), self.deadlines)
         self.node_classes.add("default")
-        self.disruption = FakeDisruption(self.claims)
-        self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
+        self.host = FakeHost(FakeDisruption(self.claims))
+        self.disruption = self.host.disruption
 
     async def now(self) -> datetime:
         assert self.environment
@@ -129,7 +93,7 @@ class WorkerHarness:
         """`alike`: for a NodeClaim that no plan made; `expected`: the durations of its type; `observed`: signalled
         with the
         start, as by the watch."""
-        identity = self.nodeclaim_workflows.build_identity(claim).model_copy(update={"launch_hash": alike})
+        identity = self.workflows.build_identity(claim).model_copy(update={"launch_hash": alike})
         return await self.client.start_workflow(
             NodeClaimWorkflow.run,
             NodeClaimState(
@@ -147,7 +111,7 @@ class WorkerHarness:
 
     def workflow_handle(self, claim: NodeClaim) -> WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome]:
         """The life of a claim that somebody else started."""
-        identity = self.nodeclaim_workflows.build_identity(claim)
+        identity = self.workflows.build_identity(claim)
         name = ids.nodeclaim(self.cluster, identity.name, identity.uid)
         return self.client.get_workflow_handle(name, result_type=NodeClaimOutcome)
 
@@ -163,42 +127,10 @@ class WorkerHarness:
         await handle.signal(NodeClaimWorkflow.observe, self.make_observation(**observed))
 
     def activities(self) -> list[Callable[..., Any]]:
-        return [*list_activities(self.ports()), WatchActivities(self.host).watch_cluster]
+        return [*list_activities(self.ports()), PlannerHostActivities(self.host).watch_cluster]
 
     def ports(self) -> Ports:
-        return Ports(
-            claims=self.claims,
-            annotated=self.claims,
-            nodes=self.nodes,
-            pods=self.pods,
-            events=self.events,
-            pools=self.pools,
-            node_classes=self.node_classes,
-            fleet=self.fleet,
-            instances=self.instances,
-            resolver=self.resolver,
-            reservations=self.reservations,
-            nodeclaim_workflows=self.nodeclaim_workflows,
-            pauses=PauseActivities(
-                claims=self.claims,
-                nodes=self.nodes,
-                pools=self.pools,
-                namespaces=self.namespaces,
-                events=self.events,
-                namespace="tenure",
-            ),
-            garbage_collection=GarbageCollectionPorts(
-                inventory=self.inventory,
-                orphaned_resources=self.orphaned_resources,
-                groups=self.groups,
-                temporal=self.client,
-            ),
-            loads=FakeLoads(self.pods),
-            budgets=self.budgets,
-            rollouts=self.rollouts,
-            gates=GateActivities(),
-            hooks=HookPorts(jobs=self.jobs, calls=self.calls),
-        )
+        return self.build_ports(self.workflows)
 
     @asynccontextmanager
     async def running_worker(self) -> AsyncIterator["WorkerHarness"]:
@@ -235,13 +167,7 @@ class WorkerHarness:
         async with Worker(
             self.client,
             task_queue=ids.plan_queue(self.cluster),
-            activities=[
-                WatchActivities(self.host).plan_capacity,
-                *list_planner_activities(self.disruption),
-                DisruptionPreviewActivities(self.host).preview_disruption,
-                events.consume_queue,
-                events.read_instance_status,
-            ],
+            activities=[*list_planner_activities(self.host), events.consume_queue, events.read_instance_status],
             graceful_shutdown_timeout=timedelta(seconds=1),
             max_heartbeat_throttle_interval=timedelta(seconds=0.5),
         ):

@@ -1,14 +1,18 @@
 """Activities over the in-memory world, run as Temporal runs them but without a server."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.disruption import CommandActivities, DisruptionActivities
+from activities.disruption import DisruptionActivities
+from activities.garbage_collection.aws import TEMPLATE_TAG, AwsCollector
+from activities.garbage_collection.base import SharedLists
+from activities.garbage_collection.kubernetes import KubernetesCollector
 from activities.nodeclaim.drain import DrainActivities
-from activities.nodeclaim.instance import TerminationActivities
+from activities.nodeclaim.instance import InstanceActivities
 from activities.nodeclaim.launch import LaunchActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from activities.nodeclaim.repair import RepairActivities
@@ -16,99 +20,38 @@ from activities.nodeclass import NodeClassActivities
 from activities.nodepool.budgets import AllowedDisruptionsActivities
 from activities.nodepool.static_capacity import ReplicaActivities
 from activities.nodepool.status import NodePoolActivities
-from activities.workflow_client import NodeClaimWorkflows
+from tenure.apis import labels
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
-from tenure.apis.nodeclaim import NodeClaim
-from tenure.model.launch import LaunchGroupMember
+from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 from tenure.model.nodeclaim.requests import NodeClaimRef
 from tenure.model.provider_results import InstanceFacts
-from tenure.model.signals import GroupResult
-from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
-from tests.support.fakes.drains import FakeBudgets, FakeRollouts, drain_ports
-from tests.support.fakes.kubernetes import (
-    FakeEvents,
-    FakeNodeClaims,
-    FakeNodeClasses,
-    FakeNodePools,
-    FakeNodes,
-    FakePods,
-)
-from tests.support.fakes.node_loads import FakeLoads
+from tests.support.fakes.ports import FakePorts, FakeWorkflowClient
 
 A = TypeVar("A")
 R = TypeVar("R")
+CLUSTER = "demo"
 PROVIDER = "aws:///us-west-2a/i-0000"
 REF = NodeClaimRef(name="a", uid="uid-a", node_name="node-a", provider_id=PROVIDER)
 
 
-class RecordingNodeClaimWorkflows(NodeClaimWorkflows):
-    """Notes who is told what, in the place of signals."""
+class FakeCluster(FakePorts):
+    """The fakes, and every class of activities over them."""
 
     def __init__(self) -> None:
-        self.results: dict[str, GroupResult] = {}
-
-    async def signal_launch_result(self, claim: NodeClaim, result: GroupResult) -> None:
-        self.results[claim.metadata.uid] = result
-
-    async def notify_deleted(self, member: LaunchGroupMember, result: GroupResult) -> None:
-        self.results[member.uid] = result
-
-
-class FakeCluster:
-    """The fakes, and every class of activities made over them."""
-
-    def __init__(self) -> None:
-        self.claims, self.nodes, self.pods = FakeNodeClaims(), FakeNodes(), FakePods()
-        self.events, self.pools, self.node_classes = FakeEvents(), FakeNodePools(), FakeNodeClasses()
-        self.instances, self.resolver, self.workflows = FakeInstances(), FakeResolver(), RecordingNodeClaimWorkflows()
-        self.fleet = FakeFleet(self.instances)
+        super().__init__()
+        self.workflows = FakeWorkflowClient()
         self.node_classes.add("default")
-        self.launching = LaunchActivities(
-            claims=self.claims,
-            node_classes=self.node_classes,
-            fleet=self.fleet,
-            instances=self.instances,
-            events=self.events,
-            nodeclaim_workflows=self.workflows,
-        )
-        self.joining = RegistrationActivities(claims=self.claims, nodes=self.nodes, events=self.events)
-        self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
-        self.commands = CommandActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
-        self.budgets, self.rollouts = FakeBudgets(), FakeRollouts()
-        self.drained = drain_ports(
-            claims=self.claims,
-            nodes=self.nodes,
-            pods=self.pods,
-            instances=self.instances,
-            events=self.events,
-            budgets=self.budgets,
-            rollouts=self.rollouts,
-        )
-        self.draining = DrainActivities(self.drained)
-        self.repairing = RepairActivities(
-            claims=self.claims, nodes=self.nodes, instances=self.instances, events=self.events
-        )
-        self.ending = TerminationActivities(claims=self.claims, nodes=self.nodes, instances=self.instances)
-        self.pool_status = NodePoolActivities(pools=self.pools, claims=self.claims, node_classes=self.node_classes)
-        self.allowed_disruptions = AllowedDisruptionsActivities(
-            pools=self.pools, claims=self.claims, nodes=self.nodes, events=self.events
-        )
-        self.loads = FakeLoads(self.pods)
-        self.replicas = ReplicaActivities(
-            pools=self.pools,
-            claims=self.claims,
-            nodes=self.nodes,
-            node_classes=self.node_classes,
-            loads=self.loads,
-            events=self.events,
-        )
-        self.classes = NodeClassActivities(
-            node_classes=self.node_classes,
-            claims=self.claims,
-            pools=self.pools,
-            resolver=self.resolver,
-            events=self.events,
-        )
+        self.made = self.build_ports(self.workflows)
+        self.launching = LaunchActivities(self.made)
+        self.joining = RegistrationActivities(self.made)
+        self.disruption = DisruptionActivities(self.made)
+        self.draining = DrainActivities(self.made)
+        self.repairing = RepairActivities(self.made)
+        self.ending = InstanceActivities(self.made)
+        self.pool_status = NodePoolActivities(self.made)
+        self.allowed_disruptions = AllowedDisruptionsActivities(self.made)
+        self.replicas = ReplicaActivities(self.made)
+        self.classes = NodeClassActivities(self.made)
 
     def add_running_node(self, name: str = "a", *, spec: dict[str, Any] | None = None, **node: Any) -> None:
         """A NodeClaim with its finalizer, instance and Node."""
@@ -117,6 +60,40 @@ class FakeCluster:
         self.claims.set_status(name, provider_id=PROVIDER)
         self.instances.running["i-0000"] = InstanceFacts(instance_id="i-0000", state="running")
         self.nodes.join(f"node-{name}", PROVIDER, **node)
+
+    def add_instance(self, instance_id: str, *, age: float = 3600, cluster: str = CLUSTER, **tags: str) -> str:
+        """One that runs, `age` seconds old: its provider id. Tags `group`, `add_nodeclaim`, `template` by what they
+        say."""
+        known = {"group": labels.LAUNCH_GROUP, "claim": labels.TAG_NODECLAIM, "template": TEMPLATE_TAG}
+        basic = {labels.TAG_NODEPOOL: "pool", labels.TAG_NODECLASS: "class", labels.TAG_EKS_CLUSTER_NAME: cluster}
+        self.instances.running[instance_id] = InstanceFacts(
+            instance_id=instance_id,
+            state="running",
+            instance_type="m5.large",
+            zone="us-west-2a",
+            tags=basic | {known.get(key, key): value for key, value in tags.items()},
+            launched_at=datetime.now(UTC) - timedelta(seconds=age),
+        )
+        return f"aws:///us-west-2a/{instance_id}"
+
+    def add_nodeclaim(self, name: str, provider_id: str = "", *, node: str = "", **conditions: str) -> None:
+        self.claims.add(name)
+        self.claims.set_status(name, provider_id=provider_id, deleting=False, **conditions)
+        if node:
+            self.claims.found[name]["status"]["nodeName"] = node
+
+    @property
+    def lists(self) -> SharedLists:
+        """Minutes lie between two runs of a task."""
+        return SharedLists(self.build_ports())
+
+    @property
+    def aws(self) -> AwsCollector:
+        return AwsCollector(self.build_ports(self.workflows), self.lists)
+
+    @property
+    def kubernetes(self) -> KubernetesCollector:
+        return KubernetesCollector(self.build_ports(), self.lists)
 
     def is_disrupted(self, node: str = "node-a") -> bool:
         return any(key == DISRUPTED_TAINT_KEY for key, _, _ in self.nodes.found[node].taints)
@@ -127,3 +104,19 @@ async def run_activity(call: Callable[[A], Awaitable[R]], request: A, *, attempt
     environment = ActivityEnvironment()
     environment.info = replace(environment.info, attempt=attempt)
     return await environment.run(call, request)
+
+
+async def run_collection(
+    task: Callable[[GarbageCollectionRequest], Awaitable[GarbageCollectionResult]], suspects: Sequence[str] = ()
+) -> GarbageCollectionResult:
+    request = GarbageCollectionRequest(cluster=CLUSTER, task="any", suspects=tuple(suspects))
+    return await run_activity(task, request)
+
+
+async def run_collection_twice(
+    task: Callable[[GarbageCollectionRequest], Awaitable[GarbageCollectionResult]],
+) -> GarbageCollectionResult:
+    """The second look at what the first one suspects."""
+    first = await run_collection(task)
+    assert first.collected == 0
+    return await run_collection(task, first.suspects)

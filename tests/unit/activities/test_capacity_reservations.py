@@ -1,7 +1,7 @@
 """Nodes in capacity reservations: demoted when EC2 no longer has them there, deleted before their block ends."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from temporalio.testing import ActivityEnvironment
@@ -11,8 +11,8 @@ from tenure.apis import labels
 from tenure.model.errors import Forbidden, TryLater
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 from tenure.model.provider_results import InstanceFacts
-from tests.support.fakes.cloud import FakeInstances, FakeReservations
-from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims, FakeNodes
+from tests.support.fakes.cloud import FakeInstances
+from tests.support.fakes.ports import FakePorts
 
 ENDS = datetime.now(UTC) + timedelta(minutes=39)
 POOL = {labels.NODEPOOL: "default"}
@@ -28,17 +28,10 @@ class CountingInstances(FakeInstances):
         return await super().get(instance_id)
 
 
-class ReservedInstances:
+class ReservedInstances(FakePorts):
     def __init__(self) -> None:
-        self.claims, self.nodes, self.events = FakeNodeClaims(), FakeNodes(), FakeEvents()
-        self.instances, self.reservations = CountingInstances(), FakeReservations()
-        self._activities = ReservationActivities(
-            claims=self.claims,
-            nodes=self.nodes,
-            instances=self.instances,
-            reservations=self.reservations,
-            events=self.events,
-        )
+        super().__init__(instances=CountingInstances())
+        self._activities = ReservationActivities(self.build_ports())
 
     def add(self, name: str, *, now: str = "on-demand", node: bool = True, **more: str) -> None:
         """A NodeClaim labelled reserved with its Node, and what EC2 says its capacity type is now."""
@@ -89,115 +82,111 @@ def reservation_labels(kind: Literal["default", "capacity-block"] = "default") -
 
 
 @pytest.fixture
-def reserved_instances() -> ReservedInstances:
+def reserved() -> ReservedInstances:
     return ReservedInstances()
 
 
-async def test_a_node_that_lost_its_reservation_loses_all_three_labels(reserved_instances: ReservedInstances) -> None:
-    reserved_instances.add("a")
-    assert (await reserved_instances.sync_capacity_types()).collected == 1
-    assert reserved_instances.labels_of("a") == [{**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND}] * 2
-    assert (await reserved_instances.sync_capacity_types()).collected == 0
+async def test_a_node_that_lost_its_reservation_loses_all_three_labels(reserved: ReservedInstances) -> None:
+    reserved.add("a")
+    assert (await reserved.sync_capacity_types()).collected == 1
+    assert reserved.labels_of("a") == [{**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND}] * 2
+    assert (await reserved.sync_capacity_types()).collected == 0
 
 
-async def test_a_node_in_its_reservation_is_left_alone(reserved_instances: ReservedInstances) -> None:
-    reserved_instances.add("a", now=labels.RESERVED)
-    assert (await reserved_instances.sync_capacity_types()).collected == 0
-    assert reserved_instances.labels_of("a") == [{**POOL, **reservation_labels()}] * 2
+async def test_a_node_in_its_reservation_is_left_alone(reserved: ReservedInstances) -> None:
+    reserved.add("a", now=labels.RESERVED)
+    assert (await reserved.sync_capacity_types()).collected == 0
+    assert reserved.labels_of("a") == [{**POOL, **reservation_labels()}] * 2
 
 
 @pytest.mark.parametrize("state", ["shutting-down", ""])
-async def test_an_instance_that_ends_or_is_gone_is_not_relabelled(
-    reserved_instances: ReservedInstances, state: str
-) -> None:
-    reserved_instances.add("a")
+async def test_an_instance_that_ends_or_is_gone_is_not_relabelled(reserved: ReservedInstances, state: str) -> None:
+    reserved.add("a")
     if state:
-        reserved_instances.instances.running["i-a"] = reserved_instances.instances.running["i-a"].model_copy(
-            update={"state": state}
-        )
+        reserved.instances.running["i-a"] = reserved.instances.running["i-a"].model_copy(update={"state": state})
     else:
-        reserved_instances.instances.running.clear()
-    assert (await reserved_instances.sync_capacity_types()).collected == 0
-    assert reserved_instances.labels_of("a")[0][labels.CAPACITY_TYPE] == labels.RESERVED
+        reserved.instances.running.clear()
+    assert (await reserved.sync_capacity_types()).collected == 0
+    assert reserved.labels_of("a")[0][labels.CAPACITY_TYPE] == labels.RESERVED
 
 
-async def test_with_the_gate_off_nobody_is_demoted_or_deleted(reserved_instances: ReservedInstances) -> None:
-    reserved_instances.add("a", **reservation_labels("capacity-block"))
-    reserved_instances.reservations.enabled = False
-    reserved_instances.reservations.ends["cr-1"] = ENDS
-    assert (await reserved_instances.sync_capacity_types()).checked == 0
-    assert (await reserved_instances.release_expiring_reservations()).checked == 0
-    assert reserved_instances.labels_of("a")[0][labels.CAPACITY_TYPE] == labels.RESERVED
-    assert reserved_instances.deleting_names() == []
+async def test_with_the_gate_off_nobody_is_demoted_or_deleted(reserved: ReservedInstances) -> None:
+    reserved.add("a", **reservation_labels("capacity-block"))
+    reserved.reservations.enabled = False
+    reserved.reservations.ends["cr-1"] = ENDS
+    assert (await reserved.sync_capacity_types()).checked == 0
+    assert (await reserved.release_expiring_reservations()).checked == 0
+    assert reserved.labels_of("a")[0][labels.CAPACITY_TYPE] == labels.RESERVED
+    assert reserved.deleting_names() == []
 
 
-async def test_without_reserved_nodes_ec2_is_not_asked(reserved_instances: ReservedInstances) -> None:
-    reserved_instances.claims.add("a", labels={**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND})
-    reserved_instances.claims.set_status("a", provider_id="aws:///us-west-2a/i-a")
-    await reserved_instances.sync_capacity_types()
-    assert reserved_instances.instances.reads == 0
+async def test_without_reserved_nodes_ec2_is_not_asked(reserved: ReservedInstances) -> None:
+    reserved.claims.add("a", labels={**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND})
+    reserved.claims.set_status("a", provider_id="aws:///us-west-2a/i-a")
+    await reserved.sync_capacity_types()
+    assert cast(CountingInstances, reserved.instances).reads == 0
 
 
-async def test_a_claim_without_a_node_is_relabelled_too(reserved_instances: ReservedInstances) -> None:
-    reserved_instances.add("a", node=False)
-    assert (await reserved_instances.sync_capacity_types()).collected == 1
+async def test_a_claim_without_a_node_is_relabelled_too(reserved: ReservedInstances) -> None:
+    reserved.add("a", node=False)
+    assert (await reserved.sync_capacity_types()).collected == 1
 
 
-async def test_a_node_of_another_instance_keeps_its_labels(reserved_instances: ReservedInstances) -> None:
-    reserved_instances.add("a")
-    reserved_instances.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-other")
-    await reserved_instances.sync_capacity_types()
-    claim, node = reserved_instances.labels_of("a")
+async def test_a_node_of_another_instance_keeps_its_labels(reserved: ReservedInstances) -> None:
+    reserved.add("a")
+    reserved.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-other")
+    await reserved.sync_capacity_types()
+    claim, node = reserved.labels_of("a")
     assert claim[labels.CAPACITY_TYPE] == labels.ON_DEMAND
     assert node[labels.CAPACITY_TYPE] == labels.RESERVED
 
 
-async def test_one_that_cannot_be_looked_at_or_written_hurts_no_other(reserved_instances: ReservedInstances) -> None:
+async def test_one_that_cannot_be_looked_at_or_written_hurts_no_other(reserved: ReservedInstances) -> None:
     for name in ("a", "b", "c"):
-        reserved_instances.add(name)
-    reserved_instances.instances.faults["get"] = [TryLater("slow down")]
-    reserved_instances.claims.faults["patch_labels"] = [Forbidden("no")]
-    done = await reserved_instances.sync_capacity_types()
+        reserved.add(name)
+    reserved.instances.faults["get"] = [TryLater("slow down")]
+    reserved.claims.faults["patch_labels"] = [Forbidden("no")]
+    done = await reserved.sync_capacity_types()
     assert (done.checked, done.collected, done.failed) == (3, 1, 2)
-    assert (await reserved_instances.sync_capacity_types()).collected == 2
+    assert (await reserved.sync_capacity_types()).collected == 2
 
 
-async def test_cut_off_between_node_and_claim_it_is_done_the_next_time(reserved_instances: ReservedInstances) -> None:
-    reserved_instances.add("a")
-    reserved_instances.claims.faults["patch_labels"] = [TryLater("gone away")]
-    assert (await reserved_instances.sync_capacity_types()).failed == 1
-    assert (await reserved_instances.sync_capacity_types()).collected == 1
-    assert {one[labels.CAPACITY_TYPE] for one in reserved_instances.labels_of("a")} == {labels.ON_DEMAND}
+async def test_cut_off_between_node_and_claim_it_is_done_the_next_time(reserved: ReservedInstances) -> None:
+    reserved.add("a")
+    reserved.claims.faults["patch_labels"] = [TryLater("gone away")]
+    assert (await reserved.sync_capacity_types()).failed == 1
+    assert (await reserved.sync_capacity_types()).collected == 1
+    assert {one[labels.CAPACITY_TYPE] for one in reserved.labels_of("a")} == {labels.ON_DEMAND}
 
 
-async def test_a_partition_that_ec2_chose_is_written_down(reserved_instances: ReservedInstances) -> None:
+async def test_a_partition_that_ec2_chose_is_written_down(reserved: ReservedInstances) -> None:
     key = labels.PLACEMENT_GROUP_PARTITION
     empty: dict[str, Any] = {key: ""}
-    reserved_instances.add("a", now=labels.RESERVED, **empty)
-    assert (await reserved_instances.sync_capacity_types()).collected == 0
-    found = reserved_instances.instances.running["i-a"]
-    reserved_instances.instances.running["i-a"] = found.model_copy(update={"partition": "4"})
-    assert (await reserved_instances.sync_capacity_types()).collected == 1
-    assert [one[key] for one in reserved_instances.labels_of("a")] == ["4", "4"]
+    reserved.add("a", now=labels.RESERVED, **empty)
+    assert (await reserved.sync_capacity_types()).collected == 0
+    found = reserved.instances.running["i-a"]
+    reserved.instances.running["i-a"] = found.model_copy(update={"partition": "4"})
+    assert (await reserved.sync_capacity_types()).collected == 1
+    assert [one[key] for one in reserved.labels_of("a")] == ["4", "4"]
 
 
-async def test_nodes_on_a_block_that_ends_are_deleted_and_others_are_not(reserved_instances: ReservedInstances) -> None:
+async def test_nodes_on_a_block_that_ends_are_deleted_and_others_are_not(reserved: ReservedInstances) -> None:
     block = reservation_labels("capacity-block")
-    reserved_instances.add("a", now=labels.RESERVED, **block)
-    reserved_instances.add("b", now=labels.RESERVED, **{**block, labels.CAPACITY_RESERVATION_ID: "cr-2"})
-    reserved_instances.add("c", now=labels.RESERVED)
+    reserved.add("a", now=labels.RESERVED, **block)
+    reserved.add("b", now=labels.RESERVED, **{**block, labels.CAPACITY_RESERVATION_ID: "cr-2"})
+    reserved.add("c", now=labels.RESERVED)
     for one in ("a", "b", "c"):
-        reserved_instances.claims.found[one]["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
-    reserved_instances.reservations.ends["cr-1"] = ENDS
-    done = await reserved_instances.release_expiring_reservations()
+        reserved.claims.found[one]["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
+    reserved.reservations.ends["cr-1"] = ENDS
+    done = await reserved.release_expiring_reservations()
     assert (done.checked, done.collected) == (2, 1)
-    assert reserved_instances.deleting_names() == ["a"]
-    assert (await reserved_instances.release_expiring_reservations()).collected == 0
+    assert reserved.deleting_names() == ["a"]
+    assert (await reserved.release_expiring_reservations()).collected == 0
 
 
-async def test_while_ec2_does_not_tell_no_node_is_deleted(reserved_instances: ReservedInstances) -> None:
-    reserved_instances.add("a", now=labels.RESERVED, **reservation_labels("capacity-block"))
-    reserved_instances.reservations.faults["find_ending"] = [TryLater("slow down")]
+async def test_while_ec2_does_not_tell_no_node_is_deleted(reserved: ReservedInstances) -> None:
+    reserved.add("a", now=labels.RESERVED, **reservation_labels("capacity-block"))
+    reserved.reservations.faults["find_ending"] = [TryLater("slow down")]
     with pytest.raises(Exception, match="slow down"):
-        await reserved_instances.release_expiring_reservations()
-    assert reserved_instances.deleting_names() == []
+        await reserved.release_expiring_reservations()
+    assert reserved.deleting_names() == []

@@ -42,15 +42,15 @@ def are_in_service(cluster: FakeCluster, *names: str) -> bool:
 
 
 async def begin_command(cluster: FakeCluster, *names: str, **fields: Any) -> CommandResult:
-    return await run_activity(cluster.commands.begin_command, command_request(*names, **fields))
+    return await run_activity(cluster.disruption.begin_command, command_request(*names, **fields))
 
 
 async def finish_command(cluster: FakeCluster, *names: str, **fields: Any) -> CommandResult:
-    return await run_activity(cluster.commands.finish_command, command_request(*names, **fields))
+    return await run_activity(cluster.disruption.finish_command, command_request(*names, **fields))
 
 
 async def roll_back_command(cluster: FakeCluster, *names: str, **fields: Any) -> CommandResult:
-    return await run_activity(cluster.commands.roll_back_command, command_request(*names, **fields))
+    return await run_activity(cluster.disruption.roll_back_command, command_request(*names, **fields))
 
 
 @pytest.fixture

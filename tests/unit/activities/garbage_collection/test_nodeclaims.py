@@ -4,8 +4,8 @@ import pytest
 
 from tenure.apis.labels import REGISTERED_CONDITION, TERMINATION_FINALIZER
 from tenure.model.errors import TryLater
-from tests.unit.activities.garbage_collection.fake_cluster import (
-    GarbageCollectionCluster,
+from tests.unit.activities.builders import (
+    FakeCluster,
     run_collection,
     run_collection_twice,
 )
@@ -13,80 +13,65 @@ from tests.unit.activities.garbage_collection.fake_cluster import (
 JOINED = {REGISTERED_CONDITION: "True"}
 
 
-@pytest.fixture
-def fake_cluster() -> GarbageCollectionCluster:
-    return GarbageCollectionCluster()
-
-
-async def test_a_nodeclaim_whose_instance_and_node_are_gone_is_deleted_and_it_is_said(
-    fake_cluster: GarbageCollectionCluster,
-) -> None:
-    fake_cluster.add_nodeclaim("bereft", "aws:///a/i-gone", **JOINED)
-    fake_cluster.add_nodeclaim("well", fake_cluster.add_instance("i-there"), **JOINED)
-    done = await run_collection_twice(fake_cluster.objects.collect_nodeclaims)
-    assert list(fake_cluster.claims.found) == ["well"]
+async def test_a_nodeclaim_whose_instance_and_node_are_gone_is_deleted_and_it_is_said(cluster: FakeCluster) -> None:
+    cluster.add_nodeclaim("bereft", "aws:///a/i-gone", **JOINED)
+    cluster.add_nodeclaim("well", cluster.add_instance("i-there"), **JOINED)
+    done = await run_collection_twice(cluster.kubernetes.collect_nodeclaims)
+    assert list(cluster.claims.found) == ["well"]
     assert (done.checked, done.collected) == (2, 1)
-    assert fake_cluster.events.reasons_for("bereft") == ["GarbageCollected"]
+    assert cluster.events.reasons_for("bereft") == ["GarbageCollected"]
 
 
 @pytest.mark.parametrize(("ready", "left"), [(True, ["bereft"]), (False, [])])
-async def test_a_node_that_is_ready_speaks_for_its_instance(
-    fake_cluster: GarbageCollectionCluster, ready: bool, left: list[str]
-) -> None:
-    fake_cluster.add_nodeclaim("bereft", "aws:///a/i-gone", **JOINED)
-    fake_cluster.nodes.join("node", "aws:///a/i-gone", ready=ready)
-    await run_collection_twice(fake_cluster.objects.collect_nodeclaims)
-    assert list(fake_cluster.claims.found) == left
+async def test_a_node_that_is_ready_speaks_for_its_instance(cluster: FakeCluster, ready: bool, left: list[str]) -> None:
+    cluster.add_nodeclaim("bereft", "aws:///a/i-gone", **JOINED)
+    cluster.nodes.join("node", "aws:///a/i-gone", ready=ready)
+    await run_collection_twice(cluster.kubernetes.collect_nodeclaims)
+    assert list(cluster.claims.found) == left
 
 
-async def test_a_nodeclaim_that_its_own_workflow_may_be_at_is_only_suspected(
-    fake_cluster: GarbageCollectionCluster,
-) -> None:
-    fake_cluster.add_nodeclaim("bereft", "aws:///a/i-gone", **JOINED)
-    done = await run_collection(fake_cluster.objects.collect_nodeclaims)
+async def test_a_nodeclaim_that_its_own_workflow_may_be_at_is_only_suspected(cluster: FakeCluster) -> None:
+    cluster.add_nodeclaim("bereft", "aws:///a/i-gone", **JOINED)
+    done = await run_collection(cluster.kubernetes.collect_nodeclaims)
     assert (done.collected, done.suspects) == (0, ("uid-bereft",))
-    fake_cluster.add_nodeclaim("another", "aws:///a/i-gone-too", **JOINED)
-    assert (await run_collection(fake_cluster.objects.collect_nodeclaims, done.suspects)).suspects == ("uid-another",)
-    assert list(fake_cluster.claims.found) == ["another"]
+    cluster.add_nodeclaim("another", "aws:///a/i-gone-too", **JOINED)
+    assert (await run_collection(cluster.kubernetes.collect_nodeclaims, done.suspects)).suspects == ("uid-another",)
+    assert list(cluster.claims.found) == ["another"]
 
 
-async def test_a_nodeclaim_with_a_provider_id_that_names_nothing_is_deleted(
-    fake_cluster: GarbageCollectionCluster,
-) -> None:
-    fake_cluster.add_nodeclaim("bogus", "nonsense", **JOINED)
-    await run_collection_twice(fake_cluster.objects.collect_nodeclaims)
-    assert fake_cluster.claims.found == {}
+async def test_a_nodeclaim_with_a_provider_id_that_names_nothing_is_deleted(cluster: FakeCluster) -> None:
+    cluster.add_nodeclaim("bogus", "nonsense", **JOINED)
+    await run_collection_twice(cluster.kubernetes.collect_nodeclaims)
+    assert cluster.claims.found == {}
 
 
-async def test_an_instance_that_lost_its_tags_is_found_by_its_id(fake_cluster: GarbageCollectionCluster) -> None:
-    fake_cluster.add_nodeclaim("untagged", fake_cluster.add_instance("i-there"), **JOINED)
+async def test_an_instance_that_lost_its_tags_is_found_by_its_id(cluster: FakeCluster) -> None:
+    cluster.add_nodeclaim("untagged", cluster.add_instance("i-there"), **JOINED)
 
     async def lists_nothing() -> list[object]:
         return []
 
-    fake_cluster.found.list_managed = lists_nothing  # type: ignore[assignment, method-assign]
-    assert (await run_collection_twice(fake_cluster.objects.collect_nodeclaims)).collected == 0
+    cluster.instances.list_managed = lists_nothing  # type: ignore[assignment, method-assign]
+    assert (await run_collection_twice(cluster.kubernetes.collect_nodeclaims)).collected == 0
 
 
-async def test_a_nodeclaim_whose_instance_cannot_be_looked_at_stays_and_hurts_no_other(
-    fake_cluster: GarbageCollectionCluster,
-) -> None:
-    fake_cluster.add_nodeclaim("one", "aws:///a/i-1", **JOINED)
-    fake_cluster.add_nodeclaim("two", "aws:///a/i-2", **JOINED)
-    fake_cluster.found.faults["get"] = [TryLater("not while a zone is shifted away from")]
-    first = await run_collection(fake_cluster.objects.collect_nodeclaims)
+async def test_a_nodeclaim_whose_instance_cannot_be_looked_at_stays_and_hurts_no_other(cluster: FakeCluster) -> None:
+    cluster.add_nodeclaim("one", "aws:///a/i-1", **JOINED)
+    cluster.add_nodeclaim("two", "aws:///a/i-2", **JOINED)
+    cluster.instances.faults["get"] = [TryLater("not while a zone is shifted away from")]
+    first = await run_collection(cluster.kubernetes.collect_nodeclaims)
     assert (first.failed, len(first.suspects)) == (1, 1)
-    assert (await run_collection(fake_cluster.objects.collect_nodeclaims, first.suspects)).collected == 1
-    assert len(fake_cluster.claims.found) == 1
+    assert (await run_collection(cluster.kubernetes.collect_nodeclaims, first.suspects)).collected == 1
+    assert len(cluster.claims.found) == 1
 
 
-async def test_a_node_that_stayed_behind_goes_with_its_finalizer(fake_cluster: GarbageCollectionCluster) -> None:
+async def test_a_node_that_stayed_behind_goes_with_its_finalizer(cluster: FakeCluster) -> None:
     with_finalizer = {"finalizers": (TERMINATION_FINALIZER,)}
-    fake_cluster.nodes.join("stray", "aws:///a/i-gone", **with_finalizer)
-    fake_cluster.nodes.join("runs", fake_cluster.add_instance("i-there"), **with_finalizer)
-    fake_cluster.nodes.join("somebody-elses", "aws:///a/i-other")
-    fake_cluster.add_nodeclaim("owner", "aws:///a/i-owned")
-    fake_cluster.nodes.join("owned", "aws:///a/i-owned", **with_finalizer)
-    done = await run_collection(fake_cluster.objects.collect_nodes)
-    assert sorted(fake_cluster.nodes.found) == ["owned", "runs", "somebody-elses"]
+    cluster.nodes.join("stray", "aws:///a/i-gone", **with_finalizer)
+    cluster.nodes.join("runs", cluster.add_instance("i-there"), **with_finalizer)
+    cluster.nodes.join("somebody-elses", "aws:///a/i-other")
+    cluster.add_nodeclaim("owner", "aws:///a/i-owned")
+    cluster.nodes.join("owned", "aws:///a/i-owned", **with_finalizer)
+    done = await run_collection(cluster.kubernetes.collect_nodes)
+    assert sorted(cluster.nodes.found) == ["owned", "runs", "somebody-elses"]
     assert done.collected == 1

@@ -7,7 +7,7 @@ import pytest
 from activities.garbage_collection import base
 from activities.garbage_collection.base import SharedList, SharedLists
 from tenure.model.errors import Throttled
-from tests.unit.activities.garbage_collection.fake_cluster import GarbageCollectionCluster, run_collection
+from tests.unit.activities.builders import FakeCluster, run_collection
 
 
 class CountingReader:
@@ -56,20 +56,20 @@ async def test_a_nodeclaim_that_came_since_the_instances_were_listed_is_never_ov
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its instance would be ended: NodeClaims are read after the instances, whatever was read lately."""
-    fake_cluster = GarbageCollectionCluster()
-    lists = SharedLists(instances=fake_cluster.found, inventory=fake_cluster.inventory)
-    monkeypatch.setattr(GarbageCollectionCluster, "lists", lists)
+    cluster = FakeCluster()
+    lists = SharedLists(cluster.build_ports())
+    monkeypatch.setattr(FakeCluster, "lists", lists)
     assert await lists.claims.read_cached() == []
-    fake_cluster.add_nodeclaim("late", fake_cluster.add_instance("i-late", age=600))
-    await run_collection(fake_cluster.instances.terminate_orphaned_instances)
-    assert list(fake_cluster.found.running) == ["i-late"]
+    cluster.add_nodeclaim("late", cluster.add_instance("i-late", age=600))
+    await run_collection(cluster.aws.terminate_orphaned_instances)
+    assert list(cluster.instances.running) == ["i-late"]
 
 
 async def test_an_instance_that_came_since_the_list_keeps_its_nodeclaim(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_cluster = GarbageCollectionCluster()
-    lists = SharedLists(instances=fake_cluster.found, inventory=fake_cluster.inventory)
-    monkeypatch.setattr(GarbageCollectionCluster, "lists", lists)
+    cluster = FakeCluster()
+    lists = SharedLists(cluster.build_ports())
+    monkeypatch.setattr(FakeCluster, "lists", lists)
     assert await lists.instances.read_cached() == []
-    fake_cluster.add_nodeclaim("late", fake_cluster.add_instance("i-late"), Registered="True")
-    done = await run_collection(fake_cluster.objects.collect_nodeclaims)
-    assert (done.checked, done.suspects, list(fake_cluster.claims.found)) == (1, (), ["late"])
+    cluster.add_nodeclaim("late", cluster.add_instance("i-late"), Registered="True")
+    done = await run_collection(cluster.kubernetes.collect_nodeclaims)
+    assert (done.checked, done.suspects, list(cluster.claims.found)) == (1, (), ["late"])

@@ -7,7 +7,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.interruption.activities import NodeInterruptionActivities
-from activities.nodeclaim.instance import StopStartActivities
+from activities.nodeclaim.eviction import BatchedFirstEviction
 from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_UNTIL
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.interruption.records import EventText, InterruptionNotification
@@ -26,7 +26,7 @@ def build_notification(**fields: Any) -> InterruptionNotification:
 
 async def publish_events(cluster: FakeCluster, **fields: Any) -> dict[str, str]:
     """The NodeClaim's annotations after it."""
-    activities = NodeInterruptionActivities(claims=cluster.claims, nodes=cluster.nodes, events=cluster.events)
+    activities = NodeInterruptionActivities(cluster.made, BatchedFirstEviction())
     await run_activity(activities.publish_interruption_events, build_notification(**fields))
     annotations: dict[str, str] = cluster.claims.found["a"]["metadata"]["annotations"]
     return annotations
@@ -68,8 +68,7 @@ def add_running_instance(cluster: FakeCluster, state: str = "running", **facts: 
 
 
 async def stop_or_start(cluster: FakeCluster, step: str) -> StopStartResult:
-    activities = StopStartActivities(instances=cluster.instances)
-    call = activities.stop_instance if step == "stop" else activities.start_instance
+    call = cluster.ending.stop_instance if step == "stop" else cluster.ending.start_instance
     result: StopStartResult = await run_activity(call, NodeClaimRef(name="a", uid="uid-a", provider_id=PROVIDER))
     return result
 

@@ -15,10 +15,9 @@ from activities.ports.interruption import InterruptedNode
 from tenure.model.errors import Forbidden, NotFound, TryLater
 from tenure.model.interruption.records import ParsedEvent
 from tenure.model.provider_results import DrainPod, Eviction
-from tests.support.fakes.drains import drain_ports
 from tests.support.fakes.event_loop import run_pending_tasks
 from tests.support.fakes.interruptions import FakeInterruptions, rebalance_recommendation, scheduled_change
-from tests.support.fakes.kubernetes import FakeNodes, FakePods
+from tests.support.fakes.ports import FakePorts
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -28,12 +27,13 @@ class QueueConsumerHarness(FakeInterruptions):
         super().__init__()
         self.now = datetime.now(UTC)
         self.pauses: list[float] = []
-        self.machines, self.pods = FakeNodes(), FakePods()
+        fakes = FakePorts()
+        self.machines, self.pods = fakes.nodes, fakes.pods
         self.reading = QueueConsumer(
             "demo",
             queue=self.queue,
             nodes=self.nodes,
-            early_evictions=EarlyEvictions(drain_ports(nodes=self.machines, pods=self.pods)),
+            early_evictions=EarlyEvictions(fakes.build_ports()),
             metrics=self.metrics,
             now=lambda: self.now,
             sleep=self.sleep,

@@ -20,7 +20,7 @@ async def test_held_drains_leave_most_of_the_api_servers_request_rate_to_others(
 ) -> None:
     monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 60.0)
     names = [f"n{number}" for number in range(NODES)]
-    draining, pods = DrainActivities(cluster.drained, qps=QPS), cluster.pods
+    draining, pods = DrainActivities(cluster.build_ports(qps=QPS)), cluster.pods
     for name in names:
         cluster.add_running_node(name)
         pods.add(f"node-{name}", f"pod-{name}")
@@ -88,4 +88,4 @@ def _drain_request(name: str, poll_timeout: float = POLL_TIMEOUT_SECONDS) -> Dra
 
 
 def _drain_activities(cluster: FakeCluster) -> DrainActivities:
-    return DrainActivities(cluster.drained, qps=20.0)
+    return DrainActivities(cluster.build_ports(qps=20.0))

@@ -17,7 +17,7 @@ def early_eviction(cluster: FakeCluster) -> EarlyEvictions:
     cluster.add_running_node()
     for name in ("web", "api"):
         cluster.pods.add("node-a", name)
-    return EarlyEvictions(cluster.drained)
+    return EarlyEvictions(cluster.made)
 
 
 def departing_node(cluster: FakeCluster, uid: str = "uid-node-a") -> InterruptedNode:
@@ -76,7 +76,7 @@ async def test_what_goes_wrong_is_the_drains_to_try_again(
     cluster.pods.faults["evict"] = [None, fault]
     assert [*(await run_early_eviction(early_eviction, departing_node(cluster))).evicted_pods] == ["default/web"]
     cluster.nodes.faults["mark_early_evicted"] = [fault]
-    assert not (await run_early_eviction(EarlyEvictions(cluster.drained), departing_node(cluster))).evicted_pods
+    assert not (await run_early_eviction(EarlyEvictions(cluster.made), departing_node(cluster))).evicted_pods
 
 
 async def test_an_api_server_that_hangs_holds_up_the_word_for_a_few_seconds_only(

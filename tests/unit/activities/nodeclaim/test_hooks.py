@@ -8,11 +8,9 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.nodeclaim.hooks import HookActivities, grace_end
-from activities.ports.disruption import HookPorts
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP, TERMINATION_FINALIZER
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.hooks import CallResult, HookRequest, HookResult, HookSubject
-from tests.support.fakes.hooks import FakeHookClient, FakeJobs
 from tests.unit.activities.builders import REF, FakeCluster
 
 CALL: dict[str, Any] = {"name": "warn", "http": {"url": "https://hooks.example.com"}}
@@ -29,8 +27,6 @@ def cluster() -> FakeCluster:
 
 async def run_hook(
     cluster: FakeCluster,
-    jobs: FakeJobs,
-    calls: FakeHookClient,
     *,
     begun: int = 0,
     earlier_starts: int = 0,
@@ -47,9 +43,7 @@ async def run_hook(
         "seconds": 0.2,
         "attempts": earlier_starts,
     }
-    activities = HookActivities(
-        HookPorts(jobs=jobs, calls=calls), claims=cluster.claims, nodes=cluster.nodes, instances=cluster.instances
-    )
+    activities = HookActivities(cluster.made)
     environment = ActivityEnvironment()
     heartbeat_details = [begun] if begun else []
     environment.info = replace(environment.info, heartbeat_details=heartbeat_details, attempt=2 if begun else 1)
@@ -59,52 +53,48 @@ async def run_hook(
 
 async def test_a_worker_that_knows_that_the_job_was_made_makes_no_other(cluster: FakeCluster) -> None:
     """Its time to live was over before anybody came back, or somebody deleted it."""
-    jobs = FakeJobs()
-    result = await run_hook(cluster, jobs, FakeHookClient(), begun=1)
-    assert result.outcome == "failed" and jobs.created == []
+    result = await run_hook(cluster, begun=1)
+    assert result.outcome == "failed" and cluster.jobs.created == []
 
 
 async def test_a_job_that_vanished_is_not_made_again_where_the_hook_is_told_anew(cluster: FakeCluster) -> None:
-    jobs = FakeJobs()
-    result = await run_hook(cluster, jobs, FakeHookClient(), earlier_starts=1)
-    assert "nobody saw how it ended" in result.why and jobs.created == []
+    result = await run_hook(cluster, earlier_starts=1)
+    assert "nobody saw how it ended" in result.why and cluster.jobs.created == []
 
 
 async def test_calls_of_a_killed_worker_count_as_attempts(cluster: FakeCluster) -> None:
-    calls = FakeHookClient(responses=[CallResult(status=503)] * 9)
-    result = await run_hook(cluster, FakeJobs(), calls, begun=2, hook=CALL | {"attempts": 3}, seconds=60)
-    assert result.outcome == "failed" and "after 3 attempts" in result.why and len(calls.received) == 1
+    cluster.calls.responses = [CallResult(status=503)] * 9
+    result = await run_hook(cluster, begun=2, hook=CALL | {"attempts": 3}, seconds=60)
+    assert result.outcome == "failed" and "after 3 attempts" in result.why and len(cluster.calls.received) == 1
 
 
 async def test_a_call_that_has_no_time_left_is_made_once(cluster: FakeCluster) -> None:
-    calls = FakeHookClient(responses=[CallResult(status=503)] * 9)
-    result = await run_hook(cluster, FakeJobs(), calls, hook=CALL, seconds=-100)
-    assert result.outcome == "timed out" and len(calls.received) == 1
+    cluster.calls.responses = [CallResult(status=503)] * 9
+    result = await run_hook(cluster, hook=CALL, seconds=-100)
+    assert result.outcome == "timed out" and len(cluster.calls.received) == 1
 
 
 async def test_the_grace_period_of_the_node_leaves_half_of_itself_to_the_drain(cluster: FakeCluster) -> None:
     ends = datetime.now(UTC) + timedelta(minutes=10)
     cluster.claims.found["a"]["metadata"]["annotations"][NODECLAIM_TERMINATION_TIMESTAMP] = ends.isoformat()
-    jobs = FakeJobs()
-    running = await run_hook(cluster, jobs, FakeHookClient(responses=[]), seconds=0.1)
+    running = await run_hook(cluster, seconds=0.1)
     assert running == HookResult(outcome="timed out", why="it is not over", grace_ends=ends)
     ends = datetime.now(UTC) + timedelta(seconds=-1)
     cluster.claims.found["a"]["metadata"]["annotations"][NODECLAIM_TERMINATION_TIMESTAMP] = ends.isoformat()
-    late = await run_hook(cluster, jobs, FakeHookClient(), seconds=3600, since=datetime.now(UTC) - timedelta(minutes=1))
+    late = await run_hook(cluster, seconds=3600, since=datetime.now(UTC) - timedelta(minutes=1))
     assert late.outcome == "timed out" and late.grace_ends == ends
 
 
 async def test_a_node_whose_claim_is_kept_is_only_taken_out_of_service(cluster: FakeCluster) -> None:
     cluster.nodes.join("node-a", REF.provider_id)
-    calls = FakeHookClient()
-    assert (await run_hook(cluster, FakeJobs(), calls, hook=CALL, retains_nodeclaim=True)).outcome == "succeeded"
+    assert (await run_hook(cluster, hook=CALL, retains_nodeclaim=True)).outcome == "succeeded"
     assert not cluster.claims.found["a"]["metadata"].get("deletionTimestamp")
     assert "karpenter.sh/disrupted" in {key for key, _, _ in cluster.nodes.found["node-a"].taints}
 
 
 async def test_the_node_of_another_instance_is_let_be(cluster: FakeCluster) -> None:
     cluster.nodes.join("node-a", "aws:///us-west-2a/i-another")
-    await run_hook(cluster, FakeJobs(), FakeHookClient(), hook=CALL)
+    await run_hook(cluster, hook=CALL)
     assert "karpenter.sh/disrupted" not in {key for key, _, _ in cluster.nodes.found["node-a"].taints}
 
 

@@ -29,14 +29,7 @@ PIN = PinRequest(
 def rollout_activities(cluster: FakeCluster) -> RolloutActivities:
     cluster.pools.add("default")
     set_resolved_amis(cluster)
-    return RolloutActivities(
-        pools=cluster.pools,
-        claims=cluster.claims,
-        nodes=cluster.nodes,
-        pods=cluster.pods,
-        node_classes=cluster.node_classes,
-        events=cluster.events,
-    )
+    return RolloutActivities(cluster.made)
 
 
 def set_resolved_amis(

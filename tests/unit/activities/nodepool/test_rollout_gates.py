@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from activities.nodepool.rollout import GateActivities
+from activities.nodepool.rollout import RolloutActivities
 from tenure.model.rollout import GateResult, HealthGate
+from tests.support.fakes.ports import FakePorts
 from tests.unit.activities.builders import run_activity
 
 VECTOR = {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, "3"]}, {"metric": {}, "value": [1.0, "7"]}]}
@@ -47,7 +48,8 @@ async def url(prometheus: Prometheus) -> AsyncIterator[str]:
 
 async def query_gate(url: str, **limit: Any) -> GateResult:
     gate = HealthGate(name="errors", query="sum(errors)", **limit)
-    found = await run_activity(GateActivities(url).query_health_gate, gate)
+    activities = RolloutActivities(FakePorts().build_ports(prometheus_url=url))
+    found = await run_activity(activities.query_health_gate, gate)
     assert found.gate == gate.id
     return found
 

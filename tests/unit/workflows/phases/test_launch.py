@@ -58,7 +58,7 @@ async def test_a_member_waits_for_its_group_and_calls_nobody(fake: WorkerHarness
 
 async def test_an_answer_that_comes_before_the_watch_saw_the_claim_starts_its_life(fake: WorkerHarness) -> None:
     claim = await launch_group_member(fake)
-    await fake.nodeclaim_workflows.signal_launch_result(claim, launched_result(fake))
+    await fake.workflows.signal_launch_result(claim, launched_result(fake))
     handle = fake.workflow_handle(claim)
     await wait_until_phase(handle, Phase.REGISTRATION)
     upserts = [
