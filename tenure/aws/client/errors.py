@@ -54,10 +54,14 @@ INSUFFICIENT: Final = (
 )
 THROTTLED: Final = _codes(
     """
-    RequestLimitExceeded Throttling ThrottlingException ThrottledException RequestThrottled OverLimit
-    TooManyRequestsException SlowDown
+    RequestLimitExceeded Throttling ThrottlingException ThrottledException RequestThrottled RequestThrottledException
+    EC2ThrottledException BandwidthLimitExceeded PriorRequestNotComplete LimitExceededException OverLimit
+    ProvisionedThroughputExceededException TransactionInProgressException TooManyRequestsException SlowDown
     """
 )
+"""With all of botocore's own list (`botocore.retries.standard`)."""
+CLOCK: Final = _codes("RequestExpired RequestTimeTooSkewed RequestInTheFuture InvalidSignatureException")
+"""AWS refuses a request whose time differs from its own by over five minutes (for some services fifteen)."""
 FORBIDDEN: Final = _codes(
     """
     UnauthorizedOperation AccessDenied AccessDeniedException AuthFailure InvalidClientTokenId
@@ -67,7 +71,7 @@ FORBIDDEN: Final = _codes(
 SERVER: Final = _codes(
     """
     InternalError InternalFailure InternalServerError InternalServiceError ServiceUnavailable Unavailable
-    RequestTimeout ExpiredToken ExpiredTokenException
+    RequestTimeout RequestTimeoutException ExpiredToken ExpiredTokenException
     """
 )
 CONFLICT: Final = _codes(
@@ -102,7 +106,14 @@ def fault_of(error: Exception, operation: str) -> Fault:
 def _fault_of_response(error: ClientError, operation: str) -> Fault:
     error_body = error.response.get("Error", {})
     code, status = error_body.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return _class_of(code, status)(f"{operation}: {error_body.get('Message', '')}", code=code)
+    text = f"{operation}: {error_body.get('Message', '')}"
+    if code in CLOCK or (code == "SignatureDoesNotMatch" and _is_clock_skew(text)):
+        return Throttled(f"{text}; retried: check that the worker's clock is right", code=code)
+    return _class_of(code, status)(text, code=code)
+
+
+def _is_clock_skew(text: str) -> bool:
+    return "Signature expired" in text or "Signature not yet current" in text
 
 
 def _class_of(code: str, status: int) -> type[Fault]:
@@ -111,7 +122,9 @@ def _class_of(code: str, status: int) -> type[Fault]:
             return kind
     if code.endswith((".NotFound", ".NotFoundException")):
         return NotFound
-    return TryLater if status >= 500 else BadInput
+    if status == 429:
+        return Throttled
+    return TryLater if status == 408 or status >= 500 else BadInput
 
 
 _CLASSES: Final[tuple[tuple[frozenset[str], type[Fault]], ...]] = (

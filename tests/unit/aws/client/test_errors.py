@@ -7,6 +7,16 @@ from tenure.aws.client.errors import INSUFFICIENT, fault_of, names_missing_profi
 from tenure.aws.instance.launch_errors import create_error_reason, error_rank, error_remedy
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
+OTHER_THROTTLING = (
+    "BandwidthLimitExceeded",
+    "EC2ThrottledException",
+    "LimitExceededException",
+    "PriorRequestNotComplete",
+    "ProvisionedThroughputExceededException",
+    "RequestThrottledException",
+    "TooManyRequestsException",
+)
+
 
 def client_error(code: str, status: int = 400, message: str = "") -> ClientError:
     return ClientError(
@@ -20,6 +30,9 @@ def client_error(code: str, status: int = 400, message: str = "") -> ClientError
     [
         ("RequestLimitExceeded", 503, Throttled),
         ("ThrottlingException", 400, Throttled),
+        *((code, 400, Throttled) for code in OTHER_THROTTLING),
+        *((code, 408, TryLater) for code in ("RequestTimeout", "RequestTimeoutException", "Unheard")),
+        ("Unheard", 429, Throttled),
         ("InvalidInstanceID.NotFound", 400, NotFound),
         ("InvalidLaunchTemplateName.NotFoundException", 400, NotFound),
         ("InvalidSubnetID.NotFound", 400, NotFound),
@@ -42,6 +55,25 @@ def test_codes_become_faults(code: str, status: int, kind: type[Fault]) -> None:
     assert type(fault) is kind
     assert fault.code == code
     assert fault.message == "create_fleet: said so"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    (
+        ("RequestExpired", "Request has expired."),
+        ("InvalidSignatureException", "Signature not yet current: 20261126T150000Z is still later than ..."),
+        ("SignatureDoesNotMatch", "Signature expired: 20261126T145000Z is now earlier than 20261126T150000Z"),
+    ),
+)
+def test_a_wrong_clock_is_retried_and_the_text_says_so(code: str, message: str) -> None:
+    fault = fault_of(client_error(code, 400, message), "create_fleet")
+    assert type(fault) is Throttled
+    assert fault.message == f"create_fleet: {message}; retried: check that the worker's clock is right"
+
+
+def test_a_wrong_secret_is_forbidden() -> None:
+    fault = fault_of(client_error("SignatureDoesNotMatch", 403, "The signature we calculated does not match"), "x")
+    assert type(fault) is Forbidden
 
 
 def test_what_never_reached_aws_is_tried_later_and_what_cannot_be_sent_is_wrong() -> None:
