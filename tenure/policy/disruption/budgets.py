@@ -12,23 +12,13 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
-
-from tenure.apis.durations import parse_duration
+from tenure.apis.cron import ScheduleError, next_time
+from tenure.apis.durations import parse_duration, quote
 from tenure.apis.nodepool import Budget
 from tenure.model.base import Message
 from tenure.model.disruption.decision import BudgetHeadroom, ConcurrentZoneLimit
 from tenure.model.workflow_states import NodePoolCount
 
-MACROS: Final = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 _FORM: Final = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?")
 
 
@@ -40,13 +30,17 @@ def is_open(schedule: str, duration: str, now: datetime, zone: str = "") -> bool
 
 
 def next_hit(schedule: str, after: datetime, zone: str = "") -> datetime | None:
-    """When the schedule hits next, in the zone's own time; None for never. Raises ValueError."""
+    """When the schedule fires next, in the zone's own time; None for never. Raises ValueError."""
     try:
-        return next(CronSim(MACROS.get(schedule, schedule), after.astimezone(zone_of(zone))))
-    except CronSimError as error:
-        raise ValueError(f"schedule {schedule!r}: {error}; write five cron fields or a macro such as @daily") from error
-    except StopIteration:
-        return None
+        return next_time(schedule, after.astimezone(zone_of(zone)))
+    except ScheduleError as error:
+        raise ValueError(f"schedule {error}") from error
+
+
+def check_schedule(schedule: str, zone: str = "") -> None:
+    """Raises ValueError for a schedule or a zone that cannot be read, and for a schedule that never fires."""
+    if next_hit(schedule, datetime(2026, 1, 1, tzinfo=UTC), zone) is None:
+        raise ValueError(f"schedule {quote(schedule)} never fires")
 
 
 def zone_of(name: str) -> tzinfo:

@@ -11,7 +11,7 @@ NodePool workflows sleep until then while nothing else can let nodes go.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
 
@@ -31,6 +31,7 @@ from tenure.model.workflow_states import NodePoolCount
 from tenure.policy.disruption.budgets import (
     AllowedDisruptions,
     PermitCandidate,
+    check_schedule,
     decide_allowed_disruptions,
     is_closed,
     is_open,
@@ -42,7 +43,6 @@ from tenure.policy.disruption.budgets import (
 
 T = TypeVar("T")
 UNREAD_RATE: Final = timedelta(days=7)
-_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class NodeCounted(Value):
@@ -256,7 +256,7 @@ def _check_value(where: str, read: Callable[[T], object], value: T) -> Iterator[
 
 def _read_window(one: DisruptionWindow) -> None:
     _parse_positive_duration(one.duration)
-    next_hit(one.schedule, _ANY_TIME, one.time_zone or "")
+    check_schedule(one.schedule, one.time_zone or "")
 
 
 def _read_freeze(one: DisruptionFreeze) -> None:

@@ -19,7 +19,7 @@ from tenure.apis.lifecyclepolicy_events import (
 )
 from tenure.model.base import Value
 from tenure.model.interruption.notices import EventKind
-from tenure.policy.disruption.budgets import is_open, next_hit
+from tenure.policy.disruption.budgets import check_schedule, is_open, next_hit
 
 DEFAULTS: Final[Mapping[EventKind, Action]] = {
     "spotInterruption": "drain",
@@ -42,7 +42,6 @@ DEFAULT_MAX_DOWNTIME: Final = timedelta(minutes=15)
 """Of an instance that Tenure stops and starts."""
 _UNBUDGETED_ACTIONS: Final = ("terminate", "stopStart")
 """Actions that go past budgets: the API server lets none of them be voluntary, since there is a rule for it."""
-_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class EventTiming(Value):
@@ -180,7 +179,7 @@ def _window_problem(window: Window) -> str:
     if not parse_duration_or_none(window.duration):
         return f"duration: {window.duration!r} is no length of time; write one such as 2h"
     try:
-        next_hit(window.schedule, _ANY_TIME, window.time_zone or "")
+        check_schedule(window.schedule, window.time_zone or "")
     except ValueError as error:
         return f"{error}"
     return ""

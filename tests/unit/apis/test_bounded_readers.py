@@ -1,20 +1,23 @@
 """Readers of user text: any text has a result or the one documented error, and a long text is refused unread."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tenure.apis.cron import ScheduleError, next_time
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.apis.quantity import QuantityError, parse
 
 READERS: dict[str, tuple[Callable[[str], object], type[ValueError]]] = {
     "duration": (parse_duration, DurationError),
     "quantity": (parse, QuantityError),
+    "schedule": (lambda text: next_time(text, datetime(2026, 1, 1, tzinfo=UTC)), ScheduleError),
 }
 PARTS = st.sampled_from(
-    ("1", "9" * 50, ".", "-", "e", "Gi", "m", "h", "ns", "\u0663", "\uff19", "\0", "\ud800", " ", "Never")
+    ("1", "9" * 50, ".", "-", "e", "Gi", "m", "h", "ns", "*", "/", "\u0663", "\uff19", "\0", "\ud800", " ", "Never")
 )
 TEXTS = st.text() | st.lists(PARTS, max_size=40).map("".join) | st.text(alphabet="0123456789.eEhmsiG-+", max_size=80)
 HOSTILE = {

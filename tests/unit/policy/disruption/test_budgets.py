@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from tenure.apis.cron import MACROS
 from tenure.apis.nodepool import Budget
 from tenure.model.workflow_states import NodePoolCount
-from tenure.policy.disruption.budgets import MACROS, decide_allowed_disruptions, is_active, share_of
+from tenure.policy.disruption.budgets import decide_allowed_disruptions, is_active, share_of
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""
@@ -118,11 +119,6 @@ def test_a_budget_outside_its_window_limits_nothing() -> None:
     assert allowed([closed], count(3), now=NOON.replace(hour=9, minute=30)) == 0
 
 
-@pytest.mark.parametrize("macro", MACROS)
-def test_every_macro_stands_for_a_schedule_that_can_be_read(macro: str) -> None:
-    assert is_active(Budget(nodes="1", schedule=macro, duration="9000h"), NOON)
-
-
 def test_the_macros_are_those_that_the_crd_accepts() -> None:
     names = ("annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly")
     assert set(MACROS) == {f"@{name}" for name in names}
@@ -135,7 +131,6 @@ def test_the_macros_are_those_that_the_crd_accepts() -> None:
         {"nodes": "%"},
         {"nodes": "1", "schedule": "99 9 * * *", "duration": "1h"},
         {"nodes": "1", "schedule": "@fortnightly", "duration": "1h"},
-        {"nodes": "1", "schedule": "0 0 30 2 *", "duration": "1h"},
         {"nodes": "1", "schedule": "0 9 * * *", "duration": "a while"},
     ],
 )
@@ -149,7 +144,7 @@ def test_one_budget_that_cannot_be_read_closes_the_pool_and_is_named(budget: dic
 def test_a_bad_schedule_is_answered_with_what_to_write() -> None:
     budget = Budget(nodes="1", schedule="99 9 * * *", duration="1h")
     found = decide_allowed_disruptions([budget], count(1), reason="Empty", now=NOON)
-    assert "99 9 * * *" in found.why and "write five cron fields" in found.why
+    assert "schedule '99 9 * * *': minute '99': expected 0 to 59" in found.why
 
 
 def test_the_arithmetic_is_put_into_words() -> None:

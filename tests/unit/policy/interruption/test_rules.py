@@ -12,7 +12,7 @@ from tests.unit.policy.interruption_builders import STATEFUL, SUNDAYS
 
 OF_WINDOW: list[tuple[dict[str, Any], str]] = [
     ({"schedule": "99 2 * * 0"}, "schedule '99 2 * * 0'"),
-    ({"schedule": "0 0 30 2 *"}, "schedule '0 0 30 2 *': Bad day-of-month; write five cron fields"),
+    ({"schedule": "0 0 30 2 *"}, "schedule '0 0 30 2 *' never fires"),
     ({"timeZone": "Europe/Atlantis"}, "timeZone 'Europe/Atlantis' is not known: write a name of the IANA database"),
     ({"duration": "0h"}, "duration: '0h' is no length of time; write one such as 2h"),
 ]

@@ -1,0 +1,109 @@
+"""Cron schedules as Karpenter reads them: `ParseStandard` of robfig/cron v3, which Karpenter calls in UTC.
+
+Day of month and day of week are alternatives when both are restricted. `*/2` restricts; `*`, `?` and `*/1` do not.
+A 7 in the day of week means Sunday, which Karpenter refuses. A schedule that never fires is valid.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from cronsim import CronSim, CronSimError
+
+from tenure.apis.durations import quote
+
+MAX_LENGTH: Final = 200
+"""Characters. A longer text is refused before it is parsed."""
+MACROS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+
+class ScheduleError(ValueError):
+    """A text that is no schedule; the message says what to write instead."""
+
+
+class _Field(NamedTuple):
+    name: str
+    minimum: int
+    maximum: int
+    names: Mapping[str, int] = {}
+
+
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_FIELDS: Final = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}),
+    _Field("day of week", 0, 7, {name: number for number, name in enumerate(_DAYS)}),
+)
+
+
+def next_time(schedule: str, after: datetime) -> datetime | None:
+    """The first time after `after`, in its time zone; None for a schedule that never fires. Raises ScheduleError."""
+    expression = _parse(schedule)
+    try:
+        return next(CronSim(expression, after)) if expression else None
+    except (CronSimError, StopIteration):
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _parse(schedule: str) -> str:
+    """The schedule in CronSim's syntax, where both mean the same; empty for a field without any value."""
+    if len(schedule) > MAX_LENGTH:
+        raise ScheduleError(f"{quote(schedule)} has {len(schedule)} characters, a schedule has at most {MAX_LENGTH}")
+    parts = MACROS.get(schedule.strip(), schedule).split()
+    if len(parts) != len(_FIELDS):
+        raise ScheduleError(f"{quote(schedule)}: expected five cron fields, or a macro such as @daily")
+    try:
+        fields = [_parse_field(text, field) for text, field in zip(parts, _FIELDS, strict=True)]
+    except ScheduleError as error:
+        raise ScheduleError(f"{quote(schedule)}: {error}") from error
+    return " ".join(fields) if all(fields) else ""
+
+
+def _parse_field(text: str, field: _Field) -> str:
+    values: set[int] = set()
+    unrestricted = False
+    for part in filter(None, text.split(",")):
+        numbers, star = _parse_range(part, field)
+        values |= {0 if field.names and field.maximum == 7 and number == 7 else number for number in numbers}
+        unrestricted |= star
+    return "*" if unrestricted else ",".join(map(str, sorted(values)))
+
+
+def _parse_range(text: str, field: _Field) -> tuple[range, bool]:
+    """The numbers of `2`, `1-5`, `*`, `?`, `1-9/2`, `*/2` or `3/2`, and whether they leave the field unrestricted."""
+    bounds, *steps = text.split("/")
+    low, *high = bounds.split("-")
+    star = low in ("*", "?")
+    largest = 6 if star and field.maximum == 7 else field.maximum
+    start = field.minimum if star else _parse_number(low, field)
+    end = largest if star else _parse_number(high[0], field) if high else start
+    if len(steps) > 1 or (len(high) > 1 and not star):
+        raise ScheduleError(f"{field.name} {quote(text)}: expected a number, a range or a step, e.g. 1-5 or */10")
+    step = _parse_number(steps[0], field, is_step=True) if steps else 1
+    if steps and not high:
+        end = min(largest, 6) if field.maximum == 7 else largest
+    if not field.minimum <= start <= end <= field.maximum or step == 0:
+        raise ScheduleError(f"{field.name} {quote(text)}: expected {field.minimum} to {field.maximum} in rising order")
+    return range(start, end + 1, step), star and step == 1
+
+
+def _parse_number(text: str, field: _Field, *, is_step: bool = False) -> int:
+    if not is_step and text.lower() in field.names:
+        return field.names[text.lower()]
+    digits = text.removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()):
+        raise ScheduleError(f"{field.name} {quote(text)}: expected a number, e.g. {field.minimum}")
+    return int(digits)

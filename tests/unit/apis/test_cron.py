@@ -1,0 +1,71 @@
+"""Schedules fire when Karpenter's fire: `cron_schedules.tsv` has robfig/cron's times, from `tools/cron_table`."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tenure.apis.cron import ScheduleError, next_time
+
+BEGIN = datetime(2026, 2, 27, 22, 58, 30, tzinfo=UTC)
+TIMES = 5
+INVALID = "invalid"
+EXPECTED = dict(
+    line.rpartition("\t")[::2]
+    for line in Path(__file__).with_name("cron_schedules.tsv").read_text().split("\n")
+    if line
+)
+DIFFERENT = {"@every 1h"}
+"""Karpenter's CRD refuses it, although its parser does not."""
+
+
+def fire(schedule: str) -> str:
+    at, times = BEGIN, list[str]()
+    while len(times) < TIMES:
+        try:
+            following = next_time(schedule, at)
+        except ScheduleError:
+            return INVALID
+        if following is None:
+            break
+        at = following
+        times.append(f"{at:%Y-%m-%dT%H:%M}")
+    return " ".join(times)
+
+
+def test_every_schedule_of_the_table_fires_as_in_karpenter_or_is_refused_as_there() -> None:
+    assert len(EXPECTED) > 600
+    different = {schedule: fire(schedule) for schedule in EXPECTED if fire(schedule) != EXPECTED[schedule]}
+    assert different == dict.fromkeys(DIFFERENT, INVALID)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "same"),
+    (
+        ("0 0 * * 7", "0 0 * * 0"),
+        ("0 0 * * 1-7", "0 0 * * *"),
+        ("0 0 * * 5-7", "0 0 * * 0,5,6"),
+        ("0 0 13 * 7", "0 0 13 * sun"),
+    ),
+)
+def test_seven_is_sunday(schedule: str, same: str) -> None:
+    assert fire(schedule) == fire(same) != INVALID
+
+
+def test_a_schedule_that_never_fires_is_valid() -> None:
+    assert next_time("0 0 31 2 *", BEGIN) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    (
+        ("0 25 * * *", "'0 25 .*': hour '25': expected 0 to 23 in rising order"),
+        ("0 0 L * *", "day of month 'L': expected a number, e.g. 1"),
+        ("0 0 * *", "'0 0 \\* \\*': expected five cron fields, or a macro such as @daily"),
+        ("1/2/3 * * * *", "minute '1/2/3': expected a number, a range or a step, e.g. 1-5 or \\*/10"),
+        ("0 " * 200, "has 400 characters, a schedule has at most 200"),
+    ),
+)
+def test_an_error_names_field_value_and_form(schedule: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        next_time(schedule, BEGIN)
