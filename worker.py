@@ -72,7 +72,7 @@ storm of 500 nodes tasks wait for longer than that, and one that is taken from t
 HEARTBEAT_AT_LEAST = timedelta(seconds=2)
 """Without it the SDK holds heartbeats back for 4 s of a time-out of 5 s, and a slow server fails the watch over."""
 DRAINS = 20
-"""For each slot of other activities: a drain, and beside it the word of why."""
+"""For each slot of other activities: drains mostly sleep, and those that a budget holds must not delay others."""
 GRACE = timedelta(seconds=20)
 
 
@@ -211,7 +211,12 @@ async def serve(
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=GRACE,
     )
-    launches, drains = launch_worker(temporal, settings, made), drain_worker(temporal, settings, made)
+    slots = settings.activity_slots
+    # CreateFleet has slots of its own: however long its calls wait, other activities go on.
+    launches = activity_worker(
+        temporal, settings, ids.launch_queue(name), list_launch_activities(made), max(4, slots // 4)
+    )
+    drains = activity_worker(temporal, settings, ids.drain_queue(name), list_drain_activities(made), DRAINS * slots)
     reading = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
     giving_back = asyncio.create_task(process.trim_memory(), name="memory")
     counted = worker_versioning.watch_replicas(temporal, launches.task_queue, cloud.clients.set_replicas)
@@ -275,28 +280,15 @@ def build_ports(
     )
 
 
-def launch_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
-    """Calls of CreateFleet have slots of their own: however long they wait, other activities go on."""
+def activity_worker(
+    temporal: Client, settings: Settings, task_queue: str, activities: Sequence[Callable[..., Any]], slots: int
+) -> Worker:
     return Worker(
         temporal,
-        task_queue=ids.launch_queue(settings.cluster_name),
+        task_queue=task_queue,
         deployment_config=worker_versioning.deployment_config(settings.cluster_name, settings.temporal_worker_build_id),
-        activities=list_launch_activities(made),
-        max_concurrent_activities=max(4, settings.activity_slots // 4),
-        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
-        max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
-        graceful_shutdown_timeout=GRACE,
-    )
-
-
-def drain_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
-    """Drains mostly sleep: a storm of them has room, and those that a budget holds keep nothing else from its turn."""
-    return Worker(
-        temporal,
-        task_queue=ids.drain_queue(settings.cluster_name),
-        deployment_config=worker_versioning.deployment_config(settings.cluster_name, settings.temporal_worker_build_id),
-        activities=list_drain_activities(made),
-        max_concurrent_activities=DRAINS * settings.activity_slots,
+        activities=activities,
+        max_concurrent_activities=slots,
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
         max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
         graceful_shutdown_timeout=GRACE,

@@ -1,12 +1,7 @@
-"""What a worker would make of a cluster that another controller runs: the worker's own code over one reading of it.
+"""`tenure adopt --dry-run`: what a worker would do in a cluster that another controller runs.
 
-`tenure adopt --dry-run` asks. Nothing is written, nothing is made in AWS, and no Temporal is needed: the objects are
-read once, laid into the watch's caches as they would be after Tenure's first pass, and judged there.
-
-Objects of a cluster that another controller runs, as Tenure's first pass would leave them. Pure.
-
-`shadow.py` lays them into the watch's caches and judges there.
-"""
+Nothing is written or launched, and no Temporal is needed: the objects are read once, put into a cache as Tenure's first
+pass would leave them, and evaluated there."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -1,10 +1,7 @@
 """CapacityBuffers, while their gate is on: what each asks for, where there is room for it, and what is still short.
 
-What a buffer asks for becomes a fact among the others (`caches.py`), so that every plan knows of its virtual pods.
-Where they have room the planner is asked after changes (`check_headroom`): nodes that hold room are not empty, and
-pods that are
-short are demand. Workloads are looked at every few seconds; they are few, and nothing else tells of their size.
-"""
+A buffer's request is a fact in the cache, so that every plan knows its virtual pods. A node that holds room for them is
+not empty, and pods without room are demand. Workloads are polled: nothing else tells their size."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""The pause of the whole cluster, as the annotation of the worker's own namespace says it.
+"""The pause of the whole cluster: the annotation of the worker's own namespace.
 
-NodePools are told of it with what else they are told, so that it counts for each of them, whatever becomes of the
-Cluster workflow; and that is told too, which ends it when its time is over.
-"""
+It is part of every NodePool's signal, so that it counts whatever becomes of the Cluster workflow; the Cluster workflow
+ends it when its time is over."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,8 +1,6 @@
-"""Nodes that turn out to be less than what was bought: said on their NodeClaims, every ten minutes (reference 3.7).
+"""Nodes with less than their NodeClaim promised: a condition and an event, every ten minutes (reference 3.7).
 
-Looked at in the caches and written by the watch's host itself, so that no workflow has an event of it; what has not
-changed is not written. Nothing is decided by it: what planning makes of smaller nodes is in `learning.py`, `sizes.py`.
-"""
+Written from the cache, so that no workflow has an event of it, and only where it changed. Nothing is decided by it."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,9 +1,6 @@
-"""Which nodes have drifted: every launched NodeClaim is judged when something it depends on changed, and now and then.
+"""Drift verdicts: every launched NodeClaim is evaluated when something it depends on changed, and every five minutes.
 
-`session.py` notes what changed and runs it; `tenure/policy/disruption/drift.py` judges; a new verdict makes the
-NodeClaim's digest due
-and `telling.py` says it. What EC2 knows of instances is asked for in one list for the whole cluster.
-"""
+A new verdict requeues the NodeClaim. EC2 is asked for all instances in one list."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping

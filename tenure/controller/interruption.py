@@ -1,23 +1,10 @@
-"""Tells NodeClaims' lives what AWS says of their instances: instance to NodeClaim to workflow, through the caches.
+"""Interruptions: signals to NodeClaim workflows, and what is done at once, before any workflow decides.
 
-The activities of `activities/interruption/activities.py` ask it, in the process that hosts the watch. What was told
-is remembered
-by this process alone: after a restart a life hears it again, and takes it for the repeat it is.
-
-What AWS takes back by announcement: nodes that are leaving before anybody deleted them, and pools that are short.
-
-`noticing.py` tells the nodes' workflows, which delete their NodeClaims one after the other. Here all of it is known as
-soon as it is read: so one plan replaces the nodes of a storm, and none is bought where they were taken from, and pods
-that nothing holds are told to go before any workflow is.
-
-How many nodes AWS takes back within some minutes, and until when they are a storm.
-
-`taken_back.py` counts; `planning.py` deals out what it buys meanwhile (docs/decisions/storms-are-spread.md). The
-Provisioning workflow remembers it for a worker that takes over in the middle.
-"""
+At once: interrupted nodes count as leaving and their pools as unavailable, so that one plan replaces the nodes of a
+storm elsewhere, and pods without a budget are evicted (docs/decisions/storms-are-spread.md). Signals that were sent are
+remembered by this process alone; a workflow takes a repeat for one."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
@@ -25,6 +12,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 import structlog
+from cachetools import FIFOCache
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -72,7 +60,7 @@ class InterruptionNotifier:
 
     def __init__(self, temporal: Client, cluster: str, *, now: Callable[[], datetime] = _utc_now) -> None:
         self._temporal, self._cluster, self._now = temporal, cluster, now
-        self._notified: OrderedDict[_Key, tuple[datetime, _MessageState]] = OrderedDict()
+        self._notified: FIFOCache[_Key, tuple[datetime, _MessageState]] = FIFOCache(MAX_TRACKED)
         """With the moment at which AWS said it: what is older than the last is no news."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._sending = asyncio.Semaphore(MAX_CONCURRENT_SIGNALS)
@@ -153,11 +141,7 @@ class InterruptionNotifier:
 
     def _track(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> None:
         for one in notices:
-            key = _tracking_key(instance_id, one)
-            self._notified[key] = (one.at, _message_state(one))
-            self._notified.move_to_end(key)
-        while len(self._notified) > MAX_TRACKED:
-            self._notified.popitem(last=False)
+            self._notified[_tracking_key(instance_id, one)] = (one.at, _message_state(one))
 
 
 def _tracking_key(instance_id: str, notice: InterruptionMessage) -> _Key:

@@ -1,8 +1,6 @@
-"""LifecyclePolicies in the process that hosts the watch: what holds for each NodePool, and whom a change concerns.
+"""LifecyclePolicies: the rules of each NodePool, which objects a change concerns, and verdicts in the policies' status.
 
-`session.py` lets it look after every burst of changes, before NodeClaims' workflows are told; the verdicts are written
-onto the policies by a task of its own, so that a slow API server holds up nobody.
-"""
+Verdicts are written by a task of their own, so that a slow API server holds up nothing."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping

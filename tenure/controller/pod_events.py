@@ -1,8 +1,7 @@
-"""NodeClaims' `status.lastPodEventTime`: when a pod came to the node or left it last, for whoever watches next.
+"""NodeClaims' `status.lastPodEventTime`, from which `consolidateAfter` counts, for the next host.
 
-`consolidateAfter` counts from it. As with Karpenter it is written at once, and again ten seconds later at the soonest
-(reference 3.9); what happens in between is written then. While AWS takes a node back nobody asks how long it was calm.
-"""
+As Karpenter does, it is written at once and then at most every ten seconds (reference 3.9), except on nodes that AWS
+takes back."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Final
 import structlog
 
 from activities.ports.core import Claims
+from activities.runtime import call_for_each
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.errors import Fault
 
@@ -56,13 +56,7 @@ class LastPodEventWriter:
         self._tried = {name: at for name, at in self._tried.items() if now - at < MIN_WRITE_INTERVAL}
         ready = sorted(self._waiting - self._tried.keys() - self._cache.early_evicted - self._cache.interrupted)
         self._waiting -= {*ready}
-        limit = asyncio.Semaphore(MAX_CONCURRENT_WRITES)
-
-        async def write_one(name: str) -> None:
-            async with limit:
-                await self._write(name, now)
-
-        await asyncio.gather(*(write_one(name) for name in ready))
+        await call_for_each(ready, lambda name: self._write(name, now), at_once=MAX_CONCURRENT_WRITES)
 
     async def _write(self, name: str, now: datetime) -> None:
         claim = self._cache.nodeclaims.get(name)

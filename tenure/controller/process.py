@@ -1,14 +1,7 @@
-"""`/healthz` and `/readyz`: whether the process lives, and whether it may be relied on, with the reason when not.
+"""The worker process: probes, logs, memory, and the lease of another controller.
 
-The worker's logs: one JSON object a line, or lines for people, on stdout.
-
-Memory without use is given back to the machine: glibc keeps what was freed, tens of megabytes after a scale-up.
-
-Another controller of the same kinds: two of one NodeClaim would fight, so nothing is done while one is at work.
-
-`worker.py` takes work only between `wait_until_released` and `wait_until_acquired`; `host.py` gives up the watch by
-itself as well.
-"""
+Nothing may be done while Karpenter works on the same objects: `worker.py` takes work only between
+`wait_until_released` and `wait_until_acquired`, and the host gives up the watch by itself as well."""
 
 import asyncio
 import ctypes

@@ -1,13 +1,6 @@
-"""Workflows and Schedules that a cluster should have in Temporal and has not, and the start of them.
+"""`tenure rebuild`: workflows, Schedules and search attributes that Temporal lacks, and their start.
 
-For `tenure rebuild`, after Temporal's database was lost or set back. What is started is started by the very code that
-the watch (`telling.py`) and the worker (`temporal.py`, `schedules.py`) start it with: whoever comes first, it is there
-once.
-
-The cluster as it is at one moment, and what a watch would tell workflows of it: for `rebuild.py`.
-
-The same caches, digests and starts as those of `session.py`, fed by one list of each kind and by nothing after it.
-"""
+The cluster is listed once into the same caches, digests and starts that a session uses, so that both start the same."""
 
 import asyncio
 import time

@@ -1,7 +1,6 @@
-"""Objects against open workflows, every few minutes, mended both ways: what a lost signal or a lost store left.
+"""Objects against open workflows, every few minutes, repaired in both directions.
 
-The visibility store lags, so what is young on either side is left alone. Listed in pages, never per node.
-"""
+The visibility store lags, so young objects and workflows are left alone."""
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta

@@ -1,9 +1,4 @@
-"""What the watch is told at start by `worker.py`.
-
-Feature gates of the watch; kinds that one stands for are watched only while it is on, as if they did not exist.
-
-Tenure's own kind is watched always. What cannot be read is said at the start, since it would hold up everything.
-"""
+"""Settings of the controller, and the kinds that a feature gate adds to the watched ones."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,7 @@
-"""How long nodes took to launch, register and initialize, by NodePool and instance type, learnt from NodeClaims.
+"""How long nodes took to launch, register and initialize, by NodePool and instance type.
 
-The conditions' transition times say it, so that a watch that just began knows what live NodeClaims show. What is
-expected of a new node rides in what its workflow is told anyhow.
-"""
+Read from the transition times of conditions, so that a new host learns from live NodeClaims. The expectation for a new
+node is part of its workflow's signal."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

@@ -1,17 +1,8 @@
-"""Which nodes of ours are away, and whether they are expected back: the rule of
-`tenure/scheduling/not_ready_grace.py` over the caches.
+"""Which nodes are away, interrupted, paused or terminating, as the cache has it, and whether their pods wait for them.
 
-A pod that is expected on such a node waits for it, and the node is not empty, until its grace is over.
-
-Nodes that were emptied since AWS takes them back (`taken_back.py`), by whichever worker.
-
-Their workflows hear why when the message of AWS's is handled, by the next worker where this one cannot; until then they
-look empty, and are not to go for that.
-
-What people hold up by the annotation tenure.sh/pause: the cluster, NodePools and nodes, as the caches have it.
-
-Which Nodes are on their way out, and which of their pods wait for the place that they were given.
-"""
+A pod that is expected on a node that is away waits for it, and the node is not empty, until its grace is over
+(`tenure/scheduling/not_ready_grace.py`). A node emptied before AWS takes it back looks empty until its workflow gets
+the message, possibly from the next worker, and must not be disrupted for that."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta

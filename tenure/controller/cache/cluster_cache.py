@@ -1,8 +1,6 @@
 """The cluster as this process sees it: facts by name, kept up to date by list-watches, pruned to what is decided on.
 
-`host.py` feeds it and reads what has become dirty; `digests.py` and `demand.py` decide on what stands here; the same
-changes, in the same order, go to the planner process.
-"""
+The same changes, in the same order, go to the planner process."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping

@@ -1,17 +1,4 @@
-"""What changed since the planner was last told: the latest form of every object, once, in the order of the changes.
-
-And how much of it could matter for voluntary disruption, which `stirring.py` tells the Cluster workflow of.
-
-What `caches.py` hands over beside facts: what became dirty, and a NodePool as planning and ready nodes see it.
-
-Small steps on dicts that `caches.py` keeps its facts and indices in.
-
-Things to look at again at a known time: the only clock-driven part of the watch.
-
-A key has one time; setting it anew replaces it, also with a later one.
-
-Work that goes on when whoever asked for it is gone: a second asking joins the first, and nothing is done twice.
-"""
+"""Changes of the cache: for subscribers, for workflows and for the planner; and small structures that handle them."""
 
 import asyncio
 import heapq

@@ -1,8 +1,7 @@
-"""Pods that a plan expects on a node, and who is to bring them.
+"""Pods that a plan expects on a node, and who is to bind them.
 
-A node that is up is kept, and its pods are bought nothing else, for as long as plans say so. Where kube-scheduler never
-binds one there, for a reason that no plan can know, only a person can help: it is named, and counted.
-"""
+A node that is up is kept for its expected pods as long as plans repeat them. Where kube-scheduler never binds one, only
+a person can help: the pod is named, and counted."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,10 +1,8 @@
 """Which pending pods are answered, and by which node or NodeClaim: memory of the last plans.
 
 While a pod is expected somewhere it is no demand, and the place is not empty. On a node that is up the expectation
-lapses after a while, since then the kube-scheduler evidently thinks otherwise, or is late; on one that is still coming
-it lasts until a while after the node is initialized. The pod is demand then, and likely to be expected there again: its
-place waits for the plan that says so.
-"""
+lapses after `NOMINATION_TTL`; on one that is still coming, as long after its initialization. The pod is demand then,
+and its place waits for the plan that repeats it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

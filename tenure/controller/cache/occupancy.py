@@ -1,9 +1,6 @@
 """Which nodes have pods that would need a place elsewhere, since when they have none, and when one came or left last.
 
-Kept up to date pod by pod by `caches.py`; `digests.py` makes emptiness of it together with nominations.
-
-What a Node that changed means, beyond its new form: since when its taints are there, and whether pods care.
-"""
+And for a changed Node: since when its taints are there, and whether pods care."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime

@@ -1,8 +1,7 @@
-"""How many nodes may go by budgets, windows and rules, as the caches have the cluster. `disrupting.py` asks.
+"""How many nodes budgets, windows and rules let go, as the cache has the cluster.
 
-NodePool workflows ask the same of the live cluster before they give a permit: here it only keeps from proposing what
-would not be permitted. Only they know how many nodes went lately, so rates are theirs.
-"""
+NodePool workflows ask the same of the live cluster before they give a permit: here it only avoids proposals that would
+not be permitted. Rates are left to them, since only they know how many nodes went lately."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence

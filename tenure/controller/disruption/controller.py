@@ -1,9 +1,4 @@
-"""Voluntary disruption in the process that hosts the watch: what could go now, and replacements for what shall.
-
-The Cluster workflow asks `compute_disruption` through `host.py`; workflows of commands ask `create_replacements`
-before they take a node away.
-It asks the planner that `planning.py` plans with, one after the other.
-"""
+"""Decides voluntary disruption, and creates replacements for commands, through the planner, one pass at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,12 +1,7 @@
-"""From the planner's commands to what the Cluster workflow is told of them, and back. Pure.
+"""Between the planner's commands and the workflows' proposals; and the NodeClaims that replace a command's candidates.
 
-The host keeps each command whole, by its proposal's id; workflows know the short form.
-
-NodeClaims that replace nodes which go: made under names that their plan's id determines, all of them or none.
-
-`disrupting.py` makes them once the planner has said again that the nodes may go. No plan of Provisioning knows of them,
-so they launch together with others that are alike.
-"""
+The host keeps each command whole, by its proposal's id. Replacements have names that their plan's id determines; all of
+them are created or none. No Provisioning plan knows them, so they launch together with others that are alike."""
 
 import asyncio
 import hashlib

@@ -1,11 +1,4 @@
-"""What voluntary disruption thinks of each node, made visible: events where it changes, and gauges by reason and cause.
-
-`disrupting.py` hands over every pass; events are sent behind its back. `tenure why` and `tenure plan` show the last.
-
-The planner's verdicts on NodeOverlays, written onto them: once for each that is new or other than before.
-
-`planning.py` hands them over whenever they may have changed; what could not be written is tried again next time.
-"""
+"""Verdicts made visible: events of what blocks a node's disruption, and the status of NodeOverlays."""
 
 import asyncio
 from collections.abc import Callable, Mapping

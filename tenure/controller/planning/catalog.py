@@ -1,7 +1,4 @@
-"""Instance types for the planner: asked for when a NodeClass changes or they grow old, sent only when they differ.
-
-Zonal shifts for planning: a zone that is away is marked like missing capacity, and NodePools get an event.
-"""
+"""Instance types for the planner, sent only when they differ; and zones that are shifted away."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,12 +1,6 @@
-"""What live Nodes show of their machines: learnt here, kept by the Provisioning workflow, heeded by plans and launches.
+"""Memory that live Nodes show of their instance type and image, signaled to the Provisioning workflow, which keeps it.
 
-The key is the image that the instance runs, as its NodeClaim says, and not one that is looked for anew: there is no
-comparison that could fail unnoticed. `planning.py` looks before each plan, `session.py` tells the workflow.
-
-Tells the Provisioning workflow what live Nodes have shown, so that it outlives them and this process.
-
-`session.py` calls it after every change; `learning.py` knows what there is to tell.
-"""
+The key is the image in the NodeClaim, so that no comparison of images can fail unnoticed."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

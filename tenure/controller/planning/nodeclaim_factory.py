@@ -1,13 +1,7 @@
-"""From a plan to NodeClaims: names that the plan's id determines, objects, and groups that launch together.
+"""From a plan to NodeClaims: names, objects, launch groups, offering shards, and the last check of limits.
 
-In a storm, NodeClaims are dealt out over slices of the capacity pools (docs/decisions/storms-are-spread.md).
-
-`planning.py` asks it for each plan; a launch group has one slice, and asks for what is in it alone at first.
-
-A last look at the NodePools' limits before NodeClaims are created, against a live list (reference 2.11).
-
-The planner has kept to the limits as the caches had them; a NodeClaim that a person made since then counts here.
-"""
+In a storm, NodeClaims are dealt out over shards of the offerings (docs/decisions/storms-are-spread.md). The limits are
+checked against a live list (reference 2.11): a NodeClaim that a person made meanwhile counts."""
 
 import hashlib
 import json

@@ -1,12 +1,6 @@
-"""The planner: `scheduling.state.ClusterState` in a process of its own, so that planning never holds up workflows.
+"""The planner: `ClusterState` in a process of its own, so that planning never holds up workflows.
 
-`planning.py` keeps it filled and asks it for plans. A planner that dies is replaced, and filled again from the caches.
-
-The planner process, alive, up to date, and asked for one thing at a time.
-
-`planning.py` plans pods that wait with it, `disrupting.py` what could go: both hold `lock` while they ask, the latter
-with `background_lock`.
-"""
+A planner that dies is replaced and filled again from the cache. It answers one request at a time."""
 
 import asyncio
 import multiprocessing

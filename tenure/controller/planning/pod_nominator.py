@@ -1,8 +1,7 @@
-"""Tells kube-scheduler where pods that keep company, or keep apart, are expected: `status.nominatedNodeName`.
+"""Writes `status.nominatedNodeName` of pods with pod affinity or spread (docs/decisions/nominated-pods.md).
 
-kube-scheduler tries that node first and keeps its room from other pods (docs/decisions/nominated-pods.md). It is
-written once the Node of a planned NodeClaim is there, and again when a try that came too early has taken it off.
-"""
+kube-scheduler tries that node first and keeps its room. Written once the Node of a planned NodeClaim is there, and
+again when a try that came too early has removed it."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator

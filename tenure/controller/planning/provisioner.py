@@ -1,7 +1,4 @@
-"""One pass of planning: bring the planner up to date, plan, create the NodeClaims, remember who is expected where.
-
-The Provisioning workflow asks for it through `host.py`, and freezes and launches the groups that it answers with.
-"""
+"""One plan: bring the planner up to date, plan, create the NodeClaims, remember which pods are expected where."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

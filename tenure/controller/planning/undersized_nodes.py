@@ -1,17 +1,7 @@
-"""Nodes that turn out to be smaller than what was planned onto them: their pods are planned anew at once.
+"""Nodes smaller than planned, the warm-up of a new host, and events that say why nodes are bought beside others.
 
-Without it a pod would wait at a node that never takes it until the nomination lapses. The planner knows the real room,
-so that what still fits is promised the same place again.
-
-For how long a new host of the watch believes that pods without a place may be on their way to nodes that look empty.
-
-What earlier plans said is known to the process that made them. Instance types have to be known before the first plan
-here, and AWS may be slow.
-
-Says of nodes why new ones are bought beside them: their grace is over, or they carry a taint that nobody declared.
-
-`planning.py` asks for it after each plan; events that repeat themselves are left out by whoever sends them.
-"""
+Pods planned onto a node that is too small are demand at once; the planner knows the real room, so that what still fits
+is promised the same place."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

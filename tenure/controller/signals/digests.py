@@ -1,8 +1,7 @@
-"""What a workflow is told of its object: pure functions from the caches' facts to observations.
+"""Observations for workflows, computed from the cache's facts.
 
-Only what the phase that a NodeClaim is in decides on may differ, so that an undisturbed node costs few signals: it
-exists; its Node came; it is ready and nothing holds it up; it emptied; it is being deleted.
-"""
+Only what the phase of a NodeClaim decides on may differ, so that an undisturbed node costs five signals: it exists; its
+Node came; it is ready and nothing holds it up; it emptied; it is being deleted."""
 
 import hashlib
 from collections.abc import Iterable

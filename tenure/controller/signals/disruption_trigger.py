@@ -1,14 +1,8 @@
-"""Tells the Cluster workflow when something changed that could matter for voluntary disruption: then it looks.
+"""Signals the Cluster workflow when a pass may find something new, and NodePools when budgets may allow more.
 
-At once when nothing was told lately, then ever more slowly while things go on changing, and never while nothing does.
-A NodeClaim that is gone leaves room for others: after that it is soon again.
-
-Tells NodePools when their budgets may leave more than before, so that those who wait for one need not look for it.
-
-That is when a node became initialized, when one that was NotReady or on its way out is not any more, and when one that
-goes no longer counts. Only where some node may wish to go: it has no pods, has drifted, or expires under the budget.
-`telling.py` tells the NodePool; other changes of it, such as a NodeClaim that is gone, are told in any case.
-"""
+The first at once when nothing was signaled lately, then ever more slowly while things go on changing; a deleted
+NodeClaim makes room and shortens the interval again. The second when a node became initialized, recovered, was put back
+or no longer counts, and only where some node may be disrupted: it has no pods, has drifted, or expires under budget."""
 
 import asyncio
 import time

@@ -1,9 +1,6 @@
-"""From what changed in the caches to signals for NodeClaim, NodePool and NodeClass workflows.
+"""From changes in the cache to signals for NodeClaim, NodePool and EC2NodeClass workflows.
 
-`host.py` calls `notify` after every burst of changes; `signaller.py` sends. Kinds that are not synced yet hold back
-only
-what depends on them.
-"""
+Kinds that are not synced yet hold back only what depends on them."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence

@@ -1,11 +1,5 @@
-"""When to tell the Provisioning workflow of pods that need a node: at once for new ones, ever more slowly for the same.
-
-Pure apart from what it remembers; `host.py` asks it after every change and whenever it said it wants to be asked.
-
-Pods that need a node and that no earlier plan has answered: pure, over the caches and the nominations.
-
-`host.py` tells the Provisioning workflow of them; what the planner itself places is decided in `scheduling/`.
-"""
+"""Which pods need a node and have no answer from an earlier plan, and when Provisioning is signaled: at once for new
+ones, ever more slowly for the same."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Tells the Provisioning workflow of pods that need a node: what changed in the caches, or a time that came.
-
-`session.py` lets it look after every burst of changes; `calling.py` decides when it is time.
-"""
+"""Signals the Provisioning workflow of pods that need a node, after changes or when their time has come."""
 
 import time
 from collections.abc import Callable

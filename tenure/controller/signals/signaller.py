@@ -1,8 +1,6 @@
-"""Tells workflows what was seen of their objects: signal-with-start, one at a time for each, and only what is new.
+"""Signal-with-start of workflows, one at a time for each, and only what is new.
 
-`host.py` offers signals; what was accepted stands in `sent`, which rides in the watch's heartbeat so that the next
-host offers only differences.
-"""
+Accepted digests are in `sent`, which is part of the watch's heartbeat: the next host signals only differences."""
 
 import asyncio
 import random

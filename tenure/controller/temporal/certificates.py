@@ -1,8 +1,7 @@
-"""Certificates and keys of the way to Temporal are renewed while a worker runs: it looks at their files now and then.
+"""Renewal of certificates and the API key for Temporal while a worker runs.
 
-A new API key is taken over in place. TLS is of the connection: a worker whose files are others than it began with stops
-as on SIGTERM, once they are whole, and whoever keeps it running starts it with the new ones.
-"""
+A new API key is used in place. TLS belongs to the connection: a worker whose files changed stops as on SIGTERM, once
+they are complete, and its supervisor starts it with the new ones."""
 
 import asyncio
 import random

@@ -1,8 +1,4 @@
-"""Temporal as the worker needs it: a client that measures itself, and the workflows that are one each.
-
-`worker.py` calls these at its start, in this order, and what is in `search_attributes.py` between them. What a person
-has to mend is a `BadInput` that names the setting.
-"""
+"""Temporal for the worker: a client with metrics, and the singleton workflows. `BadInput` names the setting to fix."""
 
 import socket
 from collections.abc import Collection

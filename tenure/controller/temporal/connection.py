@@ -1,7 +1,6 @@
-"""The way into a Temporal service: plain, TLS, mTLS or an API key, for the worker and the command line alike.
+"""The connection to Temporal: plain, TLS, mTLS or an API key, for the worker and the command line.
 
-Light on purpose: whoever asks one question should not wait for the modules of the workflows.
-"""
+It imports no workflow, so that short commands start fast."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

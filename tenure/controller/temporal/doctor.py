@@ -1,7 +1,4 @@
-"""Checks of Temporal as the worker needs it: the namespace, how long it keeps histories, search attributes, workers.
-
-Checks of the Temporal service itself: its version, what it can do, what it lets pass, and how it is reached.
-"""
+"""`tenure doctor` of Temporal: version, abilities, limits, encryption, namespace, search attributes and workers."""
 
 from collections import Counter
 from datetime import timedelta

@@ -1,7 +1,4 @@
-"""What Temporal says no with, and what a person does about it: for the worker, `tenure doctor` and whoever asks.
-
-Light on purpose, as `temporal_access.py` is.
-"""
+"""Messages for Temporal's refusals: what went wrong, and what to do next. It imports no workflow."""
 
 from temporalio.service import RPCError, RPCStatusCode
 

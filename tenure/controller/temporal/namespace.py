@@ -1,13 +1,7 @@
-"""Temporal's search attributes as the worker needs them: which a namespace lacks, and how they come to be there.
+"""Search attributes and Schedules in Temporal's namespace.
 
-Whoever may neither look nor make them may still run a worker: Temporal Cloud has its own tool for them, and elsewhere
-an administrator may have made them. `worker.py` and `tenure rebuild` register them, `tenure doctor` says which are
-missing.
-
-The Temporal Schedules that start upkeep: one for each task, made or brought up to date by every worker's start.
-
-A Schedule that a person paused stays paused; what else a person changed in it is put back at the next start.
-"""
+Credentials that may neither list nor create search attributes may still run a worker: an administrator may have created
+them. A Schedule that a person paused stays paused; other changes to it are reverted at the next start."""
 
 import asyncio
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,7 @@
-"""Worker Versioning: of several builds of the worker Temporal gives a cluster's tasks to one, the current build.
+"""Worker Versioning, where one build gets a cluster's tasks; and the number of workers, which share AWS's rates.
 
-A build becomes the current one when it starts, and again when nobody of the current one asks for tasks any more. Open
-workflows go on with it from their next task; what its predecessor is doing it ends.
-
-How many workers are at work in this cluster, as Temporal knows it: each takes its share of AWS's rates.
-"""
+A build becomes the current one when it starts, and again when the current one has no pollers any more. Open workflows
+continue with it from their next task; its predecessor ends what it is doing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable

@@ -148,10 +148,9 @@ async def test_a_node_that_is_ended_is_not_told_that_its_instance_ends(harness: 
     assert harness.signaled_ids() == [["terminate"]]
 
 
-async def test_what_is_remembered_has_an_end(
-    harness: InterruptionNotifierHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interruption, "MAX_TRACKED", 2)
+    harness = InterruptionNotifierHarness()
     for number in range(3):
         await harness.notify(change(id=f"arn:{number}"))
     assert await harness.notify(change(id="arn:2")) == "repeated"
