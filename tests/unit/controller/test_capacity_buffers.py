@@ -65,6 +65,12 @@ class BufferHarness(CacheHarness):
     def apply_buffer_objects(self, kind: str, *objects: Json, deleted: bool = False) -> None:
         self.buffers.on_deltas(kind, [Delta(one, is_deleted=deleted) for one in objects])
 
+    async def resolve(self, *buffers: Json) -> None:
+        """With the PodTemplate that they name."""
+        self.apply_buffer_objects("podtemplates", template())
+        self.apply_buffer_objects("capacitybuffers", *buffers)
+        await self.buffers.resolve()
+
     async def check_headroom(self) -> None:
         async def request_plan() -> Plan:
             self.plan_request_count += 1
@@ -106,9 +112,7 @@ def harness() -> BufferHarness:
 
 
 async def test_a_buffer_by_template_becomes_a_fact_for_the_planner(harness: BufferHarness) -> None:
-    harness.apply_buffer_objects("capacitybuffers", by_template())
-    harness.apply_buffer_objects("podtemplates", template())
-    await harness.buffers.resolve()
+    await harness.resolve(by_template())
     (change,) = harness.cache.drain_planner_changes()
     assert (change.kind, change.key) == ("buffer", "spare")
     assert harness.cache.buffers["spare"].replicas == 2
@@ -178,9 +182,7 @@ async def test_a_silent_api_server_leaves_what_is_known(harness: BufferHarness) 
 async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(harness: BufferHarness) -> None:
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
     harness.apply_objects("nodes", node("n1", of="c1"))
-    harness.apply_buffer_objects("podtemplates", template())
-    harness.apply_buffer_objects("capacitybuffers", by_template())
-    await harness.buffers.resolve()
+    await harness.resolve(by_template())
     assert harness.buffers.is_uncertain
     harness.cache.drain_changes()
     harness.reserved = {"spare-0": "n1"}
@@ -241,11 +243,7 @@ async def test_without_buffers_nothing_is_waited_for(harness: BufferHarness) -> 
 async def test_of_two_buffers_on_a_node_the_other_keeps_it(harness: BufferHarness) -> None:
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
     harness.apply_objects("nodes", node("n1", of="c1"))
-    harness.apply_buffer_objects("podtemplates", template())
-    harness.apply_buffer_objects(
-        "capacitybuffers", by_template(1), buffer("other", podTemplateRef={"name": "web"}, replicas=1)
-    )
-    await harness.buffers.resolve()
+    await harness.resolve(by_template(1), buffer("other", podTemplateRef={"name": "web"}, replicas=1))
     harness.reserved = {"spare-0": "n1", "other-0": "n1"}
     await harness.check_headroom()
     assert harness.buffers.buffer_needing("c1") == "default/other"
@@ -258,9 +256,7 @@ async def test_of_two_buffers_on_a_node_the_other_keeps_it(harness: BufferHarnes
 
 async def test_a_node_that_is_still_coming_is_no_room_yet_and_no_reason_to_buy(harness: BufferHarness) -> None:
     harness.apply_objects("nodeclaims", claim("c1", phase="Launched"))
-    harness.apply_buffer_objects("podtemplates", template())
-    harness.apply_buffer_objects("capacitybuffers", by_template(1))
-    await harness.buffers.resolve()
+    await harness.resolve(by_template(1))
     harness.reserved = {"spare-0": "c1"}
     await harness.check_headroom()
     assert harness.unschedulable_uids() == []
@@ -269,9 +265,7 @@ async def test_a_node_that_is_still_coming_is_no_room_yet_and_no_reason_to_buy(h
 
 async def test_looks_are_seldom_without_changes_and_never_without_buffers(harness: BufferHarness) -> None:
     assert not harness.buffers.is_check_due(changed=True)
-    harness.apply_buffer_objects("podtemplates", template())
-    harness.apply_buffer_objects("capacitybuffers", by_template())
-    await harness.buffers.resolve()
+    await harness.resolve(by_template())
     assert harness.buffers.is_check_due(changed=False)
     await harness.check_headroom()
     assert not harness.buffers.is_check_due(changed=True)
@@ -285,9 +279,7 @@ async def test_looks_are_seldom_without_changes_and_never_without_buffers(harnes
 
 
 async def test_a_look_that_takes_long_is_repeated_seldom(harness: BufferHarness) -> None:
-    harness.apply_buffer_objects("podtemplates", template())
-    harness.apply_buffer_objects("capacitybuffers", by_template())
-    await harness.buffers.resolve()
+    await harness.resolve(by_template())
 
     async def slow() -> Plan:
         return Plan(seconds=6)
@@ -300,9 +292,7 @@ async def test_a_look_that_takes_long_is_repeated_seldom(harness: BufferHarness)
 
 
 async def test_a_status_that_could_not_be_written_is_written_at_the_next_look(harness: BufferHarness) -> None:
-    harness.apply_buffer_objects("podtemplates", template())
-    harness.apply_buffer_objects("capacitybuffers", by_template())
-    await harness.buffers.resolve()
+    await harness.resolve(by_template())
     harness.port.broken = True
     await harness.check_headroom()
     harness.port.broken = False

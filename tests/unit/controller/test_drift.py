@@ -250,22 +250,17 @@ async def test_a_reservation_is_believed_lost_after_a_fresh_look_only(harness: D
     assert harness.instances.gets == ["i-c1"], "and not at every look"
 
 
-async def test_without_its_class_a_node_does_not_drift_and_its_pool_says_so(harness: DriftHarness) -> None:
+@pytest.mark.parametrize(("is_there", "reason"), [(False, "NodeClassNotFound"), (True, "NodeClassTerminating")])
+async def test_without_its_class_a_node_does_not_drift_and_its_pool_says_so(
+    harness: DriftHarness, is_there: bool, reason: str
+) -> None:
     harness.launch(image="ami-old")
     assert await harness.run_pass() == "AMIDrift"
-    harness.delete_objects("ec2nodeclasses", a_class())
-    assert await harness.run_pass(5) == ""
-    assert harness.events.reasons_for("general") == ["NodeClassNotFound"]
-
-
-async def test_with_its_class_going_a_node_does_not_drift_and_its_pool_says_so(harness: DriftHarness) -> None:
-    harness.launch(image="ami-old")
-    await harness.run_pass()
     terminating = a_class()
     terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    harness.apply_objects("ec2nodeclasses", terminating)
+    (harness.apply_objects if is_there else harness.delete_objects)("ec2nodeclasses", terminating)
     assert await harness.run_pass(5) == ""
-    assert harness.events.reasons_for("general") == ["NodeClassTerminating"]
+    assert harness.events.reasons_for("general") == [reason]
 
 
 async def test_a_pool_that_is_well_says_nothing(harness: DriftHarness) -> None:

@@ -2,8 +2,10 @@
 
 from datetime import datetime
 
+import pytest
+
 from tenure.controller.resync import notify_orphaned_coordinators, repair_nodeclaim_workflows
-from tests.support.controller.builders import at, claim, pool
+from tests.support.controller.builders import Json, at, claim, pool
 from tests.unit.controller.signals.test_workflow_notifier import ALL_SYNCED, NotifierHarness
 
 
@@ -17,10 +19,30 @@ def workflow_key(name: str) -> str:
     return f"prod/nodeclaim/{name}/{f'uid-{name}'[:8]}"
 
 
-def test_what_runs_and_is_there_is_left_alone() -> None:
+@pytest.mark.parametrize(
+    ("nodeclaim", "running", "repaired", "signaled"),
+    [
+        (claim("c1"), {"c1": -100}, (0, 0), ""),
+        (claim("c1"), {}, (1, 0), "c1"),
+        (claim("c1", creationTimestamp="2026-01-01T11:59:30Z"), {}, (0, 0), ""),
+        (claim("c1", deleting=True, finalizers=["example.com/mine"]), {}, (0, 0), ""),
+        (claim("c1", deleting=True), {}, (1, 0), "c1"),
+        (None, {"lost": -100, "young": -10}, (0, 1), "lost"),
+    ],
+    ids=["runs", "missing", "young", "over", "going", "orphaned"],
+)
+def test_what_is_repaired(
+    nodeclaim: Json | None, running: dict[str, float], repaired: tuple[int, int], signaled: str
+) -> None:
     harness = NotifierHarness()
-    harness.apply_objects("nodeclaims", claim("c1"))
-    assert repair(harness, {workflow_key("c1"): at(-100)}) == (0, 0) and not harness.signal_queue.signals
+    if nodeclaim:
+        harness.apply_objects("nodeclaims", nodeclaim)
+    assert repair(harness, {workflow_key(name): at(since) for name, since in running.items()}) == repaired
+    assert {one.workflow_id for one in harness.signal_queue.signals} == (
+        {workflow_key(signaled)} if signaled else set()
+    )
+    if signaled == "lost":
+        assert harness.signal_queue.arguments_to(workflow_key("lost"))[0].exists is False
 
 
 def test_a_claim_without_a_life_gets_one_whatever_it_was_told() -> None:
@@ -29,25 +51,6 @@ def test_a_claim_without_a_life_gets_one_whatever_it_was_told() -> None:
     harness.notify()
     assert repair(harness, {}) == (1, 0)
     assert len(harness.signal_queue.arguments_to(workflow_key("c1"))) == 2
-
-
-def test_a_young_claim_may_only_be_late_to_be_seen() -> None:
-    harness = NotifierHarness()
-    harness.apply_objects("nodeclaims", claim("c1", creationTimestamp="2026-01-01T11:59:30Z"))
-    assert repair(harness, {}) == (0, 0)
-
-
-def test_a_claim_that_lingers_after_its_life_gets_no_other() -> None:
-    harness = NotifierHarness()
-    harness.apply_objects("nodeclaims", claim("over", deleting=True, finalizers=["example.com/mine"]))
-    harness.apply_objects("nodeclaims", claim("going", deleting=True))
-    assert repair(harness, {}) == (1, 0) and harness.signal_queue.arguments_to(workflow_key("going"))
-
-
-def test_a_life_without_a_claim_is_told_so() -> None:
-    harness = NotifierHarness()
-    assert repair(harness, {workflow_key("lost"): at(-100), workflow_key("young"): at(-10)}) == (0, 1)
-    assert harness.signal_queue.arguments_to(workflow_key("lost"))[0].exists is False
 
 
 def test_what_was_told_to_nobody_any_more_is_forgotten() -> None:

@@ -39,30 +39,31 @@ def nominate_pod() -> Nominations:
     return nominations
 
 
-def has_pending_pods(harness: CacheHarness, nominations: Nominations, seconds: float, grace: float = 60) -> bool:
-    return bool(list_pending_pods(harness.cache, nominations, not_ready_tracker(harness, grace), at(seconds)))
+def assert_pending_from(harness: CacheHarness, nominations: Nominations, seconds: float) -> None:
+    for moment, expected in ((seconds - 1, False), (seconds, True)):
+        pending = list_pending_pods(harness.cache, nominations, not_ready_tracker(harness, 60), at(moment))
+        assert bool(pending) is expected
 
 
 def test_a_pod_waits_for_its_node_that_is_away_until_the_grace_is_over(harness: CacheHarness) -> None:
     nominations = nominate_pod()
     set_ready(harness, 10, ready=False)
-    assert not has_pending_pods(harness, nominations, 69)
     assert classify_pods(harness.cache, nominations, not_ready_tracker(harness, 60), at(12)).next_expiry == at(70)
-    assert has_pending_pods(harness, nominations, 70)
+    assert_pending_from(harness, nominations, 70)
 
 
 def test_it_is_demand_at_the_end_of_the_grace_though_it_was_answered_just_before(harness: CacheHarness) -> None:
     set_ready(harness, 10, ready=False)
     nominations = Nominations()
     nominations.nominate({"uid-p": "up"}, at(65))
-    assert not has_pending_pods(harness, nominations, 69) and has_pending_pods(harness, nominations, 70)
+    assert_pending_from(harness, nominations, 70)
 
 
 def test_a_node_that_is_back_gives_its_pods_the_time_that_a_new_one_does(harness: CacheHarness) -> None:
     nominations = nominate_pod()
     set_ready(harness, 10, ready=False)
     set_ready(harness, 50, ready=True)
-    assert not has_pending_pods(harness, nominations, 69) and has_pending_pods(harness, nominations, 70)
+    assert_pending_from(harness, nominations, 70)
 
 
 def test_what_was_used_of_the_grace_is_not_given_again(harness: CacheHarness) -> None:
@@ -71,7 +72,7 @@ def test_what_was_used_of_the_grace_is_not_given_again(harness: CacheHarness) ->
         "nodeclaims", claim("up", phase="Initialized", annotations={NOT_READY_INTERVALS: f"{stamp(-40)}/{stamp(-10)}"})
     )
     set_ready(harness, 10, ready=False)
-    assert not has_pending_pods(harness, nominations, 39) and has_pending_pods(harness, nominations, 40)
+    assert_pending_from(harness, nominations, 40)
 
 
 def test_a_declared_taint_that_came_back_counts_from_when_it_was_seen(harness: CacheHarness) -> None:
@@ -83,7 +84,7 @@ def test_a_declared_taint_that_came_back_counts_from_when_it_was_seen(harness: C
     set_ready(harness, -40, ready=True, taints=[CNI])
     harness.now = at(30)
     set_ready(harness, -40, ready=True, taints=[CNI, {"key": "team", "effect": "NoSchedule"}])
-    assert not has_pending_pods(harness, nominations, 69) and has_pending_pods(harness, nominations, 70)
+    assert_pending_from(harness, nominations, 70)
 
 
 def test_a_taint_says_itself_since_when_it_is_there(harness: CacheHarness) -> None:

@@ -1,13 +1,26 @@
-"""What a live Node teaches, and what of it the Provisioning workflow is told."""
+"""What live Nodes teach, and when the Provisioning workflow is signaled of it."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tenure.apis.labels import ARCH, INSTANCE_GPU_COUNT, INSTANCE_TYPE, REGISTERED
-from tenure.controller.planning.discovered_capacity import CapacityDiscovery
-from tenure.model.discovered_capacity import DiscoveredCapacity
-from tests.support.controller.builders import CacheHarness, Json, claim, node, node_class
+from tenure.controller.planning import discovered_capacity
+from tenure.controller.planning.discovered_capacity import (
+    MIN_SIGNAL_INTERVAL,
+    CapacityDiscovery,
+    DiscoveredCapacityNotifier,
+)
+from tenure.controller.signals.signaller import Signal, SignalQueue, Start
+from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacity
+from tenure.model.observations import ObservedDemand
+from tenure.model.workflow_states import ProvisioningState
+from tests.support.controller.builders import NOW, CacheHarness, Json, claim, node, node_class
+from tests.support.fakes.event_loop import run_pending_tasks
+from tests.unit.controller.fake_temporal import FakeTemporal
 
 MIB = 1 << 20
 STANDARD, NVIDIA = "ami-standard", "ami-nvidia"
@@ -105,17 +118,12 @@ def test_what_was_learnt_outlives_the_node(harness: CacheHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({INSTANCE_TYPE: "m6i.xlarge"}, "it says to be of another type than was launched"),
-        ({INSTANCE_GPU_COUNT: "1"}, "its labels call for the NVIDIA image"),
-        ({ARCH: "arm64"}, "its labels call for an arm64 image"),
-    ],
+    "change",
+    [{INSTANCE_TYPE: "m6i.xlarge"}, {INSTANCE_GPU_COUNT: "1"}, {ARCH: "arm64"}, {"memory": "0"}, {"image": ""}],
+    ids=["another type than launched", "labels for NVIDIA", "labels for arm64", "no memory", "no image"],
 )
-def test_a_node_that_is_not_what_it_says_teaches_nothing(
-    harness: CacheHarness, change: dict[str, Any], why: str
-) -> None:
-    assert not discover(harness, nodeclaim_and_node("a", **change)).discovered.images, why
+def test_a_node_that_is_not_what_it_says_teaches_nothing(harness: CacheHarness, change: dict[str, Any]) -> None:
+    assert not discover(harness, nodeclaim_and_node("a", **change)).discovered.images
 
 
 def test_a_node_teaches_before_it_is_registered_by_the_labels_that_it_will_have(harness: CacheHarness) -> None:
@@ -132,10 +140,6 @@ def test_of_two_nodes_of_one_instance_neither_teaches(harness: CacheHarness) -> 
         "nodes", nodeclaim_and_node("a")[1] | {"metadata": other["metadata"] | {"name": "stranger", "uid": "uid-2"}}
     )
     assert not discover(harness, (one, other)).discovered.images
-
-
-def test_a_node_without_memory_or_image_teaches_nothing(harness: CacheHarness) -> None:
-    assert not discover(harness, nodeclaim_and_node("a", "0"), nodeclaim_and_node("b", image="")).discovered.images
 
 
 def test_a_node_of_an_image_that_its_class_let_go_still_teaches(harness: CacheHarness) -> None:
@@ -184,3 +188,115 @@ def test_the_digest_is_of_everything_and_of_the_images_in_use(harness: CacheHarn
     digests.add(discovery.digest())
     assert len(digests) == 3
     assert discover(CacheHarness(), nodeclaim_and_node("a")).digest() != discovery.digest()
+
+
+START = Start("Provisioning", ProvisioningState(cluster="c"))
+
+
+class DiscoveryNotifierHarness(CacheHarness):
+    def __init__(self, sent: dict[str, str]) -> None:
+        super().__init__()
+        self.temporal, self.discovery = FakeTemporal(), CapacityDiscovery(self.cache)
+        self.signal_queue = SignalQueue(self.temporal.client, "queue", sent)
+        self.notifier = DiscoveredCapacityNotifier("c", self.discovery, self.signal_queue)
+
+    async def notify(self, after: float = 0) -> None:
+        self.notifier.notify(START, NOW + MIN_SIGNAL_INTERVAL * after)
+        await run_pending_tasks()
+
+    def notified(self) -> list[DiscoveredCapacity]:
+        return [
+            one.discovered for one in self.temporal.arguments_to("c/provisioning") if isinstance(one, ObservedCapacity)
+        ]
+
+
+@pytest.fixture
+async def reporting() -> AsyncIterator[DiscoveryNotifierHarness]:
+    reporting = DiscoveryNotifierHarness({})
+    task = asyncio.create_task(reporting.signal_queue.run())
+    yield reporting
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_nothing_is_told_before_anything_is_learnt(reporting: DiscoveryNotifierHarness) -> None:
+    await reporting.notify()
+    assert not reporting.temporal.sent and reporting.notifier.next_attempt_at is None
+
+
+async def test_the_same_is_told_once(reporting: DiscoveryNotifierHarness) -> None:
+    discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
+    await reporting.notify()
+    await reporting.notify(after=5)
+    assert [one.entry_count for one in reporting.notified()] == [1]
+    assert (reporting.temporal.sent[0].workflow, reporting.temporal.sent[0].signal) == (
+        "Provisioning",
+        "capacity_discovered",
+    )
+
+
+async def test_many_nodes_teach_in_one_signal(reporting: DiscoveryNotifierHarness) -> None:
+    discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
+    await reporting.notify()
+    for number, name in enumerate("bcd"):
+        discover(reporting, nodeclaim_and_node(name, f"{7000 - number}Mi"), by=reporting.discovery)
+        await reporting.notify(after=0.5)
+    assert len(reporting.notified()) == 1 and reporting.notifier.next_attempt_at == NOW + MIN_SIGNAL_INTERVAL
+    await reporting.notify(after=1)
+    assert len(reporting.notified()) == 2 and reporting.notifier.next_attempt_at is None
+    assert reporting.notified()[-1].get_memory(STANDARD, "m6i.large") == 6998 << 20
+
+
+async def test_what_the_workflow_knows_already_is_not_told(reporting: DiscoveryNotifierHarness) -> None:
+    discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
+    reporting.discovery.apply_stored(reporting.discovery.discovered)
+    discover(reporting, nodeclaim_and_node("b", of="m6i.xlarge"), by=reporting.discovery)
+    await reporting.notify()
+    assert [one.images for one in reporting.notified()] == [{STANDARD: {"m6i.xlarge": 7650 << 20}}]
+
+
+async def test_a_workflow_that_turns_out_to_know_nothing_is_told_again(reporting: DiscoveryNotifierHarness) -> None:
+    discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
+    await reporting.notify()
+    reporting.discovery.apply_stored(reporting.discovery.discovered)
+    assert not reporting.notifier.discard_if_lost()
+    reporting.discovery.apply_stored(DiscoveredCapacity())
+    assert reporting.notifier.discard_if_lost()
+    await reporting.notify(after=1)
+    assert [one.entry_count for one in reporting.notified()] == [1, 1]
+
+
+async def test_a_workflow_that_is_full_is_not_told_again_and_again(
+    reporting: DiscoveryNotifierHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovered_capacity, "MAX_ENTRIES", 1)
+    discover(reporting, nodeclaim_and_node("a"), nodeclaim_and_node("b", of="m6i.xlarge"), by=reporting.discovery)
+    reporting.discovery.apply_stored(DiscoveredCapacity(images={STANDARD: {"m6i.large": 7650 << 20}}))
+    assert reporting.discovery.unreported().discovered.entry_count == 1
+    assert not reporting.notifier.discard_if_lost()
+
+
+async def test_a_successor_that_has_learnt_the_same_tells_nothing(reporting: DiscoveryNotifierHarness) -> None:
+    discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
+    await reporting.notify()
+    successor = DiscoveryNotifierHarness(dict(reporting.signal_queue.sent))
+    discover(successor, nodeclaim_and_node("a"), by=successor.discovery)
+    await successor.notify()
+    assert not successor.temporal.sent and not successor.signal_queue._waiting
+
+
+async def test_demand_and_what_was_learnt_do_not_take_each_others_place(reporting: DiscoveryNotifierHarness) -> None:
+    reporting.temporal.gate = asyncio.Event()
+    discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
+    for number in (1, 2):
+        demand = ObservedDemand(number=number, pods=1, newest_pod_at=NOW)
+        reporting.signal_queue.enqueue(Signal("c/provisioning", "pending_pods", demand, str(number), START))
+        await reporting.notify()
+    reporting.temporal.gate.set()
+    await run_pending_tasks()
+    assert sorted(one.signal for one in reporting.temporal.sent) == [
+        "capacity_discovered",
+        "pending_pods",
+        "pending_pods",
+    ]

@@ -1,5 +1,6 @@
-"""Names, objects and launch groups: all of them determined by the plan."""
+"""Names, objects, launch groups and offering shards: all of them determined by the plan."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.planning.nodeclaim_factory import (
     MAX_GROUP_MEMBERS,
+    assign_shards,
     build_nodeclaim,
     claim_names,
     group_ids,
@@ -142,3 +144,63 @@ def test_drafts_hand_out_members_in_order_of_uid() -> None:
     assert (first.group_id, first.pool, first.node_class) == ("p-0", "general", "default")
     assert [member.name for member in first.members] == ["b", "a"]
     assert [member.name for member in second.members] == ["c"]
+
+
+MANY_TYPES = tuple(f"t{number}" for number in range(20))
+ZONES = ("a", "b", "c")
+
+
+def planned_types(*more: Expression, kinds: tuple[str, ...] = ("on-demand", "spot"), **types: Any) -> PlannedNodeClaim:
+    requirements = (
+        Expression(key="karpenter.sh/capacity-type", operator="In", values=kinds),
+        Expression(key="node.kubernetes.io/instance-type", operator="In", values=MANY_TYPES, **types),
+        *more,
+    )
+    made = {"pool": "general", "pool_uid": "uid", "node_class": "default", "labels": {}, "annotations": {}}
+    return PlannedNodeClaim.model_validate({**made, "requirements": requirements, "requests": {}})
+
+
+def in_zones(*zones: str) -> Expression:
+    return Expression(key="topology.kubernetes.io/zone", operator="In", values=zones)
+
+
+def share(claims: list[PlannedNodeClaim]) -> list[int]:
+    found = assign_shards(claims, lambda node_class: ZONES)
+    assert None not in found
+    return sorted(Counter(found).values())
+
+
+def test_claims_that_are_alike_are_dealt_out_evenly() -> None:
+    assert share([planned_types()] * 30) == [10, 10, 10]
+
+
+def test_claims_that_are_each_another_are_dealt_out_too() -> None:
+    assert share([planned_types(Expression(key=f"k{number}", operator="Exists")) for number in range(9)]) == [
+        3,
+        3,
+        3,
+    ]
+
+
+def test_those_of_one_zone_are_divided_by_types() -> None:
+    found = assign_shards([planned_types(in_zones("b"))] * 6, lambda node_class: ZONES)
+    assert Counter(one.format() for one in found if one) == {"b/0/3": 2, "b/1/3": 2, "b/2/3": 2}
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        planned_types(kinds=("on-demand",)),
+        planned_types(kinds=("reserved",)),
+        planned_types(min_values=5),
+        planned_types(Expression(key="topology.k8s.aws/zone-id", operator="In", values=("usw2-az1",))),
+        planned_types(in_zones("elsewhere")),
+    ],
+    ids=["on demand", "reserved", "varied", "by zone id", "no zone"],
+)
+def test_those_that_no_slice_suits_ask_for_all(claim: PlannedNodeClaim) -> None:
+    assert assign_shards([claim] * 3, lambda node_class: ZONES) == [None] * 3
+
+
+def test_while_nothing_is_known_of_zones_all_is_asked_for() -> None:
+    assert assign_shards([planned_types()] * 3, lambda node_class: ()) == [None] * 3

@@ -5,6 +5,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from tenure.apis.labels import NOMINATED
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.planning.pod_nominator import MAX_NOMINATIONS, PodNominator
@@ -80,14 +82,6 @@ async def test_a_pod_that_keeps_apart_is_told_once_its_node_is_there() -> None:
     assert await harness.update("c1") == [("apart", "n1")]
 
 
-async def test_a_pod_that_was_told_is_not_told_again() -> None:
-    harness = NominatorHarness()
-    harness.add_node()
-    await harness.update("c1")
-    harness.cluster.apply_objects("pods", harness.pod(nominated_node="n1"))
-    assert await harness.update("c1") == []
-
-
 async def test_a_pod_that_the_scheduler_tried_too_early_is_told_again_but_not_for_ever() -> None:
     harness = NominatorHarness()
     harness.add_node()
@@ -99,24 +93,21 @@ async def test_a_pod_that_the_scheduler_tried_too_early_is_told_again_but_not_fo
     assert nominated == [("apart", "n1")] * MAX_NOMINATIONS
 
 
-async def test_a_pod_for_which_others_are_preempted_is_left_to_the_scheduler() -> None:
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        ("pods", {"nominated_node": "n1"}),
+        ("pods", {"preempting": "elsewhere"}),
+        ("pods", {"on": "other"}),
+        ("nodeclaims", {}),
+    ],
+    ids=["nominated already", "others are preempted for it", "bound", "its claim goes"],
+)
+async def test_who_is_not_told(kind: str, changed: dict[str, str]) -> None:
     harness = NominatorHarness()
     harness.add_node()
-    harness.cluster.apply_objects("pods", harness.pod(preempting="elsewhere"))
-    assert await harness.update("c1") == []
-
-
-async def test_a_pod_that_is_bound_is_not_told() -> None:
-    harness = NominatorHarness()
-    harness.add_node()
-    harness.cluster.apply_objects("pods", harness.pod(on="other"))
-    assert await harness.update("c1") == []
-
-
-async def test_a_claim_that_goes_tells_nobody() -> None:
-    harness = NominatorHarness()
-    harness.add_node()
-    harness.cluster.apply_objects("nodeclaims", builders.claim("c1", phase="Launched", deleting=True))
+    terminating = builders.claim("c1", phase="Launched", deleting=True)
+    harness.cluster.apply_objects(kind, harness.pod(**changed) if kind == "pods" else terminating)
     assert await harness.update("c1") == []
 
 

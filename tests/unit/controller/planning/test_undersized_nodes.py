@@ -8,7 +8,7 @@ from tenure.apis.labels import NODECLASS_HASH
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.planning.discovered_capacity import CapacityDiscovery
 from tenure.controller.planning.undersized_nodes import UndersizedNodes
-from tests.support.controller.builders import CacheHarness, Json, at, claim, node, pod
+from tests.support.controller.builders import CacheHarness, Json, at, claim, pod
 from tests.unit.controller.planning.test_discovered_capacity import nodeclaim_and_node
 
 MIB = 1 << 20
@@ -68,13 +68,6 @@ def test_pods_are_let_go_from_a_node_that_is_too_small_for_them(harness: Undersi
     assert not harness.undersized_nodes.drain_shortfalls()
 
 
-def test_a_node_that_is_large_enough_keeps_them(harness: UndersizedNodesHarness) -> None:
-    harness.expect(pod_requesting("p0", "6000Mi"))
-    harness.apply_objects("nodeclaims", launched_nodeclaim("6000Mi"))
-    harness.apply_objects("nodes", joined_node("6326Mi"))
-    assert not harness.release() and harness.nominations.nomination_of("uid-p0")
-
-
 def test_before_registration_the_node_is_not_measured(harness: UndersizedNodesHarness) -> None:
     harness.expect(pod_requesting("p0", "6800Mi"))
     harness.apply_objects("nodeclaims", launched_nodeclaim("6800Mi", phase="Launched"))
@@ -94,22 +87,6 @@ def test_a_node_is_measured_once_since_the_planner_may_promise_it_again(harness:
     assert not harness.release() and harness.nominations.nomination_of("uid-p0")
 
 
-def test_pods_that_came_later_count_too(harness: UndersizedNodesHarness) -> None:
-    harness.expect(pod_requesting("p0", "3000Mi"), pod_requesting("p1", "3500Mi"))
-    harness.apply_objects("nodeclaims", launched_nodeclaim("3000Mi"))
-    harness.apply_objects("nodes", joined_node("6326Mi"))
-    assert harness.release()
-
-
-def test_a_device_that_is_not_there_yet_is_no_shortfall(harness: UndersizedNodesHarness) -> None:
-    harness.expect(pod_requesting("p0", "1Gi"))
-    raw = launched_nodeclaim("1Gi")
-    raw["spec"]["resources"]["requests"]["nvidia.com/gpu"] = "1"
-    harness.apply_objects("nodeclaims", raw)
-    harness.apply_objects("nodes", joined_node("6326Mi"))
-    assert not harness.release()
-
-
 def test_what_one_node_shows_frees_the_pods_of_its_kind_that_still_comes(harness: UndersizedNodesHarness) -> None:
     status = {"capacity": {"memory": "7577Mi"}, "allocatable": {"cpu": "2", "memory": "6903Mi"}}
     harness.apply_objects("nodeclaims", launched_nodeclaim("6800Mi", phase="Launched", name="coming", **status))
@@ -122,13 +99,32 @@ def test_what_one_node_shows_frees_the_pods_of_its_kind_that_still_comes(harness
     assert found.claim == "coming" and found.subject == "m6i.large"
 
 
-def test_a_claim_that_goes_is_not_measured(harness: UndersizedNodesHarness) -> None:
-    harness.expect(pod_requesting("p0", "6800Mi"))
-    raw = launched_nodeclaim("6800Mi")
-    raw["metadata"]["deletionTimestamp"] = raw["metadata"]["creationTimestamp"]
+@pytest.mark.parametrize(
+    ("requests", "bought", "more", "released"),
+    [
+        (("6000Mi",), "6000Mi", {}, False),
+        (("3000Mi", "3500Mi"), "3000Mi", {}, True),
+        (("1Gi",), "1Gi", {"device": True}, False),
+        (("6800Mi",), "6800Mi", {"deleting": True}, False),
+        ((), "6800Mi", {}, False),
+    ],
+    ids=["large enough", "pods came later", "a device that is still to come", "a claim that goes", "nobody waits"],
+)
+def test_who_is_let_go(
+    harness: UndersizedNodesHarness, requests: tuple[str, ...], bought: str, more: dict[str, bool], released: bool
+) -> None:
+    harness.expect(*(pod_requesting(f"p{number}", memory) for number, memory in enumerate(requests)))
+    raw = launched_nodeclaim(bought)
+    if more.get("device"):
+        raw["spec"]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+    if more.get("deleting"):
+        raw["metadata"]["deletionTimestamp"] = raw["metadata"]["creationTimestamp"]
     harness.apply_objects("nodeclaims", raw)
     harness.apply_objects("nodes", joined_node("6326Mi"))
-    assert not harness.release()
+    assert harness.release() is released
+    still_expected = [harness.nominations.nomination_of(f"uid-p{number}") for number in range(len(requests))]
+    assert all((one is None) is released for one in still_expected)
+    assert len(harness.undersized_nodes.drain_shortfalls()) == released
 
 
 PROMISED = {"capacity": {"memory": "7000Mi"}, "allocatable": {"cpu": "2", "memory": "6326Mi"}}
@@ -154,21 +150,26 @@ def test_a_node_that_leaves_pods_less_than_promised_teaches_for_its_classs_spec(
     assert SPEC in harness.discovery.unreported().discovered.images
 
 
-@pytest.mark.parametrize("allocatable", ["6326Mi", "6500Mi"])
-def test_a_node_that_keeps_its_promise_teaches_its_capacity_alone(
-    harness: UndersizedNodesHarness, allocatable: str
+ESTIMATE = {"capacity": {"memory": "7577Mi"}, "allocatable": {"cpu": "2", "memory": "6903Mi"}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "promised", "allocatable"),
+    [
+        ("Registered", {}, "6326Mi"),
+        ("Registered", {}, "6500Mi"),
+        ("Registered", ESTIMATE, "6326Mi"),
+        ("Initialized", {}, "6126Mi"),
+    ],
+    ids=["kept", "more than promised", "less than estimated", "up before, where others may have taken room"],
+)
+def test_a_node_that_breaks_no_promise_teaches_its_capacity_alone(
+    harness: UndersizedNodesHarness, phase: str, promised: dict[str, Any], allocatable: str
 ) -> None:
-    harness.apply_objects("nodeclaims", launched_under("123"))
+    raw = launched_under("123", **promised)
+    raw["status"]["conditions"] = claim("c", phase=phase)["status"]["conditions"]
+    harness.apply_objects("nodeclaims", raw)
     harness.apply_objects("nodes", joined_node(allocatable))
-    harness.release()
-    assert harness.discovery.discovered.images.keys() == {"ami-standard"}
-
-
-def test_less_memory_than_estimated_is_no_broken_promise_of_the_class(harness: UndersizedNodesHarness) -> None:
-    """Estimated are 7577 MiB and 6903 for pods; the machine has 7000, of which the class keeps as much."""
-    estimate = {"capacity": {"memory": "7577Mi"}, "allocatable": {"cpu": "2", "memory": "6903Mi"}}
-    harness.apply_objects("nodeclaims", launched_under("123", **estimate))
-    harness.apply_objects("nodes", joined_node("6326Mi"))
     harness.release()
     assert harness.discovery.discovered.images == {"ami-standard": {"m6i.large": 7000 * MIB}}
 
@@ -180,19 +181,3 @@ def test_a_node_teaches_what_it_leaves_pods_before_it_is_registered(harness: Und
     harness.apply_objects("nodes", joined_node("6126Mi"))
     harness.discovery.discover_from_changes(harness.cache.drain_planner_changes())
     assert harness.discovery.discovered.get_memory("ami-standard", "m6i.large", "123") == 6800 * MIB
-
-
-def test_of_a_node_that_was_up_before_only_its_capacity_is_learnt(harness: UndersizedNodesHarness) -> None:
-    """Others may have taken of its room since, huge pages for instance."""
-    raw = launched_under("123")
-    raw["status"]["conditions"] = claim("c", phase="Initialized")["status"]["conditions"]
-    harness.apply_objects("nodeclaims", raw)
-    harness.apply_objects("nodes", joined_node("6126Mi"))
-    harness.release()
-    assert harness.discovery.discovered.images.keys() == {"ami-standard"}
-
-
-def test_nobody_is_let_go_where_nobody_waits(harness: UndersizedNodesHarness) -> None:
-    harness.apply_objects("nodeclaims", launched_nodeclaim("6800Mi"))
-    harness.apply_objects("nodes", joined_node("6326Mi"), node("other"))
-    assert not harness.release() and not harness.undersized_nodes.drain_shortfalls()

@@ -34,6 +34,13 @@ class HeadroomHarness(CacheHarness):
         self.apply_objects("nodeclaims", claim(name, phase=phase, pool=pool, **more))
         self.apply_objects("nodes", node(f"node-{name}", of=name))
 
+    def flap(self) -> set[str]:
+        """Node a is NotReady and recovers: the NodePools that are told anew."""
+        self.apply_objects("nodes", node("node-a", of="a", ready=False))
+        self.notified_nodepools()
+        self.apply_objects("nodes", node("node-a", of="a"))
+        return self.notified_nodepools()
+
     def notified_nodepools(self) -> set[str]:
         """The NodePools that are told anew."""
         before = {name: self.headroom_notifier.released(name) for name in self.cache.nodepools}
@@ -52,20 +59,15 @@ def harness() -> HeadroomHarness:
     return HeadroomHarness()
 
 
-def test_a_node_that_is_ready_again_leaves_room(harness: HeadroomHarness) -> None:
-    harness.apply_objects("nodes", node("node-a", of="a", ready=False))
+@pytest.mark.parametrize(
+    "more", [{"ready": False}, {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}]
+)
+def test_a_node_that_is_ready_again_or_put_back_leaves_room(harness: HeadroomHarness, more: dict[str, Any]) -> None:
+    harness.apply_objects("nodes", node("node-a", of="a", **more))
     assert harness.notified_nodepools() == set()
     harness.apply_objects("nodes", node("node-a", of="a"))
     assert harness.notified_nodepools() == {"general"}
     assert harness.notified_nodepools() == set()
-
-
-def test_a_node_that_is_put_back_leaves_room(harness: HeadroomHarness) -> None:
-    tainted = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
-    harness.apply_objects("nodes", node("node-a", of="a", taints=tainted))
-    assert harness.notified_nodepools() == set()
-    harness.apply_objects("nodes", node("node-a", of="a"))
-    assert harness.notified_nodepools() == {"general"}
 
 
 def test_a_new_node_makes_shares_greater_once_it_is_initialized(harness: HeadroomHarness) -> None:
@@ -97,30 +99,17 @@ def test_a_node_that_is_gone_at_once_leaves_room(harness: HeadroomHarness) -> No
 
 def test_nobody_is_told_where_no_node_may_wish_to_go(harness: HeadroomHarness) -> None:
     harness.apply_objects("pods", pod("on-c", on="node-c"))
-    harness.apply_objects("nodes", node("node-a", of="a", ready=False))
-    harness.notified_nodepools()
-    harness.apply_objects("nodes", node("node-a", of="a"))
-    assert harness.notified_nodepools() == set()
+    assert harness.flap() == set()
     harness.drifted.add("b")
-    harness.apply_objects("nodes", node("node-a", of="a", ready=False))
-    harness.notified_nodepools()
-    harness.apply_objects("nodes", node("node-a", of="a"))
-    assert harness.notified_nodepools() == {"general"}
+    assert harness.flap() == {"general"}
 
 
 def test_other_pools_are_told_where_their_rules_count_all_nodes(harness: HeadroomHarness) -> None:
     harness.add_node("g", pool="gpu")
     harness.notified_nodepools()
-    flaps = (node("node-a", of="a", ready=False), node("node-a", of="a"))
-    for one in flaps:
-        harness.apply_objects("nodes", one)
-        notified = harness.notified_nodepools()
-    assert notified == {"general"}
+    assert harness.flap() == {"general"}
     harness.rules["gpu"] = LifecycleRules.model_validate({"disruption": {"clusterNodes": "1"}})
-    for one in flaps:
-        harness.apply_objects("nodes", one)
-        notified = harness.notified_nodepools()
-    assert notified == {"general", "gpu"}
+    assert harness.flap() == {"general", "gpu"}
 
 
 def test_what_was_there_when_the_watch_began_is_no_news() -> None:

@@ -1,0 +1,157 @@
+"""Probes, freed memory, and another controller's lease."""
+
+import asyncio
+import ctypes
+import resource
+import socket
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tenure.controller import process
+from tenure.controller.process import Health, KarpenterLease
+from tenure.model.errors import Fault, TryLater
+from tenure.sandbox.ports import Ports
+from tests.support.product.eventually import wait_until
+
+
+class ProbeHarness:
+    """A running probe server whose readiness the test sets."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.why_not = "starting"
+        self.health = Health(self.port, lambda: self.why_not)
+
+    async def get(self, path: str, *, host: str = "127.0.0.1") -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{self.port}{path}") as response:
+            return response.status, await response.text()
+
+
+@pytest.fixture
+async def harness() -> AsyncIterator[ProbeHarness]:
+    ports = Ports()
+    running = ProbeHarness(ports.reserve())
+    await running.health.start()
+    yield running
+    await running.health.close()
+    ports.close()
+
+
+async def test_a_process_is_alive_while_it_waits(harness: ProbeHarness) -> None:
+    assert await harness.get("/healthz") == (200, "ok")
+    assert await harness.get("/readyz") == (503, "starting")
+
+
+async def test_it_is_ready_when_there_is_nothing_to_wait_for_and_not_again_later(harness: ProbeHarness) -> None:
+    harness.why_not = ""
+    assert await harness.get("/readyz") == (200, "ok")
+    harness.why_not = "another controller is at work: karpenter-7d9f renews the lease"
+    assert await harness.get("/readyz") == (503, harness.why_not)
+
+
+async def test_the_kubelet_of_an_ipv6_cluster_is_answered_too(harness: ProbeHarness) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    assert await harness.get("/healthz", host="[::1]") == (200, "ok")
+
+
+async def test_a_port_that_is_taken_is_an_error_at_start(harness: ProbeHarness) -> None:
+    with pytest.raises(OSError):
+        await Health(harness.port, lambda: "").start()
+
+
+async def test_closing_frees_the_port(harness: ProbeHarness) -> None:
+    await harness.health.close()
+    restarted = Health(harness.port, lambda: "")
+    await restarted.start()
+    await restarted.close()
+
+
+BLOCK, BLOCKS = 8_000, 8_000
+"""64 MB in blocks that glibc keeps: each is smaller than what it maps by itself."""
+
+
+def resident_bytes() -> int:
+    """Bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the allocator is not glibc's")
+async def test_what_was_freed_below_what_is_kept_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [bytes(BLOCK) for _ in range(BLOCKS)]
+    retained = [bytes(BLOCK) for _ in range(10)]
+    blocks.clear()
+    before = resident_bytes()
+    monkeypatch.setattr(process, "TRIM_INTERVAL_SECONDS", 0.01)
+
+    async def most_is_trimmed() -> None:
+        assert before - resident_bytes() > BLOCK * BLOCKS / 2
+
+    trimming = asyncio.create_task(process.trim_memory())
+    await wait_until(most_is_trimmed, seconds=60, poll_interval=0.01)
+    trimming.cancel()
+    assert len(retained) == 10
+
+
+LEASE = "karpenter-leader-election"
+
+
+class FakeLeases:
+    """Answers one after the other; the last one for good."""
+
+    def __init__(self, *responses: str | Fault) -> None:
+        self.responses = list(responses)
+        self.request_count = 0
+
+    async def find_holder(self, namespace: str, name: str, *, now: datetime) -> str:
+        assert (namespace, name) == ("", LEASE)
+        self.request_count += 1
+        response = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
+        if isinstance(response, Fault):
+            raise response
+        return response
+
+
+def make_lease(leases: FakeLeases, name: str = LEASE) -> tuple[KarpenterLease, asyncio.Event]:
+    stop = asyncio.Event()
+    return KarpenterLease(leases, name, stop, poll_seconds=0.001), stop
+
+
+async def test_it_waits_until_nobody_holds_the_lease_and_says_why() -> None:
+    leases, reported = FakeLeases("karpenter-1", TryLater("cut"), ""), list[str]()
+    lease, _ = make_lease(leases)
+    await lease.wait_until_released(reported.append)
+    assert leases.request_count == 3
+    assert "karpenter-1" in reported[0] and LEASE in reported[0] and "cut" in reported[1]
+
+
+async def test_one_that_comes_later_is_noticed_and_a_fault_is_not_one() -> None:
+    leases = FakeLeases("", TryLater("cut"), "karpenter-2")
+    lease, _ = make_lease(leases)
+    await lease.wait_until_acquired()
+    assert leases.request_count == 3
+
+
+async def test_without_a_name_nobody_is_looked_for() -> None:
+    leases = FakeLeases("karpenter-3")
+    lease, stop = make_lease(leases, name="")
+    await lease.wait_until_released(lambda _: None)
+    waiting = asyncio.create_task(lease.wait_until_acquired())
+    await asyncio.sleep(0.01)
+    assert not waiting.done() and leases.request_count == 0
+    stop.set()
+    await waiting
+
+
+async def test_a_stop_ends_both_waits() -> None:
+    lease, stop = make_lease(FakeLeases("karpenter-4"))
+    waiting = asyncio.create_task(lease.wait_until_released(lambda _: None))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    stop.set()
+    await waiting
+    await lease.wait_until_acquired()
