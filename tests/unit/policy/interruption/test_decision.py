@@ -5,8 +5,8 @@ from typing import Any, get_args
 
 import pytest
 
-from tenure.model.disruption.drain import DrainState
-from tenure.model.interruption.notices import EventKind
+from tenure.model.disruption.drain import DrainState, PodDrainRule
+from tenure.model.interruption.notices import EventKind, InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, Event, InstanceStopStart
 from tenure.model.node_health import NotReadyInterval
 from tenure.model.nodeclaim.state import NodeClaimState
@@ -24,12 +24,15 @@ from tests.unit.policy import interruption_builders as ev
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.interruption_builders import NO, SUNDAYS, YES, node_with_events, notice
 
-IN_TWO_DAYS = notice(starts=after(hours=48))
-DEFER = {"scheduledChange": {"action": "deferUntilEventStart", "lead": "1h"}}
+TWO_DAYS = after(hours=48)
+IN_TWO_DAYS = notice(starts=TWO_DAYS)
 SUNDAY = datetime(2026, 6, 7, 0, tzinfo=UTC)
 """The next Sunday, 02:00 in Berlin."""
-WINDOW = {"scheduledChange": {"action": "window", "windows": [SUNDAYS], "lead": "1h"}}
+DEFERRED: dict[str, Any] = {"action": "deferUntilEventStart", "lead": "1h"}
+WINDOWED: dict[str, Any] = {"action": "window", "windows": [SUNDAYS], "lead": "1h"}
 APPROVAL: dict[str, Any] = {"action": "waitForApproval", "lead": "1h"}
+VOLUNTARY: dict[str, Any] = {"voluntary": True, "lead": "1h"}
+DEFER, WINDOW = {"scheduledChange": DEFERRED}, {"scheduledChange": WINDOWED}
 
 
 def approval(**fields: Any) -> dict[str, Any]:
@@ -50,6 +53,74 @@ KARPENTERS: dict[EventKind, str] = {
     "instanceStatus": "terminate",
     "systemStatus": "terminate",
 }
+MAINTENANCE: dict[str, tuple[datetime | None, dict[str, Any], ApprovalDecision | None, str, datetime | None]] = {
+    # when AWS acts, the rule, a person's answer: what follows, and until when it waits
+    "deferred": (TWO_DAYS, DEFERRED, None, "wait", after(hours=47)),
+    "deferred, with the usual lead": (
+        TWO_DAYS,
+        {"action": "deferUntilEventStart"},
+        None,
+        "wait",
+        TWO_DAYS - timedelta(minutes=10),
+    ),
+    "deferred until now": (after(hours=1), DEFERRED, None, "drain", None),
+    "deferred, and nobody knows until when": (None, DEFERRED, None, "drain", None),
+    "a window before AWS acts": (ev.in_days(6), WINDOWED, None, "wait", SUNDAY),
+    "a window that opens too late": (TWO_DAYS, WINDOWED, None, "wait", after(hours=47)),
+    "a window that opens within the lead": (
+        SUNDAY + timedelta(minutes=30),
+        WINDOWED,
+        None,
+        "wait",
+        SUNDAY - timedelta(minutes=30),
+    ),
+    "a window that AWS leaves time for": (None, WINDOWED, None, "wait", SUNDAY),
+    "no window in time, and the last moment": (after(minutes=30), WINDOWED, None, "drain", None),
+    "no window in time, left to AWS": (after(minutes=30), {**WINDOWED, "fallback": "notify"}, None, "nothing", None),
+    "an approval": (None, APPROVAL, None, "wait", None),
+    "an approval until AWS acts": (TWO_DAYS, APPROVAL, None, "wait", after(hours=47)),
+    "an approval with a deadline": (TWO_DAYS, {**APPROVAL, "deadline": "2h"}, None, "wait", after(minutes=115)),
+    "a deadline that AWS does not wait for": (
+        after(hours=2),
+        {**APPROVAL, "deadline": "24h"},
+        None,
+        "wait",
+        after(hours=1),
+    ),
+    "approved": (TWO_DAYS, APPROVAL, YES, "drain", None),
+    "nobody approved in time": (TWO_DAYS, {**APPROVAL, "deadline": "5m"}, None, "drain", None),
+    "nobody approved in time, left to AWS": (
+        TWO_DAYS,
+        {**APPROVAL, "deadline": "5m", "fallback": "notify"},
+        None,
+        "nothing",
+        None,
+    ),
+    "rejected: AWS's own time counts": (TWO_DAYS, {**APPROVAL, "deadline": "5m"}, NO, "wait", after(hours=47)),
+    "rejected, and AWS is about to act": (after(hours=1), APPROVAL, NO, "drain", None),
+    "rejected, and left to AWS": (TWO_DAYS, {**APPROVAL, "fallback": "notify"}, NO, "nothing", None),
+    "rejected, and nobody knows when AWS acts": (None, APPROVAL, NO, "nothing", None),
+    "under budget until AWS's time": (TWO_DAYS, VOLUNTARY, None, "ask", after(hours=47)),
+    "under budget, and AWS is about to act": (after(hours=1), VOLUNTARY, None, "drain", None),
+    "deferred, then under budget": (after(hours=1), {**DEFERRED, "voluntary": True}, None, "ask", after(hours=1)),
+    "under budget, and stopped and started by another policy": (
+        TWO_DAYS,
+        {**VOLUNTARY, "action": "stopStart"},
+        None,
+        "ask",
+        after(hours=47),
+    ),
+    "stopped and started": (TWO_DAYS, {"action": "stopStart"}, None, "stop", None),
+    "stopped and started in a window": (
+        ev.in_days(6),
+        {"action": "stopStart", "windows": [SUNDAYS]},
+        None,
+        "wait",
+        SUNDAY,
+    ),
+}
+RECOMMENDATION = notice("rebalanceRecommendation")
+DRAIN_RECOMMENDED = {"rebalanceRecommendation": {"action": "drain"}}
 CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
     "AWS says nothing": (node_with_events(), "nothing", None),
     "maintenance that is withdrawn": (node_with_events(notice(status="withdrawn")), "nothing", None),
@@ -61,6 +132,7 @@ CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
     "a check, gently": (on("instanceStatus", action="drain"), "drain", None),
     "a check, with honour": (on("systemStatus", doNotDisrupt="honour"), "drain", None),
     "a check that is only told": (on("instanceStatus", action="notify"), "nothing", None),
+    "a check, under budget": (on("instanceStatus", voluntary=True), "ask", None),
     "a spot interruption that is ignored": (on("spotInterruption", action="ignore"), "nothing", None),
     "a spot interruption, while all else is only told": (
         node_with_events(
@@ -82,136 +154,35 @@ CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
     ),
     "several: before a drain that holds pods, one that leaves no time": (
         node_with_events(
-            notice("rebalanceRecommendation"),
+            RECOMMENDATION,
             notice("spotInterruption"),
-            event_rules={"rebalanceRecommendation": {"action": "drain"}, "workloads": [ev.STATEFUL]},
+            event_rules={**DRAIN_RECOMMENDED, "workloads": [ev.STATEFUL]},
         ),
         "drain",
         None,
     ),
-    "deferred": (node_with_events(IN_TWO_DAYS, event_rules=DEFER), "wait", after(hours=47)),
-    "deferred, with the usual lead": (
-        node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"action": "deferUntilEventStart"}}),
-        "wait",
-        after(hours=48) - timedelta(minutes=10),
-    ),
-    "deferred until now": (node_with_events(notice(starts=after(hours=1)), event_rules=DEFER), "drain", None),
-    "deferred, and nobody knows until when": (node_with_events(notice(), event_rules=DEFER), "drain", None),
     "several that are deferred: the first": (
         node_with_events(IN_TWO_DAYS, notice(id="sooner", starts=after(hours=5)), event_rules=DEFER),
         "wait",
         after(hours=4),
     ),
-    "a window before AWS acts": (node_with_events(notice(starts=ev.in_days(6)), event_rules=WINDOW), "wait", SUNDAY),
-    "a window that opens too late": (node_with_events(IN_TWO_DAYS, event_rules=WINDOW), "wait", after(hours=47)),
-    "a window that opens within the lead": (
-        node_with_events(notice(starts=SUNDAY + timedelta(minutes=30)), event_rules=WINDOW),
-        "wait",
-        SUNDAY - timedelta(minutes=30),
-    ),
-    "a window that AWS leaves time for": (node_with_events(notice(), event_rules=WINDOW), "wait", SUNDAY),
-    "no window in time, and the last moment": (
-        node_with_events(notice(starts=after(minutes=30)), event_rules=WINDOW),
-        "drain",
-        None,
-    ),
-    "no window in time, left to AWS": (
-        node_with_events(
-            notice(starts=after(minutes=30)),
-            event_rules={"scheduledChange": {**WINDOW["scheduledChange"], "fallback": "notify"}},
-        ),
-        "nothing",
-        None,
-    ),
-    "an approval": (node_with_events(notice(), event_rules=approval()), "wait", None),
-    "an approval until AWS acts": (node_with_events(IN_TWO_DAYS, event_rules=approval()), "wait", after(hours=47)),
-    "an approval with a deadline": (
-        node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="2h")),
-        "wait",
-        before(minutes=5) + timedelta(hours=2),
-    ),
-    "an approval with a deadline that AWS does not wait for": (
-        node_with_events(notice(starts=after(hours=2)), event_rules=approval(deadline="24h")),
-        "wait",
-        after(hours=1),
-    ),
-    "approved": (node_with_events(IN_TWO_DAYS, event_rules=approval(), decision=YES), "drain", None),
-    "nobody approved in time": (node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="5m")), "drain", None),
-    "nobody approved in time, left to AWS": (
-        node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="5m", fallback="notify")),
-        "nothing",
-        None,
-    ),
-    "rejected: AWS's own time counts": (
-        node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="5m"), decision=NO),
-        "wait",
-        after(hours=47),
-    ),
-    "rejected, and AWS is about to act": (
-        node_with_events(notice(starts=after(hours=1)), event_rules=approval(), decision=NO),
-        "drain",
-        None,
-    ),
-    "rejected, and left to AWS": (
-        node_with_events(IN_TWO_DAYS, event_rules=approval(fallback="notify"), decision=NO),
-        "nothing",
-        None,
-    ),
-    "rejected, and nobody knows when AWS acts": (
-        node_with_events(notice(), event_rules=approval(), decision=NO),
-        "nothing",
-        None,
-    ),
     "under budget": (on("rebalanceRecommendation", action="drain", voluntary=True), "ask", None),
-    "under budget until AWS's time": (
-        node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"voluntary": True, "lead": "1h"}}),
-        "ask",
-        after(hours=47),
-    ),
-    "under budget, and AWS is about to act": (
-        node_with_events(
-            notice(starts=after(hours=1)), event_rules={"scheduledChange": {"voluntary": True, "lead": "1h"}}
-        ),
-        "drain",
-        None,
-    ),
-    "deferred, then under budget": (
-        node_with_events(
-            notice(starts=after(hours=1)),
-            event_rules={"scheduledChange": {"action": "deferUntilEventStart", "voluntary": True, "lead": "1h"}},
-        ),
-        "ask",
-        after(hours=1),
-    ),
     "under budget: one that never was up asks nobody": (
         node_with_events(
-            notice("rebalanceRecommendation"),
+            RECOMMENDATION,
             event_rules={"rebalanceRecommendation": {"action": "drain", "voluntary": True}},
             initialized=False,
         ),
         "drain",
         None,
     ),
-    "under budget, and stopped and started by another policy": (
-        node_with_events(
-            IN_TWO_DAYS, event_rules={"scheduledChange": {"action": "stopStart", "voluntary": True, "lead": "1h"}}
-        ),
-        "ask",
-        after(hours=47),
-    ),
-    "a check, under budget": (on("instanceStatus", voluntary=True), "ask", None),
-    "stopped and started": (
-        node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"action": "stopStart"}}),
-        "stop",
-        None,
-    ),
-    "stopped and started in a window": (
-        node_with_events(
-            notice(starts=ev.in_days(6)), event_rules={"scheduledChange": {"action": "stopStart", "windows": [SUNDAYS]}}
-        ),
-        "wait",
-        SUNDAY,
-    ),
+} | {
+    case: (
+        node_with_events(notice(starts=starts), event_rules={"scheduledChange": rule}, decision=decision),
+        do,
+        until,
+    )
+    for case, (starts, rule, decision, do, until) in MAINTENANCE.items()
 }
 
 
@@ -261,10 +232,10 @@ def drained_event(state: NodeClaimState) -> Event:
 @pytest.mark.parametrize(
     ("event_rules", "starts", "expected"),
     [
-        (DEFER, after(hours=48), "deferred until 2026-06-03T11:00:00+00:00"),
+        (DEFER, TWO_DAYS, "deferred until 2026-06-03T11:00:00+00:00"),
         (WINDOW, ev.in_days(6), "waits for its window, which opens at 2026-06-07T00:00:00+00:00"),
-        (WINDOW, after(hours=48), "no window opens before 2026-06-03T11:00:00+00:00, it is drained then"),
-        (approval(), after(hours=48), "waits for approval until 2026-06-03T11:00:00+00:00, it is drained then; tenure"),
+        (WINDOW, TWO_DAYS, "no window opens before 2026-06-03T11:00:00+00:00, it is drained then"),
+        (approval(), TWO_DAYS, "waits for approval until 2026-06-03T11:00:00+00:00, it is drained then; tenure"),
         (approval(), None, "waits for approval: tenure approve a lets it go"),
     ],
 )
@@ -354,8 +325,8 @@ def stopping(step: str, status: str, **fields: Any) -> NodeClaimState:
 
 # --- what comes while a node is drained ---
 
-RECOMMENDED: dict[str, Any] = {"rebalanceRecommendation": {"action": "drain"}, "workloads": [ev.STATEFUL]}
-DRAIN_ALL: dict[str, Any] = {"rebalanceRecommendation": {"action": "drain"}}
+SPOT: EventKind = "spotInterruption"
+RECOMMENDED: dict[str, Any] = {**DRAIN_RECOMMENDED, "workloads": [ev.STATEFUL]}
 OVERRIDE: dict[str, Any] = {"spotInterruption": {"doNotDisrupt": "override"}}
 
 
@@ -367,8 +338,8 @@ OVERRIDE: dict[str, Any] = {"spotInterruption": {"doNotDisrupt": "override"}}
         ("instanceStatus", RECOMMENDED, True, "terminate"),
         ("instanceStatus", RECOMMENDED, False, "terminate"),
         ("spotInterruption", RECOMMENDED, False, "drain"),
-        ("spotInterruption", DRAIN_ALL, False, None),
-        ("spotInterruption", DRAIN_ALL | OVERRIDE, False, "drain"),
+        ("spotInterruption", DRAIN_RECOMMENDED, False, None),
+        ("spotInterruption", DRAIN_RECOMMENDED | OVERRIDE, False, "drain"),
         ("scheduledChange", RECOMMENDED, True, None),
         ("spotInterruption", RECOMMENDED | {"spotInterruption": {"action": "ignore"}}, True, None),
         ("instanceStatus", RECOMMENDED | {"instanceStatus": {"action": "notify"}}, True, None),
@@ -391,57 +362,55 @@ def test_what_overtakes_a_drain_that_aws_recommended(
         assert superseding_interruption(state.model_copy(update={"interrupted": found.key}), NOW) is None
 
 
-def test_a_warning_ends_the_waiting_of_a_drain_that_is_nobody_s_but_tenure_s() -> None:
-    assert (
-        superseding_interruption(
-            node_with_events(notice("spotInterruption"), drain=DrainState(retains_nodeclaim=True)), NOW
-        )
-        is not None
-    )
-    assert (
-        superseding_interruption(
-            node_with_events(notice("spotInterruption"), drain=DrainState(retains_nodeclaim=False)), NOW
-        )
-        is None
-    )
-    assert superseding_interruption(node_with_events(drain=DrainState(retains_nodeclaim=True)), NOW) is None
+@pytest.mark.parametrize(
+    ("kinds", "cancellable", "supersedes"), [((SPOT,), True, True), ((SPOT,), False, False), ((), True, False)]
+)
+def test_a_warning_ends_the_waiting_of_a_drain_that_is_nobody_s_but_tenure_s(
+    kinds: tuple[EventKind, ...], cancellable: bool, supersedes: bool
+) -> None:
+    state = node_with_events(*map(notice, kinds), drain=DrainState(retains_nodeclaim=cancellable))
+    assert (superseding_interruption(state, NOW) is not None) is supersedes
 
 
 # --- pods that leave later ---
+
+DEFERRED_CLASSES = [
+    {"matchLabels": {"example.com/state": "kept"}, "action": "deferUntilEventStart", "lead": "72h"},
+    {"matchLabels": {"example.com/tier": "gold"}, "action": "deferUntilEventStart"},
+]
+
+
+def blocked_pods(state: NodeClaimState, now: datetime = NOW) -> tuple[PodDrainRule, ...]:
+    event = draining_event(state)
+    assert event is not None
+    return pods_blocked_by_event(state, event, now)
 
 
 def test_pods_that_wait_for_a_person_are_held_while_others_leave() -> None:
     state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [ev.STATEFUL]})
     assert decide_interruption(state, NOW).do == "drain"
-    event = draining_event(state)
-    assert event is not None
-    (blocked,) = pods_blocked_by_event(state, event, NOW)
+    (blocked,) = blocked_pods(state)
     assert blocked.match_labels == ev.STATEFUL["matchLabels"]
-    assert blocked.until == after(hours=48) - timedelta(minutes=10)
+    assert blocked.until == TWO_DAYS - timedelta(minutes=10)
     assert "interruption.workloads[0] waits for approval until" in blocked.why
-    assert pods_blocked_by_event(state, event, blocked.until) == ()
+    assert blocked_pods(state, blocked.until) == ()
 
 
-def test_pods_are_held_no_more_once_a_person_approved() -> None:
-    state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [ev.STATEFUL]}, decision=YES)
-    event = draining_event(state)
-    assert event is not None and pods_blocked_by_event(state, event, NOW) == ()
-
-
-def test_a_class_whose_time_has_come_still_takes_its_pods_from_later_ones() -> None:
-    later = {"matchLabels": {"example.com/tier": "gold"}, "action": "deferUntilEventStart"}
-    first = {"matchLabels": {"example.com/state": "kept"}, "action": "deferUntilEventStart", "lead": "72h"}
-    state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [first, later]})
-    event = draining_event(state)
-    assert event is not None
-    assert [one.blocked for one in pods_blocked_by_event(state, event, NOW)] == [False, True]
-
-
-@pytest.mark.parametrize("kind", ["spotInterruption", "instanceTerminating", "systemStatus"])
-def test_no_pod_is_held_where_there_is_no_time(kind: EventKind) -> None:
-    state = ev.drained_for(notice(kind), event_rules={"workloads": [ev.STATEFUL]})
-    event = draining_event(state)
-    assert event is not None and pods_blocked_by_event(state, event, NOW) == ()
+@pytest.mark.parametrize(
+    ("one", "workloads", "decision", "blocked"),
+    [
+        pytest.param(IN_TWO_DAYS, [ev.STATEFUL], YES, [], id="a person approved"),
+        pytest.param(IN_TWO_DAYS, DEFERRED_CLASSES, None, [False, True], id="a class whose time has come counts first"),
+        pytest.param(notice("spotInterruption"), [ev.STATEFUL], None, [], id="no time: spot"),
+        pytest.param(notice("instanceTerminating"), [ev.STATEFUL], None, [], id="no time: termination"),
+        pytest.param(notice("systemStatus"), [ev.STATEFUL], None, [], id="no time: check"),
+    ],
+)
+def test_classes_of_pods_are_held_in_the_policy_s_order(
+    one: InterruptionMessage, workloads: list[dict[str, Any]], decision: ApprovalDecision | None, blocked: list[bool]
+) -> None:
+    state = ev.drained_for(one, event_rules={"workloads": workloads}, decision=decision)
+    assert [one.blocked for one in blocked_pods(state)] == blocked
 
 
 def test_what_aws_took_back_drains_nothing() -> None:
@@ -514,13 +483,11 @@ def test_an_instance_that_is_being_stopped_and_started_is_brought_back(step: Any
 
 
 def test_pods_that_a_class_holds_wait_on_while_nobody_can_read_the_rules() -> None:
-    early = {"matchLabels": {"example.com/state": "kept"}, "action": "deferUntilEventStart", "lead": "72h"}
+    early = DEFERRED_CLASSES[0]
     state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [early]}, observed=UNREAD)
-    event = draining_event(state)
-    assert event is not None
-    assert pods_blocked_by_event(state, event, NOW) == (), "its time has come"
+    assert blocked_pods(state) == (), "its time has come"
     late = ev.drained_for(
         IN_TWO_DAYS, event_rules={"workloads": [{**early, "lead": "1h"}]}, decision=YES, observed=UNREAD
     )
-    (blocked,) = pods_blocked_by_event(late, event, NOW)
+    (blocked,) = blocked_pods(late)
     assert blocked.blocked and WHY in blocked.why
