@@ -1,9 +1,11 @@
 """A NodePool whose nodes drift, as far as a roll-out sees it: nodes go with permits and new ones come."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy_disruption import RolloutRules
 from tenure.model.rollout import (
     ApproveRollout,
@@ -26,6 +28,12 @@ GOOD = RolloutTarget(
 )
 BAD = GOOD.model_copy(update={"images": (Image(id="ami-bad"),)})
 WAVES = {"waves": [{"nodes": "1", "soak": "10m"}, {"nodes": "20%", "soak": "30m"}, {}]}
+TARGETS = {"good": GOOD, "bad": BAD, "newer": GOOD.model_copy(update={"images": (Image(id="ami-newer"),)})}
+GATE_RESULTS = {
+    "passes": GateResult(outcome="passed", value=0),
+    "fails": GateResult(outcome="failed", value=3, why="errors: 3 is not below 0.01"),
+    "is_silent": GateResult(outcome="unknown", why="no answer within 10s"),
+}
 MAX_EVALUATIONS = 100
 """At one moment: more are a loop without end."""
 
@@ -140,6 +148,12 @@ class FakeNodePool:
         self.now = end
         return self.evaluate()
 
+    def play(self, script: str) -> None:
+        """Steps and assertions in turn, each an entry of `_STEPS`, such as `step 1; wait 10m; room 7`."""
+        for line in script.split("; "):
+            name, _, argument = line.partition(" ")
+            assert _STEPS[name](self, argument) is not False, f"{line!r} of {script!r}: {self.last}"
+
     def explains(self, text: str) -> bool:
         return text in self.evaluate().why
 
@@ -162,6 +176,31 @@ class FakeNodePool:
         rejection = rejection_reason(self.state, request, self.now)
         self.state = self.state if rejection else reject(self.state, request, self.now)
         return rejection
+
+
+def _wait(pool: FakeNodePool, span: str) -> None:
+    pool.wait(seconds=(parse_duration(span) or timedelta()).total_seconds())
+
+
+_STEPS: dict[str, Callable[[FakeNodePool, str], object]] = {
+    "step": lambda pool, count: str(pool.step()) == count or not count,
+    "grant": lambda pool, count: pool.grant(int(count)) == int(count),
+    "arrive": lambda pool, _: pool.arrive(),
+    "wait": _wait,
+    "sick": lambda pool, _: setattr(pool, "well", False),
+    "well": lambda pool, _: setattr(pool, "well", True),
+    "failed_starts": lambda pool, count: setattr(pool, "failed_starts", int(count)),
+    "gate": lambda pool, result: pool.prometheus.update({"errors": GATE_RESULTS[result]}),
+    "look": lambda pool, _: pool.evaluate() and None,
+    "towards": lambda pool, target: pool.towards(TARGETS[target]) and None,
+    "approve": lambda pool, by: pool.approve(by or "ann") == "",
+    "reject": lambda pool, by: pool.reject(by or "ann") == "",
+    "room": lambda pool, count: str(pool.evaluate().headroom) == count,
+    "overdue": lambda pool, expected: str(pool.evaluate().overdue) == expected,
+    "halted": lambda pool, expected: str(pool.state.halted is not None) == expected,
+    "finished": lambda pool, _: pool.state.finished,
+    "says": lambda pool, text: pool.explains(text.replace("PLAN", pool.plan)),
+}
 
 
 def drifted(rules: dict[str, Any] | None = None, *, nodes: int = 10, **more: Any) -> FakeNodePool:

@@ -11,25 +11,19 @@ WITH_APPROVAL = {**WAVES, "approval": {"required": True, "expires": "4h"}}
 
 def test_no_node_goes_before_the_plan_is_approved() -> None:
     pool = drifted(WITH_APPROVAL)
-    assert pool.step() == 0
-    assert pool.explains("wave 1 of 3 of the roll-out of the image")
+    pool.play("step 0; says wave 1 of 3 of the roll-out of the image")
     assert pool.explains(f"waits for a person until 2026-06-01T16:00Z: tenure approve {pool.plan}")
-    assert pool.approve() == ""
-    assert pool.step() == 1
+    pool.play("approve; step 1")
 
 
 def test_each_wave_has_a_plan_of_its_own() -> None:
     pool = drifted(WITH_APPROVAL)
     pool.evaluate()
     first = pool.plan
-    pool.approve()
-    pool.step()
-    pool.wait(minutes=10)
-    assert pool.step() == 0
+    pool.play("approve; step; wait 10m; step 0")
     assert pool.plan not in ("", first)
     assert "stale" in pool.approve(plan=first)
-    pool.approve()
-    assert pool.step() == 1
+    pool.play("approve; step 1")
 
 
 def test_a_plan_that_nobody_answers_is_made_anew_under_another_name() -> None:
@@ -44,12 +38,7 @@ def test_a_plan_that_nobody_answers_is_made_anew_under_another_name() -> None:
 
 def test_an_approval_lasts_as_long_as_a_plan() -> None:
     pool = drifted(WITH_APPROVAL)
-    pool.wait(hours=3)
-    pool.approve()
-    pool.wait(hours=3)
-    assert pool.evaluate().headroom == 1
-    pool.wait(hours=1)
-    assert pool.evaluate().headroom == 0
+    pool.play("wait 3h; approve; wait 3h; room 1; wait 1h; room 0")
 
 
 @pytest.mark.parametrize(("nodes", "stale"), [(12, False), (13, True), (8, False), (7, True)])
@@ -65,11 +54,7 @@ def test_a_plan_goes_stale_when_there_are_other_nodes_than_it_was_made_for(nodes
 
 def test_nodes_that_go_with_the_plan_do_not_make_it_stale() -> None:
     pool = drifted({"approval": {"required": True, "staleAfter": "0%"}})
-    pool.evaluate()
-    pool.approve()
-    assert pool.grant(5) == 5
-    pool.arrive()
-    assert pool.step() == 5
+    pool.play("look; approve; grant 5; arrive; step 5")
 
 
 def test_an_approval_of_one_target_is_none_of_another() -> None:
@@ -84,21 +69,14 @@ def test_an_approval_of_one_target_is_none_of_another() -> None:
 
 def test_two_people_are_two_names() -> None:
     pool = drifted({"approval": {"required": True, "approvers": 2}})
-    pool.evaluate()
-    pool.approve("ann")
-    pool.approve("ann")
-    assert pool.explains("waits for 2 people (ann said yes)")
-    pool.approve("ben")
-    assert pool.evaluate().headroom == 10
+    pool.play("look; approve ann; approve ann; says waits for 2 people (ann said yes); approve ben; room 10")
 
 
 def test_a_rejected_plan_waits_for_a_person_until_it_is_approved_after_all() -> None:
     pool = drifted(WITH_APPROVAL)
     pool.evaluate()
     plan = pool.plan
-    pool.approve()
-    assert pool.reject("ben") == ""
-    pool.wait(hours=30)
+    pool.play("approve; reject ben; wait 30h")
     assert pool.explains(
         f"rejected by ben since 2026-06-01T12:00Z, 0 of 10 nodes replaced, 0 on their way: no. It waits "
         f"for a person: tenure approve {plan} goes on"
@@ -109,26 +87,16 @@ def test_a_rejected_plan_waits_for_a_person_until_it_is_approved_after_all() -> 
 
 def test_a_roll_out_that_asks_nobody_can_be_rejected_too() -> None:
     pool = drifted()
-    pool.step()
-    assert pool.reject() == ""
-    assert pool.step() == 0
-    assert pool.evaluate().overdue
-    pool.approve()
-    assert pool.wait(minutes=10).headroom == 1
+    pool.play("step; reject; step 0; overdue True; approve; wait 10m; room 1")
 
 
 def test_a_halted_one_goes_on_when_a_person_says_so_and_halts_again_under_another_name() -> None:
     pool = drifted()
-    pool.step()
-    pool.well = False
-    pool.wait(minutes=2)
+    pool.play("step; sick; wait 2m")
     first = pool.plan
     assert pool.approve() == ""
     assert pool.state.counted_from == pool.now, "starts that failed before count no more"
-    pool.wait(minutes=1)
-    assert pool.state.halted is None
-    pool.wait(minutes=2)
-    assert pool.state.halted is not None
+    pool.play("wait 1m; halted False; wait 2m; halted True")
     assert pool.plan != first
     assert "stale" in pool.approve(plan=first), "what was said of the first halt says nothing of the second"
 
@@ -150,8 +118,7 @@ def test_what_is_said_of_nothing_or_by_nobody_is_refused() -> None:
     pool = FakeNodePool(WAVES)
     rejection = pool.approve(plan="web-0")
     assert rejection.startswith("plan 'web-0' is stale or was never there: no roll-out goes on there; `tenure stuck`")
-    pool.towards(BAD)
-    pool.evaluate()
+    pool.play("towards bad; look")
     assert rejection_reason(pool.state, ApproveRollout(plan=pool.plan, by=" "), pool.now).startswith(
         "by: nobody is named"
     )

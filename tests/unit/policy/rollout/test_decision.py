@@ -1,15 +1,119 @@
 """Roll-outs: waves, soak, health, halt, the way back, and what a newer spec does."""
 
 from datetime import timedelta
+from typing import Any
 
-from tenure.model.rollout import GateResult, Image, RolloutState
+import pytest
+
+from tenure.model.rollout import Image, RolloutState
 from tenure.policy.rollout.decision import IDLE
-from tests.unit.policy.rollout.rollout_builders import BAD, GOOD, WAVES, FakeNodePool, drifted
+from tests.unit.policy.rollout.rollout_builders import BAD, GATE_RESULTS, GOOD, WAVES, FakeNodePool, drifted
 
-NEWER = GOOD.model_copy(update={"images": (Image(id="ami-newer"),)})
 GATES = {"health": {"queries": [{"name": "errors", "query": "sum(errors)", "below": "0.01"}]}}
-FAILED = GateResult(outcome="failed", value=3, why="errors: 3 is not below 0.01")
-SILENT = GateResult(outcome="unknown", why="no answer within 10s")
+
+
+FILLED = {"waves": [{"nodes": "1", "soak": "1h"}, {"nodes": "5%", "soak": "9h"}, {"nodes": "10%"}, {}]}
+ROLLS_BACK = {**WAVES, "onFailure": "rollBack"}
+SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "one node, then some (20% of 40 are 8, and one went before), then all": (
+        WAVES,
+        {"nodes": 40},
+        "step 1; step 0; wait 10m; step 7; wait 30m; step 32; room None; finished",
+    ),
+    "a wave soaks from its last node on": (
+        {"waves": [{"nodes": "2", "soak": "10m"}, {}]},
+        {},
+        "grant 1; arrive; wait 20m; step 1; wait 9m59s; room 0; says is watched until 2026-06-01T12:30Z; "
+        "wait 1s; room 8",
+    ),
+    "a wave that others have filled is left out: 1, 5% and 10% of ten nodes are one": (
+        FILLED,
+        {},
+        "step 1; wait 1h; room 9",
+    ),
+    "the last wave takes all though it says a share": ({"waves": [{"nodes": "50%"}]}, {}, "step 5; step 5; finished"),
+    "a pool that shrinks to nothing has been rolled out": ({}, {"replaced": False}, "step 10; finished"),
+    "a canary that sickens while it is watched halts it": (
+        WAVES,
+        {},
+        "step 1; wait 8m; sick; wait 1m59s; overdue False; wait 1m; room 0; overdue True; "
+        "says halted since 2026-06-01T12:10Z; says 0 of 1 new nodes are Ready, 90% have to be; "
+        "says tenure approve PLAN; "
+        "wait 72h; step 0",
+    ),
+    "a flap begins the soak anew and halts nothing": (
+        WAVES,
+        {},
+        "step 1; wait 8m; sick; wait 1m; well; wait 9m; room 0; wait 1m; room 1",
+    ),
+    "no further node goes while new ones are not well": (
+        {"waves": [{}]},
+        {},
+        "grant 2; arrive; sick; room 0; well; room 8",
+    ),
+    "nodes that never come up halt it": (
+        WAVES,
+        {},
+        "grant 1; failed_starts 1; wait 5m; halted False; failed_starts 2; wait 2m; "
+        "says 2 new NodeClaims did not come to be nodes",
+    ),
+    "what fails before any node was touched only keeps it from beginning": (
+        {**WAVES, **GATES},
+        {"prometheus": {"errors": GATE_RESULTS["fails"]}},
+        "wait 5h; room 0; halted False; says errors: 3 is not below 0.01; gate passes; wait 1m; room 1",
+    ),
+    "a gate that fails halts": (
+        {**WAVES, **GATES},
+        {},
+        "step 1; wait 3m; gate fails; wait 3m; says halted; says errors: 3 is not below 0.01",
+    ),
+    "Prometheus that does not answer holds and does not halt": (
+        {**WAVES, **GATES},
+        {},
+        "step 1; gate is_silent; wait 30m; room 0; halted False; overdue False; "
+        "says cannot be ended: errors: no answer within 10s; wait 1h; overdue True; gate passes; wait 1m; room 1",
+    ),
+    "a roll-back that nobody carries out is overdue": (
+        ROLLS_BACK,
+        {},
+        "step 1; sick; wait 5m; overdue False; wait 1h; overdue True",
+    ),
+    "a newer spec starts over, and what went for the older one is no part of it": (
+        WAVES,
+        {},
+        "step 1; wait 10m; grant 1; towards newer; room 1; arrive; room 1",
+    ),
+    "a newer spec ends a halt": (WAVES, {}, "step 1; sick; wait 2m; halted True; towards newer; well; room 1"),
+    "what ran well before is trusted when it is written again": (WAVES, {}, "step 1; towards good; room None"),
+}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_roll_out_goes_by_its_rules(scenario: str) -> None:
+    rules, fields, script = SCENARIOS[scenario]
+    drifted(rules, **fields).play(script)
+
+
+@pytest.mark.parametrize(
+    ("script", "reasons"),
+    [
+        (
+            "step 1; wait 10m; step 7; wait 30m; step 32; room None",
+            "RolloutBegan RolloutWaveSoaks RolloutWaveDone RolloutWaveSoaks RolloutWaveDone RolloutFinished",
+        ),
+        ("step 1; sick; wait 2m; wait 72h", "RolloutBegan RolloutWaveSoaks RolloutHalted"),
+        (
+            "step 1; wait 10m; grant 1; towards newer; room 1",
+            "RolloutBegan RolloutWaveSoaks RolloutWaveDone RolloutSuperseded RolloutBegan",
+        ),
+    ],
+)
+def test_each_change_is_an_event_once(script: str, reasons: str) -> None:
+    pool = drifted(nodes=40)
+    pool.play(script)
+    assert pool.event_reasons() == reasons.split()
+    assert pool.state.good == (BAD if "RolloutFinished" in reasons else GOOD)
+    assert pool.state.wave == (2 if "RolloutFinished" in reasons else 0)
 
 
 # --- off ---
@@ -32,57 +136,12 @@ def test_rules_that_are_taken_away_end_the_roll_out() -> None:
 # --- waves ---
 
 
-def test_one_node_then_some_then_all() -> None:
-    pool = drifted(nodes=40)
-    assert pool.step() == 1
-    assert pool.step() == 0
-    pool.wait(minutes=10)
-    assert pool.step() == 7, "20% of 40 are 8, and one went before"
-    pool.wait(minutes=30)
-    assert pool.step() == 32
-    assert pool.evaluate().headroom is None
-    assert pool.state.good == BAD
-    assert pool.event_reasons() == [
-        "RolloutBegan",
-        "RolloutWaveSoaks",
-        "RolloutWaveDone",
-        "RolloutWaveSoaks",
-        "RolloutWaveDone",
-        "RolloutFinished",
-    ]
-
-
-def test_a_wave_soaks_from_its_last_node_on() -> None:
-    pool = drifted({"waves": [{"nodes": "2", "soak": "10m"}, {}]})
-    assert pool.grant(1) == 1
-    pool.arrive()
-    pool.wait(minutes=20)
-    assert pool.step() == 1
-    assert pool.wait(minutes=9, seconds=59).headroom == 0
-    assert pool.explains("is watched until 2026-06-01T12:30Z")
-    assert pool.wait(seconds=1).headroom == 8
-
-
 def test_permits_out_count_in_the_wave_until_they_are_given_back() -> None:
     pool = drifted({"waves": [{"nodes": "3"}, {}]})
-    assert pool.grant(2) == 2
-    assert pool.evaluate().headroom == 1
+    pool.play("grant 2; room 1")
     pool.out.pop()
     assert pool.evaluate().headroom == 2
     assert pool.state.done == 0
-
-
-def test_a_wave_that_others_have_filled_is_left_out() -> None:
-    """1, 5% and 10% of ten nodes are one and the same node."""
-    pool = drifted({"waves": [{"nodes": "1", "soak": "1h"}, {"nodes": "5%", "soak": "9h"}, {"nodes": "10%"}, {}]})
-    pool.step()
-    assert pool.wait(hours=1).headroom == 9
-
-
-def test_the_last_wave_takes_all_though_it_says_a_share() -> None:
-    pool = drifted({"waves": [{"nodes": "50%"}]})
-    assert (pool.step(), pool.step()) == (5, 5)
-    assert pool.state.finished
 
 
 def test_drift_that_is_found_bit_by_bit_is_one_roll_out() -> None:
@@ -90,8 +149,7 @@ def test_drift_that_is_found_bit_by_bit_is_one_roll_out() -> None:
     late = {uid: pool.old.pop(uid) for uid in list(pool.old)[10:]}
     assert pool.step() == 2
     pool.old |= late
-    pool.wait(minutes=10)
-    assert pool.step() == 48
+    pool.play("wait 10m; step 48")
 
 
 def test_a_wave_that_left_no_new_node_behind_has_shown_nothing() -> None:
@@ -99,14 +157,7 @@ def test_a_wave_that_left_no_new_node_behind_has_shown_nothing() -> None:
     assert pool.step() == 1
     assert pool.evaluate().headroom == 1, "another node instead of the soak"
     pool.replaced = True
-    pool.step()
-    assert pool.explains("is watched until")
-
-
-def test_a_pool_that_shrinks_to_nothing_has_been_rolled_out() -> None:
-    pool = drifted({}, replaced=False)
-    pool.step()
-    assert pool.state.finished
+    pool.play("step; says is watched until")
 
 
 def test_nodes_that_drift_later_and_for_reasons_of_their_own_go_by_budgets_alone() -> None:
@@ -146,8 +197,7 @@ def test_a_pool_without_nodes_has_shown_nothing() -> None:
 def test_a_target_that_cannot_be_told_holds_and_is_no_other_target() -> None:
     pool = drifted()
     pool.target = None
-    assert pool.evaluate().headroom == 0
-    assert pool.explains("not resolved")
+    pool.play("room 0; says not resolved")
     pool.target = BAD
     assert pool.evaluate().headroom == 1
 
@@ -162,8 +212,7 @@ def test_rules_that_cannot_be_read_hold_the_roll_out() -> None:
 
 def test_fewer_waves_than_before_are_followed_at_once() -> None:
     pool = drifted()
-    pool.step()
-    pool.wait(minutes=10)
+    pool.play("step; wait 10m")
     pool.rules = {}
     assert pool.evaluate().headroom == 9
 
@@ -171,82 +220,19 @@ def test_fewer_waves_than_before_are_followed_at_once() -> None:
 # --- health ---
 
 
-def test_a_canary_that_sickens_while_it_is_watched_halts_the_roll_out() -> None:
-    pool = drifted()
-    pool.step()
-    pool.wait(minutes=8)
-    pool.well = False
-    assert not pool.wait(minutes=1, seconds=59).overdue
-    found = pool.wait(minutes=1)
-    assert found.headroom == 0
-    assert found.overdue
-    assert "halted since 2026-06-01T12:10Z" in found.why
-    assert "0 of 1 new nodes are Ready, 90% have to be" in found.why
-    assert f"tenure approve {pool.plan}" in found.why
-    pool.wait(hours=72)
-    assert pool.step() == 0
-    assert pool.event_reasons().count("RolloutHalted") == 1
-
-
-def test_a_flap_begins_the_soak_anew_and_halts_nothing() -> None:
-    pool = drifted()
-    pool.step()
-    pool.wait(minutes=8)
-    pool.well = False
-    pool.wait(minutes=1)
-    pool.well = True
-    assert pool.wait(minutes=9).headroom == 0
-    assert pool.wait(minutes=1).headroom == 1
-
-
-def test_no_further_node_goes_while_new_ones_are_not_well() -> None:
-    pool = drifted({"waves": [{}]})
-    pool.grant(2)
-    pool.arrive()
-    pool.well = False
-    assert pool.evaluate().headroom == 0
-    pool.well = True
-    assert pool.evaluate().headroom == 8
-
-
 def test_one_bad_node_of_many_is_borne() -> None:
     pool = drifted({}, nodes=20)
-    pool.grant(10)
-    pool.arrive()
+    pool.play("grant 10; arrive")
     assert pool.evaluate(ready=9).headroom == 10
     assert pool.evaluate(ready=8).headroom == 0
 
 
 def test_pods_that_do_not_become_ready_halt_where_they_are_looked_at() -> None:
     pool = drifted({"health": {"podsReady": "80%", "failingFor": "5m"}})
-    pool.grant(1)
-    pool.arrive()
+    pool.play("grant 1; arrive")
     pool.pods = (10, 7)
-    assert pool.evaluate().headroom == 0
-    pool.wait(minutes=5)
-    assert pool.state.halted is not None
-    assert pool.explains("7 of 10 pods on new nodes are Ready, 80% have to be")
+    pool.play("room 0; wait 5m; halted True; says 7 of 10 pods on new nodes are Ready, 80% have to be")
     assert not drifted(pods=(10, 0)).explains("pods")
-
-
-def test_nodes_that_never_come_up_halt_it() -> None:
-    pool = drifted()
-    pool.grant()
-    pool.failed_starts = 1
-    pool.wait(minutes=5)
-    assert pool.state.halted is None
-    pool.failed_starts = 2
-    pool.wait(minutes=2)
-    assert pool.explains("2 new NodeClaims did not come to be nodes")
-
-
-def test_what_fails_before_any_node_was_touched_only_keeps_it_from_beginning() -> None:
-    pool = drifted({**WAVES, **GATES}, prometheus={"errors": FAILED})
-    found = pool.wait(hours=5)
-    assert (found.headroom, pool.state.halted) == (0, None)
-    assert pool.explains("errors: 3 is not below 0.01")
-    pool.prometheus.clear()
-    assert pool.wait(minutes=1).headroom == 1
 
 
 # --- gates ---
@@ -272,72 +258,37 @@ def test_a_gate_is_not_asked_while_nothing_is_to_go() -> None:
 
 def test_a_roll_out_that_has_begun_and_waits_is_looked_at_now_and_then() -> None:
     pool = drifted({})
-    pool.grant(1)
-    pool.arrive()
+    pool.play("grant 1; arrive")
     assert pool.evaluate(is_requested=False).next_check_at == pool.now + IDLE
-
-
-def test_a_gate_that_fails_halts() -> None:
-    pool = drifted({**WAVES, **GATES})
-    pool.step()
-    pool.wait(minutes=3)
-    pool.prometheus["errors"] = FAILED
-    pool.wait(minutes=3)
-    assert pool.explains("halted")
-    assert pool.explains("errors: 3 is not below 0.01")
-
-
-def test_prometheus_that_does_not_answer_holds_and_does_not_halt() -> None:
-    pool = drifted({**WAVES, **GATES})
-    pool.step()
-    pool.prometheus["errors"] = SILENT
-    found = pool.wait(minutes=30)
-    assert (found.headroom, pool.state.halted, found.overdue) == (0, None, False)
-    assert pool.explains("cannot be ended: errors: no answer within 10s")
-    assert pool.wait(hours=1).overdue
-    pool.prometheus.clear()
-    assert pool.wait(minutes=1).headroom == 1
 
 
 def test_a_changed_query_is_another_question() -> None:
     pool = drifted({**WAVES, **GATES})
     pool.rules = {**WAVES, "health": {"queries": [{"name": "errors", "query": "sum(faults)", "below": "0.01"}]}}
-    pool.prometheus["errors"] = FAILED
-    assert pool.evaluate().headroom == 0
+    pool.play("gate fails; room 0")
 
 
 # --- the way back, and newer specs ---
 
 
 def test_the_last_good_image_is_taken_again_where_the_image_was_the_change() -> None:
-    pool = drifted({**WAVES, "onFailure": "rollBack"})
-    pool.step()
-    pool.well = False
+    pool = drifted(ROLLS_BACK)
+    pool.play("step; sick")
     found = pool.wait(minutes=2)
     assert found.roll_back is not None
     assert (found.roll_back.node_class, found.roll_back.images) == ("default", {"ami-bad": "ami-good"})
     assert pool.explains("EC2NodeClass default takes ami-good again")
     assert pool.wait(minutes=5).roll_back == found.roll_back, "until the class has it"
-    pool.towards(GOOD)
-    pool.well = True
+    pool.play("towards good; well")
     assert len(pool.old) == 1, "the bad node alone"
     assert pool.evaluate().headroom is None
     assert pool.evaluate().roll_back is None
 
 
-def test_a_roll_back_that_nobody_carries_out_is_overdue() -> None:
-    pool = drifted({**WAVES, "onFailure": "rollBack"})
-    pool.step()
-    pool.well = False
-    assert not pool.wait(minutes=5).overdue
-    assert pool.wait(hours=1).overdue
-
-
 def test_what_changed_beside_the_image_is_not_taken_back() -> None:
     other = BAD.model_copy(update={"pool": "p2"})
-    pool = FakeNodePool({**WAVES, "onFailure": "rollBack"}).towards(other)
-    pool.step()
-    pool.well = False
+    pool = FakeNodePool(ROLLS_BACK).towards(other)
+    pool.play("step; sick")
     found = pool.wait(minutes=2)
     assert found.roll_back is None
     assert "not the image alone has changed, but the NodePool's template and the image" in found.why
@@ -348,9 +299,7 @@ def test_images_are_taken_back_each_for_the_nodes_it_is_for() -> None:
     both = GOOD.model_copy(update={"images": (amd, arm)})
     pool = FakeNodePool({"onFailure": "rollBack"}, target=both)
     pool.towards(both.model_copy(update={"images": (amd, arm.model_copy(update={"id": "ami-arm2"}))}))
-    pool.grant(1)
-    pool.arrive()
-    pool.well = False
+    pool.play("grant 1; arrive; sick")
     found = pool.wait(minutes=2)
     assert found.roll_back is not None
     assert found.roll_back.images == {"ami-arm2": "ami-arm"}
@@ -358,50 +307,16 @@ def test_images_are_taken_back_each_for_the_nodes_it_is_for() -> None:
 
 def test_without_a_known_good_one_it_halts() -> None:
     pool = FakeNodePool(None).towards(BAD)
-    pool.rules = {**WAVES, "onFailure": "rollBack"}
-    pool.step()
-    pool.well = False
+    pool.rules = ROLLS_BACK
+    pool.play("step; sick")
     found = pool.wait(minutes=2)
     assert found.roll_back is None
     assert "it is not known what ran well before" in found.why
 
 
-def test_a_newer_spec_starts_over_with_the_first_wave() -> None:
-    pool = drifted()
-    pool.step()
-    pool.wait(minutes=10)
-    pool.grant(1)
-    pool.towards(NEWER)
-    assert pool.evaluate().headroom == 1
-    assert pool.state.wave == 0
-    assert "RolloutSuperseded" in pool.event_reasons()
-    pool.arrive()
-    assert pool.evaluate().headroom == 1, "what went for the older one is no part of it"
-
-
-def test_a_newer_spec_ends_a_halt() -> None:
-    pool = drifted()
-    pool.step()
-    pool.well = False
-    pool.wait(minutes=2)
-    pool.towards(NEWER)
-    pool.well = True
-    assert pool.evaluate().headroom == 1
-    assert pool.state.good == GOOD
-
-
-def test_what_ran_well_before_is_trusted_when_it_is_written_again() -> None:
-    pool = drifted()
-    pool.step()
-    pool.towards(GOOD)
-    assert pool.evaluate().headroom is None
-
-
 def test_a_workflow_that_has_lost_its_state_takes_it_from_the_node_pool() -> None:
     pool = drifted()
-    pool.step()
-    pool.well = False
-    pool.wait(minutes=2)
+    pool.play("step; sick; wait 2m")
     saved, pool.state = pool.state.model_dump_json(), RolloutState()
     assert pool.evaluate(stored_state=saved).headroom == 0
     assert pool.state.good == GOOD
@@ -418,6 +333,5 @@ def test_nodes_that_were_on_their_way_when_the_state_was_lost_count_in_their_wav
     saved = pool.state.model_copy(update={"moving": ()}).model_dump_json()
     pool.state = RolloutState()
     assert pool.evaluate(stored_state=saved).headroom == 1
-    pool.arrive()
-    pool.evaluate()
+    pool.play("arrive; look")
     assert (pool.state.done, pool.evaluate().headroom) == (2, 1)
