@@ -1,10 +1,12 @@
 """Repair: what is tolerated for how long, what adds up, which step follows which, and the breaker."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.node_health import Health, UnhealthyCondition
 from tenure.model.nodeclaim.state import NodeClaimState
@@ -24,7 +26,6 @@ from tenure.policy.lifecycle.repair import (
 )
 from tests.unit.policy.builders import NOW, after, node
 
-MINUTE = timedelta(minutes=1)
 READY, KERNEL = ("Ready", "False"), ("KernelReady", "False")
 
 
@@ -50,13 +51,44 @@ class RepairHarness:
         self.now += timedelta(**time)
         return decide_repair(self.state, self.now)
 
-    def step(self) -> None:
-        verdict = decide_repair(self.state, self.now)
-        assert verdict.do in ("reboot", "replace")
-        self.set_health(after_step(self.state.health, verdict, boot_id=self.state.observed.boot_id, now=self.now))
-
     def set_health(self, health: Health) -> None:
         self.state = self.state.model_copy(update={"health": health})
+
+    def play(self, script: str) -> "RepairHarness":
+        """Steps and assertions in turn, such as `sees Ready; wait 30m; does replace`."""
+        for line in script.split("; "):
+            name, _, argument = line.partition(" ")
+            assert _STEPS[name](self, argument) is not False, f"{line!r} of {script!r}: {self.wait()}"
+        return self
+
+    def _take_step(self, _: str) -> bool:
+        verdict = self.wait()
+        boot_id = self.state.observed.boot_id
+        self.set_health(after_step(self.state.health, verdict, boot_id=boot_id, now=self.now))
+        return verdict.do in ("reboot", "replace")
+
+    def _fail_step(self, _: str) -> None:
+        self.set_health(after_failure(self.state.health, self.wait(), boot_id="boot-1", now=self.now))
+
+    def _recover(self, _: str) -> None:
+        self.set_health(after_recovery(self.state.health, self.now))
+
+    def _see(self, names: str) -> None:
+        *conditions, boot = names.split() if "boot-" in names else [*names.split(), "boot-1"]
+        self.observe(*(CONDITIONS[one] for one in conditions), boot_id=boot)
+
+
+CONDITIONS = {"Ready": READY, "Unknown": ("Ready", "Unknown"), "Kernel": KERNEL}
+_STEPS: dict[str, Callable[[RepairHarness, str], object]] = {
+    "sees": RepairHarness._see,
+    "wait": lambda harness, span: harness.wait(seconds=(parse_duration(span) or timedelta()).total_seconds()) and None,
+    "does": lambda harness, action: harness.wait().do == action,
+    "nothing": lambda harness, _: harness.wait() == Repair(),
+    "due": lambda harness, span: harness.wait().until == harness.now + (parse_duration(span) or timedelta()),
+    "step": RepairHarness._take_step,
+    "step_fails": RepairHarness._fail_step,
+    "recovers": RepairHarness._recover,
+}
 
 
 @pytest.mark.parametrize("condition", KARPENTERS, ids=lambda one: f"{one.type}={one.status}")
@@ -72,9 +104,7 @@ def test_karpenters_seven_conditions_have_karpenters_tolerations(condition: Any)
 
 
 def test_a_healthy_node_remembers_nothing() -> None:
-    harness = RepairHarness(within="1h")
-    harness.observe()
-    assert harness.state.health == Health() and harness.wait(hours=9) == Repair()
+    assert RepairHarness(within="1h").play("sees; wait 9h; nothing").state.health == Health()
 
 
 def test_the_condition_that_is_tolerated_least_long_counts() -> None:
@@ -101,48 +131,55 @@ def test_own_conditions_take_the_place_of_karpenters_and_no_condition_means_no_r
     )
 
 
-def test_a_flap_starts_karpenters_clock_again() -> None:
-    harness = RepairHarness()
-    for _ in range(10):
-        harness.observe(READY)
-        harness.wait(minutes=20)
-        harness.observe()
-        harness.wait(minutes=1)
-    assert harness.wait() == Repair()
+FLAP = "sees Ready; wait 5m; does wait; sees; wait 5m; nothing; "
+LADDER: dict[str, Any] = {"steps": ["reboot", "replace"]}
+REBOOTED = "sees Kernel; wait 30m; does reboot; step; "
+SCENARIOS: dict[str, tuple[dict[str, Any], str]] = {
+    "a flap starts Karpenter's clock again": ({}, "sees Ready; wait 20m; sees; wait 1m; " * 10 + "nothing"),
+    "within a span the time of all flaps adds up": (
+        {"within": "2h"},
+        FLAP * 5 + "sees Ready; due 5m; wait 5m; does replace",
+    ),
+    "what left the span counts no more": (
+        {"within": "1h"},
+        "sees Ready; wait 25m; sees; wait 60m; sees Ready; due 30m",
+    ),
+    "20 minutes are in the span; from minute 60 on they leave it as fast as new ones come": (
+        {"within": "1h"},
+        "sees Ready; wait 20m; sees; wait 35m; sees Ready; due 30m; wait 29m54s; does wait; wait 6s; does replace",
+    ),
+    "from False to Unknown it was unhealthy all along where time adds up": (
+        {"within": "1h"},
+        "sees Ready; wait 20m; sees Unknown; wait 10m; does replace",
+    ),
+    "from False to Unknown Karpenter's clock starts again": (
+        {},
+        "sees Ready; wait 20m; sees Unknown; wait 10m; due 20m",
+    ),
+    "a transition that moves while nobody saw it well is one stretch": (
+        {"within": "1h"},
+        "sees Kernel; wait 20m; sees Kernel; wait 10m; does replace",
+    ),
+    "one that is well before its machine restarted is waited for": (
+        LADDER,
+        REBOOTED + "sees; wait 9m; does wait; wait 1m; does recovered",
+    ),
+    "a reboot that may not be asked for is followed by the next step at once": (
+        LADDER,
+        "sees Kernel; wait 30m; step_fails; does replace",
+    ),
+    "a reboot that helps ends the matter": (
+        LADDER,
+        REBOOTED
+        + "wait 1m; does wait; sees Kernel boot-2; does wait; sees boot-2; does recovered; recovers; wait 5h; nothing",
+    ),
+}
 
 
-def test_within_a_span_the_time_of_all_flaps_adds_up() -> None:
-    harness = RepairHarness(within="2h")
-    for _ in range(5):
-        harness.observe(READY)
-        assert harness.wait(minutes=5).do == "wait"
-        harness.observe()
-        assert harness.wait(minutes=5) == Repair()
-    harness.observe(READY)
-    assert harness.wait().until == harness.now + 5 * MINUTE
-    assert harness.wait(minutes=5).do == "replace"
-
-
-def test_what_left_the_span_counts_no_more() -> None:
-    harness = RepairHarness(within="1h")
-    harness.observe(READY)
-    harness.wait(minutes=25)
-    harness.observe()
-    harness.wait(minutes=60)
-    harness.observe(READY)
-    assert harness.wait().until == harness.now + 30 * MINUTE
-
-
-def test_while_an_old_stretch_leaves_the_span_the_sum_stands_still() -> None:
-    harness = RepairHarness(within="1h")
-    harness.observe(READY)
-    harness.wait(minutes=20)
-    harness.observe()
-    harness.wait(minutes=35)
-    harness.observe(READY)
-    # 20 minutes are in the span; from minute 60 on they leave it as fast as new ones come.
-    assert harness.wait().until == NOW + 85 * MINUTE
-    assert harness.wait(minutes=29.9).do == "wait" and harness.wait(minutes=0.1).do == "replace"
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_repair_goes_by_its_rules(scenario: str) -> None:
+    rules, script = SCENARIOS[scenario]
+    RepairHarness(**rules).play(script)
 
 
 @pytest.mark.parametrize("within", ["40m", "1h", "2h", "5h"])
@@ -165,131 +202,57 @@ def test_the_moment_that_is_foretold_is_the_one_at_which_the_sum_is_reached(
         harness.wait(minutes=1)
 
 
-def test_a_node_that_goes_from_false_to_unknown_was_unhealthy_all_along_where_time_adds_up() -> None:
-    harness, karpenter = RepairHarness(within="1h"), RepairHarness()
-    for one in (harness, karpenter):
-        one.observe(READY)
-        one.wait(minutes=20)
-        one.observe(("Ready", "Unknown"))
-        one.wait(minutes=10)
-    assert harness.wait().do == "replace" and karpenter.wait().until == NOW + 50 * MINUTE
-
-
-def test_a_transition_that_moves_while_nobody_saw_it_well_counts_as_one_stretch() -> None:
-    harness = RepairHarness(within="1h")
-    harness.observe(KERNEL)
-    harness.wait(minutes=20)
-    harness.observe(KERNEL, since=harness.now)
-    assert harness.wait(minutes=10).do == "replace"
-
-
 def test_what_is_remembered_is_bounded() -> None:
-    harness = RepairHarness(within="1000h")
-    for _ in range(500):
-        harness.observe(READY)
-        harness.wait(seconds=1)
-        harness.observe()
-        harness.wait(seconds=1)
+    harness = RepairHarness(within="1000h").play("; ".join(["sees Ready; wait 1s; sees; wait 1s"] * 500))
     assert len(harness.state.health.intervals) == 100
 
 
-LADDER: dict[str, Any] = {"steps": ["reboot", "replace"]}
-
-
-def test_a_reboot_that_helps_ends_the_matter() -> None:
-    harness = RepairHarness(**LADDER)
-    harness.observe(KERNEL)
-    assert harness.wait(minutes=30) == Repair(do="reboot", condition="KernelReady=False")
-    harness.step()
-    waiting = harness.wait(minutes=1)
-    assert waiting.do == "wait" and waiting.blocked_by == "rebooted for KernelReady=False"
-    harness.observe(KERNEL, boot_id="boot-2", since=NOW)
-    assert harness.wait().do == "wait"
-    harness.observe(boot_id="boot-2")
-    assert harness.wait().do == "recovered"
-    harness.set_health(after_recovery(harness.state.health, harness.now))
-    assert harness.wait(hours=5) == Repair()
-
-
-def test_a_node_that_is_well_again_before_its_machine_restarted_is_waited_for() -> None:
-    harness = RepairHarness(**LADDER)
-    harness.observe(KERNEL)
-    harness.wait(minutes=30)
-    harness.step()
-    harness.observe()
-    assert harness.wait(minutes=9).do == "wait"
-    assert harness.wait(minutes=1).do == "recovered"
+def test_a_node_that_was_rebooted_says_for_what_it_waits() -> None:
+    assert RepairHarness(**LADDER).play(REBOOTED + "wait 1m").wait().blocked_by == "rebooted for KernelReady=False"
 
 
 def test_a_reboot_that_does_not_help_in_its_time_is_followed_by_the_next_step() -> None:
-    harness = RepairHarness(**LADDER, rebootFor="3m")
-    harness.observe(KERNEL)
-    harness.wait(minutes=30)
-    harness.step()
-    assert harness.wait(minutes=2.9).do == "wait"
-    assert harness.wait(minutes=0.1) == Repair(do="replace", condition="KernelReady=False", rung=1)
+    harness = RepairHarness(**LADDER, rebootFor="3m").play(REBOOTED + "wait 2m54s; does wait; wait 6s")
+    assert harness.wait() == Repair(do="replace", condition="KernelReady=False", rung=1)
 
 
 def test_a_node_that_never_comes_back_from_its_reboot_is_replaced_whatever_conditions_count() -> None:
     harness = RepairHarness(**LADDER, conditions=[{"type": "KernelReady", "status": "False", "toleration": "1m"}])
-    harness.observe(KERNEL)
-    harness.wait(minutes=1)
-    harness.step()
-    harness.observe()
+    harness.play("sees Kernel; wait 1m; step; sees")
     harness.state = harness.state.model_copy(
         update={"observed": harness.state.observed.model_copy(update={"node_ready": False})}
     )
     assert harness.wait(minutes=10).do == "replace"
 
 
-def recovered(within: str = "") -> RepairHarness:
-    harness = RepairHarness(**LADDER, **({"within": within} if within else {}))
-    harness.observe(KERNEL)
-    harness.wait(minutes=30)
-    harness.step()
-    harness.observe(boot_id="boot-2")
-    harness.set_health(after_recovery(harness.state.health, harness.now))
-    return harness
+RECOVERED = REBOOTED + "sees boot-2; recovers"
 
 
 @pytest.mark.parametrize(
-    ("within", "minutes", "step"),
-    [("", 20, "replace"), ("", 60, "reboot"), ("3h", 60, "replace"), ("3h", 180, "reboot")],
+    ("within", "span", "step"),
+    [
+        ({}, "20m", "replace"),
+        ({}, "60m", "reboot"),
+        ({"within": "3h"}, "60m", "replace"),
+        ({"within": "3h"}, "3h", "reboot"),
+    ],
 )
-def test_a_node_that_falls_ill_again_soon_goes_on_in_its_ladder(within: str, minutes: int, step: str) -> None:
-    harness = recovered(within)
-    harness.wait(minutes=minutes)
-    harness.observe(KERNEL, boot_id="boot-2")
-    assert harness.wait(minutes=29.9).do == "wait"
-    assert harness.wait(minutes=0.1).do == step
-
-
-def test_a_reboot_that_may_not_be_asked_for_is_followed_by_the_next_step_at_once() -> None:
-    harness = RepairHarness(**LADDER)
-    harness.observe(KERNEL)
-    verdict = harness.wait(minutes=30)
-    harness.set_health(after_failure(harness.state.health, verdict, boot_id="boot-1", now=harness.now))
-    assert harness.wait().do == "replace"
+def test_a_node_that_falls_ill_again_soon_goes_on_in_its_ladder(within: dict[str, str], span: str, step: str) -> None:
+    script = f"{RECOVERED}; wait {span}; sees Kernel boot-2; wait 29m54s; does wait; wait 6s; does {step}"
+    RepairHarness(**LADDER, **within).play(script)
 
 
 def test_where_no_step_is_left_it_is_said() -> None:
-    harness = RepairHarness(steps=["reboot"])
-    harness.observe(KERNEL)
-    harness.wait(minutes=30)
-    harness.step()
-    assert harness.wait(hours=1) == Repair(
+    assert RepairHarness(steps=["reboot"]).play(REBOOTED + "wait 1h").wait() == Repair(
         condition="KernelReady=False", blocked_by="unhealthy, KernelReady=False: reboot did not help"
     )
 
 
 def test_a_step_that_was_refused_is_tried_again_later() -> None:
-    harness = RepairHarness()
-    harness.observe(KERNEL)
-    harness.wait(minutes=30)
-    harness.set_health(block_repair(harness.state.health, "3 of 4", harness.now + 5 * MINUTE))
-    assert harness.wait(minutes=4.9) == Repair(
-        until=NOW + 35 * MINUTE, condition="KernelReady=False", blocked_by="3 of 4"
-    )
+    harness = RepairHarness().play("sees Kernel; wait 30m")
+    harness.set_health(block_repair(harness.state.health, "3 of 4", after(minutes=35)))
+    blocked = Repair(until=after(minutes=35), condition="KernelReady=False", blocked_by="3 of 4")
+    assert harness.wait(minutes=4.9) == blocked
     assert harness.wait(minutes=0.1).do == "replace"
 
 
@@ -337,5 +300,5 @@ def test_pods_have_time_only_where_rules_say_so(repair: dict[str, Any] | None, t
 
 
 def test_a_state_with_its_health_survives_being_written_down() -> None:
-    harness = recovered("3h")
+    harness = RepairHarness(**LADDER, within="3h").play(RECOVERED)
     assert NodeClaimState.model_validate_json(harness.state.model_dump_json()) == harness.state
