@@ -1,4 +1,4 @@
-"""Which policies hold for which NodePool: precision, fields, conflicts, and those that make no sense."""
+"""Which policies hold for which NodePool, and what is said of the others."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.lifecycle.deadlines import flatten_rules
-from tenure.policy.lifecycle_policy import Resolved, resolve_policies
+from tenure.policy.lifecycle_policy import Resolved, policy_names_by_event, resolve_policies
 from tests.unit.policy.builders import NOW
 
 POOLS = {"cpu": {"team": "a"}, "gpu": {"team": "b", "kind": "gpu"}}
@@ -310,3 +310,24 @@ def test_all_that_is_held_is_said() -> None:
         resolve_all(policy("p", disruption={"windows": [NOT_A_ZONE]}, interruption=interruption)).verdicts["p"].message
     )
     assert "goes voluntarily" in message and "nodes of them wait" in message
+
+
+REJECTED_POLICIES = {"instanceStatus": "refused", "rebalanceRecommendation": "senseless"}
+
+
+def test_the_policies_that_speak_of_a_kind_of_event_are_named_the_most_precise_first() -> None:
+    drained, ignored = {"action": "drain"}, {"action": "ignore"}
+    found = policy_names_by_event(
+        (
+            policy("all", interruption={"scheduledChange": drained, "spotInterruption": drained}),
+            policy("databases", names=("cpu",), interruption={"scheduledChange": {"action": "notify"}}),
+            policy("silent", names=("gpu",), drain={"deadline": "2h"}),
+            policy("refused", interruption={"instanceStatus": ignored}, launch={"deadline": "soon"}),
+            policy("senseless", interruption={"systemStatus": {"lead": "soon"}, "rebalanceRecommendation": ignored}),
+        ),
+        POOLS,
+    )
+    assert found == {
+        "cpu": {"scheduledChange": "databases, all", "spotInterruption": "all", **REJECTED_POLICIES},
+        "gpu": {"scheduledChange": "all", "spotInterruption": "all", **REJECTED_POLICIES},
+    }

@@ -1,12 +1,26 @@
-"""What can be wrong with a NodePool, and what its NodeClass says of it."""
+"""What is wrong with a NodePool, and its conditions."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
-from tenure.policy.nodepool import decide_nodeclass_ready, reject_static, validate_nodepool
+from tenure.model.nodeclaim.state import Phase
+from tenure.model.observations import Registrations, StartupOutcome
+from tenure.policy.nodepool import (
+    add_outcomes,
+    counts_as_failure,
+    decide_healthy,
+    decide_nodeclass_ready,
+    refresh_registrations,
+    registered_outcomes,
+    reject_static,
+    validate_nodepool,
+)
+from tests.unit.policy.builders import NOW, after, before
 
 
 def pool(labels: dict[str, str] | None = None, **spec: Any) -> NodePool:
@@ -91,3 +105,127 @@ def test_a_static_pool_without_its_gate_is_told_what_to_write() -> None:
     (error,) = reject_static(static)
     assert error.startswith("spec.replicas: 0: ") and "FEATURE_GATES=StaticCapacity=true" in error
     assert reject_static(NodePool()) == ()
+
+
+REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+
+
+def seen(generation: int = 1, **status: Any) -> NodePool:
+    metadata = {"name": "default", "uid": "uid", "generation": generation, "creationTimestamp": before(days=9)}
+    template = {"spec": {"nodeClassRef": REFERENCE}}
+    return NodePool.model_validate({"metadata": metadata, "spec": {"template": template}, "status": status})
+
+
+def ends(pattern: str) -> list[StartupOutcome]:
+    """`+` registered, `-` failed, a minute after each other."""
+    return [
+        StartupOutcome(
+            uid=f"uid-{number}", at=after(minutes=number), registered=one == "+", reason="RegistrationFailed"
+        )
+        for number, one in enumerate(pattern)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "status"),
+    [
+        ("", "Unknown"),
+        ("+", "True"),
+        ("-", "True"),
+        ("--", "False"),
+        ("-+-", "False"),
+        ("-+++", "True"),
+        ("--++", "False"),
+        ("--+++", "True"),
+        ("--++++-", "True"),
+        ("+++---+", "False"),
+    ],
+)
+def test_two_failures_of_the_last_four_are_unhealthy(pattern: str, status: str) -> None:
+    assert decide_healthy(add_outcomes(Registrations(), ends(pattern)))[0] == status
+
+
+def test_the_last_failure_gives_the_reason() -> None:
+    failed = [
+        StartupOutcome(uid="a", at=NOW, reason="RegistrationFailed", message="no Node joined"),
+        StartupOutcome(uid="b", at=after(minutes=1), reason="UnauthorizedOperation", message="b: not allowed"),
+    ]
+    status, reason, message = decide_healthy(add_outcomes(Registrations(), failed))
+    assert (status, reason) == ("False", "UnauthorizedOperation")
+    assert message == "2 of the last 2 NodeClaims failed to start, the last: b: not allowed"
+
+
+def test_what_is_told_twice_and_out_of_order_counts_once_and_in_order() -> None:
+    outcomes = ends("-+++-")
+    twice = add_outcomes(add_outcomes(Registrations(), reversed(outcomes)), outcomes)
+    assert twice == add_outcomes(Registrations(), outcomes) and [one.uid for one in twice.outcomes] == [
+        "uid-1",
+        "uid-2",
+        "uid-3",
+        "uid-4",
+    ]
+
+
+@pytest.mark.parametrize(("generation", "class_generation"), [(2, 1), (1, 2)])
+def test_a_change_of_the_pool_or_its_class_begins_anew(generation: int, class_generation: int) -> None:
+    known = add_outcomes(Registrations(generation=1, class_generation=1), ends("--"))
+    assert refresh_registrations(known, seen(1), 1, after(hours=1)) == known
+    reset = refresh_registrations(known, seen(generation), class_generation, after(hours=1))
+    assert decide_healthy(reset)[0] == "Unknown"
+    assert decide_healthy(add_outcomes(reset, ends("--")))[0] == "Unknown"
+    later = [one.model_copy(update={"at": after(hours=2)}) for one in ends("++")]
+    assert decide_healthy(add_outcomes(reset, later))[0] == "True"
+
+
+@pytest.mark.parametrize(
+    ("status", "observed", "seeded"),
+    [("True", 1, "True"), ("False", 1, "False"), ("Unknown", 1, "Unknown"), ("False", 7, "Unknown")],
+)
+def test_a_workflow_that_is_new_goes_on_with_what_the_pool_says(status: str, observed: int, seeded: str) -> None:
+    condition = {
+        "type": "NodeRegistrationHealthy",
+        "status": status,
+        "reason": "RegistrationFailed",
+        "observedGeneration": observed,
+        "lastTransitionTime": before(hours=1),
+    }
+    known = refresh_registrations(Registrations(), seen(conditions=[condition], nodeClassObservedGeneration=3), 3, NOW)
+    assert decide_healthy(known)[0] == seeded
+    assert (known.generation, known.class_generation) == (1, 3)
+
+
+def test_live_nodeclaims_tell_when_they_registered_but_not_those_of_a_pool_before_this_one() -> None:
+    def claim(name: str, born: datetime, status: str) -> NodeClaim:
+        registered_at = {"type": "Registered", "status": status, "reason": "x", "lastTransitionTime": NOW}
+        return NodeClaim.model_validate(
+            {
+                "metadata": {"name": name, "uid": name, "creationTimestamp": born},
+                "spec": {"nodeClassRef": REFERENCE},
+                "status": {"conditions": [registered_at]},
+            }
+        )
+
+    claims = [
+        claim("a", before(hours=1), "True"),
+        claim("b", before(hours=1), "Unknown"),
+        claim("c", before(days=10), "True"),
+    ]
+    assert registered_outcomes(seen(), claims) == [StartupOutcome(uid="a", at=NOW, registered=True)]
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "rejection", "counted"),
+    [
+        (Phase.REGISTRATION, "RegistrationTimeout", "", True),
+        (Phase.REGISTRATION, "GarbageCollected", "", False),
+        (Phase.LAUNCH, "LaunchTimeout", "", True),
+        (Phase.LAUNCH, "LaunchTimeout", "UnauthorizedOperation", True),
+        (Phase.LAUNCH, "LaunchTimeout", "InsufficientCapacity", False),
+        (Phase.LAUNCH, "InsufficientCapacity", "InsufficientCapacity", False),
+        (Phase.LAUNCH, "NodeClassNotReady", "NodeClassNotReady", False),
+        (Phase.INITIALIZATION, "InitializationTimeout", "", False),
+        (Phase.READY, "GarbageCollected", "", False),
+    ],
+)
+def test_what_counts_against_a_pool(phase: Phase, reason: str, rejection: str, counted: bool) -> None:
+    assert counts_as_failure(phase, reason, rejection) is counted

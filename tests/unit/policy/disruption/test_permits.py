@@ -1,17 +1,33 @@
-"""Who gets a permit now, and what the others wait for."""
+"""Who gets a permit, what the others wait for, reservations, records, and when budgets are read again."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tenure.model.disruption.decision import BudgetHeadroom, ConcurrentZoneLimit, PastDisruption
+from tenure.model.disruption.permits import PermitReservation, ReservationRequest
 from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import NodePoolCount, Permit
 from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate
-from tenure.policy.disruption.permits import PermitDecisions, decide_permits, request_key, stable_cause, update_record
-
-NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+from tenure.policy.disruption.permits import (
+    FIXED_CHECK_INTERVAL,
+    MAX_RECORDED,
+    PermitDecisions,
+    decide_permits,
+    merge_records,
+    next_check_at,
+    parse_record,
+    request_key,
+    reservations_lapse_at,
+    reserved_by_others,
+    serialize_record,
+    stable_cause,
+    update_record,
+    update_reservations,
+)
+from tests.unit.policy.builders import NOW, after
 
 
 def permit_request(name: str, *, by: str = "", reason: Any = "Empty", minutes_ago: float = 1) -> PermitRequest:
@@ -174,3 +190,132 @@ def test_the_record_keeps_what_went_for_as_long_as_rates_look_back() -> None:
 )
 def test_counts_and_moments_make_no_other_cause(one: str, other: str, same: bool) -> None:
     assert (stable_cause(one) == stable_cause(other)) is same
+
+
+USED_UP = {"Empty": AllowedDisruptions(allowed=0)}
+
+
+def lease(until: datetime) -> Permit:
+    return Permit(claim_name="a", claim_uid="uid-a", reason="Empty", until=until)
+
+
+IN_70_SECONDS = lease(after(seconds=70))
+
+
+@pytest.mark.parametrize(("checks", "seconds"), [(1, 30), (2, 60), (3, 120), (4, 240), (5, 240), (5000, 240)])
+def test_looks_come_ever_more_slowly_while_nothing_changes(checks: int, seconds: int) -> None:
+    assert next_check_at(checks, USED_UP, (), NOW) == after(seconds=seconds)
+
+
+def test_a_permit_that_may_lapse_is_not_overslept() -> None:
+    out = (lease(after(seconds=-5)), lease(after(seconds=70)), lease(after(seconds=100)))
+    assert next_check_at(4, USED_UP, out, NOW) == after(seconds=70)
+
+
+def test_a_commands_permit_counts_until_its_nodes_cannot_begin_to_go() -> None:
+    out = (lease(after(seconds=70)).model_copy(update={"begins_within": timedelta(seconds=40)}),)
+    assert next_check_at(4, USED_UP, out, NOW) == after(seconds=110)
+
+
+def test_a_place_that_another_pool_booked_is_not_overslept() -> None:
+    assert next_check_at(4, USED_UP, (IN_70_SECONDS,), NOW, reserved_until=after(seconds=20)) == after(seconds=20)
+    assert next_check_at(4, USED_UP, (IN_70_SECONDS,), NOW, reserved_until=after(seconds=90)) == after(seconds=70)
+
+
+def test_what_time_frees_is_not_overslept() -> None:
+    assert next_check_at(4, {"Empty": AllowedDisruptions(allowed=0, opens=after(seconds=90))}, (), NOW) == after(
+        seconds=90
+    )
+
+
+def test_where_time_alone_lets_nodes_go_nothing_happens_before() -> None:
+    allowed_disruptions = {"Empty": AllowedDisruptions(allowed=0, fixed=True, opens=after(minutes=40))}
+    assert next_check_at(1, allowed_disruptions, (IN_70_SECONDS,), NOW) == after(minutes=40)
+    assert next_check_at(1, {"Empty": AllowedDisruptions(allowed=0, fixed=True)}, (), NOW) == NOW + FIXED_CHECK_INTERVAL
+
+
+def test_one_reason_that_nodes_may_free_is_looked_at_like_any() -> None:
+    allowed_disruptions = {
+        "Empty": AllowedDisruptions(allowed=0, fixed=True, opens=after(minutes=40)),
+        **{"Drifted": AllowedDisruptions(allowed=0)},
+    }
+    assert next_check_at(1, allowed_disruptions, (), NOW) == after(seconds=30)
+
+
+def test_while_it_is_paused_only_the_end_of_the_pause_counts() -> None:
+    check_at = partial(
+        next_check_at, 1, {"Empty": AllowedDisruptions(allowed=3, opens=after(minutes=1))}, (), NOW, blocked_by="paused"
+    )
+    assert check_at(until=after(minutes=50)) == after(minutes=50)
+    assert check_at(until=after(days=3)) == check_at() == NOW + FIXED_CHECK_INTERVAL
+
+
+def test_a_clock_that_is_late_does_not_cost_an_hour() -> None:
+    """The timer for the opening went off, and who read the budget found it still closed."""
+    allowed_disruptions = {"Empty": AllowedDisruptions(allowed=0, fixed=True, opens=after(seconds=-1))}
+    assert next_check_at(1, allowed_disruptions, (), NOW) == after(seconds=5)
+
+
+SOON, LATER = NOW + timedelta(minutes=1), NOW + timedelta(minutes=8)
+
+
+def reservation_request(pool: str, **minutes_by_uid: int) -> ReservationRequest:
+    """By UID how many minutes from now."""
+    until = {uid: NOW + timedelta(minutes=minutes) for uid, minutes in minutes_by_uid.items()}
+    return ReservationRequest(pool=pool, workflow_id=pool, desired=until)
+
+
+def test_who_books_second_sees_the_first_and_not_itself() -> None:
+    ledger = update_reservations((), reservation_request("a", a1=1), NOW)
+    assert reserved_by_others(ledger, "a") == ()
+    ledger = update_reservations(ledger, reservation_request("b", b1=1, b2=8), NOW)
+    assert reserved_by_others(ledger, "b") == ("a1",) and reserved_by_others(ledger, "a") == ("b1", "b2")
+
+
+def test_a_pool_has_what_it_asked_for_last_and_others_keep_theirs_until_they_lapse() -> None:
+    ledger = (
+        PermitReservation(pool="a", claim_uid="a1", until=NOW),
+        PermitReservation(pool="a", claim_uid="a2", until=LATER),
+        PermitReservation(pool="b", claim_uid="b1", until=SOON),
+    )
+    assert update_reservations(ledger, reservation_request("b", b2=1), NOW) == (
+        ledger[1],
+        PermitReservation(pool="b", claim_uid="b2", until=SOON),
+    )
+    assert update_reservations(ledger, reservation_request("b"), NOW) == (ledger[1],)
+
+
+def test_others_places_lapse_at_the_first_of_their_times() -> None:
+    ledger = update_reservations((), reservation_request("a", a1=8, a2=3), NOW)
+    assert reservations_lapse_at(ledger, "b") == NOW + timedelta(minutes=3)
+    assert reservations_lapse_at(ledger, "a") is None
+
+
+def went(uid: str, minutes_ago: float) -> PastDisruption:
+    return PastDisruption(pool="web", reason="Drifted", at=NOW - timedelta(minutes=minutes_ago), uid=uid)
+
+
+def test_what_two_records_tell_of_counts_once_and_only_as_far_back_as_rates_look() -> None:
+    nameless = went("", 5)
+    one, other = [went("a", 9), went("b", 3), nameless, nameless], [went("b", 3), went("c", 1), nameless, went("d", 99)]
+    found = merge_records(one, other, since=NOW - timedelta(hours=1))
+    assert [entry.uid for entry in found] == ["a", "", "", "b", "c"]
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    record = (went("a", 9), went("b", 0.001))
+    assert parse_record(serialize_record(record), "web") == record
+    assert serialize_record(()) == "" and parse_record("", "web") == ()
+
+
+def test_of_very_many_the_newest_are_written() -> None:
+    record = tuple(went(f"{number}", MAX_RECORDED + 5 - number) for number in range(MAX_RECORDED + 5))
+    text = serialize_record(record)
+    assert parse_record(text, "web") == record[5:] and len(text) < 100_000
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "7", '[["Expired","2026-01-01T00:00:00Z","u"]]', '[["Drifted","soon","u"]]', "[[1]]"]
+)
+def test_what_a_person_wrote_there_counts_as_nothing(text: str) -> None:
+    assert parse_record(text, "web") == ()

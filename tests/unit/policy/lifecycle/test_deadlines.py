@@ -1,15 +1,32 @@
-"""Deadlines and what follows them: what policies say, what the settings say, and what makes no sense."""
+"""Deadlines and what follows them, by policies and settings; slow and overdue phases, and what blocks them."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.blockers import BLOCKERS, INELIGIBILITIES
+from tenure.model.disruption.decision import Cause as IneligibilityCause
+from tenure.model.disruption.drain import Cause as BlockerCause
+from tenure.model.disruption.drain import DrainStatus, EvictionBlocker
+from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.state import Deadlines, Phase
-from tenure.policy.lifecycle.deadlines import action_of, deadlines_of, not_ready_grace_of, problem_of
-from tenure.policy.lifecycle.transitions import deadline_of
-from tests.unit.policy.builders import NOW, node
+from tenure.model.plan import ExpectedDurations, PhaseDurations
+from tenure.policy.lifecycle.deadlines import (
+    action_of,
+    blocker_code,
+    deadlines_of,
+    describe_blocker,
+    is_alarmed,
+    not_ready_grace_of,
+    problem_of,
+    slow_at,
+)
+from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of
+from tests.unit.policy.builders import NOW, after, before, node
 
 DEFAULTS = Deadlines()
 
@@ -105,3 +122,139 @@ def test_a_rule_of_disruption_that_cannot_be_read_is_named_with_its_field() -> N
     message = problem_of(rules(disruption={"windows": [{"schedule": "0 25 * * *", "duration": "1h"}]}))
     assert message.startswith("disruption.windows[0]: schedule '0 25 * * *': hour '25': expected 0 to 23")
     assert problem_of(rules(disruption={"windows": [{"schedule": "@daily", "duration": "4h"}]})) == ""
+
+
+AT_REST = (Phase.READY, Phase.DELETED)
+"""A ready node waits for nothing, and one that is gone is gone."""
+WAITING = tuple(phase for phase in Phase if phase not in AT_REST)
+ACTIONS = ("", "alarm", "replace", "terminate")
+
+
+def when_overdue(phase: Phase, action: str) -> LifecycleRules | None:
+    if not action or phase not in (Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION):
+        return None
+    return LifecycleRules.model_validate({phase.value.lower(): {"whenOverdue": action}})
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("phase", WAITING)
+def test_every_phase_that_waits_has_a_deadline_and_past_it_an_end_or_a_person(phase: Phase, action: str) -> None:
+    state = node({"rules": when_overdue(phase, action)}, phase=phase, since=NOW)
+    assert deadline_of(state, phase, NOW) is not None
+    late = state.model_copy(update={"overdue": True})
+    if action_of(late.observed.rules, phase) == "alarm":
+        remedy = BLOCKERS[f"{phase.value}Overdue"].remedy
+        assert describe_blocker(late) == f"waits for a person: {remedy}"
+    else:
+        ends = {Phase.DRAIN, Phase.TERMINATION} & set(TRANSITIONS[phase])
+        assert describe_blocker(late).startswith("waits for its end")
+        assert ends and not is_alarmed(late), "the workflow ends it; tests/unit/workflows/phases/test_deadlines.py"
+
+
+STATES = st.fixed_dictionaries(
+    {
+        "phase": st.sampled_from(Phase),
+        "blocked_by": st.sampled_from(["", "NodeNotFound: the Node left", "x" * 300]),
+        "blocked_code": st.just("NodeNotFound"),
+        "slow": st.booleans(),
+        "late": st.sampled_from([0, 1, 10_000]),
+    }
+)
+
+
+@given(STATES, st.sampled_from(ACTIONS), st.booleans())
+def test_no_state_waits_without_a_deadline_to_come_or_a_word_of_whom_it_waits_for(
+    drawn: dict[str, Any], action: str, there: bool
+) -> None:
+    """As the workflow keeps its state: a deadline from the phase's beginning, overdue once it has passed."""
+    late = timedelta(minutes=drawn.pop("late"))
+    phase = drawn["phase"]
+    state = node(
+        {"rules": when_overdue(phase, action), "node_name": "node-a" if there else ""}, since=NOW - late, **drawn
+    )
+    deadline = deadline_of(state, phase, NOW - late)
+    state = state.model_copy(update={"deadline": deadline, "overdue": deadline is not None and deadline <= NOW})
+    text = describe_blocker(state)
+    in_time = deadline is not None and deadline > NOW
+    lost = phase is Phase.READY and not there and bool(drawn["blocked_by"])
+    at_rest = phase in AT_REST and not lost
+    assert in_time or at_rest or text.startswith("waits for ")
+    assert bool(blocker_code(state)) == bool(text)
+
+
+@pytest.mark.parametrize("phase", AT_REST)
+def test_what_waits_for_nothing_has_no_deadline(phase: Phase) -> None:
+    assert deadline_of(node(phase=phase), phase, NOW) is None and f"{phase.value}Overdue" not in BLOCKERS
+
+
+def test_what_holds_it_up_stands_behind_who_is_waited_for() -> None:
+    late = node(phase=Phase.DRAIN, overdue=True, blocked_by="default/web: PodDisruptionBudget web")
+    assert describe_blocker(late).endswith("; default/web: PodDisruptionBudget web")
+
+
+BLOCKED = {"blocked_by": "PodDisruptionBudget web", "blocked_code": "PodDisruptionBudget"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"phase": Phase.READY}, ""),
+        ({"phase": Phase.DRAIN, **BLOCKED}, "PodDisruptionBudget"),
+        ({"phase": Phase.DRAIN, "overdue": True, **BLOCKED}, "PodDisruptionBudget"),
+        ({"phase": Phase.DRAIN, "overdue": True}, "DrainOverdue"),
+        ({"phase": Phase.DRAIN, "blocked_code": "PodDisruptionBudget"}, ""),
+        ({"phase": Phase.LAUNCH, "slow": True, **BLOCKED}, "Slow"),
+        ({"phase": Phase.LAUNCH, "slow": True, "overdue": True}, "LaunchOverdue"),
+    ],
+)
+def test_lists_show_a_code_of_the_registry(fields: dict[str, Any], code: str) -> None:
+    assert blocker_code(node({"node_name": "node-a"}, **fields)) == code
+    assert not code or code in BLOCKERS
+
+
+def test_the_registry_has_every_cause() -> None:
+    assert INELIGIBILITIES.keys() == {*get_args(IneligibilityCause)}
+    for cause in get_args(BlockerCause):
+        blocker = EvictionBlocker(subject="default/web", cause=cause, what="held")
+        assert DrainStatus(eviction_blockers=(blocker,)).blocker_code in BLOCKERS
+    assert DrainStatus(not_ready_since=NOW).blocker_code in BLOCKERS
+
+
+MINUTE = timedelta(minutes=1)
+KNOWN = ExpectedDurations(
+    by_type={"m5.large": PhaseDurations(registration=3 * MINUTE)},
+    default=PhaseDurations(launch=MINUTE, registration=2 * MINUTE, initialization=4 * MINUTE),
+)
+INSTANCE = LaunchedInstance(
+    claim_uid="uid-a",
+    provider_id="aws:///us-west-2a/i-0a",
+    instance_type="m5.large",
+    zone="us-west-2a",
+    capacity_type="spot",
+    image_id="ami-1",
+)
+
+
+def starting(phase: Phase, **more: Any) -> Any:
+    return node(born=before(minutes=1), phase=phase, since=NOW, deadline=after(minutes=10), expected=KNOWN, **more)
+
+
+def test_slow_begins_where_such_nodes_are_through() -> None:
+    assert slow_at(starting(Phase.LAUNCH)) == NOW, "launch counts from birth"
+    assert slow_at(starting(Phase.REGISTRATION)) == after(minutes=2)
+    assert slow_at(starting(Phase.REGISTRATION, launched=INSTANCE)) == after(minutes=3)
+    assert slow_at(starting(Phase.INITIALIZATION, launched=INSTANCE)) == after(minutes=4), "the type's is not known"
+
+
+def test_nothing_is_slow_that_is_known_to_be_or_late_or_comes_back_or_of_which_nothing_is_expected() -> None:
+    for more in ({"slow": True}, {"overdue": True}, {"initialized": True}, {"expected": None}):
+        state = starting(Phase.INITIALIZATION).model_copy(update=more)
+        assert slow_at(state) is None
+    assert slow_at(starting(Phase.INITIALIZATION).model_copy(update={"deadline": after(minutes=3)})) is None
+    assert slow_at(starting(Phase.DRAIN)) is slow_at(starting(Phase.READY)) is None
+
+
+def test_slow_is_shown_with_what_holds_the_node_up_and_waits_for_nobody() -> None:
+    state = starting(Phase.INITIALIZATION, slow=True, blocked_by="NodeNotReady: the kubelet")
+    assert describe_blocker(state) == "slow: NodeNotReady: the kubelet"
+    assert describe_blocker(state.model_copy(update={"overdue": True})).startswith("waits for a person: ")

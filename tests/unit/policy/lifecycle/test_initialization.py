@@ -1,9 +1,17 @@
-"""What holds up a node's initialization, in the order in which it is told."""
+"""What holds up initialization, what a Node lacks, and how long start-up is expected to take."""
+
+from datetime import timedelta
 
 import pytest
 
 from tenure.apis.meta import Taint
-from tenure.policy.lifecycle.initialization import decide_waiting_for
+from tenure.policy.lifecycle.initialization import (
+    decide_expected,
+    decide_waiting_for,
+    default_expected_duration,
+    describe_missing_resources,
+    summary_of,
+)
 
 STARTUP = Taint(key="node.cilium.io/agent-not-ready", effect="NoExecute")
 UNINITIALIZED = Taint(key="node.cloudprovider.kubernetes.io/uninitialized", effect="NoSchedule", value="true")
@@ -57,3 +65,56 @@ def test_what_is_waited_for_is_named() -> None:
     assert waiting(STARTUP) == ("StartupTaintsExist: node.cilium.io/agent-not-ready:NoExecute",)
     missing = waiting(requests={"nvidia.com/gpu": 1, "vpc.amazonaws.com/pod-eni": 1, "cpu": 1})
     assert missing == ("ResourceNotRegistered: nvidia.com/gpu, vpc.amazonaws.com/pod-eni",)
+
+
+GI = 2**30
+EXPECTED = {"cpu": 4000, "memory": 16 * GI, "nvidia.com/gpu": 2}
+
+
+@pytest.mark.parametrize(
+    ("requests", "has", "lacking"),
+    [
+        ({"cpu": 1}, {"cpu": 4000}, ""),
+        ({"cpu": 1}, {"cpu": 3600}, ""),
+        ({"cpu": 1}, {"cpu": 3599}, "cpu: the Node has 3599m of 4 (89 %)"),
+        ({"cpu": 1}, {"cpu": 8000}, ""),
+        ({"cpu": 0}, {"cpu": 1}, ""),
+        ({"memory": 1}, {"cpu": 1, "memory": 16 * GI}, ""),
+        ({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 1}, "nvidia.com/gpu: the Node has 1 of 2 (50 %)"),
+        ({"nvidia.com/gpu": 1}, {}, "nvidia.com/gpu: the Node has 0 of 2 (0 %)"),
+        ({"example.com/nothing": 1}, {}, ""),
+        (
+            {"memory": 1, "cpu": 1},
+            {"cpu": 1000, "memory": 8 * GI},
+            "cpu: the Node has 1 of 4 (25 %); memory: the Node has 8Gi of 16Gi (50 %)",
+        ),
+    ],
+)
+def test_only_what_was_asked_for_is_looked_at_and_nine_tenths_are_enough(
+    requests: dict[str, int], has: dict[str, int], lacking: str
+) -> None:
+    assert describe_missing_resources(requests, EXPECTED, has) == lacking
+
+
+def test_times_are_summed_up_by_rank() -> None:
+    found = summary_of([5, 1, 3, 2, 4, 10, 9, 8, 7, 6, 100])
+    assert (found.count, found.median, found.p90, found.longest) == (11, 6, 10, 100)
+    with pytest.raises(ValueError, match="nothing"):
+        summary_of([])
+
+
+def test_one_straggler_does_not_make_others_seem_quick() -> None:
+    assert decide_expected([40.0] * 20 + [600.0]) == timedelta(seconds=80)
+
+
+def test_where_many_take_long_that_is_what_is_expected() -> None:
+    assert decide_expected([40.0] * 5 + [400.0] * 5) == timedelta(seconds=500)
+
+
+def test_too_few_say_nothing_and_a_share_of_the_deadline_stands_in() -> None:
+    assert decide_expected([60.0, 60.0]) is None
+    assert default_expected_duration(timedelta(minutes=30)) == timedelta(minutes=3)
+
+
+def test_what_takes_no_time_is_given_some() -> None:
+    assert decide_expected([0.0, 0.0, 1.0]) == default_expected_duration(timedelta(seconds=1)) == timedelta(seconds=10)
