@@ -10,8 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.nodes.durations import format_since, format_until
-from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.nodes.workflows import NodeClaimSummary, format_since, format_until
 from tenure.cli.sandbox.environment import ClusterView
 from tenure.model.nodeclaim.history import Phase
 

@@ -6,6 +6,7 @@ Deleted nodes are listed for as long as Temporal keeps their workflows.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -48,12 +49,11 @@ class NodeEventReader:
         return [NodeEvents(nodeclaim, await _read_records(memos[nodeclaim.workflow_id])) for nodeclaim in nodeclaims]
 
     async def has_node(self, name: str) -> bool:
-        """Whether a node of that name lives, or lived."""
         every = await NodeClaimVisibility(self._client, self._cluster).list_all()
         return any(one.is_called(name) for one in every)
 
     async def read_message_counts(self) -> MessageCounts | None:
-        """None where no queue is read at present."""
+        """None where no worker reads a queue."""
         handle = self._client.get_workflow_handle(ids.interruption(self._cluster))
         try:
             description = await handle.describe()
@@ -64,24 +64,18 @@ class NodeEventReader:
         for activity in description.raw_description.pending_activities:
             if activity.activity_type.name == READ_QUEUE_ACTIVITY and activity.heartbeat_details.payloads:
                 details = await self._client.data_converter.decode(activity.heartbeat_details.payloads)
-                return _parse_message_counts(details[0])
+                with suppress(ValidationError):
+                    return MessageCounts.model_validate(details[0])
         return None
 
 
 async def _read_records(execution: WorkflowExecution) -> tuple[EventRecord, ...]:
-    """What a newer version wrote, and this one cannot read, is left out."""
+    """None where a newer version wrote a form that this one cannot read."""
     try:
         memo: Mapping[str, object] = await execution.memo()
         return _RECORDS_ADAPTER.validate_python(memo[MEMO])
     except ValidationError:
         return ()
-
-
-def _parse_message_counts(payload: object) -> MessageCounts | None:
-    try:
-        return MessageCounts.model_validate(payload)
-    except ValidationError:
-        return None
 
 
 Name = Annotated[str, typer.Argument(help="NodeClaim, Node or instance (default: all nodes).")]
@@ -124,7 +118,7 @@ def _is_selected(nodeclaim: NodeClaimSummary, name: str, pool: str) -> bool:
 
 
 def select_rows(node_events: Sequence[NodeEvents], after: datetime) -> list[tuple[NodeClaimSummary, EventRecord]]:
-    """Oldest first: what was heard since then, and what a node that lives still waits for."""
+    """Oldest first: records since then, and pending ones of running nodes."""
     rows = [
         (one.nodeclaim, record)
         for one in node_events
@@ -157,7 +151,6 @@ def events_table(rows: Sequence[tuple[NodeClaimSummary, EventRecord]]) -> Printa
 
 
 def describe_outcome(nodeclaim: NodeClaimSummary, record: EventRecord) -> str:
-    """What was done, and whether the node is there still."""
     if nodeclaim.open:
         since = "" if record.since == record.received_at else f" (since {_format_time(record.since)})"
         return f"{record.done}{since}"

@@ -10,14 +10,12 @@ from google.protobuf.json_format import ParseError
 from pydantic import ValidationError
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
-from temporalio.common import SearchAttributeKey
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.timeline import NodeExplanation, explain_completed, list_activity_calls
-from tenure.cli.nodes.workflows import NodeClaimSummary, nodeclaim_name
-from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
-from workflows import search_attributes
+from tenure.cli.nodes.workflows import NodeClaimSummary, summarize_attributes
+from tenure.model.nodeclaim.history import NodeClaimOutcome
 
 Read = Callable[[Sequence[HistoryEvent]], Sequence[HistoryEvent]]
 _CONVERTER: Final = pydantic_data_converter.payload_converter
@@ -56,21 +54,10 @@ def _read_explanations(files: Iterable[Path], read: Read) -> Iterator[NodeExplan
 def _explain_history(workflow_id: str, events: Sequence[HistoryEvent]) -> NodeExplanation:
     attributes = _final_search_attributes(events)
 
-    def text(key: SearchAttributeKey[Any]) -> str:
-        return str(attributes.get(key.name, ""))
-
-    nodeclaim = NodeClaimSummary(
-        workflow_id=workflow_id,
-        name=nodeclaim_name(workflow_id),
-        phase=Phase.DELETED.value,
-        pool=text(search_attributes.NODE_POOL).removeprefix("-"),
+    nodeclaim = summarize_attributes(
+        workflow_id,
+        lambda key: attributes.get(key.name),
         since=events[-1].event_time.ToDatetime(tzinfo=UTC),
-        instance_type=text(search_attributes.INSTANCE_TYPE),
-        instance_id=text(search_attributes.INSTANCE_ID),
-        zone=text(search_attributes.ZONE),
-        capacity_type=text(search_attributes.CAPACITY_TYPE),
-        price=attributes.get(search_attributes.PRICE.name, 0.0),
-        node_name=text(search_attributes.NODE_NAME),
         status="EXPORTED",
     )
     result = events[-1].workflow_execution_completed_event_attributes.result.payloads

@@ -12,8 +12,7 @@ import typer
 
 from tenure.cli.command import NodePoolName
 from tenure.cli.exit_codes import UsageError
-from tenure.cli.nodes.durations import format_since, format_until
-from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as_json
+from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as_json, format_since, format_until
 from tenure.cli.output import Result, format_columns
 from tenure.cli.temporal_client import Connection, temporal_command
 

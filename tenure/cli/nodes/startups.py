@@ -14,7 +14,7 @@ import typer
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.cli.command import Kubeconfig, NodePoolName, command
 from tenure.cli.console import PrintableTable, make_table, unwrapped
-from tenure.cli.nodes.durations import format_span
+from tenure.cli.nodes.workflows import format_span
 from tenure.cli.output import Result
 from tenure.kube.client.client import connect
 from tenure.kube.client.objects import Objects

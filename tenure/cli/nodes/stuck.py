@@ -14,8 +14,14 @@ from temporalio.service import RPCError
 
 from tenure.cli.console import PrintableTable, folded, make_table, unwrapped
 from tenure.cli.exit_codes import DONE, FAILED
-from tenure.cli.nodes.durations import format_since, format_span, format_until
-from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as_json
+from tenure.cli.nodes.workflows import (
+    NodeClaimSummary,
+    NodeClaimVisibility,
+    as_json,
+    format_since,
+    format_span,
+    format_until,
+)
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.base import Message

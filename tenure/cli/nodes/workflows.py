@@ -1,12 +1,13 @@
 """The NodeClaim workflows of a cluster: running ones by their search attributes, ended ones by their result."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey
 
 from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
 from workflows import ids, search_attributes
@@ -107,25 +108,38 @@ def merge_runs(executions: Sequence[WorkflowExecution]) -> list[NodeClaimSummary
 def summarize_run(execution: WorkflowExecution, *, events_before: int = 0) -> NodeClaimSummary:
     found = execution.typed_search_attributes
     status = execution.status or WorkflowExecutionStatus.RUNNING
-    closed = status is WorkflowExecutionStatus.COMPLETED
+    summary = summarize_attributes(
+        execution.id, found.get, status=status.name, events=events_before + (execution.history_length or 0)
+    )
+    if status is WorkflowExecutionStatus.COMPLETED:
+        return replace(summary, phase=Phase.DELETED.value, since=execution.close_time)
+    return replace(
+        summary,
+        phase=found.get(search_attributes.PHASE) or "",
+        since=found.get(search_attributes.PHASE_SINCE),
+        deadline=found.get(search_attributes.DEADLINE),
+        overdue=bool(found.get(search_attributes.OVERDUE)),
+        blocked_by=found.get(search_attributes.BLOCKED_BY) or "",
+        paused=bool(found.get(search_attributes.PAUSED)),
+    )
+
+
+def summarize_attributes(
+    workflow_id: str, get: Callable[[SearchAttributeKey[Any]], Any], **more: Any
+) -> NodeClaimSummary:
+    """The part that a closed workflow keeps."""
     return NodeClaimSummary(
-        workflow_id=execution.id,
-        name=nodeclaim_name(execution.id),
-        phase=Phase.DELETED.value if closed else found.get(search_attributes.PHASE) or "",
-        pool=(found.get(search_attributes.NODE_POOL) or "").removeprefix("-"),
-        since=execution.close_time if closed else found.get(search_attributes.PHASE_SINCE),
-        deadline=None if closed else found.get(search_attributes.DEADLINE),
-        overdue=not closed and bool(found.get(search_attributes.OVERDUE)),
-        blocked_by="" if closed else found.get(search_attributes.BLOCKED_BY) or "",
-        paused=not closed and bool(found.get(search_attributes.PAUSED)),
-        instance_type=found.get(search_attributes.INSTANCE_TYPE) or "",
-        instance_id=found.get(search_attributes.INSTANCE_ID) or "",
-        zone=found.get(search_attributes.ZONE) or "",
-        capacity_type=found.get(search_attributes.CAPACITY_TYPE) or "",
-        price=found.get(search_attributes.PRICE) or 0.0,
-        node_name=found.get(search_attributes.NODE_NAME) or "",
-        status=status.name,
-        events=events_before + (execution.history_length or 0),
+        workflow_id=workflow_id,
+        name=nodeclaim_name(workflow_id),
+        phase=Phase.DELETED.value,
+        pool=(get(search_attributes.NODE_POOL) or "").removeprefix("-"),
+        instance_type=get(search_attributes.INSTANCE_TYPE) or "",
+        instance_id=get(search_attributes.INSTANCE_ID) or "",
+        zone=get(search_attributes.ZONE) or "",
+        capacity_type=get(search_attributes.CAPACITY_TYPE) or "",
+        price=get(search_attributes.PRICE) or 0.0,
+        node_name=get(search_attributes.NODE_NAME) or "",
+        **more,
     )
 
 
@@ -157,3 +171,24 @@ def as_json(nodeclaim: NodeClaimSummary) -> dict[str, Any]:
 
 def _format_iso(at: datetime | None) -> str | None:
     return at.isoformat() if at else None
+
+
+def format_since(nodeclaim: NodeClaimSummary, now: datetime) -> str:
+    return f"{format_span(now - nodeclaim.since)} ago" if nodeclaim.since else "-"
+
+
+def format_until(nodeclaim: NodeClaimSummary, now: datetime) -> str:
+    if nodeclaim.deadline is None:
+        return "-"
+    left = nodeclaim.deadline - now
+    return f"in {format_span(left)}" if left > timedelta(0) else f"{format_span(-left)} late"
+
+
+def format_span(length: timedelta) -> str:
+    """`7s`, `4m05s`, `2h03m`."""
+    seconds = max(0, int(length.total_seconds()))
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02}s"
+    return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"

@@ -1,7 +1,4 @@
-"""What a simulation is given: manifests as the planner's facts, checked as an API server would check them.
-
-`simulate.py` plans on these. Whatever is wrong is `Refused`, and nothing is planned.
-"""
+"""The inputs of a simulation: manifests as the planner's facts, validated as an API server would."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,8 +32,6 @@ _EXISTING_KINDS: Final = ("Node", "NodeClaim", "Pod", *_CONTEXT_KINDS)
 
 @dataclass
 class SimulationInputs:
-    """A cluster on paper."""
-
     pools: list[NodePoolFact]
     pods: list[PodFact]
     types: tuple[InstanceType, ...]
@@ -44,18 +39,18 @@ class SimulationInputs:
     nodes: list[NodeFact] = field(default_factory=list)
     claims: list[NodeClaimFact] = field(default_factory=list)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Of namespaces, by name."""
+    """By namespace."""
     priorities: dict[str, int] = field(default_factory=lambda: dict(_BUILT_IN))
-    """Of priority classes by name; that of the empty name is the default."""
+    """By PriorityClass; the empty name is the default."""
     overlays: tuple[OverlayFact, ...] = ()
     volumes: StorageObjects = field(default_factory=StorageObjects)
 
     def types_offered_to(self, pool: NodePoolFact) -> Iterable[InstanceType]:
-        """The instance types as its NodeOverlays make them."""
+        """With its NodeOverlays applied."""
         return apply_overlays(self.types, self.overlays, nodepool_labels(pool)) if self.overlays else self.types
 
     def list_namespaces(self) -> Iterator[NamespaceFact]:
-        """Those that are given and those that pods are in, with the label that each has by itself."""
+        """Given ones and those of pods, with the label that the API server adds."""
         for name in sorted({*self.labels, *(pod.namespace for pod in self.pods)}):
             yield NamespaceFact(name=name, labels={_NAMESPACE_NAME: name, **self.labels.get(name, {})})
 
@@ -63,7 +58,6 @@ class SimulationInputs:
 def read_inputs(
     nodepools: Path, pods: Path, types: tuple[InstanceType, ...], daemonsets: Path | None, nodes: Path | None
 ) -> SimulationInputs:
-    """Raises `Refused`."""
     volumes = StorageObjects()
     objects = _read(volumes, nodepools, "NodePool", "NodeOverlay")
     chosen = of_kind(nodepools, [one for one in objects if one["kind"] == "NodePool"], "NodePool")
@@ -83,7 +77,7 @@ def read_inputs(
 
 
 def read_nodepool(raw: Mapping[str, Any]) -> NodePoolFact:
-    """Ready, as nobody has said otherwise. Raises ValueError for what an API server or the worker would refuse."""
+    """Ready by default. Raises ValueError for an object that an API server or the worker would reject."""
     found = nodepool_fact(raw).model_copy(update={"ready": True})
     requirements = Requirements.from_expressions(found.requirements)
     for one in found.requirements:
@@ -113,7 +107,7 @@ def read_nodepool(raw: Mapping[str, Any]) -> NodePoolFact:
 def check_nodepools_satisfiable(
     path: Path, pools: Iterable[NodePoolFact], source: Path, types: tuple[InstanceType, ...]
 ) -> None:
-    """A pool that no type satisfies is never meant. Raises `Refused`."""
+    """A NodePool without a compatible type is a mistake. Raises `UsageError`."""
     table = InstanceTypeTable(types)
     for one in pools:
         requirements = Requirements.from_expressions(one.requirements)
@@ -125,7 +119,7 @@ def check_nodepools_satisfiable(
 
 
 def _accepted_overlays(path: Path, objects: list[Object], found: SimulationInputs) -> tuple[OverlayFact, ...]:
-    """A worker would leave out what it does not heed, and say so on the object. Raises `Refused`."""
+    """Raises `UsageError` for overlays that a worker would report as invalid on the object."""
     evaluation = evaluate_overlays(
         _parse_facts(path, objects, overlay_fact),
         [OverlayTarget(nodepool_labels(one), found.types) for one in found.pools],
@@ -137,7 +131,7 @@ def _accepted_overlays(path: Path, objects: list[Object], found: SimulationInput
 
 
 def _add_objects(found: SimulationInputs, path: Path, objects: list[Object]) -> None:
-    """Pods, and what they are to be seen among."""
+    """Pods, and the objects that they are planned among."""
     by_kind: dict[str, list[Object]] = {}
     for one in objects:
         by_kind.setdefault(one["kind"], []).append(one)
@@ -147,10 +141,10 @@ def _add_objects(found: SimulationInputs, path: Path, objects: list[Object]) -> 
         found.labels[fact.name] = fact.labels
     for name, value, default in _parse_facts(path, by_kind.pop("PriorityClass", []), _read_priority_class):
         found.priorities |= {name: value, "": value} if default else {name: value}
-    workloads = [one for kind in by_kind.values() for one in kind]
-    pods = list(pods_of(path, workloads))
+    others = [one for kind in by_kind.values() for one in kind]
+    pods = list(pods_of(path, others))
     found.pods += _parse_facts(path, pods, _read_pod)
-    found.volumes.add_generated_claims(path, chain(claims_of_sets(workloads), ephemeral_claims(pods)))
+    found.volumes.add_generated_claims(path, chain(claims_of_sets(others), ephemeral_claims(pods)))
 
 
 def _read(volumes: StorageObjects, path: Path, *kinds: str) -> list[Object]:
@@ -181,7 +175,7 @@ def _read_namespace(raw: Mapping[str, Any]) -> NamespaceFact:
 
 
 def _read_pod(raw: Mapping[str, Any]) -> PodFact:
-    """One that is bound nowhere waits for a node, unless gates hold it back."""
+    """An unbound pod without scheduling gates is unschedulable."""
     found = pod_fact(raw)
     check_pod(found)
     waits = not found.node_name and not raw["spec"].get("schedulingGates")
@@ -196,7 +190,7 @@ def _read_priority_class(raw: Mapping[str, Any]) -> tuple[str, int, bool]:
 
 
 def _with_priority(pod: PodFact, priorities: Mapping[str, int]) -> PodFact:
-    """A class that is not given counts for nothing."""
+    """0 for an unknown class."""
     value = priorities.get(pod.priority_class, 0)
     return pod.model_copy(update={"priority": value}) if value else pod
 

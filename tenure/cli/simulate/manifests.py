@@ -1,6 +1,6 @@
-"""Kubernetes manifests from files, for commands that need no cluster: YAML or JSON, single, listed or many to a file.
+"""Kubernetes manifests from files: YAML or JSON, single objects, lists, or several documents.
 
-What cannot be read is `Refused` in one line that names file, object, field and value.
+Errors are `UsageError`, one line that names file, object, field and value.
 """
 
 import json
@@ -20,14 +20,14 @@ T = TypeVar("T")
 Object = dict[str, Any]
 
 CREATED: Final = "2000-01-01T00:00:00Z"
-"""Of objects that were never created."""
+"""Creation time of objects from files."""
 MAX_VALUES: Final = 2_000_000
 """Of one document: some 20,000 pods. A few lines of YAML aliases can stand for any number of values."""
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Dates stay the text that they are, as the API server has it."""
+    """Dates stay text."""
 
     yaml_implicit_resolvers: Final = {
         first: [(tag, form) for tag, form in rules if tag != _TIMESTAMP]
@@ -36,7 +36,6 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def read_text(path: Path) -> str:
-    """Raises `Refused` for a file that cannot be read as text."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -46,7 +45,7 @@ def read_text(path: Path) -> str:
 
 
 def read_objects(path: Path) -> list[Object]:
-    """Every object in a file, those of lists one by one, without what is null: the API server has that for absent."""
+    """Every object, also those in lists. Null fields are dropped, as the API server does."""
     found: list[Object] = []
     try:
         for document in _parse_documents(path, read_text(path)):
@@ -82,7 +81,7 @@ def count_values(document: Any) -> int:
 
 
 def of_kind(path: Path, objects: Iterable[Object], *kinds: str) -> list[Object]:
-    """All of them have to be of these kinds, each name once; an empty file is wrong too, since it is never meant."""
+    """Requires these kinds, unique names, and at least one object."""
     chosen = list(objects)
     for one in chosen:
         if one.get("kind") not in kinds:
@@ -101,7 +100,7 @@ def of_kind(path: Path, objects: Iterable[Object], *kinds: str) -> list[Object]:
 
 
 def parse_object(path: Path, one: Object, read: Callable[[Mapping[str, Any]], T]) -> T:
-    """The object as `read` sees it, with what an API server would have filled in."""
+    """`read` receives the object with the metadata that an API server sets."""
     metadata = {"namespace": "default", "creationTimestamp": CREATED, **one["metadata"]}
     metadata.setdefault("uid", f"{one.get('kind')}/{metadata['namespace']}/{metadata['name']}")
     with raising_usage_error(f"{path}: {describe_object(one)}"):
@@ -111,7 +110,7 @@ def parse_object(path: Path, one: Object, read: Callable[[Mapping[str, Any]], T]
 
 @contextmanager
 def raising_usage_error(subject: str) -> Iterator[None]:
-    """Whatever is wrong with an object becomes `Refused`: its file and name, the field, and what stands there."""
+    """Errors of an object become `UsageError`: file, name, field and value."""
     try:
         yield
     except KeyError as error:

@@ -1,7 +1,4 @@
-"""What the API server does with a pod before anybody plans it: it fills in requests, and refuses what means nothing.
-
-Manifests have not been there yet. `simulate.py` sends the pods and the templates of workloads through here.
-"""
+"""The API server's admission of pods for manifests that were never submitted: default requests and validation."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -22,7 +19,7 @@ EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def admit_pod_spec(spec: Any, field: str = "spec") -> dict[str, Any]:
-    """The pod's spec with a request for each limit. Raises ValueError that names field and value."""
+    """With a request for each limit. Raises ValueError that names field and value."""
     filled: dict[str, Any] = dict(_require_type(dict, spec, field))
     if not filled.get("containers"):
         raise ValueError(f"{field}.containers is missing; write at least one")
@@ -41,7 +38,7 @@ def admit_pod_spec(spec: Any, field: str = "spec") -> dict[str, Any]:
 
 
 def check_pod(pod: PodFact) -> None:
-    """Raises ValueError for terms, selectors and tolerations that no API server would have let in."""
+    """Raises ValueError for terms, selectors and tolerations that an API server would reject."""
     for terms, where in (
         (pod.required_terms, "required"),
         ([one.expressions for one in pod.preferred_terms], "preferred"),
@@ -78,7 +75,7 @@ def _parse_requests_and_limits(resources: Mapping[str, Any], where: str) -> tupl
 
 
 def _pod_wide(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A limit for the pod as a whole stands for a request that neither it nor any container names."""
+    """A pod-level limit is the request of a resource that no container requests."""
     resources = _require_type(dict, spec["resources"], where)
     requests, limits = _parse_requests_and_limits(resources, where)
     of_containers = pod_requests({**spec, "resources": {}, "overhead": {}})
@@ -159,7 +156,7 @@ def _check_toleration(one: Toleration) -> None:
 
 
 def _iterate_objects(holder: Mapping[str, Any], key: str, field: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The objects of a list, each with where it stands: by name where it has one."""
+    """The objects of a list with their paths, by name where they have one."""
     for number, one in enumerate(_require_type(list, holder.get(key, []), f"{field}.{key}")):
         where = f"{field}.{key}[{number}]"
         name = _require_type(dict, one, where).get("name")

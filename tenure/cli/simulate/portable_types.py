@@ -24,11 +24,11 @@ _FAMILY: Final = re.compile(r"(^[a-z]+)(-[0-9]+tb)?([0-9]+).*\.")
 _MEBIBYTE: Final = 1 << 20
 _SCALAR: Final = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *labels.RESERVATION_LABELS)
 _PODS: Final = 110
-"""The kubelet's own limit, where the file says none."""
+"""The kubelet's default."""
 
 
 def read_types(path: Path) -> tuple[tuple[InstanceType, ...], dict[str, int]]:
-    """Also how many nodes each capacity reservation has room for. Raises `Refused` that names file, type and field."""
+    """Also the number of nodes per capacity reservation. Raises `UsageError` with file, type and field."""
     try:
         raw = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
@@ -48,12 +48,8 @@ def read_types(path: Path) -> tuple[tuple[InstanceType, ...], dict[str, int]]:
             if read.name in found:
                 raise ValueError("name: it stands twice in the file; write each instance type once")
             found[read.name] = read
-    capacities = (
-        {}
-        if exported
-        else {key: capacity for one in items for key, capacity in _reservation_capacities(one["offerings"])}
-    )
-    return tuple(found.values()), {**_one_each(found.values()), **capacities}
+    offerings = [] if exported else [offering for one in items for offering in one["offerings"]]
+    return tuple(found.values()), {**_one_each(found.values()), **dict(_reservation_capacities(offerings))}
 
 
 def _check(read: InstanceType) -> None:
@@ -68,12 +64,12 @@ def _check(read: InstanceType) -> None:
 
 
 def _one_each(types: Iterable[InstanceType]) -> dict[str, int]:
-    """Where nobody counted: what can be had has room for one node at least."""
+    """At least one node where there is no count."""
     return {one.reservation_id: 1 for kind in types for one in kind.offerings if one.reservation_id and one.available}
 
 
 def _reservation_capacities(offerings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
-    """Karpenter's count, of the offerings that have one."""
+    """Of the offerings with a count."""
     for one in offerings:
         key, capacity = (
             _single_value(one["Requirements"], labels.CAPACITY_RESERVATION_ID),
@@ -97,7 +93,7 @@ def _parse_portable_type(raw: Mapping[str, Any]) -> InstanceType:
 
 
 def _derive_labels(raw: Mapping[str, Any], resources: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """What the name and the resources tell, and what the offerings say beside zone and capacity type."""
+    """From the name, the resources, and the offerings except zone and capacity type."""
     family, _, size = str(raw["name"]).partition(".")
     found: dict[str, tuple[str, ...]] = {
         labels.ARCH: (raw["architecture"],),
@@ -134,7 +130,7 @@ def _parse_offering(raw: Mapping[str, Any]) -> Offering:
 
 
 def _single_value(requirements: Sequence[Mapping[str, Any]], key: str) -> str:
-    """The one value that an offering has for a label; empty when it says nothing."""
+    """The value of an offering for a label; empty without one."""
     for one in requirements:
         if one["key"] == key and one["operator"] == "In":
             if len(one["values"]) != 1:

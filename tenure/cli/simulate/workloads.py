@@ -1,10 +1,6 @@
-"""Pods from manifests: Pods as they are, and the pods that workloads would make.
+"""Pods from manifests: Pods, replicas of workloads, and virtual pods of CapacityBuffers; and the storage that they use.
 
-Storage objects among the manifests of a simulation, and the claims that Kubernetes itself would make for its pods.
-
-They may stand in any file, so that `simulate.py` takes them out of each before it reads the rest.
-
-CapacityBuffers in manifests, as the pods for which they want room; what they refer to has to be there too.
+Storage objects may be in any file. Claims that a controller would create are generated.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,14 +36,14 @@ _READERS: Final[Mapping[str, tuple[StorageKind, Callable[[Mapping[str, Any]], St
 
 @dataclass
 class StorageObjects:
-    """What was found so far. Raises `Refused` for what cannot be read."""
+    """Raises `UsageError`."""
 
     _facts: dict[tuple[StorageKind, str], StorageFact] = field(default_factory=dict)
     _unnamed: set[str] = field(default_factory=set)
-    """Claims that leave the StorageClass open."""
+    """Claims without a StorageClass."""
 
     def split_off_storage(self, path: Path, objects: Iterable[Object]) -> list[Object]:
-        """The objects that are not about storage."""
+        """The other objects."""
         every = list(objects)
         storage = [one for one in every if one.get("kind") in _READERS]
         for one in of_kind(path, storage, *_READERS) if storage else ():
@@ -55,13 +51,13 @@ class StorageObjects:
         return [one for one in every if one.get("kind") not in _READERS]
 
     def add_generated_claims(self, path: Path, claims: Iterable[Object]) -> None:
-        """Claims that a controller would make, as far as they are not given."""
+        """Except given ones."""
         for one in claims:
             if ("volume_claim", f"{namespace_of(one)}/{one['metadata']['name']}") not in self._facts:
                 self._add_object(path, one)
 
     def to_changes(self) -> list[Change]:
-        """With the default StorageClass where a claim names none, as the API server fills it in."""
+        """With the default StorageClass where a claim names none, as the API server does."""
         classes = (one for one in self._facts.values() if isinstance(one, StorageClassFact) and one.default)
         default = min((one.name for one in classes), default="")
         return [
@@ -113,7 +109,7 @@ def _make_claim(name: str, namespace: str, template: Any) -> Object:
 
 
 def _nested_object(holder: Any, key: str) -> Any:
-    """Empty where it is not there, or no object."""
+    """Empty where it is missing or not an object."""
     found = holder.get(key) if isinstance(holder, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -130,7 +126,7 @@ KINDS: Final = ("Pod", *_COUNTS)
 
 
 def pods_of(path: Path, objects: list[Object]) -> Iterator[Object]:
-    """One object for each pod, as the API server would have it. Raises `Refused` for what it would not let in."""
+    """Raises `UsageError` for pods that an API server would reject."""
     for one in objects:
         if one["kind"] == "Pod":
             with raising_usage_error(f"{path}: {describe_object(one)}"):
@@ -141,7 +137,7 @@ def pods_of(path: Path, objects: list[Object]) -> Iterator[Object]:
 
 
 def _expand_replicas(path: Path, one: Object) -> Iterator[Object]:
-    """Named like a StatefulSet's; the UID tells those of two kinds apart."""
+    """Named like a StatefulSet's; the UID distinguishes kinds."""
     with raising_usage_error(f"{path}: {describe_object(one)}"):
         field, spec = "spec", _require_object(one, "spec", "spec")
         if one["kind"] == "CronJob":
@@ -178,7 +174,7 @@ def _claim_templates(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _with_claims(spec: Object, claims: list[str], owner: str, index: int) -> Object:
-    """Each pod of a StatefulSet has claims of its own, which stand in for volumes of the same name."""
+    """The claims of a StatefulSet's pod replace volumes of the same name."""
     if not claims:
         return spec
     others = [volume for volume in spec.get("volumes", ()) if volume.get("name") not in claims]
@@ -204,24 +200,19 @@ BUFFERS_KINDS = ("CapacityBuffer", "PodTemplate")
 
 
 def read_buffer_pods(path: Path, objects: Sequence[Object]) -> list[PodFact]:
-    """Of all buffers among the objects. Raises `Refused`."""
     buffers = [one for one in objects if one["kind"] == "CapacityBuffer"]
     return [pod for one in buffers for pod in parse_object(path, one, lambda raw: _buffer_pods(raw, objects))]
 
 
 def _buffer_pods(raw: Mapping[str, Any], objects: Sequence[Object]) -> tuple[PodFact, ...]:
-    """Raises ValueError."""
     buffer = CapacityBuffer.from_object(raw)
     meta, spec = buffer.metadata, buffer.spec
     if spec.pod_template_ref is not None:
-        template = (
-            _find_object(objects, "PodTemplate", meta.namespace, spec.pod_template_ref.name).get("template") or {}
-        )
-        replicas = 0
+        named = _find_object(objects, "PodTemplate", meta.namespace, spec.pod_template_ref.name)
+        template, replicas = named.get("template") or {}, 0
     elif spec.scalable_ref is not None and spec.scalable_ref.kind in SCALABLE:
-        workload = (
-            _find_object(objects, spec.scalable_ref.kind, meta.namespace, spec.scalable_ref.name).get("spec") or {}
-        )
+        named = _find_object(objects, spec.scalable_ref.kind, meta.namespace, spec.scalable_ref.name)
+        workload = named.get("spec") or {}
         template, replicas = workload.get("template") or {}, workload.get("replicas", 1)
     else:
         raise ValueError(f"spec: it names no pods; write podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}")

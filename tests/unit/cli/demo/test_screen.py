@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 
 from tenure.cli.demo.screen import Screen, nodeclaims_table
-from tenure.cli.nodes.durations import format_span
-from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.nodes.workflows import NodeClaimSummary, format_span
 from tenure.cli.sandbox.environment import ClusterView
 from tenure.cli.sandbox.probes import PodCount, pod_state
 
