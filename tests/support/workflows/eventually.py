@@ -21,6 +21,7 @@ TIMEOUT_SECONDS = 120.0
 """Real seconds; the tests beside these may have both processors."""
 POLL_INTERVAL_SECONDS = 0.05
 Handle = WorkflowHandle[NodeClaimWorkflow, Any]
+Condition = Callable[[], bool | Awaitable[bool]]
 
 
 class Clock(Protocol):
@@ -29,7 +30,7 @@ class Clock(Protocol):
     async def sleep(self, duration: timedelta) -> None: ...
 
 
-async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
+async def wait_until(condition: Condition) -> None:
     """Looks again and again in real time: for what follows without a timer."""
     deadline, last = time.monotonic() + TIMEOUT_SECONDS, False
     while not await _holds(condition):
@@ -39,17 +40,18 @@ async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
         last = time.monotonic() > deadline
 
 
-async def _holds(condition: Callable[[], Awaitable[bool]]) -> bool:
+async def _holds(condition: Condition) -> bool:
     """A server that did not answer in time was no look."""
     try:
-        return await condition()
+        result = condition()
+        return result if isinstance(result, bool) else await result
     except RPCError as error:
         if error.status not in TRANSIENT_STATUSES:
             raise
         return False
 
 
-async def wait_until_skipping_time(clock: Clock, condition: Callable[[], Awaitable[bool]], **step: float) -> None:
+async def wait_until_skipping_time(clock: Clock, condition: Condition, **step: float) -> None:
     """Looks again and again while the server's clock moves on by a second, or by `step`; at last without moving it:
     the server skips time also while a word is on its way from one workflow to another."""
     for _ in range(MAX_ATTEMPTS):

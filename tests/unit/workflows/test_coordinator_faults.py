@@ -33,7 +33,7 @@ async def test_a_plan_whose_host_was_lost_is_asked_for_again_under_its_id(fake: 
     fake.host.outcomes = [PlanOutcome(plan_id="", blocked="caches are too old: pods")]
     async with fake.running_planner():
         await start_provisioning_with_pods(fake)
-        await wait_until_skipping_time(fake, lambda: has_planned(fake, 2))
+        await wait_until_skipping_time(fake, lambda: len(fake.host.planned) >= 2)
     assert len({one.plan_id for one in fake.host.planned}) == 1
 
 
@@ -50,7 +50,7 @@ async def test_the_watch_outlives_a_fault_that_no_retry_helps(fake: WorkerHarnes
     await fake.client.start_workflow(
         ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
     )
-    await wait_until_skipping_time(fake, lambda: is_hosted(fake))
+    await wait_until_skipping_time(fake, lambda: len(fake.host.carried) == 1)
 
 
 async def test_the_wish_of_a_node_that_went_another_way_is_forgotten(fake: WorkerHarness) -> None:
@@ -63,14 +63,6 @@ async def test_the_wish_of_a_node_that_went_another_way_is_forgotten(fake: Worke
     await handle.result()
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, usage="less"))
     await wait_until_skipping_time(fake, lambda: has_pending_requests(pools, 0))
-
-
-async def has_planned(fake: WorkerHarness, count: int) -> bool:
-    return len(fake.host.planned) >= count
-
-
-async def is_hosted(fake: WorkerHarness) -> bool:
-    return len(fake.host.carried) == 1
 
 
 async def has_pending_requests(pools: Any, count: int) -> bool:

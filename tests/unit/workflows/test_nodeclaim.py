@@ -72,12 +72,12 @@ async def test_two_nodes_with_one_provider_id_are_not_guessed_between(fake: Work
     fake.nodes.join("node-c", provider)
     await fake.signal_observed(handle, node_name="node-b", node_count=2)
     await wait_until(lambda: is_blocked_by(handle, "MultipleNodesFound"))
-    await wait_until(lambda: has_registered_condition(fake, "False MultipleNodesFound"))
+    await wait_until(lambda: fake.claims.condition_text("a", "Registered") == "False MultipleNodesFound")
     del fake.nodes.found["node-c"]
     await fake.signal_observed(handle, node_name="node-b", node_count=1)
     await wait_until_phase(handle, Phase.INITIALIZATION)
     assert (await query_state(handle)).node_name == "node-b"
-    assert await has_registered_condition(fake, "True")
+    assert fake.claims.condition_text("a", "Registered") == "True"
 
 
 async def test_a_node_that_the_live_read_never_finds_does_not_fill_a_history(fake: WorkerHarness) -> None:
@@ -113,7 +113,7 @@ async def test_startup_taints_hold_initialization_until_they_leave(fake: WorkerH
     waiting = "StartupTaintsExist: node.cilium.io/agent-not-ready:NoExecute"
     await fake.signal_observed(handle, **BUSY, waiting_for=[waiting])
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "StartupTaintsExist"), seconds=5)
-    await wait_until(lambda: has_initialized_condition(fake, "Unknown StartupTaintsExist"))
+    await wait_until(lambda: fake.claims.condition_text("a", "Initialized") == "Unknown StartupTaintsExist")
     fake.nodes.update_node("node-a", taints=())
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)
@@ -190,7 +190,7 @@ async def test_a_node_that_comes_back_while_its_instance_is_looked_at_is_seen_at
 
     monkeypatch.setattr(fake.events, "publish", published)
     await fake.signal_observed(handle)
-    await wait_until(lambda: has_node_not_found_event(fake))
+    await wait_until(lambda: "NodeNotFound" in fake.events.reasons_for("a"))
     await wait_until(lambda: is_unblocked(handle))
 
 
@@ -214,17 +214,5 @@ async def has_rebooted(handle: Handle) -> bool:
     return (await query_state(handle)).reboots == 1
 
 
-async def has_node_not_found_event(fake: WorkerHarness) -> bool:
-    return "NodeNotFound" in fake.events.reasons_for("a")
-
-
 async def is_unblocked(handle: Handle) -> bool:
     return not (await query_state(handle)).blocked_by
-
-
-async def has_initialized_condition(fake: WorkerHarness, expected: str) -> bool:
-    return fake.claims.condition_text("a", "Initialized") == expected
-
-
-async def has_registered_condition(fake: WorkerHarness, expected: str) -> bool:
-    return fake.claims.condition_text("a", "Registered") == expected

@@ -50,16 +50,16 @@ async def test_a_new_generation_is_resolved_at_once(fake: WorkerHarness) -> None
     await wait_until(lambda: is_ready(handle, "True"))
     before = fake.resolver.resolve_count
     await signal_observed(fake, handle, generation=2)
-    await wait_until(lambda: was_resolved(fake, before + 1))
+    await wait_until(lambda: fake.resolver.resolve_count == (before + 1))
 
 
 async def test_a_change_that_comes_while_it_resolves_is_not_missed(fake: WorkerHarness) -> None:
     fake.resolver.gate = asyncio.Event()
     handle = await start_nodeclass(fake)
-    await wait_until(lambda: was_resolved(fake, 1))
+    await wait_until(lambda: fake.resolver.resolve_count == 1)
     await signal_observed(fake, handle, generation=2)
     fake.resolver.gate.set()
-    await wait_until(lambda: was_resolved(fake, 2))
+    await wait_until(lambda: fake.resolver.resolve_count == 2)
 
 
 async def test_claims_that_come_and_go_are_no_reason_to_look(fake: WorkerHarness) -> None:
@@ -166,11 +166,11 @@ async def test_a_clean_up_that_fails_is_tried_again(fake: WorkerHarness) -> None
 async def test_a_class_deleted_while_it_resolves_is_let_go_at_once(fake: WorkerHarness) -> None:
     fake.resolver.gate = asyncio.Event()
     handle = await start_nodeclass(fake)
-    await wait_until(lambda: was_resolved(fake, 1))
+    await wait_until(lambda: fake.resolver.resolve_count == 1)
     fake.node_classes.add("default", deleting=True)
     await signal_observed(fake, handle, deleting=True)
     fake.resolver.gate.set()
-    await wait_until(lambda: nodeclass_is_deleted(fake))
+    await wait_until(lambda: not fake.node_classes.found)
     await handle.result()
 
 
@@ -206,11 +206,3 @@ async def has_at_least_failures(handle: NodeClass, count: int) -> bool:
 
 async def has_message(handle: NodeClass, text: str) -> bool:
     return text in (await handle.query(NodeClassWorkflow.state)).message
-
-
-async def was_resolved(fake: WorkerHarness, times: int) -> bool:
-    return fake.resolver.resolve_count == times
-
-
-async def nodeclass_is_deleted(fake: WorkerHarness) -> bool:
-    return not fake.node_classes.found

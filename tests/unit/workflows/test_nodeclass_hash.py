@@ -16,14 +16,10 @@ async def test_stamps_of_another_version_are_brought_up_to_date(fake: WorkerHarn
     resolutions_before = fake.resolver.resolve_count
     assert hash_version(fake) == "v6", "nobody told of it"
     await signal_observed(fake, handle, stamps="v6")
-    await wait_until(lambda: is_stamped(fake))
+    await wait_until(lambda: hash_version(fake) == HASH_VERSION)
     await signal_observed(fake, handle)
     await fake.sleep(minutes=1)
     assert fake.resolver.resolve_count == resolutions_before + 1, "that all is well is no reason to look"
-
-
-async def is_stamped(fake: WorkerHarness) -> bool:
-    return hash_version(fake) == HASH_VERSION
 
 
 def hash_version(fake: WorkerHarness) -> str:

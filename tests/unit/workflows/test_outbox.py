@@ -33,7 +33,7 @@ class TestOnTheRealServer:
         await continue_as_new(fake, handle, monkeypatch, **DRIFT)
         assert "NodePoolDrifted" not in fake.events.reasons_for("a")
         fake.events.faults.clear()
-        await wait_until(lambda: has_event(fake, "NodePoolDrifted"))
+        await wait_until(lambda: "NodePoolDrifted" in fake.events.reasons_for("a"))
 
     async def test_continue_as_new_does_not_wait_for_an_annotation_that_cannot_be_written(
         self, fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
@@ -44,7 +44,7 @@ class TestOnTheRealServer:
         await continue_as_new(fake, handle, monkeypatch)
         assert "DisruptionPaused" not in fake.events.reasons_for("a")
         fake.claims.faults.clear()
-        await wait_until(lambda: has_event(fake, "DisruptionPaused"))
+        await wait_until(lambda: "DisruptionPaused" in fake.events.reasons_for("a"))
         assert labels.PAUSE in fake.claims.found["a"]["metadata"]["annotations"]
 
 
@@ -72,16 +72,8 @@ async def test_a_refused_event_does_not_block_later_ones(fake: WorkerHarness) ->
     fake.events.faults["publish"] = [BadInput("403 Forbidden")]
     fake.nodes.found.clear()
     await fake.signal_observed(handle, node_name="", node_ready=False)
-    await wait_until(lambda: has_refused_event(fake))
+    await wait_until(lambda: not fake.events.faults["publish"])
     fake.instances.running.clear()
     await handle.result()
     assert fake.events.reasons_for("a").count("NodeNotFound") == 0
     assert "GarbageCollected" in fake.events.reasons_for("a")
-
-
-async def has_event(fake: WorkerHarness, reason: str) -> bool:
-    return reason in fake.events.reasons_for("a")
-
-
-async def has_refused_event(fake: WorkerHarness) -> bool:
-    return not fake.events.faults["publish"]

@@ -385,7 +385,7 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_
     verdict = await cluster.execute_update("pause", pause, result_type=OperatorRequestResult)
     assert verdict.message.startswith("the cluster is paused until")
     text = write_pause(normalize_pause(pause))
-    await wait_until(lambda: namespace_pause_is(fake, text))
+    await wait_until(lambda: fake.namespaces.found["tenure"] == {PAUSE: text})
     await cluster.signal("observe_pause", ObservedPause(number=1, text=text))
     await cluster.signal("observe_pause", ObservedPause(number=2))
     await wait_until(lambda: has_disruption_events(fake, "tenure", "DisruptionPaused", "DisruptionResumed"))
@@ -395,7 +395,3 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_
     state: DisruptionState = await cluster.query("state", result_type=DisruptionState)
     assert state.pause is not None and write_pause(state.pause) == longer
     await cluster.terminate()
-
-
-async def namespace_pause_is(fake: WorkerHarness, text: str) -> bool:
-    return fake.namespaces.found["tenure"] == {PAUSE: text}

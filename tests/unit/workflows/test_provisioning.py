@@ -192,7 +192,7 @@ async def test_a_group_that_is_refused_gives_its_members_up(planning: WorkerHarn
     nodeclaim_handles = [planning.workflow_handle(get_nodeclaim(planning, name)) for name in "ab"]
     handle = await start_provisioning(planning)
     await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
-    await wait_until(lambda: nodeclaims_are_deleted(planning))
+    await wait_until(lambda: not planning.claims.found)
     assert [(await nodeclaim_handle.result()).reason for nodeclaim_handle in nodeclaim_handles] == [
         "NodeClassNotReady",
         "NodeClassNotReady",
@@ -425,7 +425,7 @@ async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
     handle = await start_provisioning(planning)
     await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until_launched(planning, "a")
-    await wait_until(lambda: nodeclaim_is_deleted(planning, "b"))
+    await wait_until(lambda: "b" not in planning.claims.found)
     await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
     await wait_until(lambda: has_planning_passes(planning, 2))
     unavailable_offerings = planning.host.planned[1].unavailable
@@ -533,14 +533,6 @@ async def trigger_planning_pass(fake: WorkerHarness, handle: Provisioning, newes
     count = len(fake.host.planned) + 1
     await signal_pending_pods(fake, handle, newest)
     await wait_until(lambda: has_planning_passes(fake, count))
-
-
-async def nodeclaim_is_deleted(fake: WorkerHarness, name: str) -> bool:
-    return name not in fake.claims.found
-
-
-async def nodeclaims_are_deleted(fake: WorkerHarness) -> bool:
-    return not fake.claims.found
 
 
 async def is_blocked_by(handle: Provisioning, text: str) -> bool:

@@ -263,7 +263,7 @@ async def test_rules_removed_during_a_look_are_followed_when_they_return(
     await wait_until(lambda: wave_rollout.has_permits(1))
     before, wave_rollout.activities.observe_gate = wave_rollout.activities.observe_count, asyncio.Event()
     await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, changed)
-    await wait_until(lambda: _has_check_count(wave_rollout, before + 1))
+    await wait_until(lambda: wave_rollout.activities.observe_count == (before + 1))
     await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, ObservedNodePool(number=2))
     wave_rollout.activities.observe_gate.set()
     await wait_until(lambda: _has_no_rollout(wave_rollout))
@@ -273,10 +273,6 @@ async def test_rules_removed_during_a_look_are_followed_when_they_return(
 
 async def _has_no_rollout(one: RolloutHarness) -> bool:
     return (await one.state()).rollout == RolloutState()
-
-
-async def _has_check_count(one: RolloutHarness, number: int) -> bool:
-    return one.activities.observe_count == number
 
 
 async def test_another_node_of_a_pool_that_is_well_is_no_news_and_another_spec_is(

@@ -89,7 +89,7 @@ async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log
         async with fake.running_worker():
             pooled, classed = await start_nodepool(fake), await start_nodeclass(fake)
             handle = await ready_nodeclaim(fake)
-            await wait_until(lambda: _has_received_user_data(resolver))
+            await wait_until(lambda: bool(resolver.read))
             await observe_empty(fake, handle)
             assert (await handle.result()).reason == "Empty"
     assert settings.temporal_api_key == API_KEY, "the worker had it"
@@ -107,7 +107,3 @@ async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log
     assert ERROR_MESSAGE.encode() in log and b"demo" in log
     found = {name: find_secrets(text) for name, text in {**histories, "log": log}.items()}
     assert {name: secrets for name, secrets in found.items() if secrets} == {}
-
-
-async def _has_received_user_data(resolver: ReadingResolver) -> bool:
-    return bool(resolver.read)

@@ -69,7 +69,7 @@ async def test_what_went_counts_though_the_workflow_was_lost(fake: WorkerHarness
     await run_command(fake, pools, used=True)
     del fake.claims.found["a"]
     await signal_observed(pools, 3)
-    await wait_until(lambda: disruption_is_recorded(fake))
+    await wait_until(lambda: "uid-a" in recent_disruptions_annotation(fake))
     await pools.terminate()
     restarted = await fake.client.start_workflow(
         NodePoolWorkflow.run,
@@ -84,14 +84,6 @@ async def test_what_went_counts_though_the_workflow_was_lost(fake: WorkerHarness
     assert "1 went" in (await permit_decisions(fake, "b"))[0].blocked_by
 
 
-async def disruption_is_recorded(fake: WorkerHarness) -> bool:
-    return "uid-a" in recent_disruptions_annotation(fake)
-
-
-async def annotation_is_empty(fake: WorkerHarness) -> bool:
-    return recent_disruptions_annotation(fake) == ""
-
-
 def recent_disruptions_annotation(fake: WorkerHarness) -> str:
     return fake.pools.found["default"].metadata.annotations.get(RECENT_DISRUPTIONS, "")
 
@@ -102,14 +94,16 @@ async def test_rates_that_cannot_be_read_for_a_while_forget_nothing_and_without_
     pools = await start_rate_limited_nodepool(fake)
     await run_command(fake, pools, used=True)
     await signal_observed(pools, 3)
-    await wait_until(lambda: disruption_is_recorded(fake))
+    await wait_until(lambda: "uid-a" in recent_disruptions_annotation(fake))
     await signal_observed(pools, 4, rules=None, unread=InvalidRules(disruption="LifecyclePolicy p: no"))
     await request_permits(fake, pools, "b")
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
-    assert len((await pools.query(NodePoolWorkflow.state)).past) == 1 and await disruption_is_recorded(fake)
+    assert len((await pools.query(NodePoolWorkflow.state)).past) == 1 and (
+        "uid-a" in recent_disruptions_annotation(fake)
+    )
     await signal_observed(pools, 5, rules=None)
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"))
-    await wait_until(lambda: annotation_is_empty(fake))
+    await wait_until(lambda: recent_disruptions_annotation(fake) == "")
 
 
 async def test_a_pool_without_rates_carries_no_record(fake: WorkerHarness) -> None:

@@ -92,10 +92,6 @@ async def has_created_jobs(fake: WorkerHarness, number: int = 1) -> bool:
     return len(fake.jobs.created) == number
 
 
-async def has_calls(fake: WorkerHarness, number: int = 1) -> bool:
-    return len(fake.calls.received) == number
-
-
 async def hook_runs(handle: Handle) -> tuple[HookRun, ...]:
     return (await query_state(handle)).hooks.runs
 
@@ -139,7 +135,7 @@ async def test_a_worker_that_comes_back_finds_the_job_and_calls_under_the_same_k
     fake.jobs.finish_running()
     fake.calls.responding.clear()
     async with fake.running_worker():
-        await wait_until(lambda: has_calls(fake))
+        await wait_until(lambda: len(fake.calls.received) == 1)
         assert [(one.name, one.outcome) for one in await hook_runs(handle)] == [
             ("snapshot", "succeeded"),
             ("warn", None),
@@ -316,7 +312,7 @@ async def test_calls_count_on_where_the_hook_is_told_anew(fake: WorkerHarness) -
     fake.calls.responses += [CallResult(status=503, retry_after=0.01)] * 5
     handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await delete_and_observe(fake, handle, beforeDrain=[hook])
-    await wait_until(lambda: has_calls(fake, 2))
+    await wait_until(lambda: len(fake.calls.received) == 2)
     await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules(beforeDrain=[hook | {"timeout": "9m"}]))
     await handle.result()
     assert len(fake.calls.received) == 3 and "after 3 attempts" in event_messages(fake, "HookFailed")[0]
@@ -374,7 +370,7 @@ async def test_an_event_of_aws_is_told_to_the_hook_and_its_claim_is_deleted_at_o
     fake.calls.responding.clear()
     handle = await ready_with_hooks(fake, beforeDrain=[CALL])
     await send_message(fake, handle, "spotInterruption", code="terminate")
-    await wait_until(lambda: has_calls(fake))
+    await wait_until(lambda: len(fake.calls.received) == 1)
     assert fake.calls.received[0][2]["event"] == {"kind": "spotInterruption", "code": "terminate"}
     assert fake.calls.received[0][2]["reason"] == "spot_interrupted"
     assert fake.claims.found["a"]["metadata"].get("deletionTimestamp") and fake.pods.evicted == []

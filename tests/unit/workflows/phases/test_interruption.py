@@ -43,10 +43,6 @@ def interruptions_annotation(fake: WorkerHarness) -> str:
     return str(fake.claims.found["a"]["metadata"]["annotations"].get(INTERRUPTIONS, ""))
 
 
-async def has_interruptions_annotation(fake: WorkerHarness) -> bool:
-    return bool(interruptions_annotation(fake))
-
-
 async def has_event(fake: WorkerHarness, reason: str, name: str = "a") -> bool:
     return reason in fake.events.reasons_for(name)
 
@@ -189,7 +185,7 @@ async def nodeclaim_with_deferred_event(fake: WorkerHarness) -> Handle:
     await wait_until(lambda: is_blocked_by(handle, "deferred until"))
     state = await query_state(handle)
     assert state.waits_until == starts - timedelta(hours=1)
-    await wait_until(lambda: has_interruptions_annotation(fake))
+    await wait_until(lambda: bool(interruptions_annotation(fake)))
     return handle
 
 
@@ -403,7 +399,7 @@ async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(f
     event_rules = interruption_rules(instanceStopping={"action": "ignore", "away": "30m"})
     await send_message(fake, handle, "instanceStopping")
     await wait_until(lambda: is_blocked_by(handle, "its instance is away, the node is kept until"))
-    await wait_until(lambda: has_interruptions_annotation(fake))
+    await wait_until(lambda: bool(interruptions_annotation(fake)))
     annotations = fake.claims.found["a"]["metadata"]["annotations"]
     assert labels.MAINTENANCE_UNTIL in annotations
     fake.nodes.update_node("node-a", ready=False)

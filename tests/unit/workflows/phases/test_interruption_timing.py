@@ -10,10 +10,6 @@ from tests.support.workflows.interruption_messages import interruption_rules, re
 from tests.support.workflows.nodeclaim_workflows import BUSY, observe_empty, ready_nodeclaim, start_nodepool
 
 
-async def web_is_evicted(fake: WorkerHarness) -> bool:
-    return fake.pods.evicted == ["web"]
-
-
 async def test_a_warning_is_acted_upon_also_while_the_node_is_looked_at_anew(fake: WorkerHarness) -> None:
     """After so long it looks every ten minutes, and no time passes from then on."""
     handle = await ready_nodeclaim(fake)
@@ -23,7 +19,7 @@ async def test_a_warning_is_acted_upon_also_while_the_node_is_looked_at_anew(fak
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "not empty: default/web"), seconds=10)
     await fake.sleep(minutes=25)
     await send_message(fake, handle, "spotInterruption")
-    await wait_until(lambda: web_is_evicted(fake))
+    await wait_until(lambda: fake.pods.evicted == ["web"])
 
 
 async def test_a_warning_is_acted_upon_also_while_the_node_is_lost(fake: WorkerHarness) -> None:
@@ -69,12 +65,8 @@ async def test_a_failing_check_ends_the_node_also_where_that_cannot_be_written_a
     fake.pods.blocked["db"] = "a budget"
     fake.claims.faults["patch"] = [BadInput("denied by a webhook")]
     await send_message(fake, handle, "instanceStatus", source="status")
-    await wait_until_skipping_time(fake, lambda: db_is_force_deleted(fake), seconds=5)
+    await wait_until_skipping_time(fake, lambda: [name for name, _ in fake.pods.forced] == ["db"], seconds=5)
     await handle.result()
-
-
-async def db_is_force_deleted(fake: WorkerHarness) -> bool:
-    return [name for name, _ in fake.pods.forced] == ["db"]
 
 
 async def test_a_warning_takes_do_not_disrupt_pods_of_a_drain_where_the_policy_says_so(fake: WorkerHarness) -> None:

@@ -82,7 +82,7 @@ async def test_the_end_of_a_taint_is_when_it_was_seen(fake: WorkerHarness) -> No
     await observe_not_ready(fake, handle, left, node_ready=True, not_ready_reason="cni:NoExecute")
     await fake.sleep(seconds=30)
     await fake.signal_observed(handle, **BUSY, ready_since=left - timedelta(hours=1))
-    await wait_until(lambda: interval_has_ended(fake))
+    await wait_until(lambda: [lasts for _, lasts in recorded_intervals(fake)] == [False])
     assert 30 <= recorded_intervals(fake)[0][0] < 60
 
 
@@ -93,7 +93,7 @@ async def test_a_taint_that_outlasts_not_ready_is_part_of_it(fake: WorkerHarness
     await observe_not_ready(fake, handle, left, node_ready=True, not_ready_reason="cni:NoExecute")
     await fake.sleep(seconds=60)
     await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=5))
-    await wait_until(lambda: interval_has_ended(fake))
+    await wait_until(lambda: [lasts for _, lasts in recorded_intervals(fake)] == [False])
     assert 60 <= recorded_intervals(fake)[0][0] < 90
 
 
@@ -153,14 +153,10 @@ async def test_a_flap_costs_few_events_and_a_node_that_stays_none(fake: WorkerHa
     await observe_not_ready(fake, handle, left)
     await wait_until(lambda: has_intervals(fake, (0, True)))
     await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=50))
-    await wait_until(lambda: interval_has_ended(fake))
+    await wait_until(lambda: [lasts for _, lasts in recorded_intervals(fake)] == [False])
     cost = len((await handle.fetch_history()).events) - before
     print(f"one flap costs {cost} events")
     assert cost <= 30
-
-
-async def interval_has_ended(fake: WorkerHarness) -> bool:
-    return [lasts for _, lasts in recorded_intervals(fake)] == [False]
 
 
 async def has_flaps(handle: Handle, flaps: int) -> bool:

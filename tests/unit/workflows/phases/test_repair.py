@@ -97,15 +97,11 @@ async def test_a_reboot_that_helps_leaves_the_node_where_it_was(fake: WorkerHarn
     await make_healthy(fake, handle, rules=LADDER, boot_id="boot-2")
     await fake.sleep(minutes=1)
     await wait_until_phase(handle, Phase.READY)
-    await wait_until(lambda: has_repaired_event(fake))
+    await wait_until(lambda: "Repaired" in fake.events.reasons_for("a"))
     await fake.sleep(hours=3)
     state = await query_state(handle)
     assert state.phase is Phase.READY and state.boot_id == "boot-2" and state.blocked_by == ""
     assert fake.instances.rebooted == ["i-0000"] and fake.events.reasons_for("a")[-2:] == ["Rebooting", "Repaired"]
-
-
-async def has_repaired_event(fake: WorkerHarness) -> bool:
-    return "Repaired" in fake.events.reasons_for("a")
 
 
 async def test_a_reboot_that_does_not_help_is_followed_by_a_replacement(fake: WorkerHarness) -> None:

@@ -22,10 +22,6 @@ def is_in_service(fake: WorkerHarness) -> bool:
     return not is_tainted(fake) and not fake.claims.condition_text("a", labels.DISRUPTION_REASON)
 
 
-async def is_out_of_service(fake: WorkerHarness) -> bool:
-    return is_tainted(fake)
-
-
 def inject_faults(fake: WorkerHarness, faults: Callable[[], Fault]) -> None:
     """NodeClaims cannot be deleted, nor nodes put back, for as long as a permit lasts."""
     fake.claims.faults["delete"] = [faults() for _ in range(100)]
@@ -38,7 +34,7 @@ async def tainted_nodeclaim(fake: WorkerHarness, faults: Callable[[], Fault]) ->
     await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     inject_faults(fake, faults)
     await observe_empty(fake, handle)
-    await wait_until_skipping_time(fake, lambda: is_out_of_service(fake))
+    await wait_until_skipping_time(fake, lambda: is_tainted(fake))
     await fake.sleep(minutes=5)
     return handle
 
@@ -60,12 +56,8 @@ async def test_while_nodes_cannot_be_put_back_it_goes_all_the_same(fake: WorkerH
     handle = await tainted_nodeclaim(fake, lambda: TryLater("503"))
     fake.nodes.faults["unmark_disrupted"] = [BadInput("422") for _ in range(1000)]
     fake.claims.faults.clear()
-    await wait_until_skipping_time(fake, lambda: nodeclaims_are_deleted(fake), seconds=240)
+    await wait_until_skipping_time(fake, lambda: not fake.claims.found, seconds=240)
     assert (await handle.result()).reason == "Empty"
-
-
-async def nodeclaims_are_deleted(fake: WorkerHarness) -> bool:
-    return not fake.claims.found
 
 
 async def test_it_is_in_service_again_as_soon_as_that_can_be(fake: WorkerHarness) -> None:
@@ -91,7 +83,7 @@ async def test_a_deletion_that_a_pause_cut_short_leaves_no_mark(fake: WorkerHarn
     await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     inject_faults(fake, lambda: TryLater("503"))
     await observe_empty(fake, handle)
-    await wait_until_skipping_time(fake, lambda: is_out_of_service(fake))
+    await wait_until_skipping_time(fake, lambda: is_tainted(fake))
     await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
     await fake.sleep(seconds=20)
     fake.nodes.faults.clear()

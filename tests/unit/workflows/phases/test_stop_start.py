@@ -40,10 +40,6 @@ async def nodeclaim_with_maintenance(fake: WorkerHarness, **other_rules: Any) ->
     return handle
 
 
-async def has_entered_states(fake: WorkerHarness, states: list[str]) -> bool:
-    return fake.instances.entered_states == states
-
-
 async def is_in_step(handle: Handle, name: str) -> bool:
     stop = (await query_state(handle)).stop
     return stop is not None and stop.step == name
@@ -66,7 +62,7 @@ async def observe_return(fake: WorkerHarness, handle: Handle) -> None:
 async def test_its_pods_leave_its_instance_goes_and_comes_and_the_node_stays(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
-    assert fake.pods.evicted == ["web"] and await has_entered_states(fake, ["stopped", "running"])
+    assert fake.pods.evicted == ["web"] and (fake.instances.entered_states == ["stopped", "running"])
     assert not is_in_service(fake) and await is_blocked_by(handle, "its machine boots after maintenance")
     assert (await query_state(handle)).waits_until is not None
     await send_message(fake, handle, "instanceStopping")
@@ -77,7 +73,7 @@ async def test_its_pods_leave_its_instance_goes_and_comes_and_the_node_stays(fak
     await fake.sleep(hours=72)
     state = await query_state(handle)
     assert (state.phase, state.blocked_by, state.reboots, state.notices[0].done) == (Phase.READY, "", 1, True)
-    assert await has_entered_states(fake, ["stopped", "running"]) and fake.instances.terminated == []
+    assert (fake.instances.entered_states == ["stopped", "running"]) and fake.instances.terminated == []
     assert "StopStartOver" in fake.events.reasons_for("a")
     assert "deletionTimestamp" not in fake.claims.found["a"]["metadata"]
 
@@ -160,4 +156,4 @@ async def test_it_goes_on_in_another_run(fake: WorkerHarness, monkeypatch: pytes
     follower = latest_run(fake.client, handle)
     await observe_return(fake, follower)
     await wait_until(lambda: is_in_step(follower, "done"))
-    assert await has_entered_states(fake, ["stopped", "running"])
+    assert fake.instances.entered_states == ["stopped", "running"]
