@@ -96,6 +96,12 @@ async def is_blocked_by(handle: Handle, text: str) -> bool:
     return text in (await query_state(handle)).blocked_by
 
 
+async def has_state(handle: Handle, **fields: object) -> bool:
+    """Its state has these values."""
+    state = await query_state(handle)
+    return all(getattr(state, name) == value for name, value in fields.items())
+
+
 async def is_overdue(handle: Handle) -> bool:
     return (await query_state(handle)).overdue
 

@@ -8,9 +8,9 @@ import pytest
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
-    Handle,
     count_completed_tasks,
     count_scheduled,
+    has_state,
     is_blocked_by,
     non_task_event_types,
     query_state,
@@ -146,7 +146,7 @@ async def test_a_reboot_takes_the_node_back_through_initialization(fake: WorkerH
     handle = await ready_nodeclaim(fake)
     fake.nodes.update_node("node-a", boot_id="boot-2")
     await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
-    await wait_until(lambda: has_rebooted(handle))
+    await wait_until(lambda: has_state(handle, reboots=1))
     await wait_until_phase(handle, Phase.READY)
     assert (await query_state(handle)).boot_id == "boot-2"
 
@@ -174,7 +174,7 @@ async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_ru
     await fake.signal_observed(handle)
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
     await fake.signal_observed(handle, **BUSY)
-    await wait_until(lambda: is_unblocked(handle))
+    await wait_until(lambda: has_state(handle, blocked_by=""))
     assert (await query_state(handle)).phase is Phase.READY
 
 
@@ -191,7 +191,7 @@ async def test_a_node_that_comes_back_while_its_instance_is_looked_at_is_seen_at
     monkeypatch.setattr(fake.events, "publish", published)
     await fake.signal_observed(handle)
     await wait_until(lambda: "NodeNotFound" in fake.events.reasons_for("a"))
-    await wait_until(lambda: is_unblocked(handle))
+    await wait_until(lambda: has_state(handle, blocked_by=""))
 
 
 async def test_older_and_repeated_observations_change_nothing(fake: WorkerHarness) -> None:
@@ -208,11 +208,3 @@ async def test_older_and_repeated_observations_change_nothing(fake: WorkerHarnes
 def lifetime(end: datetime, created_at: datetime | None) -> timedelta:
     assert created_at is not None
     return end - created_at
-
-
-async def has_rebooted(handle: Handle) -> bool:
-    return (await query_state(handle)).reboots == 1
-
-
-async def is_unblocked(handle: Handle) -> bool:
-    return not (await query_state(handle)).blocked_by

@@ -34,6 +34,7 @@ from workflows import ids
 from workflows.provisioner import ProvisioningWorkflow
 
 Provisioning = WorkflowHandle[ProvisioningWorkflow, None]
+DENIED = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized", remedy="allow it")
 
 
 @pytest.fixture
@@ -74,6 +75,23 @@ async def make_launch_draft(fake: WorkerHarness, *names: str, group_id: str = "g
         fake.claims.add(name, born=born, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: group_id})
     members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in sorted(names))
     return LaunchDraft(group_id=group_id, pool="default", node_class="default", members=members)
+
+
+async def launch_group(planning: WorkerHarness, *names: str) -> Provisioning:
+    """Provisioning, which a plan has given a draft of these NodeClaims."""
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, *names),))]
+    handle = await start_provisioning(planning)
+    await signal_waiting_pods(planning, handle)
+    return handle
+
+
+async def signal_waiting_pods(fake: WorkerHarness, handle: Provisioning) -> None:
+    """They have waited for longer than any batch is open."""
+    await signal_pending_pods(fake, handle, await fake.now() - timedelta(minutes=1))
+
+
+def join_request(name: str) -> LaunchGroupJoinRequest:
+    return LaunchGroupJoinRequest(name=name, uid=f"uid-{name}", pool="default", node_class="default", launch_hash="x")
 
 
 def get_nodeclaim(fake: WorkerHarness, name: str) -> NodeClaim:
@@ -120,7 +138,7 @@ async def test_pods_that_keep_coming_are_planned_after_the_longest_window(planni
 
 async def test_pods_that_have_waited_already_are_planned_at_once(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until(lambda: has_planning_passes(planning, 1))
 
 
@@ -167,9 +185,7 @@ async def test_demand_that_comes_during_a_pass_is_planned_in_the_next(planning: 
 
 
 async def test_a_group_launches_with_one_call_and_every_member_hears_of_it(planning: WorkerHarness) -> None:
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b", "c"),))]
-    handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    handle = await launch_group(planning, "a", "b", "c")
     await wait_until_launched(planning, "a", "b", "c")
     assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 3
     await wait_until(lambda: has_no_groups(handle))
@@ -177,9 +193,7 @@ async def test_a_group_launches_with_one_call_and_every_member_hears_of_it(plann
 
 async def test_a_lost_answer_is_asked_for_again_and_doubles_nothing(planning: WorkerHarness) -> None:
     planning.fleet.lost_responses = [TryLater("connection cut"), TryLater("connection cut")]
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
-    handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await launch_group(planning, "a", "b")
     await planning.sleep(seconds=10)
     await wait_until_launched(planning, "a", "b")
     assert len(planning.fleet.calls) == 3 and len(set(planning.fleet.calls)) == 1
@@ -191,7 +205,7 @@ async def test_a_group_that_is_refused_gives_its_members_up(planning: WorkerHarn
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     nodeclaim_handles = [planning.workflow_handle(get_nodeclaim(planning, name)) for name in "ab"]
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until(lambda: not planning.claims.found)
     assert [(await nodeclaim_handle.result()).reason for nodeclaim_handle in nodeclaim_handles] == [
         "NodeClassNotReady",
@@ -205,20 +219,19 @@ async def test_a_launch_that_goes_wrong_is_tried_again_as_one_group_while_the_ne
     planning: WorkerHarness,
 ) -> None:
     """Given up at once, its members would be planned anew at once, and so for ever (reference 3.2)."""
-    denied = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized", remedy="allow it")
-    planning.fleet.next_error = denied
+    planning.fleet.next_error = DENIED
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "c"),))]
     handle = await start_provisioning(planning)
     nodeclaim_handle = await planning.start(get_nodeclaim(planning, "a"))
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until_phase(nodeclaim_handle, Phase.LAUNCH)
     await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
     assert planning.claims.condition_text("a", "Launched") == "Unknown Unauthorized"
-    planning.fleet.next_error = denied
+    planning.fleet.next_error = DENIED
     await planning.sleep(seconds=11)
     await wait_until(lambda: has_fleet_calls(planning, 2))
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "b", group_id="2"),))]
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until_launched(planning, "b")
     await planning.sleep(seconds=30)
     await wait_until_launched(planning, "a", "c")
@@ -232,9 +245,7 @@ async def test_what_is_refused_in_one_offering_is_launched_in_the_next_without_a
         ("m5.large", "c5.large", "r5.large"),
         {"m5.large": 1, "c5.large": 1},
     )
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b", "c"),))]
-    handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    handle = await launch_group(planning, "a", "b", "c")
     await wait_until_launched(planning, "a", "b", "c")
     types = [get_nodeclaim(planning, name).instance_type for name in "abc"]
     assert types == ["m5.large", "c5.large", "r5.large"]
@@ -259,10 +270,8 @@ async def activity_summaries(handle: Provisioning, activity: str) -> list[str]:
 
 
 async def test_another_attempt_is_made_only_for_members_that_are_still_there(planning: WorkerHarness) -> None:
-    planning.fleet.next_error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
-    handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    planning.fleet.next_error = DENIED
+    handle = await launch_group(planning, "a", "b")
     await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
     del planning.claims.found["a"]
     await planning.sleep(seconds=15)
@@ -271,10 +280,8 @@ async def test_another_attempt_is_made_only_for_members_that_are_still_there(pla
 
 
 async def test_a_group_without_members_is_over(planning: WorkerHarness) -> None:
-    planning.fleet.next_error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a"),))]
-    handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    planning.fleet.next_error = DENIED
+    handle = await launch_group(planning, "a")
     await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
     planning.claims.found.clear()
     await planning.sleep(seconds=15)
@@ -298,7 +305,7 @@ async def test_a_member_that_was_deleted_before_its_launch_ends_at_once(
     else:
         planning.claims.set_status("z", deleting=True)
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     # No time is skipped while nobody waits for a result.
     await wait_until(lambda: is_over(nodeclaim_handle))
     assert (await nodeclaim_handle.result()).reason == "Deleted"
@@ -307,7 +314,7 @@ async def test_a_member_that_was_deleted_before_its_launch_ends_at_once(
 
 
 async def test_a_member_whose_instance_was_written_down_and_not_told_is_told(planning: WorkerHarness) -> None:
-    planning.fleet.next_error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
+    planning.fleet.next_error = DENIED
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     nodeclaim_handle = await planning.start(get_nodeclaim(planning, "a"))
     handle = await start_provisioning(planning)
@@ -330,10 +337,7 @@ async def test_claims_of_a_pool_that_no_plan_made_wait_for_each_other_as_long_as
     born = await planning.now()
     for name in "abc":
         planning.claims.add(name, born=born, labels={NODEPOOL: "default"})
-        join_request = LaunchGroupJoinRequest(
-            name=name, uid=f"uid-{name}", pool="default", node_class="default", launch_hash="x"
-        )
-        await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
+        await handle.signal(ProvisioningWorkflow.join_launch_group, join_request(name))
         await planning.sleep(seconds=4)
     await planning.sleep(seconds=20)
     await wait_until(lambda: have_instances(planning, "a", "b", "c"))
@@ -364,17 +368,16 @@ async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_tha
 async def test_one_that_asks_twice_to_launch_with_others_is_bought_once(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
     planning.claims.add("a", born=await planning.now(), labels={NODEPOOL: "default"})
-    join_request = LaunchGroupJoinRequest(name="a", uid="uid-a", pool="default", node_class="default", launch_hash="x")
     planning.fleet.gate = asyncio.Event()
-    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
-    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
+    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request("a"))
+    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request("a"))
     await planning.sleep(seconds=2)
     await wait_until(lambda: has_fleet_calls(planning, 1))
-    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
+    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request("a"))
     await planning.sleep(seconds=2)
     planning.fleet.gate.set()
     await wait_until(lambda: have_instances(planning, "a"))
-    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request)
+    await handle.signal(ProvisioningWorkflow.join_launch_group, join_request("a"))
     await planning.sleep(seconds=2)
     assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 1
 
@@ -394,7 +397,7 @@ async def test_what_a_claim_that_launches_alone_was_refused_counts_in_the_next_p
         until=await planning.now() + timedelta(minutes=3),
     )
     await handle.signal(ProvisioningWorkflow.offerings_unavailable, ObservedUnavailableOfferings(unavailable=(mark,)))
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until(lambda: has_planning_passes(planning, 1))
     assert planning.host.planned[0].unavailable == (mark,)
 
@@ -407,7 +410,7 @@ async def test_a_storm_that_the_watch_told_of_is_known_to_every_plan_after(plann
         ProvisioningWorkflow.offerings_unavailable, ObservedUnavailableOfferings(unavailable=(), burst_ends_at=until)
     )
     await handle.signal(ProvisioningWorkflow.offerings_unavailable, ObservedUnavailableOfferings(unavailable=()))
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until(lambda: has_planning_passes(planning, 1))
     assert planning.host.planned[0].burst_ends_at == until
 
@@ -423,17 +426,17 @@ async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     other = await planning.start(get_nodeclaim(planning, "b"))
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until_launched(planning, "a")
     await wait_until(lambda: "b" not in planning.claims.found)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until(lambda: has_planning_passes(planning, 2))
     unavailable_offerings = planning.host.planned[1].unavailable
     assert [(offering.instance_type, offering.zone) for offering in unavailable_offerings] == [
         ("m5.large", "us-west-2a")
     ]
     await planning.sleep(minutes=4)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until(lambda: has_planning_passes(planning, 3))
     assert planning.host.planned[2].unavailable == ()
     assert (await other.result()).reason == "InsufficientCapacity"
@@ -457,7 +460,7 @@ async def test_without_a_host_demand_is_kept_and_planned_as_soon_as_there_is_one
 ) -> None:
     monkeypatch.setitem(workflows.activity_options.PLAN, "schedule_to_start_timeout", timedelta(seconds=0.5))
     handle = await start_provisioning(fake)
-    await signal_pending_pods(fake, handle, await fake.now() - timedelta(minutes=1))
+    await signal_waiting_pods(fake, handle)
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "no plan"), seconds=5)
     async with fake.running_planner():
         await wait_until_skipping_time(fake, lambda: has_planning_passes(fake, 1), seconds=5)
@@ -467,7 +470,7 @@ async def test_without_a_host_demand_is_kept_and_planned_as_soon_as_there_is_one
 async def test_a_pass_on_caches_that_are_too_old_is_made_again(planning: WorkerHarness) -> None:
     planning.host.outcomes = [PlanOutcome(plan_id="", blocked="caches are too old: pods")]
     handle = await start_provisioning(planning)
-    await signal_pending_pods(planning, handle, await planning.now() - timedelta(minutes=1))
+    await signal_waiting_pods(planning, handle)
     await wait_until(lambda: is_blocked_by(handle, "caches are too old"))
     await wait_until_skipping_time(planning, lambda: has_planning_passes(planning, 2))
 

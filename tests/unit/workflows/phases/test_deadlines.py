@@ -14,6 +14,7 @@ from tenure.policy.lifecycle.deadlines import describe_blocker
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
+    has_state,
     is_blocked_by,
     is_in_phase,
     query_state,
@@ -41,10 +42,6 @@ COSTLY = (
     EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
     EventType.EVENT_TYPE_MARKER_RECORDED,
 )
-
-
-async def is_overdue(handle: Handle) -> bool:
-    return (await query_state(handle)).overdue
 
 
 async def has_overdue_condition(fake: WorkerHarness, condition: str) -> bool:
@@ -107,7 +104,7 @@ async def test_a_node_that_waits_for_a_person_costs_nothing_meanwhile(fake: Work
 async def test_a_policy_that_wants_it_gone_after_all_is_heeded(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, rules=STAYS)
-    await wait_until_skipping_time(fake, lambda: is_overdue(handle), minutes=1)
+    await wait_until_skipping_time(fake, lambda: has_state(handle, overdue=True), minutes=1)
     await fake.signal_observed(handle)
     assert (await handle.result()).reason == "RegistrationTimeout"
 
@@ -170,7 +167,7 @@ async def test_a_launch_that_is_kept_tries_on_past_its_deadline(fake: WorkerHarn
     claim = await create_nodeclaim(fake)
     rules = {"launch": {"whenOverdue": "alarm"}}
     handle = await fake.start(claim, rules=rules)
-    await wait_until_skipping_time(fake, lambda: is_overdue(handle), seconds=30)
+    await wait_until_skipping_time(fake, lambda: has_state(handle, overdue=True), seconds=30)
     state = await query_state(handle)
     assert state.phase is Phase.LAUNCH and describe_blocker(state).startswith("waits for a person: see why EC2")
     fake.fleet.rejection = None
@@ -194,7 +191,7 @@ async def test_a_deadline_that_moves_while_a_drain_runs_makes_it_overdue(fake: W
     await delete_nodeclaim(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, "budget 0"))
     await fake.signal_observed(handle, **BUSY, deleting=True, rules={"drain": {"deadline": "1ms"}})
-    await wait_until(lambda: is_overdue(handle))
+    await wait_until(lambda: has_state(handle, overdue=True))
     assert "budget 0" in describe_blocker(await query_state(handle))
     await wait_until(lambda: has_overdue_condition(fake, "True Drain"))
     fake.pods.blocked.clear()
@@ -227,21 +224,17 @@ def expected_times(minutes: float) -> ExpectedDurations:
     return ExpectedDurations(default=PhaseDurations(launch=span, registration=span, initialization=span))
 
 
-async def is_slow(handle: Handle) -> bool:
-    return (await query_state(handle)).slow
-
-
 async def test_a_node_that_takes_longer_than_others_is_slow_and_not_overdue(fake: WorkerHarness) -> None:
     handle = await start_with_expected_times(fake, expected_times(2))
-    await wait_until_skipping_time(fake, lambda: is_slow(handle), seconds=15)
+    await wait_until_skipping_time(fake, lambda: has_state(handle, slow=True), seconds=15)
     state = await query_state(handle)
     assert describe_blocker(state).startswith("slow: ") and not state.overdue
     assert fake.claims.condition_text("a", OVERDUE) == ""
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)
     await wait_until_phase(handle, Phase.INITIALIZATION)
-    assert not await is_slow(handle)
-    await wait_until_skipping_time(fake, lambda: is_slow(handle), seconds=15)
+    assert not await has_state(handle, slow=True)
+    await wait_until_skipping_time(fake, lambda: has_state(handle, slow=True), seconds=15)
     state = await query_state(handle)
     assert describe_blocker(state).startswith("slow: NodeNotReady") and not state.overdue
     fake.nodes.update_node("node-a", ready=True)
@@ -257,7 +250,7 @@ async def test_what_is_expected_of_its_type_counts_before_what_is_expected_of_ot
     long_times = PhaseDurations(registration=timedelta(minutes=8))
     other = await start_with_times_of_type(fake, kind.instance_type, long_times)
     await fake.sleep(minutes=5)
-    assert await is_slow(handle) and not await is_slow(other)
+    assert await has_state(handle, slow=True) and not await has_state(other, slow=True)
 
 
 async def start_with_times_of_type(fake: WorkerHarness, kind: str, times: PhaseDurations) -> Handle:

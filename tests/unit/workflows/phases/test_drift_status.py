@@ -9,6 +9,7 @@ from tests.support.workflows.eventually import (
     Handle,
     count_scheduled,
     has_continued_as_new,
+    has_state,
     is_blocked_by,
     latest_run,
     non_task_event_types,
@@ -36,10 +37,6 @@ async def has_drifted_condition(fake: WorkerHarness, expected: str) -> bool:
     return fake.claims.condition_text("a", "Drifted") == expected
 
 
-async def has_drift(handle: Handle, reason: str) -> bool:
-    return (await query_state(handle)).drift == reason
-
-
 async def count_reports(handle: Handle) -> int:
     return await count_scheduled(handle, "publish_event")
 
@@ -62,11 +59,7 @@ async def test_what_a_drifted_node_waits_for_can_be_asked(fake: WorkerHarness) -
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: is_blocked_by(handle, "drifted: AMIDrift, waits for its replacement to be planned"))
     await fake.signal_observed(handle, **BUSY)
-    await wait_until(lambda: is_unblocked(handle))
-
-
-async def is_unblocked(handle: Handle) -> bool:
-    return (await query_state(handle)).blocked_by == ""
+    await wait_until(lambda: has_state(handle, blocked_by=""))
 
 
 async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness) -> None:
@@ -76,7 +69,7 @@ async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness) -> None
     await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
     await fake.signal_observed(handle, **BUSY)
     await wait_until(lambda: has_drifted_condition(fake, ""))
-    await wait_until(lambda: has_drift(handle, ""))
+    await wait_until(lambda: has_state(handle, drift=""))
     assert await count_reports(handle) == before + 2
     assert fake.events.reasons_for("a").count("AMIDrift") == 1
 
@@ -84,7 +77,7 @@ async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness) -> None
 async def test_another_reason_takes_the_place_of_the_first(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
-    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    await wait_until(lambda: has_state(handle, drift="AMIDrift"))
     await fake.signal_observed(handle, **BUSY, **OTHER_SUBNET)
     await wait_until(lambda: has_drifted_condition(fake, "True SubnetDrift"))
     assert {"AMIDrift", "SubnetDrift"} <= set(fake.events.reasons_for("a"))
@@ -93,7 +86,7 @@ async def test_another_reason_takes_the_place_of_the_first(fake: WorkerHarness) 
 async def test_new_words_of_the_same_reason_are_written_without_another_event(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
-    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    await wait_until(lambda: has_state(handle, drift="AMIDrift"))
     before = await count_reports(handle)
     await fake.signal_observed(
         handle, **BUSY, drift="AMIDrift", drift_message="m6i.large runs ami-1, another one is due"
@@ -124,7 +117,7 @@ async def test_a_node_that_goes_is_judged_no_more(fake: WorkerHarness) -> None:
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "PodDisruptionBudget web"
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
-    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    await wait_until(lambda: has_state(handle, drift="AMIDrift"))
     before = await count_reports(handle)
     await delete_nodeclaim(fake, handle)
     await wait_until_phase(handle, Phase.DRAIN)
@@ -141,7 +134,7 @@ async def test_a_drifted_node_that_empties_goes_as_any_other(fake: WorkerHarness
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
-    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    await wait_until(lambda: has_state(handle, drift="AMIDrift"))
     await observe_empty(fake, handle)
     assert (await handle.result()).reason == "Empty"
 
@@ -167,7 +160,7 @@ async def test_what_could_not_be_written_is_written_later(fake: WorkerHarness) -
 async def test_drift_is_known_to_the_next_run(fake: WorkerHarness) -> None:
     first = await ready_nodeclaim(fake)
     await fake.signal_observed(first, **BUSY, **OLD_IMAGE)
-    await wait_until(lambda: has_drift(first, "AMIDrift"))
+    await wait_until(lambda: has_state(first, drift="AMIDrift"))
     for number in range(480):
         await fake.signal_observed(first, **{**BUSY, "node_ready": bool(number % 2)}, **OLD_IMAGE)
     await wait_until(lambda: has_continued_as_new(fake.client, first))
@@ -195,7 +188,7 @@ async def test_drift_costs_few_events(fake: WorkerHarness) -> None:
     await fake.sleep(seconds=30)
     before = len(await non_task_event_types(handle))
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
-    await wait_until(lambda: has_drift(handle, "AMIDrift"))
+    await wait_until(lambda: has_state(handle, drift="AMIDrift"))
     await fake.sleep(minutes=1)
     after = (await non_task_event_types(handle))[before:]
     assert len(after) <= 7, after

@@ -13,6 +13,7 @@ from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
     count_scheduled,
+    has_state,
     is_blocked_by,
     is_in_phase,
     query_state,
@@ -223,13 +224,9 @@ async def test_an_event_that_aws_moves_is_timed_anew(fake: WorkerHarness) -> Non
 async def test_rules_that_change_count_for_what_is_known(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_deferred_event(fake)
     await fake.signal_observed(handle, **BUSY, **interruption_rules(scheduledChange={"action": "notify"}))
-    await wait_until_skipping_time(fake, lambda: is_unblocked(handle), seconds=1)
+    await wait_until_skipping_time(fake, lambda: has_state(handle, blocked_by=""), seconds=1)
     await fake.signal_observed(handle, **BUSY)
     assert (await handle.result()).reason == "scheduled_change"
-
-
-async def is_unblocked(handle: Handle) -> bool:
-    return (await query_state(handle)).blocked_by == ""
 
 
 async def test_a_workflow_that_is_rebuilt_knows_what_was_deferred(fake: WorkerHarness) -> None:
@@ -409,7 +406,7 @@ async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(f
     fake.nodes.update_node("node-a", ready=True, boot_id="boot-2")
     back = {**BUSY, "boot_id": "boot-2", "ready_since": await fake.now()}
     await fake.signal_observed(handle, **back, **event_rules)
-    await wait_until(lambda: has_rebooted(handle))
+    await wait_until(lambda: has_state(handle, reboots=1))
     await wait_until_phase(handle, Phase.READY)
     await fake.sleep(hours=2)
     state = await query_state(handle)
@@ -421,10 +418,6 @@ async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(f
     await fake.signal_observed(handle, **back)
     await fake.sleep(minutes=1)
     assert await is_in_phase(handle, Phase.READY), "it runs again, whatever the policy says now"
-
-
-async def has_rebooted(handle: Handle) -> bool:
-    return (await query_state(handle)).reboots == 1
 
 
 async def test_a_stopped_instance_that_does_not_come_back_is_drained(fake: WorkerHarness) -> None:

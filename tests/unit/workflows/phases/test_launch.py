@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import BadInput, TryLater
@@ -144,13 +146,23 @@ async def test_a_failed_attempt_is_followed_by_one_with_a_new_token(fake: Worker
     assert len(fake.instances.running) == 1
 
 
-async def test_a_launch_without_capacity_gives_the_claim_up(fake: WorkerHarness) -> None:
-    fake.fleet.capacity = 0
-    handle = await fake.start(await create_nodeclaim(fake))
-    outcome = await handle.result()
-    assert outcome.reason == "InsufficientCapacity"
-    assert "InsufficientCapacityError" in fake.events.reasons_for("a")
-    assert fake.claims.found == {}
+@pytest.mark.parametrize(
+    ("capacity", "ready", "calls", "reason"),
+    [
+        (0, "True", 1, "InsufficientCapacity"),
+        (1000, "False", 0, "NodeClassNotReady"),
+        (1000, "Unknown", 0, "LaunchTimeout"),
+    ],
+    ids=["no capacity", "node class refused", "node class never ready"],
+)
+async def test_a_launch_that_cannot_succeed_deletes_the_nodeclaim(
+    fake: WorkerHarness, capacity: int, ready: str, calls: int, reason: str
+) -> None:
+    fake.fleet.capacity = capacity
+    fake.node_classes.add("default", ready=ready)
+    assert (await (await fake.start(await create_nodeclaim(fake))).result()).reason == reason
+    assert len(fake.fleet.calls) == calls and fake.claims.found == {}
+    assert ("InsufficientCapacityError" in fake.events.reasons_for("a")) is (capacity == 0)
 
 
 async def test_a_claim_that_launches_alone_tries_its_other_offerings_at_once(fake: WorkerHarness) -> None:
@@ -168,19 +180,6 @@ async def test_a_node_class_that_is_not_ready_yet_is_waited_for(fake: WorkerHarn
     await wait_until(lambda: is_blocked_by(handle, "NodeClassNotReady"))
     fake.node_classes.add("default", ready="True")
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
-
-
-async def test_a_node_class_that_is_refused_for_good_ends_the_launch(fake: WorkerHarness) -> None:
-    fake.node_classes.add("default", ready="False")
-    outcome = await (await fake.start(await create_nodeclaim(fake))).result()
-    assert outcome.reason == "NodeClassNotReady"
-
-
-async def test_a_claim_that_launches_alone_and_never_can_is_given_up_at_the_deadline(fake: WorkerHarness) -> None:
-    fake.node_classes.add("default", ready="Unknown")
-    outcome = await (await fake.start(await create_nodeclaim(fake))).result()
-    assert outcome.reason == "LaunchTimeout"
-    assert fake.fleet.calls == [] and fake.claims.found == {}
 
 
 async def test_a_launch_held_up_by_faults_is_shown_as_overdue_and_goes_on(fake: WorkerHarness) -> None:

@@ -11,6 +11,7 @@ from tests.support.workflows.eventually import (
     Handle,
     count_scheduled,
     has_continued_as_new,
+    has_state,
     latest_run,
     query_state,
     wait_until,
@@ -113,7 +114,7 @@ async def test_absences_are_known_to_the_next_run(fake: WorkerHarness) -> None:
         await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=20))
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
     handle = latest_run(fake.client, handle)
-    await wait_until(lambda: has_flaps(handle, 220))
+    await wait_until(lambda: has_state(handle, flaps=220))
     assert (await query_state(handle)).phase is Phase.READY
     await wait_until(lambda: has_intervals(fake, *[(20, False)] * MAX_INTERVALS))
 
@@ -157,7 +158,3 @@ async def test_a_flap_costs_few_events_and_a_node_that_stays_none(fake: WorkerHa
     cost = len((await handle.fetch_history()).events) - before
     print(f"one flap costs {cost} events")
     assert cost <= 30
-
-
-async def has_flaps(handle: Handle, flaps: int) -> bool:
-    return (await query_state(handle)).flaps == flaps

@@ -23,6 +23,8 @@ from tests.support.workflows.nodeclaim_workflows import BUSY, JOINED, ready_node
 
 PROVIDER = "aws:///us-west-2a/i-old"
 GROUP = {labels.LAUNCH_GROUP: "plan-0"}
+YOUNG = timedelta(seconds=10)
+LAUNCHED = {"provider_id": PROVIDER}
 
 
 async def add_nodeclaim(fake: WorkerHarness, age: timedelta, **spec: Any) -> NodeClaim:
@@ -60,19 +62,23 @@ async def test_an_initialized_node_is_ready_at_once_and_nothing_is_bought(fake: 
     assert fake.fleet.calls == [] and "i-old" in fake.instances.running
 
 
-async def test_a_young_one_with_an_instance_waits_for_no_groups_word(fake: WorkerHarness) -> None:
-    """Temporal's store was lost seconds after it was bought: of its launch group nobody knows any more."""
-    young = timedelta(seconds=10)
-    claim = await add_launched_nodeclaim(fake, "Registered", "Initialized", age=young, annotations=GROUP)
-    handle = await fake.start(claim, **BUSY, provider_id=PROVIDER)
-    await wait_until_phase(handle, Phase.READY)
+@pytest.mark.parametrize(
+    ("conditions", "spec", "observed", "phase"),
+    [
+        (("Registered", "Initialized"), {"age": YOUNG, "annotations": GROUP}, {**BUSY, **LAUNCHED}, Phase.READY),
+        (("Registered",), {}, BUSY, Phase.READY),
+        ((), {"age": YOUNG}, {}, Phase.REGISTRATION),
+    ],
+    ids=["initialized, seconds after its launch", "registered", "launched seconds ago"],
+)
+async def test_a_node_with_an_instance_is_recovered_and_not_launched_again(
+    fake: WorkerHarness, conditions: tuple[str, ...], spec: dict[str, Any], observed: dict[str, Any], phase: Phase
+) -> None:
+    """Temporal's store was lost, and with it the launch group."""
+    handle = await fake.start(await add_launched_nodeclaim(fake, *conditions, **spec), **observed)
+    await wait_until_phase(handle, phase)
     assert fake.fleet.calls == []
-
-
-async def test_a_registered_node_goes_on_to_be_initialized(fake: WorkerHarness) -> None:
-    handle = await fake.start(await add_launched_nodeclaim(fake, "Registered"), **BUSY)
-    await wait_until_phase(handle, Phase.READY)
-    assert fake.fleet.calls == [] and fake.claims.condition_text("a", "Initialized").startswith("True")
+    assert phase is not Phase.READY or fake.claims.condition_text("a", "Initialized").startswith("True")
 
 
 async def test_a_launched_one_still_has_time_to_join(fake: WorkerHarness) -> None:
@@ -81,12 +87,6 @@ async def test_a_launched_one_still_has_time_to_join(fake: WorkerHarness) -> Non
     fake.nodes.join("node-a", PROVIDER)
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)
-    assert fake.fleet.calls == []
-
-
-async def test_a_young_one_that_has_an_instance_is_not_launched_again(fake: WorkerHarness) -> None:
-    handle = await fake.start(await add_launched_nodeclaim(fake, age=timedelta(seconds=5)))
-    await wait_until_phase(handle, Phase.REGISTRATION)
     assert fake.fleet.calls == []
 
 
