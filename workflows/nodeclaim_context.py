@@ -13,14 +13,12 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
 from tenure.model.blockers import CALL_FAILED
-from tenure.model.disruption.drain import MAX_STATUS_LINE_LENGTH
 from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, NodeClaimRef, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase, Step
-from tenure.policy.lifecycle.deadlines import action_of, describe_blocker, is_alarmed, slow_at
+from tenure.policy.lifecycle.deadlines import action_of, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from workflows import current_details, ids, metrics, visibility
 from workflows.activity_options import is_continue_as_new_due
-from workflows.search_attributes import BLOCKED_BY
 
 T = TypeVar("T")
 RETRY_AFTER = timedelta(seconds=20)
@@ -38,7 +36,6 @@ class NodeClaimContext:
         self.deadline_changed = False
         self.is_executing_activity = False
         self._published_attributes: dict[str, SearchAttributeUpdate[Any]] = {}
-        self._published_blocker = ""
 
     @property
     def now(self) -> datetime:
@@ -80,11 +77,7 @@ class NodeClaimContext:
         The outbox sends them in this order. It keeps the latest MAX_PENDING_EVENTS that it could not send.
         """
         request = ReportRequest(
-            claim=self.nodeclaim_ref,
-            condition=condition,
-            status=status,
-            message=message,
-            event=reason,
+            claim=self.nodeclaim_ref, condition=condition, status=status, message=message, event=reason
         )
         self.update_state(pending_events=(*self.state.pending_events, request)[-MAX_PENDING_EVENTS:])
 
@@ -93,7 +86,7 @@ class NodeClaimContext:
         if self.state.since is None:
             self.transition_to(Phase.LAUNCH, "created")
             return
-        self._record_published(self.state)
+        self._published_attributes = visibility.nodeclaim_attributes(self.state)
         self._set_current_details()
 
     def transition_to(self, phase: Phase, cause: str) -> None:
@@ -123,29 +116,24 @@ class NodeClaimContext:
         )
         if phase in (Phase.LAUNCH, Phase.DELETED):
             # A launch result may arrive before the first phase; the start request did not have its attributes.
-            self._record_published(self.state.model_copy(update={"launched": None}))
+            known = self.state.model_copy(update={"launched": None})
+            self._published_attributes = visibility.nodeclaim_attributes(known)
             self._set_current_details()
         else:
             self.publish_status()
 
     def publish_status(self) -> None:
         """Upsert the search attributes that changed, in one batch, and set the details for the Temporal UI."""
-        before, blocker_before = self._published_attributes, self._published_blocker
-        self._record_published(self.state)
-        # Each new sentence is an upsert, also where its code stays: recorded histories have it.
-        has_new_sentence = self._published_blocker != blocker_before
+        before = self._published_attributes
+        self._published_attributes = visibility.nodeclaim_attributes(self.state)
         changed = [
             update
             for name, update in self._published_attributes.items()
-            if not _has_same_value(before.get(name), update) or (has_new_sentence and name == BLOCKED_BY.name)
+            if name not in before or before[name].value != update.value
         ]
         if changed:
             workflow.upsert_search_attributes(changed)
         self._set_current_details()
-
-    def _record_published(self, state: NodeClaimState) -> None:
-        self._published_attributes = visibility.nodeclaim_attributes(state)
-        self._published_blocker = describe_blocker(state)[:MAX_STATUS_LINE_LENGTH]
 
     def set_blocked_by(self, why: str, code: str = "") -> None:
         """Publish what the node waits for: `why` in the details, `code` as TenureBlockedBy.
@@ -302,7 +290,8 @@ class NodeClaimContext:
         as slow. A node that waits for a person has no deadline."""
         while True:
             until = min((at for at in (sooner, self.next_slow_or_overdue_at()) if at), default=None)
-            if await self.wait(_any_of(happened, self.watch_deadline()), until=until, summary=summary):
+            deadline_changed = self.watch_deadline()
+            if await self.wait(lambda: happened() or deadline_changed(), until=until, summary=summary):  # noqa: B023
                 if happened():
                     return True
             elif (sooner and self.now >= sooner) or not self.mark_slow_if_due():
@@ -325,11 +314,3 @@ class NodeClaimContext:
 
     def _set_current_details(self) -> None:
         workflow.set_current_details(current_details.render_nodeclaim(self.state))
-
-
-def _any_of(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
-    return lambda: one() or other()
-
-
-def _has_same_value(before: SearchAttributeUpdate[Any] | None, after: SearchAttributeUpdate[Any]) -> bool:
-    return before is not None and before.value == after.value
