@@ -19,10 +19,8 @@ from tenure.apis.hash import HASH_VERSION, nodeclass_hash, nodepool_hash
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.controller import settings
-from tenure.controller.cache.availability import ActivePauses, NotReadyTracker
+from tenure.controller.cache.availability import ActivePauses
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.nominations import Nominations
-from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.disruption.budgets import NodePoolBudgets
 from tenure.controller.disruption.controller import DisruptionController
 from tenure.controller.disruption.controller import make_disruption_settings as disruption_settings
@@ -31,7 +29,7 @@ from tenure.controller.drift import DriftDetector
 from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.settings import ControllerSettings
-from tenure.controller.watched_cluster import WATCHED
+from tenure.controller.watched_cluster import WATCHED, WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.garbage_collection import to_inventory_nodeclaim
 from tenure.kube.client import resources
@@ -72,7 +70,6 @@ def adopt_objects(
     }
     claims = [_adopt_nodeclaim(one, by_pool, by_class) for one in objects[resources.NODE_CLAIMS.plural]]
     kinds = {**objects, resources.EC2_NODE_CLASSES.plural: classes, resources.NODE_CLAIMS.plural: claims}
-    kinds.pop(resources.LIFECYCLE_POLICIES.plural, None)
     # Pods of CapacityBuffers have a reader of their own, and are nobody's yet.
     for kind in settings.gated_kinds((FeatureGate.CAPACITY_BUFFER,)):
         kinds.pop(kind.plural, None)
@@ -220,10 +217,11 @@ class AdoptionPreviewer:
         ]
         results = await asyncio.gather(*(self._resolver.preview(one) for one in ours))
         resolved = {one.name: result for one, result in zip(ours, results, strict=True)}
-        cache = ClusterCache(self._now)
+        cluster = WatchedCluster(self._settings, self._kube, self._now)
         for kind, raw in adopt_objects(objects, resolved).items():
-            cache.on_deltas(kind, [Delta(one) for one in raw])
-        return await self._evaluate(objects, unreadable, resolved, cache)
+            cluster.on_deltas(kind, [Delta(one) for one in raw])
+        cluster.policies.update(cluster.cache.drain_changes())
+        return await self._evaluate(objects, unreadable, resolved, cluster)
 
     async def _read(self) -> dict[str, list[Json]]:
         """A kind that is not installed has no objects."""
@@ -242,9 +240,9 @@ class AdoptionPreviewer:
         objects: Mapping[str, Sequence[Json]],
         unreadable: tuple[tuple[str, str, str], ...],
         resolved: Mapping[str, ResolvedNodeClass],
-        cache: ClusterCache,
+        cluster: WatchedCluster,
     ) -> AdoptionPreview:
-        policies = self._load_policies(objects, cache)
+        cache = cluster.cache
         planner_client = PlannerClient(
             cache=cache,
             offerings=self._offerings,
@@ -253,8 +251,8 @@ class AdoptionPreviewer:
             now=self._now,
         )
         try:
-            plan = await self._plan(cache, planner_client, policies)
-            disruption_status = await self._preview_disruption(objects, cache, planner_client, policies)
+            plan = await self._plan(planner_client, cluster.policies)
+            disruption_status = await self._preview_disruption(cluster, planner_client)
         finally:
             await planner_client.close()
         drifting = DriftDetector(
@@ -287,17 +285,7 @@ class AdoptionPreviewer:
             disruption_status=disruption_status,
         )
 
-    def _load_policies(self, objects: Mapping[str, Sequence[Json]], cache: ClusterCache) -> LifecyclePolicies:
-        found = LifecyclePolicies(
-            cache, self._kube.lifecycle_policies, default_deadlines=self._settings.deadlines, now=self._now
-        )
-        found.on_deltas(Delta(one) for one in objects.get(resources.LIFECYCLE_POLICIES.plural, ()))
-        found.update(cache.drain_changes())
-        return found
-
-    async def _plan(
-        self, cache: ClusterCache, planner_client: PlannerClient, policies: LifecyclePolicies
-    ) -> Plan | None:
+    async def _plan(self, planner_client: PlannerClient, policies: LifecyclePolicies) -> Plan | None:
         async with planner_client.lock:
             process = await planner_client.sync()
             if planner_client.blocked_reason():
@@ -312,20 +300,13 @@ class AdoptionPreviewer:
                 reservations=planning_inputs.reservations,
             )
 
-    async def _preview_disruption(
-        self,
-        objects: Mapping[str, Sequence[Json]],
-        cache: ClusterCache,
-        planner_client: PlannerClient,
-        policies: LifecyclePolicies,
-    ) -> DisruptionStatus:
-        nominations, cluster_pause = Nominations(cache.owner_of), ClusterPause(self._settings.namespace, cache)
-        cluster_pause.on_deltas(Delta(one) for one in objects[resources.NAMESPACES.plural])
+    async def _preview_disruption(self, cluster: WatchedCluster, planner_client: PlannerClient) -> DisruptionStatus:
+        cache, policies = cluster.cache, cluster.policies
         disrupting = DisruptionController(
             cache=cache,
             planner_client=planner_client,
-            nominations=nominations,
-            not_ready=NotReadyTracker(cache, policies.not_ready_grace_of),
+            nominations=cluster.nominations,
+            not_ready=cluster.not_ready,
             budgets=NodePoolBudgets(cache, policies.rules_of, policies.unread_of),
             claims=self._kube.claims,
             events=_NullEvents(),
@@ -333,7 +314,7 @@ class AdoptionPreviewer:
             not_ready_grace=self._settings.not_ready_grace,
             not_ready_grace_periods=policies.not_ready_grace_periods,
             now=self._now,
-            paused=ActivePauses(cache, cluster_pause),
+            paused=ActivePauses(cache, cluster.pause),
         )
         return await DisruptionPreviewer(cache, disrupting).preview_disruption(
             DisruptionPreviewRequest(cluster=self._settings.cluster)

@@ -198,15 +198,9 @@ class ClusterController:
 
 
 def _most_severe(faults: BaseExceptionGroup[Fault]) -> Fault:
-    """What stopped the watch; a refusal by a person's doing before passing faults."""
-    flattened: list[Fault] = []
-    _collect_faults(faults, flattened)
-    return next((one for one in flattened if isinstance(one, Forbidden)), flattened[0])
-
-
-def _collect_faults(group: BaseExceptionGroup[Fault], flattened: list[Fault]) -> None:
-    for one in group.exceptions:
-        if isinstance(one, BaseExceptionGroup):
-            _collect_faults(one, flattened)
-        else:
-            flattened.append(one)
+    """What stopped the watch: a refusal that a person has to resolve before passing faults."""
+    found: BaseException = faults.subgroup(Forbidden) or faults
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, Fault)
+    return found

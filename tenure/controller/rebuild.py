@@ -12,12 +12,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis.feature_gates import FeatureGate
-from tenure.controller.cache.availability import NotReadyTracker
-from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet, SyncedKinds
-from tenure.controller.cache.nominations import Nominations
-from tenure.controller.cluster_pause import ClusterPause
-from tenure.controller.lifecycle_policies import LifecyclePolicies, PolicyPort
 from tenure.controller.planning.undersized_nodes import WARM_UP
 from tenure.controller.resync import (
     list_coordinators,
@@ -32,6 +27,7 @@ from tenure.controller.signals.pending_pods import needs_plan
 from tenure.controller.signals.signaller import MAX_CONCURRENT_SIGNALS, SignalQueue
 from tenure.controller.temporal.client import start_singletons
 from tenure.controller.temporal.namespace import list_attributes, register_attributes, start_schedules
+from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
@@ -60,21 +56,20 @@ class Snapshot:
     def __init__(
         self,
         settings: ControllerSettings,
+        kube: KubeAdapters,
         objects: Mapping[str, Sequence[Json]],
-        policies: PolicyPort,
         *,
         now: datetime,
         number: int,
     ) -> None:
         """`objects` by the plural of their kind. `number`: of all that is told; what a watch saw later is newer."""
         self.settings, self.now = settings, now
-        self.cache = ClusterCache(lambda: now)
-        self._policies = LifecyclePolicies(self.cache, policies, default_deadlines=settings.deadlines, now=lambda: now)
-        self._cluster_pause = ClusterPause(settings.namespace, self.cache)
+        self._cluster = WatchedCluster(settings, kube, lambda: now)
+        self.cache = self._cluster.cache
         for plural, found in objects.items():
-            self._on_deltas(plural, [Delta(one) for one in found])
+            self._cluster.on_deltas(plural, [Delta(one) for one in found])
         self._number = number
-        self._observers = LifecycleObservers(self.cache, self._policies, self._cluster_pause)
+        self._observers = LifecycleObservers(self.cache, self._cluster.policies, self._cluster.pause)
         self._observers.update(self.cache.drain_changes(), True, counted=True)
 
     def make_notifier(self, signal_queue: SignalQueue) -> WorkflowNotifier:
@@ -84,8 +79,8 @@ class Snapshot:
             cluster=settings.cluster,
             deadlines=settings.deadlines,
             cache=self.cache,
-            nominations=Nominations(),
-            not_ready=NotReadyTracker(self.cache, self._policies.not_ready_grace_of),
+            nominations=self._cluster.nominations,
+            not_ready=self._cluster.not_ready,
             signal_queue=signal_queue,
             began=self.now,
             number=lambda: self._number,
@@ -110,14 +105,6 @@ class Snapshot:
         for claim in claims:
             notifier.restart_workflow(claim, self.synced_kinds, self.now)
 
-    def _on_deltas(self, plural: str, deltas: list[Delta]) -> None:
-        if plural == resources.LIFECYCLE_POLICIES.plural:
-            self._policies.on_deltas(deltas)
-            return
-        if plural == resources.NAMESPACES.plural:
-            self._cluster_pause.on_deltas(deltas)
-        self.cache.on_deltas(plural, deltas)
-
 
 async def read(kube: KubeAdapters, settings: ControllerSettings, now: datetime) -> Snapshot:
     """Raises Fault where the API server does not answer or refuses."""
@@ -126,7 +113,7 @@ async def read(kube: KubeAdapters, settings: ControllerSettings, now: datetime) 
     lists = await asyncio.gather(*(Objects(kube.client, one).list() for one in first))
     objects = {one.plural: found for one, found in zip(first, lists, strict=True)}
     objects[last.plural] = await Objects(kube.client, last).list()
-    return Snapshot(settings, objects, kube.lifecycle_policies, now=now, number=number)
+    return Snapshot(settings, kube, objects, now=now, number=number)
 
 
 Kind = Literal["SearchAttribute", "Cluster", "Schedule", "EC2NodeClass", "NodePool", "NodeClaim"]

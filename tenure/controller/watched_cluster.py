@@ -55,7 +55,7 @@ class WatchedCluster:
             CapacityBuffers(self.cache, kube.buffers, now) if FeatureGate.CAPACITY_BUFFER in settings.gates else None
         )
         self._watches = {
-            one.plural: ListWatch(kube.client, one, on_deltas=self._make_handler(one.plural), now=time.monotonic)
+            one.plural: ListWatch(kube.client, one, functools.partial(self.on_deltas, one.plural), time.monotonic)
             for one in (*WATCHED, *gates.gated_kinds(settings.gates))
         }
 
@@ -85,18 +85,16 @@ class WatchedCluster:
         """No watch is open at all."""
         return all(watch.cut_since is not None for watch in self._watches.values())
 
-    def _make_handler(self, kind: str) -> Callable[[list[Delta]], None]:
+    def on_deltas(self, kind: str, deltas: list[Delta]) -> None:
+        """Of a kind by its plural; for `rebuild` and `adopt` too, which list once and watch nothing."""
         if self.buffers and kind in _BUFFER_KINDS:
-            return functools.partial(self.buffers.on_deltas, kind)
-        if kind == resources.LIFECYCLE_POLICIES.plural:
-            return self.policies.on_deltas
+            self.buffers.on_deltas(kind, deltas)
+        elif kind == resources.LIFECYCLE_POLICIES.plural:
+            self.policies.on_deltas(deltas)
+        else:
+            self.cache.on_deltas(kind, deltas)
         if kind == resources.NAMESPACES.plural:
-            return self._on_namespaces
-        return functools.partial(self.cache.on_deltas, kind)
-
-    def _on_namespaces(self, deltas: list[Delta]) -> None:
-        self.cache.on_deltas(resources.NAMESPACES.plural, deltas)
-        self.pause.on_deltas(deltas)
+            self.pause.on_deltas(deltas)
 
     async def _requeue_pods_once_synced(self, watch: ListWatch) -> None:
         await watch.synced.wait()

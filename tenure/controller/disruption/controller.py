@@ -187,7 +187,7 @@ class DisruptionController:
         TryLater."""
         proposal = replace_request.proposal
         async with self._planner_client.background_lock, self._planner_client.lock:
-            earlier = await self._replacements.find_existing(replace_request.plan_id, proposal.replacements)
+            earlier = await self._replacements.find_existing(replace_request.plan_id)
             if earlier is not None:
                 return earlier
             process = await self._planner_client.sync()

@@ -119,16 +119,13 @@ class Replacements:
         self._cache, self._claims, self._events = cache, claims, events
         self._nominations, self._meter, self._now = nominations, meter, now
 
-    async def find_existing(self, plan_id: str, number: int) -> ReplacementResult | None:
-        """What an earlier try made, here or elsewhere; None when there was none. Some of them alone are taken back.
-        `number`: how many there were to be, where an earlier version did not write it on them."""
+    async def find_existing(self, plan_id: str) -> ReplacementResult | None:
+        """What an earlier try made, here or elsewhere; None when there was none. Some of them alone are taken back."""
         found = [one for one in self._cache.nodeclaims.values() if one.annotations.get(labels.PLAN) == plan_id]
         if not found:
             return None
         alive = [one for one in found if not one.deleting]
-        number = next(
-            (int(one.annotations[labels.REPLACEMENTS]) for one in found if _has_replacement_count(one)), number
-        )
+        number = int(found[0].annotations.get(labels.REPLACEMENTS, "0"))
         if len(alive) == number:
             return ReplacementResult(outcome="made", claims=tuple(_in_order(alive, plan_id)))
         for one in alive:
@@ -191,10 +188,6 @@ class Replacements:
     async def _publish_event(self, one: NodeClaimFact, reason: str, message: str) -> None:
         """On a replacement, as Karpenter does (reference 5.2)."""
         await self._events.publish(kind="NodeClaim", name=one.name, uid=one.uid, reason=reason, message=message)
-
-
-def _has_replacement_count(claim: NodeClaimFact) -> bool:
-    return claim.annotations.get(labels.REPLACEMENTS, "").isdecimal()
 
 
 def _in_order(found: Sequence[NodeClaimFact], plan_id: str) -> list[str]:

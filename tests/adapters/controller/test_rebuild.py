@@ -5,15 +5,16 @@ import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from tenure.controller.lifecycle_policies import PolicyPort
 from tenure.controller.rebuild import Discrepancy, Rebuild, Snapshot, list_running_workflows
 from tenure.controller.settings import ControllerSettings
+from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.workflow_states import BatchWindow
 from tests.support.cli.temporal_server import temporal_server
@@ -46,8 +47,8 @@ class RebuildCluster:
     async def rebuild(self) -> Rebuild:
         running_workflows = await list_running_workflows(self.temporal, self.name)
         settings = ControllerSettings(cluster=self.name, task_queue=ids.task_queue(self.name))
-        policies = cast(PolicyPort, None)
-        snapshot = Snapshot(settings, self.objects, policies, now=datetime.now(UTC), number=time.time_ns())
+        kube = cast(KubeAdapters, SimpleNamespace(client=None, lifecycle_policies=None))
+        snapshot = Snapshot(settings, kube, self.objects, now=datetime.now(UTC), number=time.time_ns())
         return Rebuild(self.temporal, snapshot, running_workflows)
 
     async def find_missing(self) -> list[Discrepancy]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_GROUP, PLAN, REPLACES, ZONE
+from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_GROUP, PLAN, REPLACEMENTS, REPLACES, ZONE
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.disruption.budgets import NodePoolBudgets
@@ -320,9 +320,10 @@ async def test_part_of_the_replacements_alone_is_taken_back(harness: DisruptionH
     """A host was lost between two of them."""
     harness.add_node("big", "m.2xlarge", 1)
     proposal = (await only_proposal(harness)).model_copy(update={"replacements": 2})
-    harness.claims.add("general-x", annotations={PLAN: "cmd-1"})
+    annotations = {PLAN: "cmd-1", REPLACEMENTS: "2"}
+    harness.claims.add("general-x", annotations=annotations)
     harness.cache.assume_nodeclaim(
-        NodeClaimFact(name="general-x", uid="uid-general-x", created=at(0), annotations={PLAN: "cmd-1"})
+        NodeClaimFact(name="general-x", uid="uid-general-x", created=at(0), annotations=annotations)
     )
     found = await harness.create_replacements(proposal)
     assert (found.outcome, found.why) == ("stale", "only 1 of 2 replacements were made")
