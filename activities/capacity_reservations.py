@@ -17,10 +17,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import Fault
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 
-DEMOTED: dict[str, str | None] = {
-    labels.CAPACITY_TYPE: labels.ON_DEMAND,
-    **dict.fromkeys(labels.RESERVATION_LABELS),
-}
+DEMOTED: dict[str, str | None] = {labels.CAPACITY_TYPE: labels.ON_DEMAND, **dict.fromkeys(labels.RESERVATION_LABELS)}
 """Labels of a node that runs on without its reservation; None takes one off."""
 _EXISTING_STATES = ("pending", "running", "stopping", "stopped")
 

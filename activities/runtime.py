@@ -56,10 +56,7 @@ def as_application_error(fault: Fault) -> ApplicationError:
 def not_yet_error(message: str, *, retry_after: timedelta) -> ApplicationError:
     """Waiting by retry: no history grows, no failure is counted."""
     return ApplicationError(
-        message[:_MESSAGE_LIMIT],
-        type="NotYet",
-        next_retry_delay=retry_after,
-        category=ApplicationErrorCategory.BENIGN,
+        message[:_MESSAGE_LIMIT], type="NotYet", next_retry_delay=retry_after, category=ApplicationErrorCategory.BENIGN
     )
 
 

@@ -11,14 +11,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.nodeclaim.eviction import EvictionQueue, FirstEviction
-from activities.ports.core import (
-    ConditionPatch,
-    DrainPod,
-    NodeState,
-    Ports,
-    find_nodeclaim,
-    publish_event_on,
-)
+from activities.ports.core import ConditionPatch, DrainPod, NodeState, Ports, find_nodeclaim, publish_event_on
 from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -41,10 +34,7 @@ REFRESH = 2.0
 """Seconds for which NodeClaim and Node are not read again, while pods are looked at more often."""
 LONGEST = 4000
 """Characters of a condition's message."""
-DONE = (
-    ConditionPatch(type=labels.DRAINED, status="True"),
-    ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"),
-)
+DONE = (ConditionPatch(type=labels.DRAINED, status="True"), ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"))
 LATE = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.TERMINATION_GRACE_PERIOD_ELAPSED),)
 NOT_READY = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.NODE_NOT_READY),)
 _INVALID_TIMESTAMP = (

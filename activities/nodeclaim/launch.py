@@ -156,12 +156,7 @@ class LaunchActivities:
         now = datetime.now(UTC)
         other_shards = _offerings_of_other_shards(claim, node_class, request, now)
         prepare = partial(
-            self._fleet.prepare,
-            claim,
-            node_class,
-            discovered=request.discovered,
-            now=now,
-            is_retry=request.retry,
+            self._fleet.prepare, claim, node_class, discovered=request.discovered, now=now, is_retry=request.retry
         )
         if other_shards:
             preparation = await prepare(unavailable=(*request.unavailable, *other_shards))

@@ -34,12 +34,7 @@ class Annotated(Protocol):
     """Objects of a kind that carry annotations."""
 
     async def patch_annotations(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
+        self, name: str, annotations: Mapping[str, str | None], *, uid: str = "", only: Mapping[str, str] | None = None
     ) -> str:
         """Set annotations; None takes one off. Nothing is changed where an annotation is not as `only` has it. The UID
         of the object, empty when it, or the one with this UID, is gone."""

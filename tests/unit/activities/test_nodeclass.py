@@ -97,7 +97,7 @@ async def test_a_condition_that_stays_false_for_another_reason_is_told(cluster: 
     cluster.resolver.conditions = (failing_condition("InvalidUserData"),)
     await run_activity(cluster.classes.resolve_node_class, REQUEST)
     assert cluster.events.published == [
-        ("default", "InvalidUserData", "ValidationSucceeded: because of InvalidUserData"),
+        ("default", "InvalidUserData", "ValidationSucceeded: because of InvalidUserData")
     ]
 
 

@@ -4,11 +4,7 @@ import pytest
 
 from tenure.apis.labels import REGISTERED_CONDITION, TERMINATION_FINALIZER
 from tenure.model.errors import TryLater
-from tests.unit.activities.builders import (
-    FakeCluster,
-    run_collection,
-    run_collection_twice,
-)
+from tests.unit.activities.builders import FakeCluster, run_collection, run_collection_twice
 
 JOINED = {REGISTERED_CONDITION: "True"}
 

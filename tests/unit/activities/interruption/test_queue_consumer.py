@@ -22,7 +22,7 @@ from tests.support.fakes.ports import FakePorts
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
-class QueueConsumerHarness(FakeInterruptions):
+class ConsumerHarness(FakeInterruptions):
     def __init__(self) -> None:
         super().__init__()
         self.now = datetime.now(UTC)
@@ -76,11 +76,11 @@ class QueueConsumerHarness(FakeInterruptions):
 
 
 @pytest.fixture
-def harness() -> QueueConsumerHarness:
-    return QueueConsumerHarness()
+def harness() -> ConsumerHarness:
+    return ConsumerHarness()
 
 
-async def test_a_node_is_told_and_the_message_leaves(harness: QueueConsumerHarness) -> None:
+async def test_a_node_is_told_and_the_message_leaves(harness: ConsumerHarness) -> None:
     name = harness.queue.send("i-a")
     async with harness.consuming():
         await harness.wait_until_empty()
@@ -91,9 +91,7 @@ async def test_a_node_is_told_and_the_message_leaves(harness: QueueConsumerHarne
     assert counts["read queue"] >= 1
 
 
-async def test_a_reader_that_is_killed_between_telling_and_deleting_loses_nothing(
-    harness: QueueConsumerHarness,
-) -> None:
+async def test_a_reader_that_is_killed_between_telling_and_deleting_loses_nothing(harness: ConsumerHarness) -> None:
     harness.nodes.gate = asyncio.Event()
     harness.queue.send("i-a")
     async with harness.consuming():
@@ -106,7 +104,7 @@ async def test_a_reader_that_is_killed_between_telling_and_deleting_loses_nothin
     assert harness.nodes.notifications_for("i-a") == ["spotInterruption announced"]
 
 
-async def test_what_comes_together_is_told_together(harness: QueueConsumerHarness) -> None:
+async def test_what_comes_together_is_told_together(harness: ConsumerHarness) -> None:
     for _ in range(4):
         harness.queue.send("i-a", notice=rebalance_recommendation(NOW))
     harness.queue.send("i-a")
@@ -116,7 +114,7 @@ async def test_what_comes_together_is_told_together(harness: QueueConsumerHarnes
     assert harness.nodes.max_in_flight == 2
 
 
-async def test_what_is_for_nobody_leaves_and_is_counted(harness: QueueConsumerHarness) -> None:
+async def test_what_is_for_nobody_leaves_and_is_counted(harness: ConsumerHarness) -> None:
     for dropped in ("malformed", "unknown", "unwanted"):
         harness.queue.send_event(ParsedEvent.model_validate({"at": NOW, "dropped": dropped, "why": "some reason"}))
     harness.queue.send("x-1")
@@ -135,7 +133,7 @@ async def test_what_is_for_nobody_leaves_and_is_counted(harness: QueueConsumerHa
     assert (counts["received no_op"], counts["deleted"]) == (3, 7)
 
 
-async def test_a_message_about_two_stays_until_both_have_it(harness: QueueConsumerHarness) -> None:
+async def test_a_message_about_two_stays_until_both_have_it(harness: ConsumerHarness) -> None:
     harness.nodes.outcomes = {"i-b": ["later"]}
     name = harness.queue.send("i-a", "x-1", "i-b")
     async with harness.consuming():
@@ -151,7 +149,7 @@ async def test_a_message_about_two_stays_until_both_have_it(harness: QueueConsum
     assert "dropped foreign" not in harness.metrics.counts
 
 
-async def test_an_instance_that_may_be_ours_is_tried_again_for_a_minute(harness: QueueConsumerHarness) -> None:
+async def test_an_instance_that_may_be_ours_is_tried_again_for_a_minute(harness: ConsumerHarness) -> None:
     harness.nodes.outcomes = {"i-new": ["not yet"] * 2, "x-1": ["not yet"] * 3}
     for instance in ("i-new", "x-1"):
         harness.queue.send(instance, first_received=harness.now)
@@ -170,7 +168,7 @@ async def test_an_instance_that_may_be_ours_is_tried_again_for_a_minute(harness:
 
 
 async def test_a_node_of_ours_without_a_workflow_is_told_once_it_has_one_however_old_the_message(
-    harness: QueueConsumerHarness,
+    harness: ConsumerHarness,
 ) -> None:
     """After an outage, or when Temporal's store was lost, the message may have come first days ago."""
     harness.nodes.outcomes = {"i-a": ["no workflow"] * 3}
@@ -192,7 +190,7 @@ async def test_a_node_of_ours_without_a_workflow_is_told_once_it_has_one_however
     assert harness.pauses == [], "others are told meanwhile, so that it is read on"
 
 
-async def test_a_message_that_cannot_be_handled_blocks_no_other(harness: QueueConsumerHarness) -> None:
+async def test_a_message_that_cannot_be_handled_blocks_no_other(harness: ConsumerHarness) -> None:
     harness.nodes.failing_instances = {"i-bad"}
     bad = harness.queue.send("i-bad")
     harness.queue.send("i-a")
@@ -205,9 +203,7 @@ async def test_a_message_that_cannot_be_handled_blocks_no_other(harness: QueueCo
     assert harness.pauses == []
 
 
-async def test_a_message_whose_handling_fails_for_half_an_hour_is_counted_and_deleted(
-    harness: QueueConsumerHarness,
-) -> None:
+async def test_a_message_whose_handling_fails_for_half_an_hour_is_counted_and_deleted(harness: ConsumerHarness) -> None:
     harness.nodes.failing_instances = {"i-bad"}
     harness.queue.send("i-bad")
     async with harness.consuming():
@@ -220,7 +216,7 @@ async def test_a_message_whose_handling_fails_for_half_an_hour_is_counted_and_de
     assert harness.metrics.counts["dropped failed"] == 1
 
 
-async def test_more_polls_run_while_they_come_back_full(harness: QueueConsumerHarness) -> None:
+async def test_more_polls_run_while_they_come_back_full(harness: ConsumerHarness) -> None:
     for number in range(500):
         harness.queue.send(f"i-{number}")
     async with harness.consuming():
@@ -234,7 +230,7 @@ async def test_more_polls_run_while_they_come_back_full(harness: QueueConsumerHa
 
 
 async def test_pods_that_have_to_go_at_once_are_told_before_the_life_is_and_it_hears_which(
-    harness: QueueConsumerHarness,
+    harness: ConsumerHarness,
 ) -> None:
     harness.nodes.gate = asyncio.Event()
     harness.interrupt_node(1)
@@ -247,7 +243,7 @@ async def test_pods_that_have_to_go_at_once_are_told_before_the_life_is_and_it_h
 
 
 async def test_of_a_storm_all_pods_are_told_before_any_life_is(
-    harness: QueueConsumerHarness, monkeypatch: pytest.MonkeyPatch
+    harness: ConsumerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_consumer, "LATER_BY", float("inf"))
     harness.nodes.gate = asyncio.Event()
@@ -263,7 +259,7 @@ async def test_of_a_storm_all_pods_are_told_before_any_life_is(
 
 
 async def test_an_api_server_that_evicts_nobody_holds_up_no_other_node_and_the_lives_for_a_while_only(
-    harness: QueueConsumerHarness, monkeypatch: pytest.MonkeyPatch
+    harness: ConsumerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     can_respond, evict = asyncio.Event(), harness.pods.evict
 
@@ -283,7 +279,7 @@ async def test_an_api_server_that_evicts_nobody_holds_up_no_other_node_and_the_l
         await harness.wait_until_empty()
 
 
-async def test_a_reader_that_is_killed_before_it_told_anyone_loses_nothing(harness: QueueConsumerHarness) -> None:
+async def test_a_reader_that_is_killed_before_it_told_anyone_loses_nothing(harness: ConsumerHarness) -> None:
     for number in range(50):
         harness.interrupt_node(number)
     async with harness.consuming():
@@ -296,7 +292,7 @@ async def test_a_reader_that_is_killed_before_it_told_anyone_loses_nothing(harne
     assert len(harness.pods.evicted) == 50
 
 
-async def test_where_messages_never_end_lives_are_told_all_the_same(harness: QueueConsumerHarness) -> None:
+async def test_where_messages_never_end_lives_are_told_all_the_same(harness: ConsumerHarness) -> None:
     harness.interrupt_node(1)
     async with harness.consuming():
         for number in range(20_000):
@@ -305,7 +301,7 @@ async def test_where_messages_never_end_lives_are_told_all_the_same(harness: Que
         assert harness.queue.visible
 
 
-async def test_no_more_is_in_memory_than_the_polls_bring(harness: QueueConsumerHarness) -> None:
+async def test_no_more_is_in_memory_than_the_polls_bring(harness: ConsumerHarness) -> None:
     harness.nodes.gate = asyncio.Event()
     for number in range(500):
         harness.queue.send(f"i-{number}")
@@ -317,7 +313,7 @@ async def test_no_more_is_in_memory_than_the_polls_bring(harness: QueueConsumerH
         await harness.wait_until_empty()
 
 
-async def test_a_storm_of_repeats_and_of_strangers_ends(harness: QueueConsumerHarness) -> None:
+async def test_a_storm_of_repeats_and_of_strangers_ends(harness: ConsumerHarness) -> None:
     """15,000 messages for 500 nodes, two thirds of them repeats or foreign."""
     for number in range(15_000):
         harness.queue.send(f"i-{number % 500}" if number % 3 else f"x-{number}", notice=rebalance_recommendation(NOW))
@@ -332,9 +328,7 @@ async def test_a_storm_of_repeats_and_of_strangers_ends(harness: QueueConsumerHa
     assert (counts["deleted"], counts["dropped foreign"]) == (15_000, 5_000)
 
 
-async def test_what_has_time_is_gathered_and_told_together_while_much_is_in_the_queue(
-    harness: QueueConsumerHarness,
-) -> None:
+async def test_what_has_time_is_gathered_and_told_together_while_much_is_in_the_queue(harness: ConsumerHarness) -> None:
     for number in range(3000):
         harness.queue.send(f"i-{number % 20}", notice=scheduled_change(number // 20 % 10))
     async with harness.consuming():
@@ -353,7 +347,7 @@ def unlimited_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unlimited_gathering")
-async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(harness: QueueConsumerHarness) -> None:
+async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(harness: ConsumerHarness) -> None:
     for number in range(200):
         harness.queue.send(f"i-{number}", notice=rebalance_recommendation(NOW))
     harness.queue.send("i-spot")
@@ -364,7 +358,7 @@ async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(harness: Qu
 
 
 @pytest.mark.usefixtures("unlimited_gathering")
-async def test_a_reader_that_is_killed_while_it_gathers_loses_nothing(harness: QueueConsumerHarness) -> None:
+async def test_a_reader_that_is_killed_while_it_gathers_loses_nothing(harness: ConsumerHarness) -> None:
     for number in range(2000):
         harness.queue.send(f"i-{number}", notice=rebalance_recommendation(NOW))
     async with harness.consuming():
@@ -377,7 +371,7 @@ async def test_a_reader_that_is_killed_while_it_gathers_loses_nothing(harness: Q
     assert len({instance for instance, _ in harness.nodes.notified}) == 2000
 
 
-async def test_nobody_to_tell_slows_the_polls_and_is_no_reading(harness: QueueConsumerHarness) -> None:
+async def test_nobody_to_tell_slows_the_polls_and_is_no_reading(harness: ConsumerHarness) -> None:
     """Temporal is away: the messages stay, and the alert goes by when it was last read. Strangers prove nothing."""
     harness.nodes.outcomes = {"i-a": ["later"] * 3}
     harness.queue.send("i-a")
@@ -398,7 +392,7 @@ async def test_nobody_to_tell_slows_the_polls_and_is_no_reading(harness: QueueCo
     assert len(harness.pauses) <= paused + 1
 
 
-async def test_what_nobody_could_be_told_may_be_gone_and_then_it_is_read_again(harness: QueueConsumerHarness) -> None:
+async def test_what_nobody_could_be_told_may_be_gone_and_then_it_is_read_again(harness: ConsumerHarness) -> None:
     harness.nodes.outcomes = {"*": ["later"]}
     harness.queue.send("i-a")
     async with harness.consuming():
@@ -408,7 +402,7 @@ async def test_what_nobody_could_be_told_may_be_gone_and_then_it_is_read_again(h
         await harness.wait_until(lambda: harness.metrics.counts.get("read queue", 0) > 0)
 
 
-async def test_a_passing_fault_is_none(harness: QueueConsumerHarness) -> None:
+async def test_a_passing_fault_is_none(harness: ConsumerHarness) -> None:
     harness.queue.faults = {"receive": [TryLater("503"), TryLater("503")]}
     harness.queue.send("i-a")
     async with harness.consuming():
@@ -417,13 +411,13 @@ async def test_a_passing_fault_is_none(harness: QueueConsumerHarness) -> None:
 
 
 @pytest.mark.parametrize("fault", [NotFound("no such queue"), Forbidden("not allowed")])
-async def test_what_a_person_has_to_mend_ends_the_reading(harness: QueueConsumerHarness, fault: Exception) -> None:
+async def test_what_a_person_has_to_mend_ends_the_reading(harness: ConsumerHarness, fault: Exception) -> None:
     harness.queue.faults = {"receive": [fault]}  # type: ignore[list-item]
     with pytest.raises(type(fault)):
         await asyncio.wait_for(harness.reading.run(), 60)
 
 
-async def test_what_is_not_deleted_comes_again_and_is_a_repeat(harness: QueueConsumerHarness) -> None:
+async def test_what_is_not_deleted_comes_again_and_is_a_repeat(harness: ConsumerHarness) -> None:
     harness.queue.faults = {"delete": [TryLater("503")]}
     harness.queue.send("i-a")
     async with harness.consuming():

@@ -14,6 +14,10 @@ AT_ONCE = DrainRequest(claim=REF, poll_timeout=0)
 PDB = "PodDisruptionBudget web: 0 disruptions allowed"
 
 
+async def drain(cluster: FakeCluster, request: DrainRequest = REQUEST) -> DrainResult:
+    return await run_activity(cluster.draining.drain_node, request)
+
+
 def delete_nodeclaim(cluster: FakeCluster, *, grace: str | None = None, since: timedelta = timedelta(0)) -> None:
     """A NodeClaim deleted some time ago."""
     cluster.add_running_node()
@@ -26,7 +30,7 @@ def delete_nodeclaim(cluster: FakeCluster, *, grace: str | None = None, since: t
 async def test_pods_leave_and_the_node_is_drained(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "web")
-    assert (await run_activity(cluster.draining.drain_node, REQUEST)).outcome == "drained"
+    assert (await drain(cluster)).outcome == "drained"
     assert cluster.pods.evicted == ["web"]
     assert cluster.is_disrupted() and cluster.nodes.found["node-a"].deleting
     assert cluster.claims.condition_text("a", "Drained").startswith("True")
@@ -37,7 +41,7 @@ async def test_each_group_is_gone_before_the_next_is_asked(cluster: FakeCluster)
     for group, name in enumerate(("web", "daemon", "critical", "critical-daemon")):
         cluster.pods.add("node-a", name, group=group)
     cluster.pods.add("node-a", "second", group=0)
-    await run_activity(cluster.draining.drain_node, REQUEST)
+    await drain(cluster)
     assert cluster.pods.evicted == ["web", "second", "daemon", "critical", "critical-daemon"]
 
 
@@ -46,7 +50,7 @@ async def test_the_later_groups_stay_while_the_first_is_held(cluster: FakeCluste
     cluster.pods.add("node-a", "web")
     cluster.pods.add("node-a", "daemon", group=1)
     cluster.pods.blocked["web"] = PDB
-    result = await run_activity(cluster.draining.drain_node, REQUEST)
+    result = await drain(cluster)
     assert (result.outcome, result.blockers, result.pods) == ("waiting", f"default/web: {PDB}", 2)
     assert cluster.pods.evicted == []
     assert cluster.claims.condition_text("a", "Drained") == "Unknown Draining"
@@ -61,7 +65,7 @@ async def test_it_stays_with_the_node_while_what_blocks_is_known(cluster: FakeCl
     cluster.pods.blocked["web"] = PDB
     known = DrainRequest(claim=REF, known_blockers=f"default/web: {PDB}", poll_timeout=60)
     asyncio.get_running_loop().call_later(0.02, cluster.pods.blocked.clear)
-    assert (await run_activity(cluster.draining.drain_node, known)).outcome == "drained"
+    assert (await drain(cluster, known)).outcome == "drained"
 
 
 async def test_its_patience_ends(cluster: FakeCluster) -> None:
@@ -69,27 +73,27 @@ async def test_its_patience_ends(cluster: FakeCluster) -> None:
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
     known = DrainRequest(claim=REF, known_blockers=f"default/web: {PDB}", poll_timeout=0.02)
-    assert (await run_activity(cluster.draining.drain_node, known)).outcome == "waiting"
+    assert (await drain(cluster, known)).outcome == "waiting"
 
 
 async def test_a_pod_that_may_not_be_evicted_says_why(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "job", evictable=False, why_not="annotated do-not-disrupt")
-    result = await run_activity(cluster.draining.drain_node, REQUEST)
+    result = await drain(cluster)
     assert result.blockers == "default/job: annotated do-not-disrupt"
 
 
 async def test_pods_that_are_not_waited_for_hold_nothing_up(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "mirror", waits=False)
-    assert (await run_activity(cluster.draining.drain_node, REQUEST)).outcome == "drained"
+    assert (await drain(cluster)).outcome == "drained"
     assert cluster.pods.evicted == []
 
 
 async def test_a_volume_that_is_attached_is_waited_for_and_named(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.volumes = ["csi-1"]
-    result = await run_activity(cluster.draining.drain_node, REQUEST)
+    result = await drain(cluster)
     assert result.outcome == "waiting" and "csi-1" in result.blockers
     assert cluster.claims.condition_text("a", "Drained").startswith("True")
     assert cluster.claims.condition_text("a", "VolumesDetached") == "Unknown AwaitingVolumeDetachment"
@@ -99,19 +103,19 @@ async def test_a_volume_that_is_attached_is_waited_for_and_named(cluster: FakeCl
 async def test_a_node_that_is_gone_needs_no_drain(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.nodes.found.clear()
-    assert await run_activity(cluster.draining.drain_node, REQUEST) == DrainResult(outcome="drained")
+    assert await drain(cluster) == DrainResult(outcome="drained")
 
 
 async def test_a_node_deleted_alone_takes_its_claim_along(cluster: FakeCluster) -> None:
     cluster.add_running_node()
-    await run_activity(cluster.draining.drain_node, REQUEST)
+    await drain(cluster)
     assert "deletionTimestamp" in cluster.claims.found["a"]["metadata"]
 
 
 async def test_a_claim_that_was_made_anew_under_the_name_is_not_deleted(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.claims.add("a", uid="uid-other")
-    assert (await run_activity(cluster.draining.drain_node, REQUEST)).outcome == "drained"
+    assert (await drain(cluster)).outcome == "drained"
     assert "deletionTimestamp" not in cluster.claims.found["a"]["metadata"]
 
 
@@ -119,7 +123,7 @@ async def test_without_a_grace_period_nothing_is_ever_forced(cluster: FakeCluste
     delete_nodeclaim(cluster, since=timedelta(days=3))
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
-    result = await run_activity(cluster.draining.drain_node, AT_ONCE)
+    result = await drain(cluster, AT_ONCE)
     assert result.outcome == "waiting" and result.deadline is None and cluster.pods.forced == []
 
 
@@ -127,19 +131,16 @@ async def test_the_deadline_is_written_down_once_and_never_moves(cluster: FakeCl
     delete_nodeclaim(cluster, grace="2h", since=timedelta(minutes=30))
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
-    first = await run_activity(cluster.draining.drain_node, AT_ONCE)
+    first = await drain(cluster, AT_ONCE)
     written = cluster.claims.found["a"]["metadata"]["annotations"][NODECLAIM_TERMINATION_TIMESTAMP]
     assert first.deadline == datetime.fromisoformat(written)
     cluster.claims.found["a"]["metadata"]["deletionTimestamp"] = datetime.now(UTC).isoformat()
-    second = await run_activity(cluster.draining.drain_node, AT_ONCE)
+    second = await drain(cluster, AT_ONCE)
     assert second.deadline == first.deadline
     assert cluster.events.reasons_for("a").count("TerminationGracePeriodExpiring") == 1
 
 
-@pytest.mark.parametrize(
-    ("grace_seconds", "forced"),
-    [(30, []), (90, ["web"])],
-)
+@pytest.mark.parametrize(("grace_seconds", "forced"), [(30, []), (90, ["web"])])
 async def test_a_pod_is_forced_only_when_its_own_grace_would_pass_the_deadline(
     cluster: FakeCluster, grace_seconds: int, forced: list[str]
 ) -> None:
@@ -147,7 +148,7 @@ async def test_a_pod_is_forced_only_when_its_own_grace_would_pass_the_deadline(
     delete_nodeclaim(cluster, grace="1h", since=timedelta(minutes=59))
     cluster.pods.add("node-a", "web", grace_seconds=grace_seconds, group=3)
     cluster.pods.blocked["web"] = PDB
-    await run_activity(cluster.draining.drain_node, AT_ONCE)
+    await drain(cluster, AT_ONCE)
     assert [name for name, _ in cluster.pods.forced] == forced
     assert all(50 <= seconds <= 60 for _, seconds in cluster.pods.forced)
 
@@ -156,12 +157,12 @@ async def test_past_the_deadline_pods_are_forced_with_the_least_grace(cluster: F
     delete_nodeclaim(cluster, grace="1m", since=timedelta(minutes=5))
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
-    await run_activity(cluster.draining.drain_node, REQUEST)
+    await drain(cluster)
     assert cluster.pods.forced == [("web", 1)]
 
 
 async def test_past_the_deadline_a_volume_is_waited_for_no_longer(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster, grace="1m", since=timedelta(minutes=5))
     cluster.pods.volumes = ["csi-1"]
-    assert (await run_activity(cluster.draining.drain_node, REQUEST)).outcome == "deadline passed"
+    assert (await drain(cluster)).outcome == "deadline passed"
     assert cluster.claims.condition_text("a", "VolumesDetached") == "False TerminationGracePeriodElapsed"

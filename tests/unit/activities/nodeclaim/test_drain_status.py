@@ -19,8 +19,17 @@ BUDGET_MESSAGE = "the disruption budget web needs 2 healthy pods"
 SURGE = DrainRules.model_validate({"surgeSingleReplicas": True})
 
 
-def drain_request(**fields: Any) -> DrainRequest:
-    return DrainRequest(claim=REF, began=BEGAN, **fields)
+def add_blocked_node(cluster: FakeCluster) -> None:
+    """A node that nobody deletes, with a pod behind a budget."""
+    cluster.add_running_node()
+    cluster.pods.add("node-a", "web")
+    cluster.pods.blocked["web"] = BUDGET_MESSAGE
+
+
+async def drain(cluster: FakeCluster, known: DrainStatus | None = None, **fields: Any) -> DrainResult:
+    blockers = {"known_blockers": known.status_line} if known else {}
+    request = DrainRequest(claim=REF, began=BEGAN, known=known, **{**blockers, **fields})
+    return await run_activity(cluster.draining.drain_node, request)
 
 
 def add_blocked_pods(cluster: FakeCluster, *names: str, **fields: Any) -> None:
@@ -32,15 +41,15 @@ def add_blocked_pods(cluster: FakeCluster, *names: str, **fields: Any) -> None:
         cluster.pods.blocked[name] = BUDGET_MESSAGE
 
 
-async def drain_status(cluster: FakeCluster, request: DrainRequest) -> tuple[DrainResult, DrainStatus]:
-    result = await run_activity(cluster.draining.drain_node, request)
+async def drain_status(cluster: FakeCluster, **fields: Any) -> tuple[DrainResult, DrainStatus]:
+    result = await drain(cluster, **fields)
     assert result.outcome == "waiting" and result.verdict is not None
     return result, result.verdict
 
 
 async def test_the_verdict_names_pod_owner_budget_arithmetic_and_what_to_do(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
-    result, found = await drain_status(cluster, drain_request())
+    result, found = await drain_status(cluster)
     (blocker,) = found.eviction_blockers
     assert blocker.owner == "ReplicaSet web-5" and blocker.passes == "never"
     assert "default/web: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go" in blocker.what
@@ -50,11 +59,9 @@ async def test_the_verdict_names_pod_owner_budget_arithmetic_and_what_to_do(clus
 
 async def test_since_when_it_is_held_outlives_the_activity(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
-    _, first = await drain_status(cluster, drain_request())
+    _, first = await drain_status(cluster)
     await asyncio.sleep(0.01)
-    _, second = await drain_status(
-        cluster, drain_request(known=first, known_blockers=first.status_line, poll_timeout=0)
-    )
+    _, second = await drain_status(cluster, known=first, poll_timeout=0)
     assert (
         second.eviction_blockers[0].since == first.eviction_blockers[0].since
         and second.blocked_since == first.blocked_since
@@ -71,14 +78,14 @@ async def test_one_refusal_stands_for_all_pods_of_a_budget_in_a_look(cluster: Fa
         return await evict(pod)
 
     cluster.pods.evict = recording_evict  # type: ignore[method-assign]
-    _, found = await drain_status(cluster, drain_request())
+    _, found = await drain_status(cluster)
     assert tried == ["web-0"] and (len(found.eviction_blockers), found.unnamed_blockers, found.pods) == (5, 2, 7)
 
 
 async def test_budgets_that_cannot_be_read_leave_the_servers_words(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     cluster.budgets.faults["in_namespace"] = [Forbidden("no") for _ in range(9)]
-    result, _ = await drain_status(cluster, drain_request())
+    result, _ = await drain_status(cluster)
     assert BUDGET_MESSAGE in result.blockers
 
 
@@ -87,7 +94,7 @@ async def test_a_pod_whose_eviction_is_refused_for_another_reason_hurts_only_its
     cluster.pods.add("node-a", "odd")
     cluster.pods.add("node-a", "web")
     cluster.pods.faults["evict"] = [BadInput("denied by webhook x")]
-    result, found = await drain_status(cluster, drain_request(poll_timeout=0))
+    result, found = await drain_status(cluster, poll_timeout=0)
     assert "denied by webhook x" in result.blockers and found.eviction_blockers[0].cause == "refused"
     assert cluster.pods.evicted == ["web"]
 
@@ -97,13 +104,13 @@ async def test_a_server_that_asks_for_a_pause_gets_one(cluster: FakeCluster) -> 
     cluster.pods.add("node-a", "web")
     cluster.pods.faults["evict"] = [Throttled("slow down")]
     with pytest.raises(Exception, match="slow down"):
-        await run_activity(cluster.draining.drain_node, drain_request())
+        await drain(cluster)
 
 
 async def test_a_fault_that_took_the_verdicts_place_is_replaced_again(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
-    _, found = await drain_status(cluster, drain_request())
-    result, _ = await drain_status(cluster, drain_request(known=found, known_blockers="503", poll_timeout=60))
+    _, found = await drain_status(cluster)
+    result, _ = await drain_status(cluster, known=found, known_blockers="503", poll_timeout=60)
     assert result.blockers == found.status_line
 
 
@@ -112,7 +119,7 @@ async def test_pods_say_that_they_are_evicted_or_deleted_for_the_deadline(cluste
     cluster.claims.set_status("a")
     cluster.pods.add("node-a", "web")
     cluster.pods.add("node-a", "slow", grace_seconds=600)
-    await run_activity(cluster.draining.drain_node, drain_request())
+    await drain(cluster)
     assert cluster.events.reasons_for("web") == ["Evicted"] and cluster.events.reasons_for("slow") == ["Disrupted"]
     assert ("web", "Evicted", "Evicted pod: Forceful Termination") in cluster.events.published
 
@@ -123,7 +130,7 @@ async def test_a_fault_in_the_midst_takes_no_word_from_the_pods_before_it(cluste
         cluster.pods.add("node-a", name)
     cluster.pods.faults["evict"] = [None, Throttled("slow down")]
     with pytest.raises(Exception, match="slow down"):
-        await run_activity(cluster.draining.drain_node, drain_request())
+        await drain(cluster)
     (evicted,) = cluster.pods.evicted
     assert cluster.events.reasons_for(evicted) == ["Evicted"]
 
@@ -133,11 +140,9 @@ async def test_a_deadline_that_comes_nearer_during_the_drain_is_kept(cluster: Fa
     add_blocked_pods(cluster)
     stamp = datetime.now(UTC).isoformat()
     annotations = cluster.claims.found["a"]["metadata"]["annotations"]
-    _, known = await drain_status(cluster, drain_request())
+    _, known = await drain_status(cluster)
     asyncio.get_running_loop().call_later(0.02, annotations.update, {NODECLAIM_TERMINATION_TIMESTAMP: stamp})
-    result = await run_activity(
-        cluster.draining.drain_node, drain_request(known=known, known_blockers=known.status_line, poll_timeout=60)
-    )
+    result = await drain(cluster, known=known, poll_timeout=60)
     assert result.outcome in ("drained", "deadline passed") and cluster.pods.forced == [("web", 1)]
 
 
@@ -151,7 +156,7 @@ async def test_a_deadline_is_written_once_however_seldom_the_claim_is_read(
     cluster.pods.blocked["web"] = BUDGET_MESSAGE
     await cluster.nodes.delete("node-a")
     monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 0.05)
-    await drain_status(cluster, drain_request())
+    await drain_status(cluster)
     assert cluster.events.reasons_for("a").count("TerminationGracePeriodExpiring") == 1
 
 
@@ -160,11 +165,9 @@ async def test_a_deadline_never_moves_away(cluster: FakeCluster) -> None:
     annotations = cluster.claims.found["a"]["metadata"]["annotations"]
     soon, later = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 5))
     annotations[NODECLAIM_TERMINATION_TIMESTAMP] = soon.isoformat()
-    _, known = await drain_status(cluster, drain_request())
+    _, known = await drain_status(cluster)
     annotations[NODECLAIM_TERMINATION_TIMESTAMP] = later.isoformat()
-    result, _ = await drain_status(
-        cluster, drain_request(known=known, known_blockers=known.status_line, poll_timeout=0)
-    )
+    result, _ = await drain_status(cluster, known=known, poll_timeout=0)
     assert result.deadline == soon
 
 
@@ -172,7 +175,7 @@ async def test_a_deadline_never_moves_away(cluster: FakeCluster) -> None:
 async def test_an_annotation_that_is_no_moment_is_said_and_forces_nothing(cluster: FakeCluster, text: str) -> None:
     add_blocked_pods(cluster)
     cluster.claims.found["a"]["metadata"]["annotations"][NODECLAIM_TERMINATION_TIMESTAMP] = text
-    result, _ = await drain_status(cluster, drain_request())
+    result, _ = await drain_status(cluster)
     assert result.deadline is None and cluster.pods.forced == []
     assert any("is no moment" in message and text in message for _, _, message in cluster.events.published)
 
@@ -181,14 +184,12 @@ async def test_an_escalation_deletes_pods_with_their_own_grace_period(cluster: F
     add_blocked_pods(cluster, grace_seconds=2)
     cluster.pods.add("node-a", "later", grace_seconds=60, group=2)
     began = datetime.now(UTC)
-    result, found = await drain_status(cluster, drain_request(escalate=True, poll_timeout=0))
+    result, found = await drain_status(cluster, escalate=True, poll_timeout=0)
     assert found.deadline is not None
     assert (found.deadline - began).total_seconds() > 58 and (found.deadline - datetime.now(UTC)).total_seconds() <= 60
     written = cluster.claims.found["a"]["metadata"]["annotations"][NODECLAIM_TERMINATION_TIMESTAMP]
     assert datetime.fromisoformat(written) == found.deadline
-    second, _ = await drain_status(
-        cluster, drain_request(escalate=True, known=found, known_blockers=result.blockers, poll_timeout=0)
-    )
+    second, _ = await drain_status(cluster, escalate=True, known=found, known_blockers=result.blockers, poll_timeout=0)
     assert second.deadline == found.deadline
     least = 58 - (datetime.now(UTC) - began).total_seconds()
     assert all(name == "later" and least <= grace <= 60 for name, grace in cluster.pods.forced)
@@ -202,7 +203,7 @@ async def test_a_node_counts_as_drained_only_some_seconds_after_its_taint(
     delete_nodeclaim(cluster)
     asyncio.get_running_loop().call_later(0.05, lambda: cluster.pods.add("node-a", "late"))
     began = datetime.now(UTC)
-    assert (await run_activity(cluster.draining.drain_node, drain_request())).outcome == "drained"
+    assert (await drain(cluster)).outcome == "drained"
     assert cluster.pods.evicted == ["late"] and datetime.now(UTC) - began >= timedelta(seconds=1)
 
 
@@ -212,41 +213,36 @@ async def test_a_node_counts_as_drained_only_some_seconds_after_its_taint(
 async def test_a_dead_kubelets_pods_are_waited_for_only_so_long(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     cluster.nodes.update_node("node-a", ready=False)
-    _, found = await drain_status(cluster, drain_request())
+    _, found = await drain_status(cluster)
     assert found.not_ready_since and found.not_ready_until == found.not_ready_since + timedelta(minutes=5)
     assert "the node is not Ready since" in found.status_line
     rules = DrainRules.model_validate({"nodeNotReady": "100ms"})
-    result = await run_activity(
-        cluster.draining.drain_node,
-        drain_request(known=found, known_blockers=found.status_line, rules=rules, poll_timeout=60),
-    )
+    result = await drain(cluster, known=found, rules=rules, poll_timeout=60)
     assert result.outcome == "not ready" and not cluster.pods.evicted and not cluster.pods.forced
     assert cluster.claims.condition_text("a", "VolumesDetached") == "False NodeNotReady"
 
 
 async def test_that_the_node_turned_not_ready_is_said_though_something_else_is_known(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
-    _, known = await drain_status(cluster, drain_request())
+    _, known = await drain_status(cluster)
     cluster.nodes.update_node("node-a", ready=False)
-    result, _ = await drain_status(
-        cluster, drain_request(known=known, known_blockers=known.status_line, poll_timeout=60)
-    )
+    result, _ = await drain_status(cluster, known=known, poll_timeout=60)
     assert result.blockers.startswith("the node is not Ready since") and known.status_line in result.blockers
 
 
 async def test_a_kubelet_that_comes_back_has_all_its_time_again(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     cluster.nodes.update_node("node-a", ready=False)
-    _, found = await drain_status(cluster, drain_request())
+    _, found = await drain_status(cluster)
     cluster.nodes.update_node("node-a", ready=True)
-    _, well = await drain_status(cluster, drain_request(known=found, known_blockers=found.status_line, poll_timeout=0))
+    _, well = await drain_status(cluster, known=found, poll_timeout=0)
     assert well.not_ready_since is None and well.blocked_since == found.blocked_since
 
 
 @pytest.mark.parametrize("missing", ["the instance", "the Node"])
 async def test_what_is_gone_in_the_middle_ends_the_drain_at_once(cluster: FakeCluster, missing: str) -> None:
     add_blocked_pods(cluster)
-    _, known = await drain_status(cluster, drain_request())
+    _, known = await drain_status(cluster)
 
     def vanish() -> None:
         if missing == "the Node":
@@ -256,24 +252,20 @@ async def test_what_is_gone_in_the_middle_ends_the_drain_at_once(cluster: FakeCl
             cluster.nodes.update_node("node-a", ready=False)
 
     asyncio.get_running_loop().call_later(0.02, vanish)
-    result = await run_activity(
-        cluster.draining.drain_node, drain_request(known=known, known_blockers=known.status_line, poll_timeout=60)
-    )
+    result = await drain(cluster, known=known, poll_timeout=60)
     assert result == DrainResult(outcome="drained", evicted_pods=("default/web",)) and cluster.pods.evicted == []
 
 
 async def test_a_claim_that_vanishes_in_the_middle_does_not_stop_the_drain(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
-    _, known = await drain_status(cluster, drain_request())
+    _, known = await drain_status(cluster)
 
     def vanish() -> None:
         cluster.claims.found.clear()
         cluster.pods.blocked.clear()
 
     asyncio.get_running_loop().call_later(0.02, vanish)
-    result = await run_activity(
-        cluster.draining.drain_node, drain_request(known=known, known_blockers=known.status_line, poll_timeout=60)
-    )
+    result = await drain(cluster, known=known, poll_timeout=60)
     assert result.outcome == "drained" and cluster.pods.evicted == ["web"]
 
 
@@ -281,43 +273,32 @@ async def test_a_claim_that_vanishes_in_the_middle_does_not_stop_the_drain(clust
 
 
 async def test_a_kept_claim_is_deleted_when_the_pods_are_gone(cluster: FakeCluster) -> None:
-    cluster.add_running_node()
-    cluster.pods.add("node-a", "web")
-    cluster.pods.blocked["web"] = BUDGET_MESSAGE
-    result, _ = await drain_status(cluster, drain_request(retains_nodeclaim=True))
+    add_blocked_node(cluster)
+    result, _ = await drain_status(cluster, retains_nodeclaim=True)
     claim = cluster.claims.found["a"]["metadata"]
     assert result.retains_nodeclaim and cluster.is_disrupted()
     assert "deletionTimestamp" not in claim and not cluster.nodes.found["node-a"].deleting
     cluster.pods.blocked.clear()
-    assert (await run_activity(cluster.draining.drain_node, drain_request(retains_nodeclaim=True))).outcome == "drained"
+    assert (await drain(cluster, retains_nodeclaim=True)).outcome == "drained"
     assert "deletionTimestamp" in claim and cluster.nodes.found["node-a"].deleting
 
 
 @pytest.mark.parametrize("deleted", ["NodeClaim", "Node"])
 async def test_a_kept_claim_that_a_person_deletes_goes_as_any_other(cluster: FakeCluster, deleted: str) -> None:
-    cluster.add_running_node()
-    cluster.pods.add("node-a", "web")
-    cluster.pods.blocked["web"] = BUDGET_MESSAGE
+    add_blocked_node(cluster)
     rules = DrainRules.model_validate({"whenBlocked": "giveUp", "blockedFor": "2h"})
-    _, known = await drain_status(cluster, drain_request(retains_nodeclaim=True, rules=rules))
+    _, known = await drain_status(cluster, retains_nodeclaim=True, rules=rules)
     assert "is given up at" in known.follows
     await (cluster.claims.delete("a", "uid-a") if deleted == "NodeClaim" else cluster.nodes.delete("node-a"))
-    result, found = await drain_status(
-        cluster,
-        drain_request(
-            retains_nodeclaim=True, rules=rules, known=known, known_blockers=known.status_line, poll_timeout=0
-        ),
-    )
+    result, found = await drain_status(cluster, retains_nodeclaim=True, rules=rules, known=known, poll_timeout=0)
     assert not result.retains_nodeclaim and "cannot be given up any more" in found.follows
     assert "deletionTimestamp" in cluster.claims.found["a"]["metadata"] and cluster.nodes.found["node-a"].deleting
     assert not await run_activity(cluster.draining.uncordon_node, CancelDrainRequest(claim=REF, why="held"))
 
 
 async def test_a_drain_that_is_given_up_puts_the_node_back_and_keeps_the_reason(cluster: FakeCluster) -> None:
-    cluster.add_running_node()
-    cluster.pods.add("node-a", "web")
-    cluster.pods.blocked["web"] = BUDGET_MESSAGE
-    await drain_status(cluster, drain_request(retains_nodeclaim=True))
+    add_blocked_node(cluster)
+    await drain_status(cluster, retains_nodeclaim=True)
     assert await run_activity(
         cluster.draining.uncordon_node, CancelDrainRequest(claim=REF, why="default/web: a budget")
     )
@@ -331,51 +312,50 @@ async def test_a_drain_that_is_given_up_puts_the_node_back_and_keeps_the_reason(
 
 def add_single_replica(cluster: FakeCluster, **rollout: Any) -> None:
     delete_nodeclaim(cluster)
-    cluster.pods.add("node-a", "web", owner_kind="ReplicaSet", owner_name="web-5")
+    add_replica(cluster)
     cluster.rollouts.add("web", **rollout)
+
+
+def add_replica(cluster: FakeCluster, **fields: Any) -> None:
+    cluster.pods.add("node-a", "web", owner_kind="ReplicaSet", owner_name="web-5", **fields)
 
 
 async def test_a_single_replica_is_restarted_once_and_goes_when_its_deployment_takes_it(cluster: FakeCluster) -> None:
     add_single_replica(cluster)
-    result, known = await drain_status(cluster, drain_request(rules=SURGE))
+    result, known = await drain_status(cluster, rules=SURGE)
     assert "goes when the new pod of Deployment web" in result.blockers and known.blocked_since is None
-    _, known = await drain_status(
-        cluster, drain_request(rules=SURGE, known=known, known_blockers=known.status_line, poll_timeout=0)
-    )
+    _, known = await drain_status(cluster, rules=SURGE, known=known, poll_timeout=0)
     assert cluster.rollouts.restarts == [BEGAN.isoformat().replace("+00:00", "Z")] and cluster.pods.evicted == []
     asyncio.get_running_loop().call_later(0.02, cluster.pods.by_node.clear)
-    question = drain_request(rules=SURGE, known=known, known_blockers=known.status_line, poll_timeout=60)
-    assert (await run_activity(cluster.draining.drain_node, question)).outcome == "drained"
+    assert (await drain(cluster, rules=SURGE, known=known, poll_timeout=60)).outcome == "drained"
     assert cluster.pods.evicted == [] and "SurgeStarted" in cluster.events.reasons_for("web")
 
 
 async def test_a_surge_that_takes_too_long_ends_in_an_eviction(cluster: FakeCluster) -> None:
     add_single_replica(cluster)
-    _, known = await drain_status(cluster, drain_request(rules=SURGE))
+    _, known = await drain_status(cluster, rules=SURGE)
     old = known.eviction_blockers[0].model_copy(update={"since": datetime.now(UTC) - timedelta(minutes=10)})
     known = known.model_copy(update={"eviction_blockers": (old,)})
-    question = drain_request(rules=SURGE, known=known, known_blockers=known.status_line)
-    assert (await run_activity(cluster.draining.drain_node, question)).outcome == "drained"
+    assert (await drain(cluster, rules=SURGE, known=known)).outcome == "drained"
     assert cluster.pods.evicted == ["web"] and len(cluster.rollouts.restarts) == 1
 
 
 @pytest.mark.parametrize(
-    ("rollout", "rules"),
-    [({}, None), ({}, DrainRules()), ({"replicas": 2}, SURGE), ({"surges": False}, SURGE)],
+    ("rollout", "rules"), [({}, None), ({}, DrainRules()), ({"replicas": 2}, SURGE), ({"surges": False}, SURGE)]
 )
 async def test_others_are_evicted_as_they_are(
     cluster: FakeCluster, rollout: dict[str, Any], rules: DrainRules | None
 ) -> None:
     add_single_replica(cluster, **rollout)
-    assert (await run_activity(cluster.draining.drain_node, drain_request(rules=rules))).outcome == "drained"
+    assert (await drain(cluster, rules=rules)).outcome == "drained"
     assert cluster.pods.evicted == ["web"] and cluster.rollouts.restarts == []
 
 
 async def test_a_pod_that_is_not_ready_is_no_reason_to_restart_anything(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
-    cluster.pods.add("node-a", "web", owner_kind="ReplicaSet", ready=False)
+    add_replica(cluster, ready=False)
     cluster.rollouts.add("web")
-    await run_activity(cluster.draining.drain_node, drain_request(rules=SURGE))
+    await drain(cluster, rules=SURGE)
     assert cluster.pods.evicted == ["web"] and cluster.rollouts.restarts == []
 
 
@@ -383,25 +363,21 @@ async def test_a_pod_that_only_its_node_marked_not_ready_is_kept_and_restarted_o
     cluster: FakeCluster,
 ) -> None:
     delete_nodeclaim(cluster)
-    cluster.pods.add(
-        "node-a", "web", owner_kind="ReplicaSet", owner_name="web-5", ready=False, controller_set_not_ready=True
-    )
+    add_replica(cluster, ready=False, controller_set_not_ready=True)
     cluster.rollouts.add("web")
-    result, known = await drain_status(cluster, drain_request(rules=SURGE))
+    result, known = await drain_status(cluster, rules=SURGE)
     assert "goes when the new pod of Deployment web" in result.blockers
     assert cluster.pods.evicted == [] and cluster.rollouts.restarts == []
     cluster.pods.by_node.clear()
-    cluster.pods.add("node-a", "web", owner_kind="ReplicaSet", owner_name="web-5")
-    await drain_status(
-        cluster, drain_request(rules=SURGE, known=known, known_blockers=known.status_line, poll_timeout=0)
-    )
+    add_replica(cluster)
+    await drain_status(cluster, rules=SURGE, known=known, poll_timeout=0)
     assert cluster.pods.evicted == [] and len(cluster.rollouts.restarts) == 1
 
 
 async def test_a_rollout_that_may_not_be_restarted_is_said_and_the_pod_evicted(cluster: FakeCluster) -> None:
     add_single_replica(cluster)
     cluster.rollouts.faults["restart_deployment"] = [Forbidden("deployments.apps is forbidden")]
-    assert (await run_activity(cluster.draining.drain_node, drain_request(rules=SURGE))).outcome == "drained"
+    assert (await drain(cluster, rules=SURGE)).outcome == "drained"
     assert cluster.pods.evicted == ["web"] and cluster.events.reasons_for("web") == ["SurgeFailed", "Evicted"]
 
 
@@ -410,4 +386,4 @@ async def test_looks_that_fail_leave_the_verdict_to_the_next_try(cluster: FakeCl
     cluster.pods.faults["on_node"] = [TryLater("503")]
     with pytest.raises(Exception, match="503"):
         await run_activity(cluster.draining.drain_node, AT_ONCE)
-    await drain_status(cluster, drain_request())
+    await drain_status(cluster)

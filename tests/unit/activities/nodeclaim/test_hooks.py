@@ -25,13 +25,7 @@ def cluster() -> FakeCluster:
     return found
 
 
-async def run_hook(
-    cluster: FakeCluster,
-    *,
-    begun: int = 0,
-    earlier_starts: int = 0,
-    **fields: Any,
-) -> HookResult:
+async def run_hook(cluster: FakeCluster, *, begun: int = 0, earlier_starts: int = 0, **fields: Any) -> HookResult:
     """What was begun by a worker that was killed, or until the hook was told anew."""
     hook = Hook.model_validate(fields.pop("hook", JOB))
     defaults: dict[str, Any] = {

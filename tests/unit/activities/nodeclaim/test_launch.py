@@ -1,6 +1,7 @@
 """Launching: one call for a group, instances handed out in order, nothing bought that nobody owns."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -17,10 +18,17 @@ from tenure.model.launch import (
     LaunchedInstance,
     LaunchGroup,
     LaunchGroupMember,
+    LaunchPreparation,
     LaunchRejection,
     PreparedLaunchRequest,
 )
-from tenure.model.nodeclaim.requests import GroupLaunchRequest, GroupRejection, NodeClaimLaunchRequest, NodeClaimRef
+from tenure.model.nodeclaim.requests import (
+    GroupLaunchRequest,
+    GroupRejection,
+    NodeClaimLaunchRequest,
+    NodeClaimRef,
+    PreparationResult,
+)
 from tenure.model.plan import LaunchDraft
 from tests.support.fakes.cloud import REQUEST
 from tests.unit.activities.builders import FakeCluster, run_activity
@@ -29,8 +37,34 @@ from tests.unit.activities.builders import FakeCluster, run_activity
 def launch_group(cluster: FakeCluster, *names: str) -> LaunchGroup:
     for name in names:
         cluster.claims.add(name)
-    members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
-    return LaunchGroup(group_id="group-1", pool="default", members=members, request=REQUEST)
+    return LaunchGroup(group_id="group-1", pool="default", members=group_members(*names), request=REQUEST)
+
+
+async def launch_request(cluster: FakeCluster, request: LaunchGroup, *, attempt: int = 1) -> GroupOutcome:
+    return await run_activity(cluster.launching.launch_group, request, attempt=attempt)
+
+
+async def launch(cluster: FakeCluster, *names: str) -> GroupOutcome:
+    return await launch_request(cluster, launch_group(cluster, *names))
+
+
+async def prepare(cluster: FakeCluster) -> LaunchPreparation | None:
+    request = NodeClaimLaunchRequest(claim=NodeClaimRef(name="a", uid="uid-a"))
+    return (await run_activity(cluster.launching.prepare_launch, request)).preparation
+
+
+async def prepare_group(cluster: FakeCluster, *names: str, retry: bool = False, **fields: Any) -> PreparationResult:
+    shard = fields.pop("offering_shard", None)
+    members = group_members(*names)
+    draft = LaunchDraft(group_id="g", pool="default", node_class="default", members=members, offering_shard=shard)
+    request = GroupLaunchRequest(draft=draft.model_copy(update={"attempt": 1 + retry}), retry=retry, **fields)
+    return await run_activity(cluster.launching.prepare_launch_group, request)
+
+
+async def fail_group(cluster: FakeCluster, *names: str, **fields: str) -> None:
+    members = tuple(NodeClaimRef(name=name, uid=f"uid-{name}") for name in names)
+    request = GroupRejection.model_validate({"group_id": "g", "members": members, **fields})
+    await run_activity(cluster.launching.fail_launch_group, request)
 
 
 def notified_instances(cluster: FakeCluster) -> dict[str, str]:
@@ -42,16 +76,16 @@ def notified_instances(cluster: FakeCluster) -> dict[str, str]:
 
 
 async def test_instances_are_handed_out_by_uid_in_the_order_of_the_answer(cluster: FakeCluster) -> None:
-    outcome = await run_activity(cluster.launching.launch_group, launch_group(cluster, "c", "a", "b"))
+    outcome = await launch(cluster, "c", "a", "b")
     assert notified_instances(cluster) == {"uid-a": "i-0000", "uid-b": "i-0001", "uid-c": "i-0002"}
     assert outcome == GroupOutcome(group_id="group-1")
 
 
 async def test_a_repeated_call_hands_out_the_same(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b")
-    await run_activity(cluster.launching.launch_group, request)
+    await launch_request(cluster, request)
     first = notified_instances(cluster)
-    await run_activity(cluster.launching.launch_group, request)
+    await launch_request(cluster, request)
     assert notified_instances(cluster) == first and len(cluster.instances.running) == 2
 
 
@@ -67,10 +101,10 @@ async def test_a_hand_out_that_is_cut_anywhere_and_repeated_in_another_order_giv
     fleet_result = cluster.fleet.results[token]
     cluster.claims.faults["patch"] = [*[None] * cut, TryLater("503")]
     with suppress(ApplicationError):
-        await run_activity(cluster.launching.launch_group, request)
+        await launch_request(cluster, request)
     before = assigned_instances(cluster)
     cluster.fleet.results[token] = FleetResult(instances=tuple(reversed(fleet_result.instances)))
-    await run_activity(cluster.launching.launch_group, request, attempt=2)
+    await launch_request(cluster, request, attempt=2)
     after = assigned_instances(cluster)
     assert before.items() <= after.items()
     assert sorted(after.values()) == ["i-0000", "i-0001", "i-0002"] == sorted(cluster.instances.running)
@@ -95,14 +129,14 @@ async def test_the_first_hand_out_reads_no_more_than_one_nodeclaim_and_a_repeate
         return await get(name)
 
     monkeypatch.setattr(cluster.claims, "get", counted)
-    await run_activity(cluster.launching.launch_group, request)
+    await launch_request(cluster, request)
     assert len(read) == 1
-    await run_activity(cluster.launching.launch_group, request, attempt=2)
+    await launch_request(cluster, request, attempt=2)
     assert {*read} == {"a", "b", "c"}
 
 
 async def test_what_was_launched_is_shown_on_the_claim_before_its_workflow_hears(cluster: FakeCluster) -> None:
-    await run_activity(cluster.launching.launch_group, launch_group(cluster, "a"))
+    await launch(cluster, "a")
     claim = cluster.claims.found["a"]
     assert claim["status"]["providerID"] == "aws:///us-west-2a/i-0000"
     assert claim["status"]["capacity"] == {"cpu": "2"}
@@ -123,7 +157,7 @@ async def test_one_that_launches_alone_is_answered_by_result_and_not_by_signal(c
 
 async def test_a_fleet_that_is_too_small_serves_the_first_and_marks_the_offering(cluster: FakeCluster) -> None:
     cluster.fleet.capacity = 1
-    outcome = await run_activity(cluster.launching.launch_group, launch_group(cluster, "a", "b"))
+    outcome = await launch(cluster, "a", "b")
     assert notified_instances(cluster) == {"uid-a": "i-0000"}
     assert outcome.rejected == group_members("b") and outcome.rejection is not None and outcome.rejection.final
     assert outcome.rejection.reason == "InsufficientCapacity"
@@ -135,7 +169,7 @@ async def test_a_fleet_that_is_too_small_serves_the_first_and_marks_the_offering
 
 async def test_an_instance_beyond_what_was_asked_for_is_ended(cluster: FakeCluster) -> None:
     cluster.fleet.extra_instances = 2
-    await run_activity(cluster.launching.launch_group, launch_group(cluster, "a"))
+    await launch(cluster, "a")
     assert list(cluster.instances.running) == ["i-0000"]
     assert cluster.instances.terminated == ["i-0001", "i-0002"]
 
@@ -143,7 +177,7 @@ async def test_an_instance_beyond_what_was_asked_for_is_ended(cluster: FakeClust
 async def test_the_instance_of_a_claim_that_is_gone_is_ended_and_the_others_stay(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b", "c")
     del cluster.claims.found["b"]
-    await run_activity(cluster.launching.launch_group, request)
+    await launch_request(cluster, request)
     assert cluster.instances.terminated == ["i-0001"] and list(cluster.instances.running) == ["i-0000", "i-0002"]
     assert set(cluster.workflows.results) == {"uid-a", "uid-c"}
 
@@ -151,20 +185,20 @@ async def test_the_instance_of_a_claim_that_is_gone_is_ended_and_the_others_stay
 async def test_a_claim_that_was_made_anew_under_its_name_gets_nothing_of_the_old_ones(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b")
     cluster.claims.add("b", uid="uid-other")
-    await run_activity(cluster.launching.launch_group, request)
+    await launch_request(cluster, request)
     assert cluster.instances.terminated == ["i-0001"] and set(cluster.workflows.results) == {"uid-a"}
 
 
 async def test_a_group_whose_claims_are_all_gone_leaves_no_instance(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b")
     cluster.claims.found.clear()
-    await run_activity(cluster.launching.launch_group, request)
+    await launch_request(cluster, request)
     assert cluster.instances.running == {} and len(cluster.instances.terminated) == 2
 
 
 async def test_a_passing_error_of_the_fleet_is_no_final_refusal(cluster: FakeCluster) -> None:
     cluster.fleet.next_error = FleetError(code="InternalError", message="try again")
-    outcome = await run_activity(cluster.launching.launch_group, launch_group(cluster, "a"))
+    outcome = await launch(cluster, "a")
     assert outcome.rejection == LaunchRejection(reason="LaunchFailed", message="InternalError: try again", final=False)
     assert outcome.rejected == group_members("a") and cluster.workflows.results == {}
     assert outcome.unavailable == ()
@@ -174,34 +208,29 @@ async def test_a_lost_answer_is_a_fault_that_is_tried_again(cluster: FakeCluster
     cluster.fleet.lost_responses = [TryLater("connection cut")]
     request = launch_group(cluster, "a")
     with pytest.raises(ApplicationError) as fault:
-        await run_activity(cluster.launching.launch_group, request)
+        await launch_request(cluster, request)
     assert not fault.value.non_retryable
-    await run_activity(cluster.launching.launch_group, request)
+    await launch_request(cluster, request)
     assert len(cluster.instances.running) == 1
 
 
 async def test_preparing_puts_the_finalizer_on_before_anything_may_be_bought(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
-    prepared = await run_activity(cluster.launching.prepare_launch, launch_request("a"))
-    assert isinstance(prepared.preparation, PreparedLaunchRequest)
+    prepared = await prepare(cluster)
+    assert isinstance(prepared, PreparedLaunchRequest)
     assert cluster.claims.found["a"]["metadata"]["finalizers"] == ["karpenter.sh/termination"]
     assert cluster.fleet.calls == []
 
 
-@pytest.mark.parametrize(
-    ("ready", "final"),
-    [("False", True), ("Unknown", False), ("", False)],
-)
+@pytest.mark.parametrize(("ready", "final"), [("False", True), ("Unknown", False), ("", False)])
 async def test_a_node_class_that_is_not_ready_refuses_for_good_only_when_it_says_so(
     cluster: FakeCluster, ready: str, final: bool
 ) -> None:
     cluster.node_classes.add("default", ready=ready)
     cluster.claims.add("a")
-    prepared = await run_activity(cluster.launching.prepare_launch, launch_request("a"))
-    rejection = prepared.preparation
-    assert (
-        isinstance(rejection, LaunchRejection) and rejection.reason == "NodeClassNotReady" and rejection.final is final
-    )
+    rejection = await prepare(cluster)
+    assert isinstance(rejection, LaunchRejection)
+    assert rejection.reason == "NodeClassNotReady" and rejection.final is final
 
 
 @pytest.mark.parametrize(("observed", "waits"), [(1, True), (2, False)])
@@ -214,7 +243,7 @@ async def test_a_status_of_an_earlier_generation_is_waited_for(
         {"metadata": meta, "spec": {}, "status": {"conditions": [ready]}}
     )
     cluster.claims.add("a")
-    prepared = (await run_activity(cluster.launching.prepare_launch, launch_request("a"))).preparation
+    prepared = await prepare(cluster)
     assert isinstance(prepared, LaunchRejection) is waits
     if isinstance(prepared, LaunchRejection):
         assert not prepared.final and "generation 1, not yet of 2" in prepared.message
@@ -226,26 +255,20 @@ async def test_a_node_class_that_goes_or_is_gone_refuses(cluster: FakeCluster, d
     if deleting:
         cluster.node_classes.add("default", deleting=True)
     cluster.claims.add("a")
-    prepared = await run_activity(cluster.launching.prepare_launch, launch_request("a"))
-    assert isinstance(prepared.preparation, LaunchRejection) and "not there or is going" in prepared.preparation.message
+    prepared = await prepare(cluster)
+    assert isinstance(prepared, LaunchRejection) and "not there or is going" in prepared.message
 
 
 async def test_nothing_is_prepared_for_a_claim_that_is_gone(cluster: FakeCluster) -> None:
-    prepared = await run_activity(cluster.launching.prepare_launch, launch_request("a"))
-    assert isinstance(prepared.preparation, LaunchRejection) and prepared.preparation.reason == "NodeClaimGone"
+    prepared = await prepare(cluster)
+    assert isinstance(prepared, LaunchRejection) and prepared.reason == "NodeClaimGone"
 
 
 async def test_the_first_member_that_is_still_there_speaks_for_its_group(cluster: FakeCluster) -> None:
     cluster.claims.add("b")
-    draft = LaunchDraft(group_id="g", pool="default", node_class="default", members=group_members("a", "b"))
-    request = GroupLaunchRequest(draft=draft)
-    assert isinstance(
-        (await run_activity(cluster.launching.prepare_launch_group, request)).preparation, PreparedLaunchRequest
-    )
+    assert isinstance((await prepare_group(cluster, "a", "b")).preparation, PreparedLaunchRequest)
     cluster.claims.found.clear()
-    assert isinstance(
-        (await run_activity(cluster.launching.prepare_launch_group, request)).preparation, LaunchRejection
-    )
+    assert isinstance((await prepare_group(cluster, "a", "b")).preparation, LaunchRejection)
 
 
 async def test_another_attempt_is_for_those_that_still_wait(cluster: FakeCluster) -> None:
@@ -253,18 +276,15 @@ async def test_another_attempt_is_for_those_that_still_wait(cluster: FakeCluster
         cluster.claims.add(name)
     cluster.claims.set_status("b", provider_id="aws:///us-west-2a/i-1")
     cluster.claims.add("c", uid="uid-other")
-    draft = LaunchDraft(group_id="g", pool="default", node_class="default", members=group_members(*"abcd"), attempt=2)
-    prepared = await run_activity(cluster.launching.prepare_launch_group, GroupLaunchRequest(draft=draft, retry=True))
+    prepared = await prepare_group(cluster, *"abcd", retry=True)
     assert isinstance(prepared.preparation, PreparedLaunchRequest) and prepared.members == group_members("a", "d")
 
 
 async def test_what_is_known_to_be_refused_is_left_out_of_the_request(cluster: FakeCluster) -> None:
     cluster.fleet.types = ("m5.large", "c5.large")
     cluster.fleet.capacity_by_type = {"m5.large": 0}
-    first = await run_activity(cluster.launching.launch_group, launch_group(cluster, "a"))
-    draft = LaunchDraft(group_id="g", pool="default", node_class="default", members=group_members("a"), attempt=2)
-    request = GroupLaunchRequest(draft=draft, unavailable=first.unavailable, retry=True)
-    prepared = (await run_activity(cluster.launching.prepare_launch_group, request)).preparation
+    first = await launch(cluster, "a")
+    prepared = (await prepare_group(cluster, "a", unavailable=first.unavailable, retry=True)).preparation
     assert isinstance(prepared, PreparedLaunchRequest)
     assert [one.instance_type for one in prepared.request.overrides] == ["c5.large"]
 
@@ -291,15 +311,8 @@ async def test_a_group_of_a_storm_asks_from_its_slice_at_first_and_from_all_befo
     known = cluster.node_classes.found["default"]
     status = known.status.model_validate({**known.status.model_dump(by_alias=True), "subnets": subnets})
     cluster.node_classes.found["default"] = known.model_copy(update={"status": status})
-    draft = LaunchDraft(
-        group_id="g",
-        pool="default",
-        node_class="default",
-        members=group_members("a"),
-        offering_shard=OfferingShard.read(offering_shard) if offering_shard else None,
-    )
-    request = GroupLaunchRequest(draft=draft, retry=is_retry)
-    prepared = (await run_activity(cluster.launching.prepare_launch_group, request)).preparation
+    shard = OfferingShard.read(offering_shard) if offering_shard else None
+    prepared = (await prepare_group(cluster, "a", retry=is_retry, offering_shard=shard)).preparation
     assert isinstance(prepared, PreparedLaunchRequest)
     assert [one.instance_type for one in prepared.request.overrides] == [expected_type]
 
@@ -308,7 +321,7 @@ async def test_a_reason_that_a_person_can_mend_stands_on_the_claim_with_what_to_
     cluster.fleet.next_error = FleetError(
         code="UnauthorizedOperation", message="not allowed", reason="Unauthorized", remedy="allow ec2:CreateFleet"
     )
-    outcome = await run_activity(cluster.launching.launch_group, launch_group(cluster, "a"))
+    outcome = await launch(cluster, "a")
     assert cluster.claims.condition_text("a", "Launched") == "Unknown Unauthorized"
     assert cluster.events.reasons_for("a") == ["Unauthorized"]
     assert outcome.rejection is not None and not outcome.rejection.final
@@ -329,7 +342,7 @@ async def test_of_mixed_errors_the_offerings_without_room_are_marked_and_the_res
     denied = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
     request = launch_group(cluster, "a")
     cluster.fleet.results[request.client_token()] = FleetResult(errors=(denied, short))
-    outcome = await run_activity(cluster.launching.launch_group, request)
+    outcome = await launch_request(cluster, request)
     assert outcome.rejection is not None and outcome.rejection.reason == "Unauthorized" and not outcome.rejection.final
     assert [offering.instance_type for offering in outcome.unavailable] == ["m5.large"]
 
@@ -345,7 +358,7 @@ async def test_a_call_that_goes_wrong_for_ever_ends_with_its_members_and_leaves_
         with pytest.raises(ApplicationError):
             await run_activity(cluster.launching.launch_group, request, attempt=attempt)
     cluster.claims.found.clear()
-    outcome = await run_activity(cluster.launching.launch_group, request, attempt=10)
+    outcome = await launch_request(cluster, request, attempt=10)
     assert outcome.rejected == () and cluster.instances.running == {} and len(cluster.instances.terminated) == 2
 
 
@@ -353,17 +366,15 @@ async def test_instances_of_a_class_that_is_gone_for_good_are_ended(cluster: Fak
     request = launch_group(cluster, "a")
     cluster.node_classes.found.clear()
     with pytest.raises(ApplicationError):
-        await run_activity(cluster.launching.launch_group, request)
-    outcome = await run_activity(cluster.launching.launch_group, request, attempt=5)
+        await launch_request(cluster, request)
+    outcome = await launch_request(cluster, request, attempt=5)
     assert outcome.rejected == group_members("a") and cluster.instances.running == {}
 
 
 async def test_a_refused_group_tells_every_member_that_is_still_there(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
     cluster.claims.add("b", uid="uid-other")
-    refs = tuple(NodeClaimRef(name=name, uid=f"uid-{name}") for name in ("a", "b", "c"))
-    request = GroupRejection(group_id="g", members=refs, reason="NodeClassNotReady", message="no subnets")
-    await run_activity(cluster.launching.fail_launch_group, request)
+    await fail_group(cluster, "a", "b", "c", reason="NodeClassNotReady", message="no subnets")
     assert set(cluster.workflows.results) == {"uid-a"}
     assert cluster.workflows.results["uid-a"].result == LaunchRejection(
         reason="NodeClassNotReady", message="no subnets"
@@ -373,8 +384,7 @@ async def test_a_refused_group_tells_every_member_that_is_still_there(cluster: F
 async def test_what_a_nodeclaim_shows_already_stands_whatever_is_refused(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
     cluster.claims.set_status("a", provider_id="aws:///us-west-2a/i-1")
-    request = GroupRejection(group_id="g", members=(NodeClaimRef(name="a", uid="uid-a"),), reason=DELETED)
-    await run_activity(cluster.launching.fail_launch_group, request)
+    await fail_group(cluster, "a", reason=DELETED)
     result = cluster.workflows.results["uid-a"].result
     assert isinstance(result, LaunchedInstance) and result.provider_id == "aws:///us-west-2a/i-1"
 
@@ -382,8 +392,7 @@ async def test_what_a_nodeclaim_shows_already_stands_whatever_is_refused(cluster
 async def test_one_that_was_deleted_before_its_launch_is_told_also_where_its_nodeclaim_is_gone(
     cluster: FakeCluster,
 ) -> None:
-    request = GroupRejection(group_id="g", members=(NodeClaimRef(name="a", uid="uid-a"),), reason=DELETED)
-    await run_activity(cluster.launching.fail_launch_group, request)
+    await fail_group(cluster, "a", reason=DELETED)
     assert cluster.workflows.results["uid-a"].result == LaunchRejection(reason=DELETED)
 
 
@@ -391,12 +400,8 @@ def group_members(*names: str) -> tuple[LaunchGroupMember, ...]:
     return tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
 
 
-def launch_request(name: str) -> NodeClaimLaunchRequest:
-    return NodeClaimLaunchRequest(claim=NodeClaimRef(name=name, uid=f"uid-{name}"))
-
-
 async def test_each_is_told_the_price_that_it_was_launched_at(cluster: FakeCluster) -> None:
-    await run_activity(cluster.launching.launch_group, launch_group(cluster, "a"))
+    await launch(cluster, "a")
     result = cluster.workflows.results["uid-a"].result
     assert isinstance(result, LaunchedInstance) and result.price == REQUEST.overrides[0].priority > 0
 
@@ -406,6 +411,6 @@ async def test_where_ec2_chose_what_was_not_asked_for_no_price_is_made_up(cluste
     request = launch_group(cluster, "a").model_copy(
         update={"request": REQUEST.model_copy(update={"overrides": (elsewhere,)})}
     )
-    await run_activity(cluster.launching.launch_group, request)
+    await launch_request(cluster, request)
     result = cluster.workflows.results["uid-a"].result
     assert isinstance(result, LaunchedInstance) and result.price == 0

@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 
 from tenure.apis import labels
 from tenure.model.errors import Fault, Forbidden, Throttled, TryLater
-from tenure.model.node_health import RepairRequest
+from tenure.model.node_health import RepairRequest, RepairResult
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
 COUNTING = (("Ready", "False"), ("KernelReady", "False"))
@@ -16,7 +16,7 @@ SICK = (("Ready", "True"), ("KernelReady", "False"))
 WELL = (("Ready", "True"), ("KernelReady", "True"))
 
 
-def repair_request(step: str = "replace", **fields: Any) -> RepairRequest:
+async def repair(cluster: FakeCluster, step: str = "replace", **fields: Any) -> RepairResult:
     defaults: dict[str, Any] = {
         "name": "a",
         "uid": "uid-a",
@@ -28,7 +28,8 @@ def repair_request(step: str = "replace", **fields: Any) -> RepairRequest:
         "conditions": COUNTING,
         "max_unhealthy": "20%",
     }
-    return RepairRequest.model_validate({**defaults, **fields})
+    request = RepairRequest.model_validate({**defaults, **fields})
+    return await run_activity(cluster.repairing.repair_node, request)
 
 
 def make_unhealthy(cluster: FakeCluster, *, others: int = 4, sick_others: int = 0, **node: Any) -> None:
@@ -43,10 +44,13 @@ def make_unhealthy(cluster: FakeCluster, *, others: int = 4, sick_others: int = 
         )
 
 
+def annotations(cluster: FakeCluster) -> dict[str, str]:
+    found: dict[str, str] = cluster.claims.found["a"]["metadata"]["annotations"]
+    return found
+
+
 def termination_timestamp(cluster: FakeCluster) -> datetime:
-    return datetime.fromisoformat(
-        cluster.claims.found["a"]["metadata"]["annotations"][labels.NODECLAIM_TERMINATION_TIMESTAMP]
-    )
+    return datetime.fromisoformat(annotations(cluster)[labels.NODECLAIM_TERMINATION_TIMESTAMP])
 
 
 def is_deleting(cluster: FakeCluster) -> bool:
@@ -56,7 +60,7 @@ def is_deleting(cluster: FakeCluster) -> bool:
 async def test_a_sick_node_is_replaced_and_its_time_is_up_at_once(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     began = datetime.now(UTC)
-    assert (await run_activity(cluster.repairing.repair_node, repair_request())).outcome == "done"
+    assert (await repair(cluster)).outcome == "done"
     assert is_deleting(cluster)
     assert began - timedelta(seconds=5) < termination_timestamp(cluster) <= datetime.now(UTC)
     assert cluster.events.reasons_for("a") == ["Unhealthy"]
@@ -72,7 +76,7 @@ async def test_pods_have_their_time_where_a_kubelet_answers_and_no_more_than_the
     if own:
         cluster.claims.found["a"]["spec"]["terminationGracePeriod"] = own
     began = datetime.now(UTC)
-    await run_activity(cluster.repairing.repair_node, repair_request(graceful_for=timedelta(minutes=grace)))
+    await repair(cluster, graceful_for=timedelta(minutes=grace))
     assert began + timedelta(minutes=minutes, seconds=-5) < termination_timestamp(cluster)
     assert termination_timestamp(cluster) - datetime.now(UTC) <= timedelta(minutes=minutes)
 
@@ -83,19 +87,17 @@ async def test_an_end_that_stands_already_is_moved_only_to_sooner(
 ) -> None:
     make_unhealthy(cluster)
     written = datetime.now(UTC).replace(microsecond=0) + before
-    annotations = cluster.claims.found["a"]["metadata"]["annotations"]
-    annotations[labels.NODECLAIM_TERMINATION_TIMESTAMP] = written.isoformat()
-    await run_activity(cluster.repairing.repair_node, repair_request())
-    assert (termination_timestamp(cluster) == written) is is_unchanged and termination_timestamp(
-        cluster
-    ) <= datetime.now(UTC)
+    annotations(cluster)[labels.NODECLAIM_TERMINATION_TIMESTAMP] = written.isoformat()
+    await repair(cluster)
+    assert (termination_timestamp(cluster) == written) is is_unchanged
+    assert termination_timestamp(cluster) <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize("odd", ["soon", "2026-01-01T00:00:00"])
 async def test_an_end_that_is_no_moment_or_has_no_zone_holds_up_no_repair(cluster: FakeCluster, odd: str) -> None:
     make_unhealthy(cluster)
-    cluster.claims.found["a"]["metadata"]["annotations"][labels.NODECLAIM_TERMINATION_TIMESTAMP] = odd
-    assert (await run_activity(cluster.repairing.repair_node, repair_request())).outcome == "done"
+    annotations(cluster)[labels.NODECLAIM_TERMINATION_TIMESTAMP] = odd
+    assert (await repair(cluster)).outcome == "done"
     assert termination_timestamp(cluster) <= datetime.now(UTC)
 
 
@@ -104,7 +106,7 @@ async def test_more_sick_nodes_than_the_breaker_allows_hold_every_step_and_the_n
 ) -> None:
     make_unhealthy(cluster, sick_others=1)
     for step in ("reboot", "replace"):
-        result = await run_activity(cluster.repairing.repair_node, repair_request(step))
+        result = await repair(cluster, step)
         assert result.outcome == "held"
         assert result.why == "2 of 5 nodes of NodePool default are unhealthy, and maxUnhealthy 20% allows 1"
     assert not is_deleting(cluster) and cluster.instances.rebooted == []
@@ -113,39 +115,37 @@ async def test_more_sick_nodes_than_the_breaker_allows_hold_every_step_and_the_n
 
 async def test_a_pool_of_its_own_limit(cluster: FakeCluster) -> None:
     make_unhealthy(cluster, sick_others=1)
-    assert (await run_activity(cluster.repairing.repair_node, repair_request(max_unhealthy="2"))).outcome == "done"
+    assert (await repair(cluster, max_unhealthy="2")).outcome == "done"
 
 
 async def test_other_pools_do_not_count_but_for_a_standalone_nodeclaim(cluster: FakeCluster) -> None:
     make_unhealthy(cluster, others=0)
     for number in range(5):
         cluster.nodes.join(f"strange-{number}", f"aws:///us-west-2a/i-{number + 1}", conditions=SICK)
-    result = await run_activity(cluster.repairing.repair_node, repair_request(pool=""))
+    result = await repair(cluster, pool="")
     assert result.outcome == "held" and "6 of 6 nodes of the cluster" in result.why
-    assert (await run_activity(cluster.repairing.repair_node, repair_request())).outcome == "done"
+    assert (await repair(cluster)).outcome == "done"
 
 
 @pytest.mark.parametrize("step", ["reboot", "replace"])
 async def test_a_node_that_is_well_after_all_is_left_alone(cluster: FakeCluster, step: str) -> None:
     make_unhealthy(cluster)
     cluster.nodes.update_node("node-a", conditions=WELL)
-    assert (await run_activity(cluster.repairing.repair_node, repair_request(step))).outcome == "not now"
+    assert (await repair(cluster, step)).outcome == "not now"
     assert not is_deleting(cluster) and cluster.instances.rebooted == []
 
 
 async def test_a_node_that_did_not_come_back_from_its_reboot_is_not_well_whatever_counts(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     cluster.nodes.update_node("node-a", conditions=(("Ready", "Unknown"),), ready=False)
-    assert (await run_activity(cluster.repairing.repair_node, repair_request())).outcome == "not now"
-    assert (await run_activity(cluster.repairing.repair_node, repair_request(after_reboot=True))).outcome == "done"
+    assert (await repair(cluster)).outcome == "not now"
+    assert (await repair(cluster, after_reboot=True)).outcome == "done"
 
 
 async def test_another_nodeclaim_of_the_name_and_another_node_of_the_name_are_left_alone(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
-    assert (await run_activity(cluster.repairing.repair_node, repair_request(uid="other"))).outcome == "gone"
-    assert (
-        await run_activity(cluster.repairing.repair_node, repair_request(provider_id="aws:///a/i-9"))
-    ).outcome == "not now"
+    assert (await repair(cluster, uid="other")).outcome == "gone"
+    assert (await repair(cluster, provider_id="aws:///a/i-9")).outcome == "not now"
     assert not is_deleting(cluster)
 
 
@@ -153,11 +153,11 @@ async def test_a_reboot_is_written_down_before_it_is_asked_for_and_asked_for_onc
     make_unhealthy(cluster)
     cluster.instances.faults["reboot"] = [TryLater("the answer was lost")]
     with pytest.raises(ApplicationError):
-        await run_activity(cluster.repairing.repair_node, repair_request("reboot"))
-    assert cluster.claims.found["a"]["metadata"]["annotations"][labels.REBOOTED].startswith("0@")
-    assert (await run_activity(cluster.repairing.repair_node, repair_request("reboot"))).outcome == "done"
+        await repair(cluster, "reboot")
+    assert annotations(cluster)[labels.REBOOTED].startswith("0@")
+    assert (await repair(cluster, "reboot")).outcome == "done"
     assert cluster.instances.rebooted == []
-    assert (await run_activity(cluster.repairing.repair_node, repair_request("reboot", step_index=1))).outcome == "done"
+    assert (await repair(cluster, "reboot", step_index=1)).outcome == "done"
     assert cluster.instances.rebooted == ["i-0000"]
 
 
@@ -166,28 +166,28 @@ async def test_a_reboot_that_ec2_refused_may_be_asked_for_again(cluster: FakeClu
     make_unhealthy(cluster)
     cluster.instances.faults["reboot"] = [fault]
     with pytest.raises(ApplicationError):
-        await run_activity(cluster.repairing.repair_node, repair_request("reboot"))
-    await run_activity(cluster.repairing.repair_node, repair_request("reboot"))
+        await repair(cluster, "reboot")
+    await repair(cluster, "reboot")
     assert cluster.instances.rebooted == ["i-0000"]
 
 
 async def test_a_reboot_of_long_ago_is_no_hindrance(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     old = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
-    cluster.claims.found["a"]["metadata"]["annotations"][labels.REBOOTED] = f"0@{old}"
-    await run_activity(cluster.repairing.repair_node, repair_request("reboot"))
+    annotations(cluster)[labels.REBOOTED] = f"0@{old}"
+    await repair(cluster, "reboot")
     assert cluster.instances.rebooted == ["i-0000"] and cluster.events.reasons_for("a") == ["Rebooting"]
 
 
 @pytest.mark.parametrize("odd", ["", "yesterday", "x@y", "0@", "0@soon"])
 async def test_a_mark_that_nobody_can_read_is_none(cluster: FakeCluster, odd: str) -> None:
     make_unhealthy(cluster)
-    cluster.claims.found["a"]["metadata"]["annotations"][labels.REBOOTED] = odd
-    await run_activity(cluster.repairing.repair_node, repair_request("reboot"))
+    annotations(cluster)[labels.REBOOTED] = odd
+    await repair(cluster, "reboot")
     assert cluster.instances.rebooted == ["i-0000"]
 
 
 async def test_an_instance_that_is_gone_cannot_be_rebooted(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     cluster.instances.running.clear()
-    assert (await run_activity(cluster.repairing.repair_node, repair_request("reboot"))).outcome == "gone"
+    assert (await repair(cluster, "reboot")).outcome == "gone"

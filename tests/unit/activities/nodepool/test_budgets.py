@@ -89,14 +89,9 @@ async def test_a_rate_counts_permits_whose_nodes_are_on_their_way(cluster: FakeC
 
 
 async def count_consuming(cluster: FakeCluster, **fields: Any) -> int:
-    return len(
-        (
-            await run_activity(
-                cluster.allowed_disruptions.read_allowed_disruptions,
-                AllowedDisruptionsRequest(name="default", **fields),
-            )
-        ).count.consuming
-    )
+    request = AllowedDisruptionsRequest(name="default", **fields)
+    found = await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, request)
+    return len(found.count.consuming)
 
 
 async def test_a_taint_that_nothing_stands_behind_does_not_use_up_what_its_node_waits_for(cluster: FakeCluster) -> None:

@@ -26,10 +26,10 @@ PIN = PinRequest(
 
 
 @pytest.fixture
-def rollout_activities(cluster: FakeCluster) -> RolloutActivities:
+def cluster(cluster: FakeCluster) -> FakeCluster:
     cluster.pools.add("default")
     set_resolved_amis(cluster)
-    return RolloutActivities(cluster.made)
+    return cluster
 
 
 def set_resolved_amis(
@@ -66,29 +66,27 @@ def add_node(
     cluster.nodes.update_node(f"node-{name}", labels={labels.NODEPOOL: "default"}, taints=taints)
 
 
-async def observe_rollout(rolling: RolloutActivities) -> ObservedRollout:
-    return await run_activity(rolling.observe_rollout, REQUEST)
+async def observe_rollout(cluster: FakeCluster, request: RolloutRequest = REQUEST) -> ObservedRollout:
+    return await run_activity(RolloutActivities(cluster.made).observe_rollout, request)
 
 
-async def test_old_ones_new_ones_and_those_that_go(cluster: FakeCluster, rollout_activities: RolloutActivities) -> None:
+async def test_old_ones_new_ones_and_those_that_go(cluster: FakeCluster) -> None:
     add_node(cluster, "old", Drifted="True")
     add_node(cluster, "going", Drifted="True", is_tainted=True)
     add_node(cluster, "gone", Drifted="True", deleting=True)
     add_node(cluster, "new")
     add_node(cluster, "sick", ready=False)
     add_node(cluster, "leaving", is_tainted=True)
-    found = await observe_rollout(rollout_activities)
+    found = await observe_rollout(cluster)
     assert found.drifted == ("uid-going", "uid-gone", "uid-old")
     assert found.departing == ("uid-going", "uid-gone")
     assert (found.updated_nodes, found.ready) == (2, 1)
 
 
-async def test_a_node_whose_node_object_is_lost_is_not_ready(
-    cluster: FakeCluster, rollout_activities: RolloutActivities
-) -> None:
+async def test_a_node_whose_node_object_is_lost_is_not_ready(cluster: FakeCluster) -> None:
     add_node(cluster, "new")
     cluster.nodes.found.clear()
-    found = await observe_rollout(rollout_activities)
+    found = await observe_rollout(cluster)
     assert (found.updated_nodes, found.ready) == (1, 0)
 
 
@@ -98,15 +96,13 @@ async def test_a_node_whose_node_object_is_lost_is_not_ready(
     ids=["image", "template", "class"],
 )
 async def test_an_older_node_whose_drift_is_not_seen_yet_is_not_a_new_one(
-    cluster: FakeCluster, rollout_activities: RolloutActivities, made_of: dict[str, Any]
+    cluster: FakeCluster, made_of: dict[str, Any]
 ) -> None:
     add_node(cluster, "old", **made_of)
-    assert (await observe_rollout(rollout_activities)).updated_nodes == 0
+    assert (await observe_rollout(cluster)).updated_nodes == 0
 
 
-async def test_pods_that_stay_on_new_nodes_are_counted(
-    cluster: FakeCluster, rollout_activities: RolloutActivities
-) -> None:
+async def test_pods_that_stay_on_new_nodes_are_counted(cluster: FakeCluster) -> None:
     add_node(cluster, "old", Drifted="True")
     add_node(cluster, "new")
     cluster.pods.add("node-old", "elsewhere", ready=False)
@@ -114,26 +110,24 @@ async def test_pods_that_stay_on_new_nodes_are_counted(
     cluster.pods.add("node-new", "not-well", ready=False)
     cluster.pods.add("node-new", "daemon", ready=False, reschedulable=False)
     cluster.pods.add("node-new", "leaving", ready=False, deletion=datetime(2026, 1, 1, tzinfo=UTC))
-    found = await observe_rollout(rollout_activities)
+    found = await observe_rollout(cluster)
     assert (found.pods, found.pods_ready) == (2, 1)
-    blind = await run_activity(rollout_activities.observe_rollout, RolloutRequest(name="default"))
+    blind = await observe_rollout(cluster, RolloutRequest(name="default"))
     assert (blind.pods, blind.pods_ready) == (0, 0)
 
 
-async def test_the_target_changes_with_what_nodes_are_made_from(
-    cluster: FakeCluster, rollout_activities: RolloutActivities
-) -> None:
-    targets = [(await observe_rollout(rollout_activities)).target]
+async def test_the_target_changes_with_what_nodes_are_made_from(cluster: FakeCluster) -> None:
+    targets = [(await observe_rollout(cluster)).target]
     set_resolved_amis(cluster, "ami-2")
-    targets.append((await observe_rollout(rollout_activities)).target)
+    targets.append((await observe_rollout(cluster)).target)
     set_resolved_amis(cluster, "ami-2", securityGroups=[{"id": "sg-2"}])
-    targets.append((await observe_rollout(rollout_activities)).target)
+    targets.append((await observe_rollout(cluster)).target)
     requirement = {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}
     reference = cluster.pools.found["default"].spec.template.spec.node_class_ref.to_object()
     cluster.pools.add("default", template={"spec": {"nodeClassRef": reference, "requirements": [requirement]}})
-    targets.append((await observe_rollout(rollout_activities)).target)
+    targets.append((await observe_rollout(cluster)).target)
     cluster.pools.add("default", template={"metadata": {"labels": {"a": "b"}}, "spec": {"nodeClassRef": reference}})
-    targets.append((await observe_rollout(rollout_activities)).target)
+    targets.append((await observe_rollout(cluster)).target)
     known = [one for one in targets if one]
     assert len({one.id for one in known}) == len(targets)
     assert known[1].changed_from(known[0]) == ("the image",)
@@ -142,44 +136,34 @@ async def test_the_target_changes_with_what_nodes_are_made_from(
     assert known[4].changed_from(known[3]) == ("the NodePool's template", "the NodePool's requirements")
 
 
-async def test_subnets_and_the_order_of_images_are_no_other_target(
-    cluster: FakeCluster, rollout_activities: RolloutActivities
-) -> None:
+async def test_subnets_and_the_order_of_images_are_no_other_target(cluster: FakeCluster) -> None:
     set_resolved_amis(cluster, "ami-1", "ami-2", subnets=[{"id": "subnet-1", "zone": "a"}])
-    before = (await observe_rollout(rollout_activities)).target
+    before = (await observe_rollout(cluster)).target
     set_resolved_amis(cluster, "ami-2", "ami-1", subnets=[{"id": "subnet-2", "zone": "b"}])
-    assert (await observe_rollout(rollout_activities)).target == before
+    assert (await observe_rollout(cluster)).target == before
 
 
-async def test_a_class_that_is_not_resolved_as_it_is_now_tells_no_target(
-    cluster: FakeCluster, rollout_activities: RolloutActivities
-) -> None:
+async def test_a_class_that_is_not_resolved_as_it_is_now_tells_no_target(cluster: FakeCluster) -> None:
     set_resolved_amis(cluster, generation=2, observed=1)
-    assert (await observe_rollout(rollout_activities)).target is None
+    assert (await observe_rollout(cluster)).target is None
     cluster.node_classes.found.clear()
-    assert (await observe_rollout(rollout_activities)).target is None
+    assert (await observe_rollout(cluster)).target is None
     cluster.pools.found.clear()
-    assert await observe_rollout(rollout_activities) == ObservedRollout()
+    assert await observe_rollout(cluster) == ObservedRollout()
 
 
-async def test_news_are_events_and_the_state_stands_on_the_node_pool(
-    cluster: FakeCluster, rollout_activities: RolloutActivities
-) -> None:
+async def test_news_are_events_and_the_state_stands_on_the_node_pool(cluster: FakeCluster) -> None:
     updates = (RolloutEvent(reason="RolloutHalted", message="halted"),)
-    await run_activity(
-        rollout_activities.publish_rollout_status,
-        RolloutNotification(name="default", events=updates, stored_state='{"wave": 1}'),
-    )
+    publish = RolloutActivities(cluster.made).publish_rollout_status
+    await run_activity(publish, RolloutNotification(name="default", events=updates, stored_state='{"wave": 1}'))
     assert cluster.events.published == [("default", "RolloutHalted", "halted")]
-    assert (await observe_rollout(rollout_activities)).stored_state == '{"wave": 1}'
+    assert (await observe_rollout(cluster)).stored_state == '{"wave": 1}'
     cluster.pools.found.clear()
-    await run_activity(rollout_activities.publish_rollout_status, RolloutNotification(name="default", events=updates))
+    await run_activity(publish, RolloutNotification(name="default", events=updates))
     assert len(cluster.events.published) == 1
 
 
-async def test_images_are_pinned_and_the_class_is_resolved_at_once(
-    cluster: FakeCluster, rollout_activities: RolloutActivities
-) -> None:
+async def test_images_are_pinned_and_the_class_is_resolved_at_once(cluster: FakeCluster) -> None:
     assert await run_activity(cluster.classes.pin_amis, PIN) is True
     pin = active_image_pin(cluster.node_classes.found["default"], datetime.now(UTC))
     assert pin is not None
