@@ -1,9 +1,4 @@
-"""What the planner process holds and does: facts in, plans out.
-
-`tenure/controller/planning/planner_process.py` runs one of these in a process of its own, feeds it changes, asks for
-plans, creates the
-NodeClaims and tells it their names. Nothing here reads a clock or touches the outside.
-"""
+"""The state of the planner process: facts in, plans out. It reads no clock and performs no I/O."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta

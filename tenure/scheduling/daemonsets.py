@@ -1,8 +1,4 @@
-"""What DaemonSets take: on each instance type of a template, and on a node they have not reached yet.
-
-`tenure/scheduling/nodepool_template.py` and `tenure/scheduling/existing_nodes.py` subtract it before any other pod
-is placed.
-"""
+"""The overhead of DaemonSets: per instance type of a template, and on a node that they have not reached yet."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,14 +1,4 @@
-"""Nodes and NodeClaims that exist: their room, and which pods may count on it.
-
-`tenure/scheduling/cluster_state.py` makes the homes from its facts; `tenure/scheduling/packing/packer.py` fills them
-before it buys.
-
-The homes that stand or are on their way: nodes, launched claims, and claims that wait for their launch.
-
-Turns `tenure/scheduling/snapshot.py` into the `ExistingNode`s of `tenure/scheduling/existing_nodes.py`; the rules are
-the
-reference's 2.16.
-"""
+"""Nodes, launched NodeClaims and NodeClaims before their launch: free capacity and labels for pods (reference 2.16)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy

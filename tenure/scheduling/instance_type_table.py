@@ -1,8 +1,4 @@
-"""The instance types of one NodeClass as arrays, so that a question to all of them is one operation.
-
-Built once per catalogue from `tenure/model/instance_types.py`; `tenure/scheduling/nodepool_template.py` looks at it
-through a NodePool's template.
-"""
+"""The instance types of one NodeClass as arrays, so that a question to all of them is one operation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime

@@ -1,9 +1,4 @@
-"""A filled node as the NodeClaim that is to be made for it (reference 2.12).
-
-The last step after `tenure/scheduling/packing/packer.py`; `controller/` gives the claim its name and creates it.
-
-Why a node is bought, in a sentence that stays with its NodeClaim and with its workflow.
-"""
+"""A planned node as a NodeClaim (reference 2.12), with the reason for its launch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,4 @@
-"""Which NodeOverlays are heeded: those that make sense and agree with the others (reference 2.21).
-
-`tenure/scheduling/offerings.py` judges them before plans are made; `tenure/controller/disruption/status.py` writes
-the verdicts down.
-"""
+"""Validation of NodeOverlays: each has to be valid and must not conflict with others (reference 2.21)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,12 +1,7 @@
-"""NodePools as what can be bought from them now: a template, the types that satisfy it, and room under the limits.
+"""NodePools as offers: a template, the instance types that satisfy it, and capacity within limits and reservations.
 
-Between `tenure/scheduling/instance_type_table.py` (what exists) and `tenure/scheduling/packing/packer.py` (what is
-chosen).
-
-Capacity reservations in one pass: how many more nodes each takes, and which of them a new node is planned into.
-
-A node is planned into one reservation and says so in its requirements, so that no more nodes are ever planned into it
-than EC2 says it has room for. `tenure/scheduling/packing/instance_selection.py` asks here before it buys anything else.
+A node is planned into one capacity reservation and names it in its requirements, so that no more nodes are planned into
+it than EC2 has room for.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,8 @@
-"""How long a node that is away is expected back: NotReady, under a taint that passes, or without a requested device.
+"""How long pods wait for a node that is NotReady, has a transient taint or lacks a requested device.
 
-While it is expected its room counts and its pods wait for it; after that they are demand. The grace is used up by all
-the time that a node was away lately, so that one which comes back for a moment, again and again, is not expected for
-ever. A stopped instance that a LifecyclePolicy waits for has a time of its own. Used by planning
-(`tenure/scheduling/existing_nodes.py`) and by the watch (`tenure/controller/signals/pending_pods.py`,
-`tenure/controller/signals/notifier.py`).
+During the grace period the node's capacity counts and its pods wait; then they are rescheduled. The grace period is
+cumulative, so that a node that flaps does not keep its pods for ever. A stopped instance that a LifecyclePolicy waits
+for has its own period.
 """
 
 from collections.abc import Iterable

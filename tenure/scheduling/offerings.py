@@ -1,8 +1,6 @@
-"""What can be bought: the catalogue's tables, the pools' templates over them, and offers for one pass.
+"""The catalogue's tables, the templates of NodePools, and the offers of one pass; minValues (reference 2.13).
 
-Tables and templates are kept between passes, since they change seldom and are dear to build.
-
-minValues: how many different values of a label the instance types of a NodeClaim have to have (reference 2.13).
+Tables and templates are kept between passes, since they seldom change and are expensive to build.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,9 +1,4 @@
-"""Which pods want a place, and which of them are alike.
-
-`tenure/scheduling/cluster_state.py` hands over its pods; alike pods are planned together, so that a thousand
-replicas cost little more
-than one.
-"""
+"""The pods that need a node, and their scheduling constraints."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

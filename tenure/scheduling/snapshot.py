@@ -1,17 +1,6 @@
-"""The cluster's facts, kept up to date by changes and indexed for planning.
+"""The facts of the cluster, kept up to date by changes and indexed for planning.
 
-`controller/` sends the changes; `tenure/scheduling/cluster_state.py` plans on what stands here.
-
-NodeClaims that earlier plans bought and the caches do not show yet, and the pods they were bought for.
-
-Without it two passes in a row would buy for the same pods, or use the same room twice.
-
-Every fact of storage by its key: PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes.
-
-The planner has one in its `ClusterFacts`, the controller one in its caches; `tenure/scheduling/volumes.py` decides on
-it.
-
-NodeClaims as what was learnt of machines of their kind says they will be.
+Planned NodeClaims that the caches do not show yet count too; otherwise two passes would launch nodes for the same pods.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

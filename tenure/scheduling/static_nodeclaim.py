@@ -1,7 +1,4 @@
-"""The NodeClaim of a static pool: its template alone, without instance types or capacity types added (reference 2.12).
-
-No pod is planned onto it, so it asks for no resources: what it may become is what the pool's requirements leave.
-"""
+"""The NodeClaim of a static NodePool: its template, without instance types or requests (reference 2.12)."""
 
 from tenure.apis import labels
 from tenure.apis.hash import HASH_VERSION, nodepool_hash

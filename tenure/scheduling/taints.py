@@ -1,10 +1,4 @@
-"""Taints and tolerations as the kube-scheduler reads them, and the taints that planning looks through.
-
-Used for templates of NodePools (`tenure/scheduling/nodepool_template.py`) and for nodes
-(`tenure/scheduling/existing_nodes.py`).
-
-When two host ports cannot be on one node (reference 2.7).
-"""
+"""Taints, tolerations and host ports as the kube-scheduler reads them (reference 2.7)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,8 +1,6 @@
-"""What a pod's volumes ask of its node: where they are or may be made, and what drivers have to attach there.
+"""The node requirements of a pod's volumes, and the attachments that CSI drivers make for them.
 
-Pure, over `tenure/scheduling/snapshot.py`. Which pods are refused is the reference's 2.2, where volumes may be its
-2.15, what
-is attached its 2.7. `priced/planning.py` asks for every pod of a pass.
+Rejected pods: reference 2.2. Topology: 2.15. Attachments: 2.7.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,1 +1,1 @@
-"""Voluntary disruption: which nodes could go, and what would replace them. Pure, like all of scheduling."""
+"""Voluntary disruption: eligible nodes and their replacements."""

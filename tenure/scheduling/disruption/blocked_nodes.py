@@ -1,8 +1,4 @@
-"""What keeps nodes beyond what the cluster shows: pauses that people asked for, and moves that came to nothing.
-
-`tenure/controller/disruption/controller.py` is told of both by the Cluster workflow, and hands on what comes of it
-here.
-"""
+"""Pauses and backoffs after failed commands, which block the disruption of nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime

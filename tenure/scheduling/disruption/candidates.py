@@ -1,7 +1,4 @@
-"""For every NodeClaim of ours: by which methods its node could go, and everything that keeps it (reference 4.2).
-
-`deciding.py` hands over the facts; what is eligible here is simulated next.
-"""
+"""Each NodeClaim with the disruption methods that apply and everything that blocks them (reference 4.2)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
-"""What all simulations of one pass share: the nodes with their room after the pods that wait have theirs, who counts
-where, and what can be bought. A simulation copies only what it changes.
-
-`deciding.py` makes one per pass; every command that is decided is taken into account in it before the next is sought.
+"""The state that all simulations of one pass share: free capacity after pending pods have their places, topology counts
+and offers. A simulation copies only what it changes; each decided command is applied before the next is sought.
 """
 
 from collections import Counter

@@ -1,8 +1,6 @@
-"""A decided removal as a command: what goes, what comes, where each pod is expected, and the sums.
+"""A decided removal as a command: candidates, replacements, and the node of each pod.
 
-Commands being carried out have their room: their nodes go, their pods have places, their replacements count.
-
-A command whose moves nobody remembers, as after a fail-over, gets places by being simulated again.
+A command whose moves are unknown, as after a failover, is simulated again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

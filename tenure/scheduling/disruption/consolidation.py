@@ -1,9 +1,7 @@
-"""Nodes that are not worth what they cost: several at once, then one by one (reference 4.6).
+"""Consolidation of several nodes at once, then of single ones (reference 4.6); consolidationPolicy Balanced (4.7).
 
-Karpenter tries prefixes of one order by binary search. Here the same prefixes are tried, and then what they miss: every
-node whose pods have room elsewhere, whatever stands before it in the order, and others replaced together with those.
-
-consolidationPolicy Balanced: what a move saves has to be in proportion to what it disturbs (reference 4.7).
+Karpenter tries prefixes of one order by binary search. Tenure tries the same prefixes, then every node whose pods have
+room elsewhere, and other nodes replaced together with those.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

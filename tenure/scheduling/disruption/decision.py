@@ -1,7 +1,7 @@
-"""One pass of voluntary disruption: every NodeClaim with its verdict, and commands that are good together.
+"""One pass of voluntary disruption: a verdict for every NodeClaim, and commands that are valid together.
 
 Karpenter's methods in Karpenter's order (reference 4.1): empty nodes, drift, several underutilized nodes, single ones.
-Karpenter ends a pass with the first command; here each command is taken into account before the next is sought.
+Karpenter ends a pass with the first command; here each command is applied before the next is sought.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Nodes that are not what their NodePool asks for any more: one command each (reference 4.8).
+"""Replacement of drifted nodes, one command each (reference 4.8).
 
-Empty ones first, then by age of the drift. One that cannot go does not hold up those after it, and pods of drifted
-nodes go to other drifted nodes only where nothing else takes them.
+Empty nodes first, then by age of the drift. A blocked node does not hold up others. Pods of drifted nodes go to other
+drifted nodes only where nothing else takes them.
 """
 
 from collections.abc import Collection, Iterable, Iterator

@@ -1,8 +1,6 @@
-"""What keeps a node from being disrupted, cause by cause, in words (reference 4.2, 4.5, 4.6).
+"""The reasons that block the disruption of a node (reference 4.2, 4.5, 4.6), PodDisruptionBudgets included.
 
-`candidates.py` asks all of them, so that whoever removes one obstacle knows the next.
-
-PodDisruptionBudgets: whether they let a pod be evicted now.
+All reasons are reported, so that a user who removes one knows the next.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

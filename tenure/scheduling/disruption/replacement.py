@@ -1,7 +1,6 @@
-"""What replaces nodes, and at which price: the rules of consolidation (reference 4.6).
+"""Replacements and their price: the rules of consolidation (reference 4.6).
 
-Takes what `simulation.py` found; keeps of each new node only the instance types with which the nodes that go are
-certainly undercut, or says why that cannot be.
+A new node keeps only the instance types that are certainly cheaper than the nodes it replaces.
 """
 
 from collections.abc import Mapping, Sequence

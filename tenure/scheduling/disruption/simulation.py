@@ -1,8 +1,4 @@
-"""One simulation: nodes are taken away, and their pods are planned onto what stays and what can be bought.
-
-On the priced planner (`scheduling/priced/`), which also plans pods that wait: what is decided here is what the planner
-would do if the nodes were gone.
-"""
+"""One simulation: nodes are removed, and the planner places their pods on other nodes and on new ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

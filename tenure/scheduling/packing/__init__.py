@@ -1,1 +1,1 @@
-"""The planner that knows prices and what pods say of each other; chosen by `PlanSettings.planner`."""
+"""Bin packing of pods onto existing and new nodes."""

@@ -1,9 +1,6 @@
-"""Which instance type a new node is meant to be: the one whose room is worth most for its price.
+"""The choice of the instance type of a new node: the most value for its price.
 
-`packing.py` asks when a class of pods finds no place. Pools are tried by weight; among those of one weight
-the cheapest wins.
-
-Why nothing can be bought, in words: what is missing, and how near the nearest comes. For `buying.py`.
+NodePools are tried by weight; the cheapest of one weight wins.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +17,9 @@ from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 from tenure.scheduling.nodepool_template import NodePoolTemplate, Offer, Option, RejectionReason
 from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet, TypeOptions
+from tenure.scheduling.packing.patterns import PatternSolution, pods_in_headroom, pods_per_row
 from tenure.scheduling.packing.pod_requirements import Variant
 from tenure.scheduling.packing.shadow_prices import ShadowPrices
-from tenure.scheduling.packing.type_allocation import PatternSolution, choose_exact_row, pods_in_headroom, pods_per_row
 from tenure.scheduling.packing.valuation import CapacityValuation
 
 
@@ -68,8 +65,6 @@ _PLANNED_TYPE_RATIO: Final = 1.03
 _MAX_PATTERN_EVALUATED: Final = 48
 """Types that are filled with whole pods before one is chosen; the others are ruled out by what their room is worth."""
 _VALUE_EPSILON: Final = 1e-12
-_MAX_EXACT_PODS: Final = 200
-"""So many equal pods that nobody joins are given their cheapest nodes exactly."""
 
 
 @dataclass(slots=True)
@@ -215,11 +210,6 @@ class InstanceSelector:
         if request.must_share_node:
             fits = np.minimum(pods_per_row(type_options.headroom[among], request.vector), request.count)
             among = among[fits == fits.max()]
-        if request.count <= _MAX_EXACT_PODS and not request.has_use_for_others and not _has_min_values(option):
-            fits = np.minimum(pods_per_row(type_options.headroom[among], request.vector), request.cap)
-            among = among[
-                [choose_exact_row(type_options.prices[among] + self.valuation.node_cost, fits, request.count)]
-            ]
         shadow_prices = self.valuation.shadow_prices(offer)
         own = request.requests_per_node
         planned_capacity = shadow_prices.counts[type_options.rows].astype(np.int64) @ type_options.useful
@@ -252,6 +242,8 @@ class InstanceSelector:
         most = min(request.count, request.cap)
         counts = self.valuation.sizes.counts.copy()
         counts[request.size] = max(0, counts[request.size] - request.count)
+        if not request.has_use_for_others:
+            counts[:] = 0
         requested_by_others = np.maximum(request.others, 1)
         counts = (
             counts * np.clip(1 - (request.open_headroom / requested_by_others)[request.vector > 1], 0, 1).max(initial=0)

@@ -1,7 +1,4 @@
-"""What is asked for when a node is to be bought, what there is to choose from, and what is chosen.
-
-Between `packing.py` and `sharing.py`, which ask, and `buying.py`, which answers.
-"""
+"""A request for a new node, the options for it, and the choice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,4 @@
-"""Bought nodes as NodeClaims, with every type that could stand in for the one that a node is meant to be.
-
-`tenure/scheduling/nodeclaim_builder.py` writes them one by one; here those that may become the same types are
-written once.
-"""
+"""New nodes as NodeClaims, with every instance type that could replace the target. Equal ones are built once."""
 
 from collections.abc import Mapping
 

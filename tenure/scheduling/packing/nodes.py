@@ -1,11 +1,6 @@
-"""Everywhere a pod can go in a pass, as arrays: homes that stand, and behind them nodes that are bought in this pass.
+"""All places for pods in a pass, as arrays: existing nodes, then new ones, with the attachment limits of CSI drivers.
 
-`packing.py` fills them; a bought node is filled up to the room of the instance type it is meant to become.
-
-How many volumes CSI drivers can still attach on each home (reference 2.7).
-
-`planning.py` makes it from CSINodes and the pods that run; `places.py` holds it for `packing.py`. A node that is yet to
-be made has no limit that is known: its drivers tell it once they run there.
+A new node is filled up to the capacity of its target type. Its attachment limits are unknown until its drivers run.
 """
 
 from collections import Counter

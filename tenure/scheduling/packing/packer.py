@@ -1,8 +1,4 @@
-"""Pods onto homes, onto nodes planned in this pass, and onto new ones, in that order (reference 2.4).
-
-Takes classes of equal pods; what they say of other pods has become rules (`rules.py`). Leaves what is bought
-to `tenure/scheduling/nodeclaim_builder.py`.
-"""
+"""Pods onto existing nodes, onto nodes planned in this pass, and onto new ones, in that order (reference 2.4)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

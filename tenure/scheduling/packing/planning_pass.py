@@ -1,7 +1,4 @@
-"""One pass by what capacity is worth: the pods that wait, the homes that stand and the offers in, a plan out.
-
-`tenure/scheduling/cluster_state.py` prepares all of it.
-"""
+"""One planning pass: pending pods, existing nodes and offers in, a plan out."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy

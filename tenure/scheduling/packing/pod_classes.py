@@ -1,7 +1,4 @@
-"""Pods that are interchangeable in every respect, as classes with all their readings, in the order they are placed.
-
-Made once per pass from `demand.py` and the pass' `rules.py`.
-"""
+"""Classes of interchangeable pods, in the order in which they are placed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,10 +8,10 @@ import numpy as np
 
 from tenure.apis.resources import CPU, MEMORY
 from tenure.model.facts import HostPort, PodFact
+from tenure.scheduling.packing.patterns import Sizes
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, PodShape, VolumeTerms
 from tenure.scheduling.packing.topology import UNLIMITED, TopologyGroup, new_node_cap
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative, TopologyGroups
-from tenure.scheduling.packing.type_allocation import Sizes
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,4 @@
-"""What pods ask of their nodes and say of other pods, and the readings of the former.
-
-Beyond `tenure/scheduling/pods.py`, which knows nothing of other pods; `rules.py` reads the terms about those.
-"""
+"""The requirements of pods for their nodes and towards other pods."""
 
 from dataclasses import dataclass
 from functools import lru_cache

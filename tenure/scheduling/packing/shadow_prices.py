@@ -1,8 +1,4 @@
-"""What capacity is worth: the dual prices of the cheapest mix of instance types for a demand, by linear programming.
-
-`buying.py` weighs each instance type by them, so that the type that is bought is one of the mix and not the
-one that happens to take most pods.
-"""
+"""The value of capacity: dual prices of the cheapest mix of instance types for a demand, by linear programming."""
 
 from dataclasses import dataclass, field
 from typing import Final

@@ -1,15 +1,10 @@
-"""Which pods go together on a new node, so that it is full in every resource at once.
+"""New nodes for pods without placement rules, which many classes share.
 
-`packing.py` asks for pods that may go anywhere. Class by class the first pods would take all the CPU of a node and
-leave memory that nobody can use; here each next pod is the one after which least of what is worth money is left.
-
-New nodes that pods of many classes share: those that may go anywhere, so that no rule decides who goes with whom.
-
-`packing.py` hands such pods over when they found no room on what stands or is bought already. First the nodes of the
-cheapest mix are bought (`mixture.py`), each filled as the mix means it (`blending.py`); then for the rest, which is
-less than a node of anything in the mix, one node after the other as `buying.py` chooses.
+The nodes of the cheapest mix of patterns are filled first. Each next pod is the one that leaves the least valuable
+room, so that a node is full in every resource at once.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
@@ -19,13 +14,15 @@ from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 from tenure.scheduling.packing.instance_selection import InstanceSelector
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet
 from tenure.scheduling.packing.nodes import NodeArrays
+from tenure.scheduling.packing.patterns import Pattern, Sizes, group_sizes, solve_patterns
 from tenure.scheduling.packing.pod_classes import PodClass
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, Variant
 from tenure.scheduling.packing.topology import UNLIMITED
-from tenure.scheduling.packing.type_allocation import PodKinds, TypeAllocation, allocate_types
 
 _MIN_USED_SHARE: Final = 0.95
-"""A planned node is bought when so much of its price is used."""
+"""A node of a pattern is added when the pods fill so much of what the pattern fills."""
+_ROUNDED_UP_SHARE: Final = 0.5
+_ROUNDING_TOLERANCE: Final = 1e-6
 _MAX_CANDIDATE_CLASSES: Final = 256
 """So many classes, of all sizes, are enough to choose the next pod from."""
 
@@ -39,19 +36,44 @@ class PodMixer:
     def __init__(self, vectors: Amounts, counts: Sequence[int]) -> None:
         self._vectors = vectors
         self.remaining: Amounts = np.array(counts, dtype=np.int64)
+        self._groups: Indices = np.full(len(counts), -1, dtype=np.intp)
+        self._group_vectors = vectors[:0]
+        self._known_patterns: tuple[Indices, Amounts] | None = None
 
-    def allocate_types(self, headroom: Amounts, prices: Prices) -> tuple[PodKinds, list[TypeAllocation]]:
-        """The cheapest mix for what is left, of rows with so much room."""
-        return allocate_types(headroom, prices, self._vectors, self.remaining)
+    def group_pods(self, headroom: Amounts) -> None:
+        """Group the pods that fit a row by their size."""
+        fits = np.any(np.all(self._vectors[:, None, :] <= headroom, axis=2), axis=1)
+        pending = np.flatnonzero(fits & (self.remaining > 0))
+        self._groups[:], self._known_patterns = -1, None
+        self._groups[pending], self._group_vectors = group_sizes(self._vectors[pending], self.remaining[pending])
 
-    def allocated_recipe(self, kinds: PodKinds, allocation: TypeAllocation, headroom: Amounts, owed: Prices) -> Recipe:
-        """What goes on a node of the mix; empty when too much of it would stay unused. `owed` of each kind to earlier
-        nodes, since pods are whole."""
+    def find_patterns(self, headroom: Amounts, prices: Prices) -> list[Pattern]:
+        """The cheapest mix for the groups' pods that remain."""
+        pending = np.flatnonzero((self._groups >= 0) & (self.remaining > 0))
+        if not len(pending):
+            return []
+        counts = np.bincount(self._groups[pending], self.remaining[pending], len(self._group_vectors)).astype(np.int64)
+        sizes = Sizes(self._group_vectors, counts, counts)
+        solution = solve_patterns(headroom, prices, sizes, known_patterns=self._known_patterns)
+        if solution is None:
+            return []
+        self._known_patterns, patterns = solution.known_patterns, solution.patterns
+        rows = np.flatnonzero((headroom >= self.remaining[pending] @ self._vectors[pending]).all(axis=1))
+        if len(patterns) == 1 and len(rows):
+            # One node for all, where whole nodes of the mix would cost as much.
+            row = int(rows[np.argmin(prices[rows])])
+            if prices[row] <= math.ceil(patterns[0].nodes - _ROUNDING_TOLERANCE) * prices[patterns[0].row]:
+                return [Pattern(row, counts, 1.0)]
+        return patterns
+
+    def pattern_recipe(self, pattern: Pattern, headroom: Amounts, resource_prices: Prices) -> Recipe:
+        """Pods for a node of the pattern; empty when they would fill too little of it."""
         free, taken = headroom.copy(), Recipe()
-        self._add_pods(free, allocation.resource_prices, taken, kinds, owed + allocation.budgets)
-        self._add_pods(free, allocation.resource_prices, taken)
-        used = float((headroom - free) @ allocation.resource_prices)
-        return taken if used >= _MIN_USED_SHARE * float(headroom @ allocation.resource_prices) else {}
+        self._add_pods(free, resource_prices, taken, pattern.pods.copy())
+        planned = pattern.pods @ self._group_vectors
+        self._add_pods(free, resource_prices, taken)
+        enough = float((headroom - free) @ resource_prices) >= _MIN_USED_SHARE * float(planned @ resource_prices)
+        return taken if enough else {}
 
     def greedy_recipe(self, headroom: Amounts, resource_prices: Prices) -> Recipe:
         """What goes on any node with so much room."""
@@ -73,17 +95,13 @@ class PodMixer:
             self.remaining[one] -= count * times
 
     def _add_pods(
-        self,
-        free: Amounts,
-        resource_prices: Prices,
-        taken: Recipe,
-        kinds: PodKinds | None = None,
-        budgets: Prices | None = None,
+        self, free: Amounts, resource_prices: Prices, taken: Recipe, group_budgets: Amounts | None = None
     ) -> None:
         """Pod by pod, the one after which least is left: of |free - pod|², what differs between pods."""
         among = np.flatnonzero(self.remaining)
-        if kinds is not None and budgets is not None:
-            among = among[budgets[kinds.kind_by_class[among]] >= kinds.sizes[among] / 2]
+        if group_budgets is not None:
+            among = among[self._groups[among] >= 0]
+            among = among[group_budgets[self._groups[among]] > 0]
         among = self._fitting_classes(among, free, taken)
         among = among[:: 1 + len(among) // _MAX_CANDIDATE_CLASSES]
         values = self._vectors[among] * resource_prices
@@ -93,9 +111,9 @@ class PodMixer:
             taken[best] = taken.get(best, 0) + 1
             free -= self._vectors[best]
             fine = (self._vectors[among] <= free).all(axis=1)
-            if kinds is not None and budgets is not None:
-                budgets[kinds.kind_by_class[best]] -= kinds.sizes[best]
-                fine &= budgets[kinds.kind_by_class[among]] >= kinds.sizes[among] / 2
+            if group_budgets is not None:
+                group_budgets[self._groups[best]] -= 1
+                fine &= group_budgets[self._groups[among]] > 0
             if taken[best] >= self.remaining[best]:
                 fine &= among != best
             among, values, squares = among[fine], values[fine], squares[fine]
@@ -105,9 +123,6 @@ class PodMixer:
         spent = [one for one, count in taken.items() if count >= self.remaining[one]]
         return among[~np.isin(among, spent)] if spent else among
 
-
-_MAX_ROUNDS: Final = 4
-"""Whole pods do not always fill a node as parts do: then a new mix is made for what is left."""
 
 AssignPods = Callable[[PodClass, Variant, Amounts, int, int], None]
 """So many pods of a class, with their reading and size, on a place."""
@@ -136,7 +151,7 @@ class SharedNodePacker:
         """Until all have a place or nothing more can be bought for them. A pool of less weight sells only what those
         before it do not."""
         for offer_set in self._instance_selector.offer_sets(self._variant):
-            self._add_allocated(offer_set)
+            self._add_patterns(offer_set)
             self._add_one_by_one({id(offer) for offer, _ in offer_set.offers})
         self._add_one_by_one()
 
@@ -161,30 +176,32 @@ class SharedNodePacker:
         instance_choice = self._instance_selector.choose_instance(request)
         return instance_choice if isinstance(instance_choice, InstanceChoice) else None
 
-    def _add_allocated(self, offer_set: OfferSet) -> None:
-        for _ in range(_MAX_ROUNDS):
-            if not self._pod_mixer.remaining.any():
-                return
-            kinds, allocations = self._pod_mixer.allocate_types(offer_set.useful, offer_set.prices)
-            if not sum(self._add_allocation(offer_set, kinds, allocation) for allocation in allocations):
-                return
+    def _add_patterns(self, offer_set: OfferSet) -> None:
+        """Round the mix to whole nodes, and solve it again for the pods that remain."""
+        self._pod_mixer.group_pods(offer_set.headroom)
+        added = 1
+        while added and self._pod_mixer.remaining.any():
+            added = 0
+            patterns = self._pod_mixer.find_patterns(offer_set.headroom, offer_set.prices)
+            for pattern in patterns:
+                nodes = int(pattern.nodes + _ROUNDED_UP_SHARE) or int(pattern is patterns[0])
+                added += self._add_pattern_nodes(offer_set, pattern, nodes)
 
-    def _add_allocation(self, offer_set: OfferSet, kinds: PodKinds, allocation: TypeAllocation) -> int:
-        """How many of its nodes are bought: fewer than it has when a limit ends it, or pods no longer fill one."""
-        remaining, owed = allocation.nodes, np.zeros_like(allocation.budgets)
+    def _add_pattern_nodes(self, offer_set: OfferSet, pattern: Pattern, nodes: int) -> int:
+        """How many are added: fewer where a limit is reached or the pods do not fill one."""
+        remaining = nodes
         while remaining:
-            instance_choice = offer_set.choose_row(allocation.row)
-            recipe = (
-                self._pod_mixer.allocated_recipe(kinds, allocation, instance_choice.headroom, owed)
-                if instance_choice
-                else {}
-            )
-            if not instance_choice or not recipe:
+            choice = offer_set.choose_row(pattern.row)
+            if choice is None:
                 break
-            times = self._add_equal_nodes(instance_choice, recipe, 1 if instance_choice.offer.has_limits else remaining)
-            remaining -= times
-            owed += times * (allocation.budgets - kinds.amounts_by_kind(recipe))
-        return allocation.nodes - remaining
+            recipe = self._pod_mixer.pattern_recipe(pattern, choice.headroom, self._resource_prices(choice))
+            if not recipe:
+                break
+            remaining -= self._add_equal_nodes(choice, recipe, 1 if choice.offer.has_limits else remaining)
+        return nodes - remaining
+
+    def _resource_prices(self, choice: InstanceChoice) -> Prices:
+        return self._instance_selector.valuation.resource_prices(choice.offer)
 
     def _add_equal_nodes(self, instance_choice: InstanceChoice, recipe: Recipe, most: int) -> int:
         """Equal nodes, as many as the pods suffice for; how many."""

@@ -1,7 +1,6 @@
-"""Who counts where: pods by domain of a topology key, and the rules that topology spread and pod (anti-)affinity make.
+"""Pods by topology domain, and the rules of topology spread and pod (anti-)affinity.
 
-`demand.py` gives each class of pods its rules; `packing.py` asks them where the class may go and
-tells where it went. The rules are the kube-scheduler's, with the reference's 2.14 where a node is yet to be made.
+The rules are the kube-scheduler's, with the reference's 2.14 for new nodes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

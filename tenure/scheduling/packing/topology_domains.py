@@ -1,7 +1,4 @@
-"""The domains of a topology key: those that pods may use, and those that a spread constraint takes notice of.
-
-From the homes that stand and the offers of the pass; `packing.py` asks for each class and key.
-"""
+"""The domains of a topology key: those that pods may use, and those that a spread constraint counts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""Pods' terms about other pods as rules over shared tallies, and the order in which preferences are given up.
-
-Between `demand.py` (what pods say) and `packing.py` (where they go); one book for each pass.
-"""
+"""Terms about other pods as rules over shared counts, and the order in which preferences are relaxed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

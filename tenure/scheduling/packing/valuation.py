@@ -1,7 +1,4 @@
-"""What machines and pods are worth in one pass: the shelves of what pools sell, and the mixes that are cheapest.
-
-`buying.py` chooses by it, machine by machine.
-"""
+"""The value of instance types in one pass: their usable capacity, prices and the cheapest mixes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,8 +9,8 @@ import numpy as np
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
 from tenure.scheduling.packing.node_requests import InstanceChoice, TypeOptions
+from tenure.scheduling.packing.patterns import MAX_SIZES, PatternSolution, Sizes, solve_patterns
 from tenure.scheduling.packing.shadow_prices import ShadowPrices, inverse_demand_prices, solve_shadow_prices
-from tenure.scheduling.packing.type_allocation import MAX_SIZES, PatternSolution, Sizes, solve_patterns
 
 _ROUNDING_TOLERANCE: Final = 1e-6
 _MIN_NODES_FOR_DEMAND: Final = 4

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tenure.scheduling.packing.type_allocation import Sizes, solve_patterns, undominated_types
+from tenure.scheduling.packing.patterns import Sizes, solve_patterns, undominated_types
 
 SMALL, LARGE = [15_900, 64], [31_800, 128]
 """Two machines, and what DaemonSets leave of them: millicores and GiB."""

@@ -1,7 +1,7 @@
 """Pods that may go anywhere share new nodes, of the pools whose turn it is."""
 
 from tenure.apis.labels import INSTANCE_TYPE
-from tests.unit.scheduling.builders import Cluster, instance_type, pod, pool
+from tests.unit.scheduling.builders import Cluster, instance_type, pod, pool, types_of
 
 INSTANCE_TYPES = tuple(
     instance_type(f"m.{size}", cpu=cpu, memory=4 * cpu, price=0.05 * cpu)
@@ -23,3 +23,11 @@ def test_a_pool_of_less_weight_sells_what_the_first_may_not() -> None:
     plan = Cluster(limited, pool("second", SMALL), *pods, instance_types=INSTANCE_TYPES).plan()
     assert [one.pool for one in plan.claims].count("first") == 3
     assert not plan.unschedulable
+
+
+def test_pods_of_many_sizes_fill_their_nodes() -> None:
+    pods = [pod(f"p-{number}", cpu=0.2 + number % 97 / 100, memory=1 + number % 89 / 40) for number in range(320)]
+    plan = Cluster(pool(), *pods, instance_types=INSTANCE_TYPES).plan()
+    assert not plan.unschedulable
+    cpus = sum(8 if types_of(one)[0] == "m.2xlarge" else 2 for one in plan.claims)
+    assert sum(one.requests["cpu"] for one in pods) >= 0.9 * 1000 * cpus
