@@ -6,8 +6,8 @@ The kind is shared with the cluster-autoscaler. `tenure/policy/capacity_buffer.p
 from typing import Annotated, Final
 
 from tenure.apis import labels
-from tenure.apis.crd_schema import INT32, INT64, Crd, Rule
-from tenure.apis.meta import Condition, KubeModel, KubeObject, Quantities
+from tenure.apis.crd_schema import BY_TYPE, INT32, INT64, Crd, Rule
+from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, Quantities
 
 ACTIVE: Final = "buffer.x-k8s.io/active-capacity"
 
@@ -61,7 +61,7 @@ SPEC_RULES: Final = (
 )
 
 
-class CapacityBufferStatus(KubeModel):
+class CapacityBufferStatus(KubeStatus):
     """What was found out about the buffer."""
 
     pod_template_ref: PodTemplateRef | None = None
@@ -72,9 +72,7 @@ class CapacityBufferStatus(KubeModel):
     """Generation of that PodTemplate."""
     provisioning_strategy: str | None = None
     """The strategy that is followed."""
-    conditions: Annotated[
-        tuple[Condition, ...], Crd({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], Crd(BY_TYPE)] = ()
     """Whether it is known what to keep free, and whether it is free."""
 
 
@@ -85,7 +83,3 @@ class CapacityBuffer(KubeObject):
     kind: str = "CapacityBuffer"
     spec: Annotated[CapacityBufferSpec, Crd(rules=SPEC_RULES, required=True)] = CapacityBufferSpec()
     status: CapacityBufferStatus = CapacityBufferStatus()
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        return self.status.conditions

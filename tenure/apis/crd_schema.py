@@ -48,6 +48,7 @@ CRON: Final = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)
 INT32: Final[Mapping[str, Any]] = {"format": "int32"}
 INT64: Final[Mapping[str, Any]] = {"format": "int64"}
 ATOMIC: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "atomic"}
+BY_TYPE: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
 _CORE_KEYS: Final = ", ".join(f"'{key}'" for key in (labels.CAPACITY_TYPE, labels.NODEPOOL))
 _AWS_KEYS: Final = ", ".join(
@@ -107,13 +108,3 @@ REQUIREMENT_RULES: Final = (
         "add values, lower minValues, or write operator: Exists",
     ),
 )
-
-STARTUP_TAINTS_DOC: Final = (
-    "Taints the node starts with and that something else, usually a DaemonSet, takes away. "
-    "Pods need not tolerate them to have a node made; the node is initialized when they are gone."
-)
-GRACE_DOC: Final = (
-    "How long the drain may last, counted from the deletion, such as '24h'. Then the remaining pods are deleted in "
-    "spite of budgets and annotations, and the instance is terminated. Unset: as long as it takes."
-)
-EXPIRE_DOC: Final = "The age at which a node is deleted, such as '720h', or 'Never'."

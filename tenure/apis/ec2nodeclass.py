@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from tenure.apis import ec2nodeclass_instance, ec2nodeclass_selectors
-from tenure.apis.crd_schema import INT32, Crd, Rule
+from tenure.apis.crd_schema import BY_TYPE, INT32, Crd, Rule
 from tenure.apis.ec2nodeclass_instance import (
     BlockDeviceMapping,
     ConnectionTracking,
@@ -21,7 +21,7 @@ from tenure.apis.ec2nodeclass_selectors import (
     SecurityGroupTerm,
     SubnetTerm,
 )
-from tenure.apis.meta import Condition, KubeModel, KubeObject, Requirement
+from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, Requirement
 
 AMI_FAMILIES: Final = ("AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025")
 _METADATA_DEFAULT: Final = {
@@ -179,7 +179,7 @@ class ResolvedCapacityReservation(KubeModel):
     """Whether it is about to end."""
 
 
-class EC2NodeClassStatus(KubeModel):
+class EC2NodeClassStatus(KubeStatus):
     """What the selectors resolved to."""
 
     subnets: tuple[ResolvedSubnet, ...] = ()
@@ -192,9 +192,7 @@ class EC2NodeClassStatus(KubeModel):
     """Capacity reservations."""
     instance_profile: str = ""
     """The instance profile of new instances."""
-    conditions: Annotated[
-        tuple[Condition, ...], Crd({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], Crd(BY_TYPE)] = ()
     """Health of the class."""
 
 
@@ -205,10 +203,6 @@ class EC2NodeClass(KubeObject):
     kind: str = "EC2NodeClass"
     spec: Annotated[EC2NodeClassSpec, Crd(rules=SPEC_RULES)] = EC2NodeClassSpec()
     status: EC2NodeClassStatus = EC2NodeClassStatus()
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        return self.status.conditions
 
     @property
     def alias(self) -> tuple[str, str] | None:

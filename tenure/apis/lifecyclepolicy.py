@@ -10,7 +10,7 @@ from tenure.apis import labels
 from tenure.apis.crd_schema import DURATION_SCHEMA, LABEL_VALUE, Crd, Rule
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules, RolloutRules
 from tenure.apis.lifecyclepolicy_events import HookRules, InterruptionRules
-from tenure.apis.meta import Condition, KubeModel, KubeObject
+from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus
 
 Overdue = Literal["alarm", "replace", "terminate"]
 _ACTIONS: Final = (
@@ -177,7 +177,7 @@ class LifecyclePolicySpec(LifecycleRules):
         return LifecycleRules.model_validate(self.model_dump(exclude={"node_pool_selector", "nodePoolSelector"}))
 
 
-class LifecyclePolicyStatus(KubeModel):
+class LifecyclePolicyStatus(KubeStatus):
     """Whether it is heeded, and for whom."""
 
     conditions: tuple[Condition, ...] = ()
@@ -193,7 +193,3 @@ class LifecyclePolicy(KubeObject):
     kind: str = "LifecyclePolicy"
     spec: Annotated[LifecyclePolicySpec, Crd(required=True)] = LifecyclePolicySpec()
     status: LifecyclePolicyStatus = LifecyclePolicyStatus()
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        return self.status.conditions

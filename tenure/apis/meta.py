@@ -190,12 +190,17 @@ class NodeClassRef(KubeModel):
     """Name of the NodeClass."""
 
 
+class KubeStatus(KubeModel):
+    conditions: tuple[Condition, ...] = ()
+
+
 class KubeObject(KubeModel):
     """An object with metadata and status conditions."""
 
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
+    status: KubeStatus = KubeStatus()
 
     @property
     def name(self) -> str:
@@ -207,7 +212,7 @@ class KubeObject(KubeModel):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        return ()
+        return self.status.conditions
 
     def condition(self, condition_type: str) -> Condition | None:
         """The condition of this type, or None."""

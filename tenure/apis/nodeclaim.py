@@ -6,9 +6,9 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from tenure.apis import crd_schema, labels
-from tenure.apis.crd_schema import ATOMIC, DURATION, DURATION_OR_NEVER, Crd, Rule
+from tenure.apis.crd_schema import ATOMIC, BY_TYPE, DURATION, DURATION_OR_NEVER, Crd, Rule
 from tenure.apis.durations import parse_duration
-from tenure.apis.meta import Condition, KubeModel, KubeObject, NodeClassRef, Quantities, Requirement, Taint
+from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, NodeClassRef, Quantities, Requirement, Taint
 
 # A NodeClaim's condition may have no reason or message: while a node starts, there often is none to give.
 _CONDITION: Final = Crd(
@@ -27,12 +27,34 @@ class ResourceRequests(KubeModel):
     """The least the node must offer."""
 
 
-class NodeClaimSpec(KubeModel):
+class NodeSpec(KubeModel):
+    """What a NodeClaim and the template of a NodePool have in common."""
+
+    startup_taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
+    """Taints the node starts with and that something else, usually a DaemonSet, takes away. Pods need not tolerate them
+    to have a node made; the node is initialized when they are gone."""
+    termination_grace_period: Annotated[str | None, Crd({"pattern": DURATION})] = None
+    """How long the drain may last, counted from the deletion, such as '24h'. Then the remaining pods are deleted in
+    spite of budgets and annotations, and the instance is terminated. Unset: as long as it takes."""
+    expire_after: Annotated[str, Crd({"default": "720h", "pattern": DURATION_OR_NEVER})] = "720h"
+    """The age at which a node is deleted, such as '720h', or 'Never'."""
+
+    @property
+    def termination_grace_delta(self) -> timedelta | None:
+        """None: wait for ever. Raises DurationError."""
+        return None if self.termination_grace_period is None else parse_duration(self.termination_grace_period)
+
+    @property
+    def expire_after_delta(self) -> timedelta | None:
+        """None: never. Raises DurationError."""
+        return parse_duration(self.expire_after)
+
+
+class NodeClaimSpec(NodeSpec):
     """The node that is asked for."""
 
     taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
     """Taints the node keeps."""
-    startup_taints: Annotated[tuple[Taint, ...], Crd(ATOMIC, doc=crd_schema.STARTUP_TAINTS_DOC)] = ()
     requirements: Annotated[
         tuple[Requirement, ...],
         Crd(
@@ -46,20 +68,6 @@ class NodeClaimSpec(KubeModel):
     resources: ResourceRequests = ResourceRequests()
     node_class_ref: Annotated[NodeClassRef, Crd(required=True)] = NodeClassRef()
     """The NodeClass that says how the instance is made."""
-    termination_grace_period: Annotated[str | None, Crd({"pattern": DURATION}, doc=crd_schema.GRACE_DOC)] = None
-    expire_after: Annotated[str, Crd({"default": "720h", "pattern": DURATION_OR_NEVER}, doc=crd_schema.EXPIRE_DOC)] = (
-        "720h"
-    )
-
-    @property
-    def termination_grace_delta(self) -> timedelta | None:
-        """None: wait for ever. Raises DurationError."""
-        return None if self.termination_grace_period is None else parse_duration(self.termination_grace_period)
-
-    @property
-    def expire_after_delta(self) -> timedelta | None:
-        """None: never. Raises DurationError."""
-        return parse_duration(self.expire_after)
 
 
 SPEC_RULES: Final = (
@@ -71,7 +79,7 @@ SPEC_RULES: Final = (
 )
 
 
-class NodeClaimStatus(KubeModel):
+class NodeClaimStatus(KubeStatus):
     """The instance and the Node behind the claim."""
 
     node_name: str = ""
@@ -88,7 +96,7 @@ class NodeClaimStatus(KubeModel):
     """When a pod last came to the node, ended on it or left it."""
     conditions: Annotated[
         tuple[Condition, ...],
-        Crd({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}, items=_CONDITION),
+        Crd(BY_TYPE, items=_CONDITION),
     ] = ()
     """Progress and health of the node."""
 
@@ -100,10 +108,6 @@ class NodeClaim(KubeObject):
     kind: str = "NodeClaim"
     spec: Annotated[NodeClaimSpec, Crd(rules=SPEC_RULES, required=True)] = NodeClaimSpec()
     status: NodeClaimStatus = NodeClaimStatus()
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        return self.status.conditions
 
     @property
     def nodepool(self) -> str:

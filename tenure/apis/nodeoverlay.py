@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from tenure.apis import labels
 from tenure.apis.crd_schema import INT32, QUALIFIED_NAME, Crd, Rule
-from tenure.apis.meta import Condition, KubeModel, KubeObject, LabelOperator, LabelValues, Quantities
+from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, LabelOperator, LabelValues, Quantities
 
 PRICE: Final = r"^\d+(\.\d+)?$"
 ADJUSTMENT: Final = r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$"
@@ -85,7 +85,7 @@ SPEC_RULES: Final = (
 )
 
 
-class NodeOverlayStatus(KubeModel):
+class NodeOverlayStatus(KubeStatus):
     """Whether it is heeded."""
 
     conditions: tuple[Condition, ...] = ()
@@ -99,10 +99,6 @@ class NodeOverlay(KubeObject):
     kind: str = "NodeOverlay"
     spec: Annotated[NodeOverlaySpec, Crd(rules=SPEC_RULES, required=True)] = NodeOverlaySpec()
     status: NodeOverlayStatus = NodeOverlayStatus()
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        return self.status.conditions
 
     @property
     def weight(self) -> int:

@@ -4,9 +4,10 @@ from datetime import timedelta
 from typing import Annotated, Final
 
 from tenure.apis import crd_schema
-from tenure.apis.crd_schema import ATOMIC, CRON, DURATION, DURATION_OR_NEVER, INT32, INT64, LABEL_VALUE, Crd, Rule
+from tenure.apis.crd_schema import ATOMIC, BY_TYPE, CRON, DURATION_OR_NEVER, INT32, INT64, LABEL_VALUE, Crd, Rule
 from tenure.apis.durations import parse_duration
-from tenure.apis.meta import Condition, KubeModel, KubeObject, NodeClassRef, Quantities, Requirement, Taint
+from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, NodeClassRef, Quantities, Requirement, Taint
+from tenure.apis.nodeclaim import NodeSpec
 
 
 class Budget(KubeModel):
@@ -80,12 +81,11 @@ class TemplateMeta(KubeModel):
     """Annotations of the nodes."""
 
 
-class TemplateSpec(KubeModel):
+class TemplateSpec(NodeSpec):
     """What a NodeClaim of the pool starts from."""
 
     taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
     """Taints the nodes keep."""
-    startup_taints: Annotated[tuple[Taint, ...], Crd(ATOMIC, doc=crd_schema.STARTUP_TAINTS_DOC)] = ()
     requirements: Annotated[
         tuple[Requirement, ...],
         Crd(
@@ -113,20 +113,6 @@ class TemplateSpec(KubeModel):
         ),
     ] = NodeClassRef()
     """The NodeClass that says how instances are made."""
-    termination_grace_period: Annotated[str | None, Crd({"pattern": DURATION}, doc=crd_schema.GRACE_DOC)] = None
-    expire_after: Annotated[str, Crd({"default": "720h", "pattern": DURATION_OR_NEVER}, doc=crd_schema.EXPIRE_DOC)] = (
-        "720h"
-    )
-
-    @property
-    def termination_grace_delta(self) -> timedelta | None:
-        """None: wait for ever. Raises DurationError."""
-        return None if self.termination_grace_period is None else parse_duration(self.termination_grace_period)
-
-    @property
-    def expire_after_delta(self) -> timedelta | None:
-        """None: never. Raises DurationError."""
-        return parse_duration(self.expire_after)
 
 
 class NodeClaimTemplate(KubeModel):
@@ -168,7 +154,7 @@ SPEC_RULES: Final = (
 )
 
 
-class NodePoolStatus(KubeModel):
+class NodePoolStatus(KubeStatus):
     """What was found out about the pool."""
 
     resources: Quantities = {}
@@ -177,9 +163,7 @@ class NodePoolStatus(KubeModel):
     """Number of the pool's nodes."""
     node_class_observed_generation: Annotated[int, Crd(INT64)] = 0
     """Generation of the NodeClass for which NodeRegistrationHealthy holds."""
-    conditions: Annotated[
-        tuple[Condition, ...], Crd({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], Crd(BY_TYPE)] = ()
     """Health of the pool."""
 
 
@@ -190,10 +174,6 @@ class NodePool(KubeObject):
     kind: str = "NodePool"
     spec: Annotated[NodePoolSpec, Crd(rules=SPEC_RULES, required=True)] = NodePoolSpec()
     status: NodePoolStatus = NodePoolStatus()
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        return self.status.conditions
 
     @property
     def is_static(self) -> bool:
