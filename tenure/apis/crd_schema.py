@@ -33,6 +33,10 @@ class Crd:
     doc: str = ""
 
 
+def not_empty(message: str) -> tuple[Rule, ...]:
+    return (Rule("self != ''", message),)
+
+
 QUANTITY_PATTERN: Final = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from tenure.apis import ec2nodeclass_instance, ec2nodeclass_selectors
-from tenure.apis.crd_schema import BY_TYPE, INT32, Crd, Rule
+from tenure.apis.crd_schema import BY_TYPE, INT32, Crd, Rule, not_empty
 from tenure.apis.ec2nodeclass_instance import (
     BlockDeviceMapping,
     ConnectionTracking,
@@ -90,12 +90,10 @@ class EC2NodeClassSpec(KubeModel):
     """What the images' user data looks like; may be left out with an alias, which tells it."""
     user_data: str | None = None
     """Your part of the user data, in the form the family reads; it is merged."""
-    role: Annotated[
-        str, Crd(rules=(Rule("self != ''", "role may not be empty: write the name of the nodes' IAM role"),))
-    ] = ""
+    role: Annotated[str, Crd(rules=not_empty("role may not be empty: write the name of the nodes' IAM role"))] = ""
     """The IAM role of the nodes."""
     instance_profile: Annotated[
-        str | None, Crd(rules=(Rule("self != ''", "instanceProfile may not be empty: write its name, or use 'role'"),))
+        str | None, Crd(rules=not_empty("instanceProfile may not be empty: write its name, or use 'role'"))
     ] = None
     """An instance profile of your own."""
     tags: Annotated[dict[str, str], Crd(rules=TAG_RULES)] = {}

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
 
-from tenure.apis.crd_schema import ATOMIC, INT64, QUALIFIED_NAME, Crd, Rule
+from tenure.apis.crd_schema import ATOMIC, INT64, QUALIFIED_NAME, Crd, not_empty
 
 Quantities = dict[str, str | int]
 """A Kubernetes ResourceList as written; `model.quantity.parse_resources` makes integers of it."""
@@ -168,23 +168,15 @@ class NodeClassRef(KubeModel):
     """Names the NodeClass that says how instances are made."""
 
     group: Annotated[
-        str,
-        Crd(
-            {"pattern": r"^[^/]*$"},
-            (Rule("self != ''", "group may not be empty: write karpenter.k8s.aws"),),
-            required=True,
-        ),
+        str, Crd({"pattern": r"^[^/]*$"}, not_empty("group may not be empty: write karpenter.k8s.aws"), required=True)
     ] = ""
     """API group of the NodeClass, without a version."""
-    kind: Annotated[
-        str, Crd(rules=(Rule("self != ''", "kind may not be empty: write EC2NodeClass"),), required=True)
-    ] = ""
+    kind: Annotated[str, Crd(rules=not_empty("kind may not be empty: write EC2NodeClass"), required=True)] = ""
     """Kind of the NodeClass."""
     name: Annotated[
         str,
         Crd(
-            rules=(Rule("self != ''", "name may not be empty: write the name of an EC2NodeClass, such as default"),),
-            required=True,
+            rules=not_empty("name may not be empty: write the name of an EC2NodeClass, such as default"), required=True
         ),
     ] = ""
     """Name of the NodeClass."""

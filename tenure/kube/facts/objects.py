@@ -6,6 +6,7 @@ from typing import Any
 from tenure.apis import labels
 from tenure.apis.durations import parse_duration
 from tenure.apis.quantity import QuantityError, parse_resources
+from tenure.kube.facts.pod_topology import match_expressions
 from tenure.model.facts import NamespaceFact, NodeClaimFact, NodeFact, NodePoolFact
 from tenure.model.nodeoverlays import OverlayFact
 
@@ -145,10 +146,7 @@ def overlay_fact(overlay: Json) -> OverlayFact:
             "uid": metadata["uid"],
             "generation": metadata.get("generation", 0),
             "weight": spec.get("weight") or 0,
-            "requirements": [
-                {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
-                for one in spec.get("requirements") or ()
-            ],
+            "requirements": match_expressions(spec.get("requirements")),
             "price": spec.get("price") or "",
             "adjustment": spec.get("priceAdjustment") or "",
             "capacity": capacity,
@@ -195,15 +193,8 @@ def _taint_fields(taints: Any) -> list[dict[str, str]]:
 
 
 def _requirement_fields(requirements: Any) -> list[dict[str, Any]]:
-    return [
-        {
-            "key": one["key"],
-            "operator": one["operator"],
-            "values": one.get("values") or (),
-            "min_values": one.get("minValues"),
-        }
-        for one in requirements or ()
-    ]
+    expressions = zip(match_expressions(requirements), requirements or (), strict=True)
+    return [{**expression, "min_values": one.get("minValues")} for expression, one in expressions]
 
 
 def _duration_seconds(duration: str) -> int | None:

@@ -28,15 +28,19 @@ def topology_terms(metadata: Json, spec: Json) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
+def match_expressions(expressions: Iterable[Json] | None) -> list[dict[str, Any]]:
+    """As facts have them."""
+    return [
+        {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()} for one in expressions or ()
+    ]
+
+
 def selector_expressions(raw: Json | None) -> list[dict[str, Any]] | None:
     """Expressions that all hold; None where there is no selector, which selects nothing."""
     if raw is None:
         return None
     exact = [{"key": key, "operator": "In", "values": [value]} for key, value in (raw.get("matchLabels") or {}).items()]
-    return exact + [
-        {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
-        for one in raw.get("matchExpressions") or ()
-    ]
+    return exact + match_expressions(raw.get("matchExpressions"))
 
 
 def _spread_constraint(one: Json, labels: Json) -> dict[str, Any]:

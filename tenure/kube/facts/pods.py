@@ -11,7 +11,7 @@ from typing import Any, Final
 from tenure.apis import labels, resources
 from tenure.apis.quantity import MAX_AMOUNT, parse_amount, parse_resources
 from tenure.kube.facts.objects import condition_of, true_condition
-from tenure.kube.facts.pod_topology import host_ports, intern_string, topology_terms
+from tenure.kube.facts.pod_topology import host_ports, intern_string, match_expressions, topology_terms
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
 
 Json = Mapping[str, Any]
@@ -201,23 +201,18 @@ def _placement_fields(spec: Json) -> dict[str, Any]:
         "priority": spec.get("priority", 0),
         "priority_class": spec.get("priorityClassName", ""),
         "node_selector": spec.get("nodeSelector") or {},
-        "required_terms": [match_expressions(term) for term in required],
+        "required_terms": [match_expressions(term.get("matchExpressions")) for term in required],
         "preferred_terms": [
-            {"weight": one["weight"], "expressions": match_expressions(one.get("preference") or {})}
+            {
+                "weight": one["weight"],
+                "expressions": match_expressions((one.get("preference") or {}).get("matchExpressions")),
+            }
             for one in preferred
         ],
         "tolerations": [_parse_toleration(one) for one in spec.get("tolerations") or ()],
         "uses_match_fields": any("matchFields" in term for term in required)
         or any("matchFields" in (one.get("preference") or {}) for one in preferred),
     }
-
-
-def match_expressions(term: Json) -> list[dict[str, Any]]:
-    """The requirements of a selector term, as facts have them."""
-    return [
-        {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
-        for one in term.get("matchExpressions") or ()
-    ]
 
 
 def _parse_toleration(one: Json) -> Toleration | dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tenure.apis import labels
-from tenure.kube.facts.pods import match_expressions
+from tenure.kube.facts.pod_topology import match_expressions
 from tenure.model.facts import CSINodeFact, StorageClassFact, VolumeClaimFact, VolumeFact
 
 Json = Mapping[str, Any]
@@ -61,7 +61,7 @@ def volume_fact(volume: Json) -> VolumeFact:
     required = (spec.get("nodeAffinity") or {}).get("required")
     # The kube-scheduler matches these terms against labels alone, which no term with matchFields satisfies.
     terms = [
-        match_expressions(term)
+        match_expressions(term.get("matchExpressions"))
         for term in (required or {}).get("nodeSelectorTerms") or ()
         if not term.get("matchFields")
     ]

@@ -15,14 +15,15 @@ from tests.support.apis.crd_rows import (
     Object,
     Row,
     accepts,
-    load_rows,
+    load_table,
+    rows_of,
 )
 
 ROWS = Path(__file__).parent / "rows"
 CASES = [
     pytest.param(base, row, id=f"{base['kind']} {row}")
     for base in (NODEPOOL, NODECLAIM, NODECLASS, NODEOVERLAY, LIFECYCLEPOLICY, CAPACITYBUFFER)
-    for row in load_rows(ROWS / f"{base['kind'].lower()}.yaml")
+    for row in rows_of(load_table(ROWS / f"{base['kind'].lower()}.yaml"))
 ]
 
 

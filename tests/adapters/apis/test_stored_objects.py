@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from tenure.apis.nodeoverlay import NodeOverlay
 from tenure.apis.nodepool import NodePool
 from tests.adapters.apis.server import ApiServerClient, assert_row
 from tests.support.apis.crd_rows import (
-    ABSENT,
     CAPACITYBUFFER,
     NODECLAIM,
     NODECLASS,
@@ -23,9 +23,11 @@ from tests.support.apis.crd_rows import (
     Row,
     accepts,
     apply_patch,
-    rejects,
+    load_table,
+    rows_of,
 )
 
+ROWS = Path(__file__).parent / "rows"
 CONDITION = {
     "type": "Ready",
     "status": "True",
@@ -35,36 +37,23 @@ CONDITION = {
 }
 
 
-POOL_CHANGES = (
-    accepts("another name of the class", template__spec__nodeClassRef__name="another"),
-    rejects("another group of the class", "write the old group again", template__spec__nodeClassRef__group="x.y"),
-    rejects("another kind of the class", "write the old kind again", template__spec__nodeClassRef__kind="Other"),
-    rejects("replicas where none were", "make a new NodePool", replicas=3),
-    accepts("another weight", weight=3),
-)
-STATIC_CHANGES = (
-    accepts("more replicas", replicas=5),
-    rejects("no replicas any more", "make a new NodePool", replicas=ABSENT),
-)
-CLAIM_CHANGES = (
-    rejects("another expiry", "the spec of a NodeClaim never changes", expireAfter="1h"),
-    rejects(
-        "another requirement",
-        "the spec of a NodeClaim never changes",
-        requirements=[{"key": "a", "operator": "Exists"}],
-    ),
-    rejects("another class", "the spec of a NodeClaim never changes", nodeClassRef__name="another"),
-    accepts("nothing"),
-)
-CLASS_CHANGES = (
-    accepts("from role to profile", role=ABSENT, instanceProfile="mine"),
-    accepts("another role", role="other"),
-    rejects("both", "write either 'role'", instanceProfile="mine"),
-)
 # Another provider's class: a controller that happens to run leaves these objects alone.
 FOREIGN = {"group": "example.com", "kind": "Foreign", "name": "other"}
 FOREIGN_POOL = apply_patch(NODEPOOL, {"template__spec__nodeClassRef": FOREIGN})
 FOREIGN_CLAIM = apply_patch(NODECLAIM, {"nodeClassRef": FOREIGN})
+BASES = {
+    "NodePool": FOREIGN_POOL,
+    "static NodePool": apply_patch(FOREIGN_POOL, {"replicas": 1}),
+    "NodeClaim": FOREIGN_CLAIM,
+    "EC2NodeClass": NODECLASS,
+    "CapacityBuffer": CAPACITYBUFFER,
+}
+CHANGES = [
+    pytest.param(BASES[name], row, id=f"{name} {row}")
+    for name, table in load_table(ROWS / "changes.yaml").items()
+    for row in rows_of(table)
+]
+STATUSES = load_table(ROWS / "statuses.yaml")
 
 
 @asynccontextmanager
@@ -129,32 +118,10 @@ async def test_a_nodeclass_gets_the_metadata_defaults(server: ApiServerClient) -
     assert bare["spec"]["metadataOptions"] == partly["spec"]["metadataOptions"] == expected
 
 
-@pytest.mark.parametrize("row", POOL_CHANGES, ids=str)
-async def test_changing_a_nodepool(row: Row, server: ApiServerClient) -> None:
-    async with stored_object(server, FOREIGN_POOL, "changing") as pool:
-        await _assert_change(server, pool, row)
-
-
-@pytest.mark.parametrize("row", STATIC_CHANGES, ids=str)
-async def test_changing_a_static_nodepool(row: Row, server: ApiServerClient) -> None:
-    async with stored_object(server, apply_patch(FOREIGN_POOL, {"replicas": 1}), "static") as pool:
-        await _assert_change(server, pool, row)
-
-
-@pytest.mark.parametrize("row", CLAIM_CHANGES, ids=str)
-async def test_changing_a_nodeclaim(row: Row, server: ApiServerClient) -> None:
-    async with stored_object(server, FOREIGN_CLAIM, "changing") as claim:
-        await _assert_change(server, claim, row)
-
-
-@pytest.mark.parametrize("row", CLASS_CHANGES, ids=str)
-async def test_changing_a_nodeclass(row: Row, server: ApiServerClient) -> None:
-    async with stored_object(server, NODECLASS, "changing") as nodeclass:
-        await _assert_change(server, nodeclass, row)
-
-
-async def _assert_change(server: ApiServerClient, found: Object, row: Row) -> None:
-    status, response = await server.replace(apply_patch(found, row.patch))
+@pytest.mark.parametrize(("base", "row"), CHANGES)
+async def test_changing_a_stored_object(base: Object, row: Row, server: ApiServerClient) -> None:
+    async with stored_object(server, base, "changing") as found:
+        status, response = await server.replace(apply_patch(found, row.patch))
     assert status == (422 if row.rejection else 200), response
     assert row.rejection in response.get("message", "")
 
@@ -189,67 +156,10 @@ async def test_status_conditions(condition: Object, base: Object, rejection: str
     assert rejection in response.get("message", "")
 
 
-@pytest.mark.parametrize(
-    ("base", "status"),
-    (
-        (
-            FOREIGN_POOL,
-            {"nodes": 2, "resources": {"cpu": "8", "nodes": "2"}, "nodeClassObservedGeneration": 3},
-        ),
-        (
-            FOREIGN_CLAIM,
-            {
-                "nodeName": "ip-10-0-0-1",
-                "providerID": "aws:///us-west-2a/i-0123",
-                "imageID": "ami-1",
-                "capacity": {"cpu": "2", "memory": "7650Mi"},
-                "allocatable": {"cpu": "1930m"},
-                "lastPodEventTime": "2025-01-01T00:00:00Z",
-            },
-        ),
-        (
-            NODECLASS,
-            {
-                "subnets": [{"id": "subnet-1", "zone": "us-west-2a", "zoneID": "usw2-az1"}],
-                "securityGroups": [{"id": "sg-1", "name": "a"}],
-                "amis": [
-                    {
-                        "id": "ami-1",
-                        "name": "a",
-                        "deprecated": True,
-                        "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}],
-                    }
-                ],
-                "capacityReservations": [
-                    {
-                        "availabilityZone": "us-west-2a",
-                        "endTime": "2025-01-01T00:00:00Z",
-                        "id": "cr-1",
-                        "instanceMatchCriteria": "targeted",
-                        "instanceType": "m5.large",
-                        "ownerID": "012345678901",
-                        "reservationType": "capacity-block",
-                        "interruptible": False,
-                        "state": "expiring",
-                    }
-                ],
-                "instanceProfile": "a",
-            },
-        ),
-        (
-            CAPACITYBUFFER,
-            {
-                "podTemplateRef": {"name": "web"},
-                "replicas": 3,
-                "podTemplateGeneration": 2,
-                "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
-            },
-        ),
-    ),
-    ids=("NodePool", "NodeClaim", "EC2NodeClass", "CapacityBuffer"),
-)
-async def test_every_field_of_the_status_is_kept(base: Object, status: Object, server: ApiServerClient) -> None:
-    async with stored_object(server, base, "full-status") as found:
+@pytest.mark.parametrize("kind", STATUSES)
+async def test_every_field_of_the_status_is_kept(kind: str, server: ApiServerClient) -> None:
+    status = STATUSES[kind]
+    async with stored_object(server, BASES[kind], "full-status") as found:
         code, response = await server.replace(found | {"status": status}, "/status")
     assert code == 200, response
     assert response["status"] == status

@@ -116,9 +116,13 @@ def _construct_times(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> Any:
 _RowLoader.add_constructor("!times", _construct_times)
 
 
-def load_rows(path: Path) -> list[Row]:
-    """The table of one kind."""
-    table = yaml.load(path.read_text(), _RowLoader)
+def load_table(path: Path) -> Object:
+    table: Object = yaml.load(path.read_text(), _RowLoader)
+    return table
+
+
+def rows_of(table: Object) -> list[Row]:
+    """The rows that a table of one kind accepts and rejects."""
     taken = [accepts(name, **_patch_of(values)) for name, values in table["accepts"].items()]
     return taken + [
         rejects(name, rejection, **_patch_of(values))
