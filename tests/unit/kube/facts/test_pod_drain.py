@@ -45,50 +45,27 @@ def test_an_ordinary_pod_is_evicted_waited_for_and_needs_a_place() -> None:
     assert (pod.waits, pod.evictable, pod.reschedulable, pod.group, pod.grace_seconds) == (True, True, True, 0, 30)
 
 
+KINDS_OF_PODS: dict[str, tuple[dict[str, Any], bool, bool, bool]] = {
+    "finished": ({"phase": "Succeeded"}, False, False, False),
+    "static": ({"owner": "Node"}, False, False, False),
+    "daemonset": ({"owner": "DaemonSet"}, True, True, False),
+    "tolerates the taint": ({"tolerations": [{"operator": "Exists"}]}, False, False, True),
+    "terminating": ({"metadata": terminating_metadata(-20)}, True, False, False),
+    "stuck: should have ended a minute ago": ({"metadata": terminating_metadata(61)}, False, False, False),
+    "late, and not stuck yet": ({"metadata": terminating_metadata(59)}, True, False, False),
+    "a successor comes": ({"owner": "StatefulSet", "metadata": terminating_metadata(-20)}, True, False, True),
+    "do not disrupt": ({"metadata": annotated_metadata("true")}, True, False, True),
+    "not within an hour of its start": ({"metadata": annotated_metadata("1h")}, True, False, True),
+    "its five minutes are over": ({"metadata": annotated_metadata("5m")}, True, True, True),
+    "an annotation that says nothing": ({"metadata": annotated_metadata("maybe")}, True, True, True),
+}
+
+
 @pytest.mark.parametrize(
-    ("pod", "waits", "evictable", "reschedulable"),
-    [
-        pytest.param(build_drain_pod(phase="Succeeded"), False, False, False, id="finished"),
-        pytest.param(build_drain_pod(owner="Node"), False, False, False, id="static"),
-        pytest.param(build_drain_pod(owner="DaemonSet"), True, True, False, id="daemonset"),
-        pytest.param(
-            build_drain_pod(tolerations=[{"operator": "Exists"}]), False, False, True, id="tolerates the taint"
-        ),
-        pytest.param(build_drain_pod(metadata=terminating_metadata(-20)), True, False, False, id="terminating"),
-        pytest.param(
-            build_drain_pod(metadata=terminating_metadata(61)),
-            False,
-            False,
-            False,
-            id="stuck: should have ended a minute ago",
-        ),
-        pytest.param(
-            build_drain_pod(metadata=terminating_metadata(59)), True, False, False, id="late, and not stuck yet"
-        ),
-        pytest.param(
-            build_drain_pod(owner="StatefulSet", metadata=terminating_metadata(-20)),
-            True,
-            False,
-            True,
-            id="a successor comes",
-        ),
-        pytest.param(build_drain_pod(metadata=annotated_metadata("true")), True, False, True, id="do not disrupt"),
-        pytest.param(
-            build_drain_pod(metadata=annotated_metadata("1h")), True, False, True, id="not within an hour of its start"
-        ),
-        pytest.param(
-            build_drain_pod(metadata=annotated_metadata("5m")), True, True, True, id="its five minutes are over"
-        ),
-        pytest.param(
-            build_drain_pod(metadata=annotated_metadata("maybe")),
-            True,
-            True,
-            True,
-            id="an annotation that says nothing",
-        ),
-    ],
+    ("fields", "waits", "evictable", "reschedulable"), KINDS_OF_PODS.values(), ids=KINDS_OF_PODS.keys()
 )
-def test_every_kind_of_pod(pod: DrainPod, waits: bool, evictable: bool, reschedulable: bool) -> None:
+def test_every_kind_of_pod(fields: dict[str, Any], waits: bool, evictable: bool, reschedulable: bool) -> None:
+    pod = build_drain_pod(**fields)
     assert (pod.waits, pod.evictable, pod.reschedulable) == (waits, evictable, reschedulable)
 
 
