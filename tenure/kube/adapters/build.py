@@ -1,7 +1,5 @@
 """All Kubernetes adapters on one client; `worker.py` makes them and hands them to activities and the watch."""
 
-from dataclasses import dataclass
-
 from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
 from tenure.kube.adapters.garbage_collection import KubeInventory
 from tenure.kube.adapters.karpenter_objects import KubeCapacityBuffers, KubeNodeClasses, KubeNodeOverlays, KubeNodePools
@@ -16,25 +14,25 @@ from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.rate_limiter import RateLimiter
 
 
-@dataclass(frozen=True)
 class KubeAdapters:
-    client: KubeClient
-    claims: KubeNodeClaims
-    nodes: KubeNodes
-    pods: KubePods
-    loads: KubeNodeLoads
-    events: KubeEvents
-    pools: KubeNodePools
-    node_classes: KubeNodeClasses
-    leases: KubeLeases
-    overlays: KubeNodeOverlays
-    lifecycle_policies: KubeLifecyclePolicies
-    buffers: KubeCapacityBuffers
-    inventory: KubeInventory
-    budgets: KubePodDisruptionBudgets
-    rollouts: KubeRollouts
-    namespaces: KubeNamespaces
-    jobs: KubeJobs
+    def __init__(self, client: KubeClient) -> None:
+        self.client = client
+        self.events = KubeEvents(client)
+        self.claims = KubeNodeClaims(client, self.events)
+        self.nodes = KubeNodes(client)
+        self.pods = KubePods(client)
+        self.loads = KubeNodeLoads(client)
+        self.pools = KubeNodePools(client, self.events)
+        self.node_classes = KubeNodeClasses(client, self.events)
+        self.leases = KubeLeases(client)
+        self.overlays = KubeNodeOverlays(client, self.events)
+        self.lifecycle_policies = KubeLifecyclePolicies(client, self.events)
+        self.buffers = KubeCapacityBuffers(client)
+        self.inventory = KubeInventory(client)
+        self.budgets = KubePodDisruptionBudgets(client)
+        self.rollouts = KubeRollouts(client)
+        self.namespaces = KubeNamespaces(client)
+        self.jobs = KubeJobs(client)
 
     async def close(self) -> None:
         """Send the events that wait, for a moment, and end the session."""
@@ -42,32 +40,8 @@ class KubeAdapters:
         await self.client.close()
 
 
-def build(client: KubeClient) -> KubeAdapters:
-    """The adapters on a client that exists."""
-    events = KubeEvents(client)
-    return KubeAdapters(
-        client=client,
-        claims=KubeNodeClaims(client, events),
-        nodes=KubeNodes(client),
-        pods=KubePods(client),
-        loads=KubeNodeLoads(client),
-        events=events,
-        pools=KubeNodePools(client, events),
-        node_classes=KubeNodeClasses(client, events),
-        leases=KubeLeases(client),
-        overlays=KubeNodeOverlays(client, events),
-        lifecycle_policies=KubeLifecyclePolicies(client, events),
-        buffers=KubeCapacityBuffers(client),
-        inventory=KubeInventory(client),
-        budgets=KubePodDisruptionBudgets(client),
-        rollouts=KubeRollouts(client),
-        namespaces=KubeNamespaces(client),
-        jobs=KubeJobs(client),
-    )
-
-
 async def connect_all(
     kubeconfig: str = "", context: str = "", *, rate_limiter: RateLimiter | None = None
 ) -> KubeAdapters:
     """Connect and build. Raises BadInput when no cluster is configured."""
-    return build(await connect(kubeconfig, context, rate_limiter=rate_limiter))
+    return KubeAdapters(await connect(kubeconfig, context, rate_limiter=rate_limiter))

@@ -8,7 +8,7 @@ import pytest
 
 from tenure.apis.labels import TERMINATION_FINALIZER
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.kube.adapters.build import KubeAdapters, build
+from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.errors import BadInput
@@ -101,7 +101,7 @@ async def test_writers_that_meet_lose_nothing_of_each_other(
     kube: KubeAdapters, admin: KubeClient, claim: NodeClaim
 ) -> None:
     """The server refuses by 409 whoever is late, and his change is decided again on what stands then."""
-    replicas = [kube, *(build(kube.client) for _ in range(3))]
+    replicas = [kube, *(KubeAdapters(kube.client) for _ in range(3))]
     for one in replicas:
         assert await one.claims.get(claim.name) is not None
     responses = await asyncio.gather(

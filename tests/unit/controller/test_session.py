@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import chain
 from typing import Any, cast
 
@@ -13,7 +12,7 @@ import pytest
 from tenure.apis.feature_gates import FeatureGate
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
-from tenure.kube.adapters.build import build
+from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.model.disruption.commands import DisruptionDecisionRequest
 from tenure.model.operator_requests import DisruptionPreviewRequest
@@ -66,7 +65,8 @@ def kube_client() -> StubKubeClient:
 )
 async def test_a_session_signals_what_it_lists_and_plans(kube_client: StubKubeClient, gates: set[str]) -> None:
     temporal, claims = FakeTemporal(), FakeNodeClaims()
-    kube = replace(build(cast(KubeClient, kube_client)), claims=cast(Any, claims), events=cast(Any, FakeEvents()))
+    kube = KubeAdapters(cast(KubeClient, kube_client))
+    kube.claims, kube.events = cast(Any, claims), cast(Any, FakeEvents())
     session = ControllerSession(
         settings=ControllerSettings(cluster="demo", task_queue="demo", gates=frozenset(gates)),
         kube=kube,
