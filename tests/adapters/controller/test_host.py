@@ -30,7 +30,7 @@ from tenure.model.observations import ObservedDemand, ObservedNodeClaim
 from tenure.model.plan import PlanRequest
 from tenure.model.provider_results import ConditionPatch
 from tenure.sandbox.fault_proxy import ErrorResponse
-from tests.adapters.kube.test_karpenter_objects import node_class_json
+from tests.support.apis.crd_rows import NODECLASS
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
 from tests.support.product.eventually import wait_until
@@ -308,7 +308,7 @@ async def test_pods_that_find_no_node_are_told_and_planned_for(
     kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
 ) -> None:
     pool, node_class = names("pool"), names("class")
-    await kube.client.request("POST", EC2_NODE_CLASSES.path(), body=node_class_json(node_class))
+    await kube.client.request("POST", EC2_NODE_CLASSES.path(), body=NODECLASS | {"metadata": {"name": node_class}})
     body = pool_json(pool)
     body["spec"]["template"]["spec"]["nodeClassRef"]["name"] = node_class
     await kube.client.request("POST", NODE_POOLS.path(), body=body)

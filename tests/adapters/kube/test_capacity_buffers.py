@@ -10,6 +10,7 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import CAPACITY_BUFFERS, WORKLOADS
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.policy.capacity_buffer import Unresolved, decide_conditions
+from tests.support.apis.crd_rows import CAPACITYBUFFER
 
 Unique = Callable[[str], str]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -28,12 +29,7 @@ async def test_the_status_is_written_once_for_each_change(
 ) -> None:
     name = unique("buffer")
     path = CAPACITY_BUFFERS.path(name, namespace="default")
-    body = {
-        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
-        "kind": "CapacityBuffer",
-        "metadata": {"name": name},
-        "spec": {"podTemplateRef": {"name": "web"}, "replicas": 3},
-    }
+    body = CAPACITYBUFFER | {"metadata": {"name": name}}
     made = await admin.request("POST", CAPACITY_BUFFERS.path(namespace="default"), body=body)
     uid = made["metadata"]["uid"]
     missing = decide_conditions(Unresolved("PodTemplateNotFound", "make it"), 0, 0)

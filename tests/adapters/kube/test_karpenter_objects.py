@@ -12,6 +12,7 @@ from tenure.kube.client.client import KubeClient, connect
 from tenure.kube.client.resources import EC2_NODE_CLASSES, EVENTS, LEASES, NODE_POOLS
 from tenure.model.errors import BadInput
 from tenure.model.provider_results import ConditionPatch
+from tests.support.apis.crd_rows import NODECLASS
 from tests.support.kube.builders import pool_json
 
 Unique = Callable[[str], str]
@@ -39,7 +40,7 @@ async def test_a_pools_status_is_kept_and_its_readiness_follows(
 
 async def test_a_node_class_is_held_by_its_finalizer(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("class")
-    await admin.request("POST", EC2_NODE_CLASSES.path(), body=node_class_json(name))
+    await admin.request("POST", EC2_NODE_CLASSES.path(), body=NODECLASS | {"metadata": {"name": name}})
     assert await kube.node_classes.ensure_finalizer(name)
     await admin.request("DELETE", EC2_NODE_CLASSES.path(name))
     deleting = await kube.node_classes.get(name)
@@ -55,15 +56,8 @@ async def test_a_lease_has_a_holder_only_while_it_is_renewed(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     name = unique("lease")
-    body = {
-        "metadata": {"name": name},
-        "spec": {
-            "holderIdentity": "karpenter-abc",
-            "leaseDurationSeconds": 15,
-            "renewTime": "2026-01-01T12:00:00.000000Z",
-        },
-    }
-    await admin.request("POST", LEASES.path(namespace="kube-system"), body=body)
+    spec = {"holderIdentity": "karpenter-abc", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T12:00:00.000000Z"}
+    await admin.request("POST", LEASES.path(namespace="kube-system"), body={"metadata": {"name": name}, "spec": spec})
     for namespace in ("", "kube-system"):
         assert await kube.leases.find_holder(namespace, name, now=NOW + timedelta(seconds=10)) == "karpenter-abc"
         assert await kube.leases.find_holder(namespace, name, now=NOW + timedelta(seconds=20)) == ""
@@ -74,15 +68,12 @@ async def test_a_lease_has_a_holder_only_while_it_is_renewed(
 async def test_an_event_is_published_once(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("claim")
     for _ in range(3):
-        await kube.events.publish(
-            kind="NodeClaim", name=name, uid=name, reason="Unconsolidatable", message="because", warning=True
-        )
+        await kube.events.publish(kind="NodeClaim", name=name, uid=name, reason="LaunchFailed", message="because")
     await kube.events.flush()
     params = {"fieldSelector": f"involvedObject.name={name}"}
     found = await admin.request("GET", EVENTS.path(namespace="default"), params=params)
-    assert [(one["reason"], one["type"], one["source"]["component"]) for one in found["items"]] == [
-        ("Unconsolidatable", "Warning", "karpenter")
-    ]
+    (event,) = found["items"]
+    assert (event["reason"], event["type"], event["source"]["component"]) == ("LaunchFailed", "Warning", "karpenter")
 
 
 async def test_an_event_that_the_server_refuses_fails_nobody(kube: KubeAdapters) -> None:
@@ -93,17 +84,3 @@ async def test_an_event_that_the_server_refuses_fails_nobody(kube: KubeAdapters)
 async def test_a_client_without_a_cluster_says_where_it_looked(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=str(tmp_path)):
         await connect(str(tmp_path / "nothing.yaml"))
-
-
-def node_class_json(name: str) -> dict[str, object]:
-    return {
-        "apiVersion": "karpenter.k8s.aws/v1",
-        "kind": "EC2NodeClass",
-        "metadata": {"name": name},
-        "spec": {
-            "role": "node",
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "subnetSelectorTerms": [{"tags": {"a": "b"}}],
-            "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
-        },
-    }
