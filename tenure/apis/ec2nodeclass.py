@@ -5,22 +5,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from tenure.apis import ec2nodeclass_instance, ec2nodeclass_selectors
+from tenure.apis import ec2nodeclass_instance as instance
+from tenure.apis import ec2nodeclass_selectors as selectors
 from tenure.apis.crd_schema import BY_TYPE, INT32, Crd, Rule, not_empty
-from tenure.apis.ec2nodeclass_instance import (
-    BlockDeviceMapping,
-    ConnectionTracking,
-    CpuOptions,
-    MetadataOptions,
-    NetworkInterface,
-)
-from tenure.apis.ec2nodeclass_selectors import (
-    AmiTerm,
-    CapacityReservationTerm,
-    PlacementGroupSelector,
-    SecurityGroupTerm,
-    SubnetTerm,
-)
 from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, Requirement
 
 AMI_FAMILIES: Final = ("AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025")
@@ -60,30 +47,26 @@ class EC2NodeClassSpec(KubeModel):
     """How the instances are to be."""
 
     subnet_selector_terms: Annotated[
-        tuple[SubnetTerm, ...],
-        Crd(ec2nodeclass_selectors.MAX_TERMS, ec2nodeclass_selectors.SUBNET_RULES, required=True),
+        tuple[selectors.SubnetTerm, ...], Crd(selectors.MAX_TERMS, selectors.SUBNET_RULES, required=True)
     ] = ()
     """The subnets to launch into."""
     security_group_selector_terms: Annotated[
-        tuple[SecurityGroupTerm, ...],
-        Crd(ec2nodeclass_selectors.MAX_TERMS, ec2nodeclass_selectors.SECURITY_GROUP_RULES, required=True),
+        tuple[selectors.SecurityGroupTerm, ...], Crd(selectors.MAX_TERMS, selectors.SECURITY_GROUP_RULES, required=True)
     ] = ()
     """The instances' security groups."""
     capacity_reservation_selector_terms: Annotated[
-        tuple[CapacityReservationTerm, ...],
-        Crd(ec2nodeclass_selectors.MAX_TERMS, ec2nodeclass_selectors.CAPACITY_RESERVATION_RULES),
+        tuple[selectors.CapacityReservationTerm, ...], Crd(selectors.MAX_TERMS, selectors.CAPACITY_RESERVATION_RULES)
     ] = ()
     """Capacity reservations to launch into."""
     placement_group_selector: Annotated[
-        PlacementGroupSelector | None, Crd(rules=ec2nodeclass_selectors.PLACEMENT_GROUP_RULES)
+        selectors.PlacementGroupSelector | None, Crd(rules=selectors.PLACEMENT_GROUP_RULES)
     ] = None
     associate_public_ip_address: Annotated[bool | None, Field(alias="associatePublicIPAddress")] = None
     """Whether instances get a public IP address; unset: as the subnet says."""
     ip_prefix_count: Annotated[int | None, Crd({**INT32, "minimum": 0})] = None
     """How many address prefixes each network interface gets."""
     ami_selector_terms: Annotated[
-        tuple[AmiTerm, ...],
-        Crd({**ec2nodeclass_selectors.MAX_TERMS, "minItems": 1}, ec2nodeclass_selectors.AMI_RULES, required=True),
+        tuple[selectors.AmiTerm, ...], Crd({**selectors.MAX_TERMS, "minItems": 1}, selectors.AMI_RULES, required=True)
     ] = ()
     """The images."""
     ami_family: Annotated[str | None, Crd({"enum": list(AMI_FAMILIES)})] = None
@@ -101,24 +84,26 @@ class EC2NodeClassSpec(KubeModel):
     kubelet: dict[str, Any] | None = None
     """KubeletConfiguration fields, as kubelet names them; what is wrong in it is told in the status."""
     block_device_mappings: Annotated[
-        tuple[BlockDeviceMapping, ...], Crd({"maxItems": 50}, ec2nodeclass_instance.BLOCK_DEVICE_RULES)
+        tuple[instance.BlockDeviceMapping, ...], Crd({"maxItems": 50}, instance.BLOCK_DEVICE_RULES)
     ] = ()
     """Disks; unset: as the family needs them."""
     instance_store_policy: Annotated[str | None, Crd({"enum": ["RAID0"]})] = None
     """What becomes of the instance's own disks."""
     network_interfaces: Annotated[
-        tuple[NetworkInterface, ...], Crd({"maxItems": 150}, ec2nodeclass_instance.NETWORK_INTERFACE_RULES)
+        tuple[instance.NetworkInterface, ...], Crd({"maxItems": 150}, instance.NETWORK_INTERFACE_RULES)
     ] = ()
     """Network interfaces; unset: one."""
     detailed_monitoring: bool | None = None
     """Whether EC2 measures every minute."""
-    metadata_options: Annotated[MetadataOptions, Crd(schema={"default": _METADATA_DEFAULT})] = MetadataOptions()
+    metadata_options: Annotated[instance.MetadataOptions, Crd(schema={"default": _METADATA_DEFAULT})] = (
+        instance.MetadataOptions()
+    )
     connection_tracking: Annotated[
-        ConnectionTracking | None, Crd(rules=ec2nodeclass_instance.CONNECTION_TRACKING_RULES)
+        instance.ConnectionTracking | None, Crd(rules=instance.CONNECTION_TRACKING_RULES)
     ] = None
     context: str | None = None
     """Passed on to CreateFleet; reserved by EC2."""
-    cpu_options: CpuOptions | None = None
+    cpu_options: instance.CpuOptions | None = None
 
 
 class ResolvedSubnet(KubeModel):

@@ -94,10 +94,7 @@ class NodeClaimStatus(KubeStatus):
     """What pods are expected to be able to use of it."""
     last_pod_event_time: datetime | None = None
     """When a pod last came to the node, ended on it or left it."""
-    conditions: Annotated[
-        tuple[Condition, ...],
-        Crd(BY_TYPE, items=_CONDITION),
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], Crd(BY_TYPE, items=_CONDITION)] = ()
     """Progress and health of the node."""
 
 

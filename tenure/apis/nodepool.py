@@ -132,8 +132,7 @@ class NodePoolSpec(KubeModel):
     weight: Annotated[int | None, Crd({**INT32, "minimum": 1, "maximum": 100})] = None
     """Pools with more weight are tried first; unset: 0."""
     replicas: Annotated[
-        int | None,
-        Crd({**INT64, "minimum": 0}, doc="A static pool of this many nodes, whatever the pods need. Alpha."),
+        int | None, Crd({**INT64, "minimum": 0}, doc="A static pool of this many nodes, whatever the pods need. Alpha.")
     ] = None
     """Set: a static pool of that many nodes."""
 
