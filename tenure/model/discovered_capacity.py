@@ -81,7 +81,6 @@ class DiscoveredCapacityState(Message):
     images_by_class: dict[str, tuple[str, ...]] = {}
 
     def for_node_class(self, name: str) -> DiscoveredCapacity:
-        """Small enough for the request of every launch group."""
         return self.discovered.restrict_to_images(set(self.images_by_class.get(name, ())))
 
     def apply_observation(self, observed: ObservedCapacity, now: datetime) -> "DiscoveredCapacityState":

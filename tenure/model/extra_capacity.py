@@ -31,7 +31,6 @@ class ReplicasRequest(Message):
 class ReplicasResult(Message):
     desired: int = 0
     existing: int = 0
-    """NodeClaims that are not being deleted, after the step."""
     created: int = 0
     deleted: int = 0
     waits_for: str = ""
@@ -57,13 +56,10 @@ VIRTUAL_PREFIX: Final = "capacity-buffer-"
 
 
 class BufferFact(Value):
-    """A CapacityBuffer whose wishes are known."""
-
     uid: str
     namespace: str
     name: str
     replicas: int
-    """So many pods there is to be room for."""
     pod: PodFact
 
 

@@ -92,7 +92,6 @@ class PodFact(Value):
     node_name: str = ""
     nominated_node: str = ""
     expected_on: str = ""
-    """Where a plan of ours expects it, as its status says."""
     phase: str = "Pending"
     deleting: bool = False
     deletion_deadline: datetime | None = None
@@ -153,8 +152,6 @@ class PodFact(Value):
 
 
 class NamespaceFact(Value):
-    """What terms of pod affinity may select namespaces by."""
-
     name: str
     labels: dict[str, str] = {}
 
@@ -163,7 +160,6 @@ class NodeCondition(Value):
     type: str
     status: str
     since: datetime | None = None
-    """When it took this status."""
 
 
 class NodeFact(Value):
@@ -240,8 +236,6 @@ class NodeClaimFact(Value):
 
 
 class NodePoolFact(Value):
-    """A NodePool, with what a NodeClaim made from it carries."""
-
     name: str
     uid: str
     generation: int = 0
@@ -250,7 +244,6 @@ class NodePoolFact(Value):
     deleting: bool = False
     static: bool = False
     replicas: int = 0
-    """Of a static pool."""
     node_class: str
     node_class_group: str = "karpenter.k8s.aws"
     node_class_kind: str = "EC2NodeClass"
@@ -319,7 +312,6 @@ class VolumeFact(Value):
     terms: tuple[Term, ...] | None = None
     """Its required node affinity; None: any node."""
     local: bool = False
-    """A local or hostPath volume."""
     deleting: bool = False
 
 

@@ -32,8 +32,6 @@ OFFERING_KEYS: Final = (ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS, PLACE
 
 
 class Offering(Value):
-    """One way to buy an instance type: a zone and a capacity type at a price."""
-
     zone: str
     zone_id: str = ""
     capacity_type: str
@@ -123,8 +121,6 @@ class UnavailableOffering(Value):
 
 
 class ReservationHeadroom(Value):
-    """How many instances a capacity reservation has room for."""
-
     available: int
     at: datetime
     """When EC2 was asked: what was launched later is not counted."""
@@ -137,7 +133,6 @@ class Catalogue(Value):
 
 
 def reservation_labels(reservation_id: str, market: Market) -> dict[str, str]:
-    """The three labels of a node in a reservation of this kind."""
     return {
         CAPACITY_RESERVATION_ID: reservation_id,
         CAPACITY_RESERVATION_TYPE: "default" if market == "interruptible" else market,

@@ -21,8 +21,6 @@ from tenure.model.instance_types import Market, UnavailableOffering
 
 
 class LaunchOverride(Message):
-    """One instance type in one subnet, under one launch template."""
-
     launch_template: str
     instance_type: str
     zone: str
@@ -182,7 +180,6 @@ class FleetInstance(Message):
     instance_profile: str = ""
     """As it was launched with, whatever the class says by now."""
     node_class_stamp: str = ""
-    """The same, of the class itself."""
 
 
 class FleetError(Message):
@@ -202,7 +199,6 @@ class FleetError(Message):
     reason: str = ""
     """What `Launched=Unknown` shows for it, such as `AMINotFound` or `LaunchFailed`."""
     remedy: str = ""
-    """What a person may do about it, where that is known."""
 
 
 class FleetResult(Message):

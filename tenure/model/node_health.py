@@ -17,7 +17,6 @@ class UnhealthyCondition(Message):
     type: str
     status: str
     since: datetime
-    """When it took this status, as the Node says."""
 
 
 class ConditionInterval(Message):

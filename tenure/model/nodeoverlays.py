@@ -19,8 +19,6 @@ _HUGEPAGES: Final = "hugepages-"
 
 
 class OverlayFact(Value):
-    """A NodeOverlay, pruned to what it says."""
-
     name: str
     uid: str = ""
     generation: int = 0
@@ -104,7 +102,6 @@ class OverlayReach:
         requirements = Requirements.from_expressions(overlay.requirements)
         own = pool_labels(labels)
         self.possible = all(one.has(own[key]) for key, one in requirements.items() if key in own)
-        """Whether the pool's own labels let it reach anything."""
         rest = {key: one for key, one in requirements.items() if key not in own}
         self._of_type = {key: one for key, one in rest.items() if key not in OFFERING_KEYS}
         self._of_offering = {key: one for key, one in rest.items() if key in OFFERING_KEYS}

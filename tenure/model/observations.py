@@ -94,8 +94,6 @@ class ObservedDemand(Message):
 
 
 class ObservedNodePool(Message):
-    """A NodePool or what it owns changed: its status is due."""
-
     number: int = 0
     exists: bool = True
     generation: int = 0
@@ -140,7 +138,6 @@ class ObservedNodeClass(Message):
     deleting: bool = False
     claims: int = 0
     stamps: str = ""
-    """As in ObservedNodePool."""
 
 
 class LaunchGroupJoinRequest(Message):

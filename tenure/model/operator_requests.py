@@ -22,7 +22,6 @@ class PauseAnnotation(Message):
     number: int = 0
     """Of the watch's last word of the cluster's annotation; of others their own observations say it."""
     notified: Pause | None = None
-    """The pause that an event told of last."""
 
 
 class ObservedPause(Message):
@@ -33,8 +32,6 @@ class ObservedPause(Message):
 
 
 class PauseAnnotationRequest(Message):
-    """Write a pause onto its object, or take it off, and say so in an event."""
-
     kind: Literal["Cluster", "NodePool", "NodeClaim"]
     name: str = ""
     """Empty for the cluster: whose namespace it is the worker knows."""
@@ -71,13 +68,11 @@ class CommandPreview(Value):
 class DisruptionStatus(Message):
     at: datetime | None = None
     blocked: str = ""
-    """Why nothing can be said now."""
     commands: tuple[CommandPreview, ...] = ()
     more: int = 0
     nodes: int = 0
     eligible: int = 0
     ineligible: dict[str, int] = {}
-    """By cause how many nodes stay."""
     verdicts: tuple[NodeVerdict, ...] = ()
     pod: str = ""
     """Where a pod was named: `namespace/name`, and then where it runs and would go."""
@@ -90,9 +85,7 @@ class InvalidRules(Value):
     disruption: str = ""
     """Which policy and field, what stands there, what to write; empty when all can be read."""
     rollout: str = ""
-    """Likewise of roll-outs."""
     hooks: str = ""
-    """Likewise of hooks, which a node would go without."""
     interruption: str = ""
     """Likewise of AWS's events: it holds those that leave time."""
 

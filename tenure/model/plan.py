@@ -33,8 +33,6 @@ class PlannedNodeClaim(Value):
 
 
 class UnschedulablePod(Value):
-    """A pod for which nothing can be bought, and why, in a sentence per pool."""
-
     pod_uid: str
     namespace: str
     name: str
@@ -57,7 +55,6 @@ class PlanRequest(Message):
     plan_id: str
     unavailable: tuple[UnavailableOffering, ...] = ()
     burst_ends_at: datetime | None = None
-    """Until when what is bought is spread."""
     discovered: DiscoveredCapacity = DiscoveredCapacity()
     """What nodes have shown, also those that are gone: the planning host adds what it sees itself."""
 
@@ -87,9 +84,7 @@ class PlanOutcome(Message):
     created: int = 0
     nominated: int = 0
     unschedulable: int = 0
-    """Pods that nothing can be bought for; the watch asks again for them later."""
     blocked: str = ""
-    """Why nothing was planned, for instance caches that are too old."""
     planned_at: datetime | None = None
 
 

@@ -27,7 +27,6 @@ class InstanceFacts(Value):
     interruptible: bool = False
     placement_group: str = ""
     partition: str = ""
-    """Number of its partition in a placement group of that strategy."""
     tags: dict[str, str] = {}
     launched_at: datetime | None = None
     instance_profile: str = ""
@@ -98,7 +97,6 @@ class DrainPod(Value):
     protected: bool = False
     """Its do-not-disrupt annotation holds now, whatever else is true of it: no voluntary step may take its node."""
     why_not: str = ""
-    """Why it is not evictable though waited for."""
     grace_seconds: int = 30
     deletion: datetime | None = None
     protected_until: datetime | None = None
@@ -129,12 +127,9 @@ class ResolvedNodeClass(Value):
     conditions: tuple[ConditionPatch, ...]
     """The same: a part that could not be asked keeps its last condition."""
     failed_lookups: tuple[str, ...] = ()
-    """What could not be asked at present, and why."""
     warnings: tuple[tuple[str, str], ...] = ()
-    """Reason and message of what works and should be looked at."""
     ca_bundle: str | None = ""
     """The cluster's, which is part of the class's static hash; None while it is not known."""
     retry_after: timedelta | None = None
-    """Where it should be looked at again sooner than usual."""
     user_data_bytes: int = 0
     """Of what a node would be given at boot; zero where that is not known."""

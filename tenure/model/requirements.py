@@ -58,7 +58,6 @@ class Requirement:
         return IN if self.values else DOES_NOT_EXIST
 
     def has(self, value: str) -> bool:
-        """Whether a label with this value satisfies the requirement."""
         return (value in self.values) != self.complement and self._is_within_bounds(value)
 
     def intersection(self, other: "Requirement") -> "Requirement":
@@ -66,7 +65,6 @@ class Requirement:
         return _intersect(self, other)
 
     def intersects(self, other: "Requirement") -> bool:
-        """Whether some value satisfies both."""
         both = _intersect(self, other)
         return both.complement or bool(both.values)
 
@@ -223,7 +221,6 @@ class Requirements(Mapping[str, Requirement]):
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> "Requirements":
-        """Each label has exactly its value."""
         return cls(one_of(key, value) for key, value in labels.items())
 
     @classmethod
@@ -260,7 +257,6 @@ class Requirements(Mapping[str, Requirement]):
         return ", ".join(str(self[key]) for key in sorted(self))
 
     def intersection(self, *others: "Requirements") -> "Requirements":
-        """All of them hold."""
         if not any(others):
             return self
         return Requirements([*self.values(), *(one for other in others for one in other.values())])

@@ -87,7 +87,6 @@ class ObservedRollout(Message):
     """UIDs of launched NodeClaims that are not what is asked for, also of those that are going."""
     departing: tuple[str, ...] = ()
     updated_nodes: int = 0
-    """Nodes that are what is asked for: initialized, and not going."""
     ready: int = 0
     pods: int = 0
     pods_ready: int = 0
@@ -114,7 +113,6 @@ class RolloutPlan(Message):
     """Until then it can be approved; once it is, until then the approval is good."""
     lasts: timedelta
     approvers: int = 0
-    """How many people it needs."""
     approvals: tuple[Approval, ...] = ()
 
     @property
@@ -126,7 +124,6 @@ class RolloutHalt(Message):
     why: str
     since: datetime
     plan: str
-    """What a person names to go on."""
     by: str = ""
     """The person who said so; empty: its health failed."""
     rolling_back: bool = False
@@ -145,7 +142,6 @@ class RolloutState(Message):
     wave_began: datetime | None = None
     done: int = 0
     discounted: int = 0
-    """Of them, those that left no new node behind: nothing was learnt by them."""
     moving: tuple[str, ...] = ()
     """UIDs of NodeClaims that have a permit and are still there."""
     granted_at: datetime | None = None
@@ -196,7 +192,6 @@ class RolloutDecision(Value):
     """What Prometheus is to be asked before anything is decided."""
     roll_back: RollBack | None = None
     overdue: bool = False
-    """It has taken longer than it should, and a person is to look."""
     events: tuple[RolloutEvent, ...] = ()
 
 

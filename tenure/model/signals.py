@@ -48,7 +48,6 @@ class PermitResult(Message):
     until: datetime | None = None
     """The lease lapses then, unless the NodeClaim is being deleted by that time."""
     blocked_by: str = ""
-    """For a refusal: the budget and its arithmetic, or the pause and its owner."""
 
 
 class Pause(Message):

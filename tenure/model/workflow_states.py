@@ -40,7 +40,6 @@ class ProvisioningState(Message):
     burst_ends_at: datetime | None = None
     """Until when what is bought is spread, as the watch said last: a worker that takes over reads no message again."""
     discovered_capacity: DiscoveredCapacityState = DiscoveredCapacityState()
-    """What nodes have shown of their machines; outlives them."""
     drafts: tuple[LaunchDraft, ...] = ()
     joining: tuple[LaunchGroupJoinRequest, ...] = ()
     groups: tuple[LaunchGroup, ...] = ()
@@ -83,7 +82,6 @@ class NodePoolState(Message):
     registrations: Registrations = Registrations()
     rollout: RolloutState = RolloutState()
     rollout_blocked_by: str = ""
-    """What a roll-out that is overdue waits for."""
 
 
 class NodeClassState(Message):

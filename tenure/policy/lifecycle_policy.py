@@ -67,7 +67,6 @@ def _restrict_interruption(
 
 
 def _is_passive(kind: str, entry: object) -> bool:
-    """A kind of which the policy says so in so many words, without a fault."""
     hands_off = ("ignore", "notify") if kind in DEFERRABLE_KINDS else ("ignore",)
     if not isinstance(entry, dict) or entry.get("action") not in hands_off:
         return False

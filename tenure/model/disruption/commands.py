@@ -34,8 +34,6 @@ class InFlightCommand(Value):
 
 
 class DisruptionBlocker(Value):
-    """Why nothing goes voluntarily for now."""
-
     scope: Literal["cluster", "pool", "node"]
     name: str = ""
     why: str
@@ -68,7 +66,6 @@ class DisruptionDecision(Message):
     eligible: int = 0
     excluded: int = 0
     blocked: str = ""
-    """Why nothing was decided, for instance caches that are too old."""
 
 
 class ReplacementRequest(Message):
@@ -194,6 +191,5 @@ class DisruptionState(Message):
     under_way: tuple[CommandRun, ...] = ()
     backoffs: tuple[CommandBackoff, ...] = ()
     reservations: tuple[PermitReservation, ...] = ()
-    """Permits under budgets for all NodePools together."""
     pause: Pause | None = None
     pause_annotation: PauseAnnotation = PauseAnnotation()

@@ -136,8 +136,6 @@ class BudgetHeadroom(Value):
 
 
 class ConcurrentZoneLimit(Value):
-    """In how many zones nodes may be on their way out together."""
-
     max_zones: int
     active_zones: tuple[str, ...] = ()
 
@@ -157,7 +155,6 @@ class DisruptionBudgets(Value):
 
 class DisruptionSettings(Value):
     spot_to_spot: bool = False
-    """SpotToSpotConsolidation."""
     threshold: float = 0.0
     """US dollars an hour that every command has to save more than, whatever its replacements are launched as."""
     least_share: float = 0.05
@@ -166,7 +163,6 @@ class DisruptionSettings(Value):
     most_simulations: int = 500
     """In one pass; nodes that are not reached are named, and come first in the next."""
     replace_one_with_many: bool = False
-    """A node may be replaced by more nodes than it is, where these are cheaper."""
 
 
 class DisruptionRequest(Message):

@@ -72,11 +72,9 @@ class DrainStatus(Message):
     unnamed_blockers: int = 0
     pods: int = 0
     pods_in_later_groups: int = 0
-    """Those of them whose group has to wait for an earlier one."""
     blocked_since: datetime | None = None
     """Since when something that does not end by itself holds the drain, and no pod has left."""
     progress: datetime | None = None
-    """When a pod last left, or the drain began."""
     deadline: datetime | None = None
     """The end of the termination grace period: nothing is waited for beyond it."""
     not_ready_since: datetime | None = None
@@ -166,7 +164,6 @@ class BudgetFact(Value):
     current: int = 0
     allowed: int = 0
     counted: bool = True
-    """Its controller has seen its latest change."""
     sync_failed: str = ""
     always_unhealthy: bool = False
     """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may go in any case."""

@@ -10,12 +10,9 @@ from tenure.model.workflow_states import Permit
 
 
 class AllowedDisruptionsRequest(Message):
-    """How many more nodes of a NodePool may go for a reason."""
-
     name: str
     reason: str = "Empty"
     rules: DisruptionRules | None = None
-    """What LifecyclePolicies say beyond the NodePool's own budgets."""
     unread: InvalidRules = InvalidRules()
     past: tuple[PastDisruption, ...] = ()
     permits: tuple[Permit, ...] = ()

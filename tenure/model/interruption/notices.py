@@ -77,7 +77,5 @@ class StatusReport(Value):
 
 
 class OpenInterruption(Message):
-    """What a node was told by its instance's status, and what is not over yet."""
-
     instance_id: str
     notice: InterruptionMessage

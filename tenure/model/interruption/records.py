@@ -66,7 +66,6 @@ class EventRecord(Message):
     policy: str = ""
     """The LifecyclePolicies that say something of the kind; empty: none does, and Karpenter's table holds."""
     action: str
-    """What they have for it, as a LifecyclePolicy says it."""
     done: str
     waits: bool = False
     since: datetime
@@ -82,8 +81,6 @@ class MessageCounts(Message):
 
 
 class ApprovalDecision(Message):
-    """What a person said of an event that waits for approval."""
-
     approved: bool
     by: str
     reason: str = ""
@@ -192,15 +189,11 @@ class QueueRequest(Message):
 
 
 class InstanceStatusRequest(Message):
-    """Read instances' status every minute, until there is something to remember."""
-
     notified: tuple[OpenInterruption, ...] = ()
     last: datetime | None = None
 
 
 class SourceReadResult(Message):
-    """Why a source is not read any more, or what is to be remembered of it."""
-
     fault: str = ""
     """Empty: nothing is wrong, and reading is to go on."""
     notified: tuple[OpenInterruption, ...] = ()

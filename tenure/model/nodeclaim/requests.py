@@ -60,7 +60,6 @@ class RecoveredState(Message):
     drift: str = ""
     drift_message: str = ""
     notified_overdue: str = ""
-    """The phase that the condition tenure.sh/Overdue says is past its deadline."""
     not_ready_intervals: tuple[NotReadyInterval, ...] = ()
     interruptions: str = ""
 
@@ -133,7 +132,6 @@ class DrainResult(Message):
     deadline: datetime | None = None
     verdict: DrainStatus | None = None
     retains_nodeclaim: bool = False
-    """The NodeClaim is still not being deleted."""
     evicted_pods: tuple[str, ...] = ()
     """Pods that had to go, as `namespace/name`; at most `MAX_EVICTED_PODS`."""
 
@@ -152,8 +150,6 @@ class StopStartResult(Message):
 
 
 class ReportRequest(Message):
-    """A condition and an event for the NodeClaim."""
-
     claim: NodeClaimRef
     condition: str = ""
     status: str = "Unknown"
@@ -164,8 +160,6 @@ class ReportRequest(Message):
 
 
 class NotReadyNotification(Message):
-    """When a NodeClaim's node was away, as its workflow knows."""
-
     claim: NodeClaimRef
     not_ready_intervals: tuple[NotReadyInterval, ...]
 
@@ -196,7 +190,6 @@ class NodePoolRequest(Message):
     name: str
     reason: str = "Empty"
     gate_off: bool = False
-    """It is a static pool, and the gate StaticCapacity is off where the watch is."""
     registrations: Registrations = Registrations()
     recent_disruptions: RecentDisruptions = RecentDisruptions()
 
@@ -204,14 +197,11 @@ class NodePoolRequest(Message):
 class NodePoolResult(Message):
     exists: bool = True
     registrations: Registrations | None = None
-    """With those that the live NodeClaims tell of."""
     recent_disruptions: RecentDisruptions = RecentDisruptions()
     """With what the NodePool's annotation tells of."""
 
 
 class GroupRejection(Message):
-    """Members of a launch group that get no instance, and why."""
-
     group_id: str
     members: tuple[NodeClaimRef, ...]
     reason: str

@@ -52,7 +52,6 @@ class NodeClaimIdentity(Message):
     why: str = ""
     """What the plan bought it for; empty where no plan made it."""
     replaces: str = ""
-    """The workflow of the disruption that it replaces nodes for."""
 
 
 class NodeClaimState(Message):
@@ -65,7 +64,6 @@ class NodeClaimState(Message):
     deadline: datetime | None = None
     overdue: bool = False
     notified_overdue: Phase | None = None
-    """The phase that the NodeClaim's condition says is overdue."""
     expected: ExpectedDurations | None = None
     slow: bool = False
     blocked_by: str = ""
@@ -76,7 +74,6 @@ class NodeClaimState(Message):
     group: LaunchGroup | None = None
     """Frozen before CreateFleet is called; holds until an attempt ends."""
     unavailable: tuple[UnavailableOffering, ...] = ()
-    """What its own attempts were refused lately, where it launches itself."""
     discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
     """Of its EC2NodeClass, where it launches itself; empty once it has."""
     joined: bool = False
@@ -94,9 +91,7 @@ class NodeClaimState(Message):
     flaps: int = 0
     """How often the node was away after initialization: NotReady, or under a taint that passes."""
     reboots: int = 0
-    """How often its machine came back with another boot id."""
     not_ready_intervals: tuple[NotReadyInterval, ...] = ()
-    """When it was away, lately."""
     notified_intervals: str = ""
     expires: datetime | None = None
     """At the latest: `tenure/policy/lifecycle/ready.py` says when, by the rules of the moment."""
@@ -121,7 +116,6 @@ class NodeClaimState(Message):
     """Pods that its drain was about, as `namespace/name`."""
     cancelled_drain: CancelledDrain | None = None
     hooks: Hooks = Hooks()
-    """What is done at points of its end, and what came of it."""
     notices: tuple[TrackedInterruption, ...] = ()
     """What AWS said of its instance, as `tenure/policy/interruption/events.py` keeps it."""
     notified_interruptions: dict[str, str] = {}
@@ -130,14 +124,10 @@ class NodeClaimState(Message):
     pending_events: tuple[ReportRequest, ...] = ()
     """Events for its NodeClaim that were not sent yet, oldest first."""
     maintenance_until: datetime | None = None
-    """Until when its stopped instance is waited for, as its NodeClaim says."""
     out_of_service: bool = False
     """It began to be taken out of service, and is to be put back if it does not go."""
     interrupted: str = ""
-    """The event that it is drained for, by its key."""
     stop: InstanceStopStart | None = None
     waits_until: datetime | None = None
-    """When a ready node goes for an event, at the latest; shown as its deadline."""
     reported_ready: bool | None = None
-    """Of a replacement: what it told the disruption that waits for it."""
     history: tuple[Step, ...] = ()

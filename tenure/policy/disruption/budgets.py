@@ -76,8 +76,6 @@ class PermitCandidate(Message):
 
 
 class AllowedDisruptions(Message):
-    """How many more nodes may be disrupted for one reason."""
-
     allowed: int
     count: NodePoolCount = NodePoolCount()
     read: bool = True

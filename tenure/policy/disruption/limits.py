@@ -52,7 +52,6 @@ class NodeCounted(Value):
     pool: str
     zone: str = ""
     consuming: bool = False
-    """NotReady, or on its way out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,6 @@ def evaluate_rollout(pool: str, state: RolloutState, observed: ObservedRollout, 
 
 @dataclass
 class _RolloutEvaluation:
-    """One look. The state is replaced as things are found."""
-
     pool: str
     state: RolloutState
     observed: ObservedRollout
@@ -133,7 +131,6 @@ class _RolloutEvaluation:
         )
 
     def _count_replaced(self) -> None:
-        """Of those that got permits some are gone, and some have given theirs back."""
         drifted, out = {*self.observed.drifted}, {*self.observed.departing}
         moving = tuple(uid for uid in self.state.moving if uid in drifted and uid in out)
         replaced = sum(uid not in drifted for uid in self.state.moving)
@@ -183,7 +180,6 @@ class _RolloutEvaluation:
         return self.now >= since + self.current_wave.soak and not (health.unknown or health.gates_to_query)
 
     def _next_wave(self) -> None:
-        """Those whose goal is reached already have nothing to show."""
         self._add_event("RolloutWaveDone", f"{self.text.current_wave} is done: {self.text.wave_progress}")
         after = self.state.wave + 1
         while after < self.last_wave and self.wave_goal(self.rules.waves[after]) <= self.state.done:
