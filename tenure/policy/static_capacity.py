@@ -10,6 +10,7 @@ from typing import Final
 
 from tenure.model.base import Value
 from tenure.model.extra_capacity import MovedPod, NodeLoad
+from tenure.policy.backoff import backoff
 
 MOST_MADE: Final = 500
 """In one step; the members of one launch group."""
@@ -89,6 +90,4 @@ def remaining_lifetime_share(created: datetime | None, expires: datetime | None,
 
 def pause_after(in_a_row: int) -> timedelta:
     """Before NodeClaims are made again for those that did not last; a single loss is replaced at once."""
-    if in_a_row < 2:
-        return timedelta(0)
-    return min(LONGEST_PAUSE, PAUSE * (1 << min(in_a_row - 2, 8)))
+    return backoff(PAUSE, LONGEST_PAUSE, in_a_row - 2) if in_a_row >= 2 else timedelta(0)

@@ -24,6 +24,7 @@ from tenure.model.disruption.commands import (
 )
 from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.nodeclaim.state import TERMINATING_PHASES, NodeClaimState, Phase
+from tenure.policy.backoff import backoff
 from tenure.policy.lifecycle import pauses
 
 DEADLINES: Final[dict[Step, timedelta]] = {
@@ -104,9 +105,7 @@ def is_check_due(state: CommandState, now: datetime) -> bool:
 
 
 def next_check_at(state: CommandState, now: datetime) -> datetime:
-    return now + (
-        min(CHECK_INTERVAL, RECHECK_AFTER * 2.0 ** min(state.failed_checks, 6)) if all_ready(state) else CHECK_INTERVAL
-    )
+    return now + (backoff(RECHECK_AFTER, CHECK_INTERVAL, state.failed_checks) if all_ready(state) else CHECK_INTERVAL)
 
 
 def describe_unready_replacements(state: CommandState) -> str:
@@ -169,7 +168,6 @@ POOL_FIRST: Final = timedelta(minutes=1)
 POOL_LONGEST: Final = timedelta(hours=1)
 BACKOFF_RETENTION: Final = timedelta(hours=24)
 """After its pause a move is remembered for so long, so that the next one lasts longer."""
-_DOUBLINGS: Final = 16
 _ENDINGS_WITHOUT_BACKOFF: Final = ("not permitted", "recalled", "failed")
 """Pauses for these do not grow: a budget, a person or an outage says nothing of the nodes."""
 
@@ -189,7 +187,7 @@ def record_command_result(
     grows = over.ending not in _ENDINGS_WITHOUT_BACKOFF
     times = max(known, default=0) + 1 if grows else max(known, default=1)
     first, longest = (STALE_FIRST, STALE_LONGEST) if over.ending == "stale" else (NODES_FIRST, NODES_LONGEST)
-    pause = _pause(first, longest, times) if grows else first
+    pause = backoff(first, longest, times - 1) if grows else first
     until = max(now + pause, over.retain_until or now)
     entry = CommandBackoff(claims=tuple(sorted(uids)), times=times, until=until, why=over.why)
     return (*_remove_backoffs(backoffs, uids, ()), entry)
@@ -198,16 +196,12 @@ def record_command_result(
 def _with_pools(backoffs: CommandBackoffs, pools: Iterable[str], why: str, now: datetime) -> CommandBackoffs:
     for pool in pools:
         times = max((one.times for one in backoffs if _is_backoff_of_pool(one, pool)), default=0) + 1
-        until = now + _pause(POOL_FIRST, POOL_LONGEST, times)
+        until = now + backoff(POOL_FIRST, POOL_LONGEST, times - 1)
         backoffs = (
             *_remove_backoffs(backoffs, set(), (pool,)),
             CommandBackoff(pool=pool, times=times, until=until, why=why),
         )
     return backoffs
-
-
-def _pause(first: timedelta, longest: timedelta, times: int) -> timedelta:
-    return min(longest, first * 2.0 ** min(times - 1, _DOUBLINGS))
 
 
 def _remove_backoffs(backoffs: CommandBackoffs, uids: set[str], pools: Iterable[str]) -> CommandBackoffs:
@@ -256,7 +250,7 @@ def next_pass(state: DisruptionState, now: datetime) -> datetime | None:
 
 
 def retry_pass_at(faults: int, now: datetime) -> datetime:
-    return now + min(MAX_FAULT_PAUSE, PASS_INTERVAL * 2.0 ** min(max(faults - 1, 0), 10))
+    return now + backoff(PASS_INTERVAL, MAX_FAULT_PAUSE, faults - 1)
 
 
 def cluster_blockers(state: DisruptionState, now: datetime) -> tuple[DisruptionBlocker, ...]:

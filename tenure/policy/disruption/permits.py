@@ -21,6 +21,7 @@ from tenure.model.disruption.decision import METHODS, PastDisruption
 from tenure.model.disruption.permits import PermitReservation, ReservationRequest
 from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import Permit
+from tenure.policy.backoff import backoff
 from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate
 
 
@@ -284,7 +285,7 @@ def next_check_at(
         return _first_after(
             (until,) if blocked_by else _opening_times(allowed_disruptions, now), now + FIXED_CHECK_INTERVAL, now
         )
-    pause = min(MAX_CHECK_INTERVAL, CHECK_INTERVAL * 2 ** min(checks - 1, 8))
+    pause = backoff(CHECK_INTERVAL, MAX_CHECK_INTERVAL, checks - 1)
     expiries = (reserved_until, *(one.counts_until for one in permits))
     return _first_after((*_opening_times(allowed_disruptions, now), *expiries), now + pause, now)
 

@@ -13,6 +13,7 @@ from tenure.model.base import Value
 from tenure.model.hooks import HookResult, HookRun, Hooks, Point
 from tenure.model.interruption.records import Event
 from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.policy.backoff import backoff
 from tenure.policy.hooks.messages import describe_run
 from tenure.policy.hooks.rules import hooks_of, timeout_of
 from tenure.policy.interruption.decision import live_events
@@ -72,8 +73,7 @@ def _retry_step(state: NodeClaimState, point: Point, hook: Hook, run: HookRun, n
 
 
 def pause_after(number: int) -> timedelta:
-    doublings: int = 2 ** min(max(0, number - 1), 8)
-    return min(MAX_RETRY_INTERVAL, RETRY_INTERVAL * doublings)
+    return backoff(RETRY_INTERVAL, MAX_RETRY_INTERVAL, number - 1)
 
 
 def _is_over(state: NodeClaimState, point: Point, now: datetime) -> bool:

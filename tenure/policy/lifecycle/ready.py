@@ -14,6 +14,7 @@ from tenure.model.base import Value
 from tenure.model.disruption.drain import MAX_STATUS_LINE_LENGTH
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import DisruptionReason
+from tenure.policy.backoff import backoff
 from tenure.policy.interruption.decision import ACTING, InterruptionDecision, decide_interruption, maintenance_until
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, recheck_at
 from tenure.policy.lifecycle.repair import Repair, decide_repair
@@ -118,8 +119,7 @@ def _decide_voluntary(state: NodeClaimState, now: datetime, event: InterruptionD
 
 
 def check_interval(checks: int) -> timedelta:
-    doublings: int = 2 ** min(max(0, checks - CHECKS_BEFORE_BACKOFF), 8)
-    return min(MAX_NOT_READY_CHECK_INTERVAL, NOT_READY_CHECK_INTERVAL * doublings)
+    return backoff(NOT_READY_CHECK_INTERVAL, MAX_NOT_READY_CHECK_INTERVAL, checks - CHECKS_BEFORE_BACKOFF)
 
 
 def _decide_expired(state: NodeClaimState, now: datetime) -> Verdict:
@@ -167,10 +167,8 @@ def _decide_permit(state: NodeClaimState, now: datetime, why: DisruptionReason) 
         return Verdict(do="disrupt", why=why)
     if requested_at is None or (permit and permit.granted):
         return Verdict(do="ask", why=why)
-    doublings: int = 2 ** min(state.permit_retries, 8)
-    retry_at = requested_at + (
-        min(MAX_REJECTED_PERMIT_RETRY, REJECTED_PERMIT_RETRY * doublings) if permit else PERMIT_RESPONSE_TIMEOUT
-    )
+    rejected_for = backoff(REJECTED_PERMIT_RETRY, MAX_REJECTED_PERMIT_RETRY, state.permit_retries)
+    retry_at = requested_at + (rejected_for if permit else PERMIT_RESPONSE_TIMEOUT)
     if now >= retry_at:
         return Verdict(do="ask", why=why)
     return _blocked("PermitDenied", permit.blocked_by if permit else "", until=retry_at, why=PERMIT)

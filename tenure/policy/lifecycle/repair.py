@@ -4,7 +4,6 @@ Karpenter's rules where nothing else is written (reference 3.11; the conditions 
 workflow keeps `Health` and performs the verdict, the activity looks again and counts the pool's nodes.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -14,6 +13,7 @@ from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition, RepairR
 from tenure.model.base import Value
 from tenure.model.node_health import ConditionInterval, Health, RepairStep, UnhealthyCondition
 from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.policy.disruption.budgets import share_of
 
 REBOOT_FOR: Final = timedelta(minutes=10)
 DRAIN_FOR: Final = timedelta(minutes=30)
@@ -141,7 +141,7 @@ def reboot_for(rules: LifecycleRules | None) -> timedelta:
 
 def decide_breaker(unhealthy: int, total: int, limit: str, *, where: str) -> str:
     """Why nothing may be repaired now; empty when it may. Percentages round up (reference 3.11)."""
-    allowed = math.ceil(int(limit[:-1]) * total / 100) if limit.endswith("%") else int(limit)
+    allowed = share_of(limit, total)
     if unhealthy <= allowed:
         return ""
     return f"{unhealthy} of {total} nodes {where} are unhealthy, and maxUnhealthy {limit} allows {allowed}"
