@@ -31,9 +31,7 @@ TRANSITIONS: dict[Phase, dict[Phase, str]] = {
         Phase.TERMINATION: "no pod and no volume is waited for, or the termination grace period is over",
         Phase.READY: "its policy or AWS called the drain off, and its NodeClaim is not being deleted",
     },
-    Phase.TERMINATION: {
-        Phase.DELETED: "EC2 no longer lists the instance and the finalizers are off",
-    },
+    Phase.TERMINATION: {Phase.DELETED: "EC2 no longer lists the instance and the finalizers are off"},
     Phase.DELETED: {},
 }
 

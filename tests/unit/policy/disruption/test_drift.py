@@ -33,12 +33,17 @@ OTHERS_CLASS = {labels.NODECLASS_HASH: "33", labels.NODECLASS_HASH_VERSION: "v6"
 IN_BLOCK = instance(capacity_type="reserved", reservation_id="cr-1")
 LINUX = ("kubernetes.io/os", "Exists", ())
 
+OLD_IMAGE, OLD_CLASS = claim(image_id="ami-old"), with_hashes(NODECLASS_HASH="21")
+NEW_TEMPLATE, OTHER_ZONE = pool(template="12"), pool((labels.ZONE, "In", ("us-west-2b",)))
+IN_GROUP, OTHER_SUBNET = with_labels(PLACEMENT_GROUP_ID="pg-1"), node_class(subnets=[{"id": "subnet-b"}])
+SOLD_ELSEWHERE = a_type(offerings=(offering("us-west-2b", "spot"),))
+ON_DEMAND_ONLY = listed(
+    a_type(labels={labels.CAPACITY_TYPE: ("on-demand",)}, offerings=(offering("us-west-2a", "on-demand"),))
+)
+
 DRIFTED: dict[str, tuple[str, dict[str, Any]]] = {
-    "the pool's template changed": ("NodePoolDrifted", {"pool": pool(template="12")}),
-    "the pool no longer takes its zone": (
-        "RequirementsDrifted",
-        {"pool": pool((labels.ZONE, "In", ("us-west-2b",)))},
-    ),
+    "the pool's template changed": ("NodePoolDrifted", {"pool": NEW_TEMPLATE}),
+    "the pool no longer takes its zone": ("RequirementsDrifted", {"pool": OTHER_ZONE}),
     "the pool asks for a label that the node lacks": ("RequirementsDrifted", {"pool": pool(LINUX)}),
     "the pool asks for a well-known label that the node lacks": (
         "RequirementsDrifted",
@@ -53,23 +58,13 @@ DRIFTED: dict[str, tuple[str, dict[str, Any]]] = {
         {"claim": with_labels(CAPACITY_TYPE="on-demand"), "pool": pool((labels.CAPACITY_TYPE, "In", ("reserved",)))},
     ),
     "EC2 lists other types only": ("InstanceTypeNotFound", {"types": listed(a_type("m7i.large"))}),
-    "EC2 sells the type in other zones only": (
-        "InstanceTypeNotFound",
-        {"types": listed(a_type(offerings=(offering("us-west-2b", "spot"),)))},
-    ),
-    "EC2 sells the type on-demand only": (
-        "InstanceTypeNotFound",
-        {
-            "types": listed(
-                a_type(labels={labels.CAPACITY_TYPE: ("on-demand",)}, offerings=(offering("us-west-2a", "on-demand"),))
-            )
-        },
-    ),
+    "EC2 sells the type in other zones only": ("InstanceTypeNotFound", {"types": listed(SOLD_ELSEWHERE)}),
+    "EC2 sells the type on-demand only": ("InstanceTypeNotFound", {"types": ON_DEMAND_ONLY}),
     "the class changed, and was resolved": (
         "NodeClassDrift",
-        {"claim": with_hashes(NODECLASS_HASH="21"), "node_class": node_class(generation=2, resolved=2)},
+        {"claim": OLD_CLASS, "node_class": node_class(generation=2, resolved=2)},
     ),
-    "the class changed": ("NodeClassDrift", {"claim": with_hashes(NODECLASS_HASH="21")}),
+    "the class changed": ("NodeClassDrift", {"claim": OLD_CLASS}),
     "another version of the hash, on both": (
         "NodeClassDrift",
         {
@@ -77,35 +72,29 @@ DRIFTED: dict[str, tuple[str, dict[str, Any]]] = {
             "node_class": node_class(stamps=OTHERS_CLASS),
         },
     ),
-    "a newer image": ("AMIDrift", {"claim": claim(image_id="ami-old")}),
+    "a newer image": ("AMIDrift", {"claim": OLD_IMAGE}),
     "no image fits the type any more": ("AMIDrift", {"types": listed(a_type(image_id=""))}),
-    "a security group was removed": (
-        "SecurityGroupDrift",
-        {"node_class": node_class(securityGroups=[{"id": "sg-1"}])},
-    ),
+    "a security group was removed": ("SecurityGroupDrift", {"node_class": node_class(securityGroups=[{"id": "sg-1"}])}),
     "a security group was added": (
         "SecurityGroupDrift",
         {"node_class": node_class(securityGroups=[{"id": "sg-1"}, {"id": "sg-2"}, {"id": "sg-3"}])},
     ),
-    "its subnet is not selected": ("SubnetDrift", {"node_class": node_class(subnets=[{"id": "subnet-b"}])}),
+    "its subnet is not selected": ("SubnetDrift", {"node_class": OTHER_SUBNET}),
     "its reservation is not selected": (
         "CapacityReservationDrift",
         {"instance": IN_BLOCK, "node_class": node_class(capacityReservations=[{"id": "cr-2"}])},
     ),
     "no reservation is selected": ("CapacityReservationDrift", {"instance": IN_BLOCK}),
-    "the class selects no placement group": ("PlacementGroupDrift", {"claim": with_labels(PLACEMENT_GROUP_ID="pg-1")}),
+    "the class selects no placement group": ("PlacementGroupDrift", {"claim": IN_GROUP}),
     "the class selects another placement group": (
         "PlacementGroupDrift",
         {
-            "claim": with_labels(PLACEMENT_GROUP_ID="pg-1"),
+            "claim": IN_GROUP,
             "node_class": node_class(group="pg-2"),
             "types": listed(a_type(labels={labels.PLACEMENT_GROUP_ID: ("pg-2",)})),
         },
     ),
-    "a subnet goes before a placement group": (
-        "SubnetDrift",
-        {"claim": with_labels(PLACEMENT_GROUP_ID="pg-1"), "node_class": node_class(subnets=[{"id": "subnet-b"}])},
-    ),
+    "a subnet goes before a placement group": ("SubnetDrift", {"claim": IN_GROUP, "node_class": OTHER_SUBNET}),
 }
 
 NOT_DRIFTED: dict[str, dict[str, Any]] = {
@@ -113,20 +102,17 @@ NOT_DRIFTED: dict[str, dict[str, Any]] = {
     "not launched yet": {"claim": claim(launched=False, image_id="ami-old")},
     "being deleted": {"claim": claim(deleting=True, image_id="ami-old")},
     "standalone": {"claim": claim(pool="", image_id="ami-old")},
-    "no NodePool": {"claim": claim(image_id="ami-old"), "pool": None},
-    "no EC2NodeClass": {"claim": claim(image_id="ami-old"), "node_class": None},
-    "the class is being deleted": {"claim": claim(image_id="ami-old"), "node_class": node_class(deleting=True)},
-    "no hash of the pool on the node": {"claim": with_hashes(NODEPOOL_HASH=""), "pool": pool(template="12")},
-    "no version of it": {"claim": with_hashes(NODEPOOL_HASH_VERSION=""), "pool": pool(template="12")},
-    "another version of the pool's hash": {
-        "claim": with_hashes(NODEPOOL_HASH_VERSION="v3"),
-        "pool": pool(template="12"),
-    },
-    "no hash on the class": {"claim": with_hashes(NODECLASS_HASH="21"), "node_class": node_class(stamps={})},
+    "no NodePool": {"claim": OLD_IMAGE, "pool": None},
+    "no EC2NodeClass": {"claim": OLD_IMAGE, "node_class": None},
+    "the class is being deleted": {"claim": OLD_IMAGE, "node_class": node_class(deleting=True)},
+    "no hash of the pool on the node": {"claim": with_hashes(NODEPOOL_HASH=""), "pool": NEW_TEMPLATE},
+    "no version of it": {"claim": with_hashes(NODEPOOL_HASH_VERSION=""), "pool": NEW_TEMPLATE},
+    "another version of the pool's hash": {"claim": with_hashes(NODEPOOL_HASH_VERSION="v3"), "pool": NEW_TEMPLATE},
+    "no hash on the class": {"claim": OLD_CLASS, "node_class": node_class(stamps={})},
     "another version of the class's hash": {"claim": with_hashes(NODECLASS_HASH_VERSION="v6", NODECLASS_HASH="21")},
     "the class has another version": {"node_class": node_class(stamps=OTHERS_CLASS)},
     "the class is not resolved yet as it is now": {
-        "claim": with_hashes(NODECLASS_HASH="21"),
+        "claim": OLD_CLASS,
         "node_class": node_class(generation=2, resolved=1),
     },
     "what the pool forbids, the node lacks": {
@@ -136,10 +122,7 @@ NOT_DRIFTED: dict[str, dict[str, Any]] = {
         "pool": pool(("failure-domain.beta.kubernetes.io/zone", "In", ("us-west-2a",)))
     },
     "requirements that mean nothing": {"pool": pool((labels.ZONE, "Near", ("us-west-2b",)))},
-    "the type is gone, the node is young": {
-        "claim": claim(created=YOUNG),
-        "types": {"m6i.large": a_type(offerings=(offering("us-west-2b", "spot"),))},
-    },
+    "the type is gone, the node is young": {"claim": claim(created=YOUNG), "types": {"m6i.large": SOLD_ELSEWHERE}},
     "EC2 has no capacity just now": {
         "types": listed(a_type(offerings=(offering("us-west-2a", "spot", available=False),)))
     },
@@ -149,18 +132,16 @@ NOT_DRIFTED: dict[str, dict[str, Any]] = {
     "no offering is known at all": {"types": listed(a_type(offerings=()))},
     "a reserved node of a type that is sold on-demand": {
         "claim": with_labels(CAPACITY_TYPE="reserved"),
-        "types": listed(
-            a_type(labels={labels.CAPACITY_TYPE: ("on-demand",)}, offerings=(offering("us-west-2a", "on-demand"),))
-        ),
+        "types": ON_DEMAND_ONLY,
     },
-    "no instance types are known": {"claim": claim(image_id="ami-old"), "types": None},
-    "EC2 listed no instance type at all": {"claim": claim(image_id="ami-old"), "types": {}},
+    "no instance types are known": {"claim": OLD_IMAGE, "types": None},
+    "EC2 listed no instance type at all": {"claim": OLD_IMAGE, "types": {}},
     "the node's type is not known": {
         "claim": claim(created=YOUNG, image_id="ami-old"),
         "types": listed(a_type("m7i.large")),
     },
     "the node does not say its image": {"claim": claim(image_id="")},
-    "the class found no image": {"claim": claim(image_id="ami-old"), "node_class": node_class(amis=[])},
+    "the class found no image": {"claim": OLD_IMAGE, "node_class": node_class(amis=[])},
     "the class found no security group": {"node_class": node_class(securityGroups=[])},
     "the class found no subnet": {"node_class": node_class(subnets=[])},
     "the instance is not known": {
@@ -183,14 +164,11 @@ NOT_DRIFTED: dict[str, dict[str, Any]] = {
         "node_class": node_class(reservations_ready="Unknown"),
     },
     "its placement group is selected": {
-        "claim": with_labels(PLACEMENT_GROUP_ID="pg-1"),
+        "claim": IN_GROUP,
         "node_class": node_class(group="pg-1"),
         "types": listed(a_type(labels={labels.PLACEMENT_GROUP_ID: ("pg-1",)})),
     },
-    "the class's placement group is not known": {
-        "claim": with_labels(PLACEMENT_GROUP_ID="pg-1"),
-        "node_class": node_class(group="pg-2"),
-    },
+    "the class's placement group is not known": {"claim": IN_GROUP, "node_class": node_class(group="pg-2")},
 }
 
 
@@ -206,24 +184,20 @@ def test_a_node_does_not_drift(changed: dict[str, Any]) -> None:
 
 
 ALL_AT_ONCE: dict[str, Any] = {
-    "claim": claim(
-        image_id="ami-old",
-        labels=with_labels(PLACEMENT_GROUP_ID="pg-1").labels,
-        annotations={**STAMPS, labels.NODECLASS_HASH: "21"},
-    ),
+    "claim": claim(image_id="ami-old", labels=IN_GROUP.labels, annotations={**STAMPS, labels.NODECLASS_HASH: "21"}),
     "pool": pool((labels.ZONE, "In", ("us-west-2b",)), template="12"),
-    "types": listed(a_type(offerings=(offering("us-west-2b", "spot"),))),
+    "types": listed(SOLD_ELSEWHERE),
     "node_class": node_class(subnets=[{"id": "subnet-b"}], securityGroups=[{"id": "sg-1"}]),
     "instance": IN_BLOCK,
 }
 FIXES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("NodePoolDrifted", {}),
-    ("RequirementsDrifted", {"pool": pool((labels.ZONE, "In", ("us-west-2b",)))}),
+    ("RequirementsDrifted", {"pool": OTHER_ZONE}),
     ("InstanceTypeNotFound", {"pool": pool()}),
     ("NodeClassDrift", {"types": listed(a_type())}),
-    ("AMIDrift", {"claim": claim(image_id="ami-old", labels=with_labels(PLACEMENT_GROUP_ID="pg-1").labels)}),
-    ("SecurityGroupDrift", {"claim": with_labels(PLACEMENT_GROUP_ID="pg-1")}),
-    ("SubnetDrift", {"node_class": node_class(subnets=[{"id": "subnet-b"}])}),
+    ("AMIDrift", {"claim": claim(image_id="ami-old", labels=IN_GROUP.labels)}),
+    ("SecurityGroupDrift", {"claim": IN_GROUP}),
+    ("SubnetDrift", {"node_class": OTHER_SUBNET}),
     ("CapacityReservationDrift", {"node_class": node_class()}),
     ("PlacementGroupDrift", {"instance": instance()}),
     ("", {"claim": claim()}),
@@ -268,7 +242,7 @@ def test_what_cannot_be_looked_at_keeps_no_other_verdict(unknown_reason: str) ->
 
 def test_a_new_reason_goes_before_one_that_stands() -> None:
     previous = Drift(reason=labels.SUBNET_DRIFT, message="as it was")
-    assert reason(previous=previous, instance=None, claim=claim(image_id="ami-old")) == "AMIDrift"
+    assert reason(previous=previous, instance=None, claim=OLD_IMAGE) == "AMIDrift"
 
 
 def test_a_reservation_that_is_not_selected_is_looked_at_once_more() -> None:
@@ -292,17 +266,15 @@ def test_words_name_what_differs() -> None:
         found = verdict(**changed)
         return found.message if found else ""
 
-    assert message_for(claim=claim(image_id="ami-old")) == (
-        "m6i.large runs ami-old, and EC2NodeClass default gives it ami-new now"
-    )
-    assert message_for(node_class=node_class(subnets=[{"id": "subnet-b"}])) == (
+    assert message_for(claim=OLD_IMAGE) == ("m6i.large runs ami-old, and EC2NodeClass default gives it ami-new now")
+    assert message_for(node_class=OTHER_SUBNET) == (
         "the instance is in subnet-a, EC2NodeClass default selects subnet-b"
     )
     many = node_class(securityGroups=[{"id": f"sg-{number}"} for number in range(3, 8)])
     assert message_for(node_class=many) == (
         "the instance has sg-1, sg-2, EC2NodeClass default selects sg-3, sg-4, sg-5 and 2 more"
     )
-    assert "topology.kubernetes.io/zone In [us-west-2b]" in message_for(pool=pool((labels.ZONE, "In", ("us-west-2b",))))
+    assert "topology.kubernetes.io/zone In [us-west-2b]" in message_for(pool=OTHER_ZONE)
 
 
 KEYS = st.sampled_from([labels.ZONE, labels.INSTANCE_GENERATION, "team", "failure-domain.beta.kubernetes.io/zone"])
@@ -330,4 +302,4 @@ def test_requirements_are_those_of_planning(
 def test_the_version_is_ours() -> None:
     """The pool's hash is always one of ours, so that one of another version is never compared with it."""
     assert facts().claim.annotations[labels.NODEPOOL_HASH_VERSION] == HASH_VERSION
-    assert reason(claim=with_hashes(NODEPOOL_HASH_VERSION=HASH_VERSION + "0"), pool=pool(template="12")) == ""
+    assert reason(claim=with_hashes(NODEPOOL_HASH_VERSION=HASH_VERSION + "0"), pool=NEW_TEMPLATE) == ""

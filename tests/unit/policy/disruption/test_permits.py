@@ -143,10 +143,7 @@ def test_limits_by_zone_keep_nodes_of_that_zone_alone() -> None:
     assert names(decide(requests, allowed_disruptions(5, *existing, zones=one_each)).granted) == ["z1-a", "z2-a"]
     assert names(
         decide(requests, allowed_disruptions(5, *existing, zones_at_once=ConcurrentZoneLimit(max_zones=1))).granted
-    ) == [
-        "z1-a",
-        "z1-b",
-    ]
+    ) == ["z1-a", "z1-b"]
 
 
 def test_a_paused_node_and_a_paused_pool_say_by_whom() -> None:

@@ -154,9 +154,7 @@ CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
     ),
     "several: before a drain that holds pods, one that leaves no time": (
         node_with_events(
-            RECOMMENDATION,
-            notice("spotInterruption"),
-            event_rules={**DRAIN_RECOMMENDED, "workloads": [ev.STATEFUL]},
+            RECOMMENDATION, notice("spotInterruption"), event_rules={**DRAIN_RECOMMENDED, "workloads": [ev.STATEFUL]}
         ),
         "drain",
         None,
@@ -177,11 +175,7 @@ CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
         None,
     ),
 } | {
-    case: (
-        node_with_events(notice(starts=starts), event_rules={"scheduledChange": rule}, decision=decision),
-        do,
-        until,
-    )
+    case: (node_with_events(notice(starts=starts), event_rules={"scheduledChange": rule}, decision=decision), do, until)
     for case, (starts, rule, decision, do, until) in MAINTENANCE.items()
 }
 

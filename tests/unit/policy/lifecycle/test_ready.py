@@ -7,6 +7,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.disruption.drain import CancelledDrain
+from tenure.model.interruption.notices import EventKind
 from tenure.model.node_health import ConditionInterval, Health
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause, PermitResult
@@ -20,7 +21,8 @@ from tenure.policy.lifecycle.ready import (
     is_under_budget,
 )
 from tests.unit.policy.builders import NOW, REJECTED, after, before, empty_for, node, permit
-from tests.unit.policy.interruption_builders import notice, rules, tracked_interruptions
+from tests.unit.policy.interruption_builders import notice, rules
+from tests.unit.policy.interruption_builders import tracked_interruptions as heard
 
 PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
 UNDER_BUDGET = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
@@ -51,30 +53,29 @@ def waits(code: str, blocked_by: str, **fields: Any) -> Verdict:
     return Verdict(do="wait", blocked_by=blocked_by, blocked_code=code, **fields)
 
 
+def does(do: str, why: str = "", **fields: Any) -> Verdict:
+    return Verdict.model_validate({"do": do, "why": why, **fields})
+
+
+ASKED: dict[str, Any] = {"permit_requested_at": before(seconds=1)}
+PERMITTED: dict[str, Any] = {**ASKED, "permit": permit(seconds=60)}
+REFUSED: dict[str, Any] = {"permit_requested_at": before(minutes=1), "permit": REJECTED}
+REBALANCE: EventKind = "rebalanceRecommendation"
 CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
-    "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
-    "AWS takes it back": (
-        node(notices=tracked_interruptions(notice("spotInterruption"))),
-        Verdict(do="interrupt", why="spot_interrupted"),
-    ),
+    "busy: nothing to do, nothing to say": (node(), does("wait")),
+    "AWS takes it back": (node(notices=heard(notice("spotInterruption"))), does("interrupt", "spot_interrupted")),
     "AWS will take it back, and it is drifted": (
         node(
-            {"drift": "AMIDrift", "drift_message": "old", "rules": DEFERS},
-            notices=tracked_interruptions(notice(starts=after(hours=2))),
+            {"drift": "AMIDrift", "drift_message": "old", "rules": DEFERS}, notices=heard(notice(starts=after(hours=2)))
         ),
         waits("InterruptionDeferred", DEFERRED, until=after(minutes=110)),
     ),
     "AWS will take it back, under budget": (
-        node({"rules": VOLUNTARY}, initialized=True, notices=tracked_interruptions(notice("rebalanceRecommendation"))),
-        Verdict(do="ask", why="Interrupted"),
+        node({"rules": VOLUNTARY}, initialized=True, notices=heard(notice(REBALANCE))),
+        does("ask", "Interrupted"),
     ),
     "AWS will take it back, under budget, while it is paused": (
-        node(
-            {"rules": VOLUNTARY},
-            initialized=True,
-            notices=tracked_interruptions(notice("rebalanceRecommendation")),
-            pause=PAUSE,
-        ),
+        node({"rules": VOLUNTARY}, initialized=True, notices=heard(notice(REBALANCE)), pause=PAUSE),
         waits(
             "Paused",
             f"rebalanceRecommendation; the node {describe_pause(PAUSE)}",
@@ -91,8 +92,8 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         waits("CapacityBuffer", "room for CapacityBuffer shop/web"),
     ),
     "kept for a CapacityBuffer after it had asked to go: it withdraws": (
-        node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}, permit_requested_at=before(seconds=1)),
-        Verdict(do="withdraw"),
+        node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}, **ASKED),
+        does("withdraw"),
     ),
     "its pods do not come: it is said, and it stays": (
         node({"policy": "WhenEmpty/0s", "awaited_pods": "pod shop/web expected here, and not bound by kube-scheduler"}),
@@ -100,7 +101,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "drifted and empty: it goes as any other": (
         node({**empty_for(seconds=30), "drift": "AMIDrift"}),
-        Verdict(do="ask", why="Empty"),
+        does("ask", "Empty"),
     ),
     "its drain was given up: it is left alone": (
         node({**empty_for(seconds=30)}, cancelled_drain=CANCELLED_DRAIN),
@@ -113,7 +114,7 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "its drain was given up long ago": (
         node({**empty_for(seconds=30)}, cancelled_drain=CANCELLED_DRAIN.model_copy(update={"retry_at": NOW})),
-        Verdict(do="ask", why="Empty"),
+        does("ask", "Empty"),
     ),
     "its drain was given up, and it expired under the budgets": (
         node({"rules": CANCELS_BLOCKED_DRAIN}, cancelled_drain=CANCELLED_DRAIN, expires=before(hours=1)),
@@ -126,25 +127,19 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
     ),
     "its drain was given up, and it expired as ever": (
         node(cancelled_drain=CANCELLED_DRAIN, expires=before(hours=1)),
-        Verdict(do="expire", why="Expired"),
+        does("expire", "Expired"),
     ),
-    "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
-    "deleted by a disruption": (node({"deleting": True, "disruption": "Drifted"}), Verdict(do="drain", why="Drifted")),
-    "gone from the API server": (node({"exists": False}), Verdict(do="drain", why="Deleted")),
-    "deleted counts before expired": (
-        node({"deleting": True}, expires=before(hours=1)),
-        Verdict(do="drain", why="Deleted"),
-    ),
-    "another boot id": (node({"boot_id": "boot-2"}), Verdict(do="initialize", why="Rebooted")),
-    "no boot id seen": (node({"boot_id": ""}), Verdict(do="wait")),
-    "no boot id known": (node({"boot_id": "boot-2"}, boot_id=""), Verdict(do="wait")),
-    "expired": (node(expires=NOW), Verdict(do="expire", why="Expired")),
-    "expires later": (node(expires=after(hours=1)), Verdict(do="wait", until=after(hours=1))),
-    "expired counts before paused": (node(expires=NOW, pause=PAUSE), Verdict(do="expire", why="Expired")),
-    "expired, and rules have it ask": (
-        node({"rules": UNDER_BUDGET}, expires=NOW),
-        Verdict(do="ask", why="Expired"),
-    ),
+    "deleted": (node({"deleting": True}), does("drain", "Deleted")),
+    "deleted by a disruption": (node({"deleting": True, "disruption": "Drifted"}), does("drain", "Drifted")),
+    "gone from the API server": (node({"exists": False}), does("drain", "Deleted")),
+    "deleted counts before expired": (node({"deleting": True}, expires=before(hours=1)), does("drain", "Deleted")),
+    "another boot id": (node({"boot_id": "boot-2"}), does("initialize", "Rebooted")),
+    "no boot id seen": (node({"boot_id": ""}), does("wait")),
+    "no boot id known": (node({"boot_id": "boot-2"}, boot_id=""), does("wait")),
+    "expired": (node(expires=NOW), does("expire", "Expired")),
+    "expires later": (node(expires=after(hours=1)), does("wait", until=after(hours=1))),
+    "expired counts before paused": (node(expires=NOW, pause=PAUSE), does("expire", "Expired")),
+    "expired, and rules have it ask": (node({"rules": UNDER_BUDGET}, expires=NOW), does("ask", "Expired")),
     "expired, and refused": (
         node(
             {"rules": UNDER_BUDGET},
@@ -156,51 +151,42 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         waits("PermitDenied", REJECTED.blocked_by, until=after(minutes=9), why="the pool's permit"),
     ),
     "expired, and permitted to go for being empty": (
-        node({"rules": UNDER_BUDGET}, expires=NOW, permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
-        Verdict(do="ask", why="Expired"),
+        node({"rules": UNDER_BUDGET}, expires=NOW, **PERMITTED),
+        does("ask", "Expired"),
     ),
     "expired, and permitted": (
         node(
             {"rules": UNDER_BUDGET},
             expires=NOW,
-            permit_requested_at=before(seconds=1),
+            **ASKED,
             permit_for="Expired",
             permit=permit(seconds=60).model_copy(update={"reason": "Expired"}),
         ),
-        Verdict(do="disrupt", why="Expired"),
+        does("disrupt", "Expired"),
     ),
     "expired, paused, and rules have it ask": (
         node({"rules": UNDER_BUDGET}, expires=NOW, pause=PAUSE),
         waits("Paused", f"the node {describe_pause(PAUSE)}", until=recheck_at(PAUSE), why="Paused"),
     ),
-    "unhealthy beyond what is tolerated": (
-        node(health=unhealthy(minutes=30)),
-        Verdict(do="repair", why="Ready=False"),
-    ),
+    "unhealthy beyond what is tolerated": (node(health=unhealthy(minutes=30)), Verdict(do="repair", why="Ready=False")),
     "unhealthy, and tolerated yet": (
         node(health=unhealthy(minutes=20)),
         waits("Unhealthy", "unhealthy, Ready=False: replace at 2026-06-01T12:10:00+00:00", until=after(minutes=10)),
     ),
-    "expired counts before unhealthy": (
-        node(health=unhealthy(minutes=30), expires=NOW),
-        Verdict(do="expire", why="Expired"),
-    ),
-    "its Node left the cluster": (node({"node_name": ""}), Verdict(do="look", why="NodeNotFound")),
-    "NotReady is no reason to go": (node({"node_ready": False}), Verdict(do="wait")),
+    "expired counts before unhealthy": (node(health=unhealthy(minutes=30), expires=NOW), does("expire", "Expired")),
+    "its Node left the cluster": (node({"node_name": ""}), does("look", "NodeNotFound")),
+    "NotReady is no reason to go": (node({"node_ready": False}), does("wait")),
     "empty for less than consolidateAfter": (
         node(empty_for(seconds=20)),
-        Verdict(do="wait", until=after(seconds=10), why="Empty"),
+        does("wait", until=after(seconds=10), why="Empty"),
     ),
     "expires before it may be consolidated": (
         node(empty_for(seconds=20), expires=after(seconds=5)),
-        Verdict(do="wait", until=after(seconds=5), why="Empty"),
+        does("wait", until=after(seconds=5), why="Empty"),
     ),
-    "empty for just consolidateAfter": (node(empty_for(seconds=30)), Verdict(do="ask", why="Empty")),
-    "consolidateAfter 0s": (node(empty_for("WhenEmpty/0s", seconds=0)), Verdict(do="ask", why="Empty")),
-    "the other policy empties too": (
-        node(empty_for("WhenEmptyOrUnderutilized/30s", seconds=30)),
-        Verdict(do="ask", why="Empty"),
-    ),
+    "empty for just consolidateAfter": (node(empty_for(seconds=30)), does("ask", "Empty")),
+    "consolidateAfter 0s": (node(empty_for("WhenEmpty/0s", seconds=0)), does("ask", "Empty")),
+    "the other policy empties too": (node(empty_for("WhenEmptyOrUnderutilized/30s", seconds=30)), does("ask", "Empty")),
     "consolidateAfter Never": (
         node(empty_for("WhenEmpty/Never", hours=9)),
         waits("Never", "consolidateAfter of NodePool default is Never"),
@@ -217,51 +203,33 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         node(empty_for(hours=9), pause=PAUSE),
         waits("Paused", f"the node {describe_pause(PAUSE)}", until=recheck_at(PAUSE), why="Paused"),
     ),
-    "the pause is over": (node(empty_for(hours=9), pause=OVER), Verdict(do="ask", why="Empty")),
+    "the pause is over": (node(empty_for(hours=9), pause=OVER), does("ask", "Empty")),
     "asked and not answered": (
         node(empty_for(hours=9), permit_requested_at=before(seconds=10)),
-        Verdict(do="wait", until=after(seconds=20), why="the pool's permit"),
+        does("wait", until=after(seconds=20), why="the pool's permit"),
     ),
     "asked and never answered": (
         node(empty_for(hours=9), permit_requested_at=before(seconds=30)),
-        Verdict(do="ask", why="Empty"),
+        does("ask", "Empty"),
     ),
     "refused": (
-        node(empty_for(hours=9), permit_requested_at=before(minutes=1), permit=REJECTED),
+        node(empty_for(hours=9), **REFUSED),
         waits("PermitDenied", REJECTED.blocked_by, until=after(minutes=9), why="the pool's permit"),
     ),
     "refused long ago": (
         node(empty_for(hours=9), permit_requested_at=before(minutes=10), permit=REJECTED),
-        Verdict(do="ask", why="Empty"),
+        does("ask", "Empty"),
     ),
-    "permitted": (
-        node(empty_for(hours=9), permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
-        Verdict(do="disrupt", why="Empty"),
-    ),
+    "permitted": (node(empty_for(hours=9), **PERMITTED), does("disrupt", "Empty")),
     "the permit has lapsed": (
         node(empty_for(hours=9), permit_requested_at=before(minutes=5), permit=permit(seconds=0)),
-        Verdict(do="ask", why="Empty"),
+        does("ask", "Empty"),
     ),
-    "not ready a while ago": (
-        node(unready_since=before(minutes=1)),
-        Verdict(do="wait", until=after(minutes=1)),
-    ),
-    "not ready for long": (
-        node(unready_since=before(minutes=2)),
-        Verdict(do="look", why="NodeNotReady"),
-    ),
-    "permitted and busy again": (
-        node(permit_requested_at=before(seconds=1), permit=permit(seconds=60)),
-        Verdict(do="withdraw"),
-    ),
-    "permitted and paused": (
-        node(empty_for(hours=9), permit_requested_at=before(seconds=1), permit=permit(seconds=60), pause=PAUSE),
-        Verdict(do="withdraw", why="Paused"),
-    ),
-    "asked, used and empty again": (
-        node(empty_for(seconds=5), permit_requested_at=before(seconds=1)),
-        Verdict(do="withdraw", why="Empty"),
-    ),
+    "not ready a while ago": (node(unready_since=before(minutes=1)), does("wait", until=after(minutes=1))),
+    "not ready for long": (node(unready_since=before(minutes=2)), does("look", "NodeNotReady")),
+    "permitted and busy again": (node(**PERMITTED), does("withdraw")),
+    "permitted and paused": (node(empty_for(hours=9), **PERMITTED, pause=PAUSE), does("withdraw", "Paused")),
+    "asked, used and empty again": (node(empty_for(seconds=5), **ASKED), does("withdraw", "Empty")),
 }
 
 
