@@ -212,6 +212,14 @@ def test_lists_show_a_code_of_the_registry(fields: dict[str, Any], code: str) ->
     assert not code or code in BLOCKERS
 
 
+def test_a_node_that_left_the_cluster_waits_for_a_person() -> None:
+    lost = node({"node_name": ""}, blocked_by="NodeNotFound: the Node left", blocked_code="NodeNotFound")
+    assert blocker_code(lost) == "NodeNotFound"
+    assert describe_blocker(lost) == (
+        "waits for a person: bring its Node back, or delete the NodeClaim; NodeNotFound: the Node left"
+    )
+
+
 def test_the_registry_has_every_cause() -> None:
     assert INELIGIBILITIES.keys() == {*get_args(IneligibilityCause)}
     for cause in get_args(BlockerCause):

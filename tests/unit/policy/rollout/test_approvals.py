@@ -1,5 +1,7 @@
 """Plans that people approve or reject, that expire, and go stale when the world moves."""
 
+from typing import Any
+
 import pytest
 
 from tenure.model.rollout import ApproveRollout, Image
@@ -122,6 +124,19 @@ def test_what_is_said_of_nothing_or_by_nobody_is_refused() -> None:
     assert rejection_reason(pool.state, ApproveRollout(plan=pool.plan, by=" "), pool.now).startswith(
         "by: nobody is named"
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({}, ()),
+        ({"pool": "p2"}, ("the NodePool's template",)),
+        ({"requirements": "r2", "groups": ("sg-2",)}, ("the NodePool's requirements", "the security groups")),
+        ({"class_hash": "c2", "images": BAD.images}, ("EC2NodeClass default", "the image")),
+    ],
+)
+def test_what_is_rolled_out_is_named(changed: dict[str, Any], named: tuple[str, ...]) -> None:
+    assert GOOD.model_copy(update=changed).changed_from(GOOD) == named
 
 
 def test_the_same_state_has_the_same_plan() -> None:
