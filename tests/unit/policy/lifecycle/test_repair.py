@@ -171,8 +171,8 @@ SCENARIOS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a reboot that helps ends the matter": (
         LADDER,
-        REBOOTED
-        + "wait 1m; does wait; sees_since_noon Kernel boot-2; does wait; sees boot-2; does recovered; recovers; wait 5h; nothing",
+        REBOOTED + "wait 1m; does wait; sees_since_noon Kernel boot-2; does wait; sees boot-2; does recovered; "
+        "recovers; wait 5h; nothing",
     ),
 }
 
