@@ -17,7 +17,6 @@ from activities.interruption.activities import InterruptionActivities
 from tenure.model.interruption.records import (
     InstanceStatusRequest,
     InterruptionState,
-    QueueRequest,
     QueueSetting,
     SourceReadResult,
     SourceState,
@@ -113,7 +112,7 @@ class InterruptionWorkflow:
     async def _read_queue(self, queue: str) -> SourceReadResult:
         options = self._read_options(f"read queue {queue}")
         return await _reading_result(
-            workflow.execute_activity_method(InterruptionActivities.consume_queue, QueueRequest(queue=queue), **options)
+            workflow.execute_activity_method(InterruptionActivities.consume_queue, QueueSetting(queue=queue), **options)
         )
 
     async def _read_status(self) -> SourceReadResult:

@@ -27,7 +27,7 @@ from tenure.model.errors import Fault
 from tenure.model.interruption.records import (
     InstanceStatusRequest,
     InterruptionNotification,
-    QueueRequest,
+    QueueSetting,
     SourceReadResult,
 )
 
@@ -57,7 +57,7 @@ class InterruptionActivities:
 
     @activity.defn
     @map_faults
-    async def consume_queue(self, request: QueueRequest) -> SourceReadResult:
+    async def consume_queue(self, request: QueueSetting) -> SourceReadResult:
         """Until the queue cannot be read."""
         consumer = QueueConsumer(
             request.queue,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from tenure.model.base import Message, Value
-from tenure.model.disruption.decision import CommandCandidate, Method
+from tenure.model.disruption.decision import CommandCandidate, CommandKind, Method
 from tenure.model.disruption.permits import PermitReservation
 from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.signals import Pause, PermitResult
@@ -17,7 +17,7 @@ class Proposal(Message):
     id: str
     """Of the nodes and the reason: what is proposed again has the same."""
     reason: Method
-    kind: Literal["empty", "drift", "multi", "single"]
+    kind: CommandKind
     candidates: tuple[CommandCandidate, ...]
     replacements: int = 0
     """How many NodeClaims are made before the nodes go."""

@@ -14,6 +14,7 @@ from tenure.model.plan import PlannedNodeClaim
 Method = Literal["Empty", "Drifted", "Underutilized"]
 """Karpenter's reasons, by which budgets tell disruptions apart."""
 METHODS: Final[tuple[Method, ...]] = ("Empty", "Drifted", "Underutilized")
+CommandKind = Literal["empty", "drift", "multi", "single"]
 Cause = Literal[
     "NoNode",
     "NotInitialized",
@@ -105,7 +106,7 @@ class Rejection(Value):
 
 class Command(Value):
     reason: Method
-    kind: Literal["empty", "drift", "multi", "single"]
+    kind: CommandKind
     candidates: tuple[CommandCandidate, ...]
     replacements: tuple[PlannedNodeClaim, ...] = ()
     claims: tuple[str, ...] = ()

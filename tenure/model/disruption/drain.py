@@ -11,19 +11,19 @@ from typing import Final, Literal
 from tenure.model.base import Message, Value
 from tenure.model.facts import Selector
 
-Cause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating", "policy"]
+BlockerCause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating", "policy"]
 """`refused`: the API server refuses the eviction for a reason that is no budget, such as a webhook. `policy`: a
 LifecyclePolicy lets the pod go later than others."""
 Prospect = Literal["never", "can", "at", "unknown"]
 """`never`: somebody has to change something; `can`: when others have done their part; `at`: at `passes_at`."""
-BLOCKING_CAUSES: Final[frozenset[Cause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
+BLOCKING_CAUSES: Final[frozenset[BlockerCause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
 """What `blockedFor` of a LifecyclePolicy counts. The others have an end of their own."""
 MAX_STATUS_LINE_LENGTH: Final = 250
 """Characters: SQL visibility has room for 255 in a Keyword."""
 MAX_NAMED_BLOCKERS: Final = 5
 
 
-_BLOCKER_CODES: Final[Mapping[Cause, str]] = {
+_BLOCKER_CODES: Final[Mapping[BlockerCause, str]] = {
     "budget": "PodDisruptionBudget",
     "budgets": "MultiplePodDisruptionBudgets",
     "do-not-disrupt": "PodDoNotDisrupt",
@@ -40,7 +40,7 @@ class EvictionBlocker(Message):
     uid: str = ""
     owner: str = ""
     """Kind and name of what the pod belongs to, such as `ReplicaSet web-5d9`."""
-    cause: Cause
+    cause: BlockerCause
     what: str
     since: datetime | None = None
     passes: Prospect = "can"

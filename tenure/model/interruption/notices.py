@@ -17,6 +17,8 @@ EventKind = Literal[
 ]
 """As a LifecyclePolicy names them. `scheduledChange` comes from both sources: AWS Health, and an instance's status."""
 
+NoticeStatus = Literal["announced", "withdrawn", "over"]
+"""`withdrawn`: AWS cancelled it; `over`: it has been done, or the check passes again."""
 KARPENTERS_KINDS: Final[dict[tuple[EventKind, str], str]] = {
     ("spotInterruption", "queue"): "spot_interrupted",
     ("capacityReservationInterruption", "queue"): "capacity_reservation_interrupted",
@@ -46,8 +48,7 @@ class InterruptionMessage(Message):
     """The end of the span in which AWS may act."""
     code: str = ""
     """AWS's word for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
-    status: Literal["announced", "withdrawn", "over"] = "announced"
-    """`withdrawn`: AWS cancelled it; `over`: it has been done, or the check passes again."""
+    status: NoticeStatus = "announced"
     text: str = ""
     """AWS's description, for people; nothing is decided by it."""
 

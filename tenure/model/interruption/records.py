@@ -8,7 +8,13 @@ from datetime import datetime
 from typing import Final, Literal
 
 from tenure.model.base import Message, Value
-from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind, InterruptionMessage, OpenInterruption
+from tenure.model.interruption.notices import (
+    KARPENTERS_KINDS,
+    EventKind,
+    InterruptionMessage,
+    NoticeStatus,
+    OpenInterruption,
+)
 from tenure.model.nodeclaim.requests import NodeClaimRef
 
 NOTHING: Final = "no_op"
@@ -62,7 +68,7 @@ class EventRecord(Message):
     code: str = ""
     received_at: datetime
     starts: datetime | None = None
-    status: Literal["announced", "withdrawn", "over"] = "announced"
+    status: NoticeStatus = "announced"
     policy: str = ""
     """The LifecyclePolicies that say something of the kind; empty: none does, and Karpenter's table holds."""
     action: str
@@ -110,7 +116,7 @@ class Event(Value):
     ends: datetime | None = None
     code: str = ""
     text: str = ""
-    status: Literal["announced", "withdrawn", "over"] = "announced"
+    status: NoticeStatus = "announced"
     moved_from: datetime | None = None
     moved: datetime | None = None
     decision: ApprovalDecision | None = None
@@ -179,12 +185,8 @@ class InterruptionState(Message):
 
 
 class QueueSetting(Message):
-    """Signal `set_queue`: what the setting INTERRUPTION_QUEUE of a worker that just started says."""
+    """The queue that an activity reads; signal `set_queue` with the INTERRUPTION_QUEUE of a worker that just started."""
 
-    queue: str
-
-
-class QueueRequest(Message):
     queue: str
 
 

@@ -10,7 +10,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.interruption.instance_status import InstanceStatusReader
 from tenure.model.errors import Forbidden, NotFound, TryLater
 from tenure.model.interruption.notices import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
-from tenure.model.interruption.records import InstanceStatusRequest, QueueRequest, SourceReadResult
+from tenure.model.interruption.records import InstanceStatusRequest, QueueSetting, SourceReadResult
 from tests.support.fakes.interruptions import FakeInterruptions
 from tests.unit.activities.builders import run_activity
 
@@ -146,7 +146,7 @@ async def test_a_fault_is_a_value_and_what_is_open_stays(harness: StatusReaderHa
 
 async def test_a_queue_that_is_not_there_is_a_value(harness: StatusReaderHarness) -> None:
     harness.queue.faults = {"receive": [NotFound("no such queue", code="QueueDoesNotExist")]}
-    ended = await run_activity(harness.activities().consume_queue, QueueRequest(queue="demo"))
+    ended = await run_activity(harness.activities().consume_queue, QueueSetting(queue="demo"))
     assert ended.fault == "QueueDoesNotExist: no such queue"
 
 
@@ -154,7 +154,7 @@ async def test_a_reader_that_stops_hands_on(harness: StatusReaderHarness) -> Non
     """With Temporal's retry, which costs no history."""
     harness.queue.faults = {"receive": [TryLater("503")] * 3}
     environment = ActivityEnvironment()
-    running = asyncio.ensure_future(environment.run(harness.activities().consume_queue, QueueRequest(queue="demo")))
+    running = asyncio.ensure_future(environment.run(harness.activities().consume_queue, QueueSetting(queue="demo")))
     await asyncio.sleep(0.05)
     environment.worker_shutdown()
     with pytest.raises(Exception, match="this worker stops"):

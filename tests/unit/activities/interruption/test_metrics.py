@@ -8,7 +8,7 @@ from typing import Any
 from temporalio.testing import ActivityEnvironment
 
 from activities.interruption.metrics import QueueCounter
-from tenure.model.interruption.records import MessageCounts, QueueRequest
+from tenure.model.interruption.records import MessageCounts, QueueSetting
 from tests.support.fakes.interruptions import FakeInterruptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,7 +38,7 @@ async def test_the_reading_of_the_queue_tells_it_with_each_heartbeat(monkeypatch
     fake, environment = FakeInterruptions(), ActivityEnvironment()
     beats: list[MessageCounts] = []
     environment.on_heartbeat = lambda *details: beats.append(details[0])
-    reading = asyncio.ensure_future(environment.run(fake.activities().consume_queue, QueueRequest(queue="demo")))
+    reading = asyncio.ensure_future(environment.run(fake.activities().consume_queue, QueueSetting(queue="demo")))
     fake.queue.send("i-1")
     fake.queue.send("x-nobody")
     while not beats or beats[-1].counts.get("deleted", 0) < 2:

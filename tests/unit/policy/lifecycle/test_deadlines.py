@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.blockers import BLOCKERS, INELIGIBILITIES
 from tenure.model.disruption.decision import Cause as IneligibilityCause
-from tenure.model.disruption.drain import Cause as BlockerCause
-from tenure.model.disruption.drain import DrainStatus, EvictionBlocker
+from tenure.model.disruption.drain import BlockerCause, DrainStatus, EvictionBlocker
 from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.state import Deadlines, Phase
 from tenure.model.plan import ExpectedDurations, PhaseDurations
