@@ -185,7 +185,7 @@ class InterruptionState(Message):
 
 
 class QueueSetting(Message):
-    """The queue that an activity reads; signal `set_queue` with the INTERRUPTION_QUEUE of a worker that just started."""
+    """The queue that an activity reads; signal `set_queue`: INTERRUPTION_QUEUE of a worker that just started."""
 
     queue: str
 
