@@ -229,9 +229,6 @@ def test_which_proposals_begin(case: str) -> None:
     assert (expected in found) if expected else found == ""
 
 
-DAY = timedelta(hours=24)
-
-
 def drifting(*names: str, pools: tuple[str, ...] = ()) -> Proposal:
     candidates = tuple(CommandCandidate(node=one, claim=one, claim_uid=one, pool="default") for one in names)
     return Proposal(
@@ -259,22 +256,17 @@ def minutes(*numbers: float) -> list[timedelta]:
     return [timedelta(minutes=one) for one in numbers]
 
 
-def test_pauses_of_nodes_that_had_to_stay_grow_from_minutes_to_a_day() -> None:
-    found = pauses("held", 12, drifting("a"))
-    assert found[:4] == minutes(5, 10, 20, 40)
-    assert found[-1] == DAY
-
-
-def test_pauses_of_nodes_for_which_the_world_had_moved_grow_from_seconds_to_an_hour() -> None:
-    found = pauses("stale", 12, drifting("a"))
-    assert found[:4] == minutes(1 / 3, 2 / 3, 4 / 3, 8 / 3)
-    assert found[-1] == timedelta(hours=1)
-
-
-def test_pauses_of_a_pool_grow_from_a_minute_to_an_hour() -> None:
-    found = pauses("not replaced", 9, drifting("a", pools=("spot",)))
-    assert found[:4] == minutes(1, 2, 4, 8)
-    assert found[-1] == timedelta(hours=1)
+@pytest.mark.parametrize(
+    ("ending", "pools", "first", "longest"),
+    [
+        pytest.param("held", (), (5, 10, 20, 40), 24 * 60, id="nodes that had to stay"),
+        pytest.param("stale", (), (1 / 3, 2 / 3, 4 / 3, 8 / 3), 60, id="the world had moved"),
+        pytest.param("not replaced", ("spot",), (1, 2, 4, 8), 60, id="a pool"),
+    ],
+)
+def test_pauses_grow(ending: Ending, pools: tuple[str, ...], first: tuple[float, ...], longest: float) -> None:
+    found = pauses(ending, 12, drifting("a", pools=pools))
+    assert found[:4] == minutes(*first) and found[-1:] == minutes(longest)
 
 
 @pytest.mark.parametrize("ending", ["not permitted", "recalled", "failed"])
