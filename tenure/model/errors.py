@@ -7,7 +7,7 @@ not ready yet) are values and never stand here.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tenure.model.base import Value
 
@@ -82,6 +82,25 @@ def advice_finding(area: str, subject: str, message: str, todo: str) -> Finding:
 
 def unknown_finding(area: str, subject: str, message: str, todo: str) -> Finding:
     return Finding(area=area, subject=subject, level="unknown", message=message, todo=todo)
+
+
+class Subject(NamedTuple):
+    """The object, action or setting that a check looks at, and its area."""
+
+    area: str
+    name: str
+
+    def ok(self, message: str) -> Finding:
+        return ok_finding(self.area, self.name, message)
+
+    def problem(self, message: str, todo: str) -> Finding:
+        return problem_finding(self.area, self.name, message, todo)
+
+    def advice(self, message: str, todo: str) -> Finding:
+        return advice_finding(self.area, self.name, message, todo)
+
+    def unknown(self, message: str, todo: str) -> Finding:
+        return unknown_finding(self.area, self.name, message, todo)
 
 
 def has_problem(findings: Iterable[Finding]) -> bool:

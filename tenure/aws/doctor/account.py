@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tenure.apis import labels
 from tenure.apis.nodepool import NodePool
@@ -11,17 +11,7 @@ from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.model.base import Value
-from tenure.model.errors import (
-    BadInput,
-    Fault,
-    Finding,
-    Forbidden,
-    NotFound,
-    advice_finding,
-    ok_finding,
-    problem_finding,
-    unknown_finding,
-)
+from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, Subject, unknown_finding
 
 AREA: Final = "account"
 OLDEST, NEWEST = 26, 36
@@ -45,67 +35,51 @@ class Caller(Value):
 
 async def check_caller(clients: AwsClients) -> tuple[Caller, list[Finding]]:
     """The caller; an empty one when AWS does not know the credentials."""
+    at = Subject(AREA, "credentials")
     try:
         response = await clients.call(clients.sts.get_caller_identity)
     except Fault as fault:
         return Caller(), [
-            problem_finding(
-                AREA, "credentials", fault.message, "give the role's credentials: environment, profile or pod identity"
-            )
+            at.problem(fault.message, "give the role's credentials: environment, profile or pod identity")
         ]
     caller = Caller(account=response["Account"], arn=response["Arn"])
-    return caller, [ok_finding(AREA, "credentials", f"{caller.arn} in {clients.region}")]
+    return caller, [at.ok(f"{caller.arn} in {clients.region}")]
 
 
 async def check_zones(zones: ZonalShifts) -> list[Finding]:
     """Nothing where the setting is off."""
-    subject = "zonal shift"
+    at = Subject(AREA, "zonal shift")
     try:
         await zones.check()
         shifted_zones = sorted(await zones.fetch_shifted_zones())
     except (BadInput, Forbidden) as fault:
-        return [
-            problem_finding(AREA, subject, fault.message, "see ENABLE_ZONAL_SHIFT, and arc-zonal-shift in deploy/iam")
-        ]
+        return [at.problem(fault.message, "see ENABLE_ZONAL_SHIFT, and arc-zonal-shift in deploy/iam")]
     except Fault as fault:
-        return [unknown_finding(AREA, subject, fault.message, "try again")]
+        return [at.unknown(fault.message, "try again")]
     if shifted_zones:
         todo = "nothing, if that is meant: the shift ends at its time, or when a person ends it"
-        return [advice_finding(AREA, subject, f"nothing is bought in {', '.join(shifted_zones)}", todo)]
+        return [at.advice(f"nothing is bought in {', '.join(shifted_zones)}", todo)]
     return []
 
 
 async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
-    subject = f"EKS cluster {name}"
+    at = Subject(AREA, f"EKS cluster {name}")
     try:
         facts = await clusters.facts()
     except NotFound as fault:
-        return [problem_finding(AREA, subject, fault.message, "set CLUSTER_NAME to its name, AWS_REGION to its region")]
+        return [at.problem(fault.message, "set CLUSTER_NAME to its name, AWS_REGION to its region")]
     except Forbidden as fault:
-        return [
-            problem_finding(
-                AREA, subject, fault.message, "allow eks:DescribeCluster, or set CLUSTER_ENDPOINT and the rest"
-            )
-        ]
+        return [at.problem(fault.message, "allow eks:DescribeCluster, or set CLUSTER_ENDPOINT and the rest")]
     except Fault as fault:
-        return [unknown_finding(AREA, subject, fault.message, "try again")]
-    missing = [
-        field
-        for field, value in (
-            ("endpoint", facts.endpoint),
-            ("certificate", facts.ca_bundle),
-            ("Service range", facts.cidr),
-        )
-        if not value
-    ]
+        return [at.unknown(fault.message, "try again")]
+    told = {"endpoint": facts.endpoint, "certificate": facts.ca_bundle, "Service range": facts.cidr}
+    missing = [field for field, value in told.items() if not value]
     if missing:
-        return [
-            problem_finding(AREA, subject, f"EKS does not tell its {', '.join(missing)}", "wait until it is ACTIVE")
-        ]
+        return [at.problem(f"EKS does not tell its {', '.join(missing)}", "wait until it is ACTIVE")]
     if not OLDEST <= facts.minor <= NEWEST:
         message = f"Kubernetes {facts.version}; tried with 1.{OLDEST} to 1.{NEWEST}"
-        return [problem_finding(AREA, subject, message, "bring the cluster to a version in that range")]
-    return [ok_finding(AREA, subject, f"Kubernetes {facts.version}, {facts.endpoint}")]
+        return [at.problem(message, "bring the cluster to a version in that range")]
+    return [at.ok(f"Kubernetes {facts.version}, {facts.endpoint}")]
 
 
 QUOTAS_AREA: Final = "quotas"
@@ -114,7 +88,7 @@ _LITTLE: Final = 0.2
 _RUNNING: Final[list[Any]] = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
 
 
-class VcpuClass(Value):
+class VcpuClass(NamedTuple):
     """Instance types that share a quota of vCPUs, by what their names begin with."""
 
     name: str
@@ -124,18 +98,14 @@ class VcpuClass(Value):
 
 
 _CLASSES: Final = (
-    VcpuClass(name="G and VT", pattern=r"(g|vt)[0-9]", codes={"on-demand": "L-DB2E81BA", "spot": "L-3819A6DF"}),
-    VcpuClass(name="P", pattern=r"p[0-9]", codes={"on-demand": "L-417A185B", "spot": "L-7212CCBC"}),
-    VcpuClass(name="Inf", pattern=r"inf[0-9]", codes={"on-demand": "L-1945791B", "spot": "L-B5D1601B"}),
-    VcpuClass(name="Trn", pattern=r"trn[0-9]", codes={"on-demand": "L-2C3B7624", "spot": "L-6B0D517C"}),
-    VcpuClass(name="DL", pattern=r"dl[0-9]", codes={"on-demand": "L-6E869C2A", "spot": "L-85EED4F7"}),
-    VcpuClass(name="F", pattern=r"f[0-9]", codes={"on-demand": "L-74FC7D96", "spot": "L-88CF9481"}),
-    VcpuClass(name="X", pattern=r"x[0-9]", codes={"on-demand": "L-7295265B", "spot": "L-E3A00192"}),
-    VcpuClass(
-        name="Standard",
-        pattern=r"(a|c|d|h|im?|is|m|r|t|z)[0-9]",
-        codes={"on-demand": "L-1216C47A", "spot": "L-34B43A08"},
-    ),
+    VcpuClass("G and VT", r"(g|vt)[0-9]", {"on-demand": "L-DB2E81BA", "spot": "L-3819A6DF"}),
+    VcpuClass("P", r"p[0-9]", {"on-demand": "L-417A185B", "spot": "L-7212CCBC"}),
+    VcpuClass("Inf", r"inf[0-9]", {"on-demand": "L-1945791B", "spot": "L-B5D1601B"}),
+    VcpuClass("Trn", r"trn[0-9]", {"on-demand": "L-2C3B7624", "spot": "L-6B0D517C"}),
+    VcpuClass("DL", r"dl[0-9]", {"on-demand": "L-6E869C2A", "spot": "L-85EED4F7"}),
+    VcpuClass("F", r"f[0-9]", {"on-demand": "L-74FC7D96", "spot": "L-88CF9481"}),
+    VcpuClass("X", r"x[0-9]", {"on-demand": "L-7295265B", "spot": "L-E3A00192"}),
+    VcpuClass("Standard", r"(a|c|d|h|im?|is|m|r|t|z)[0-9]", {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}),
 )
 """The first that matches; others (high memory, Mac) have quotas of their own that no NodePool meets by chance."""
 
@@ -151,37 +121,33 @@ async def check_quotas(clients: AwsClients, pools: Sequence[NodePool]) -> list[F
         used = await _count_used_vcpus(clients)
     except Fault as fault:
         return [unknown_finding(QUOTAS_AREA, "vCPUs in use", fault.message, "allow ec2:DescribeInstances")]
-    quota_keys = {pair for pool in pools for pair in _reachable_classes(pool)} | {pair for pair in used if pair[0]}
-    found = []
-    for vcpu_class in _CLASSES:
-        for capacity_type, code in vcpu_class.codes.items():
-            if (vcpu_class.name, capacity_type) in quota_keys:
-                found.append(await _check_quota(clients, vcpu_class.name, capacity_type, code, used))
-    return found
+    quota_keys = {pair for pool in pools for pair in _reachable_classes(pool)} | used.keys()
+    return [
+        await _check_quota(clients, vcpu_class.name, capacity_type, code, used)
+        for vcpu_class in _CLASSES
+        for capacity_type, code in vcpu_class.codes.items()
+        if (vcpu_class.name, capacity_type) in quota_keys
+    ]
 
 
 async def _check_quota(
     clients: AwsClients, name: str, capacity_type: str, code: str, used: Mapping[tuple[str, str], int]
 ) -> Finding:
-    subject = f"{name} vCPUs, {capacity_type}"
+    at = Subject(QUOTAS_AREA, f"{name} vCPUs, {capacity_type}")
     try:
         response = await clients.call(clients.quotas.get_service_quota, ServiceCode="ec2", QuotaCode=code)
     except NotFound:
-        return unknown_finding(
-            QUOTAS_AREA, subject, f"quota {code} is not served in this region", "look in the console"
-        )
+        return at.unknown(f"quota {code} is not served in this region", "look in the console")
     except Fault as fault:
-        return unknown_finding(
-            QUOTAS_AREA, subject, fault.message, "run the doctor once with servicequotas:GetServiceQuota"
-        )
+        return at.unknown(fault.message, "run the doctor once with servicequotas:GetServiceQuota")
     limit, running = response["Quota"]["Value"], used.get((name, capacity_type), 0)
     message = f"{running:g} of {limit:g} vCPUs are in use"
     todo = f"ask for more: quota {code} of service ec2 in Service Quotas"
     if limit - running < 1:
-        return problem_finding(QUOTAS_AREA, subject, message, todo)
+        return at.problem(message, todo)
     if limit - running < limit * _LITTLE:
-        return advice_finding(QUOTAS_AREA, subject, message, todo)
-    return ok_finding(QUOTAS_AREA, subject, message)
+        return at.advice(message, todo)
+    return at.ok(message)
 
 
 async def _count_used_vcpus(clients: AwsClients) -> Mapping[tuple[str, str], int]:
@@ -203,9 +169,8 @@ async def _count_used_vcpus(clients: AwsClients) -> Mapping[tuple[str, str], int
 def _instance_vcpus(raw: Mapping[str, Any]) -> tuple[tuple[str, str], int]:
     cpu = raw.get("CpuOptions") or {}
     capacity_type = labels.SPOT if raw.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND
-    return (class_of(raw.get("InstanceType", "")), capacity_type), cpu.get("CoreCount", 0) * cpu.get(
-        "ThreadsPerCore", 1
-    )
+    vcpus = cpu.get("CoreCount", 0) * cpu.get("ThreadsPerCore", 1)
+    return (class_of(raw.get("InstanceType", "")), capacity_type), vcpus
 
 
 def _reachable_classes(pool: NodePool) -> set[tuple[str, str]]:
@@ -218,9 +183,6 @@ def _reachable_classes(pool: NodePool) -> set[tuple[str, str]]:
     ]
     # A category is letters alone; a digit makes it look like the family that the patterns are written for.
     classes = {class_of(one if any(c.isdigit() for c in one) else f"{one}1") for one in named} - {""} or {"Standard"}
-    types = (
-        requirements[labels.CAPACITY_TYPE].values
-        if labels.CAPACITY_TYPE in requirements
-        else (labels.SPOT, labels.ON_DEMAND)
-    )
+    capacity_types = requirements.get(labels.CAPACITY_TYPE)
+    types = capacity_types.values if capacity_types else (labels.SPOT, labels.ON_DEMAND)
     return {(name, capacity) for name in classes for capacity in types if capacity != labels.RESERVED}

@@ -9,7 +9,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.images import Images
 from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.account import Caller, check_caller, check_cluster, check_quotas, check_zones
-from tenure.aws.doctor.eventbridge import QueueTarget, check_rules, rules_of
+from tenure.aws.doctor.eventbridge import QueueTarget, check_rules, rules_targeting
 from tenure.aws.doctor.nodeclass import PermissionDryRuns, Selectors
 from tenure.aws.doctor.permissions import check_permissions
 from tenure.aws.doctor.queue import AREA, TEMPLATE, check_key, check_policy, check_retention
@@ -17,7 +17,7 @@ from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses, Networks
 from tenure.aws.settings import AwsSettings
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, advice_finding, problem_finding, unknown_finding
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, advice_finding, unknown_finding
 from tenure.model.interruption.notices import EventKind
 
 
@@ -29,28 +29,26 @@ async def check_events(
     if not queue:
         todo = f"make the queue and its rules ({TEMPLATE}), and set INTERRUPTION_QUEUE to its name"
         return [advice_finding(AREA, "INTERRUPTION_QUEUE", "not set: spot interruptions come unannounced", todo)]
-    subject = f"queue {queue}"
+    at = Subject(AREA, f"queue {queue}")
     try:
         url = (await clients.call(clients.sqs.get_queue_url, QueueName=queue))["QueueUrl"]
     except NotFound as fault:
         todo = f"make it there ({TEMPLATE}), or correct INTERRUPTION_QUEUE or AWS_REGION"
-        return [problem_finding(AREA, subject, f"not in {clients.region}: {fault.message}", todo)]
+        return [at.problem(f"not in {clients.region}: {fault.message}", todo)]
     except Forbidden as fault:
-        return [
-            problem_finding(AREA, subject, fault.message, "allow sqs:GetQueueUrl on it: deploy/iam/interruption.json")
-        ]
+        return [at.problem(fault.message, "allow sqs:GetQueueUrl on it: deploy/iam/interruption.json")]
     except Fault as fault:
-        return [unknown_finding(AREA, subject, fault.message, "try again")]
+        return [at.unknown(fault.message, "try again")]
     try:
         response = await clients.call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["All"])
     except Fault as fault:
         todo = "run the doctor once with credentials that may sqs:GetQueueAttributes"
-        return [unknown_finding(AREA, subject, f"it is there; its attributes cannot be read: {fault.message}", todo)]
+        return [at.unknown(f"it is there; its attributes cannot be read: {fault.message}", todo)]
     attributes = {str(key): str(value) for key, value in response.get("Attributes", {}).items()}
     itself = [check_retention(queue, attributes), *await check_key(clients, queue, attributes)]
     where = QueueTarget(queue=queue, arn=attributes["QueueArn"])
     try:
-        rules = await rules_of(clients, where)
+        rules = await rules_targeting(clients, where.arn)
     except Fault as fault:
         todo = "run the doctor once with credentials that may events:ListRuleNamesByTarget and events:DescribeRule"
         found = [unknown_finding(AREA, "rules", f"they cannot be read: {fault.message}", todo)]

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.queue import AREA, TEMPLATE
 from tenure.model.base import Value
-from tenure.model.errors import Fault, Finding, advice_finding, ok_finding, problem_finding
+from tenure.model.errors import Fault, Finding, Subject
 from tenure.model.interruption.notices import EventKind
 
 _EC2: Final = "aws.ec2"
@@ -174,11 +174,6 @@ class QueueTarget(Value):
         return any(matches_pattern(rule.pattern, one) for one in events)
 
 
-async def rules_of(clients: AwsClients, where: QueueTarget) -> list[Rule]:
-    """Those on the default bus that have the queue as a target. Raises model.faults."""
-    return await _rules_targeting(clients, where.arn, DEFAULT_BUS)
-
-
 async def check_rules(
     clients: AwsClients, where: QueueTarget, rules: Sequence[Rule], ignored: frozenset[EventKind]
 ) -> list[Finding]:
@@ -191,18 +186,18 @@ async def check_rules(
 def _check_kind(
     kind: EventKind, where: QueueTarget, rules: Sequence[Rule], near: Sequence[Rule], ignored: frozenset[EventKind]
 ) -> Finding:
-    subject, found = f"rule for {kind}", [one for one in rules if where.accepts_kind(one, kind)]
+    at, found = Subject(AREA, f"rule for {kind}"), [one for one in rules if where.accepts_kind(one, kind)]
     if at_work := next((one for one in found if one.on), None):
         needless = ", though every NodePool's LifecyclePolicies ignore them" if kind in ignored else ""
-        return ok_finding(AREA, subject, f"rule {at_work.name} sends them{needless}")
+        return at.ok(f"rule {at_work.name} sends them{needless}")
     if kind in ignored:
-        return ok_finding(AREA, subject, "none, and every NodePool's LifecyclePolicies ignore them")
-    level = problem_finding if kind in _VITAL else advice_finding
+        return at.ok("none, and every NodePool's LifecyclePolicies ignore them")
+    level = at.problem if kind in _VITAL else at.advice
     if found:
         todo = f"aws events enable-rule --name {found[0].name} --region {where.region}"
-        return level(AREA, subject, f"rule {found[0].name} is disabled: {_MISSED[kind]}", todo)
+        return level(f"rule {found[0].name} is disabled: {_MISSED[kind]}", todo)
     message, todo = _explain_missing_rule(kind, where, [one for one in near if where.accepts_kind(one, kind)])
-    return level(AREA, subject, f"{message}: {_MISSED[kind]}", todo)
+    return level(f"{message}: {_MISSED[kind]}", todo)
 
 
 def _explain_missing_rule(kind: EventKind, where: QueueTarget, near: Sequence[Rule]) -> tuple[str, str]:
@@ -240,13 +235,14 @@ async def _find_near_misses(
     try:
         buses = (await clients.call(clients.events.list_event_buses)).get("EventBuses", [])
         for bus in (str(one["Name"]) for one in buses if one["Name"] != DEFAULT_BUS):
-            found += await _rules_targeting(clients, where.arn, bus)
+            found += await rules_targeting(clients, where.arn, bus)
     except Fault:
         pass
     return found
 
 
-async def _rules_targeting(clients: AwsClients, arn: str, bus: str) -> list[Rule]:
+async def rules_targeting(clients: AwsClients, arn: str, bus: str = DEFAULT_BUS) -> list[Rule]:
+    """Those on the bus that have the queue as a target. Raises model.faults."""
     names = await _paginate(
         clients, clients.events.list_rule_names_by_target, "RuleNames", TargetArn=arn, EventBusName=bus
     )

@@ -4,7 +4,7 @@ A dry run shows that image, subnet, groups and profile go together and that the 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from tenure.apis import labels
@@ -13,21 +13,11 @@ from tenure.aws.amifamily.families import AliasError
 from tenure.aws.amifamily.images import Images
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import DRY_RUN, INSUFFICIENT
+from tenure.aws.instance.launch_templates import LaunchTemplate
 from tenure.aws.nodeclass.subnets_and_security_groups import Networks
 from tenure.aws.settings import AwsSettings
-from tenure.aws.tags import as_list, cluster_tag, node_tags
-from tenure.model.errors import (
-    Fault,
-    Finding,
-    Forbidden,
-    NotFound,
-    Throttled,
-    TryLater,
-    advice_finding,
-    ok_finding,
-    problem_finding,
-    unknown_finding,
-)
+from tenure.aws.tags import cluster_tag, node_tags, tag_specifications
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, Throttled, TryLater
 
 AREA: Final = "selectors"
 _FEW_ADDRESSES: Final = 32
@@ -44,58 +34,46 @@ class Selectors:
         return [one for part in found for one in part]
 
     async def _check_subnets(self, node_class: EC2NodeClass) -> list[Finding]:
-        subject = f"EC2NodeClass {node_class.name} subnets"
+        at = Subject(AREA, f"EC2NodeClass {node_class.name} subnets")
         subnets = await self._networks.find_subnets(node_class)
         if not subnets:
-            return [
-                problem_finding(AREA, subject, "none match", _tagging_advice("spec.subnetSelectorTerms", "subnets"))
-            ]
+            return [at.problem("none match", _tagging_advice("spec.subnetSelectorTerms", "subnets"))]
         zones = sorted({one.zone for one in subnets})
         message = f"{len(subnets)} in {', '.join(zones)} with {sum(one.free for one in subnets)} free addresses"
         tight = [one.id for one in subnets if one.free < _FEW_ADDRESSES]
         if len(tight) == len(subnets):
-            return [problem_finding(AREA, subject, f"{message}: hardly any room", "add subnets or a secondary range")]
+            return [at.problem(f"{message}: hardly any room", "add subnets or a secondary range")]
         if tight:
             todo = "add subnets or a secondary range, or free addresses"
-            return [advice_finding(AREA, subject, f"{message}; few are left in {', '.join(tight)}", todo)]
+            return [at.advice(f"{message}; few are left in {', '.join(tight)}", todo)]
         if len(zones) == 1:
-            return [
-                advice_finding(AREA, subject, message, "name subnets of another zone too: capacity differs by zone")
-            ]
-        return [ok_finding(AREA, subject, message)]
+            return [at.advice(message, "name subnets of another zone too: capacity differs by zone")]
+        return [at.ok(message)]
 
     async def _check_security_groups(self, node_class: EC2NodeClass) -> list[Finding]:
-        subject = f"EC2NodeClass {node_class.name} security groups"
+        at = Subject(AREA, f"EC2NodeClass {node_class.name} security groups")
         groups = await self._networks.find_security_groups(node_class)
         if not groups:
-            return [
-                problem_finding(
-                    AREA, subject, "none match", _tagging_advice("spec.securityGroupSelectorTerms", "groups")
-                )
-            ]
-        return [ok_finding(AREA, subject, ", ".join(one.id for one in groups))]
+            return [at.problem("none match", _tagging_advice("spec.securityGroupSelectorTerms", "groups"))]
+        return [at.ok(", ".join(one.id for one in groups))]
 
     async def _check_amis(self, node_class: EC2NodeClass) -> list[Finding]:
-        subject = f"EC2NodeClass {node_class.name} images"
+        at = Subject(AREA, f"EC2NodeClass {node_class.name} images")
         try:
             images = await self._images.resolve(node_class)
         except AliasError as error:
-            return [problem_finding(AREA, subject, str(error), "correct the alias in spec.amiSelectorTerms")]
+            return [at.problem(str(error), "correct the alias in spec.amiSelectorTerms")]
         if not images:
-            return [
-                problem_finding(
-                    AREA, subject, "none match", "correct spec.amiSelectorTerms: owner, name, tags or alias"
-                )
-            ]
+            return [at.problem("none match", "correct spec.amiSelectorTerms: owner, name, tags or alias")]
         old = [one.id for one in images if one.deprecated]
         if old:
-            return [advice_finding(AREA, subject, f"deprecated: {', '.join(old)}", "select a newer image")]
-        return [ok_finding(AREA, subject, f"{len(images)} found, newest {images[0].id}")]
+            return [at.advice(f"deprecated: {', '.join(old)}", "select a newer image")]
+        return [at.ok(f"{len(images)} found, newest {images[0].id}")]
 
     async def _check_identity(self, node_class: EC2NodeClass) -> list[Finding]:
         """The role is made by people; the profile too, where the class names one itself."""
         role, profile = node_class.spec.role.rpartition("/")[2], node_class.spec.instance_profile
-        iam = self._clients.iam
+        iam, at = self._clients.iam, Subject(AREA, f"EC2NodeClass {node_class.name} role")
         try:
             if profile:
                 await self._clients.call(iam.get_instance_profile, InstanceProfileName=profile)
@@ -103,14 +81,12 @@ class Selectors:
                 await self._clients.call(iam.get_role, RoleName=role)
         except NotFound as fault:
             field = "instanceProfile" if profile else "role"
-            todo = f"make it, or correct spec.{field}"
-            return [problem_finding(AREA, f"EC2NodeClass {node_class.name} {field}", fault.message, todo)]
+            at = Subject(AREA, f"EC2NodeClass {node_class.name} {field}")
+            return [at.problem(fault.message, f"make it, or correct spec.{field}")]
         except Forbidden:
             todo = f"see with an administrator's credentials whether {profile or role} exists"
-            return [
-                unknown_finding(AREA, f"EC2NodeClass {node_class.name} role", "these credentials may not look", todo)
-            ]
-        return [ok_finding(AREA, f"EC2NodeClass {node_class.name} role", profile or role)]
+            return [at.unknown("these credentials may not look", todo)]
+        return [at.ok(profile or role)]
 
 
 async def _run_guarded(
@@ -120,7 +96,7 @@ async def _run_guarded(
         return await part(node_class)
     except Fault as fault:
         todo = "allow the call to these credentials" if isinstance(fault, Forbidden) else "try again"
-        return [unknown_finding(AREA, f"EC2NodeClass {node_class.name}", fault.message, todo)]
+        return [Subject(AREA, f"EC2NodeClass {node_class.name}").unknown(fault.message, todo)]
 
 
 def _tagging_advice(field: str, what: str) -> str:
@@ -142,25 +118,15 @@ class PermissionDryRuns:
         if not (status.amis and status.subnets and status.security_groups):
             return []
         subject = f"EC2NodeClass {node_class.name}"
-        tags = as_list(node_tags(self._settings, node_class, _POOL))
-        return list(
-            await asyncio.gather(
-                self._dry_run(
-                    f"{subject}: RunInstances",
-                    self._clients.ec2.run_instances,
-                    self._run_instances_request(node_class, tags),
-                ),
-                self._dry_run(
-                    f"{subject}: CreateLaunchTemplate",
-                    self._clients.ec2.create_launch_template,
-                    {
-                        "LaunchTemplateName": f"tenure-doctor-{node_class.name}",
-                        "LaunchTemplateData": {"ImageId": status.amis[0].id},
-                        "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags}],
-                    },
-                ),
-            )
+        tags = node_tags(self._settings, node_class, _POOL)
+        data, ec2 = {"ImageId": status.amis[0].id}, self._clients.ec2
+        template = LaunchTemplate(name=f"tenure-doctor-{node_class.name}", data=data, tags=tags).create_request()
+        run = self._run_instances_request(node_class, tags)
+        found = await asyncio.gather(
+            self._dry_run(f"{subject}: RunInstances", ec2.run_instances, run),
+            self._dry_run(f"{subject}: CreateLaunchTemplate", ec2.create_launch_template, template),
         )
+        return list(found)
 
     async def clean_up(self) -> list[Finding]:
         """TerminateInstances, CreateTags and DeleteLaunchTemplate on one that is there; nothing where none is."""
@@ -178,7 +144,7 @@ class PermissionDryRuns:
             )
         return list(await asyncio.gather(*found))
 
-    def _run_instances_request(self, node_class: EC2NodeClass, tags: list[Any]) -> dict[str, Any]:
+    def _run_instances_request(self, node_class: EC2NodeClass, tags: Mapping[str, str]) -> dict[str, Any]:
         status = node_class.status
         image = status.amis[0]
         architectures = [value for one in image.requirements if one.key == labels.ARCH for value in one.values]
@@ -194,9 +160,7 @@ class PermissionDryRuns:
                     "Groups": [one.id for one in status.security_groups],
                 }
             ],
-            "TagSpecifications": [
-                {"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume", "network-interface")
-            ],
+            "TagSpecifications": tag_specifications(("instance", "volume", "network-interface"), tags),
         }
         if status.instance_profile:
             request["IamInstanceProfile"] = {"Name": status.instance_profile}
@@ -216,14 +180,15 @@ class PermissionDryRuns:
         return [str(one["LaunchTemplateId"]) for one in response.get(key, ())]
 
     async def _dry_run(self, subject: str, method: Callable[..., Any], request: dict[str, Any]) -> Finding:
+        at = Subject(TRIAL_AREA, subject)
         try:
             await self._clients.call(method, DryRun=True, **request)
         except Forbidden as fault:
             todo = "attach the policies in deploy/iam to the role, and let it pass on the nodes' role (iam:PassRole)"
-            return problem_finding(TRIAL_AREA, subject, fault.message, todo)
+            return at.problem(fault.message, todo)
         except (Throttled, TryLater) as fault:
-            return unknown_finding(TRIAL_AREA, subject, fault.message, "try again")
+            return at.unknown(fault.message, "try again")
         except Fault as fault:
             if fault.code != DRY_RUN and fault.code not in INSUFFICIENT:
-                return problem_finding(TRIAL_AREA, subject, f"{fault.code}: {fault.message}", "mend what EC2 names")
-        return ok_finding(TRIAL_AREA, subject, "a dry run would have succeeded")
+                return at.problem(f"{fault.code}: {fault.message}", "mend what EC2 names")
+        return at.ok("a dry run would have succeeded")

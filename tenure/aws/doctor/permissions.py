@@ -16,11 +16,11 @@ from tenure.model.errors import (
     Finding,
     Forbidden,
     NotFound,
+    Subject,
     TryLater,
     advice_finding,
     ok_finding,
     problem_finding,
-    unknown_finding,
 )
 
 AREA: Final = "permissions"
@@ -51,29 +51,27 @@ async def check_permissions(
     found = [one for one in reads if one.level != "ok"] or [
         ok_finding(AREA, "ec2:Describe*", f"all {len(_READS)} answer a dry run")
     ]
+    writing = Subject(AREA, "writing actions")
     try:
         arn = role or await _arn_of(clients, caller)
         return found + await _simulate_all(clients, arn, statements)
     except (Forbidden, NotFound) as fault:
         todo = "run the doctor once with an administrator's credentials and --role ARN of the worker's role"
-        return [
-            *found,
-            unknown_finding(AREA, "writing actions", f"IAM's simulator is not open here: {fault.message}", todo),
-        ]
+        return [*found, writing.unknown(f"IAM's simulator is not open here: {fault.message}", todo)]
     except Fault as fault:
-        return [*found, unknown_finding(AREA, "writing actions", fault.message, "try again")]
+        return [*found, writing.unknown(fault.message, "try again")]
 
 
 async def _dry_read(clients: AwsClients, method: str) -> Finding:
-    subject = "ec2:" + "".join(part.capitalize() for part in method.split("_"))
+    at = Subject(AREA, "ec2:" + "".join(part.capitalize() for part in method.split("_")))
     try:
         await clients.call(getattr(clients.ec2, method), DryRun=True)
     except Forbidden as fault:
-        return problem_finding(AREA, subject, fault.message, "attach the policies in deploy/iam to the role")
+        return at.problem(fault.message, "attach the policies in deploy/iam to the role")
     except Fault as fault:
         if fault.code != DRY_RUN:
-            return unknown_finding(AREA, subject, fault.message, "try again")
-    return ok_finding(AREA, subject, "a dry run would have succeeded")
+            return at.unknown(fault.message, "try again")
+    return at.ok("a dry run would have succeeded")
 
 
 async def _arn_of(clients: AwsClients, caller: Caller) -> str:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from tenure.aws.client.client import AwsClients
-from tenure.model.errors import Fault, Finding, NotFound, advice_finding, ok_finding, problem_finding, unknown_finding
+from tenure.model.errors import Fault, Finding, NotFound, Subject
 
 SERVICE: Final = "events.amazonaws.com"
 Statement = Mapping[str, Any]
@@ -115,10 +115,8 @@ _AWS_OWN: Final = "alias/aws/sqs"
 
 
 def check_retention(queue: str, attributes: Mapping[str, str]) -> Finding:
-    subject, retention = (
-        f"queue {queue} retention",
-        timedelta(seconds=int(attributes.get("MessageRetentionPeriod", 345600))),
-    )
+    at = Subject(AREA, f"queue {queue} retention")
+    retention = timedelta(seconds=int(attributes.get("MessageRetentionPeriod", 345600)))
     redrive = _max_receive_count(attributes.get("RedrivePolicy", ""))
     moved = timedelta(minutes=redrive / RECEIPTS_A_MINUTE) if redrive else retention
     message = f"messages survive an outage of Temporal of {_format_span(min(retention, moved))}"
@@ -126,16 +124,16 @@ def check_retention(queue: str, attributes: Mapping[str, str]) -> Finding:
         message += ": then they go to the dead-letter queue"
         if redrive < MOST_RECEIVES:
             todo = f"set maxReceiveCount of its RedrivePolicy to {MOST_RECEIVES}, the most that SQS allows"
-            return advice_finding(AREA, subject, message, todo)
+            return at.advice(message, todo)
     if retention < LONG:
         todo = f"set its MessageRetentionPeriod to 345600 (4 days), as {TEMPLATE} does; keeping costs nothing"
-        return advice_finding(AREA, subject, f"{message}, and are lost then", todo)
-    return ok_finding(AREA, subject, message)
+        return at.advice(f"{message}, and are lost then", todo)
+    return at.ok(message)
 
 
 def check_policy(queue: str, attributes: Mapping[str, str], rules: Mapping[str, str]) -> list[Finding]:
     """`rules`: the ARNs, by name, of those that send to it. Where there is none any rule of the account is meant."""
-    arn, subject = attributes["QueueArn"], f"queue {queue}"
+    arn, at = attributes["QueueArn"], Subject(AREA, f"queue {queue}")
     statements = statements_of(attributes.get("Policy", ""))
     partition, region, account = arn.split(":")[1], *arn.split(":")[3:5]
     rule_arns = rules or {"any rule": f"arn:{partition}:events:{region}:{account}:rule/any"}
@@ -148,40 +146,36 @@ def check_policy(queue: str, attributes: Mapping[str, str], rules: Mapping[str, 
     if denials:
         who = "EventBridge" if len(denials) == len(rule_arns) else f"the rules {', '.join(denials)}"
         todo = f"allow events.amazonaws.com {SEND} in the queue's policy, as {TEMPLATE} does"
-        return [
-            problem_finding(AREA, subject, f"its policy lets {who} send nothing: {next(iter(denials.values()))}", todo)
-        ]
-    found = [ok_finding(AREA, subject, "there, and EventBridge may send to it")]
+        return [at.problem(f"its policy lets {who} send nothing: {next(iter(denials.values()))}", todo)]
+    found = [at.ok("there, and EventBridge may send to it")]
     if open_to_all(statements, SEND):
         todo = "let only events.amazonaws.com and sqs.amazonaws.com send: what is in it is believed"
-        found.append(advice_finding(AREA, subject, "its policy lets anybody send to it", todo))
+        found.append(at.advice("its policy lets anybody send to it", todo))
     return found
 
 
 async def check_key(clients: AwsClients, queue: str, attributes: Mapping[str, str]) -> list[Finding]:
     """Nothing where SQS encrypts with its own key, or not at all: EventBridge can use that."""
-    key, subject = attributes.get("KmsMasterKeyId", ""), f"queue {queue} key"
+    key, at = attributes.get("KmsMasterKeyId", ""), Subject(AREA, f"queue {queue} key")
     if not key:
         return []
     own = "give it a key whose policy allows events.amazonaws.com kms:GenerateDataKey and kms:Decrypt, or SSE-SQS"
     if key.endswith(_AWS_OWN):
-        return [problem_finding(AREA, subject, f"EventBridge cannot use {_AWS_OWN}: nothing arrives", own)]
+        return [at.problem(f"EventBridge cannot use {_AWS_OWN}: nothing arrives", own)]
     try:
         metadata = (await clients.call(clients.kms.describe_key, KeyId=key))["KeyMetadata"]
         response = await clients.call(clients.kms.get_key_policy, KeyId=metadata["KeyId"], PolicyName="default")
     except NotFound as fault:
-        return [problem_finding(AREA, subject, f"{key}: {fault.message}", own)]
+        return [at.problem(f"{key}: {fault.message}", own)]
     except Fault as fault:
         todo = "run the doctor once with credentials that may kms:DescribeKey and kms:GetKeyPolicy on it"
-        return [unknown_finding(AREA, subject, f"{key} cannot be looked at: {fault.message}", todo)]
-    return [_check_key_policy(subject, key, metadata, response["Policy"], attributes["QueueArn"], own)]
+        return [at.unknown(f"{key} cannot be looked at: {fault.message}", todo)]
+    return [_check_key_policy(at, key, metadata, response["Policy"], attributes["QueueArn"], own)]
 
 
-def _check_key_policy(
-    subject: str, key: str, metadata: Mapping[str, Any], policy: str, queue: str, own: str
-) -> Finding:
+def _check_key_policy(at: Subject, key: str, metadata: Mapping[str, Any], policy: str, queue: str, own: str) -> Finding:
     if (state := metadata.get("KeyState", "Enabled")) != "Enabled":
-        return problem_finding(AREA, subject, f"{key} is {state}: nothing can be sent or read", f"enable it, or {own}")
+        return at.problem(f"{key} is {state}: nothing can be sent or read", f"enable it, or {own}")
     context = {"aws:sourceaccount": queue.split(":")[4], "kms:encryptioncontext:aws:sqs:arn": queue}
     denials = {
         action: why
@@ -190,8 +184,8 @@ def _check_key_policy(
     }
     if denials:
         why = next(iter(denials.values()))
-        return problem_finding(AREA, subject, f"EventBridge cannot use {key} ({', '.join(denials)}): {why}", own)
-    return ok_finding(AREA, subject, f"EventBridge may use {key}; the worker's role needs kms:Decrypt on it too")
+        return at.problem(f"EventBridge cannot use {key} ({', '.join(denials)}): {why}", own)
+    return at.ok(f"EventBridge may use {key}; the worker's role needs kms:Decrypt on it too")
 
 
 def _max_receive_count(redrive: str) -> int:
