@@ -69,30 +69,19 @@ class TypeCache:
     """What no class asks for any more is dropped."""
 
     def __init__(self) -> None:
-        self._types: dict[str, ResolvedTypes] = {}
-        self._key_of_class: dict[str, str] = {}
+        self._by_class: dict[str, tuple[str, ResolvedTypes]] = {}
 
     def get(self, uid: str, key: str) -> ResolvedTypes | None:
-        return self._types.get(key) if self._key_of_class.get(uid) == key else self._get_shared(uid, key)
+        types = next((types for known, types in self._by_class.values() if known == key), None)
+        if types is not None:
+            self.put(uid, key, types)
+        return types
 
     def put(self, uid: str, key: str, types: ResolvedTypes) -> None:
-        self._key_of_class[uid] = key
-        self._types[key] = types
-        self._remove_unused()
+        self._by_class[uid] = key, types
 
     def retain_only(self, uids: Collection[str]) -> None:
-        self._key_of_class = {uid: key for uid, key in self._key_of_class.items() if uid in uids}
-        self._remove_unused()
-
-    def _get_shared(self, uid: str, key: str) -> ResolvedTypes | None:
-        found = self._types.get(key)
-        if found is not None:
-            self.put(uid, key, found)
-        return found
-
-    def _remove_unused(self) -> None:
-        used_keys = set(self._key_of_class.values())
-        self._types = {key: types for key, types in self._types.items() if key in used_keys}
+        self._by_class = {uid: cached for uid, cached in self._by_class.items() if uid in uids}
 
 
 _log = structlog.get_logger(__name__)

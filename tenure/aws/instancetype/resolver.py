@@ -220,19 +220,16 @@ class _Resolver:
         return self._group.spread_over_partitions([*base, *reserved]) if self._group else [*base, *reserved]
 
     def _base_offerings(self, info: TypeInfo, launchable: Mapping[str, str]) -> Sequence[Offering]:
-        found = []
-        for zone in self._region.zones:
-            for capacity_type in (labels.ON_DEMAND, labels.SPOT):
-                price = self._region.prices.price(info.name, zone, capacity_type)
-                if price is None or capacity_type not in info.usage_classes:
-                    continue
-                found.append(
-                    Offering(
-                        zone=zone,
-                        zone_id=self._zone_ids.get(zone, ""),
-                        capacity_type=capacity_type,
-                        price=price,
-                        available=zone in launchable,
-                    )
-                )
-        return found
+        return [
+            Offering(
+                zone=zone,
+                zone_id=self._zone_ids.get(zone, ""),
+                capacity_type=capacity_type,
+                price=price,
+                available=zone in launchable,
+            )
+            for zone in self._region.zones
+            for capacity_type in (labels.ON_DEMAND, labels.SPOT)
+            if capacity_type in info.usage_classes
+            and (price := self._region.prices.price(info.name, zone, capacity_type)) is not None
+        ]

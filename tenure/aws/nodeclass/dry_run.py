@@ -5,6 +5,7 @@ Throttling and server errors are no verdict; neither is a want of capacity, whic
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from cachetools import TTLCache
+from cachetools import TLRUCache
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedSubnet
@@ -143,13 +144,16 @@ class Trial:
         return json.dumps(dependencies, sort_keys=True, default=str)
 
 
+def _expiry_of(uid: str, cached: tuple[str, Rejected | None], now: float) -> float:
+    return now + (_GOOD_SECONDS if cached[1] is None else _REJECTED_SECONDS)
+
+
 class DryRuns:
     """Verdicts are kept for a while, by class. Raises nothing of AWS's: that is what a verdict is made of."""
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
-        self._good: TTLCache[str, str] = TTLCache(MAX_ENTRIES, _GOOD_SECONDS)
-        self._rejected: TTLCache[str, tuple[str, Rejected]] = TTLCache(MAX_ENTRIES, _REJECTED_SECONDS)
+        self._verdicts: TLRUCache[str, tuple[str, Rejected | None]] = TLRUCache(MAX_ENTRIES, _expiry_of, time.monotonic)
         self._undeleted_templates: set[str] = set()
         """Names of launch templates that could not be deleted; the next look at any class tries again."""
 
@@ -157,21 +161,16 @@ class DryRuns:
         """None when nothing speaks against a launch."""
         await asyncio.gather(*map(self._delete, self._undeleted_templates))
         uid, key = trial.node_class.uid, trial.key()
-        if self._good.get(uid) == key:
-            return None
-        cached = self._rejected.get(uid)
+        cached = self._verdicts.get(uid)
         if cached is not None and cached[0] == key:
             return cached[1]
         verdict = await self._run_trial(trial)
-        if verdict is None:
-            self._good[uid] = key
-        elif isinstance(verdict, Rejected) and verdict.cacheable:
-            self._rejected[uid] = (key, verdict)
+        if verdict is None or (isinstance(verdict, Rejected) and verdict.cacheable):
+            self._verdicts[uid] = (key, verdict)
         return verdict
 
     def forget(self, node_class: EC2NodeClass) -> None:
-        self._good.pop(node_class.uid, None)
-        self._rejected.pop(node_class.uid, None)
+        self._verdicts.pop(node_class.uid, None)
 
     async def _run_trial(self, trial: Trial) -> Verdict:
         template = trial_template(trial.template)

@@ -17,7 +17,7 @@ from tenure.model.provider_results import InstanceFacts, LaunchFacts
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import build_nodeclaim, build_nodeclass
-from tests.support.aws.steps import admin_client, make_launch_group, prepare_launch, resolve_nodeclass
+from tests.support.aws.steps import launch_template_data, make_launch_group, prepare_launch, resolve_nodeclass
 
 ANY = (labels.CAPACITY_TYPE, "In", "reserved", "on-demand", "spot")
 NODECLAIM = build_nodeclaim(ANY, (labels.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge"))
@@ -157,11 +157,8 @@ async def test_each_reservation_has_its_own_template(cloud: AwsAdapters, control
     made = {control.make_reservation(name, zone, tags=TAGS): (name, zone) for name, zone in offerings}
     request = await prepare_launch(cloud, await resolve_nodeclass(cloud, selecting_nodeclass()), NODECLAIM)
     assert {one.reservation_id: (one.instance_type, one.zone) for one in request.overrides} == made
-    ec2 = admin_client(endpoint)
     for one in request.overrides:
-        response = ec2.describe_launch_template_versions(LaunchTemplateName=one.launch_template, Versions=["$Latest"])
-        data = response["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-        assert data["CapacityReservationSpecification"] == {
+        assert launch_template_data(endpoint, one.launch_template)["CapacityReservationSpecification"] == {
             "CapacityReservationPreference": "capacity-reservations-only",
             "CapacityReservationTarget": {"CapacityReservationId": one.reservation_id},
         }

@@ -2,7 +2,6 @@
 
 import base64
 from datetime import UTC, datetime
-from typing import Any
 
 from tenure.apis import labels
 from tenure.aws.instancetype.resolver import Region
@@ -10,7 +9,7 @@ from tenure.model.launch import PreparedLaunchRequest
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import build_nodeclaim, build_nodeclass
-from tests.support.aws.steps import admin_client, resolve_nodeclass
+from tests.support.aws.steps import launch_template_data, resolve_nodeclass
 
 GATES = {"NodeClassCEL": True}
 KUBELET = {
@@ -28,7 +27,7 @@ async def test_each_type_is_launched_with_its_own_amounts(endpoint: str, control
     assert isinstance(prepared, PreparedLaunchRequest)
     templates = {each.instance_type: each.launch_template for each in prepared.request.overrides}
     assert templates["m5.xlarge"] == templates["c5.xlarge"] != templates["m5.large"]
-    two, four = (user_data(admin_client(endpoint), templates[name]) for name in ("m5.large", "m5.xlarge"))
+    two, four = (user_data(endpoint, templates[name]) for name in ("m5.large", "m5.xlarge"))
     assert "maxPods: 20" in two and "maxPods: 40" in four
     assert "cpu: 60m" in two and "cpu: 120m" in four
     assert "memory: 480Mi" in two and "memory: 704Mi" in four
@@ -47,6 +46,5 @@ async def test_an_expression_without_a_value_on_some_type_of_the_region_is_told(
     cloud.close()
 
 
-def user_data(ec2: Any, template: str) -> str:
-    versions = ec2.describe_launch_template_versions(LaunchTemplateName=template)["LaunchTemplateVersions"]
-    return base64.b64decode(versions[0]["LaunchTemplateData"]["UserData"]).decode()
+def user_data(endpoint: str, template: str) -> str:
+    return base64.b64decode(launch_template_data(endpoint, template)["UserData"]).decode()

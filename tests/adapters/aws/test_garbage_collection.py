@@ -13,7 +13,7 @@ from tenure.model.errors import Forbidden
 from tenure.model.garbage_collection import InventoryLaunchTemplate
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.steps import admin_client, make_launch_group, prepare_launch, resolve_nodeclass
+from tests.support.aws.steps import admin_client, launch, make_launch_group, prepare_launch, resolve_nodeclass
 
 DATA = {"ImageId": "ami-1"}
 
@@ -123,9 +123,7 @@ async def test_an_instance_says_where_it_came_from_and_takes_its_names(
 
 async def test_tagging_hundreds_holds_up_no_termination(cloud: AwsAdapters, control: AwsControl) -> None:
     """Each kind of call waits its own turn: a queue of tags stands in nobody's way."""
-    result = await cloud.fleet.create(
-        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=3)
-    )
+    result = await launch(cloud, members=3)
     ids = [one.instance_id for one in result.instances]
     tagging = [
         asyncio.create_task(cloud.orphaned_resources.tag_instance(ids[0], {labels.TAG_NAME: f"n{n}"}))
@@ -140,7 +138,7 @@ async def test_tagging_hundreds_holds_up_no_termination(cloud: AwsAdapters, cont
 
 async def test_what_is_made_older_is_older(cloud: AwsAdapters, control: AwsControl) -> None:
     """The stand-in's word for it, which the tests of upkeep rest on."""
-    await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud))))
+    await launch(cloud)
     (instance,) = await cloud.instances.list_managed()
     template, *_ = await cloud.orphaned_resources.list_launch_templates()
     (profile,) = await cloud.orphaned_resources.list_instance_profiles()

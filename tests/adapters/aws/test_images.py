@@ -11,7 +11,13 @@ from tenure.model.provider_results import ConditionPatch
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import build_nodeclass
-from tests.support.aws.steps import admin_client, make_launch_group, prepare_launch, resolve_nodeclass
+from tests.support.aws.steps import (
+    admin_client,
+    launch_template_data,
+    make_launch_group,
+    prepare_launch,
+    resolve_nodeclass,
+)
 
 ARN = "arn:aws:ssm:us-west-2::parameter"
 STANDARD = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
@@ -64,9 +70,12 @@ async def test_ami_04_and_12_a_name_has_default_owners_and_wildcards(cloud: AwsA
 
 
 async def test_ami_06_and_14_a_parameter_by_its_arn(cloud: AwsAdapters, control: AwsControl) -> None:
-    image = control.publish_image("mine", parameters=["/aws/service/mine"], architecture="x86_64")
+    image = control.publish_image("mine", parameters=["/aws/service/mine"], architecture="arm64")
     assert await resolve_image_ids(cloud, selecting_nodeclass({"ssmParameter": f"{ARN}/aws/service/mine"})) == [image]
     assert await resolve_image_ids(cloud, selecting_nodeclass({"ssmParameter": f"{ARN}{STANDARD}"}, uid="public"))
+    by_name = selecting_nodeclass({"ssmParameter": "/aws/service/mine"}, uid="name", amiFamily="Bottlerocket")
+    (found,) = (await resolve_nodeclass(cloud, by_name)).status.amis
+    assert (found.id, found.requirements[0].values) == (image, ("arm64",))
 
 
 async def test_ami_07_a_deprecated_image_alone_still_launches(cloud: AwsAdapters, control: AwsControl) -> None:
@@ -133,9 +142,7 @@ async def test_ami_11_a_custom_family_runs_the_users_image_with_the_users_data(
     )
     request = await prepare_launch(cloud, one)
     await cloud.fleet.create(make_launch_group(request))
-    name = request.overrides[0].launch_template
-    found = admin_client(endpoint).describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
-    data = found["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    data = launch_template_data(endpoint, request.overrides[0].launch_template)
     assert (data["ImageId"], data["UserData"]) == (new, "IyEvYmluL3NoCm1pbmU=")
     assert "BlockDeviceMappings" not in data
 

@@ -13,7 +13,7 @@ from tenure.model.errors import Forbidden, NotFound, Throttled
 from tenure.model.interruption.notices import StatusReport
 from tenure.model.interruption.records import QueueMessage
 from tenure.sandbox.aws.admin.client import AwsControl
-from tests.support.aws.steps import admin_client
+from tests.support.aws.steps import admin_client, run_foreign_instances
 
 QUEUE = "demo"
 
@@ -22,12 +22,8 @@ QUEUE = "demo"
 def instances(endpoint: str, control: AwsControl) -> list[str]:
     """Three that run, of nobody's: the adapters do not ask whose they are."""
     control.configure(pending_seconds=0.0)
-    ec2 = admin_client(endpoint)
-    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
-    image = next(one["ImageId"] for one in ec2.describe_images()["Images"] if one["Architecture"] == "x86_64")
-    run = ec2.run_instances(MinCount=3, MaxCount=3, InstanceType="m5.large", SubnetId=subnet, ImageId=image)
-    ids = [one["InstanceId"] for one in run["Instances"]]
-    ec2.get_waiter("instance_running").wait(InstanceIds=ids, WaiterConfig={"Delay": 1})
+    ids = run_foreign_instances(endpoint, 3)
+    admin_client(endpoint).get_waiter("instance_running").wait(InstanceIds=ids, WaiterConfig={"Delay": 1})
     return ids
 
 

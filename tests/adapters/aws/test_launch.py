@@ -14,7 +14,14 @@ from tenure.model.launch import LaunchRejection, PreparedLaunchRequest
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import build_nodeclaim
-from tests.support.aws.steps import NODECLAIM, admin_client, make_launch_group, prepare_launch, resolve_nodeclass, retry
+from tests.support.aws.steps import (
+    NODECLAIM,
+    launch,
+    make_launch_group,
+    prepare_launch,
+    resolve_nodeclass,
+    retry,
+)
 
 
 async def test_from_a_class_to_instances_and_back_to_nothing(
@@ -211,9 +218,7 @@ async def test_the_policy_is_really_in_force(cloud: AwsAdapters) -> None:
 async def test_one_instance_that_is_gone_does_not_keep_others_from_their_end(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    result = await cloud.fleet.create(
-        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=2)
-    )
+    result = await launch(cloud, members=2)
     ids = [one.instance_id for one in result.instances]
     found = await asyncio.gather(*(cloud.instances.terminate(one) for one in [*ids, "i-0123456789abcdef0"]))
     assert found == [True, True, False]
@@ -223,9 +228,7 @@ async def test_one_instance_that_is_gone_does_not_keep_others_from_their_end(
 async def test_one_instance_that_may_not_be_ended_keeps_no_other_from_its_end(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    result = await cloud.fleet.create(
-        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=3)
-    )
+    result = await launch(cloud, members=3)
     protected, *others = [one.instance_id for one in result.instances]
     match = {"InstanceId": protected}
     control.add_fault("error", action="TerminateInstances", match=match, code="OperationNotPermitted", http=400)
@@ -248,9 +251,7 @@ async def test_a_profile_that_ec2_does_not_know_yet_is_told_as_such_and_known_at
 
 
 async def test_many_who_list_at_the_same_time_share_one_list(cloud: AwsAdapters, control: AwsControl) -> None:
-    result = await cloud.fleet.create(
-        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=2)
-    )
+    result = await launch(cloud, members=2)
     control.clear_counters()
     found = await asyncio.gather(*(cloud.instances.list_managed() for _ in range(50)))
     assert control.count_calls("ec2:DescribeInstances") == 1
@@ -261,9 +262,7 @@ async def test_many_who_list_at_the_same_time_share_one_list(cloud: AwsAdapters,
 async def test_many_who_look_for_a_claims_instance_share_one_call_that_reads_no_other(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
-    result = await cloud.fleet.create(
-        make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=3)
-    )
+    result = await launch(cloud, members=3)
     first, second, _ = (one.instance_id for one in result.instances)
     await cloud.orphaned_resources.tag_instance(first, {labels.TAG_NODECLAIM: "a"})
     await cloud.orphaned_resources.tag_instance(second, {labels.TAG_NODECLAIM: "b"})
@@ -283,21 +282,6 @@ async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) 
     found = await cloud.instances.get(result.instances[0].instance_id)
     assert found is not None
     assert result.instances[0].capacity_type == found.capacity_type == "spot"
-
-
-@pytest.mark.parametrize(("gate", "preference"), [(True, "none"), (False, None)])
-async def test_open_reservations_are_left_alone_only_with_the_gate_on(
-    endpoint: str, control: AwsControl, region: Region, gate: bool, preference: str | None
-) -> None:
-    cloud = adapters(endpoint, region, feature_gates={"ReservedCapacity": gate})
-    request = await prepare_launch(cloud, await resolve_nodeclass(cloud))
-    everyone = admin_client(endpoint)
-    name = request.overrides[0].launch_template
-    versions = everyone.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
-    data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-    actual_preference = data.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference")
-    assert actual_preference == preference
-    cloud.close()
 
 
 async def test_thirty_of_a_hundred_calls_failing_leave_one_profile_and_one_fleet(

@@ -12,7 +12,7 @@ from tenure.model.rollout import ImagePin, ami_selector_digest
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import build_nodeclass
-from tests.support.aws.steps import NODECLAIM, admin_client, make_launch_group, prepare_launch, resolve_nodeclass
+from tests.support.aws.steps import resolve_nodeclass
 
 
 async def test_a_class_resolved_again_at_once_calls_nobody(cloud: AwsAdapters, control: AwsControl) -> None:
@@ -95,21 +95,6 @@ async def test_a_pinned_image_is_used_for_the_same_nodes(cloud: AwsAdapters) -> 
     assert conditions["AMIsReady"].status == "True"
 
 
-async def test_a_role_that_changes_gets_a_profile_of_its_own_and_both_go_with_the_class(
-    cloud: AwsAdapters, control: AwsControl, endpoint: str
-) -> None:
-    everyone = admin_client(endpoint, "iam")
-    first = await resolve_nodeclass(cloud, build_nodeclass(role="KarpenterNodeRole-demo"))
-    with_path = await resolve_nodeclass(cloud, build_nodeclass(role="some/path/KarpenterNodeRole-demo"))
-    assert with_path.status.instance_profile == first.status.instance_profile
-    everyone.create_instance_profile(InstanceProfileName="mine")
-    everyone.add_role_to_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
-    own_profile_class = await resolve_nodeclass(cloud, build_nodeclass(role="", instanceProfile="mine"))
-    assert own_profile_class.status.instance_profile == "mine"
-    await cloud.resolver.clean_up(first)
-    assert [one["InstanceProfileName"] for one in everyone.list_instance_profiles()["InstanceProfiles"]] == ["mine"]
-
-
 async def test_prices_that_cannot_be_read_are_estimated(endpoint: str, control: AwsControl) -> None:
     control.add_fault("5xx", service="pricing")
     control.add_fault("5xx", service="ec2", action="DescribeSpotPriceHistory")
@@ -131,52 +116,6 @@ async def test_the_catalogue_holds_every_type_of_every_class(cloud: AwsAdapters,
     control.clear_counters()
     assert (await cloud.offerings.catalogue([one])).by_node_class["default"] == found.by_node_class["default"]
     assert control.get_counters() == {}
-
-
-async def test_a_placement_group_reaches_types_and_instances(
-    cloud: AwsAdapters, control: AwsControl, endpoint: str
-) -> None:
-    everyone = admin_client(endpoint)
-    group_id = everyone.create_placement_group(GroupName="close", Strategy="cluster")["PlacementGroup"]["GroupId"]
-    one = await resolve_nodeclass(cloud, build_nodeclass(placementGroupSelector={"name": "close"}))
-    types = {each.name: each for each in await cloud.offerings.instance_types(one)}
-    assert not any(offering.available for offering in types["t3.large"].offerings)
-    result = await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, one)))
-    raw = everyone.describe_instances(InstanceIds=[result.instances[0].instance_id])
-    assert raw["Reservations"][0]["Instances"][0]["Placement"]["GroupName"] == "close"
-    facts = await cloud.fleet.describe(result, one, NODECLAIM)
-    assert facts[0].labels[labels.PLACEMENT_GROUP_ID] == group_id
-
-
-async def test_a_placement_group_that_is_not_there_is_said(cloud: AwsAdapters) -> None:
-    found = await cloud.resolver.resolve(build_nodeclass(placementGroupSelector={"name": "no-such"}))
-    condition = {one.type: one for one in found.conditions}["PlacementGroupReady"]
-    assert (condition.status, condition.reason) == ("False", "PlacementGroupNotFound")
-
-
-async def test_of_images_by_name_the_newest_that_is_not_deprecated_is_taken(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
-    image_attributes = {"architecture": "x86_64"}
-    old = control.publish_image("mine-1", created="2025-01-01T00:00:00.000Z", **image_attributes)
-    new = control.publish_image("mine-2", created="2025-06-01T00:00:00.000Z", **image_attributes)
-    deprecated = control.publish_image(
-        "mine-3", created="2025-09-01T00:00:00.000Z", deprecation="2025-10-01T00:00:00.000Z", **image_attributes
-    )
-    by_name = build_nodeclass(amiFamily="AL2023", amiSelectorTerms=[{"name": "mine-*"}])
-    assert [image.id for image in (await resolve_nodeclass(cloud, by_name)).status.amis] == [new]
-    by_id = build_nodeclass(uid="b", amiFamily="AL2023", amiSelectorTerms=[{"id": deprecated}])
-    assert [image.deprecated for image in (await resolve_nodeclass(cloud, by_id)).status.amis] == [True]
-    both = build_nodeclass(uid="c", amiFamily="AL2023", amiSelectorTerms=[{"id": deprecated}, {"id": old}])
-    assert [image.id for image in (await resolve_nodeclass(cloud, both)).status.amis] == [old]
-
-
-async def test_a_parameter_of_the_users_own_names_an_image(cloud: AwsAdapters, control: AwsControl) -> None:
-    image = control.publish_image("mine", parameters=["/aws/service/mine"], architecture="arm64")
-    one = build_nodeclass(amiFamily="Bottlerocket", amiSelectorTerms=[{"ssmParameter": "/aws/service/mine"}])
-    found = await resolve_nodeclass(cloud, one)
-    assert [each.id for each in found.status.amis] == [image]
-    assert found.status.amis[0].requirements[0].values == ("arm64",)
 
 
 @pytest.mark.parametrize(("alias", "count"), [("bottlerocket@latest", 5), ("al2023@latest", 5)])

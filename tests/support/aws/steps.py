@@ -11,7 +11,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.aws.adapters import AwsAdapters
 from tenure.model.errors import Throttled, TryLater
-from tenure.model.launch import LaunchGroup, LaunchGroupMember, LaunchRequest, PreparedLaunchRequest
+from tenure.model.launch import FleetResult, LaunchGroup, LaunchGroupMember, LaunchRequest, PreparedLaunchRequest
 from tests.support.aws.builders import build_nodeclaim, build_nodeclass
 
 T = TypeVar("T")
@@ -44,6 +44,26 @@ async def prepare_launch(
 def make_launch_group(request: LaunchRequest, members: int = 1, attempt: int = 1) -> LaunchGroup:
     group_members = tuple(LaunchGroupMember(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
     return LaunchGroup(group_id="plan-1", attempt=attempt, members=group_members, request=request)
+
+
+async def launch(cloud: AwsAdapters, members: int = 1) -> FleetResult:
+    """With a class of its own, from its selectors to instances."""
+    request = await prepare_launch(cloud, await resolve_nodeclass(cloud))
+    return await cloud.fleet.create(make_launch_group(request, members))
+
+
+def launch_template_data(endpoint: str, name: str) -> Any:
+    found = admin_client(endpoint).describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
+    return found["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+
+
+def run_foreign_instances(endpoint: str, count: int = 1) -> list[str]:
+    """IDs of instances that nobody's cluster owns."""
+    ec2 = admin_client(endpoint)
+    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+    image = next(one["ImageId"] for one in ec2.describe_images()["Images"] if one["Architecture"] == "x86_64")
+    run = ec2.run_instances(MinCount=count, MaxCount=count, InstanceType="m5.large", SubnetId=subnet, ImageId=image)
+    return [one["InstanceId"] for one in run["Instances"]]
 
 
 async def retry(step: Callable[[], Awaitable[T]]) -> T:

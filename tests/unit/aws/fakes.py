@@ -1,5 +1,6 @@
 """AWS played at the adapters' own door, for tests of when it is asked and not of what it says."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -10,6 +11,19 @@ from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tests.support.aws.builders import ZONES
 
 R = TypeVar("R")
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        """Passes by as much as is slept."""
+        self.now += seconds
+        await asyncio.sleep(0)
 
 
 class NoPlacementGroups:

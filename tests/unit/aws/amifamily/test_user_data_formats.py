@@ -13,8 +13,9 @@ import yaml
 from tenure.apis import labels
 from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.amifamily.user_data import Bootstrap, UserDataError, render
-from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
+from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of, kubelet_may_set
 from tenure.aws.eks_cluster import ClusterFacts
+from tenure.sandbox.nodes.userdata import read_user_data
 from tests.support.aws.builders import CLUSTER, build_nodeclaim, build_nodeclass
 
 SHELL = "#!/bin/bash\necho 'Grüße' # and so on\n"
@@ -359,7 +360,9 @@ def test_bottlerocket_is_told_the_directories_unless_its_version_knows_them(
 ) -> None:
     status = {"amis": [{"id": f"ami-{n}", "name": name, "requirements": []} for n, name in enumerate(names)]}
     found = settings(amiSelectorTerms=terms, amiFamily="Bottlerocket", instanceStorePolicy="RAID0", status=status)
-    init, bind = found["bootstrap-commands"]["000-mount-instance-storage"]["commands"]
+    mount = found["bootstrap-commands"]["000-mount-instance-storage"]
+    assert mount["essential"] is True
+    init, bind = mount["commands"]
     assert init == ["apiclient", "ephemeral-storage", "init"]
     assert bind[:3] == ["apiclient", "ephemeral-storage", "bind"]
     assert bind[3:] == (
@@ -414,3 +417,63 @@ def test_a_quote_in_a_value_does_not_end_it() -> None:
 @pytest.mark.parametrize("own", ["", "anything\r\nat all", MIME])
 def test_custom_is_passed_on_byte_by_byte(own: str) -> None:
     assert rendered("Custom", userData=own) == own
+
+
+# --- All families -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["AL2023", "AL2", "Bottlerocket", "Windows2022"])
+def test_every_family_joins_with_the_claims_labels_and_taints(family: str) -> None:
+    joined = read_user_data(rendered(family))
+    assert joined is not None
+    assert joined.cluster == "demo"
+    assert joined.max_pods == 29
+    assert joined.labels == {
+        "team": "a",
+        labels.NODEPOOL: "general",
+        labels.NODECLASS: "default",
+        labels.CAPACITY_TYPE: "spot",
+        labels.DO_NOT_SYNC_TAINTS: "true",
+    }
+    assert {(taint.key, taint.value, taint.effect) for taint in joined.taints} == {
+        ("team", "a", "NoSchedule"),
+        ("team", "", "NoExecute"),
+        ("cni", "", "NoExecute"),
+        ("karpenter.sh/unregistered", "", "NoExecute"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("family", "own", "expected"),
+    [
+        ("AL2023", "MIME-Version: 1.0\n\nno parts", "boundary"),
+        ("Bottlerocket", "<powershell>", "not TOML"),
+        ("AL2023", "#!/bin/sh\n" + "x" * 16384, "16384"),
+    ],
+)
+def test_user_data_that_no_machine_reads_is_refused(family: str, own: str, expected: str) -> None:
+    with pytest.raises(UserDataError, match=expected):
+        rendered(family, userData=own)
+
+
+def test_al2023_needs_the_address_range() -> None:
+    with pytest.raises(UserDataError, match="Service addresses"):
+        rendered("AL2023", CLUSTER.model_copy(update={"cidr": ""}))
+
+
+@pytest.mark.parametrize(
+    ("key", "may"),
+    [
+        ("team", True),
+        ("karpenter.sh/nodepool", True),
+        ("topology.kubernetes.io/zone", True),
+        ("node.kubernetes.io/anything", True),
+        ("kubernetes.io/arch", True),
+        ("kubernetes.io/role", False),
+        ("node-role.kubernetes.io/worker", False),
+        ("example.node-restriction.kubernetes.io/x", False),
+        ("topology.ebs.csi.aws.com/zone", True),
+    ],
+)
+def test_labels_that_a_kubelet_may_say_of_itself(key: str, may: bool) -> None:
+    assert kubelet_may_set(key) is may

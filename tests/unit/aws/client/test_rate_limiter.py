@@ -5,26 +5,13 @@ import asyncio
 import pytest
 
 from tenure.aws.client.rate_limiter import READS, WRITES, Rate, TokenBucket, TokenBuckets, rate_of
-
-
-class Clock:
-    """Passes by as much as is slept."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        await asyncio.sleep(0)
+from tests.unit.aws.fakes import FakeClock
 
 
 class ThrottlingApi:
     """EC2's own bucket, as its documentation has it."""
 
-    def __init__(self, per_second: float, burst: float, clock: Clock) -> None:
+    def __init__(self, per_second: float, burst: float, clock: FakeClock) -> None:
         self._per_second, self._burst, self._clock = per_second, burst, clock
         self._tokens, self._filled = burst, 0.0
 
@@ -60,9 +47,13 @@ def test_no_rate_is_above_what_aws_documents(operation: str, refill: float, buck
     assert rate_of(operation).per_second <= refill and rate_of(operation).burst <= bucket
 
 
+def make_bucket(rate: Rate) -> tuple[TokenBucket, FakeClock]:
+    clock = FakeClock()
+    return TokenBucket(rate, clock=clock, sleep=clock.sleep), clock
+
+
 async def test_a_burst_goes_out_at_once_and_the_rest_in_turn() -> None:
-    clock = Clock()
-    bucket, done = TokenBucket(Rate(per_second=50, burst=3), clock=clock, sleep=clock.sleep), list[tuple[int, float]]()
+    (bucket, clock), done = make_bucket(Rate(per_second=50, burst=3)), list[tuple[int, float]]()
 
     async def take(number: int) -> None:
         await bucket.acquire()
@@ -73,31 +64,27 @@ async def test_a_burst_goes_out_at_once_and_the_rest_in_turn() -> None:
 
 
 async def test_in_no_second_more_fleets_are_called_than_are_refilled() -> None:
-    clock = Clock()
-    bucket = TokenBucket(rate_of("create_fleet"), clock=clock, sleep=clock.sleep)
+    bucket, clock = make_bucket(rate_of("create_fleet"))
     times = [await acquired_at(bucket, clock) for _ in range(50)]
     assert max(sum(1 for other in times if one <= other < one + 0.999) for one in times) <= 5
 
 
 async def test_after_a_refusal_nothing_of_the_burst_is_left() -> None:
-    clock = Clock()
-    bucket = TokenBucket(Rate(per_second=20, burst=100), clock=clock, sleep=clock.sleep)
+    bucket, clock = make_bucket(Rate(per_second=20, burst=100))
     bucket.on_throttled()
     await bucket.acquire()
     assert clock.now == pytest.approx(1 / 14, rel=0.01)
 
 
 async def test_refusals_that_come_together_slow_it_down_once() -> None:
-    clock = Clock()
-    bucket = TokenBucket(Rate(per_second=10, burst=1), clock=clock, sleep=clock.sleep)
+    bucket, _ = make_bucket(Rate(per_second=10, burst=1))
     for _ in range(10):
         bucket.on_throttled()
     assert bucket.per_second == pytest.approx(7)
 
 
 async def test_the_pace_comes_back_when_nothing_is_refused() -> None:
-    clock = Clock()
-    bucket = TokenBucket(Rate(per_second=10, burst=1), clock=clock, sleep=clock.sleep)
+    bucket, clock = make_bucket(Rate(per_second=10, burst=1))
     bucket.on_throttled()
     await clock.sleep(60)
     await bucket.acquire()
@@ -106,8 +93,7 @@ async def test_the_pace_comes_back_when_nothing_is_refused() -> None:
 
 async def test_where_less_is_granted_it_is_found_and_nearly_used_up() -> None:
     """A refill of 2 per second, though 5 are documented: others in the account use the rest."""
-    clock = Clock()
-    bucket = TokenBucket(rate_of("create_fleet"), clock=clock, sleep=clock.sleep)
+    bucket, clock = make_bucket(rate_of("create_fleet"))
     api, done, throttled = ThrottlingApi(2, 50, clock), 0, 0
     while done < 500:
         await bucket.acquire()
@@ -121,8 +107,7 @@ async def test_where_less_is_granted_it_is_found_and_nearly_used_up() -> None:
 
 
 async def test_replicas_share_a_rate() -> None:
-    clock = Clock()
-    bucket = TokenBucket(Rate(per_second=10, burst=20), clock=clock, sleep=clock.sleep)
+    bucket, clock = make_bucket(Rate(per_second=10, burst=20))
     bucket.set_replicas(4)
     times = [await acquired_at(bucket, clock) for _ in range(15)]
     assert times[4] == 0 and times[5] == pytest.approx(0.4)
@@ -138,6 +123,6 @@ async def test_apis_do_not_wait_for_each_other() -> None:
     assert buckets.bucket_for("terminate_instances").per_second == 2.5
 
 
-async def acquired_at(bucket: TokenBucket, clock: Clock) -> float:
+async def acquired_at(bucket: TokenBucket, clock: FakeClock) -> float:
     await bucket.acquire()
     return round(clock.now, 3)

@@ -1,13 +1,14 @@
-"""What EC2 is told of reservations and places: in launch templates and in fleet requests."""
+"""Launch templates, and the reservations and places that they and fleet requests name."""
 
+import base64
+import json
 from typing import Any
 
 import pytest
 
 from tenure.aws.amifamily.families import FAMILIES
-from tenure.aws.client.errors import INSUFFICIENT
 from tenure.aws.instance.create_fleet import create_fleet_request, parse_fleet_result
-from tenure.aws.instance.launch_templates import Placement, ReservationTarget, launch_template
+from tenure.aws.instance.launch_templates import LaunchTemplate, Placement, ReservationTarget, launch_template
 from tenure.aws.settings import AwsSettings
 from tenure.model.instance_types import Market
 from tenure.model.launch import LaunchGroup
@@ -20,19 +21,22 @@ TARGETED = {
 }
 
 
-def template_targets(settings: AwsSettings, **more: Any) -> dict[str, Any]:
-    found = launch_template(
-        build_nodeclass(resolved_status()),
+def template(settings: AwsSettings = SETTINGS, user_data: str = "", **more: Any) -> LaunchTemplate:
+    return launch_template(
+        more.pop("node_class", None) or build_nodeclass(resolved_status()),
         FAMILIES["AL2023"],
         settings,
         image_id="ami-1",
-        user_data="",
-        tags={},
-        capacity_type="reserved",
-        **more,
+        user_data=user_data,
+        tags={"a": "b"},
+        **({"capacity_type": "reserved"} | more),
     )
+
+
+def template_targets(settings: AwsSettings, **more: Any) -> dict[str, Any]:
+    data = template(settings, **more).data
     keys = ("CapacityReservationSpecification", "InstanceMarketOptions", "Placement")
-    return {key: found.data[key] for key in keys if key in found.data}
+    return {key: data[key] for key in keys if key in data}
 
 
 def reserved_group(market: Market) -> LaunchGroup:
@@ -107,14 +111,27 @@ def test_an_answer_tells_the_reservation_and_the_place_of_what_came_and_of_what_
     assert (error.reservation_id, error.insufficient, instance.placement_group) == ("cr-1", True, "pg-1")
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "ReservationCapacityExceeded",
-        "ReservationCapacityIncompatible",
-        "InvalidCapacityReservationState",
-        "InvalidCapacityReservationId.NotFound",
-    ],
-)
-def test_a_reservation_that_is_gone_is_a_want_of_capacity(code: str) -> None:
-    assert code in INSUFFICIENT
+def test_a_launch_template_says_what_the_class_says_and_is_named_by_it() -> None:
+    one = build_nodeclass(resolved_status(), detailedMonitoring=True, ipPrefixCount=2)
+    made, other = (template(user_data=text, node_class=one, capacity_type="spot") for text in ("hello", "hallo"))
+    assert base64.b64decode(made.data["UserData"]) == b"hello"
+    assert made.data["NetworkInterfaces"][0]["Groups"] == ["sg-1"]
+    assert made.data["NetworkInterfaces"][0]["Ipv4PrefixCount"] == 2
+    assert made.data["IamInstanceProfile"] == {"Name": "demo_profile"}
+    assert made.data["MetadataOptions"]["HttpTokens"] == "required"
+    assert made.data["MetadataOptions"]["HttpProtocolIpv6"] == "disabled"
+    assert made.data["Monitoring"] == {"Enabled": True}
+    assert made.data["BlockDeviceMappings"][0]["Ebs"] == {"Encrypted": True, "VolumeType": "gp3", "VolumeSize": 20}
+    assert {one["ResourceType"] for one in made.data["TagSpecifications"]} == {
+        "network-interface",
+        "spot-instances-request",
+    }
+    assert made.name.removeprefix("karpenter.k8s.aws/").isdigit()
+    assert made.name != other.name
+    assert json.dumps(made.data)
+
+
+@pytest.mark.parametrize("region", ["us-iso-east-1", "us-isob-east-1"])
+def test_launch_templates_omit_ipv6_metadata_in_isolated_regions(region: str) -> None:
+    made = template(SETTINGS.model_copy(update={"region": region}))
+    assert "HttpProtocolIpv6" not in made.data["MetadataOptions"]

@@ -32,28 +32,6 @@ def allocatable(name: str, **spec: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("name", "millicores", "mebibytes", "pods"),
-    [
-        ("a1.medium", 940, 1392, 8),
-        ("a1.large", 1930, 3055, 29),
-        ("a1.xlarge", 3920, 6525, 58),
-        ("a1.2xlarge", 7910, 14103, 58),
-        ("a1.4xlarge", 15890, 27322, 234),
-        ("c5.large", 1930, 3114, 29),
-        ("c5.xlarge", 3920, 6584, 58),
-        ("m5.large", 1930, 6903, 29),
-        ("m5.xlarge", 3920, 14162, 58),
-    ],
-)
-def test_what_pods_get_is_what_karpenter_documents(name: str, millicores: int, mebibytes: int, pods: int) -> None:
-    found = allocatable(name)
-    assert found[labels.CPU] == millicores
-    assert found[labels.MEMORY] == mebibytes * MIB
-    assert found[labels.PODS] == pods
-    assert found[labels.EPHEMERAL_STORAGE] // GIB == 17
-
-
-@pytest.mark.parametrize(
     ("vcpus", "millicores"), [(1, 60), (2, 70), (3, 75), (4, 80), (8, 90), (9, 92), (16, 110), (36, 160), (96, 310)]
 )
 def test_reserved_cores_are_cut_band_by_band(vcpus: int, millicores: int) -> None:
@@ -140,58 +118,33 @@ def test_bottlerocket_reserves_memory_for_the_pods_it_may_run() -> None:
     assert kube_reserved(one, {labels.PODS: 10})[labels.MEMORY] == (11 * 10 + 255) * MIB
 
 
+def disk(device: str, size: str = "", **more: Any) -> dict[str, Any]:
+    """Of this size, or as large as its snapshot."""
+    return {"deviceName": device, "ebs": {"volumeSize": size} if size else {"snapshotID": "snap-1"}, **more}
+
+
 @pytest.mark.parametrize(
-    ("family", "spec", "size"),
+    ("family", "disks", "size"),
     [
-        ("AL2023", {}, 20 * GIB),
-        ("Windows2022", {}, 50 * GIB),
-        ("Bottlerocket", {}, 20 * GIB),
-        ("Custom", {}, 20 * GIB),
-        ("AL2023", {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "60Gi"}}]}, 60 * GIB),
-        ("AL2023", {"blockDeviceMappings": [{"deviceName": "/dev/xvdb", "ebs": {"volumeSize": "60Gi"}}]}, 20 * GIB),
-        ("Bottlerocket", {"blockDeviceMappings": [{"deviceName": "/dev/xvdb", "ebs": {"volumeSize": "9Gi"}}]}, 9 * GIB),
-        ("AL2023", {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"snapshotID": "snap-1"}}]}, 20 * GIB),
-        (
-            "AL2023",
-            {"blockDeviceMappings": [{"deviceName": "/dev/a", "rootVolume": True, "ebs": {"volumeSize": "7Gi"}}]},
-            7 * GIB,
-        ),
-        (
-            "Custom",
-            {"blockDeviceMappings": [{"deviceName": "/dev/a", "ebs": {"volumeSize": "7Gi"}}, {"deviceName": "/dev/b"}]},
-            20 * GIB,
-        ),
-        ("Custom", {"blockDeviceMappings": [{"deviceName": "/dev/a", "ebs": {"volumeSize": "7Gi"}}]}, 7 * GIB),
-        (
-            "Custom",
-            {
-                "blockDeviceMappings": [
-                    {"deviceName": "/dev/a", "rootVolume": True, "ebs": {"volumeSize": "7Gi"}},
-                    {"deviceName": "/dev/b", "ebs": {"volumeSize": "9Gi"}},
-                ]
-            },
-            7 * GIB,
-        ),
-        ("Windows2022", {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"snapshotID": "s"}}]}, 50 * GIB),
-        (
-            "Windows2022",
-            {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": "99Gi"}}]},
-            99 * GIB,
-        ),
-        (
-            "AL2023",
-            {
-                "blockDeviceMappings": [
-                    {"deviceName": "/dev/a", "rootVolume": True, "ebs": {"snapshotID": "s"}},
-                    {"deviceName": "/dev/xvda", "ebs": {"volumeSize": "60G"}},
-                ]
-            },
-            60 * 10**9,
-        ),
+        ("AL2023", [], 20 * GIB),
+        ("Windows2022", [], 50 * GIB),
+        ("Bottlerocket", [], 20 * GIB),
+        ("Custom", [], 20 * GIB),
+        ("AL2023", [disk("/dev/xvda", "60Gi")], 60 * GIB),
+        ("AL2023", [disk("/dev/xvdb", "60Gi")], 20 * GIB),
+        ("Bottlerocket", [disk("/dev/xvdb", "9Gi")], 9 * GIB),
+        ("AL2023", [disk("/dev/xvda")], 20 * GIB),
+        ("AL2023", [disk("/dev/a", "7Gi", rootVolume=True)], 7 * GIB),
+        ("Custom", [disk("/dev/a", "7Gi"), {"deviceName": "/dev/b"}], 20 * GIB),
+        ("Custom", [disk("/dev/a", "7Gi")], 7 * GIB),
+        ("Custom", [disk("/dev/a", "7Gi", rootVolume=True), disk("/dev/b", "9Gi")], 7 * GIB),
+        ("Windows2022", [disk("/dev/sda1")], 50 * GIB),
+        ("Windows2022", [disk("/dev/sda1", "99Gi")], 99 * GIB),
+        ("AL2023", [disk("/dev/a", rootVolume=True), disk("/dev/xvda", "60G")], 60 * 10**9),
     ],
 )
-def test_ephemeral_storage_is_the_data_disk(family: str, spec: dict[str, Any], size: int) -> None:
-    assert storage_of(machine("m5.large", family, **spec)) == size
+def test_ephemeral_storage_is_the_data_disk(family: str, disks: list[dict[str, Any]], size: int) -> None:
+    assert storage_of(machine("m5.large", family, blockDeviceMappings=disks)) == size
 
 
 def test_raid0_counts_the_local_disks_where_there_are_any() -> None:

@@ -40,6 +40,9 @@ PUBLISHED = [
 COMPUTED = [
     ("a1.medium", 940, 1392, 8),
     ("a1.large", 1930, 3055, 29),
+    ("a1.xlarge", 3920, 6525, 58),
+    ("a1.2xlarge", 7910, 14103, 58),
+    ("a1.4xlarge", 15890, 27322, 234),
     ("t3.nano", 1930, 74, 4),
     ("t3.micro", 1930, 548, 4),
     ("t3.small", 1930, 1418, 11),
@@ -50,10 +53,12 @@ COMPUTED = [
     ("t4g.medium", 1930, 3187, 17),
     ("m4.large", 1930, 7002, 20),
     ("m5.large", 1930, 6903, 29),
+    ("m5.xlarge", 3920, 14162, 58),
     ("m5.2xlarge", 7910, 29317, 58),
     ("m5.metal", 95690, 355262, 737),
     ("m6i.32xlarge", 127610, 476504, 737),
     ("c5.large", 1930, 3114, 29),
+    ("c5.xlarge", 3920, 6584, 58),
     ("c5.18xlarge", 71750, 127934, 737),
     ("c6i.xlarge", 3920, 6584, 58),
     ("c6i.4xlarge", 15890, 27381, 234),
@@ -89,8 +94,8 @@ def allocatable(name: str, family: str = "AL2023") -> dict[str, int]:
     return InstanceType(name=name, labels={}, capacity=capacity, overhead=overhead, offerings=()).allocatable()
 
 
-def labels_of(name: str, family: str = "AL2023") -> dict[str, tuple[str, ...]]:
-    return type_labels(build_type_info(name), FAMILIES[family], REGION, {"us-west-2a": "usw2-az1"})
+def labels_of(name: str, family: str = "AL2023", zones: dict[str, str] | None = None) -> dict[str, tuple[str, ...]]:
+    return type_labels(build_type_info(name), FAMILIES[family], REGION, zones or {"us-west-2a": "usw2-az1"})
 
 
 @pytest.mark.parametrize(("name", "millicores", "mebibytes", "pods", "branches", "mbps"), PUBLISHED)
@@ -108,6 +113,7 @@ def test_published_figures_hold(
 def test_computed_figures_hold(name: str, millicores: int, mebibytes: int, pods: int) -> None:
     found = allocatable(name)
     assert (found[labels.CPU], found[labels.MEMORY], found[labels.PODS]) == (millicores, mebibytes * MIB, pods)
+    assert found[labels.EPHEMERAL_STORAGE] == 17 * GIB
 
 
 @pytest.mark.parametrize(
@@ -216,3 +222,23 @@ def test_labels_that_set_a_type_apart(name: str, expected: dict[str, str]) -> No
 def test_what_a_type_does_not_have_is_no_label(name: str, key: str) -> None:
     assert PREFIX + key not in labels_of(name)
     assert PREFIX + key in TYPE_KEYS
+
+
+def test_a_zone_may_have_no_known_id() -> None:
+    found = labels_of("m5.large", zones={"us-west-2a": "usw2-az1", "us-west-2b": ""})
+    assert found[labels.ZONE] == ("us-west-2a", "us-west-2b")
+    assert found[labels.ZONE_ID] == ("usw2-az1",)
+
+
+def test_windows_has_a_build_and_does_not_run_on_arm() -> None:
+    assert labels_of("m5.large", "Windows2022")[labels.WINDOWS_BUILD] == ("10.0.20348",)
+    assert labels_of("m5.large", "Windows2022")[labels.OS] == ("windows",)
+    assert labels_of("m6g.large", "Windows2022")[labels.OS] == ()
+
+
+def test_trunks_take_so_many_branches() -> None:
+    counts = {
+        "a1.medium": 10, "m5.large": 9, "m5.xlarge": 18, "c5.4xlarge": 54, "c6i.12xlarge": 114, "m7g.metal": 107,
+        "p5.48xlarge": 120, "m8i.metal-96xl": 98, "t3.large": 0, "m4.large": 0, "no.such": 0,
+    }  # fmt: skip
+    assert {name: branch_interfaces(name) for name in counts} == counts

@@ -15,21 +15,13 @@ from tenure.aws.instancetype.static_prices import estimate_price
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import TryLater
 from tests.support.aws.builders import SETTINGS, ZONES, build_nodeclass, build_type_info, resolved_status
-from tests.unit.aws.fakes import FakeClients, NoPlacementGroups, NoZonalShifts, all_responses, product
+from tests.unit.aws.fakes import FakeClients, FakeClock, NoPlacementGroups, NoZonalShifts, all_responses, product
 
 HOUR = 3600.0
 A, B, C = ZONES
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def build_offerings(clients: FakeClients, clock: Clock, settings: AwsSettings = SETTINGS) -> AwsOfferings:
+def build_offerings(clients: FakeClients, clock: FakeClock, settings: AwsSettings = SETTINGS) -> AwsOfferings:
     return AwsOfferings(
         clients,  # type: ignore[arg-type]
         settings,
@@ -51,7 +43,7 @@ async def prices_of(one: AwsOfferings, **status: Any) -> dict[str, float]:
 
 
 async def test_read_once_and_again_after_twelve_hours_beside_those_who_ask() -> None:
-    clients, clock = FakeClients(all_responses("m5.large")), Clock()
+    clients, clock = FakeClients(all_responses("m5.large")), FakeClock()
     one = build_offerings(clients, clock)
     await asyncio.gather(one.region(), one.region())
     clock.now = 11 * HOUR
@@ -66,7 +58,7 @@ async def test_read_once_and_again_after_twelve_hours_beside_those_who_ask() -> 
 
 
 async def test_prices_that_fail_are_asked_for_again_soon_and_keep_their_last_value() -> None:
-    clients, clock = FakeClients(all_responses("m5.large", price=0.5)), Clock()
+    clients, clock = FakeClients(all_responses("m5.large", price=0.5)), FakeClock()
     one = build_offerings(clients, clock)
     assert await prices_of(one) == {"m5.large": 0.5}
     clients.faults["get_products"] = TryLater("no")
@@ -81,7 +73,7 @@ async def test_prices_that_fail_are_asked_for_again_soon_and_keep_their_last_val
 
 
 async def test_types_that_fail_later_leave_the_known_ones() -> None:
-    clients, clock = FakeClients(all_responses("m5.large")), Clock()
+    clients, clock = FakeClients(all_responses("m5.large")), FakeClock()
     one = build_offerings(clients, clock)
     first = await one.region()
     clients.faults["describe_instance_types"] = TryLater("no")
@@ -93,13 +85,13 @@ async def test_types_that_fail_later_leave_the_known_ones() -> None:
 
 async def test_without_a_way_out_no_price_list_is_asked_for() -> None:
     clients = FakeClients(all_responses("m5.large", price=0.5))
-    one = build_offerings(clients, Clock(), SETTINGS.model_copy(update={"isolated_vpc": True}))
+    one = build_offerings(clients, FakeClock(), SETTINGS.model_copy(update={"isolated_vpc": True}))
     assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"))}
     assert clients.call_counts["get_products"] == 0
 
 
 async def test_one_class_is_resolved_once_until_it_changes() -> None:
-    one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), Clock())
+    one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), FakeClock())
     status = resolved_status()
     first = await one.types_for(build_nodeclass(status))
     assert await one.types_for(build_nodeclass(status)) is first
@@ -117,7 +109,7 @@ def test_spot_without_a_history_costs_as_much_as_on_demand() -> None:
 
 
 async def test_a_new_price_is_in_the_next_catalogue() -> None:
-    clients, clock = FakeClients(all_responses("m5.large", price=0.5)), Clock()
+    clients, clock = FakeClients(all_responses("m5.large", price=0.5)), FakeClock()
     one = build_offerings(clients, clock)
     status = resolved_status()
     before = await one.catalogue([build_nodeclass(status)])
@@ -129,7 +121,7 @@ async def test_a_new_price_is_in_the_next_catalogue() -> None:
 
 
 async def test_classes_that_differ_in_tags_alone_share_their_types() -> None:
-    one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), Clock())
+    one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), FakeClock())
     first = await one.types_for(build_nodeclass(resolved_status(), uid="a"))
     assert (
         await one.types_for(build_nodeclass(resolved_status(), uid="b", tags={"x": "y"}, userData="#!/bin/sh")) is first
@@ -140,7 +132,7 @@ async def test_classes_that_differ_in_tags_alone_share_their_types() -> None:
 async def test_a_type_without_a_price_is_listed_and_cannot_be_bought() -> None:
     responses = all_responses("m5.large", "m6g.large")
     responses["get_products"] = [product("m5.large", 0.1), product("m6g.large", 0)]
-    one = build_offerings(FakeClients(responses), Clock())
+    one = build_offerings(FakeClients(responses), FakeClock())
     types = {each.name: each for each in await one.instance_types(build_nodeclass(resolved_status()))}
     assert types["m6g.large"].offerings == ()
     assert {o.price for o in types["m5.large"].offerings} == {0.1}
@@ -152,7 +144,7 @@ async def test_a_zone_without_the_type_or_without_a_subnet_offers_nothing() -> N
     responses["describe_instance_type_offerings"] = [
         r for r in rows if r != {"InstanceType": "m5.large", "Location": A}
     ]
-    one = build_offerings(FakeClients(responses), Clock())
+    one = build_offerings(FakeClients(responses), FakeClock())
     status = resolved_status()
     types = await one.instance_types(build_nodeclass(status | {"subnets": status["subnets"][:2]}))
     available = {each.name: {o.zone for o in each.offerings if o.available} for each in types}
@@ -164,7 +156,7 @@ async def test_a_zone_without_the_type_or_without_a_subnet_offers_nothing() -> N
 @pytest.mark.parametrize("region", ["us-gov-west-1", "us-gov-east-1"])
 async def test_in_govcloud_no_price_list_is_asked_for(region: str) -> None:
     clients = FakeClients(all_responses("m5.large", price=0.5))
-    one = build_offerings(clients, Clock(), SETTINGS.model_copy(update={"region": region}))
+    one = build_offerings(clients, FakeClock(), SETTINGS.model_copy(update={"region": region}))
     assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"), region)}
     assert clients.call_counts["get_products"] == 0
 
@@ -189,7 +181,7 @@ def test_the_price_list_is_asked_where_it_is_served(region: str, pricing_region:
 
 async def test_a_price_list_that_is_empty_is_asked_for_again_soon() -> None:
     responses = all_responses("m5.large", price=0.5)
-    clients, clock = FakeClients(responses | {"get_products": []}), Clock()
+    clients, clock = FakeClients(responses | {"get_products": []}), FakeClock()
     one = build_offerings(clients, clock)
     assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"), SETTINGS.region)}
     clients.responses, clock.now = responses, 700
@@ -214,7 +206,7 @@ def test_a_zone_that_a_later_history_leaves_out_keeps_its_price() -> None:
 
 
 async def test_prices_that_change_while_a_class_is_resolved_are_not_hidden_by_what_was_resolved() -> None:
-    clients, clock = FakeClients(all_responses("m5.large", price=0.5)), Clock()
+    clients, clock = FakeClients(all_responses("m5.large", price=0.5)), FakeClock()
     one = build_offerings(clients, clock)
     await one.region()
 

@@ -92,6 +92,11 @@ def test_no_field_takes_a_value_of_another_type(key: str) -> None:
             {"evictionSoft": {"pid.available": "5%"}, "evictionSoftGracePeriod": {"pid.available": "-1m"}},
             ("evictionSoftGracePeriod.pid.available", "-1m"),
         ),
+        (
+            {"evictionSoft": {"memory.available": "5%"}, "evictionSoftGracePeriod": {"memory.available": "soon"}},
+            ("evictionSoftGracePeriod.memory.available", "soon"),
+        ),
+        ({"maxPods": True}, ("maxPods", "whole number", "True")),
         ({"imageGCHighThresholdPercent": 101}, ("imageGCHighThresholdPercent", "101")),
         ({"imageGCHighThresholdPercent": -10}, ("imageGCHighThresholdPercent", "-10")),
         ({"imageGCLowThresholdPercent": -10}, ("imageGCLowThresholdPercent", "-10")),

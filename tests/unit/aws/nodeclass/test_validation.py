@@ -14,30 +14,9 @@ from tests.support.aws.builders import CLUSTER, build_nodeclass
     ("kubelet", "family", "reason", "expected"),
     [
         ({"registerWithTaints": []}, "AL2023", "InvalidKubeletConfiguration", "taints"),
-        ({"podsPerCore": -1}, "AL2023", "InvalidKubeletConfiguration", "podsPerCore"),
-        ({"maxPods": True}, "AL2023", "InvalidKubeletConfiguration", "maxPods"),
-        ({"kubeReserved": {"gpu": "1"}}, "AL2023", "InvalidKubeletConfiguration", "gpu"),
-        ({"kubeReserved": {"cpu": "-1"}}, "AL2023", "InvalidKubeletConfiguration", "negative"),
-        ({"evictionHard": {"memory": "1Gi"}}, "AL2023", "InvalidKubeletConfiguration", "memory.available"),
-        ({"evictionHard": {"memory.available": "101%"}}, "AL2023", "InvalidKubeletConfiguration", "101%"),
-        ({"evictionSoft": {"memory.available": "5%"}}, "AL2023", "InvalidKubeletConfiguration", "same keys"),
-        (
-            {"evictionSoft": {"memory.available": "5%"}, "evictionSoftGracePeriod": {"memory.available": "soon"}},
-            "AL2023",
-            "InvalidKubeletConfiguration",
-            "soon",
-        ),
-        (
-            {"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 60},
-            "AL2023",
-            "InvalidKubeletConfiguration",
-            "greater",
-        ),
         ({"maxPods": "max_pods * 2"}, "AL2023", "KubeletExpressionsDisabled", "maxPods"),
         ({"kubeReserved": {"cpu": "vcpus * 10"}}, "AL2023", "KubeletExpressionsDisabled", "kubeReserved.cpu"),
         ({"serializeImagePulls": False}, "Bottlerocket", "UnsupportedKubeletConfiguration", "serializeImagePulls"),
-        ({"podsPerCore": 2}, "Bottlerocket", "UnsupportedKubeletConfiguration", "podsPerCore"),
-        ({"clusterDNS": ["10.0.0.1", "10.0.0.2"]}, "AL2", "UnsupportedKubeletConfiguration", "clusterDNS"),
     ],
 )
 def test_kubelet_settings_that_cannot_be(kubelet: dict[str, Any], family: str, reason: str, expected: str) -> None:
