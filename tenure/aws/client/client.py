@@ -127,7 +127,7 @@ class AwsClients:
         """`observe_wait` receives each call's wait for its turn, in seconds."""
         self.region = settings.region
         self._endpoint = settings.endpoint_url or None
-        self._session = boto3.session.Session(botocore_session=new_session(), region_name=settings.region)
+        self._session: Any = boto3.session.Session(botocore_session=new_session(), region_name=settings.region)
         self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
         self._waiting = ThreadPoolExecutor(max_workers=_LONG_CALLS, thread_name_prefix="aws-wait")
         self._buckets = TokenBuckets()
@@ -139,57 +139,36 @@ class AwsClients:
             max_pool_connections=settings.pool_size,
             user_agent_extra="tenure",
         )
-        self.ec2: EC2Client = self._session.client("ec2", endpoint_url=self._endpoint, config=self._config)
+        self.ec2: EC2Client = self._client("ec2")
 
     @cached_property
     def ec2_without_retries(self) -> "EC2Client":
         """For calls of which each try is to be counted: no second one is made unseen."""
         config = self._config.merge(Config(retries={"total_max_attempts": 1, "mode": "standard"}))
-        return self._session.client("ec2", endpoint_url=self._endpoint, config=config)
+        client: EC2Client = self._client("ec2", config=config)
+        return client
 
-    @cached_property
-    def iam(self) -> "IAMClient":
-        return self._session.client("iam", endpoint_url=self._endpoint, config=self._config)
-
-    @cached_property
-    def ssm(self) -> "SSMClient":
-        return self._session.client("ssm", endpoint_url=self._endpoint, config=self._config)
-
-    @cached_property
-    def eks(self) -> "EKSClient":
-        return self._session.client("eks", endpoint_url=self._endpoint, config=self._config)
-
-    @cached_property
-    def sqs(self) -> "SQSClient":
-        return self._session.client("sqs", endpoint_url=self._endpoint, config=self._config)
+    iam: "cached_property[IAMClient]" = cached_property(lambda self: self._client("iam"))
+    ssm: "cached_property[SSMClient]" = cached_property(lambda self: self._client("ssm"))
+    eks: "cached_property[EKSClient]" = cached_property(lambda self: self._client("eks"))
+    sqs: "cached_property[SQSClient]" = cached_property(lambda self: self._client("sqs"))
+    # The types of these are not among those that are installed.
+    sts: "cached_property[Any]" = cached_property(lambda self: self._client("sts"))
+    events: "cached_property[Any]" = cached_property(lambda self: self._client("events"))
+    kms: "cached_property[Any]" = cached_property(lambda self: self._client("kms"))
+    zonal_shift: "cached_property[Any]" = cached_property(lambda self: self._client("arc-zonal-shift"))
+    quotas: "cached_property[Any]" = cached_property(lambda self: self._client("service-quotas"))
 
     @cached_property
     def pricing(self) -> "PricingClient":
-        return self._session.client(
-            "pricing", region_name=_pricing_region(self.region), endpoint_url=self._endpoint, config=self._config
-        )
+        client: PricingClient = self._client("pricing", region_name=_pricing_region(self.region))
+        return client
 
-    @cached_property
-    def sts(self) -> Any:
-        return self._session.client("sts", endpoint_url=self._endpoint, config=self._config)
-
-    @cached_property
-    def events(self) -> Any:
-        return self._session.client("events", endpoint_url=self._endpoint, config=self._config)
-
-    @cached_property
-    def kms(self) -> Any:
-        return self._session.client("kms", endpoint_url=self._endpoint, config=self._config)
-
-    @cached_property
-    def zonal_shift(self) -> Any:
-        return self._session.client("arc-zonal-shift", endpoint_url=self._endpoint, config=self._config)
-
-    @cached_property
-    def quotas(self) -> Any:
-        return self._session.client("service-quotas", endpoint_url=self._endpoint, config=self._config)
+    def _client(self, service: str, **more: Any) -> Any:
+        return self._session.client(service, **{"endpoint_url": self._endpoint, "config": self._config, **more})
 
     async def call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Raises model.faults."""
         operation = method.__name__
         return await self._call_rate_limited(operation, lambda: _invoke(operation, method, *args, **kwargs))
 

@@ -306,73 +306,38 @@ EKS = "/aws/service/eks/optimized-ami/1.32"
 ROCKET = "/aws/service/bottlerocket/aws-k8s-1.32"
 
 
+def al2(*images: str) -> dict[str, int]:
+    products = ("amazon-linux-2", "amazon-linux-2-arm64", "amazon-linux-2-gpu")
+    return {
+        f"{EKS}/{product}/{image}/image_id": count
+        for product, image, count in zip(products, images, (1, 1, 2), strict=True)
+    }
+
+
+def al2023(image: str) -> dict[str, int]:
+    kinds = ("x86_64/standard", "x86_64/nvidia", "x86_64/neuron", "arm64/standard", "arm64/nvidia")
+    return {f"{EKS}/amazon-linux-2023/{kind}/{image.format(kind=kind.replace('/', '-'))}/image_id": 1 for kind in kinds}
+
+
+def bottlerocket(release: str) -> dict[str, int]:
+    kinds = {"/x86_64": 2, "/arm64": 1, "-nvidia/x86_64": 1, "-nvidia/arm64": 1}
+    return {f"{ROCKET}{kind}/{release}/image_id": count for kind, count in kinds.items()}
+
+
+PINNED_AL2 = [f"amazon-eks-{kind}-1.32-v20250101" for kind in ("node", "arm64-node", "gpu-node")]
+WINDOWS = "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.32/image_id"
+
+
 @pytest.mark.parametrize(
     ("alias", "paths"),
     [
-        (
-            "al2@latest",
-            {
-                f"{EKS}/amazon-linux-2/recommended/image_id": 1,
-                f"{EKS}/amazon-linux-2-arm64/recommended/image_id": 1,
-                f"{EKS}/amazon-linux-2-gpu/recommended/image_id": 2,
-            },
-        ),
-        (
-            "al2@v20250101",
-            {
-                f"{EKS}/amazon-linux-2/amazon-eks-node-1.32-v20250101/image_id": 1,
-                f"{EKS}/amazon-linux-2-arm64/amazon-eks-arm64-node-1.32-v20250101/image_id": 1,
-                f"{EKS}/amazon-linux-2-gpu/amazon-eks-gpu-node-1.32-v20250101/image_id": 2,
-            },
-        ),
-        (
-            "al2023@v20250101",
-            {
-                f"{EKS}/amazon-linux-2023/{arch}/{kind}/amazon-eks-node-al2023-{arch}-{kind}-1.32-v20250101/image_id": 1
-                for arch, kind in (
-                    ("x86_64", "standard"),
-                    ("x86_64", "nvidia"),
-                    ("x86_64", "neuron"),
-                    ("arm64", "standard"),
-                    ("arm64", "nvidia"),
-                )
-            },
-        ),
-        (
-            "al2023@latest",
-            {
-                f"{EKS}/amazon-linux-2023/{arch}/{kind}/recommended/image_id": 1
-                for arch, kind in (
-                    ("x86_64", "standard"),
-                    ("x86_64", "nvidia"),
-                    ("x86_64", "neuron"),
-                    ("arm64", "standard"),
-                    ("arm64", "nvidia"),
-                )
-            },
-        ),
-        (
-            "bottlerocket@latest",
-            {
-                f"{ROCKET}/x86_64/latest/image_id": 2,
-                f"{ROCKET}/arm64/latest/image_id": 1,
-                f"{ROCKET}-nvidia/x86_64/latest/image_id": 1,
-                f"{ROCKET}-nvidia/arm64/latest/image_id": 1,
-            },
-        ),
-        (
-            "bottlerocket@v1.32.0-cacc4ce9",
-            {
-                f"{ROCKET}/x86_64/1.32.0-cacc4ce9/image_id": 2,
-                f"{ROCKET}/arm64/1.32.0-cacc4ce9/image_id": 1,
-                f"{ROCKET}-nvidia/x86_64/1.32.0-cacc4ce9/image_id": 1,
-                f"{ROCKET}-nvidia/arm64/1.32.0-cacc4ce9/image_id": 1,
-            },
-        ),
-        (
-            "windows2022@latest",
-            {"/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.32/image_id": 1},
-        ),
+        ("al2@latest", al2(*["recommended"] * 3)),
+        ("al2@v20250101", al2(*PINNED_AL2)),
+        ("al2023@v20250101", al2023("amazon-eks-node-al2023-{kind}-1.32-v20250101")),
+        ("al2023@latest", al2023("recommended")),
+        ("bottlerocket@latest", bottlerocket("latest")),
+        ("bottlerocket@v1.32.0-cacc4ce9", bottlerocket("1.32.0-cacc4ce9")),
+        ("windows2022@latest", {WINDOWS: 1}),
     ],
 )
 def test_an_alias_stands_for_the_published_parameters(alias: str, paths: dict[str, int]) -> None:
